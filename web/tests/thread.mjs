@@ -411,7 +411,7 @@ run({
     await log(page)
       .getByText(/cut off/)
       .waitFor();
-    check((await log(page).innerText()).includes("First the lid"), "what was said is there");
+    check((await log(page).innerText()).includes("First the lid"), "the first part of the answer is missing");
   },
 
   async "a stopped run needs no answer in the list, on the home page or in its thread"() {

@@ -1,4 +1,5 @@
-//! Cargo's metadata of the workspace: packages, licences and the target folder. It judges nothing.
+//! Cargo's metadata of the workspace: packages with their licences, and the target folder. Rules about them are
+//! elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +8,12 @@ use serde_json::Value;
 
 use crate::command::CommandSpec;
 
-/// A package of the workspace or one it depends on.
+/// A package of the workspace or one of its dependencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CargoPackage {
-    /// Its name and version.
+    /// Its name and version, separated by a space.
     pub name: String,
-    /// Its licence, as an SPDX expression; `None` when it names none.
+    /// Its licence as an SPDX expression; `None` if the manifest declares none.
     pub license: Option<String>,
     /// True if the package comes from outside the workspace.
     pub is_foreign: bool,
@@ -21,29 +22,31 @@ pub struct CargoPackage {
 /// The output of `cargo metadata`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CargoMetadata {
-    /// Every package of the lock file that this platform or another may use.
+    /// Every package of the lock file, for all platforms.
     pub packages: Vec<CargoPackage>,
-    /// Where cargo puts what it builds.
+    /// The folder of cargo's build output.
     pub target_folder: PathBuf,
 }
 
 impl CargoMetadata {
-    /// Asks cargo, without changing the lock file.
+    /// Runs `cargo metadata --locked` in `root`. The lock file is not changed.
     ///
     /// # Errors
-    /// When cargo fails, as it does when the lock file is out of date.
+    /// If cargo fails, for example because the lock file is out of date, or its output has another shape.
     pub fn load(root: &Path) -> anyhow::Result<Self> {
         let text = CommandSpec::from_line("cargo metadata --format-version 1 --locked").output(root)?;
         let value: Value = serde_json::from_str(&text).context("read cargo's metadata")?;
         Self::from_json(&value).context("read cargo's metadata: a field is missing")
     }
 
+    /// Returns the metadata in cargo's JSON output, or `None` if a field is missing.
     fn from_json(value: &Value) -> Option<Self> {
         let packages = value["packages"].as_array()?.iter().map(parse_package).collect::<Option<_>>()?;
         Some(Self { packages, target_folder: value["target_directory"].as_str()?.into() })
     }
 }
 
+/// Returns one package of cargo's JSON output. Packages of the workspace have no `source`.
 fn parse_package(value: &Value) -> Option<CargoPackage> {
     Some(CargoPackage {
         name: format!("{} {}", value["name"].as_str()?, value["version"].as_str()?),

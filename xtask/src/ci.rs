@@ -1,5 +1,5 @@
-//! The steps that every change has to pass, as data, and running them in order. What each one checks is decided by
-//! the tool it calls; nothing is set up here.
+//! `cargo xtask ci`: the checks that every change must pass, as data, and a function that runs them in order. Missing
+//! tools are not installed here; see [`crate::machine_setup`].
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,20 +10,25 @@ use crate::book;
 use crate::command::CommandSpec;
 use crate::tidy;
 
-/// One step.
+/// One check.
 struct CiStep {
+    /// The name in the output.
     name: &'static str,
     action: CiAction,
 }
 
+/// The action of a check.
 enum CiAction {
+    /// Runs a command, which must succeed.
     Run(CommandSpec),
+    /// Runs `tidy` in this process.
     Tidy,
+    /// Renders and checks the book in this process.
     Book,
 }
 
 impl CiAction {
-    /// Returns the command that repeats this step alone.
+    /// Returns the command with which the user can repeat this step.
     fn display_command(&self) -> String {
         match self {
             Self::Run(command) => command.to_string(),
@@ -32,6 +37,10 @@ impl CiAction {
         }
     }
 
+    /// Performs the action.
+    ///
+    /// # Errors
+    /// If the check fails or the command cannot be started.
     fn run_action(&self, root: &Path) -> anyhow::Result<()> {
         match self {
             Self::Run(command) => match command.status(root)? {
@@ -44,12 +53,14 @@ impl CiAction {
     }
 }
 
-/// The cheap steps come first, the tests last so that their closing line is the last thing on the screen.
+/// Returns the steps in order: cheap checks first, and the tests last, so that their summary is at the end of the
+/// output.
 fn ci_steps() -> Vec<CiStep> {
     let run = |name, command| CiStep { name, action: CiAction::Run(command) };
     vec![
         run("format", CommandSpec::from_line("cargo fmt --all --check")),
         CiStep { name: "tidy", action: CiAction::Tidy },
+        run("spelling", CommandSpec::from_line("target/typos/bin/typos --format brief")),
         CiStep { name: "book", action: CiAction::Book },
         run(
             "clippy",
@@ -73,25 +84,30 @@ fn ci_steps() -> Vec<CiStep> {
     ]
 }
 
-/// Of the tests from end to end those that say most of a store: of the queue and the HTTP API all, of the agent and the program
-/// what is asked of them, what a crash leaves, handoffs and memory. All of them pass there, but with the others the command would
-/// take longer than the half hour it may.
+/// The nextest filter for the end-to-end tests that depend most on the store.
+///
+/// It selects all tests of the queue and the HTTP API, and the tests of the agent and the program for requests,
+/// crashes, handoffs, memory and threads. The other tests pass on PostgreSQL too, but with them the command would
+/// exceed its limit of half an hour.
 const POSTGRES_TEST_FILTER: &str = "package(/^segue-(scheduler|http)$/) \
      + package(segue-agent) & test(/^(crash::requests|handoff|memory|requests|states)::/) - test(/::(pathological|tree)::/) \
      + package(segue) & test(/^(handoff|memory|threads)::/) - test(/::m12_a_thousand/)";
 
-/// Returns those tests once more, with everything they store on PostgreSQL. The journal's own tests run on both engines anyway. It
-/// is the whole workspace that is named, as before: for some of its rooms alone, what they depend on would be built again.
+/// Returns the command that runs the selected tests again with PostgreSQL as their store. The journal's own tests
+/// always run on both engines.
+///
+/// The command names the whole workspace, because cargo would rebuild dependencies with other features for a part of
+/// it.
 fn postgres_tests() -> CommandSpec {
     CommandSpec::from_line("cargo nextest run --locked --workspace -E")
         .arg(format!("kind(test) & ({POSTGRES_TEST_FILTER})"))
         .env("SEGUE_TEST_STORE", "postgres")
 }
 
-/// Performs every step and stops at the first that fails.
+/// Runs all steps in order and prints the time of each. Stops at the first failure.
 ///
 /// # Errors
-/// Names the step that failed and the command that repeats it alone.
+/// If a step fails. The error contains its name and the command that repeats it.
 pub fn run_steps(root: &Path) -> anyhow::Result<()> {
     let begin = Instant::now();
     let mut times = Vec::new();
@@ -100,7 +116,7 @@ pub fn run_steps(root: &Path) -> anyhow::Result<()> {
         let started = Instant::now();
         if let Err(error) = step.action.run_action(root) {
             bail!(
-                "step `{}` failed ({error:#}); repeat it alone with: {}",
+                "step `{}` failed ({error:#}); repeat this step with: {}",
                 step.name,
                 step.action.display_command()
             );
@@ -121,13 +137,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_can_be_repeated_alone() {
+    fn every_step_has_a_command_that_repeats_it() {
         let shown: Vec<String> = ci_steps().iter().map(|step| step.action.display_command()).collect();
         assert_eq!(
             shown,
             [
                 "cargo fmt --all --check",
                 "cargo xtask tidy",
+                "target/typos/bin/typos --format brief",
                 "cargo xtask book",
                 "cargo clippy --locked --workspace --all-targets -- -D warnings",
                 "RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps",

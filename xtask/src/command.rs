@@ -1,4 +1,4 @@
-//! A command as data: it can be run, and shown so that a person can repeat it. It decides nothing.
+//! A command as data. It can be run, and printed so that the user can repeat it in a shell.
 
 use std::fmt;
 use std::path::Path;
@@ -6,22 +6,24 @@ use std::process::{Command as Process, ExitStatus, Stdio};
 
 use anyhow::{Context, bail};
 
-/// A program, its arguments and the environment it needs beyond the caller's.
+/// A program with its arguments and additional environment variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandSpec {
+    /// A path, or a name that is looked up in `PATH`.
     program: String,
     args: Vec<String>,
+    /// Variables that are set in addition to the caller's environment.
     env: Vec<(String, String)>,
 }
 
 impl CommandSpec {
-    /// Returns the command of that program and arguments separated by spaces.
+    /// Returns the command in `line`: the program and its arguments, separated by spaces. Quotes have no meaning.
     pub fn from_line(line: &str) -> Self {
         let mut words = line.split_whitespace().map(str::to_owned);
         Self { program: words.next().unwrap_or_default(), args: words.collect(), env: Vec::new() }
     }
 
-    /// Returns the command of that program, whose path may contain spaces.
+    /// Returns a command without arguments. The path of the program may contain spaces.
     pub fn from_program(path: &Path) -> Self {
         Self { program: path.to_string_lossy().into_owned(), args: Vec::new(), env: Vec::new() }
     }
@@ -40,37 +42,37 @@ impl CommandSpec {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Runs the command with its output on the terminal.
+    /// Runs the command in `folder` with its output on the terminal.
     ///
     /// # Errors
-    /// When it cannot be started or ends with another status than 0.
+    /// If it cannot be started, or exits with a status other than 0.
     pub fn run(&self, folder: &Path) -> anyhow::Result<()> {
         let status = self.status(folder)?;
         if !status.success() {
-            bail!("`{self}` ended with {status}");
+            bail!("`{self}` exited with {status}");
         }
         Ok(())
     }
 
-    /// Runs the command with its output on the terminal and returns how it ended.
+    /// Runs the command in `folder` with its output on the terminal and returns its exit status.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn status(&self, folder: &Path) -> anyhow::Result<ExitStatus> {
         self.to_process(folder).status().with_context(|| format!("start `{}`", self.program))
     }
 
-    /// Runs the command and returns what it wrote to its standard output.
+    /// Runs the command in `folder` and returns its standard output. Its standard error is shown on the terminal.
     ///
     /// # Errors
-    /// When it cannot be started, ends with another status than 0, or writes something that is not text.
+    /// If it cannot be started, exits with a status other than 0, or writes output that is not UTF-8.
     pub fn output(&self, folder: &Path) -> anyhow::Result<String> {
         let output = self
             .to_process(folder)
@@ -78,12 +80,12 @@ impl CommandSpec {
             .output()
             .with_context(|| format!("start `{}`", self.program))?;
         if !output.status.success() {
-            bail!("`{self}` ended with {}", output.status);
+            bail!("`{self}` exited with {}", output.status);
         }
         String::from_utf8(output.stdout).with_context(|| format!("read the output of `{self}`"))
     }
 
-    /// Returns whether the command can be started and ends with status 0; its output is dropped.
+    /// Returns whether the command can be started and exits with status 0. Its output is dropped.
     pub fn is_successful(&self, folder: &Path) -> bool {
         self.to_process(folder)
             .stdout(Stdio::null())
@@ -92,6 +94,7 @@ impl CommandSpec {
             .is_ok_and(|status| status.success())
     }
 
+    /// Returns the process to start, without standard input.
     fn to_process(&self, folder: &Path) -> Process {
         let mut process = Process::new(&self.program);
         process.args(&self.args).current_dir(folder).stdin(Stdio::null());
@@ -100,6 +103,7 @@ impl CommandSpec {
     }
 }
 
+/// Formats the command for a POSIX shell.
 impl fmt::Display for CommandSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, value) in &self.env {
@@ -113,9 +117,10 @@ impl fmt::Display for CommandSpec {
     }
 }
 
+/// Returns a word for a POSIX shell, in single quotes if necessary.
 fn quote_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
@@ -126,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_shown_as_a_shell_reads_it() {
+    fn a_command_is_printed_in_the_syntax_of_a_shell() {
         let command = CommandSpec::from_line("cargo doc --workspace")
             .env("RUSTDOCFLAGS", "-D warnings")
             .arg("it's")

@@ -1,5 +1,5 @@
-//! Setting up a machine that has only Rust: what the tests need, as data, and installing what is missing. Nothing
-//! is installed that a test does not use, and nothing that is there already is touched.
+//! Installation of the tools that tests and pictures need, on a machine that has only Rust. The requirements are data.
+//! Installed tools are not changed, and nothing is installed that no test or picture uses.
 
 use std::path::Path;
 
@@ -7,33 +7,36 @@ use anyhow::{Context, bail};
 
 use crate::command::CommandSpec;
 
-/// One thing the tests need.
+/// A tool, package or font.
 struct Requirement {
+    /// The name in the output.
     name: &'static str,
+    /// The use of the requirement, as a phrase for the output.
     why: &'static str,
-    /// Succeeds when it is there.
+    /// A command that succeeds if the requirement is installed.
     check: &'static str,
     install: InstallMethod,
 }
 
-/// How to get it.
+/// The way to install a requirement.
 enum InstallMethod {
-    /// Debian packages, with the system's package manager.
+    /// Debian packages, with apt-get.
     Debian(&'static [&'static str]),
-    /// PostgreSQL from Debian, without the server of its own that Debian starts with it.
+    /// PostgreSQL from Debian, without the server that Debian starts by default.
     Postgres,
-    /// A crate with a program, built from source, at the version the project was tested with.
+    /// A crate with a program, built from source with `options`, in the version that the project was tested with.
     Crate { name: &'static str, version: &'static str, options: &'static str },
     /// A component of the Rust toolchain.
     Component(&'static str),
-    /// Commands of its own.
+    /// A sequence of commands, run in the workspace.
     Commands(&'static [&'static str]),
 }
 
+/// Requirements of the tests, in the order of installation.
 const REQUIREMENTS: &[Requirement] = &[
     Requirement {
         name: "git",
-        why: "tidy asks it which files belong to the project",
+        why: "lists the files of the project for tidy",
         check: "git --version",
         install: InstallMethod::Debian(&["git"]),
     },
@@ -45,13 +48,13 @@ const REQUIREMENTS: &[Requirement] = &[
     },
     Requirement {
         name: "rustfmt",
-        why: "the format check",
+        why: "checks the format",
         check: "cargo fmt --version",
         install: InstallMethod::Component("rustfmt"),
     },
     Requirement {
         name: "clippy",
-        why: "the lints",
+        why: "checks the lints",
         check: "cargo clippy --version",
         install: InstallMethod::Component("clippy"),
     },
@@ -65,7 +68,7 @@ const REQUIREMENTS: &[Requirement] = &[
         name: "mdbook",
         why: "renders the book",
         check: "mdbook --version",
-        // Unoptimised it is built in a third of the time, and renders in a second.
+        // An unoptimised build takes a third of the time, and it renders the book in a second.
         install: InstallMethod::Crate {
             name: "mdbook",
             version: "0.5.4",
@@ -74,67 +77,67 @@ const REQUIREMENTS: &[Requirement] = &[
     },
     Requirement {
         name: "PostgreSQL",
-        why: "the tests start servers of their own",
+        why: "the tests start temporary servers",
         check: r#"perl -e exit(!grep{-x"$_/initdb"}split(/:/,$ENV{PATH}),glob("/usr/lib/postgresql/*/bin"))"#,
         install: InstallMethod::Postgres,
     },
     Requirement {
         name: "openssl",
-        why: "makes the certificates of those servers",
+        why: "creates the certificates of the temporary PostgreSQL servers",
         check: "openssl version",
         install: InstallMethod::Debian(&["openssl"]),
     },
     Requirement {
         name: "node 20 or later",
-        why: "builds the page; the JavaScript clients that the gateway is tested with run in it",
+        why: "builds the page and runs the JavaScript clients of the gateway's tests",
         check: "node -e process.exit(+(parseInt(process.versions.node)<20))",
         install: InstallMethod::Debian(&["nodejs"]),
     },
     Requirement {
         name: "npm",
-        why: "installs what the page is built with, and the JavaScript clients that the gateway is tested with",
+        why: "installs the packages of the page and the JavaScript clients of the gateway's tests",
         check: "npm --version",
         install: InstallMethod::Debian(&["npm"]),
     },
     Requirement {
         name: "the JavaScript clients",
-        why: "the gateway is tested with them as they are",
+        why: "the gateway is tested with their published versions",
         check: "npm ls --silent --prefix crates/segue/tests/clients",
         install: InstallMethod::Commands(&["npm ci --prefix crates/segue/tests/clients"]),
     },
     Requirement {
-        name: "what the page is built and tested with",
-        why: "the page is built again and compared, and driven in a browser",
+        name: "the packages of the page",
+        why: "the page is built, compared with the committed build and tested in a browser",
         check: "npm ls --silent --prefix web",
         install: InstallMethod::Commands(&["npm ci --prefix web"]),
     },
     Requirement {
         name: "Chromium",
-        why: "the page is tested in it",
+        why: "runs the tests of the page",
         check: "chromium --version",
         install: InstallMethod::Debian(&["chromium"]),
     },
     Requirement {
         name: "jq",
-        why: "commands of the book read JSON with it",
+        why: "commands in the book use it to read JSON",
         check: "jq --version",
         install: InstallMethod::Debian(&["jq"]),
     },
     Requirement {
         name: "curl",
-        why: "commands of the book ask a server with it",
+        why: "commands in the book use it to send requests",
         check: "curl --version",
         install: InstallMethod::Debian(&["curl"]),
     },
     Requirement {
         name: "python with venv",
-        why: "the Python clients that the gateway is tested with",
+        why: "runs the Python clients of the gateway's tests",
         check: "python3 -m ensurepip --version",
         install: InstallMethod::Debian(&["python3", "python3-venv"]),
     },
     Requirement {
         name: "the Python clients",
-        why: "the gateway is tested with them as they are",
+        why: "the gateway is tested with their published versions",
         check: "cmp -s target/clients/requirements.txt crates/segue/tests/clients/requirements.txt",
         install: InstallMethod::Commands(&[
             "python3 -m venv --clear target/clients",
@@ -142,11 +145,20 @@ const REQUIREMENTS: &[Requirement] = &[
             "cp crates/segue/tests/clients/requirements.txt target/clients/requirements.txt",
         ]),
     },
+    Requirement {
+        name: "typos",
+        why: "checks the spelling of sources, docs and texts",
+        check: "target/typos/bin/typos --version",
+        install: InstallMethod::Commands(&[
+            "python3 -m venv --clear target/typos",
+            "target/typos/bin/pip install --quiet --disable-pip-version-check typos==1.52.0",
+        ]),
+    },
 ];
 
 /// The names of the [`REQUIREMENTS`] that tests and pictures share.
 const SHARED_WITH_PICTURES: [&str; 5] =
-    ["a C compiler", "node 20 or later", "npm", "what the page is built and tested with", "Chromium"];
+    ["a C compiler", "node 20 or later", "npm", "the packages of the page", "Chromium"];
 
 /// Requirements of pictures only.
 const PICTURE_REQUIREMENTS: &[Requirement] = &[
@@ -177,6 +189,7 @@ const PICTURE_REQUIREMENTS: &[Requirement] = &[
 ];
 
 impl InstallMethod {
+    /// Returns the commands of the installation, in order. They ask no questions.
     fn commands(&self) -> Vec<CommandSpec> {
         match self {
             Self::Debian(packages) => {
@@ -201,16 +214,17 @@ impl InstallMethod {
     }
 }
 
+/// Returns the command that installs Debian packages without questions and without recommended packages.
 fn apt_get_install(packages: &[&str]) -> CommandSpec {
     let install = CommandSpec::from_line("apt-get install --yes --no-install-recommends")
         .env("DEBIAN_FRONTEND", "noninteractive");
     packages.iter().fold(install, |command, package| command.arg(*package))
 }
 
-/// Installs what the tests need and this machine lacks.
+/// Installs the requirements of the tests that are missing on this machine.
 ///
 /// # Errors
-/// Names what is missing, why it is needed and the command that failed to install it.
+/// If an installation fails. The error names the requirement, its use and the command.
 pub fn set_up(root: &Path) -> anyhow::Result<()> {
     install_missing(root, REQUIREMENTS.iter())
 }
@@ -218,26 +232,30 @@ pub fn set_up(root: &Path) -> anyhow::Result<()> {
 /// Installs the requirements of `cargo xtask pictures` that are missing on this machine.
 ///
 /// # Errors
-/// When an installation fails. The error names the requirement, its reason and the command.
+/// If an installation fails. The error names the requirement, its use and the command.
 pub fn set_up_pictures(root: &Path) -> anyhow::Result<()> {
-    let shared = REQUIREMENTS.iter().filter(|need| SHARED_WITH_PICTURES.contains(&need.name));
+    let shared = REQUIREMENTS.iter().filter(|requirement| SHARED_WITH_PICTURES.contains(&requirement.name));
     install_missing(root, shared.chain(PICTURE_REQUIREMENTS))
 }
 
+/// Installs each requirement whose check fails, and checks it again.
 fn install_missing<'a>(
     root: &Path,
     requirements: impl Iterator<Item = &'a Requirement>,
 ) -> anyhow::Result<()> {
-    for need in requirements.filter(|need| !CommandSpec::from_line(need.check).is_successful(root)) {
-        println!("── set up: {} ({})", need.name, need.why);
-        for command in need.install.commands() {
+    let is_installed =
+        |requirement: &Requirement| CommandSpec::from_line(requirement.check).is_successful(root);
+    for requirement in requirements.filter(|requirement| !is_installed(requirement)) {
+        let Requirement { name, why, check, install } = requirement;
+        println!("── set up: {name} ({why})");
+        for command in install.commands() {
             println!("   {command}");
             command.run(root).with_context(|| {
-                format!("install {}: {}; install it by hand and try again", need.name, need.why)
+                format!("install {name} ({why}); install it by another method and try again")
             })?;
         }
-        if !CommandSpec::from_line(need.check).is_successful(root) {
-            bail!("install {}: `{}` still fails", need.name, need.check);
+        if !is_installed(requirement) {
+            bail!("install {name}: `{check}` still fails");
         }
     }
     Ok(())
@@ -248,28 +266,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debian_starts_no_server_because_of_the_tests() {
-        let shown: Vec<String> = InstallMethod::Postgres.commands().iter().map(ToString::to_string).collect();
-        let place = |words: &str| shown.iter().position(|line| line.ends_with(words)).unwrap();
-        assert!(place(" postgresql-common") < place("create_main_cluster false"));
-        assert!(place("create_main_cluster false") < place(" postgresql"));
-        assert!(place(" postgresql") < place("remove create_main_cluster"));
+    fn the_installation_of_postgresql_starts_no_server() {
+        let lines: Vec<String> = InstallMethod::Postgres.commands().iter().map(ToString::to_string).collect();
+        let index = |suffix: &str| lines.iter().position(|line| line.ends_with(suffix)).unwrap();
+        assert!(index(" postgresql-common") < index("create_main_cluster false"));
+        assert!(index("create_main_cluster false") < index(" postgresql"));
+        assert!(index(" postgresql") < index("remove create_main_cluster"));
     }
 
     #[test]
     fn shared_requirements_exist() {
         for name in SHARED_WITH_PICTURES {
-            assert!(REQUIREMENTS.iter().any(|need| need.name == name), "{name}");
+            assert!(REQUIREMENTS.iter().any(|requirement| requirement.name == name), "{name}");
         }
     }
 
     #[test]
-    fn what_is_missing_is_installed_without_questions() {
-        let all = REQUIREMENTS.iter().chain(PICTURE_REQUIREMENTS);
-        let shown: Vec<String> =
-            all.flat_map(|need| need.install.commands()).map(|c| c.to_string()).collect();
-        assert!(shown.contains(&"cargo install --locked cargo-nextest@0.9.143".to_owned()), "{shown:?}");
-        for line in shown.iter().filter(|line| line.contains("apt-get install")) {
+    fn installation_asks_no_questions() {
+        let requirements = REQUIREMENTS.iter().chain(PICTURE_REQUIREMENTS);
+        let lines: Vec<String> = requirements
+            .flat_map(|requirement| requirement.install.commands())
+            .map(|c| c.to_string())
+            .collect();
+        assert!(lines.contains(&"cargo install --locked cargo-nextest@0.9.143".to_owned()), "{lines:?}");
+        for line in lines.iter().filter(|line| line.contains("apt-get install")) {
             assert!(line.starts_with("DEBIAN_FRONTEND=noninteractive apt-get install --yes"), "{line}");
         }
     }

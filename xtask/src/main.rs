@@ -1,8 +1,8 @@
-//! The project's own commands: `cargo xtask test`, `ci`, `tidy`, `book`, `eval-handoff`, `eval-recall`, `bench`,
-//! `pictures` and `bench-gateway`.
+//! The project's development commands: `cargo xtask test`, `ci`, `tidy`, `book`, `eval-handoff`, `eval-recall`,
+//! `bench`, `pictures` and `bench-gateway`.
 //!
-//! This file reads the arguments and picks the command. It knows no rule and no step; nothing in Segue depends on
-//! this crate, and this crate depends on no room.
+//! This file parses the arguments and calls the module of the command. No crate of Segue depends on this crate, and
+//! this crate depends on no crate of Segue. It runs them as programs.
 
 mod bench;
 mod book;
@@ -20,19 +20,23 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+/// The help text, printed without a command, by `help` and after an unknown command.
 const USAGE: &str = "\
 cargo xtask COMMAND
 
-  test                  set up what the tests need on this machine, then everything of `ci`
-  ci                    format, tidy, clippy, docs, tests; stops at the first failure
-  tidy                  the house rules that a program can check
-  book                  render the book in docs/ to target/book, and look at every link in it
-  eval-handoff [ARG…]   score handoff summaries on the conversations in ../shared/data; ARGs go to the scorer
-                        (--dev: with the development build)
-  eval-recall [--dev]   evidence recall of `segue search` on the conversations in ../shared/data; fails below the bar
-  bench [ROOM|program]  the figures of every room that has benches, then of the program; or of one alone
-  pictures              capture the screenshots of the README and the book again, into docs/src/pictures
-  bench-gateway         load on the served program: runs a second, latencies, memory, idle streams
+  test                  install the tools that the tests need, then run `ci`
+  ci                    check format, house rules, spelling, book and lints, build docs and page, run all tests;
+                        stop at the first failure
+  tidy                  check the house rules
+  book                  render the book in docs/ to target/book and check its links
+  eval-handoff [ARG…]   score handoff summaries of the conversations in ../shared/data; pass ARGs to the scorer
+                        (--dev: use the development build)
+  eval-recall [--dev]   measure the evidence recall of `segue search` on the conversations in ../shared/data;
+                        fail if it is below the minimum
+  bench [CRATE|program|page]
+                        run the benchmarks of all crates, the program and the page, or of one of them
+  pictures              capture the screenshots of the README and the book into docs/src/pictures
+  bench-gateway         measure the server under load: runs per second, latencies, memory, idle streams
 ";
 
 fn main() -> ExitCode {
@@ -46,12 +50,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs the command that `args` name. Prints the help text if they are empty.
+///
+/// # Errors
+/// If the command fails, is unknown, or takes no arguments and got one.
 fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
-    let Some((name, rest)) = args.split_first() else {
+    let Some((name, command_args)) = args.split_first() else {
         print!("{USAGE}");
         return Ok(());
     };
-    match (name.as_str(), rest) {
+    match (name.as_str(), command_args) {
         ("test", []) => {
             machine_setup::set_up(root)?;
             ci::run_steps(root)
@@ -59,9 +67,9 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("ci", []) => ci::run_steps(root),
         ("tidy", []) => tidy::run_checks(root),
         ("book", []) => book::build_book(root),
-        ("eval-handoff", _) => handoff_evaluation::run_evaluation(root, rest),
-        ("eval-recall", _) => recall_evaluation::run_evaluation(root, rest),
-        ("bench", _) => bench::run_benches(root, rest),
+        ("eval-handoff", _) => handoff_evaluation::run_evaluation(root, command_args),
+        ("eval-recall", _) => recall_evaluation::run_evaluation(root, command_args),
+        ("bench", _) => bench::run_benches(root, command_args),
         ("pictures", []) => pictures::capture_pictures(root),
         ("bench-gateway", []) => bench::run_gateway(root),
         ("help" | "--help" | "-h", _) => {
@@ -71,11 +79,14 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("test" | "ci" | "tidy" | "book" | "pictures" | "bench-gateway", [extra, ..]) => {
             bail!("`{name}` takes no argument, got `{extra}`")
         }
-        (other, _) => bail!("there is no command `{other}`\n\n{USAGE}"),
+        (unknown, _) => bail!("unknown command `{unknown}`\n\n{USAGE}"),
     }
 }
 
-/// Returns the folder of the workspace: the parent of this crate's.
+/// Returns the folder of the workspace, which is the parent of this crate's folder.
+///
+/// # Errors
+/// If the program was not started by cargo.
 fn workspace_root() -> anyhow::Result<PathBuf> {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").context("find the workspace: run `cargo xtask`")?;
     let root = Path::new(&manifest).parent().context("find the workspace above xtask")?;

@@ -24,7 +24,7 @@ use palette::Scheme;
 
 /// The folder of the pictures, relative to the workspace.
 const PICTURES_FOLDER: &str = "docs/src/pictures";
-/// The maximum size of a picture. Pictures are part of the repository and of the book.
+/// Maximum size of a picture in bytes. Pictures are part of the repository and of the book.
 const PICTURE_BYTES_MAX: usize = 150_000;
 
 /// A captured picture that is not written yet.
@@ -37,6 +37,7 @@ struct Picture {
 }
 
 impl Picture {
+    /// Returns a picture named `name-scheme.extension`.
     fn new(name: &str, scheme: Scheme, extension: &str, bytes: Vec<u8>) -> Self {
         Self { name: format!("{name}-{}.{extension}", scheme.name()), bytes }
     }
@@ -47,7 +48,7 @@ impl Picture {
 /// If a picture cannot be captured, no file is written.
 ///
 /// # Errors
-/// When a picture cannot be captured, is too large or cannot be written. The error names it and, for a picture of the
+/// If a picture cannot be captured, is too large or cannot be written. The error names it and, for a picture of the
 /// terminal, contains the screen.
 pub fn capture_pictures(root: &Path) -> anyhow::Result<()> {
     machine_setup::set_up_pictures(root)?;
@@ -58,6 +59,7 @@ pub fn capture_pictures(root: &Path) -> anyhow::Result<()> {
     write_pictures(&root.join(PICTURES_FOLDER), &pictures)
 }
 
+/// Writes the pictures to `folder`, after all sizes have been checked.
 fn write_pictures(folder: &Path, pictures: &[Picture]) -> anyhow::Result<()> {
     for Picture { name, bytes } in pictures {
         if bytes.len() > PICTURE_BYTES_MAX {

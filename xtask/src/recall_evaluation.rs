@@ -1,6 +1,8 @@
-//! `cargo xtask eval-recall`: builds the evaluation program of the `memory` room, which searches as `segue search` does,
-//! and gives what it found to the scorer that comes with the conversations. The scores are the scorer's; only the bar is
-//! held against them here.
+//! `cargo xtask eval-recall`: measures the evidence recall of search.
+//!
+//! The evaluation example of the crate `memory` answers each question with the search of `segue search`. The scorer
+//! that belongs to the conversations computes the scores from its output. This module only compares them with a
+//! minimum.
 
 use std::path::Path;
 
@@ -9,30 +11,32 @@ use anyhow::{Context, bail};
 use crate::cargo_metadata::CargoMetadata;
 use crate::command::CommandSpec;
 
+/// The scorer, relative to the workspace. It is not part of the repository.
 const SCORER: &str = "../shared/data/eval_retrieval.py";
+/// The conversations with questions and evidence, relative to the workspace.
 const CONVERSATIONS: &str = "../shared/data/open/locomo/locomo5-open.json";
+/// The example of the crate `memory` that searches.
 const EXAMPLE: &str = "eval_recall";
-/// The units that count as a match: the message itself, or a message that a hit shows right before or after.
+/// The scorer's units of a match: the evidence message itself, or also a message directly before or after a hit.
 const MATCH_UNITS: [&str; 2] = ["turn", "window3"];
-/// The part of the evidence, in percent, that the ten best hits must hold.
+/// The minimum share of the evidence among the ten best hits, in percent, for the first of [`MATCH_UNITS`].
 const RECALL_PERCENT_MIN: f64 = 70.0;
-/// The column of the scorer's table that it is held against.
+/// The column of the scorer's table that is compared with the minimum.
 const SCORE_COLUMN: &str = "R@10";
 
-/// Builds, runs, scores and prints.
+/// Builds the example, searches, runs the scorer for each unit and prints the scores.
 ///
 /// # Errors
-/// When an argument is not `--dev`, the conversations or Python are absent, the build fails, or the bar is missed with what counts by itself.
+/// If an argument is not `--dev`, the conversations, the scorer or Python are missing, the build fails, or the recall
+/// is below [`RECALL_PERCENT_MIN`].
 pub fn run_evaluation(root: &Path, args: &[String]) -> anyhow::Result<()> {
     if !root.join(CONVERSATIONS).is_file() || !root.join(SCORER).is_file() {
-        bail!(
-            "score searches: the conversations and their scorer are not at {CONVERSATIONS} and {SCORER} (beside the checkout); nothing was run"
-        );
+        bail!("score searches: {CONVERSATIONS} or {SCORER} is missing; nothing was run");
     }
     let (profile, folder) = match args {
         [] => ("release", "release"),
         [dev] if dev == "--dev" => ("dev", "debug"),
-        [other, ..] => bail!("score searches: there is no argument `{other}`"),
+        [other, ..] => bail!("score searches: unknown argument `{other}`"),
     };
     if !CommandSpec::from_line("python3 --version").is_successful(root) {
         bail!("score searches: `python3` is not installed; nothing was run");
@@ -44,44 +48,45 @@ pub fn run_evaluation(root: &Path, args: &[String]) -> anyhow::Result<()> {
         .arg(profile)
         .run(root)?;
     let binary = target.join(folder).join("examples").join(EXAMPLE);
-    let found = target.join("eval_recall.jsonl");
-    let ranked = CommandSpec::from_program(&binary).arg(CONVERSATIONS).output(root)?;
-    std::fs::write(&found, ranked).with_context(|| format!("write {}", found.display()))?;
-    let mut recall = Vec::new();
+    let hits_file = target.join("eval_recall.jsonl");
+    let ranked_hits = CommandSpec::from_program(&binary).arg(CONVERSATIONS).output(root)?;
+    std::fs::write(&hits_file, ranked_hits).with_context(|| format!("write {}", hits_file.display()))?;
+    let mut recalls = Vec::new();
     for unit in MATCH_UNITS {
         let scores = CommandSpec::from_line("python3")
             .arg(SCORER)
             .arg(CONVERSATIONS)
             .arg("--run")
-            .arg(found.to_string_lossy())
+            .arg(hits_file.to_string_lossy())
             .arg("--unit")
             .arg(unit)
             .output(root)?;
         println!("{scores}");
-        recall.push(score_in_column(&scores).with_context(|| format!("read the scores of unit {unit}"))?);
+        recalls.push(score_in_column(&scores).with_context(|| format!("read the scores of unit {unit}"))?);
     }
-    let told = MATCH_UNITS.iter().zip(&recall).map(|(unit, recall)| format!("{recall:.1} % by {unit}"));
+    let results = MATCH_UNITS.iter().zip(&recalls).map(|(unit, recall)| format!("{recall:.1} % by {unit}"));
     println!(
-        "evidence recall@10: {}; the bar is {RECALL_PERCENT_MIN} % by {}",
-        told.collect::<Vec<_>>().join(", "),
+        "evidence recall@10: {}; the minimum is {RECALL_PERCENT_MIN} % by {}",
+        results.collect::<Vec<_>>().join(", "),
         MATCH_UNITS[0]
     );
-    match recall[0] >= RECALL_PERCENT_MIN {
+    match recalls[0] >= RECALL_PERCENT_MIN {
         true => Ok(()),
         false => bail!(
-            "score searches: {:.1} % of the evidence is among the ten best hits, not {RECALL_PERCENT_MIN} %",
-            recall[0]
+            "score searches: {:.1} % of the evidence is among the ten best hits; the minimum is {RECALL_PERCENT_MIN} %",
+            recalls[0]
         ),
     }
 }
 
-/// Returns the number in the column of the first table of the scorer's answer.
+/// Returns the number in [`SCORE_COLUMN`] of the first row of the scorer's first Markdown table.
 fn score_in_column(scores: &str) -> Option<f64> {
     let mut rows = scores.lines().filter(|line| line.starts_with('|'));
-    let at = table_cells(rows.next()?).position(|cell| cell == SCORE_COLUMN)?;
-    table_cells(rows.nth(1)?).nth(at)?.parse().ok()
+    let column = table_cells(rows.next()?).position(|cell| cell == SCORE_COLUMN)?;
+    table_cells(rows.nth(1)?).nth(column)?.parse().ok()
 }
 
+/// Returns the cells of a row of a Markdown table.
 fn table_cells(row: &str) -> impl Iterator<Item = &str> {
     row.split('|').map(str::trim)
 }
@@ -91,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recall_is_read_from_the_table() {
+    fn the_recall_is_parsed_from_the_table() {
         let scores =
             "# Title\n\n| unit | R@1 | R@10 |\n|---|---|---|\n| run | 1.5 | 73.4 |\n\n| other | R@10 |\n";
         assert_eq!(score_in_column(scores), Some(73.4));

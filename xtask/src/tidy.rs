@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the house rules that a program can check, over every file that belongs to the project.
+//! `cargo xtask tidy`: checks all files of the project against the house rules.
 //!
-//! Each rule is a plain function from files to findings, in a file below `tidy/`. Nothing is repaired here, and what
-//! rustfmt, clippy and rustdoc already check is not checked again.
+//! Each rule is a pure function from files to findings, in a file of the folder `tidy/`. Tidy changes no file. It
+//! repeats no check of rustfmt, clippy or rustdoc.
 
 mod code_size;
 mod crate_dependencies;
@@ -26,16 +26,16 @@ use crate::cargo_metadata::CargoMetadata;
 use crate::command::CommandSpec;
 use source::SourceFile;
 
-/// A broken rule: where, what, and what to do about it.
+/// A violation of a rule. Findings are sorted by file and line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// The file, relative to the workspace.
+    /// The file or folder, relative to the workspace.
     pub path: String,
-    /// The line, from 1.
+    /// The line, counted from 1. Findings about a whole file have line 1.
     pub line: usize,
-    /// The problem.
+    /// The problem, as a phrase.
     pub what: String,
-    /// The remedy.
+    /// The remedy, as an instruction.
     pub remedy: &'static str,
 }
 
@@ -45,34 +45,36 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A file of the project that holds text.
+/// A text file of the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextFile {
-    /// Its path relative to the workspace, with `/`.
+    /// Its path relative to the workspace, with `/` as the separator.
     pub path: String,
     /// The content.
     pub text: String,
 }
 
-/// Checks every rule and prints what is broken, then the measures that have no limit.
+/// Checks all rules and prints the findings, then the measures that have no limit.
 ///
 /// # Errors
-/// When a rule is broken, or the files cannot be read.
+/// If there are findings, or files cannot be read.
 pub fn run_checks(root: &Path) -> anyhow::Result<()> {
     let files = project_files(root)?;
     let (sources, mut findings) = parse_all(&files);
-    let own = matches::ProjectNames::collect(&sources);
+    let names = matches::ProjectNames::collect(&sources);
     for source in &sources {
-        findings.extend(matches::check(source, &own));
+        findings.extend(matches::check(source, &names));
         findings.extend(code_size::check(source));
         findings.extend(wording::check(source));
         findings.extend(names::check(source));
         findings.extend(language::check(source));
+        findings.extend(language::phrases::check_source(source));
         findings.extend(invariants::check(source));
     }
     findings.extend(language::check_shared_names(&sources));
     for file in &files {
         findings.extend(paths::check(file));
+        findings.extend(language::phrases::check_file(file));
     }
     findings.extend(folder_size::check(&files));
     findings.extend(crate_dependencies::check_crates(&files)?);
@@ -89,13 +91,13 @@ pub fn run_checks(root: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the text files that git tracks or would track; files of other kinds are left out.
+/// Returns the text files that git tracks or would track, sorted by path. Files that are not UTF-8 are left out.
 fn project_files(root: &Path) -> anyhow::Result<Vec<TextFile>> {
     let listed =
         CommandSpec::from_line("git ls-files -z --cached --others --exclude-standard").output(root)?;
     let mut files = Vec::new();
     for path in listed.split('\0').filter(|path| !path.is_empty()) {
-        // A tracked file that was just deleted or renamed is no longer there.
+        // git still lists a tracked file that was deleted or renamed without a commit.
         if !root.join(path).is_file() {
             continue;
         }
@@ -109,7 +111,7 @@ fn project_files(root: &Path) -> anyhow::Result<Vec<TextFile>> {
     Ok(files)
 }
 
-/// Returns the Rust files that can be read as Rust, and a finding for each that cannot.
+/// Parses all Rust files. Returns the parsed files, and a finding for each file with a syntax error.
 fn parse_all(files: &[TextFile]) -> (Vec<SourceFile>, Vec<Finding>) {
     let mut sources = Vec::new();
     let mut findings = Vec::new();
@@ -122,12 +124,12 @@ fn parse_all(files: &[TextFile]) -> (Vec<SourceFile>, Vec<Finding>) {
     (sources, findings)
 }
 
-/// Helpers for tests of the rules: inline sources in, one line per finding out.
+/// A function for the tests of the rules.
 #[cfg(test)]
 mod testing {
     use super::*;
 
-    /// Returns the findings of `rule` on a source of that path.
+    /// Returns the findings of `rule` on a source with that path, one line of text for each.
     pub fn findings(rule: fn(&SourceFile) -> Vec<Finding>, path: &str, text: &str) -> Vec<String> {
         let source = SourceFile::parse(path, text).unwrap();
         rule(&source).iter().map(ToString::to_string).collect()

@@ -1,6 +1,6 @@
-//! Benchmarks of a run that a client requests: a thread of its own, a message, one answer, as the gateway does it but
-//! without HTTP on our side. The model answers at once, over HTTP, from this process; its thread is told apart. Every
-//! commit is durable.
+//! Benchmarks of runs requested by clients: each run creates its own thread and has one message and one answer, as over the
+//! HTTP API but without HTTP on the server's side. The scripted model answers at once over HTTP and runs in this process;
+//! the processor time of its thread is listed separately. Every commit is durable.
 //!
 //! `cargo bench -p segue-agent --bench runs` prints a table; nothing is asserted.
 
@@ -14,16 +14,17 @@ use protocol::{RunId, RunRequest, RunStatus};
 use serde_json::json;
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-/// Runs of one measurement.
+/// Number of runs in one measurement.
 const RUNS: usize = 2_000;
-/// Runs that work at the same time.
+/// Numbers of concurrent runs, one for each measurement.
 const CONCURRENT_RUNS: [usize; 3] = [1, 32, 128];
 
+/// Opens an agent whose home is in `folder` and whose model is the scripted server.
 async fn agent(folder: &Path, server: &ScriptedServer) -> Agent {
-    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
-    home.create().expect("a home can be made");
+    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("the home folder has a path");
+    home.create().expect("the home folder can be created");
     let config = format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n", server.url());
-    std::fs::write(home.config_path(), config).expect("the settings can be written");
+    std::fs::write(home.config_path(), config).expect("the settings are written");
     let settings = AgentSettings {
         model: Some("anthropic/instant".to_owned()),
         request_reader: langgraph::read_request,
@@ -40,17 +41,19 @@ struct RunTimings {
     drive: f64,
 }
 
+/// Creates a thread, runs the request on it, and returns the durations.
 async fn measure_run(agent: &Agent, request: &RunRequest) -> RunTimings {
     let (frames, mut stream) = FrameSender::channel();
-    let began = Instant::now();
-    let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
-    let created = began.elapsed();
-    let begun = agent.runs().begin(RunId::generate(), thread_id, request, &frames).await.expect("it begins");
-    let begin = began.elapsed();
+    let start = Instant::now();
+    let thread_id = agent.threads().create(None).await.expect("a thread can be created").thread_id;
+    let created = start.elapsed();
+    let started =
+        agent.runs().begin(RunId::generate(), thread_id, request, &frames).await.expect("the run starts");
+    let begin = start.elapsed();
     let end =
-        agent.runs().drive_started(begun, &frames, &CancellationToken::new()).await.expect("it is driven");
+        agent.runs().drive_started(started, &frames, &CancellationToken::new()).await.expect("the run ends");
     assert_eq!(end.status, RunStatus::Success, "{:?}", end.failure);
-    let drive = began.elapsed() - begin;
+    let drive = start.elapsed() - begin;
     while stream.try_next().is_some() {}
     let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
     RunTimings { create: micros(created), begin: micros(begin - created), drive: micros(drive) }
@@ -70,25 +73,26 @@ fn processor_time() -> BTreeMap<String, f64> {
 
 fn main() {
     println!(
-        "{:>8}  {:>8}  {:>8}  {:>8}  {:>8}  by thread, µs of processor a run",
-        "at once", "runs/s", "create", "begin", "drive"
+        "{:>8}  {:>8}  {:>8}  {:>8}  {:>8}  by thread, µs of processor time per run",
+        "parallel", "runs/s", "create", "begin", "drive"
     );
-    for at_once in CONCURRENT_RUNS {
-        let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
+    for concurrency in CONCURRENT_RUNS {
+        let folder = tempfile::tempdir_in(".").expect("a folder can be created here");
         let script = Script::new([ScriptedReply::from_pieces(["Some ", "words ", "said."]).with_repeat()])
             .with_requests_kept(1);
         let server = ScriptedServer::start(script).expect("the model starts");
-        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let threads = threads.expect("threads can be had");
-        let agent = threads.block_on(agent(folder.path(), &server));
+        let tokio_runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let tokio_runtime = tokio_runtime.expect("the runtime starts");
+        let agent = tokio_runtime.block_on(agent(folder.path(), &server));
         let input = json!({"messages": [{"type": "human", "content": "Say something."}]});
         let request = RunRequest { input: Some(input), ..RunRequest::default() };
-        let work = |runs: usize| {
+        let run_all = |runs: usize| {
             let all = futures::stream::iter(0..runs).map(|_| {
                 let (agent, request) = (agent.clone(), request.clone());
                 async move { tokio::spawn(async move { measure_run(&agent, &request).await }).await }
             });
-            threads.block_on(all.buffer_unordered(at_once).fold(
+            tokio_runtime.block_on(all.buffer_unordered(concurrency).fold(
                 RunTimings::default(),
                 async |mut sum, done| {
                     let parts = done.expect("no run panics");
@@ -99,27 +103,27 @@ fn main() {
                 },
             ))
         };
-        work(RUNS / 10);
-        let (before, began) = (processor_time(), Instant::now());
-        let parts = work(RUNS);
-        let (seconds, after) = (began.elapsed().as_secs_f64(), processor_time());
+        run_all(RUNS / 10);
+        let (before, start) = (processor_time(), Instant::now());
+        let parts = run_all(RUNS);
+        let (seconds, after) = (start.elapsed().as_secs_f64(), processor_time());
         let runs = RUNS as f64;
-        let of = |(name, time): (&String, &f64)| {
+        let per_run = |(name, time): (&String, &f64)| {
             (name.clone(), (time - before.get(name).copied().unwrap_or(0.0)) / runs)
         };
-        let told: Vec<String> = after
+        let thread_times: Vec<String> = after
             .iter()
-            .map(of)
+            .map(per_run)
             .filter(|(_, time)| *time > 1.0)
             .map(|(name, time)| format!("{name} {time:.0}"))
             .collect();
         println!(
-            "{at_once:>8}  {:>8.0}  {:>8.0}  {:>8.0}  {:>8.0}  {}",
+            "{concurrency:>8}  {:>8.0}  {:>8.0}  {:>8.0}  {:>8.0}  {}",
             runs / seconds,
             parts.create / runs,
             parts.begin / runs,
             parts.drive / runs,
-            told.join(", ")
+            thread_times.join(", ")
         );
     }
 }

@@ -1,7 +1,6 @@
-//! Benchmarks of tracing for a step of a model that answers at once, on a database on disk with every commit durable:
-//! without it, with spans
-//! counted, and with spans sent to a collector on the same machine, content and all. The three take turns, so that what else the
-//! machine does meets them alike.
+//! Benchmarks of the cost of tracing for one model step, on a database on disk with durable commits: without tracing, with
+//! spans only counted, and with spans and their content sent to a collector on the same machine. The three setups
+//! alternate, so that other load of the machine affects all of them equally. The scripted model answers at once.
 //!
 //! `cargo bench -p segue-agent --bench traces` prints a table; nothing is asserted.
 
@@ -14,12 +13,12 @@ use agent::{Agent, AgentSettings, CancellationToken, FrameSender, HomeFolder, Tr
 use protocol::{HumanMessage, ThreadId};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-/// Turns of each that are measured, one step each.
+/// Measured turns of each setup, one model step each.
 const TURNS: usize = 300;
-/// Turns before, that are not.
+/// Turns of each setup before the measurement.
 const WARM_UP: usize = 20;
 
-/// One way to work, with what it works on.
+/// A tracing configuration with its agent, its thread and the measured durations.
 struct TracingSetup {
     name: &'static str,
     agent: Agent,
@@ -28,10 +27,10 @@ struct TracingSetup {
     durations: Vec<Duration>,
 }
 
-/// Takes whatever is posted, and answers that it was taken.
+/// Starts a collector that accepts every POST request, and returns its URL.
 fn start_collector() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    let url = format!("http://{}/v1/traces", listener.local_addr().expect("it has an address"));
+    let url = format!("http://{}/v1/traces", listener.local_addr().expect("the listener has an address"));
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || accept_post(&stream));
@@ -40,6 +39,7 @@ fn start_collector() -> String {
     url
 }
 
+/// Answers every request of a connection with status 200. Returns `None` at the end of the connection.
 fn accept_post(stream: &TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut stream = stream;
@@ -52,8 +52,8 @@ fn accept_post(stream: &TcpStream) -> Option<()> {
                 break;
             }
             let line = line.to_ascii_lowercase();
-            if let Some(given) = line.strip_prefix("content-length: ") {
-                length = given.trim().parse().ok()?;
+            if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.trim().parse().ok()?;
             }
         }
         reader.read_exact(&mut vec![0; length]).ok()?;
@@ -61,31 +61,33 @@ fn accept_post(stream: &TcpStream) -> Option<()> {
     }
 }
 
+/// Opens an agent whose home is in `folder`. `tracing` is added to its settings.
 async fn agent(folder: &Path, server: &ScriptedServer, tracing: &str) -> Agent {
-    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("a home can be named");
-    home.create().expect("a home can be made");
+    let home = HomeFolder::locate(Some(folder.join("home").as_os_str())).expect("the home folder has a path");
+    home.create().expect("the home folder can be created");
     let config =
         format!("[providers.anthropic]\nbase_url = \"{}\"\napi_key = \"bench\"\n{tracing}", server.url());
-    std::fs::write(home.config_path(), config).expect("the settings can be written");
+    std::fs::write(home.config_path(), config).expect("the settings are written");
     let settings =
         AgentSettings { model: Some("anthropic/instant".to_owned()), ..AgentSettings::new(home, folder) };
     Agent::open(settings).await.expect("the agent opens")
 }
 
 impl TracingSetup {
+    /// Runs a turn and returns its duration.
     async fn turn(&self) -> Duration {
         let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
-        let begun = Instant::now();
+        let start = Instant::now();
         let message = HumanMessage::text("Which part is next?");
         self.agent
             .runs()
             .send_message(self.thread_id, message, &frames, &cancel)
             .await
-            .expect("the turn is done");
-        begun.elapsed()
+            .expect("the turn ends");
+        start.elapsed()
     }
 
-    /// Returns the time that half of the turns took at most.
+    /// Returns the median duration.
     fn median(&mut self) -> Duration {
         self.durations.sort_unstable();
         self.durations[self.durations.len() / 2]
@@ -97,34 +99,36 @@ async fn main() {
     let server = ScriptedServer::start(Script::new([ScriptedReply::text("Part 7 is next.").with_repeat()]))
         .expect("a port is free");
     let folders: Vec<tempfile::TempDir> =
-        (0..3).map(|_| tempfile::tempdir().expect("a folder can be made")).collect();
-    let sending = format!("[tracing]\nendpoint = \"{}\"\ncontent = true\n", start_collector());
-    let mut ways = Vec::new();
-    for (name, tracing, folder) in
-        [("without", "", &folders[0]), ("counted", "", &folders[1]), ("sent", sending.as_str(), &folders[2])]
-    {
+        (0..3).map(|_| tempfile::tempdir().expect("a folder can be created")).collect();
+    let export_settings = format!("[tracing]\nendpoint = \"{}\"\ncontent = true\n", start_collector());
+    let mut setups = Vec::new();
+    for (name, tracing, folder) in [
+        ("without", "", &folders[0]),
+        ("counted", "", &folders[1]),
+        ("sent", export_settings.as_str(), &folders[2]),
+    ] {
         let agent = agent(folder.path(), &server, tracing).await;
         let traces = if name == "without" { None } else { agent.admin().start_trace_export_with_metrics() };
-        let thread_id = agent.threads().create(None).await.expect("a thread can be made").thread_id;
-        ways.push(TracingSetup { name, agent, thread_id, _traces: traces, durations: Vec::new() });
+        let thread_id = agent.threads().create(None).await.expect("a thread can be created").thread_id;
+        setups.push(TracingSetup { name, agent, thread_id, _traces: traces, durations: Vec::new() });
     }
     for turn in 0..WARM_UP + TURNS {
-        for way in &mut ways {
-            let took = way.turn().await;
+        for setup in &mut setups {
+            let duration = setup.turn().await;
             if turn >= WARM_UP {
-                way.durations.push(took);
+                setup.durations.push(duration);
             }
         }
     }
-    let without = ways[0].median();
-    println!("{:<10} {:>12} {:>8}", "tracing", "a step", "ratio");
-    for way in &mut ways {
-        let took = way.median();
+    let without = setups[0].median();
+    println!("{:<10} {:>12} {:>8}", "tracing", "step", "ratio");
+    for setup in &mut setups {
+        let duration = setup.median();
         println!(
             "{:<10} {:>9.2} ms {:>8.3}",
-            way.name,
-            took.as_secs_f64() * 1e3,
-            took.as_secs_f64() / without.as_secs_f64()
+            setup.name,
+            duration.as_secs_f64() * 1e3,
+            duration.as_secs_f64() / without.as_secs_f64()
         );
     }
 }

@@ -1,5 +1,5 @@
-//! A hook of one's own that asks a person: no answer that mentions money goes on before somebody has agreed. The
-//! question is durable: it can be answered by another process, days later.
+//! A custom hook that asks the user: an answer that mentions money is not sent before the user has agreed. The
+//! question is durable: another process can answer it days later.
 //!
 //! `cargo run -p segue-agent --example custom_hook`
 
@@ -14,7 +14,7 @@ use runtime::{GraphUpdate, Hook, InterruptRequest, StepContext, StepFailure};
 use serde_json::json;
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-/// Asks before an answer about money counts.
+/// A hook that asks the user before an answer with an amount of money is accepted.
 struct MoneyReview;
 
 const NAME: &str = "MoneyReview";
@@ -35,7 +35,7 @@ impl Hook for MoneyReview {
             // The run resumed with an answer; `agent` checked that it is one of the allowed decisions.
             Some(decisions) => {
                 let agreed = matches!(decisions.decisions[..], [Decision::Approve { .. }]);
-                println!("A person {} it.", if agreed { "agreed to" } else { "refused" });
+                println!("The user {} it.", if agreed { "agreed to" } else { "refused" });
                 Ok(GraphUpdate::default())
             }
             None if text.contains('$') => {
@@ -85,7 +85,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("The run ended: {}.", end.status.as_str());
     drop(agent);
 
-    // Another process would do the same: open the home folder, look what waits, answer.
+    // Another process does the same: it opens the home folder, lists the pending questions, and answers them.
     let agent = Agent::open(AgentSettings::new(home, folder.path())).await?.with_hook(Arc::new(MoneyReview));
     for question in agent.runs().pending_interrupts(thread).await? {
         println!("Question: {}", serde_json::to_string(&question.payload.action_requests)?);

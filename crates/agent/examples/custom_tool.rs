@@ -1,4 +1,4 @@
-//! A tool of one's own: it has arguments, live output, and keeps a count in the thread's state.
+//! A custom tool with arguments and live output that stores a count in the thread's state.
 //!
 //! `cargo run -p segue-agent --example custom_tool`
 
@@ -12,7 +12,7 @@ use runtime::{Channels, Frame, GraphUpdate, RepeatSafety, Tool, ToolContext, Too
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-/// Throws dice.
+/// A tool that throws dice.
 struct DiceTool;
 
 #[async_trait]
@@ -29,7 +29,8 @@ impl Tool for DiceTool {
         }
     }
 
-    /// A crash between the throw and its storage must not give a second throw: the model is told instead.
+    /// Returns `Unsafe`, because a crash between the throw and the commit of its result must not cause a second throw. The
+    /// model then gets a result that says so.
     fn repeat_safety(&self) -> RepeatSafety {
         RepeatSafety::Unsafe
     }
@@ -45,7 +46,7 @@ impl Tool for DiceTool {
             let text = format!("die {number}: {eyes}\n");
             context.frames.send(Frame::ToolOutput { call_id: context.call_id.clone(), text });
         }
-        // State is returned, not written: it becomes durable in the transaction that stores the result.
+        // The tool returns its state instead of writing it. The state becomes durable together with the result.
         let thrown = context.channels.get("dice_thrown").and_then(Value::as_u64).unwrap_or(0) + count;
         let channels = Channels::from_iter([("dice_thrown".to_owned(), thrown.into())]);
         ToolOutput::success(sum.to_string()).with_update(GraphUpdate { channels, ..GraphUpdate::default() })

@@ -1,7 +1,7 @@
 //! The smallest agent: one thread, one turn, the answer streamed to the screen.
 //!
-//! `cargo run -p segue-agent --example minimal` talks to a model server that plays a script; with a key in the environment
-//! and `SEGUE_MODEL` set, the same lines talk to a real one.
+//! `cargo run -p segue-agent --example minimal` uses a scripted model server. With an API key in the environment and
+//! `SEGUE_MODEL` set, the same code uses a real model.
 
 use agent::{Agent, AgentSettings, CancellationToken, Frame, FrameSender, HomeFolder, SubscriptionItem};
 use protocol::{HumanMessage, Message};
@@ -36,15 +36,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (end, ()) = tokio::join!(turn, show);
     println!("The run ended: {}.", end?.status.as_str());
 
-    // Everything is in the journal; a restart, or another process, reads the same.
+    // The journal holds everything: after a restart, or in another process, the events are the same.
     for event in agent.threads().events(thread.thread_id).await? {
-        let said = event.message().as_ref().map(Message::text).unwrap_or_default();
-        println!("{:>3} {:<14} {said}", event.seq, event.event_type);
+        let text = event.message().as_ref().map(Message::text).unwrap_or_default();
+        println!("{:>3} {:<14} {text}", event.seq, event.event_type);
     }
     Ok(())
 }
 
-/// Starts the scripted model and names it in the home folder's settings.
+/// Starts the scripted model and configures it in the home folder. Returns `None` if `SEGUE_MODEL` names a real model.
 fn scripted_model(
     home: &HomeFolder,
     script: Script,

@@ -1,9 +1,6 @@
 //! The opened agent: one assistant in one workspace over one journal. The calls of an agent are in the files
 //! of its services, each named after its subject.
 
-pub(crate) mod admin_error;
-pub(crate) mod services;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +8,7 @@ use std::sync::Arc;
 use compaction::BeforeCompactionHook;
 use handoff::Acceptance;
 use handoff::mirror::SummaryMirror;
-use journal::{PoolFigures, PostgresStore, ScopedStore, SqliteStore, Store};
+use journal::{PostgresStore, ScopedStore, SqliteStore, Store};
 use memory::AgentFile;
 use parking_lot::Mutex;
 use protocol::{AssistantId, FailureKind, OwnerScope, RunFailure, RunFeedback, Thread, ThreadId, UserId};
@@ -20,9 +17,8 @@ use secrecy::ExposeSecret;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tools::permission::ApprovalPolicy;
-use user_hooks::{HookDispatcher, UserHook};
+use user_hooks::UserHook;
 
-use crate::agent::services::AdminService;
 use crate::assembly::GraphCache;
 use crate::assembly::models::{ModelRegistry, ModelStatus};
 use crate::assembly::toolbox::{Toolbox, Toolboxes};
@@ -31,8 +27,8 @@ use crate::home::config::ConfigFile;
 use crate::home::database::{self, DatabaseAddress};
 use crate::home::lease::ProcessLeases;
 use crate::home::machine;
-use crate::requests::action::RequestReader;
-use crate::states::transcript_cache::TranscriptCache;
+use crate::runs::request::action::RequestReader;
+use crate::threads::states::transcript_cache::TranscriptCache;
 use crate::workspace::canonical_folder;
 use crate::{HomeError, Result, ThreadError};
 
@@ -317,21 +313,6 @@ impl Agent {
     /// Returns the home folder.
     pub fn home(&self) -> &HomeFolder {
         &self.settings.home
-    }
-}
-
-impl AdminService<'_> {
-    /// Starts the dispatcher that calls the hooks of the configuration after commits. Returns `None` if there
-    /// are no hooks or the dispatcher is already running.
-    ///
-    /// Must be called on a Tokio runtime, because the dispatcher runs there as a task.
-    pub fn start_user_hooks(self) -> Option<HookDispatcher> {
-        HookDispatcher::start(Arc::clone(&self.agent.journal), &self.agent.user_hooks)
-    }
-
-    /// Returns the statistics of the connection pool. `None` if the journal is a file.
-    pub fn connection_metrics(self) -> Option<PoolFigures> {
-        self.agent.postgres.as_ref().map(PostgresStore::pool_statistics)
     }
 }
 

@@ -26,11 +26,10 @@
 mod call_limit;
 mod graph_cache;
 mod instructions;
-mod mcp_servers;
 mod memory_flush;
 pub(crate) mod models;
 mod project_notes;
-mod subagent;
+pub(crate) mod subagent;
 pub(crate) mod toolbox;
 mod unavailable_nodes;
 mod veto_hook;
@@ -89,7 +88,7 @@ enum GraphEntry {
 }
 
 /// The model of a run, and the compactor for its conversation.
-struct ModelAndCompactor<'a> {
+pub(crate) struct ModelAndCompactor<'a> {
     /// The model that answers in the run.
     model: &'a Arc<dyn ChatModel>,
     /// The compactor that keeps requests to this model within its window.
@@ -304,7 +303,7 @@ impl Agent {
     /// Returns the tools of the thread's own agent: the shared tools of the process, `edit_memory`,
     /// `request_handoff`, recall and the store. With a model there are also compaction and sub-agents.
     /// Sub-agents have the shared tools and recall.
-    async fn main_tools(
+    pub(crate) async fn main_tools(
         &self,
         assistant_id: &AssistantId,
         model: Option<ModelAndCompactor<'_>>,

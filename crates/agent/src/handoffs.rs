@@ -11,6 +11,7 @@ mod statistics;
 pub use cost::{ContextUsage, HandoffCost};
 pub use queries::{HandoffReview, ListedHandoff};
 
+use futures::future::BoxFuture;
 use handoff::{HandoffOptions, PreparedHandoffRequest};
 use jiff::Timestamp;
 use journal::HandoffFilter;
@@ -19,9 +20,22 @@ use runtime::{FrameSender, RunEnd, RunStart};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::services::HandoffService;
 use crate::assembly::RunPurpose;
-use crate::{Error, HandoffError, Result, RunError, ThreadError};
+use crate::{Agent, Error, HandoffError, Result, RunError, ThreadError};
+
+/// Handoffs: requesting, reviewing and deciding them, and the export of accepted ones to PostgreSQL.
+#[derive(Clone, Copy)]
+pub struct HandoffService<'a> {
+    /// The agent whose handoffs the service works on.
+    pub(crate) agent: &'a Agent,
+}
+
+impl Agent {
+    /// Returns the service for handoffs.
+    pub const fn handoffs(&self) -> HandoffService<'_> {
+        HandoffService { agent: self }
+    }
+}
 
 /// The options of a handoff request, such as its goal and its window of messages.
 pub type HandoffRequestOptions = HandoffOptions;
@@ -65,7 +79,7 @@ pub struct HandoffOutcome {
     pub end: RunEnd,
 }
 
-impl HandoffService<'_> {
+impl<'a> HandoffService<'a> {
     /// Drafts a handoff of the thread and stores the proposal. A pending handoff is returned again without
     /// another draft. A handoff whose draft was cut off is drafted to its end.
     ///
@@ -73,65 +87,68 @@ impl HandoffService<'_> {
     /// [`HandoffError::EmptyThread`] if there is nothing to hand off. [`journal::Error::HandoffPending`] if
     /// the pending handoff was requested with another goal or window. [`HandoffError::Stopped`] if the draft
     /// was cancelled. Also fails if another run is active, or if the journal fails.
-    pub async fn request(
+    pub fn request(
         self,
         thread_id: ThreadId,
         request: HandoffRequestOptions,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<PendingHandoff> {
-        let thread = self.agent.thread(thread_id).await?;
-        if handoff::is_blank(&*self.agent.store, &thread).await? {
-            return Err(HandoffError::EmptyThread(thread_id).into());
-        }
-        let before = handoff::find_pending_handoff(&*self.agent.store, thread_id).await?;
-        self.agent.runs().sweep_all_threads(frames, cancel).await?;
-        self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
-        let pending =
-            self.expire_if_due(handoff::find_pending_handoff(&*self.agent.store, thread_id).await?).await?;
-        let pending = pending.filter(|handoff| handoff.status.is_pending());
-        if let (Some(before), None) = (before, &pending) {
-            // Recovery finished a handoff that was decided before a crash. Without this check a second one
-            // would be drafted.
-            let current = self.agent.store.handoff(before.handoff_id).await?;
-            if let Some(decided) = current.filter(|handoff| handoff.status != HandoffStatus::Expired) {
-                return Err(already_decided_error(&decided).into());
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<PendingHandoff>> {
+        Box::pin(async move {
+            let thread = self.agent.thread(thread_id).await?;
+            if handoff::is_blank(&*self.agent.store, &thread).await? {
+                return Err(HandoffError::EmptyThread(thread_id).into());
             }
-        }
-        let mut start = match &pending {
-            Some(handoff) if !is_same_request(&request, handoff) => {
-                let (parent_thread_id, handoff_id) = (thread_id, handoff.handoff_id);
-                return Err(journal::Error::HandoffPending { parent_thread_id, handoff_id }.into());
-            }
-            Some(handoff) => match self.handoff_interrupt(handoff).await? {
-                Some(interrupt) => {
-                    return self
-                        .pending_handoff(handoff.clone(), interrupt, ProposalPresentation::Repeated)
-                        .await;
+            let before = handoff::find_pending_handoff(&*self.agent.store, thread_id).await?;
+            self.agent.runs().sweep_all_threads(frames, cancel).await?;
+            self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
+            let pending = self
+                .expire_if_due(handoff::find_pending_handoff(&*self.agent.store, thread_id).await?)
+                .await?;
+            let pending = pending.filter(|handoff| handoff.status.is_pending());
+            if let (Some(before), None) = (before, &pending) {
+                // Recovery finished a handoff that was decided before a crash. Without this check a second one
+                // would be drafted.
+                let current = self.agent.store.handoff(before.handoff_id).await?;
+                if let Some(decided) = current.filter(|handoff| handoff.status != HandoffStatus::Expired) {
+                    return Err(already_decided_error(&decided).into());
                 }
-                None => match self.get(handoff.handoff_id).await? {
-                    current if current.status.is_pending() => self.restart_point(&current).await?,
-                    decided => return Err(already_decided_error(&decided).into()),
+            }
+            let mut start = match &pending {
+                Some(handoff) if !is_same_request(&request, handoff) => {
+                    let (parent_thread_id, handoff_id) = (thread_id, handoff.handoff_id);
+                    return Err(journal::Error::HandoffPending { parent_thread_id, handoff_id }.into());
+                }
+                Some(handoff) => match self.handoff_interrupt(handoff).await? {
+                    Some(interrupt) => {
+                        return self
+                            .pending_handoff(handoff.clone(), interrupt, ProposalPresentation::Repeated)
+                            .await;
+                    }
+                    None => match self.get(handoff.handoff_id).await? {
+                        current if current.status.is_pending() => self.restart_point(&current).await?,
+                        decided => return Err(already_decided_error(&decided).into()),
+                    },
                 },
-            },
-            None => handoff::handoff_run_start(&PreparedHandoffRequest {
-                handoff_id: HandoffId::generate(),
-                child_thread_id: ThreadId::generate(),
-                parent_thread_id: thread_id,
-                assistant_id: thread.assistant_id.clone(),
-                now: Timestamp::now(),
-                // The workspace and the calling tool are set here, because a client must not choose them.
-                options: HandoffOptions {
-                    workspace: self.agent.threads().thread_workspace(&thread).await?,
-                    tool_call_id: None,
-                    ..request
-                },
-            })
-            .map_err(|failure| HandoffError::NotDrafted { thread_id, reason: failure.message })?,
-        };
-        start.channels.extend(RunPurpose::Handoff.entry_channels());
-        let end = self.agent.runs().run_prepared(thread_id, start, frames, cancel).await?;
-        self.pending_handoff_of_run(thread_id, end).await
+                None => handoff::handoff_run_start(&PreparedHandoffRequest {
+                    handoff_id: HandoffId::generate(),
+                    child_thread_id: ThreadId::generate(),
+                    parent_thread_id: thread_id,
+                    assistant_id: thread.assistant_id.clone(),
+                    now: Timestamp::now(),
+                    // The workspace and the calling tool are set here, because a client must not choose them.
+                    options: HandoffOptions {
+                        workspace: self.agent.threads().thread_workspace(&thread).await?,
+                        tool_call_id: None,
+                        ..request
+                    },
+                })
+                .map_err(|failure| HandoffError::NotDrafted { thread_id, reason: failure.message })?,
+            };
+            start.channels.extend(RunPurpose::Handoff.entry_channels());
+            let end = self.agent.runs().run_prepared(thread_id, start, frames, cancel).await?;
+            self.pending_handoff_of_run(thread_id, end).await
+        })
     }
 
     /// Returns the start of a run that drafts a pending handoff whose earlier run ended before it asked for a
@@ -166,33 +183,35 @@ impl HandoffService<'_> {
     /// [`HandoffError::AlreadyDecided`] if another client decided first, [`HandoffError::Expired`] past the
     /// time limit, and [`HandoffError::Redrafting`] while a refinement is drafted.
     /// [`runtime::Error::Rejected`] if the decision is invalid; the handoff stays pending in that case.
-    pub async fn decide(
+    pub fn decide(
         self,
         handoff_id: HandoffId,
-        decisions: &Decisions,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<HandoffOutcome> {
-        let thread_id = self.get(handoff_id).await?.parent_thread_id;
-        self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
-        let handoff = self.get(handoff_id).await?;
-        let Some(handoff) = self.expire_if_due(Some(handoff)).await? else {
-            return Err(expired_error(handoff_id, None).into());
-        };
-        let Some(interrupt) = self.handoff_interrupt(&handoff).await? else {
-            // The handoff is read again, because the answer may have been stored between the two reads.
-            return Err(already_decided_error(&self.get(handoff_id).await?).into());
-        };
-        let proposals = self.agent.store.proposals(handoff_id).await?;
-        let interrupt = self.refresh_interrupt(&handoff, &proposals, interrupt).await?;
-        match self.agent.runs().answer_interrupt(&interrupt, decisions, frames, cancel).await {
-            Ok(Some(end)) => self.decision_outcome(handoff_id, end, frames).await,
-            Ok(None)
-            | Err(Error::Run(RunError::Refused(_)) | Error::Journal(journal::Error::AlreadyDecided { .. })) => {
-                Err(already_decided_error(&self.get(handoff_id).await?).into())
+        decisions: &'a Decisions,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<HandoffOutcome>> {
+        Box::pin(async move {
+            let thread_id = self.get(handoff_id).await?.parent_thread_id;
+            self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
+            let handoff = self.get(handoff_id).await?;
+            let Some(handoff) = self.expire_if_due(Some(handoff)).await? else {
+                return Err(expired_error(handoff_id, None).into());
+            };
+            let Some(interrupt) = self.handoff_interrupt(&handoff).await? else {
+                // The handoff is read again, because the answer may have been stored between the two reads.
+                return Err(already_decided_error(&self.get(handoff_id).await?).into());
+            };
+            let proposals = self.agent.store.proposals(handoff_id).await?;
+            let interrupt = self.refresh_interrupt(&handoff, &proposals, interrupt).await?;
+            match self.agent.runs().answer_interrupt(&interrupt, decisions, frames, cancel).await {
+                Ok(Some(end)) => self.decision_outcome(handoff_id, end, frames).await,
+                Ok(None)
+                | Err(
+                    Error::Run(RunError::Refused(_)) | Error::Journal(journal::Error::AlreadyDecided { .. }),
+                ) => Err(already_decided_error(&self.get(handoff_id).await?).into()),
+                Err(error) => Err(error),
             }
-            Err(error) => Err(error),
-        }
+        })
     }
 
     /// Completes a draft that was cancelled before its run reached the drafting node. The result is that of a
@@ -266,34 +285,45 @@ impl HandoffService<'_> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn pending(self, thread_id: Option<ThreadId>) -> Result<Vec<PendingHandoff>> {
-        let filter = HandoffFilter {
-            parent_thread_id: thread_id,
-            statuses: vec![HandoffStatus::AwaitingDecision],
-            ..HandoffFilter::default()
-        };
-        let mut pending = Vec::new();
-        for handoff in self
-            .agent
-            .store
-            .handoffs(filter)
-            .await?
-            .into_iter()
-            .filter(|handoff| !self.is_past_expiry(handoff))
-        {
-            if let Some(interrupt) = self.handoff_interrupt(&handoff).await? {
-                pending.push(self.pending_handoff(handoff, interrupt, ProposalPresentation::Repeated).await?);
+    pub fn pending(self, thread_id: Option<ThreadId>) -> BoxFuture<'a, Result<Vec<PendingHandoff>>> {
+        Box::pin(async move {
+            let filter = HandoffFilter {
+                parent_thread_id: thread_id,
+                statuses: vec![HandoffStatus::AwaitingDecision],
+                ..HandoffFilter::default()
+            };
+            let mut pending = Vec::new();
+            for handoff in self
+                .agent
+                .store
+                .handoffs(filter)
+                .await?
+                .into_iter()
+                .filter(|handoff| !self.is_past_expiry(handoff))
+            {
+                if let Some(interrupt) = self.handoff_interrupt(&handoff).await? {
+                    pending.push(
+                        self.pending_handoff(handoff, interrupt, ProposalPresentation::Repeated).await?,
+                    );
+                }
             }
-        }
-        Ok(pending)
+            Ok(pending)
+        })
     }
 
     /// Returns a handoff.
     ///
     /// # Errors
     /// [`HandoffError::Unknown`] if it does not exist or belongs to another owner.
-    pub async fn get(self, handoff_id: HandoffId) -> Result<Handoff> {
-        Ok(self.agent.store.handoff(handoff_id).await?.ok_or_else(|| unknown_handoff_error(handoff_id))?)
+    pub fn get(self, handoff_id: HandoffId) -> BoxFuture<'a, Result<Handoff>> {
+        Box::pin(async move {
+            Ok(self
+                .agent
+                .store
+                .handoff(handoff_id)
+                .await?
+                .ok_or_else(|| unknown_handoff_error(handoff_id))?)
+        })
     }
 
     /// Returns the pending interrupt of a handoff; `None` if it has none.

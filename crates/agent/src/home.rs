@@ -4,12 +4,9 @@
 pub(crate) mod config;
 pub(crate) mod database;
 pub(crate) mod error;
-pub(crate) mod keys;
 pub(crate) mod lease;
 pub(crate) mod machine;
-pub(crate) mod maintenance;
 mod process_locks;
-mod replicas;
 
 use std::path::{Path, PathBuf};
 

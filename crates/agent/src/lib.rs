@@ -5,25 +5,28 @@
 //! feature rules either: the crates below it decide how a handoff works, how a turn runs and what a message
 //! means. It also knows no wire protocol.
 
+mod admin;
 mod agent;
 mod assembly;
 mod error;
 mod handoffs;
 mod home;
 mod memories;
-mod reports;
-mod requests;
-mod states;
+mod runs;
 mod threads;
 mod workspace;
 
-pub use agent::admin_error::AdminError;
-pub use agent::services::{AdminService, HandoffService, MemoryService, RunService, ThreadService};
+pub use admin::AdminService;
+pub use admin::doctor::{CheckStatus, DoctorCheck};
+pub use admin::error::AdminError;
+pub use admin::graph_shape::{GraphEdge, GraphShape, GraphVertex};
+pub use admin::maintenance::backup_path;
+pub use admin::tools::ToolInfo;
 pub use agent::{Agent, AgentSettings, RunLimitOverrides};
 pub use assembly::models::{ModelStatus, ProviderStatus};
-pub use assembly::toolbox::ToolInfo;
 pub use compaction::KeepPolicy;
 pub use error::{Error, ErrorClass};
+pub use handoffs::HandoffService;
 pub use handoffs::error::HandoffError;
 pub use handoffs::{
     ContextUsage, HandoffCost, HandoffOutcome, HandoffRequestOptions, HandoffReview, ListedHandoff,
@@ -33,26 +36,22 @@ pub use home::HomeFolder;
 pub use home::config::{ConfigFile, UserTools};
 pub use home::database::{DatabaseAddress, DatabaseConfig};
 pub use home::error::HomeError;
-pub use home::maintenance::backup_path;
+pub use memories::MemoryService;
 pub use memories::error::MemoryError;
 pub use memories::{AgentMdStats, MemoryStats, MessageStats};
-pub use reports::doctor::{CheckStatus, DoctorCheck};
-pub use reports::{CompactedPart, ContextPart, ContextReport, CostReport, ModelCost};
-pub use requests::action::{
+pub use runs::RunService;
+pub use runs::error::RunError;
+pub use runs::request::action::{
     InterruptAnswers, ParsedAnswer, RequestReader, RunAction, RunInput, UnreadableAnswer,
 };
-pub use requests::error::RunError;
-pub use requests::messages::{
+pub use runs::request::messages::{
     CLIENT_PROVIDER, CONTENT_FORMS, InputMessage, MessageChange, client_fields, client_fields_block,
     client_fields_of_block,
 };
-pub use requests::secret_check::check_request;
-pub use requests::{
+pub use runs::request::secret_check::check_request;
+pub use runs::spans::TraceSubject;
+pub use runs::{
     IfExists, NewThread, PendingWebhook, PendingWebhookPage, StartedRun, TEMPORARY_KEY, requested_steps_max,
-};
-pub use states::{
-    Continuation, GraphEdge, GraphShape, GraphVertex, ModelWindow, StateChange, StateMessage, StateOrigin,
-    ThreadSnapshot, client_channels, has_media,
 };
 pub use threads::compaction::{CompactionParameters, ThreadCompaction, ThreadCompactionUndo};
 pub use threads::error::ThreadError;
@@ -60,9 +59,13 @@ pub use threads::export::{export_json, export_markdown};
 pub use threads::import::{FoundSession, ImportReport, ImportedThread, SessionImportProblem};
 pub use threads::lineage::{LineageThread, SubagentList, SubagentThread, ThreadLineage};
 pub use threads::pruning::{KeptThreadCounts, NamedThreadPolicy, PrunableThread, PrunePlan, PruneReport};
+pub use threads::reports::{CompactedPart, ContextPart, ContextReport, CostReport, ModelCost};
 pub use threads::rewind::{RewindResult, UserPrompt};
-pub use threads::spans::TraceSubject;
-pub use threads::{ThreadNode, display_state};
+pub use threads::states::{
+    Continuation, ModelWindow, StateChange, StateMessage, StateOrigin, ThreadSnapshot, client_channels,
+    has_media,
+};
+pub use threads::{ThreadNode, ThreadService, display_state};
 pub use workspace::{WORKSPACE_KEY, is_canonical_folder};
 
 pub use facts::redact;

@@ -3,6 +3,7 @@
 
 pub(crate) mod error;
 
+use futures::future::BoxFuture;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,16 +11,29 @@ use std::sync::Arc;
 use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, StoredSummary, SummaryQuery};
 
 use memory::{
-    AgentFile, AgentFileSnapshot, ItemStore, RememberedNote, RewriteOutcome, SearchRequest, SearchResults,
-    SummarizationHandoff, SummarizationWorker, TRANSFER_OUTBOX_KIND,
+    AgentFile, AgentFileSnapshot, ItemStore, RecallQuery, RecallResult, RememberedNote, RewriteOutcome,
+    SearchRequest, SearchResults, SummarizationHandoff, SummarizationWorker, TRANSFER_OUTBOX_KIND,
 };
 use model::ChatModel;
 use protocol::{AssistantId, LoggedMessage, RunStatus, ThreadId};
 use runtime::{Frame, FrameSender, RunEnd};
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
-use crate::agent::services::MemoryService;
+use crate::{Agent, Result};
+
+/// Memory that outlives a context: `agent.md`, summaries of old messages, stored items, search and recall.
+#[derive(Clone, Copy)]
+pub struct MemoryService<'a> {
+    /// The agent whose memory the service works on.
+    pub(crate) agent: &'a Agent,
+}
+
+impl Agent {
+    /// Returns the service for memory and search.
+    pub const fn memory(&self) -> MemoryService<'_> {
+        MemoryService { agent: self }
+    }
+}
 
 /// The amount of an assistant's memory, by tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,7 +44,7 @@ pub struct MemoryStats {
     pub turns: MessageStats,
     /// Medium-term memory: the number of stored summaries.
     pub summaries: u64,
-    /// The number of items in the store, whoever stored them.
+    /// The number of items in the store, of all writers.
     pub items: u64,
     /// The number of the assistant's threads with messages that are queued for summarization.
     pub due: u64,
@@ -72,22 +86,33 @@ struct DueThreadRecord {
     thread_id: ThreadId,
 }
 
-impl MemoryService<'_> {
+impl<'a> MemoryService<'a> {
+    /// Recalls original messages of the thread and of the threads from which it was handed off.
+    ///
+    /// # Errors
+    /// Fails if the query contains no word to search for, if the range is empty, if the named thread is not
+    /// in the lineage, or if the journal fails.
+    pub fn recall(self, thread_id: ThreadId, query: &'a RecallQuery) -> BoxFuture<'a, Result<RecallResult>> {
+        Box::pin(async move { Ok(memory::recall(&*self.agent.store, thread_id, query).await?) })
+    }
+
     /// Searches messages, including archived ones, summaries, handoffs and items. The best hits come first.
     ///
     /// # Errors
     /// Fails if the request contains no word to search for, or if the journal fails.
-    pub async fn search(self, request: &SearchRequest) -> Result<SearchResults> {
-        Ok(memory::search(&*self.agent.store, request).await?)
+    pub fn search(self, request: &'a SearchRequest) -> BoxFuture<'a, Result<SearchResults>> {
+        Box::pin(async move { Ok(memory::search(&*self.agent.store, request).await?) })
     }
 
     /// Adds a line to the notes in `agent.md`, outside the managed block. Secrets in it are redacted.
     ///
     /// # Errors
     /// Fails if the text is blank, or if the file cannot be written.
-    pub async fn remember(self, text: &str) -> Result<RememberedNote> {
-        let text = text.to_owned();
-        self.with_agent_md(move |file| memory::remember(file, &text)).await
+    pub fn remember(self, text: &'a str) -> BoxFuture<'a, Result<RememberedNote>> {
+        Box::pin(async move {
+            let text = text.to_owned();
+            self.with_agent_md(move |file| memory::remember(file, &text)).await
+        })
     }
 
     /// Returns the content of `agent.md` on disk. A missing file is returned as an empty one.
@@ -112,28 +137,30 @@ impl MemoryService<'_> {
     /// # Errors
     /// Fails if the file cannot be read or written, or if the result would be too large. The file is
     /// unchanged in that case.
-    pub async fn edit_agent_md(self, displayed: Vec<u8>, edited: Vec<u8>) -> Result<RewriteOutcome> {
-        self.with_agent_md(move |file| file.rewrite(&displayed, &edited)).await
+    pub fn edit_agent_md(self, displayed: Vec<u8>, edited: Vec<u8>) -> BoxFuture<'a, Result<RewriteOutcome>> {
+        Box::pin(async move { self.with_agent_md(move |file| file.rewrite(&displayed, &edited)).await })
     }
 
     /// Returns the amount of the assistant's memory.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn stats(self) -> Result<MemoryStats> {
-        let assistant_id = &self.agent.settings.assistant_id;
-        let counts = self.agent.store.memory_counts(assistant_id).await?;
-        let due = self.due_thread_count().await?;
-        Ok(MemoryStats {
-            agent_md: self.agent_md_stats(),
-            turns: MessageStats {
-                active: counts.active_turns,
-                summarised: counts.summarised_turns,
-                withdrawn: counts.rewound_turns,
-            },
-            summaries: counts.summaries,
-            items: counts.items,
-            due,
+    pub fn stats(self) -> BoxFuture<'a, Result<MemoryStats>> {
+        Box::pin(async move {
+            let assistant_id = &self.agent.settings.assistant_id;
+            let counts = self.agent.store.memory_counts(assistant_id).await?;
+            let due = self.due_thread_count().await?;
+            Ok(MemoryStats {
+                agent_md: self.agent_md_stats(),
+                turns: MessageStats {
+                    active: counts.active_turns,
+                    summarised: counts.summarised_turns,
+                    withdrawn: counts.rewound_turns,
+                },
+                summaries: counts.summaries,
+                items: counts.items,
+                due,
+            })
         })
     }
 
@@ -142,19 +169,22 @@ impl MemoryService<'_> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn due_thread_count(self) -> Result<u64> {
-        let mut threads = BTreeSet::new();
-        let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
-        loop {
-            let items = self.agent.store.outbox(page.clone()).await?;
-            let records = items.iter().filter_map(|item| DueThreadRecord::deserialize(&item.payload).ok());
-            let own = records.filter(|record| record.agent_id == self.agent.settings.assistant_id);
-            threads.extend(own.map(|record| record.thread_id));
-            if items.len() < page.limit {
-                return Ok(threads.len() as u64);
+    pub fn due_thread_count(self) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move {
+            let mut threads = BTreeSet::new();
+            let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
+            loop {
+                let items = self.agent.store.outbox(page.clone()).await?;
+                let records =
+                    items.iter().filter_map(|item| DueThreadRecord::deserialize(&item.payload).ok());
+                let own = records.filter(|record| record.agent_id == self.agent.settings.assistant_id);
+                threads.extend(own.map(|record| record.thread_id));
+                if items.len() < page.limit {
+                    return Ok(threads.len() as u64);
+                }
+                page.after = items.last().map(OutboxItem::cursor);
             }
-            page.after = items.last().map(OutboxItem::cursor);
-        }
+        })
     }
 
     /// Returns the newest summaries of the assistant's old messages, newest first, each with the thread in
@@ -162,11 +192,13 @@ impl MemoryService<'_> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn recent_summaries(self, limit: usize) -> Result<Vec<StoredSummary>> {
-        let agent_id = self.agent.settings.assistant_id.clone();
-        let query =
-            SummaryQuery { agent_id, except_thread: None, offset: 0, limit: limit.min(PAGE_ROWS_MAX) };
-        Ok(self.agent.store.summaries(query).await?)
+    pub fn recent_summaries(self, limit: usize) -> BoxFuture<'a, Result<Vec<StoredSummary>>> {
+        Box::pin(async move {
+            let agent_id = self.agent.settings.assistant_id.clone();
+            let query =
+                SummaryQuery { agent_id, except_thread: None, offset: 0, limit: limit.min(PAGE_ROWS_MAX) };
+            Ok(self.agent.store.summaries(query).await?)
+        })
     }
 
     /// Returns a page of the thread's plain-text messages in order, including archived ones. The page starts
@@ -174,14 +206,16 @@ impl MemoryService<'_> {
     ///
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
-    pub async fn task_trace(
+    pub fn task_trace(
         self,
         thread_id: ThreadId,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<LoggedMessage>> {
-        self.agent.thread(thread_id).await?;
-        Ok(self.summarization_handoff(None).get_task_trace(thread_id, after, limit).await?)
+    ) -> BoxFuture<'a, Result<Vec<LoggedMessage>>> {
+        Box::pin(async move {
+            self.agent.thread(thread_id).await?;
+            Ok(self.summarization_handoff(None).get_task_trace(thread_id, after, limit).await?)
+        })
     }
 
     /// Returns the store of named items of agents and clients.

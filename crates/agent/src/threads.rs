@@ -8,10 +8,12 @@ pub(crate) mod import;
 pub(crate) mod lineage;
 pub(crate) mod pruning;
 mod queries;
+pub(crate) mod reports;
 pub(crate) mod rewind;
 pub(crate) mod rollback;
-pub(crate) mod spans;
+pub(crate) mod states;
 
+use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,12 +26,25 @@ use protocol::event::body::ThreadRenamed;
 use protocol::{HandoffStatus, NewEvent, ParentKind, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 
-use crate::agent::services::ThreadService;
-use crate::{Result, ThreadError};
+use crate::{Agent, Result, ThreadError};
 
 /// The longest time that the deletion of a thread waits for hooks and trace exports that still read its
 /// events.
 const READERS_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Threads: finding, listing, reading, changing, importing and deleting them, and the states clients see of them.
+#[derive(Clone, Copy)]
+pub struct ThreadService<'a> {
+    /// The agent whose threads the service works on.
+    pub(crate) agent: &'a Agent,
+}
+
+impl Agent {
+    /// Returns the service for threads.
+    pub const fn threads(&self) -> ThreadService<'_> {
+        ThreadService { agent: self }
+    }
+}
 
 /// A thread with its descendants.
 #[derive(Debug, Clone, Serialize)]
@@ -42,23 +57,25 @@ pub struct ThreadNode {
     pub children: Vec<ThreadNode>,
 }
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Finds the thread whose id begins with `prefix`. The prefix `last` means the most recently active
     /// thread.
     ///
     /// # Errors
     /// [`ThreadError::Unknown`] if there is none; [`ThreadError::Ambiguous`] if there are several.
-    pub async fn find(self, prefix: &str) -> Result<Thread> {
-        let matches = match prefix {
-            "last" => return self.last_thread().await,
-            _ if prefix.trim().is_empty() => Vec::new(),
-            _ => self.agent.store.threads_by_prefix(prefix, &self.agent.scope).await?,
-        };
-        match matches.as_slice() {
-            [] => Err(ThreadError::Unknown(prefix.to_owned()).into()),
-            [only] => self.agent.thread(*only).await,
-            _ => Err(ThreadError::Ambiguous { prefix: prefix.to_owned(), matches }.into()),
-        }
+    pub fn find(self, prefix: &'a str) -> BoxFuture<'a, Result<Thread>> {
+        Box::pin(async move {
+            let matches = match prefix {
+                "last" => return self.last_thread().await,
+                _ if prefix.trim().is_empty() => Vec::new(),
+                _ => self.agent.store.threads_by_prefix(prefix, &self.agent.scope).await?,
+            };
+            match matches.as_slice() {
+                [] => Err(ThreadError::Unknown(prefix.to_owned()).into()),
+                [only] => self.agent.thread(*only).await,
+                _ => Err(ThreadError::Ambiguous { prefix: prefix.to_owned(), matches }.into()),
+            }
+        })
     }
 
     /// Returns the most recently active thread. If it was just handed off, returns the child thread that
@@ -75,22 +92,24 @@ impl ThreadService<'_> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn continuation_thread(self, thread: Thread) -> Result<Thread> {
-        let handed_off = thread.handoff_mark().filter(|mark| mark.source_thread_id == thread.thread_id);
-        let child = match handed_off {
-            Some(mark) => self.agent.store.thread(mark.child_thread_id).await?,
-            None => None,
-        };
-        let awaits_first_turn = |child: &Thread| child.handoff_mark().is_some_and(|mark| mark.pending);
-        Ok(child.filter(awaits_first_turn).unwrap_or(thread))
+    pub fn continuation_thread(self, thread: Thread) -> BoxFuture<'a, Result<Thread>> {
+        Box::pin(async move {
+            let handed_off = thread.handoff_mark().filter(|mark| mark.source_thread_id == thread.thread_id);
+            let child = match handed_off {
+                Some(mark) => self.agent.store.thread(mark.child_thread_id).await?,
+                None => None,
+            };
+            let awaits_first_turn = |child: &Thread| child.handoff_mark().is_some_and(|mark| mark.pending);
+            Ok(child.filter(awaits_first_turn).unwrap_or(thread))
+        })
     }
 
     /// Returns a thread by its id; `None` if it does not exist, was deleted or belongs to another owner.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn get(self, thread_id: ThreadId) -> Result<Option<Thread>> {
-        Ok(self.agent.store.thread(thread_id).await?)
+    pub fn get(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Option<Thread>>> {
+        Box::pin(async move { Ok(self.agent.store.thread(thread_id).await?) })
     }
 
     /// Subscribes to the commits of all threads.
@@ -107,8 +126,8 @@ impl ThreadService<'_> {
     ///
     /// # Errors
     /// Fails if the page has no rows or more than [`journal::PAGE_ROWS_MAX`], or if the journal fails.
-    pub async fn list(self, filter: ThreadFilter) -> Result<Vec<Thread>> {
-        Ok(self.agent.store.threads(filter).await?)
+    pub fn list(self, filter: ThreadFilter) -> BoxFuture<'a, Result<Vec<Thread>>> {
+        Box::pin(async move { Ok(self.agent.store.threads(filter).await?) })
     }
 
     /// Returns all threads that match the filter, ignoring its page. Reads page by page.
@@ -146,28 +165,32 @@ impl ThreadService<'_> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn tree(self, root: Option<ThreadId>) -> Result<Vec<ThreadNode>> {
-        let all = self.list_all(ThreadFilter::default()).await?;
-        let states = self.display_states(&all).await?;
-        Ok(build_tree(all, &states, root))
+    pub fn tree(self, root: Option<ThreadId>) -> BoxFuture<'a, Result<Vec<ThreadNode>>> {
+        Box::pin(async move {
+            let all = self.list_all(ThreadFilter::default()).await?;
+            let states = self.display_states(&all).await?;
+            Ok(build_tree(all, &states, root))
+        })
     }
 
     /// Renames the thread. The time of its last activity, by which lists are sorted, does not change.
     ///
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
-    pub async fn rename(self, thread_id: ThreadId, name: &str) -> Result<Thread> {
-        let now = Timestamp::now();
-        let renamed = NewEvent::from_body(&ThreadRenamed { name: name.to_owned() }, now)?;
-        let writes = vec![
-            Write::UpdateThread {
-                thread_id,
-                patch: ThreadPatch { name: Some(name.to_owned()), ..ThreadPatch::default() },
-            },
-            Write::Append { thread_id, events: vec![renamed] },
-        ];
-        self.agent.store.commit(Transaction { fence: None, writes }).await?;
-        self.agent.thread(thread_id).await
+    pub fn rename(self, thread_id: ThreadId, name: &'a str) -> BoxFuture<'a, Result<Thread>> {
+        Box::pin(async move {
+            let now = Timestamp::now();
+            let renamed = NewEvent::from_body(&ThreadRenamed { name: name.to_owned() }, now)?;
+            let writes = vec![
+                Write::UpdateThread {
+                    thread_id,
+                    patch: ThreadPatch { name: Some(name.to_owned()), ..ThreadPatch::default() },
+                },
+                Write::Append { thread_id, events: vec![renamed] },
+            ];
+            self.agent.store.commit(Transaction { fence: None, writes }).await?;
+            self.agent.thread(thread_id).await
+        })
     }
 
     /// Deletes the thread with everything that belongs to it, including the threads of its sub-agents. The
@@ -178,42 +201,45 @@ impl ThreadService<'_> {
     /// # Errors
     /// Fails if the thread does not exist or a run is active on it, if `agent.md` cannot be written, or if
     /// the journal fails.
-    pub async fn delete(self, thread_id: ThreadId) -> Result<()> {
-        self.agent.thread(thread_id).await?;
-        self.agent.runs().end_orphaned_run(thread_id).await?;
-        let filter = HandoffFilter {
-            child_thread_id: Some(thread_id),
-            statuses: vec![HandoffStatus::Accepted, HandoffStatus::Seeded],
-            ..HandoffFilter::default()
-        };
-        let mut writes = Vec::new();
-        for handoff in self.agent.store.handoffs(filter).await? {
-            writes.extend(handoff::child_deletion_writes(&handoff, Timestamp::now()));
-            self.agent.acceptance_activity().withdraw_block(&handoff).await.map_err(|reason| {
-                ThreadError::UnreadableInput {
-                    path: self.agent.settings.home.agent_md_path(&handoff.assistant_id),
-                    reason,
-                }
-            })?;
-        }
-        for subagent in self.subagent_thread_ids(thread_id).await? {
-            self.agent.runs().end_orphaned_run(subagent).await?;
-            writes.push(Write::DeleteThread { thread_id: subagent });
-        }
-        writes.push(Write::DeleteThread { thread_id });
-        // The queued summarization of the thread contains text of it and is removed too.
-        writes.extend(memory::dequeue_writes(thread_id));
-        writes
-            .extend(handoff::mirror::deletion_writes(&*self.agent.store, thread_id, Timestamp::now()).await?);
-        // User hooks and trace exports read the events of the thread, so they get a moment to process them.
-        let _ = tokio::time::timeout(
-            READERS_WAIT_MAX,
-            self.agent.store.local_commits().wait_until_processed(thread_id),
-        )
-        .await;
-        self.agent.store.commit(Transaction { fence: None, writes }).await?;
-        self.agent.mirror.send_pending();
-        Ok(())
+    pub fn delete(self, thread_id: ThreadId) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.agent.thread(thread_id).await?;
+            self.agent.runs().end_orphaned_run(thread_id).await?;
+            let filter = HandoffFilter {
+                child_thread_id: Some(thread_id),
+                statuses: vec![HandoffStatus::Accepted, HandoffStatus::Seeded],
+                ..HandoffFilter::default()
+            };
+            let mut writes = Vec::new();
+            for handoff in self.agent.store.handoffs(filter).await? {
+                writes.extend(handoff::child_deletion_writes(&handoff, Timestamp::now()));
+                self.agent.acceptance_activity().withdraw_block(&handoff).await.map_err(|reason| {
+                    ThreadError::UnreadableInput {
+                        path: self.agent.settings.home.agent_md_path(&handoff.assistant_id),
+                        reason,
+                    }
+                })?;
+            }
+            for subagent in self.subagent_thread_ids(thread_id).await? {
+                self.agent.runs().end_orphaned_run(subagent).await?;
+                writes.push(Write::DeleteThread { thread_id: subagent });
+            }
+            writes.push(Write::DeleteThread { thread_id });
+            // The queued summarization of the thread contains text of it and is removed too.
+            writes.extend(memory::dequeue_writes(thread_id));
+            writes.extend(
+                handoff::mirror::deletion_writes(&*self.agent.store, thread_id, Timestamp::now()).await?,
+            );
+            // User hooks and trace exports read the events of the thread, so they get a moment to process them.
+            let _ = tokio::time::timeout(
+                READERS_WAIT_MAX,
+                self.agent.store.local_commits().wait_until_processed(thread_id),
+            )
+            .await;
+            self.agent.store.commit(Transaction { fence: None, writes }).await?;
+            self.agent.mirror.send_pending();
+            Ok(())
+        })
     }
 
     /// Returns the threads of the thread's sub-agents.

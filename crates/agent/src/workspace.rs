@@ -2,6 +2,7 @@
 //! about tool calls names it. Calls are therefore made in the folder in which they were proposed, whichever
 //! process makes them.
 
+use futures::future::BoxFuture;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,10 +13,10 @@ use runtime::{Channels, EDITED_ARGS_CHANNEL};
 use serde_json::{Map, Value};
 
 use crate::agent::Agent;
-use crate::agent::services::{RunService, ThreadService};
 use crate::assembly::RunPurpose;
 use crate::assembly::toolbox::AssistantAccess;
 use crate::{Error, Result, RunError};
+use crate::{RunService, ThreadService};
 
 /// The key of the thread metadata that names the thread's folder.
 pub const WORKSPACE_KEY: &str = "workspace";
@@ -23,20 +24,22 @@ pub const WORKSPACE_KEY: &str = "workspace";
 /// The most ancestors of a thread that are searched for a folder. Beyond them the folder counts as unknown.
 const ANCESTORS_MAX: usize = 64;
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Returns the folder of the thread, or else that of its nearest ancestor with one. `None` if none of
     /// them has a folder. The folder may belong to another machine, or may no longer exist.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn thread_workspace(self, thread: &Thread) -> Result<Option<PathBuf>> {
-        let (mut folder, mut parent) = (recorded_workspace(thread), thread.parent_id);
-        for _ in 0..ANCESTORS_MAX {
-            let (None, Some(id)) = (&folder, parent) else { break };
-            let Some(ancestor) = self.agent.store.thread(id).await? else { break };
-            (folder, parent) = (recorded_workspace(&ancestor), ancestor.parent_id);
-        }
-        Ok(folder.map(PathBuf::from))
+    pub fn thread_workspace(self, thread: &'a Thread) -> BoxFuture<'a, Result<Option<PathBuf>>> {
+        Box::pin(async move {
+            let (mut folder, mut parent) = (recorded_workspace(thread), thread.parent_id);
+            for _ in 0..ANCESTORS_MAX {
+                let (None, Some(id)) = (&folder, parent) else { break };
+                let Some(ancestor) = self.agent.store.thread(id).await? else { break };
+                (folder, parent) = (recorded_workspace(&ancestor), ancestor.parent_id);
+            }
+            Ok(folder.map(PathBuf::from))
+        })
     }
 }
 
@@ -154,22 +157,24 @@ impl Agent {
     }
 }
 
-impl RunService<'_> {
+impl<'a> RunService<'a> {
     /// Checks that the thread has pending tool calls that can be proposed again in this agent's folder: those
     /// of the named interrupt, or of any.
     ///
     /// # Errors
     /// [`RunError::NotRehomed`] if the named interrupt is not pending, if no call is pending, or if the calls
     /// are already proposed in this folder.
-    pub async fn check_rehome(self, thread_id: ThreadId, named: Option<InterruptId>) -> Result<()> {
-        let thread = self.agent.thread(thread_id).await?;
-        let pending = self.pending_interrupts(thread_id).await?;
-        let here = self.agent.workspace();
-        match self.agent.interrupt_to_rehome(&thread, &pending, named).await? {
-            (None, _) => Err(not_rehomed_error(thread_id, "no tool call is pending there")),
-            (Some(_), Some(from)) if from == here => Err(already_in_workspace_error(thread_id, here)),
-            (Some(_), _) => Ok(()),
-        }
+    pub fn check_rehome(self, thread_id: ThreadId, named: Option<InterruptId>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let thread = self.agent.thread(thread_id).await?;
+            let pending = self.pending_interrupts(thread_id).await?;
+            let here = self.agent.workspace();
+            match self.agent.interrupt_to_rehome(&thread, &pending, named).await? {
+                (None, _) => Err(not_rehomed_error(thread_id, "no tool call is pending there")),
+                (Some(_), Some(from)) if from == here => Err(already_in_workspace_error(thread_id, here)),
+                (Some(_), _) => Ok(()),
+            }
+        })
     }
 
     /// Returns whether the thread's unfinished work can resume on this machine, which requires that its
@@ -177,13 +182,15 @@ impl RunService<'_> {
     ///
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
-    pub async fn can_resume_here(self, thread_id: ThreadId) -> Result<bool> {
-        let checkpoint = self.agent.store.checkpoint(thread_id).await?;
-        match self.agent.resume_workspace(thread_id, checkpoint.as_ref()).await {
-            Ok(_) => Ok(true),
-            Err(Error::Run(RunError::WorkspaceGone { .. })) => Ok(false),
-            Err(error) => Err(error),
-        }
+    pub fn can_resume_here(self, thread_id: ThreadId) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async move {
+            let checkpoint = self.agent.store.checkpoint(thread_id).await?;
+            match self.agent.resume_workspace(thread_id, checkpoint.as_ref()).await {
+                Ok(_) => Ok(true),
+                Err(Error::Run(RunError::WorkspaceGone { .. })) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
     }
 }
 

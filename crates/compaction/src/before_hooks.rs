@@ -36,7 +36,7 @@ pub trait BeforeCompactionHook: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Any failure of the hook. The compaction continues then.
+    /// Any failure of the hook. The compaction continues nevertheless.
     async fn before_compaction(&self, pending: &PendingCompaction<'_>) -> Result<HookVerdict, StepFailure>;
 }
 
@@ -61,9 +61,9 @@ pub enum HookVerdict {
     Allow,
     /// Commit the compaction together with these writes.
     AllowWithWrites(Vec<Write>),
-    /// Do not commit the compaction; the context stays as it is.
+    /// Do not commit the compaction; the context does not change.
     Veto {
-        /// The reason, shown to the person.
+        /// The reason, shown to the user.
         reason: String,
     },
 }
@@ -73,9 +73,14 @@ pub enum HookVerdict {
 pub(crate) enum CombinedVerdict {
     /// No hook vetoed.
     Allowed(HookEffects),
-    /// The hook `by` vetoed. The hooks after it were not called.
-    Vetoed { by: String, reason: String },
-    /// A person stopped the compaction while a hook was running.
+    /// A hook vetoed. The hooks after it were not called.
+    Vetoed {
+        /// The name of the hook.
+        by: String,
+        /// The reason, shown to the user.
+        reason: String,
+    },
+    /// The user stopped the compaction while a hook was running.
     Stopped,
 }
 
@@ -88,7 +93,8 @@ pub(crate) struct HookEffects {
     pub failed_hooks: Vec<FailedHook>,
 }
 
-/// Calls the hooks in order until one vetoes. A cancelled scope ends the wait for a hook at once.
+/// Calls the hooks in order until one vetoes. Cancelling the scope drops the running hook and returns
+/// [`CombinedVerdict::Stopped`] immediately.
 pub(crate) async fn run_before_hooks(
     hooks: &[Arc<dyn BeforeCompactionHook>],
     pending: &PendingCompaction<'_>,

@@ -1,4 +1,4 @@
-//! Clipping: in the context, a tool result that is too large for the kept part is replaced by its beginning, its end
+//! Clipping: if a tool result is too large for the kept part of the context, the model is sent its beginning, its end
 //! and a pointer to the whole text, which is stored as an artifact of the thread. The stored result is not changed.
 
 use facts::TranscriptItemKind;
@@ -29,7 +29,11 @@ pub(crate) struct ResultClip {
 }
 
 impl ResultClip {
-    /// Returns the write of the artifact and the event that clips the result.
+    /// Returns the write of the artifact and the event that clips the result. Both are committed together.
+    ///
+    /// # Errors
+    ///
+    /// Never in practice: the event's content is text and numbers.
     pub(crate) fn into_write_and_event(self) -> Result<(Write, NewEvent), serde_json::Error> {
         let event = NewEvent::from_body(&self.clipped_result, self.artifact.created_at)?;
         Ok((Write::PutArtifact(self.artifact), event))
@@ -51,7 +55,7 @@ pub(crate) fn clip_large_results(
     large.filter_map(|message| clip_result(message, tokens_kept, thread_id, now)).collect()
 }
 
-/// Returns the clip of one message; `None` when it is not a tool result or would not become shorter.
+/// Returns the clip of one message; `None` if it is not a tool result or would not become shorter.
 fn clip_result(
     message: &ContextMessage,
     tokens_kept: u64,
@@ -63,16 +67,16 @@ fn clip_result(
     let bytes_kept = usize::try_from(tokens_kept * CHARS_PER_TOKEN).ok()?;
     // The beginning gets three quarters, because a tool usually reports its outcome first.
     let (head, tail) = (head_words(&whole, bytes_kept - bytes_kept / 4), tail_words(&whole, bytes_kept / 4));
-    let left_out = whole.len().checked_sub(head.len() + tail.len()).filter(|bytes| *bytes > 0)?;
+    let omitted = whole.len().checked_sub(head.len() + tail.len()).filter(|bytes| *bytes > 0)?;
     let stored = &whole[..whole.floor_char_boundary(ARTIFACT_BYTES_MAX)];
     let artifact = Artifact::new(thread_id, "text/plain", stored.as_bytes().to_vec(), now);
     let name = &artifact.sha256[..ARTIFACT_NAME_DIGITS];
-    let shown = match stored.len() == whole.len() {
+    let readable = match stored.len() == whole.len() {
         true => "all of it".to_owned(),
         false => format!("its first {} bytes", stored.len()),
     };
     let text =
-        format!("{head}\n[{left_out} bytes left out; read_file artifact:{name} shows {shown}]\n{tail}");
+        format!("{head}\n[{omitted} bytes left out; read_file artifact:{name} shows {readable}]\n{tail}");
     let tokens = tokens::estimate_tokens(&text) + tokens::TOKENS_PER_MESSAGE;
     let clipped = ClippedResult {
         seq: message.item.seq,

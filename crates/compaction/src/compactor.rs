@@ -71,7 +71,7 @@ impl RequestSizes {
     /// Records the size of the thread's newest request.
     fn record(&self, thread_id: ThreadId, tokens: u64) {
         let mut newest = self.newest.lock();
-        newest.retain(|(known, _)| *known != thread_id);
+        newest.retain(|(id, _)| *id != thread_id);
         if newest.len() >= SIZES_MAX {
             newest.remove(0);
         }
@@ -81,7 +81,7 @@ impl RequestSizes {
     /// Returns the size of the thread's newest request; `None` when this process has sent none.
     pub(crate) fn get(&self, thread_id: ThreadId) -> Option<u64> {
         let newest = self.newest.lock();
-        newest.iter().find(|(known, _)| *known == thread_id).map(|(_, tokens)| *tokens)
+        newest.iter().find(|(id, _)| *id == thread_id).map(|(_, tokens)| *tokens)
     }
 }
 
@@ -194,7 +194,7 @@ impl Hook for CompactionHook {
         }
     }
 
-    /// Clears the channels that an earlier turn left when it was stopped.
+    /// Clears the channels that an earlier turn has set and not cleared, because it was stopped.
     async fn before_agent(&self, step: &StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
         let mut update = GraphUpdate::default();
         if OVERFLOWED_CHANNEL.is_set(step.channels) {
@@ -295,7 +295,7 @@ impl CompactionHook {
     }
 }
 
-/// Postpones automatic compaction after a person has undone one: the conversation is compacted again when its request
+/// Postpones automatic compaction after the user has undone one: the conversation is compacted again when its request
 /// has grown noticeably beyond `tokens`, or does not fit.
 pub fn postpone_compaction(channels: &mut Channels, tokens: u64, window: Option<u64>) {
     let backoff = CompactionBackoff { attempts: 1, tokens, window };

@@ -1,4 +1,4 @@
-//! The cut: the position in a context before which messages are compacted and after which they are kept.
+//! The cut: the position in a context that separates the messages to compact from those that stay verbatim.
 //!
 //! The cut depends on the roles and sizes of messages, never on their text. All functions are pure.
 
@@ -30,7 +30,7 @@ pub(crate) struct CompactionCut {
     pub replaced_count: u64,
     /// The number of messages that are kept.
     pub kept_count: u64,
-    /// The seq of the person's last request, if it is in the compacted range. It is repeated verbatim after the
+    /// The seq of the user's last request, if it is in the compacted range. It is repeated verbatim after the
     /// summary.
     pub last_request_seq: Option<Seq>,
     /// True if that request was answered; `None` when no request is repeated.
@@ -43,7 +43,7 @@ pub(crate) struct CompactionCut {
 /// calls and their results are never separated, the kept part never begins with a result, and it always has at least
 /// the newest message with its calls and results.
 ///
-/// `carried_request` is the request that an earlier compaction repeats. It stays the last request until the person
+/// `carried_request` is the request that an earlier compaction repeats. It stays the last request until the user
 /// makes another one.
 pub(crate) fn find_cut(
     messages: &[ContextMessage],
@@ -83,7 +83,7 @@ pub(crate) fn find_cut(
     })
 }
 
-/// Returns whether the item is a request of a person. Messages that a program injected in the person's name, and
+/// Returns whether the item is a request of the user. Messages that a program injected in the user's name, and
 /// those of sub-agents, are recognized by their origin and do not count.
 pub(crate) fn is_user_request(item: &TranscriptItem) -> bool {
     match &item.kind {
@@ -188,7 +188,7 @@ fn positions_inside_call_pairs(units: &[ContextMessage]) -> Vec<bool> {
     inside_pair
 }
 
-/// Returns the indexes at which a turn begins: at a person's request, or at the injected messages right before it.
+/// Returns the indexes at which a turn begins: at the user's request, or at the injected messages right before it.
 fn turn_starts(messages: &[ContextMessage]) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut candidate = 0;

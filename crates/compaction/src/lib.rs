@@ -5,7 +5,7 @@
 //! represents. No message is changed or removed, and [`undo_event`] reverts it.
 //!
 //! [`CompactionHook`] decides before each model call whether compaction is due, and reacts when the provider refuses a
-//! request as too large; it routes the graph to [`CompactionNode`]. A person's `/compact` starts at that node. A
+//! request as too large; it routes the graph to [`CompactionNode`]. The user's `/compact` starts at that node. A
 //! [`BeforeCompactionHook`] can veto a compaction before it is committed.
 //!
 //! Summaries for a child thread belong to the crate `handoff`, summaries for later recall to the crate `memory`.

@@ -1,9 +1,10 @@
 //! The node that compacts a conversation: it plans, summarizes, and returns one event.
 //!
-//! Nothing is stored before the summary is complete, so a crash leaves the context as it was.
+//! Nothing is stored before the summary is complete, so a crash does not change the context.
 
 mod progress;
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -72,11 +73,11 @@ pub enum CompactionPreview {
     Ready(Box<Compaction>),
 }
 
-/// The result of carrying out a plan.
+/// The outcome of preparing a plan.
 enum PreparationOutcome {
     /// The compaction is ready to be committed.
     Prepared(Box<CompactionPlan>, Box<PreparedCompaction>),
-    /// A person stopped it, after these model calls.
+    /// The user stopped it, after these model calls.
     Stopped(Vec<SummarizerCall>),
 }
 
@@ -216,15 +217,16 @@ fn finish_without_compaction(
 }
 
 impl CompactionPlan {
-    /// Returns the reason why a person has nothing to compact although the plan clips tool results; `None` when the
-    /// plan has a cut.
+    /// Returns the reason to tell the user that there is nothing to compact, if the plan only clips tool results;
+    /// `None` if the plan has a cut.
     fn clips_only_reason(&self) -> Option<String> {
         let reason = "only tool results are large, and they are clipped before they are sent to the model";
         self.cut.is_none().then(|| reason.to_owned())
     }
 }
 
-/// Returns the update that commits the compaction: the clips, the event, and the writes of the hooks.
+/// Returns the update that commits the compaction: the artifacts and events of the clips, the compaction event, and the
+/// writes of the hooks. All of them are stored in one transaction. The backoff of earlier attempts is cleared.
 fn commit_update(
     mut update: GraphUpdate,
     plan: CompactionPlan,
@@ -262,7 +264,12 @@ fn no_progress_reason(accounting: &TokenAccounting, after: u64) -> Option<String
         .then(|| format!("the request would hardly be smaller: {after} tokens instead of {before}"))
 }
 
-/// Adds the usage and the `model_called` events of the model calls to `update` (A19).
+/// Adds the usage and the `model_called` events of the model calls to `update` (A19), so that the tokens of a failed or
+/// stopped compaction are counted too.
+///
+/// # Errors
+///
+/// Never in practice: the content of the events always has a JSON form.
 fn trace_summarizer_calls(update: &mut GraphUpdate, calls: &[SummarizerCall]) -> Result<(), StepFailure> {
     for call in calls {
         let called = ModelCalled {
@@ -287,47 +294,51 @@ impl Compactor {
     /// # Errors
     ///
     /// When the journal cannot be read.
-    pub async fn nothing_to_compact_reason(
-        &self,
-        store: &dyn Store,
+    pub fn nothing_to_compact_reason<'a>(
+        &'a self,
+        store: &'a dyn Store,
         thread_id: ThreadId,
-        request: &CompactionRequest,
-    ) -> Result<Option<String>, StepFailure> {
-        Ok(match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
-            PlanOutcome::Nothing { reason, .. } => Some(reason),
-            PlanOutcome::Ready(plan) => plan.clips_only_reason(),
+        request: &'a CompactionRequest,
+    ) -> BoxFuture<'a, Result<Option<String>, StepFailure>> {
+        Box::pin(async move {
+            Ok(match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
+                PlanOutcome::Nothing { reason, .. } => Some(reason),
+                PlanOutcome::Ready(plan) => plan.clips_only_reason(),
+            })
         })
     }
 
-    /// Returns the compaction that a person's request would commit; `None` when the person stopped the preview.
+    /// Returns the compaction that the user's request would commit; `None` when the user stopped the preview.
     /// Models are called, but nothing is stored.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read.
-    pub async fn preview(
-        &self,
-        store: &dyn Store,
+    pub fn preview<'a>(
+        &'a self,
+        store: &'a dyn Store,
         thread_id: ThreadId,
-        request: &CompactionRequest,
-        scope: RunScope<'_>,
-    ) -> Result<Option<CompactionPreview>, StepFailure> {
-        let plan = match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
-            PlanOutcome::Nothing { reason, .. } => return Ok(Some(CompactionPreview::Nothing(reason))),
-            PlanOutcome::Ready(plan) => *plan,
-        };
-        if let Some(reason) = plan.clips_only_reason() {
-            return Ok(Some(CompactionPreview::Nothing(reason)));
-        }
-        let accounting = plan.accounting;
-        Ok(match self.prepare_compaction(plan, request, 0, scope).await {
-            PreparationOutcome::Stopped(_) => None,
-            PreparationOutcome::Prepared(_, prepared) => {
-                Some(match no_progress_reason(&accounting, prepared.tokens_after) {
-                    Some(reason) => CompactionPreview::Nothing(reason),
-                    None => CompactionPreview::Ready(Box::new(prepared.compaction)),
-                })
+        request: &'a CompactionRequest,
+        scope: RunScope<'a>,
+    ) -> BoxFuture<'a, Result<Option<CompactionPreview>, StepFailure>> {
+        Box::pin(async move {
+            let plan = match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
+                PlanOutcome::Nothing { reason, .. } => return Ok(Some(CompactionPreview::Nothing(reason))),
+                PlanOutcome::Ready(plan) => *plan,
+            };
+            if let Some(reason) = plan.clips_only_reason() {
+                return Ok(Some(CompactionPreview::Nothing(reason)));
             }
+            let accounting = plan.accounting;
+            Ok(match self.prepare_compaction(plan, request, 0, scope).await {
+                PreparationOutcome::Stopped(_) => None,
+                PreparationOutcome::Prepared(_, prepared) => {
+                    Some(match no_progress_reason(&accounting, prepared.tokens_after) {
+                        Some(reason) => CompactionPreview::Nothing(reason),
+                        None => CompactionPreview::Ready(Box::new(prepared.compaction)),
+                    })
+                }
+            })
         })
     }
 
@@ -343,7 +354,8 @@ impl Compactor {
         }
     }
 
-    /// Carries out a plan: summarizes the dropped messages and assembles the content of the event.
+    /// Prepares a plan for its commit: summarizes the dropped messages and assembles the content of the event.
+    /// Nothing is stored.
     async fn prepare_compaction(
         &self,
         plan: CompactionPlan,

@@ -22,7 +22,7 @@ const PAGE_ROWS: usize = 500;
 /// kept.
 const KEEP_DIVISOR_AFTER_OVERFLOW: u64 = 4;
 
-/// The divisor of the conversation's size that limits the kept part when a person requests a compaction: a quarter is
+/// The divisor of the conversation's size that limits the kept part when the user requests a compaction: a quarter is
 /// kept.
 const KEEP_DIVISOR_ON_REQUEST: u64 = 4;
 
@@ -49,7 +49,7 @@ const SUMMARY_TOKENS_MIN: u64 = 200;
 /// A requested compaction. It is stored in a channel until the node carries it out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CompactionRequest {
-    /// The trigger: automatic, a person or the agent, or an overflow.
+    /// The trigger: automatic, the user or the agent, or an overflow.
     pub trigger: CompactionTrigger,
     /// The topic that the summary must keep in detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub(crate) struct CompactionPlan {
     pub cut: Option<CompactionCut>,
     /// The tool results of the kept part to clip.
     pub clips: Vec<ResultClip>,
-    /// The context as it is before the compaction.
+    /// The context before the compaction.
     pub context: ModelContext,
     /// The sizes on which the plan is based.
     pub accounting: TokenAccounting,
@@ -115,7 +115,7 @@ impl TokenAccounting {
         (estimated as f64 * self.estimate_factor) as u64
     }
 
-    /// Returns a size as it is reported to people, without the correction for an overflow.
+    /// Returns a size as it is reported to users, without the correction for an overflow.
     pub(crate) fn reported_tokens(&self, tokens: u64) -> u64 {
         // The conversion truncates a non-negative number, as intended.
         (tokens as f64 / self.overflow_factor) as u64
@@ -200,8 +200,8 @@ impl Compactor {
     }
 
     /// Returns the size of the kept part: the requested or configured one, limited so that the next request is not
-    /// due for compaction again. A person who requests a compaction without a size gets a shorter conversation,
-    /// however short it is.
+    /// due for compaction again. If the user requests a compaction without a size, even a short conversation is
+    /// shortened.
     fn effective_keep(&self, request: &CompactionRequest, plan: &CompactionPlan) -> KeepPolicy {
         let (accounting, messages) = (&plan.accounting, &plan.messages);
         let keep = request.keep.unwrap_or_else(|| self.settings.keep(self.window_tokens()));
@@ -312,7 +312,7 @@ impl CompactionPlan {
         configured.min((counted as f64 / self.accounting.estimate_factor) as u64)
     }
 
-    /// Returns the size of the person's last request in tokens, also when an earlier compaction repeats it; 0 without
+    /// Returns the size of the user's last request in tokens, also when an earlier compaction repeats it; 0 without
     /// one.
     fn last_request_tokens(&self) -> u64 {
         let last = self.messages.iter().rev().find(|message| is_user_request(&message.item));
@@ -325,7 +325,7 @@ impl CompactionPlan {
 
     /// Returns the size in tokens of a request in the opening of the context.
     fn carried_request_tokens(&self, seq: Seq) -> u64 {
-        let index = self.context.seqs.iter().position(|known| *known == seq);
+        let index = self.context.seqs.iter().position(|context_seq| *context_seq == seq);
         index.map_or(0, |index| self.accounting.scale_estimate(message_tokens(&self.context)[index]))
     }
 
@@ -356,7 +356,7 @@ impl CompactionPlan {
         &self.messages[..self.messages.partition_point(|message| message.item.seq <= last)]
     }
 
-    /// Returns the messages that are kept.
+    /// Returns the messages that stay in the context verbatim.
     fn kept_messages(&self) -> &[ContextMessage] {
         &self.messages[self.dropped_messages().len()..]
     }

@@ -27,7 +27,7 @@ use model_summary::{ModelSummarizer, ModelSummaryError};
 /// The model name of the offline summary, used where a model's name is stored.
 pub const OFFLINE_MODEL_NAME: &str = "extractive";
 
-/// The maximum size of a rendered summary in tokens, whatever is configured.
+/// The maximum size of a rendered summary in tokens. A larger configured maximum has no effect.
 pub(crate) const SUMMARY_TOKENS_MAX: u64 = 16_000;
 
 /// The share of the model's record in a summary, in percent.
@@ -42,7 +42,7 @@ pub(crate) struct SummarySource<'a> {
     pub previous: Option<&'a Compaction>,
     /// The messages to summarize beyond it, in order.
     pub dropped_messages: &'a [ContextMessage],
-    /// The topic that the person wants kept in detail.
+    /// The topic that the user wants kept in detail.
     pub focus: Option<&'a str>,
     /// True if the request that is repeated after the summary was answered; `None` when no request is repeated.
     pub request_answered: Option<bool>,
@@ -81,7 +81,7 @@ pub(crate) struct SummaryOutcome {
     pub sections: CondensedSummary,
     /// The facts of everything that has been compacted so far.
     pub carry_over: CarryOver,
-    /// Record and facts as Markdown, for people and for the model.
+    /// Record and facts as Markdown, for users and for the model.
     pub summary: String,
     /// The name of the model that wrote the record, or [`OFFLINE_MODEL_NAME`].
     pub model: String,
@@ -95,9 +95,9 @@ pub(crate) struct SummaryOutcome {
     pub problems: Vec<String>,
 }
 
-/// The error when a person stops the summary. Nothing is compacted then.
+/// The error when the user stops the summary. Nothing is compacted then.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("compact the conversation: the person stopped it")]
+#[error("compact the conversation: the user stopped it")]
 pub(crate) struct SummaryStopped {
     /// The model calls that had ended before.
     pub calls: Vec<SummarizerCall>,
@@ -108,7 +108,7 @@ pub(crate) struct SummaryStopped {
 ///
 /// # Errors
 ///
-/// Only when the person stops it; a failure of a model is never an error.
+/// [`SummaryStopped`] if the user stops the summary. A failure of a model is never an error.
 pub(crate) async fn summarize_dropped(
     source: &SummarySource<'_>,
     models: &[Arc<dyn ChatModel>],
@@ -122,7 +122,7 @@ pub(crate) async fn summarize_dropped(
     let carry_over = carry_over::merge_carry_over(source, &facts);
     let mut calls = Vec::new();
     let mut problems = Vec::new();
-    let mut written = None;
+    let mut model_record = None;
     for model in models {
         if scope.cancel.is_cancelled() {
             return Err(SummaryStopped { calls });
@@ -130,15 +130,15 @@ pub(crate) async fn summarize_dropped(
         let summarizer = ModelSummarizer { model, source, options, scope };
         match summarizer.summarize(&mut calls).await {
             Ok(record) => {
-                written = Some((record, model.name().to_string()));
+                model_record = Some((record, model.name().to_string()));
                 break;
             }
             Err(ModelSummaryError::Stopped) => return Err(SummaryStopped { calls }),
             Err(ModelSummaryError::Failed(problem)) => problems.push(problem),
         }
     }
-    let prompt_sha256 = written.as_ref().map(|_| model_summary::prompt_sha256());
-    let (record, model) = written
+    let prompt_sha256 = model_record.as_ref().map(|_| model_summary::prompt_sha256());
+    let (record, model) = model_record
         .unwrap_or_else(|| (offline::summarize_offline(source, &facts), OFFLINE_MODEL_NAME.to_owned()));
     let full_record =
         CondensedSummary { user_messages: carry_over::merge_user_messages(source, &facts), ..record };

@@ -1,4 +1,4 @@
-//! Interprets tool calls: files, commands, and the state of checks and tasks.
+//! Interprets tool calls and their results: files, shell commands, checks, errors and tasks.
 
 pub(crate) mod outcomes;
 pub mod shell;

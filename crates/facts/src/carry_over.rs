@@ -1,30 +1,33 @@
-//! Facts that are carried over, as a model reads them: what was asked for last, tasks, files, errors.
+//! Renders carried-over facts as text for a model: the last request, tasks, files, commands, errors, skills, delegations.
 
 use model::tokens::truncate_graphemes;
 use model::untrusted_text;
 use protocol::{CarryOver, TodoStatus};
 
-/// Entries of each sort.
+/// Maximum entries rendered of each list. A last line states how many more there are.
 const ENTRIES_MAX: usize = 12;
-/// Graphemes of one entry, and of the last request.
+/// Maximum grapheme clusters of one entry.
 const ENTRY_GRAPHEMES_MAX: usize = 200;
+/// Maximum grapheme clusters of the last request.
 const REQUEST_GRAPHEMES_MAX: usize = 2_000;
-/// Hex digits that tell two states of a file apart.
+/// Hex digits of a file's SHA-256 that are rendered: enough to distinguish two versions of one file.
 const HASH_DIGITS: usize = 8;
 
-/// Returns the facts, a line or a list each; empty when there are none. Whatever could be read as a tag is escaped.
+/// Returns the facts as text, one line or list for each kind that is present. Returns an empty string for no facts.
+///
+/// The texts come from a conversation and are untrusted, so every `<` that could start a tag is escaped.
 pub fn render_carry_over(carry: &CarryOver) -> String {
     let todos = carry.todos.iter().map(|todo| {
         let mark = match todo.status {
             TodoStatus::Completed => "done",
-            TodoStatus::InProgress => "begun",
+            TodoStatus::InProgress => "in progress",
             TodoStatus::Pending => "open",
         };
         format!("[{mark}] {}", todo.text)
     });
     let referenced = carry.referenced_files.iter().map(|file| match (&file.sha256, file.exists) {
         (Some(hash), _) => format!("{} (sha256 {})", file.path, &hash[..hash.len().min(HASH_DIGITS)]),
-        (None, true) => format!("{} (there)", file.path),
+        (None, true) => format!("{} (exists)", file.path),
         (None, false) => format!("{} (missing)", file.path),
     });
     let mut lines = Vec::new();
@@ -36,19 +39,24 @@ pub fn render_carry_over(carry: &CarryOver) -> String {
     lines.extend(render_list("Errors that nothing after them resolved", carry.errors.clone()));
     lines.extend(render_list("Skills in use", carry.skills.clone()));
     lines.extend(render_list("Given to other agents", carry.delegations.clone()));
-    lines.extend(render_list("Files for the goal, as they were", referenced.collect()));
+    lines.extend(render_list(
+        "Files for the goal, as they were when the summary was drafted",
+        referenced.collect(),
+    ));
     untrusted_text::neutralize(&lines.join("\n"))
 }
 
+/// Returns the line of the last request, which states whether it was answered, so that a model does not do it again.
 fn render_last_request(request: &str, carry: &CarryOver) -> String {
-    let how = match carry.last_request_answered {
+    let state = match carry.last_request_answered {
         Some(true) => " (answered; not to be done again)",
         Some(false) => " (not answered yet)",
         None => "",
     };
-    format!("The user's last request there{how}: {}", to_truncated_line(request, REQUEST_GRAPHEMES_MAX))
+    format!("The user's last request there{state}: {}", to_truncated_line(request, REQUEST_GRAPHEMES_MAX))
 }
 
+/// Returns a list under a label with the total number of entries, or `None` when it is empty.
 fn render_list(label: &str, entries: Vec<String>) -> Option<String> {
     if entries.is_empty() {
         return None;
@@ -65,11 +73,11 @@ fn render_list(label: &str, entries: Vec<String>) -> Option<String> {
     Some(text)
 }
 
-/// Returns the text on one line, shortened where it is longer.
+/// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis behind the cut.
 fn to_truncated_line(text: &str, graphemes_max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let kept = truncate_graphemes(&line, graphemes_max);
-    if kept.len() < line.len() { format!("{kept}…") } else { line }
+    let head = truncate_graphemes(&line, graphemes_max);
+    if head.len() < line.len() { format!("{head}…") } else { line }
 }
 
 #[cfg(test)]
@@ -79,12 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m7_l7_the_facts_are_told_with_what_became_of_the_last_request() {
+    fn m7_l7_the_facts_are_rendered_with_the_state_of_the_last_request() {
         let carry = CarryOver {
             last_user_request: Some("add a test\nfor one row </carried_over>".to_owned()),
             last_request_answered: Some(false),
             todos: vec![TodoItem { text: "the test".to_owned(), status: TodoStatus::Pending }],
-            files_modified: (0..14).map(|at| format!("src/{at}.rs")).collect(),
+            files_modified: (0..14).map(|index| format!("src/{index}.rs")).collect(),
             referenced_files: vec![ReferencedFile { path: "a.rs".to_owned(), exists: false, sha256: None }],
             ..CarryOver::default()
         };

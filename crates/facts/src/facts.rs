@@ -1,4 +1,4 @@
-//! The collected facts as plain values, each with the seq of its source event.
+//! The collected facts as plain values, each with the `seq` of its source event, so that a summary can cite them.
 
 use protocol::{CarryOver, Seq, TodoItem};
 
@@ -6,104 +6,105 @@ use crate::formatting::to_single_line;
 use crate::goal::TermFrequencies;
 use crate::shell::{CheckKind, CheckOutcome};
 
-/// Entries of each list of the carry-over.
+/// Maximum entries of each list in [`CarryOver`].
 const CARRY_OVER_ENTRIES_MAX: usize = 50;
 
-/// Something that was said, shortened at a limit and without secrets.
+/// A verbatim part of a message: redacted, and cut where it exceeds a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quote {
-    /// The event it is from.
+    /// `seq` of the event that the text is quoted from.
     pub seq: Seq,
-    /// Its text.
+    /// The quoted text, without secrets.
     pub text: String,
     /// True when the original text was longer.
     pub is_cut: bool,
 }
 
-/// A name that was used.
+/// A name, and how often and when it was last used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameUsage {
     /// The name.
     pub text: String,
-    /// How often it was used.
+    /// Number of uses counted. It can be too low: names may have been dropped and counted anew under the memory limit.
     pub count: u32,
-    /// The last event that used it.
+    /// `seq` of the last event that used the name.
     pub seq: Seq,
 }
 
-/// A rule the person gave.
+/// A rule that the user stated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRule {
-    /// The person's words.
+    /// The sentence that states the rule, verbatim.
     pub quote: Quote,
-    /// True for an order, false for a wish.
+    /// True for an order ("never", "must"), false for a wish ("prefer", "should").
     pub is_strict: bool,
 }
 
 /// A file that was read or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileUse {
-    /// Its path, as the tools named it.
+    /// The path as it was passed to tools, normalized by [`normalize_path`](crate::tool_use::normalize_path).
     pub path: String,
-    /// The last event that read or named it, or 0.
+    /// `seq` of the last event that read the file, or named it in a command; 0 if there is none.
     pub last_read_seq: Seq,
-    /// The last event that wrote it, or 0.
+    /// `seq` of the last event that wrote the file; 0 if there is none.
     pub last_write_seq: Seq,
 }
 
 impl FileUse {
-    /// Returns the last event that read, named or wrote it.
+    /// Returns the `seq` of the last event that read, named or wrote the file.
     pub(crate) fn last_use_seq(&self) -> Seq {
         self.last_read_seq.max(self.last_write_seq)
     }
 }
 
-/// The last run of one check.
+/// The last run of one check, such as a test command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckRun {
-    /// The words that name the check in the command.
+    /// The part of the command that identifies the check, such as `cargo test`.
     pub name: String,
-    /// The event of its result.
+    /// `seq` of the event with the result.
     pub seq: Seq,
-    /// The line that says what is wrong, when it failed.
+    /// The first line of the output that names a failure, redacted. `None` if the check passed or no line does.
     pub detail: Option<String>,
     /// The kind of check.
     pub kind: CheckKind,
-    /// How it ended.
+    /// The outcome of the check.
     pub outcome: CheckOutcome,
 }
 
 impl CheckRun {
-    /// Returns whether it found something wrong.
+    /// Returns whether the check failed.
     pub fn has_failed(&self) -> bool {
         self.outcome == CheckOutcome::Failed
     }
 }
 
-/// All facts about the processed events.
+/// The facts about the events that a [`FactCollector`](crate::FactCollector) has processed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConversationFacts {
-    /// The first event that was seen; 0 when there was none.
+    /// `seq` of the first processed event; 0 when there was none.
     pub first_seq: Seq,
-    /// The last event that was seen.
+    /// `seq` of the last processed event; 0 when there was none.
     pub last_seq: Seq,
-    /// Messages of the main conversation.
+    /// Number of messages of the main conversation, by any role.
     pub messages: u64,
-    /// The first event after the last place where the context was condensed.
+    /// `seq` of the first event after the last compaction boundary. Without a boundary, `first_seq`.
     pub recent_from: Seq,
-    /// The person's first message in the whole thread.
+    /// The user's first message in the whole thread.
     pub first_request: Option<Quote>,
-    /// The person's messages in order: the first few since `recent_from`, and the last ones whatever was condensed.
+    /// Messages of the user, oldest first: the first few since `recent_from`, and the latest ones, which may be older than
+    /// `recent_from`.
     pub requests: Vec<Quote>,
-    /// True when the last request was answered and no tool call is open.
+    /// True when the last request was answered and no tool call is pending.
     pub is_answered: bool,
-    /// Messages of the person that got no answer, in order.
+    /// Messages of the user after the last message of the assistant, oldest first.
     pub unanswered_requests: Vec<Quote>,
-    /// The question the assistant ended on, if it waits for an answer.
+    /// The question at the end of the assistant's last message. `None` while the last request is unanswered.
     pub open_question: Option<Quote>,
     /// The newest state of the task list.
     pub todos: Vec<TodoItem>,
-    /// The event that last changed the task list, or 0.
+    /// `seq` of the event that last changed the task list; 0 if there is none.
     pub todos_seq: Seq,
     /// Files by their last use, the latest first.
     pub files: Vec<FileUse>,
@@ -111,41 +112,44 @@ pub struct ConversationFacts {
     pub commands: Vec<NameUsage>,
     /// The last run of each check, the latest first.
     pub checks: Vec<CheckRun>,
-    /// Errors that nothing after them resolved, the latest first.
+    /// Errors that no later call resolved, the latest first.
     pub errors: Vec<Quote>,
-    /// Error types seen in failures, the latest first.
+    /// Error types named in failed results, the latest first.
     pub error_types: Vec<NameUsage>,
-    /// Rules the person gave, in order.
+    /// Rules that the user stated, oldest first.
     pub rules: Vec<UserRule>,
-    /// Choices somebody stated, in order.
+    /// Decisions that the user or the assistant stated, oldest first.
     pub decisions: Vec<Quote>,
-    /// Issues, URLs, versions, hashes and codes that were spoken of, the most used first.
+    /// Issues, URLs, versions, hashes and codes in messages since the last boundary, the most used first.
     pub references: Vec<NameUsage>,
-    /// Identifiers that were spoken of, the most used first.
+    /// Identifiers in messages since the last boundary, the most used first.
     pub identifiers: Vec<NameUsage>,
-    /// Ids and codes that tools were called with, the latest first.
+    /// Ids and codes in the arguments of tool calls, the latest first.
     pub argument_values: Vec<NameUsage>,
-    /// The assistant's last messages, in order.
+    /// The assistant's latest messages, oldest first.
     pub statements: Vec<Quote>,
-    /// The summary written at the last boundary, or the one the thread was handed over with.
+    /// The summary written at the last boundary, or the handoff summary that the thread began with.
     pub previous_summary: Option<Quote>,
-    /// The proven part of `previous_summary`.
+    /// The grounded part of `previous_summary`: the items that name nothing that is absent from their source.
     pub grounded_summary: Option<Quote>,
-    /// Older messages of the person that the goal is about, the most telling first; empty without a goal.
+    /// Older messages of the user that mention the goal, the most relevant first. Empty without a goal.
     pub requests_about_goal: Vec<Quote>,
-    /// Older messages of the assistant that the goal is about, the most telling first; empty without a goal.
+    /// Older messages of the assistant that mention the goal, the most relevant first. Empty without a goal.
     pub statements_about_goal: Vec<Quote>,
-    /// How much each term of the goal says in this thread.
+    /// Document frequency of each term of the goal in this thread.
     pub term_frequencies: TermFrequencies,
 }
 
 impl ConversationFacts {
-    /// Returns the facts that are carried over with the summary, whatever its text says.
+    /// Returns the facts that are stored with a summary independently of its text, so that a model cannot lose them.
+    ///
+    /// The lists of files and errors have at most 50 entries each. Fields that the collector does not cover, such as
+    /// skills and delegations, have their default value.
     pub fn carry_over(&self) -> CarryOver {
-        let paths = |wanted: fn(&FileUse) -> bool| {
+        let paths = |is_included: fn(&FileUse) -> bool| {
             self.files
                 .iter()
-                .filter(|file| wanted(file))
+                .filter(|file| is_included(file))
                 .take(CARRY_OVER_ENTRIES_MAX)
                 .map(|file| file.path.clone())
                 .collect()

@@ -1,5 +1,10 @@
-//! Facts about a thread, folded from its events in one pass with bounded memory and without a model; and the
-//! redaction of secrets in texts. Summaries are written elsewhere.
+//! Facts about a conversation, collected from a thread's events in one pass, with bounded memory and without a model:
+//! requests, rules, decisions, files, commands, tasks, checks, errors and names. The crate also redacts secrets in texts.
+//!
+//! [`FactCollector`] folds [`TranscriptItem`]s and returns [`ConversationFacts`]. `compaction`, `handoff` and `memory` use
+//! the facts to write or to check a summary. Every text in the result is redacted and has a limit (see [`limits`]).
+//!
+//! The crate does not write summaries and does not read or write storage.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -41,45 +46,73 @@ pub use text::redaction::{REDACTED, redact, redact_and_count};
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};
 
-/// The collector of facts: folds events one at a time.
+/// The collector of facts. It folds the events of a thread one at a time, in the order of their `seq`.
+///
+/// Memory is bounded by the constants in [`limits`], however long the thread is. One event costs time linear in the
+/// scanned part of its text, which is at most [`SCAN_BYTES_MAX`] bytes at each end.
 #[derive(Debug, Clone, Default)]
 pub struct FactCollector {
+    /// `seq` of the first event; 0 before there is one.
     first_seq: Seq,
+    /// `seq` of the last event.
     last_seq: Seq,
+    /// Number of messages of the main conversation, by any role.
     messages: u64,
+    /// `seq` of the first event after the last compaction boundary.
     recent_from: Seq,
+    /// The user's first message in the whole thread.
     first_request: Option<Quote>,
+    /// The user's first [`FIRST_REQUESTS_MAX`] messages since `recent_from`.
     first_requests: Vec<Quote>,
+    /// The user's last [`LAST_REQUESTS_MAX`] messages that are not in `first_requests`.
     last_requests: VecDeque<Quote>,
+    /// The assistant's last [`STATEMENTS_MAX`] messages.
     statements: VecDeque<Quote>,
+    /// `seq` of the assistant's last message; 0 before there is one.
     last_statement_seq: Seq,
-    /// The question the last statement ends on.
+    /// The question at the end of the assistant's last message.
     open_question: Option<Quote>,
+    /// True when the assistant answered the last request and made no tool call after that answer.
     is_answered: bool,
     tasks: TaskList,
+    /// Uses of each file, by path. At most [`NAMES_COUNTED_MAX`] entries.
     files: HashMap<String, FileUse>,
+    /// Programs that shell commands ran, with their subcommand.
     commands: NameCounter,
     tool_outcomes: ToolOutcomeTracker,
+    /// The last [`RULES_MAX`] rules that the user stated.
     rules: VecDeque<UserRule>,
+    /// The last [`RULES_MAX`] decisions that the user or the assistant stated.
     decisions: VecDeque<Quote>,
+    /// Issue numbers, URLs, versions, hashes and codes in messages since the last boundary.
     references: NameCounter,
+    /// Identifiers in messages since the last boundary.
     identifiers: NameCounter,
+    /// Ids and codes in the arguments of tool calls.
     argument_values: NameCounter,
+    /// The summary that the events after it continue from.
     previous_summary: Option<Quote>,
+    /// The grounded part of `previous_summary`: it names nothing that is absent from its source.
     grounded_summary: Option<Quote>,
+    /// The goal to rank older messages by, if any.
     goal: Option<Arc<GoalMatcher>>,
+    /// Document frequency of each term of the goal.
     term_frequencies: TermFrequencies,
+    /// User messages dropped from `last_requests` that mention the goal, each with the terms it contains.
     requests_about_goal: Vec<(TermSet, Quote)>,
+    /// Assistant messages dropped from `statements` that mention the goal, each with the terms it contains.
     statements_about_goal: Vec<(TermSet, Quote)>,
 }
 
 impl FactCollector {
-    /// Returns a ledger that also keeps what the goal is about when it is older than what is kept anyway.
+    /// Returns an empty collector. With a goal, it also keeps older messages that mention the goal and would otherwise be
+    /// dropped, up to [`GOAL_QUOTES_MAX`] for each role.
     pub fn with_goal(goal: Option<Arc<GoalMatcher>>) -> Self {
         Self { goal, ..Self::default() }
     }
 
-    /// Takes the next event. Events of sub-agents, notes and injected texts only move the position.
+    /// Folds the next event. Events of sub-agents, notes and injected texts contribute no facts; they only advance
+    /// `last_seq`.
     pub fn push(&mut self, item: &TranscriptItem) {
         if self.first_seq == 0 {
             self.first_seq = item.seq;
@@ -106,65 +139,71 @@ impl FactCollector {
             }
             TranscriptItemKind::Boundary => self.record_boundary(item.seq),
             TranscriptItemKind::ImportedSummary(text) => self.resume_from_summary(item.seq, text, text),
-            TranscriptItemKind::InheritedSummary { text, grounded: proven } => {
-                self.resume_from_summary(item.seq, text, proven)
+            TranscriptItemKind::InheritedSummary { text, grounded } => {
+                self.resume_from_summary(item.seq, text, grounded)
             }
             TranscriptItemKind::Note | TranscriptItemKind::Unreadable | TranscriptItemKind::Other => {}
         }
     }
 
-    /// The context was condensed here: what was spoken of before is no longer what the work is about.
+    /// Records a compaction boundary. Names counted before it are cleared, because the work may have moved on; requests
+    /// before it become older requests. Files, tasks, rules, decisions and errors stay.
     fn record_boundary(&mut self, seq: Seq) {
         self.recent_from = seq + 1;
         self.last_requests.extend(self.first_requests.drain(..));
         self.last_requests.make_contiguous().sort_by_key(|quote| quote.seq);
-        let beyond = self.last_requests.len().saturating_sub(LAST_REQUESTS_MAX);
-        self.last_requests.drain(..beyond);
+        let excess = self.last_requests.len().saturating_sub(LAST_REQUESTS_MAX);
+        self.last_requests.drain(..excess);
         self.identifiers.clear();
         self.references.clear();
         self.previous_summary = None;
         self.grounded_summary = None;
     }
 
-    /// The following events continue from a summary.
-    fn resume_from_summary(&mut self, seq: Seq, text: &str, proven: &str) {
-        let quoted = |text: &str| Some(quote_head(seq, &redacted_head(text), SCAN_BYTES_MAX));
-        self.previous_summary = quoted(text);
-        self.grounded_summary = quoted(proven).filter(|quote| !quote.text.trim().is_empty());
+    /// Records the summary that the following events continue from, and the part of it that is grounded. A blank
+    /// `grounded` counts as none.
+    fn resume_from_summary(&mut self, seq: Seq, text: &str, grounded: &str) {
+        let quote = |text: &str| Some(quote_head(seq, &redacted_head(text), SCAN_BYTES_MAX));
+        self.previous_summary = quote(text);
+        self.grounded_summary = quote(grounded).filter(|quote| !quote.text.trim().is_empty());
     }
 
+    /// Records a message of the user: the request itself, and the rules, decisions and names in it.
+    ///
+    /// Tool calls that still wait for a result are abandoned, because a new request means that no result will come.
     fn record_request(&mut self, seq: Seq, text: &str) {
-        let said = redacted_head(text);
-        let mut quote = quote_head(seq, &said, REQUEST_BYTES_MAX);
-        quote.is_cut |= said.len() < text.len() && text.len() > SCAN_BYTES_MAX;
+        let head = redacted_head(text);
+        let mut quote = quote_head(seq, &head, REQUEST_BYTES_MAX);
+        quote.is_cut |= head.len() < text.len() && text.len() > SCAN_BYTES_MAX;
         self.is_answered = false;
         self.tool_outcomes.abandon_pending_calls();
         self.first_request.get_or_insert_with(|| quote.clone());
-        self.count_names_at_ends(seq, &said, text);
-        if cues::rule_strictness(&said).is_some() {
-            for sentence in split_sentences(&said) {
+        self.count_names_at_ends(seq, &head, text);
+        if cues::rule_strictness(&head).is_some() {
+            for sentence in split_sentences(&head) {
                 let Some(is_strict) = rule_strictness(sentence) else { continue };
                 let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
                 push_bounded(&mut self.rules, UserRule { quote, is_strict }, RULES_MAX);
             }
         }
-        self.record_decisions(seq, &said);
+        self.record_decisions(seq, &head);
         self.count_goal_terms(&quote.text);
         if self.first_requests.len() < FIRST_REQUESTS_MAX {
             self.first_requests.push(quote);
         } else if let Some(older) = push_bounded(&mut self.last_requests, quote, LAST_REQUESTS_MAX) {
-            self.keep_if_about_goal(older, |ledger| &mut ledger.requests_about_goal);
+            self.keep_if_about_goal(older, |collector| &mut collector.requests_about_goal);
         }
     }
 
-    /// Counts the terms of the goal in something that was said.
+    /// Counts which terms of the goal occur in the text of one message.
     fn count_goal_terms(&mut self, text: &str) {
         if let Some(goal) = &self.goal {
             self.term_frequencies.add_text(goal.matching_terms(text));
         }
     }
 
-    /// Keeps what is given up elsewhere when the goal is about it, within a limit.
+    /// Adds a quote that left the recent messages to `list` if it contains a term of the goal. The list is pruned to the
+    /// [`GOAL_QUOTES_MAX`] most relevant quotes when it has twice as many, so that the cost of sorting is amortized.
     fn keep_if_about_goal(&mut self, quote: Quote, list: fn(&mut Self) -> &mut Vec<(TermSet, Quote)>) {
         let Some(goal) = self.goal.clone() else { return };
         let terms = goal.matching_terms(&quote.text);
@@ -180,6 +219,8 @@ impl FactCollector {
         }
     }
 
+    /// Records the text blocks and tool calls of a message of the assistant. The last request counts as answered when the
+    /// message ends in text, is complete, and no tool call is pending.
     fn record_ai_message(&mut self, seq: Seq, message: &AiMessage) {
         for block in &message.content {
             match block {
@@ -199,19 +240,22 @@ impl FactCollector {
         }
     }
 
+    /// Records a text block of the assistant: the statement itself, and the decisions, names and trailing question in it.
     fn record_statement(&mut self, seq: Seq, text: &str) {
-        let said = redacted_head(text);
-        self.count_names_at_ends(seq, &said, text);
-        self.record_decisions(seq, head_words(&said, STATEMENT_BYTES_MAX));
+        let head = redacted_head(text);
+        self.count_names_at_ends(seq, &head, text);
+        self.record_decisions(seq, head_words(&head, STATEMENT_BYTES_MAX));
         self.open_question = trailing_question(seq, text);
-        let statement = trim_to_whole_sentences(quote_head(seq, said.trim(), STATEMENT_BYTES_MAX));
+        let statement = trim_to_whole_sentences(quote_head(seq, head.trim(), STATEMENT_BYTES_MAX));
         self.count_goal_terms(&statement.text);
         if let Some(older) = push_bounded(&mut self.statements, statement, STATEMENTS_MAX) {
-            self.keep_if_about_goal(older, |ledger| &mut ledger.statements_about_goal);
+            self.keep_if_about_goal(older, |collector| &mut collector.statements_about_goal);
         }
         self.last_statement_seq = seq;
     }
 
+    /// Records a tool call: the files, programs and argument values it names, and its change to the task list. An
+    /// argument value that contains a secret is not counted.
     fn record_tool_call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
         let usage = ToolUse::from_call(name, args);
         self.tool_outcomes.record_call(id, name, &usage);
@@ -232,6 +276,7 @@ impl FactCollector {
         }
     }
 
+    /// Records the result of a tool call: the outcome, the id of a created task, and files that the text reports as edited.
     fn record_tool_result(&mut self, seq: Seq, message: &ToolMessage) {
         // Only the last text block is read: several are rare, and joining them would copy large results.
         let text = message.content.iter().rev().find_map(|block| match block {
@@ -242,38 +287,44 @@ impl FactCollector {
             | ContentBlock::Opaque { .. } => None,
         });
         let text = text.unwrap_or_default();
-        let beginning = head_words(text, SCAN_BYTES_MAX);
-        self.tasks.record_result(&message.call_id, beginning, seq);
-        for edited in beginning.split("Applied edit to ").skip(1) {
+        let head = head_words(text, SCAN_BYTES_MAX);
+        self.tasks.record_result(&message.call_id, head, seq);
+        // Imported aider sessions report an edit only by this sentence.
+        for edited in head.split("Applied edit to ").skip(1) {
             let path = crate::tool_use::normalize_path(edited.split_whitespace().next().unwrap_or_default());
             self.record_file_use(&path, |file| file.last_write_seq = seq);
         }
         self.tool_outcomes.record_result(seq, &message.call_id, text, message.status);
     }
 
+    /// Applies `change` to the entry of the file at `path`, which is created if necessary. Texts that cannot be a path are
+    /// ignored. At [`NAMES_COUNTED_MAX`] files, the half that was used least recently is dropped first.
     fn record_file_use(&mut self, path: &str, change: impl FnOnce(&mut FileUse)) {
         if path.is_empty() || path.len() > NAME_BYTES_MAX || path.contains(['`', '\n', '"']) {
             return;
         }
         if self.files.len() >= NAMES_COUNTED_MAX && !self.files.contains_key(path) {
-            let mut last: Vec<Seq> = self.files.values().map(FileUse::last_use_seq).collect();
-            let (_, middle, _) = last.select_nth_unstable(NAMES_COUNTED_MAX / 2);
-            let middle = *middle;
-            self.files.retain(|_, file| file.last_use_seq() > middle);
+            let mut last_uses: Vec<Seq> = self.files.values().map(FileUse::last_use_seq).collect();
+            let (_, median, _) = last_uses.select_nth_unstable(NAMES_COUNTED_MAX / 2);
+            let median = *median;
+            self.files.retain(|_, file| file.last_use_seq() > median);
         }
         let unused = || FileUse { path: path.to_owned(), last_read_seq: 0, last_write_seq: 0 };
         change(self.files.entry(path.to_owned()).or_insert_with(unused));
     }
 
-    /// Counts the names in what somebody said: `said`, and the end of `text` when that is longer.
-    fn count_names_at_ends(&mut self, seq: Seq, said: &str, text: &str) {
-        self.count_names(seq, said);
+    /// Counts the names at both ends of a message: in `head`, its redacted beginning, and in at most the last
+    /// [`SCAN_BYTES_MAX`] bytes of the part that `head` does not cover.
+    fn count_names_at_ends(&mut self, seq: Seq, head: &str, text: &str) {
+        self.count_names(seq, head);
         if text.len() > SCAN_BYTES_MAX {
-            let rest = text.len() - SCAN_BYTES_MAX;
-            self.count_names(seq, &redact(tail_words(text, rest.min(SCAN_BYTES_MAX))));
+            let remaining = text.len() - SCAN_BYTES_MAX;
+            self.count_names(seq, &redact(tail_words(text, remaining.min(SCAN_BYTES_MAX))));
         }
     }
 
+    /// Counts the identifiers and references in a redacted text. Other kinds of names are ignored: paths and error types
+    /// are recorded from tool calls and their results.
     fn count_names(&mut self, seq: Seq, text: &str) {
         identifier::scan_names(text, |kind, name| match kind {
             NameKind::Identifier => self.identifiers.count_use(name, seq),
@@ -282,6 +333,8 @@ impl FactCollector {
         });
     }
 
+    /// Records each sentence of a redacted text that states a decision. The cues are searched in the whole text first,
+    /// because most texts have none and splitting into sentences costs more.
     fn record_decisions(&mut self, seq: Seq, text: &str) {
         if !cues::is_decision(text) {
             return;
@@ -294,7 +347,10 @@ impl FactCollector {
         }
     }
 
-    /// Returns what is known; every text is without secrets and within its limit.
+    /// Returns the facts collected so far. Every text is redacted and within its limit.
+    ///
+    /// The collector stays usable: a caller may push more events and call this again. The cost is one copy of what was
+    /// collected, plus sorting of the counted names.
     pub fn finish(&self) -> ConversationFacts {
         let is_answered = self.is_answered && !self.tool_outcomes.has_pending_calls();
         let mut requests = self.first_requests.clone();
@@ -333,23 +389,25 @@ impl FactCollector {
         }
     }
 
+    /// Returns the [`GOAL_QUOTES_MAX`] quotes with the highest score for the goal, the highest first.
     fn most_relevant_to_goal(&self, quotes: &[(TermSet, Quote)]) -> Vec<Quote> {
         let Some(goal) = &self.goal else { return Vec::new() };
-        let mut told = quotes.to_vec();
-        sort_by_goal(&mut told, goal, &self.term_frequencies);
-        told.into_iter().take(GOAL_QUOTES_MAX).map(|(_, quote)| quote).collect()
+        let mut ranked = quotes.to_vec();
+        sort_by_goal(&mut ranked, goal, &self.term_frequencies);
+        ranked.into_iter().take(GOAL_QUOTES_MAX).map(|(_, quote)| quote).collect()
     }
 }
 
-/// Sorts by how much is said of what the goal is about, the most first; the newer first where it is the same.
+/// Sorts quotes by their score for the goal, the highest first. Quotes with equal scores are sorted newest first.
 fn sort_by_goal(quotes: &mut [(TermSet, Quote)], goal: &GoalMatcher, frequencies: &TermFrequencies) {
-    quotes.sort_by(|(a, first), (b, second)| {
+    quotes.sort_by(|(left_terms, left), (right_terms, right)| {
         let score = |terms| goal.score(terms, frequencies);
-        score(*b).total_cmp(&score(*a)).then(second.seq.cmp(&first.seq))
+        score(*right_terms).total_cmp(&score(*left_terms)).then(right.seq.cmp(&left.seq))
     });
 }
 
-/// Returns whether the sentence is a rule, and if so whether it is an order.
+/// Returns `Some(true)` for an order, `Some(false)` for a wish, and `None` when the sentence is not a rule. Paragraphs
+/// above [`RULE_CHARS_MAX`] characters and text that is not prose are never rules.
 fn rule_strictness(sentence: &str) -> Option<bool> {
     if sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX || !is_prose(sentence)
     {
@@ -358,22 +416,24 @@ fn rule_strictness(sentence: &str) -> Option<bool> {
     cues::rule_strictness(sentence)
 }
 
-/// Returns whether a sentence is neither code nor a table nor too short to say anything.
+/// Returns whether a sentence is prose: not code, not a table row, and longer than 8 bytes.
 fn is_prose(sentence: &str) -> bool {
     sentence.len() > 8 && !sentence.starts_with(['|', '`', '{', '}', '$']) && !sentence.starts_with("//")
 }
 
-/// Returns the question a statement ends on.
+/// Returns the last sentence of the text if it is a question, ignoring Markdown emphasis and closing brackets behind it.
 fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
     let text = text.trim_end();
     if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {
         return None;
     }
-    let end = redact(tail_words(text, STATEMENT_BYTES_MAX));
-    let last = split_sentences(&end).last()?;
+    let tail = redact(tail_words(text, STATEMENT_BYTES_MAX));
+    let last = split_sentences(&tail).last()?;
     Some(Quote { seq, text: last.to_owned(), is_cut: false })
 }
 
+/// Returns the files by their last use, the latest first: every written file, and the latest [`NAMES_KEPT_MAX`] of those
+/// that were only read.
 fn latest_files(files: &HashMap<String, FileUse>) -> Vec<FileUse> {
     let mut files: Vec<FileUse> = files.values().cloned().collect();
     files.sort_unstable_by(|a, b| b.last_use_seq().cmp(&a.last_use_seq()).then_with(|| a.path.cmp(&b.path)));
@@ -385,25 +445,25 @@ fn latest_files(files: &HashMap<String, FileUse>) -> Vec<FileUse> {
     files
 }
 
-/// Adds a value at the end; returns the one that is given up for it.
+/// Appends a value to the queue. Returns the oldest value if it was dropped because the queue had `max` values.
 fn push_bounded<T>(queue: &mut VecDeque<T>, value: T, max: usize) -> Option<T> {
     let oldest = if queue.len() >= max { queue.pop_front() } else { None };
     queue.push_back(value);
     oldest
 }
 
-/// Returns what is looked at of a text, without secrets: its beginning, in whole words.
+/// Returns the redacted beginning of a text: at most [`SCAN_BYTES_MAX`] bytes before redaction, in whole words.
 fn redacted_head(text: &str) -> Cow<'_, str> {
     redact(head_words(text, SCAN_BYTES_MAX))
 }
 
-/// Returns the beginning of a text that is already without secrets.
+/// Returns a quote of the beginning of `text`, in whole words. The caller has redacted `text`.
 fn quote_head(seq: Seq, text: &str, bytes_max: usize) -> Quote {
-    let kept = head_words(text, bytes_max);
-    Quote { seq, text: kept.to_owned(), is_cut: kept.len() < text.len() }
+    let head = head_words(text, bytes_max);
+    Quote { seq, text: head.to_owned(), is_cut: head.len() < text.len() }
 }
 
-/// Returns the statement without a sentence that was cut with it, unless it is the only one.
+/// Returns the statement without an incomplete last sentence, unless that sentence is its only one.
 fn trim_to_whole_sentences(mut statement: Quote) -> Quote {
     let last = statement.is_cut.then(|| split_sentences(&statement.text).last()).flatten();
     if let Some(length) = last.and_then(|last| statement.text.rfind(last)).filter(|length| *length > 0) {

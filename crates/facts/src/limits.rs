@@ -1,32 +1,35 @@
-//! The limits of what is kept of a conversation, each with its unit.
+//! Limits on the facts that are kept of a conversation. Together they bound the memory of a
+//! [`FactCollector`](crate::FactCollector), however long the thread is.
 
-/// Bytes of a user's message that are kept, most of all for the last one, which is carried over verbatim.
+/// Maximum bytes kept of one user message. The limit is larger than the one for statements because the last user message
+/// is carried over verbatim.
 pub const REQUEST_BYTES_MAX: usize = 4_000;
-/// Bytes of an assistant's message that are kept.
+/// Maximum bytes kept of one text block of the assistant.
 pub const STATEMENT_BYTES_MAX: usize = 2_400;
-/// Bytes looked at on each end of one message; what is between them is not scanned.
+/// Maximum bytes scanned at each end of one message. The middle of a longer message is not scanned.
 pub const SCAN_BYTES_MAX: usize = 16_384;
-/// User messages kept from the beginning of the covered part.
+/// Number of user messages kept from the beginning of the part after the last compaction boundary.
 pub const FIRST_REQUESTS_MAX: usize = 4;
-/// User messages kept from the end.
+/// Number of the latest user messages kept.
 pub const LAST_REQUESTS_MAX: usize = 48;
-/// Assistant messages kept from the end.
+/// Number of the latest assistant messages kept.
 pub const STATEMENTS_MAX: usize = 12;
-/// Older statements and requests kept because the goal is about them.
+/// Number of older messages kept because they mention the goal, for each role.
 pub const GOAL_QUOTES_MAX: usize = 24;
-/// Rules and decisions kept from the end, each.
+/// Number of the latest rules kept, and of the latest decisions.
 pub const RULES_MAX: usize = 48;
-/// Characters above which a sentence is a paragraph and not a rule.
+/// Maximum characters of a rule. A longer sentence is a paragraph, not a rule.
 pub const RULE_CHARS_MAX: usize = 300;
-/// Errors kept from the end.
+/// Number of the latest unresolved errors kept, and of the latest checks.
 pub const ERRORS_MAX: usize = 12;
-/// Tasks kept of a task list.
+/// Maximum entries of a task list. Later entries are ignored.
 pub const TASKS_MAX: usize = 200;
-/// Tool calls that may wait for a result at a time; the oldest is given up.
+/// Maximum tool calls that wait for a result at a time. Above it, the oldest call is dropped.
 pub const PENDING_CALLS_MAX: usize = 256;
-/// Names (paths, identifiers, references) counted at a time, each kind; the rarest and oldest are given up.
+/// Maximum distinct names (paths, identifiers, references) counted at a time, for each kind. Above it, the rarest and
+/// oldest names are dropped.
 pub const NAMES_COUNTED_MAX: usize = 4_096;
-/// Names handed to the extract, each kind.
+/// Number of names in the result, for each kind.
 pub const NAMES_KEPT_MAX: usize = 40;
-/// Bytes of one name.
+/// Maximum bytes of one name. Longer texts are not names.
 pub const NAME_BYTES_MAX: usize = 200;

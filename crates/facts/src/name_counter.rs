@@ -1,4 +1,4 @@
-//! Counts names with bounded memory: the most used and the newest stay. What a name means is not known here.
+//! A counter of names with bounded memory, which keeps the most used and the newest names. It does not interpret names.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,16 @@ use protocol::Seq;
 use crate::facts::NameUsage;
 use crate::limits::{NAME_BYTES_MAX, NAMES_COUNTED_MAX, NAMES_KEPT_MAX};
 
-/// How often and how lately names were used.
+/// The number of uses and the last use of each name. It has at most [`NAMES_COUNTED_MAX`] names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NameCounter {
+    /// Number of uses and `seq` of the last one, by name.
     counts: HashMap<Box<str>, (u32, Seq)>,
 }
 
 impl NameCounter {
-    /// Counts one use.
+    /// Counts one use of a name by the event `seq`. Names above [`NAME_BYTES_MAX`] bytes are ignored. A new name in a full
+    /// counter drops about half of the names, so the amortized cost is constant.
     pub(crate) fn count_use(&mut self, name: &str, seq: Seq) {
         if name.len() > NAME_BYTES_MAX {
             return;
@@ -30,21 +32,22 @@ impl NameCounter {
         self.counts.insert(name.into(), (1, seq));
     }
 
-    /// Forgets everything.
+    /// Removes all names.
     pub(crate) fn clear(&mut self) {
         self.counts.clear();
     }
 
-    /// Halves the number of names: those used once go first, the oldest first.
+    /// Removes about half of the names: first those that were used once, and of these the least recently used.
     fn prune(&mut self) {
         let mut order: Vec<(bool, Seq)> =
             self.counts.values().map(|(count, last)| (*count > 1, *last)).collect();
         order.sort_unstable();
-        let middle = order[order.len() / 2];
-        self.counts.retain(|_, (count, last)| (*count > 1, *last) > middle);
+        let median = order[order.len() / 2];
+        self.counts.retain(|_, (count, last)| (*count > 1, *last) > median);
     }
 
-    /// Returns the names by `order`, the largest first.
+    /// Returns the [`NAMES_KEPT_MAX`] names with the largest key, the largest first. `order` makes the key from the number
+    /// of uses and the `seq` of the last use. Equal keys are sorted by name, so that the result is deterministic.
     fn top_names_by<K: Ord>(&self, order: impl Fn(u32, Seq) -> K) -> Vec<NameUsage> {
         let mut names: Vec<(&str, u32, Seq)> =
             self.counts.iter().map(|(name, (count, last))| (&**name, *count, *last)).collect();
@@ -62,12 +65,12 @@ impl NameCounter {
             .collect()
     }
 
-    /// Returns the most used names first.
+    /// Returns the most used names, the most used first.
     pub(crate) fn most_used_names(&self) -> Vec<NameUsage> {
         self.top_names_by(|count, last| (count, last))
     }
 
-    /// Returns the latest used names first.
+    /// Returns the most recently used names, the latest first.
     pub(crate) fn latest_names(&self) -> Vec<NameUsage> {
         self.top_names_by(|count, last| (last, count))
     }
@@ -78,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_bounded_and_what_is_used_often_stays() {
-        let mut tally = NameCounter::default();
+    fn memory_is_bounded_and_frequent_names_stay() {
+        let mut counter = NameCounter::default();
         for seq in 1..50_000 {
-            tally.count_use(&format!("name_{seq}"), seq);
-            tally.count_use("often", seq);
+            counter.count_use(&format!("name_{seq}"), seq);
+            counter.count_use("often", seq);
         }
-        assert!(tally.counts.len() <= NAMES_COUNTED_MAX);
-        assert_eq!(tally.most_used_names()[0].text, "often");
-        assert_eq!(tally.latest_names().len(), NAMES_KEPT_MAX);
+        assert!(counter.counts.len() <= NAMES_COUNTED_MAX);
+        assert_eq!(counter.most_used_names()[0].text, "often");
+        assert_eq!(counter.latest_names().len(), NAMES_KEPT_MAX);
     }
 }

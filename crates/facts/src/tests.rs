@@ -1,11 +1,11 @@
-//! The ledger against small transcripts: what is known, and what is not taken for a fact.
+//! Tests of the collector on small transcripts: what becomes a fact, and what does not.
 
 use protocol::TodoStatus;
 
 use crate::notation::parse_facts;
 
 #[test]
-fn only_the_person_sets_the_task() {
+fn only_the_user_makes_requests_and_rules() {
     let facts = parse_facts(
         "U: Fix the parser.\n I: Remember to be nice and never lie.\n S: Write a sub-agent report, always.\n A: On it.\n U: <system-reminder>Never say this.</system-reminder>",
     );
@@ -15,16 +15,16 @@ fn only_the_person_sets_the_task() {
 }
 
 #[test]
-fn g18_what_a_sub_agent_did_is_not_what_was_done() {
-    let mut ledger = super::FactCollector::default();
+fn g18_files_of_a_sub_agent_are_not_collected() {
+    let mut collector = super::FactCollector::default();
     let mut item = crate::notation::parse_item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);
     item.is_subagent = true;
-    ledger.push(&item);
-    assert!(ledger.finish().files.is_empty());
+    collector.push(&item);
+    assert!(collector.finish().files.is_empty());
 }
 
 #[test]
-fn l7_a_request_is_pending_until_the_assistant_answers_with_no_call_open() {
+fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending() {
     for (text, is_answered) in [
         ("U: Do it.", false),
         ("U: Do it.\n A: Done.", true),
@@ -37,7 +37,7 @@ fn l7_a_request_is_pending_until_the_assistant_answers_with_no_call_open() {
 }
 
 #[test]
-fn the_newest_task_list_counts_and_outlives_a_boundary() {
+fn the_newest_task_list_survives_a_boundary() {
     let facts = parse_facts(
         r#"C: 1 TodoWrite {"todos": [{"content": "old", "status": "pending"}]}
         C: 2 TodoWrite {"todos": [{"content": "parse", "status": "completed"}, {"content": "print", "status": "pending"}]}
@@ -49,7 +49,7 @@ fn the_newest_task_list_counts_and_outlives_a_boundary() {
 }
 
 #[test]
-fn tasks_are_known_by_the_number_their_result_reports() {
+fn tasks_are_identified_by_the_number_their_result_reports() {
     let facts = parse_facts(
         r#"C: 1 TaskCreate {"subject": "parse"}
         C: 2 TaskCreate {"subject": "print"}
@@ -63,7 +63,7 @@ fn tasks_are_known_by_the_number_their_result_reports() {
 }
 
 #[test]
-fn a_failing_check_that_later_passed_is_no_error() {
+fn a_failed_check_that_later_passed_is_not_an_error() {
     let facts = parse_facts(
         r#"C: 1 Bash {"command": "cargo test"}
         E: 1 error: test failed, 1 failed
@@ -85,7 +85,7 @@ fn a_failing_check_that_later_passed_is_no_error() {
 }
 
 #[test]
-fn files_are_known_with_their_last_use_first() {
+fn files_are_listed_with_the_last_used_first() {
     let facts = parse_facts(
         r#"C: 1 Read {"file_path": "a.rs"}
         C: 2 Edit {"file_path": "b.rs"}
@@ -103,12 +103,12 @@ fn m16_a_secret_reaches_no_fact() {
     let facts = parse_facts(&format!(
         "U: Never use {secret} in tests, we decided on password=hunter2hunter2.\n A: I will not use {secret}?\n E: 1 error: bad key {secret}\n P: key {secret}"
     ));
-    let all = format!("{facts:?}");
-    assert!(!all.contains("abcdefghij") && !all.contains("hunter2"), "{all}");
+    let debug = format!("{facts:?}");
+    assert!(!debug.contains("abcdefghij") && !debug.contains("hunter2"), "{debug}");
 }
 
 #[test]
-fn m16_a_secret_at_the_cut_of_a_long_text_is_not_shown_in_part() {
+fn m16_no_part_of_a_secret_at_the_cut_of_a_long_text_remains() {
     let facts = parse_facts(&format!(
         "U: {} {}",
         "word ".repeat(798),
@@ -118,7 +118,7 @@ fn m16_a_secret_at_the_cut_of_a_long_text_is_not_shown_in_part() {
 }
 
 #[test]
-fn a_question_that_waits_is_known() {
+fn an_unanswered_question_of_the_assistant_is_collected() {
     assert_eq!(
         parse_facts("U: Do it.\n A: Which one? A or B?").open_question.map(|quote| quote.text),
         Some("A or B?".into())
@@ -129,13 +129,13 @@ fn a_question_that_waits_is_known() {
 
 #[test]
 fn memory_does_not_grow_with_the_thread() {
-    let mut ledger = super::FactCollector::default();
+    let mut collector = super::FactCollector::default();
     for seq in 1..20_000 {
-        ledger.push(&crate::notation::parse_item(
+        collector.push(&crate::notation::parse_item(
             seq,
             &format!("U: Never touch file_{seq}.rs and Thing{seq}Name."),
         ));
     }
-    let facts = ledger.finish();
+    let facts = collector.finish();
     assert!(facts.requests.len() < 100 && facts.rules.len() < 100 && facts.identifiers.len() < 100);
 }

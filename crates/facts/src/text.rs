@@ -1,4 +1,4 @@
-//! Text analysis: names, rules, decisions and secrets; and formatting of text for one line.
+//! Text analysis: finds names, rules, decisions and secrets in texts, and formats text for one line of a summary.
 
 pub(crate) mod cues;
 pub mod formatting;

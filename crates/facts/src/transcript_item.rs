@@ -1,4 +1,5 @@
-//! Journal events as the summariser sees them: who said what, and whether anybody meant it. Nothing is judged here.
+//! Journal events reduced to what a summary needs: the message and its role, and whether the user or model wrote it. This
+//! module selects nothing.
 
 use std::borrow::Cow;
 
@@ -7,48 +8,51 @@ use protocol::event::body::ImportedSummary;
 use protocol::event::metadata::EventMetadata;
 use protocol::{Event, EventType, Message, Seq};
 
-/// One event, read for summarising.
+/// One event of a thread, parsed for summarizing.
 #[derive(Debug, Clone)]
 pub struct TranscriptItem {
-    /// Its position in the thread.
+    /// `seq` of the event in its thread.
     pub seq: Seq,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// The kind of event.
+    /// The kind of event, with its content.
     pub kind: TranscriptItemKind,
-    /// True for what happened inside a sub-agent.
+    /// True for an event inside a sub-agent.
     pub is_subagent: bool,
-    /// True for text that reached the model in the person's name but that nobody typed.
+    /// True for text that was sent to the model in the user's name but that no user typed.
     pub is_injected: bool,
-    /// True for what another agent's session file had: its harness may have put text of its own into a person's message.
+    /// True for an event from another agent's session file. That agent's harness may have inserted text into the user's
+    /// messages.
     pub is_imported: bool,
 }
 
-/// The role of an event in a summary.
+/// The kind of a transcript event, by its use in a summary.
 #[derive(Debug, Clone)]
 pub enum TranscriptItemKind {
-    /// Something a person, a model or a tool said.
+    /// A message of a user, a model or a tool.
     Message(Message),
-    /// Text that nobody said.
+    /// A note of the harness in an imported session, which is part of no message.
     Note,
-    /// A place where the context was condensed.
+    /// A compaction boundary of an imported session.
     Boundary,
-    /// The summary that was written at a boundary.
+    /// The summary that an imported session has after a boundary.
     ImportedSummary(String),
-    /// The summary the thread was handed over with.
+    /// The handoff summary that the thread began with.
     InheritedSummary {
-        /// All of it, as it was accepted.
+        /// The whole summary as it was accepted.
         text: String,
-        /// The items that name nothing but what the thread before had. A person may accept others, which proves nothing.
+        /// The grounded items: those that name nothing that is absent from the parent thread. The reviewer may have
+        /// accepted other items, but that does not prove them.
         grounded: String,
     },
-    /// A message that cannot be read.
+    /// A message event that cannot be parsed.
     Unreadable,
-    /// Everything else: lifecycle, traces, and events of a later version.
+    /// Any other event: lifecycle, traces, and event types of a later version.
     Other,
 }
 
-/// Elements that agent harnesses put inside a person's message; names ending in `-` or `_` are prefixes.
+/// Elements that agent harnesses insert into a user's message. Names ending in `-` or `_`, and `local-command`, are
+/// prefixes.
 const HARNESS_ELEMENTS: [&str; 12] = [
     "system-reminder",
     "command-",
@@ -64,12 +68,12 @@ const HARNESS_ELEMENTS: [&str; 12] = [
     "subagent_notification",
 ];
 
-/// Lines that agent harnesses write in the person's name.
+/// Beginnings of messages that agent harnesses send in the user's name.
 const HARNESS_LINES: [&str; 4] =
     ["[Request interrupted", "Caveat: The messages below", "# AGENTS.md", "Base directory for this skill"];
 
 impl TranscriptItem {
-    /// Returns the event as an item; a message that cannot be read becomes [`TranscriptItemKind::Unreadable`].
+    /// Parses a journal event into an item. A message that cannot be parsed becomes [`TranscriptItemKind::Unreadable`].
     pub fn from_event(event: &Event) -> Self {
         let EventMetadata { source, side, injected: is_injected, .. } = event.parsed_metadata();
         let kind = match event.kind() {
@@ -92,8 +96,8 @@ impl TranscriptItem {
         }
     }
 
-    /// Returns the text that a person wrote, or `None` when there is none. Text that a harness added is removed from
-    /// imported messages.
+    /// Returns the text that the user wrote, or `None` if the item is not a user message of the main conversation or is
+    /// blank. Text that a harness added is removed from imported messages.
     pub fn user_text(&self) -> Option<String> {
         match &self.kind {
             TranscriptItemKind::Message(message @ Message::Human(_))
@@ -115,61 +119,64 @@ impl TranscriptItem {
         }
     }
 
-    /// Returns whether this is a message of the main conversation that somebody meant.
+    /// Returns whether this is a message of the main conversation that was not injected.
     pub fn is_conversation_message(&self) -> bool {
         !self.is_subagent && !self.is_injected && matches!(self.kind, TranscriptItemKind::Message(_))
     }
 
-    /// Returns whether this is a message, of whomever.
+    /// Returns whether this is a message of any role, including sub-agents' and unreadable ones.
     pub fn is_message(&self) -> bool {
         matches!(self.kind, TranscriptItemKind::Message(_) | TranscriptItemKind::Unreadable)
     }
 }
 
+/// Returns the text of an imported summary event, or an empty string if it cannot be parsed.
 fn summary_text(event: &Event) -> String {
     event.body().map(|ImportedSummary { text }| text).unwrap_or_default()
 }
 
-/// Removes the elements and lines that harnesses add to a person's text.
+/// Returns a user's text without the elements that harnesses add, or an empty text if the whole message is a harness's.
+/// Each removed element leaves a space, so that the words around it stay separate.
 fn strip_harness_text(text: &str) -> Cow<'_, str> {
     if !text.contains('<') && !HARNESS_LINES.iter().any(|line| text.contains(line)) {
         return Cow::Borrowed(text);
     }
-    let mut kept = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find('<') {
-        kept.push_str(&rest[..start]);
-        rest = &rest[start..];
-        match harness_element_length(rest) {
+    let mut stripped = String::with_capacity(text.len());
+    let mut remaining = text;
+    while let Some(start) = remaining.find('<') {
+        stripped.push_str(&remaining[..start]);
+        remaining = &remaining[start..];
+        match harness_element_length(remaining) {
             Some(length) => {
-                kept.push(' ');
-                rest = &rest[length..];
+                stripped.push(' ');
+                remaining = &remaining[length..];
             }
             None => {
-                kept.push('<');
-                rest = &rest[1..];
+                stripped.push('<');
+                remaining = &remaining[1..];
             }
         }
     }
-    kept.push_str(rest);
-    if HARNESS_LINES.iter().any(|line| kept.trim_start().starts_with(line)) {
+    stripped.push_str(remaining);
+    if HARNESS_LINES.iter().any(|line| stripped.trim_start().starts_with(line)) {
         return Cow::Borrowed("");
     }
-    Cow::Owned(kept)
+    Cow::Owned(stripped)
 }
 
-/// Returns the length of the harness element that `text` starts with, its end tag included; none when it never ends.
+/// Returns the length in bytes of the harness element that `text` starts with, including its end tag. Returns `None` if
+/// the text starts with another element, or the end tag is missing.
 fn harness_element_length(text: &str) -> Option<usize> {
     let name_end = text[1..].find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))? + 1;
     let name = &text[1..name_end];
-    let known = |element: &&&str| {
+    let is_match = |element: &&&str| {
         let is_prefix = element.ends_with(['-', '_']) || **element == "local-command";
         name.eq_ignore_ascii_case(element)
             || is_prefix && name.get(..element.len()).is_some_and(|head| head.eq_ignore_ascii_case(element))
     };
-    HARNESS_ELEMENTS.iter().find(known)?;
+    HARNESS_ELEMENTS.iter().find(is_match)?;
     let close = format!("</{name}>");
-    text.find(&close).map(|at| at + close.len())
+    text.find(&close).map(|start| start + close.len())
 }
 
 #[cfg(test)]
@@ -177,8 +184,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l8_harness_text_inside_a_persons_message_is_not_what_they_said() {
-        for (text, said) in [
+    fn l8_harness_text_is_removed_from_a_users_message() {
+        for (text, expected) in [
             ("fix it", "fix it"),
             ("fix it <system-reminder>never mind</system-reminder> now", "fix it   now"),
             ("<command-name>/clear</command-name><command-args></command-args>", ""),
@@ -187,7 +194,7 @@ mod tests {
             ("a < b and <Vec<T>> stays", "a < b and <Vec<T>> stays"),
             ("<system-reminder>never closed", "<system-reminder>never closed"),
         ] {
-            assert_eq!(strip_harness_text(text).trim(), said, "{text:?}");
+            assert_eq!(strip_harness_text(text).trim(), expected, "{text:?}");
         }
     }
 }

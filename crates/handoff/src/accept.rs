@@ -4,6 +4,7 @@
 //! with the decision. Part two ([`Acceptance`]) is an activity that writes `agent.md`, outside the database. Each
 //! part checks the handoff's status first and does only what is missing, so it can be repeated after a crash.
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -177,22 +178,24 @@ impl Acceptance {
     /// # Errors
     ///
     /// One line that says what could not be read or written.
-    pub async fn withdraw_block(&self, handoff: &Handoff) -> Result<(), String> {
-        let failed = |error: journal::Error| error.to_string();
-        let own = self.accepted_proposal(handoff).await.map_err(failed)?;
-        let other = match self.newest_other_pending(handoff).await.map_err(failed)? {
-            Some(other) => self.accepted_proposal(&other).await.map_err(failed)?,
-            None => None,
-        };
-        let file = (self.agent_md)(&handoff.assistant_id);
-        let Some(own) = own else { return Ok(()) };
-        let now = Timestamp::now();
-        run_blocking(move || match other {
-            Some(other) => file.compare_and_swap_block(&own.summary_md, &other.summary_md, now),
-            None => file.clear_block(&own.summary_md, now),
+    pub fn withdraw_block<'a>(&'a self, handoff: &'a Handoff) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let failed = |error: journal::Error| error.to_string();
+            let own = self.accepted_proposal(handoff).await.map_err(failed)?;
+            let other = match self.newest_other_pending(handoff).await.map_err(failed)? {
+                Some(other) => self.accepted_proposal(&other).await.map_err(failed)?,
+                None => None,
+            };
+            let file = (self.agent_md)(&handoff.assistant_id);
+            let Some(own) = own else { return Ok(()) };
+            let now = Timestamp::now();
+            run_blocking(move || match other {
+                Some(other) => file.compare_and_swap_block(&own.summary_md, &other.summary_md, now),
+                None => file.clear_block(&own.summary_md, now),
+            })
+            .await
+            .map(drop)
         })
-        .await
-        .map(drop)
     }
 
     /// Returns the accepted proposal of `handoff`; `None` when it is not accepted.
@@ -200,10 +203,15 @@ impl Acceptance {
     /// # Errors
     ///
     /// When the journal cannot be read.
-    pub async fn accepted_proposal(&self, handoff: &Handoff) -> journal::Result<Option<Proposal>> {
-        let Some(sha256) = &handoff.accepted_sha256 else { return Ok(None) };
-        let proposals = self.store.proposals(handoff.handoff_id).await?;
-        Ok(proposals.into_iter().find(|proposal| proposal.summary_sha256 == *sha256))
+    pub fn accepted_proposal<'a>(
+        &'a self,
+        handoff: &'a Handoff,
+    ) -> BoxFuture<'a, journal::Result<Option<Proposal>>> {
+        Box::pin(async move {
+            let Some(sha256) = &handoff.accepted_sha256 else { return Ok(None) };
+            let proposals = self.store.proposals(handoff.handoff_id).await?;
+            Ok(proposals.into_iter().find(|proposal| proposal.summary_sha256 == *sha256))
+        })
     }
 
     /// Returns the newest handoff of the same assistant, other than `handoff`, whose child waits for its first turn.

@@ -5,6 +5,7 @@
 pub(crate) mod propose;
 pub(crate) mod tool;
 
+use futures::future::BoxFuture;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -131,18 +132,20 @@ pub fn requested_key(handoff_id: HandoffId) -> String {
 /// # Errors
 ///
 /// When the journal cannot be read.
-pub async fn is_blank(store: &dyn Store, thread: &Thread) -> journal::Result<bool> {
-    if thread.message_count > 0 {
-        return Ok(false);
-    }
-    let query =
-        EventQuery { categories: vec![Category::Message, Category::Context], ..EventQuery::after(0, 1) };
-    if !store.events(thread.thread_id, query).await?.is_empty() {
-        return Ok(false);
-    }
-    let types = vec![EventType::ImportedSummary, EventType::ImportedBoundary];
-    let imported = EventQuery { types, ..EventQuery::after(0, 1) };
-    Ok(store.events(thread.thread_id, imported).await?.is_empty())
+pub fn is_blank<'a>(store: &'a dyn Store, thread: &'a Thread) -> BoxFuture<'a, journal::Result<bool>> {
+    Box::pin(async move {
+        if thread.message_count > 0 {
+            return Ok(false);
+        }
+        let query =
+            EventQuery { categories: vec![Category::Message, Category::Context], ..EventQuery::after(0, 1) };
+        if !store.events(thread.thread_id, query).await?.is_empty() {
+            return Ok(false);
+        }
+        let types = vec![EventType::ImportedSummary, EventType::ImportedBoundary];
+        let imported = EventQuery { types, ..EventQuery::after(0, 1) };
+        Ok(store.events(thread.thread_id, imported).await?.is_empty())
+    })
 }
 
 /// Returns the start of the run that carries out `request`: the handoff's row, its `handoff_requested` event, and the

@@ -4,9 +4,9 @@
 //! `server` accepts connections and assembles the router, `security` admits requests, and `api` holds Segue's own
 //! endpoints.
 //!
-//! This crate does not decide what a request means or which run has to wait. It uses no cookies: every client sends a
-//! key with each request. So a page of another site cannot act for a person who is signed in, and cross-site request
-//! forgery has nothing to use.
+//! This crate does not interpret requests or schedule runs. It uses no cookies: every client sends a key with each
+//! request. Therefore a page of another site cannot send requests with the user's credentials (cross-site request
+//! forgery).
 
 mod api;
 mod security;

@@ -34,7 +34,7 @@ use response_body::{GuardedBody, StreamKey};
 
 pub(crate) use host_check::allows_origin;
 
-/// Paths that need no authentication: they show the program, but nobody's data.
+/// Paths that need no authentication: their responses describe the program and contain no user data.
 const PUBLIC_PATHS: [&str; 5] = ["/", "/ok", "/info", "/docs", "/openapi.json"];
 
 /// The share of all connections that users may occupy together (numerator, denominator). The others are reserved for

@@ -64,8 +64,8 @@ pub(crate) struct AppState {
 /// counting for `/metrics` ([`agent::AdminService::start_trace_export_with_metrics`]).
 ///
 /// # Errors
-/// [`crate::Error::Unprotected`] if the settings would let anybody in, and [`crate::Error::Listen`] if the address of
-/// the listener cannot be read.
+/// [`crate::Error::Unprotected`] if the settings would let any client in without authentication, and
+/// [`crate::Error::Listen`] if the address of the listener cannot be read.
 pub async fn serve(
     listener: TcpListener,
     scheduler: Arc<Scheduler>,

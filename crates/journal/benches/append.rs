@@ -1,5 +1,5 @@
-//! How fast the journal is where people wait for it: durable appends from many tasks, a page, a list. Files are on
-//! the disk that holds the target folder, because a memory file system syncs for nothing.
+//! Benchmarks of the operations with user-visible latency: durable appends from many tasks, a page of events, a list of
+//! threads. Files are on the disk of the target folder, because `fsync` costs nothing on an in-memory file system.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,19 +13,24 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+/// Tasks that append concurrently.
 const TASKS: usize = 64;
+/// Appends of each task, one event each.
 const APPENDS_PER_TASK: usize = 100;
 
 fn main() {
     divan::main();
 }
 
+/// An SQLite journal on disk and the async runtime for its commits.
 struct AppendBench {
     runtime: Runtime,
     store: Arc<SqliteStore>,
+    /// Keeps the folder of the database until the fixture is dropped.
     _folder: TempDir,
 }
 
+/// Creates an empty journal in the target folder.
 fn fixture() -> AppendBench {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = tempfile::tempdir_in(target).expect("the target folder is writable");
@@ -35,11 +40,13 @@ fn fixture() -> AppendBench {
 }
 
 impl AppendBench {
+    /// Commits the writes in one transaction without a lease.
     fn commit(&self, writes: Vec<Write>) {
         let transaction = Transaction { fence: None, writes };
         self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
     }
 
+    /// Creates `count` threads and returns their ids.
     fn threads(&self, count: usize) -> Vec<ThreadId> {
         let threads: Vec<Thread> = (0..count).map(|_| thread()).collect();
         let ids = threads.iter().map(|thread| thread.thread_id).collect();
@@ -48,21 +55,25 @@ impl AppendBench {
     }
 }
 
+/// Returns a new thread without events.
 fn thread() -> Thread {
     Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH)
 }
 
+/// Returns a message of about 270 characters, alternating between user and model.
 fn message(number: usize) -> NewEvent {
     let text = format!("{number}: {}", "a sentence of some length. ".repeat(10));
     let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
     NewEvent::from_message(&message, Timestamp::now()).expect("text is JSON")
 }
 
+/// Returns a small trace event.
 fn model_called(number: usize) -> NewEvent {
     let content = json!({"purpose": "handoff", "model": "scripted/one", "number": number});
     NewEvent::new(EventType::ModelCalled, &content, Timestamp::now()).expect("JSON")
 }
 
+/// Measures [`TASKS`] tasks that append events to one thread each.
 fn appends(bencher: Bencher<'_, '_>, event: fn(usize) -> NewEvent) {
     let fixture = fixture();
     let threads = fixture.threads(TASKS);
@@ -79,6 +90,7 @@ fn appends(bencher: Bencher<'_, '_>, event: fn(usize) -> NewEvent) {
     });
 }
 
+/// Performs the appends of one task.
 async fn append_all(store: Arc<SqliteStore>, thread_id: ThreadId, event: fn(usize) -> NewEvent) {
     let run_id = RunId::generate();
     for number in 0..APPENDS_PER_TASK {
@@ -116,7 +128,7 @@ fn page_of_50(bencher: Bencher<'_, '_>, events: usize) {
     bencher.bench(|| fixture.runtime.block_on(fixture.store.events(thread_id, query.clone())));
 }
 
-/// A page on both sides of what a rewind superseded.
+/// Benchmarks a page of events before and after a superseded range.
 #[divan::bench(args = [1_000, 100_000])]
 fn page_of_50_around_superseded_events(bencher: Bencher<'_, '_>, events: usize) {
     let fixture = fixture();
@@ -148,7 +160,7 @@ fn open_list_and_close_with_10_000_threads(bencher: Bencher<'_, '_>) {
     drop(store);
     let filter = ThreadFilter::for_scope(protocol::OwnerScope::Owner(None), 50);
     bencher.bench(|| {
-        let store = SqliteStore::open(&folder.path().join("segue.db")).expect("it exists");
+        let store = SqliteStore::open(&folder.path().join("segue.db")).expect("the database exists");
         runtime.block_on(store.threads(filter.clone()))
     });
 }

@@ -1,7 +1,6 @@
-//! Benchmarks of threads of growing length: a page of history at the end and in the middle, the whole history, the
-//! context
-//! a model is sent, the trace of a run, one more turn. The threads are condensed as the default configuration does, at
-//! 170,000 tokens down to 17,000.
+//! Benchmarks of threads of growing length: a page of history at the end and in the middle, the whole history, the model
+//! context, the trace of a run, and the append of a turn. The threads are compacted as in the default configuration, from
+//! 170,000 to 17,000 tokens.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,29 +19,33 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Lengths of the threads, in messages.
+/// Lengths of the measured threads, in messages.
 const LENGTHS: [usize; 4] = [100, 1_000, 10_000, 100_000];
 
-/// Messages between two compactions, and those that stay: a message is about 40 tokens.
+/// Messages between two compactions. A message has about 40 tokens.
 const MESSAGES_PER_COMPACTION: usize = 3_800;
+/// Messages that remain in the context after a compaction.
 const MESSAGES_KEPT: usize = 425;
 
-/// Rows the runtime reads at a time when it makes a context.
+/// Number of rows that the runtime reads at a time when it builds a context.
 const CONTEXT_PAGE_ROWS: usize = 500;
 
 fn main() {
     divan::main();
 }
 
+/// A journal with one filled thread.
 struct HistoryBench {
     runtime: Runtime,
     store: Arc<SqliteStore>,
     thread_id: ThreadId,
+    /// The newest run of the thread, whose trace is measured.
     last_run: RunId,
+    /// Keeps the folder of the database until the fixture is dropped.
     _folder: TempDir,
 }
 
-/// Returns a thread of so many messages, two a run, with the events that a run without tools has.
+/// Creates a thread of `messages` messages, two for each run, with the events of runs without tools.
 fn fixture(messages: usize) -> HistoryBench {
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
     let store = Arc::new(SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder"));
@@ -82,16 +85,21 @@ fn fixture(messages: usize) -> HistoryBench {
 }
 
 impl HistoryBench {
+    /// Commits the writes in one transaction without a lease.
     fn commit(&self, writes: Vec<Write>) {
         let transaction = Transaction { fence: None, writes };
         self.runtime.block_on(self.store.commit(transaction)).expect("the disk has room");
     }
 
+    /// Reads one page of history.
     fn page(&self, query: &HistoryQuery) -> HistoryPage {
-        self.runtime.block_on(history_page(&*self.store, self.thread_id, query)).expect("it is sound")
+        self.runtime
+            .block_on(history_page(&*self.store, self.thread_id, query))
+            .expect("the database is readable")
     }
 }
 
+/// Returns the text of a message, about 40 tokens.
 fn text(number: usize) -> String {
     format!("Message {number}: {}", "some words that people say ".repeat(6))
 }
@@ -100,6 +108,7 @@ fn event(event_type: EventType, content: &serde_json::Value) -> NewEvent {
     NewEvent::new(event_type, content, Timestamp::now()).expect("JSON")
 }
 
+/// Returns the boundary event of a compaction of `replaced` messages.
 fn compaction_event((first_seq, last_seq): (Seq, Seq), replaced: usize) -> NewEvent {
     let content = json!({
         "schema_version": 1, "trigger": "auto", "first_seq": first_seq, "last_seq": last_seq,
@@ -111,6 +120,7 @@ fn compaction_event((first_seq, last_seq): (Seq, Seq), replaced: usize) -> NewEv
     event(EventType::Compacted, &content)
 }
 
+/// Returns the writes of a run with a message and its answer.
 fn turn(thread_id: ThreadId, run_id: RunId, number: usize) -> Vec<Write> {
     let now = Timestamp::now();
     let run = Run {
@@ -126,12 +136,12 @@ fn turn(thread_id: ThreadId, run_id: RunId, number: usize) -> Vec<Write> {
         created_at: now,
         updated_at: now,
     };
-    let said =
+    let append =
         |message: Message| NewEvent::from_message(&message, now).expect("text is JSON").with_run(run_id);
     let events = vec![
-        said(Message::human(text(number))),
+        append(Message::human(text(number))),
         event(EventType::RunStarted, &json!({"model": "scripted/one"})).with_run(run_id),
-        said(Message::ai(text(number + 1))),
+        append(Message::ai(text(number + 1))),
         event(EventType::RunEnded, &json!({"status": "success", "steps": 1})).with_run(run_id),
     ];
     let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
@@ -179,7 +189,7 @@ fn whole_history(bencher: Bencher<'_, '_>, messages: usize) {
     });
 }
 
-/// Reads the state that the runtime needs of a thread it has not worked in yet.
+/// Benchmarks reading the context of a thread that is not cached.
 #[divan::bench(args = LENGTHS, sample_count = 20)]
 fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) {
     let fixture = fixture(messages);
@@ -196,7 +206,7 @@ fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) 
                 ..EventQuery::default()
             };
             let page = fixture.runtime.block_on(fixture.store.events(fixture.thread_id, query));
-            let page = page.expect("it is sound");
+            let page = page.expect("the database is readable");
             beginning.scan_page(&page);
             before = page.first().map(|event| event.seq);
             let is_all = page.len() < CONTEXT_PAGE_ROWS;
@@ -215,10 +225,12 @@ fn context_from_the_newest_page_back(bencher: Bencher<'_, '_>, messages: usize) 
 fn trace_of_the_last_run(bencher: Bencher<'_, '_>, messages: usize) {
     let fixture = fixture(messages);
     let HistoryBench { runtime, store, thread_id, last_run, .. } = &fixture;
-    bencher.bench(|| runtime.block_on(store.run_events(*thread_id, *last_run, 0, 100)).expect("it is sound"));
+    bencher.bench(|| {
+        runtime.block_on(store.run_events(*thread_id, *last_run, 0, 100)).expect("the database is readable")
+    });
 }
 
-/// Durable, as one task waits for it.
+/// Benchmarks the latency of one durable commit.
 #[divan::bench(args = LENGTHS, sample_count = 200)]
 fn append_of_one_turn(bencher: Bencher<'_, '_>, messages: usize) {
     let fixture = fixture(messages);

@@ -1,7 +1,7 @@
-//! How fast a journal is copied from a file into PostgreSQL and back, with the comparison of every row and the search index, and
-//! how much memory that takes. The data is on the disk that holds the target folder, and the server syncs.
+//! Benchmarks of copying a journal from a file to PostgreSQL and back, including the comparison of every row and the search
+//! index: throughput and peak memory. The data is on the disk of the target folder, and the server calls `fsync`.
 //!
-//! `cargo bench -p segue-journal --bench moving -- 1000` moves a journal of that many megabytes.
+//! `cargo bench -p segue-journal --bench moving -- 1000` copies a journal of 1,000 megabytes.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -13,24 +13,24 @@ use journal::{SqliteStore, Store, Transaction, Write};
 use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
 use test_postgres::{Cluster, ClusterSettings, DataLocation};
 
-/// Megabytes that are moved where nothing else is asked for.
+/// Default size of the copied journal, in megabytes.
 const MEGABYTES: usize = 100;
-/// Events of a thread.
+/// Events in each thread.
 const EVENTS: usize = 1_000;
-/// Events of a transaction.
+/// Events in each transaction.
 const BATCH: usize = 100;
-/// Bytes of an event, about.
+/// Approximate size of an event, in bytes.
 const BYTES: usize = 1_000;
 
 fn main() {
-    let asked = std::env::args().skip(1).find_map(|text| text.parse().ok());
-    let threads = asked.unwrap_or(MEGABYTES) * 1_000_000 / BYTES / EVENTS;
+    let megabytes = std::env::args().skip(1).find_map(|text| text.parse().ok());
+    let threads = megabytes.unwrap_or(MEGABYTES) * 1_000_000 / BYTES / EVENTS;
     let options = vec![("fsync", "on"), ("full_page_writes", "on"), ("shared_buffers", "256MB")];
     let settings =
         ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() };
     let server = Cluster::start_with(&settings).expect("PostgreSQL is installed");
     let database = server.create_database().expect("the server runs");
-    let folder = tempfile::tempdir_in(".").expect("a folder can be made here");
+    let folder = tempfile::tempdir_in(".").expect("the current folder is writable");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let (first, back) = (folder.path().join("first.db"), folder.path().join("back.db"));
@@ -42,27 +42,27 @@ fn main() {
         let there = || JournalLocation::Server(database.socket_url());
         measure_copy("SQLite to PostgreSQL", JournalLocation::File(first.clone()), there()).await;
         measure_copy("PostgreSQL to SQLite", there(), JournalLocation::File(back)).await;
-        let began = Instant::now();
+        let started_at = Instant::now();
         let file = folder.path().join("backup.db");
-        let made =
+        let backup =
             copy::backup(JournalLocation::File(first), file, Box::new(|_| ControlFlow::Continue(()))).await;
-        let bytes = made.expect("it is made").expect("nobody stopped it").bytes;
-        println!("backup of {} MiB in {:.1} s", bytes >> 20, began.elapsed().as_secs_f64());
+        let bytes = backup.expect("the backup succeeds").expect("the backup was not cancelled").bytes;
+        println!("backup of {} MiB in {:.1} s", bytes >> 20, started_at.elapsed().as_secs_f64());
     });
 }
 
 async fn measure_copy(what: &str, from: JournalLocation, to: JournalLocation) {
-    let (told, times) = std::sync::mpsc::channel();
-    let began = Instant::now();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let started_at = Instant::now();
     let watch: ProgressCallback = Box::new(move |CopyProgress { step, .. }: &CopyProgress| {
-        // Nobody listens any more when the copy ended.
-        let _ = told.send((*step, began.elapsed()));
+        // Sending fails if the receiver was dropped at the end of the copy.
+        let _ = sender.send((*step, started_at.elapsed()));
         ControlFlow::Continue(())
     });
-    let copied = copy::copy(from, to, watch).await.expect("it is copied");
-    let all = began.elapsed();
+    let copied = copy::copy(from, to, watch).await.expect("the copy succeeds");
+    let total = started_at.elapsed();
     let mut ends = [Duration::ZERO; 3];
-    for (step, at) in times {
+    for (step, at) in receiver {
         ends[match step {
             CopyPhase::Copy => 0,
             CopyPhase::Compare => 1,
@@ -77,7 +77,7 @@ async fn measure_copy(what: &str, from: JournalLocation, to: JournalLocation) {
         rate(Duration::ZERO, ends[0]),
         rate(ends[0], ends[1]),
         rate(ends[1], ends[2]),
-        all.as_secs_f64(),
+        total.as_secs_f64(),
         peak_mebibytes(),
     );
 }
@@ -89,7 +89,7 @@ async fn fill(path: &Path, threads: usize) {
         let thread_id = ThreadId::generate();
         let now = Timestamp::now();
         let created = Write::CreateThread(Thread::blank(thread_id, AssistantId::default(), now));
-        store.commit(Transaction { fence: None, writes: vec![created] }).await.expect("it is stored");
+        store.commit(Transaction { fence: None, writes: vec![created] }).await.expect("the commit succeeds");
         for batch in 0..EVENTS / BATCH {
             let event = |at: usize| {
                 let message = Message::human(format!("{} {words}", batch * BATCH + at));
@@ -97,13 +97,13 @@ async fn fill(path: &Path, threads: usize) {
             };
             let events = (0..BATCH).map(event).collect();
             let writes = vec![Write::Append { thread_id, events }];
-            store.commit(Transaction { fence: None, writes }).await.expect("it is stored");
+            store.commit(Transaction { fence: None, writes }).await.expect("the commit succeeds");
         }
     }
-    store.update_search_index().await.expect("it is indexed");
+    store.update_search_index().await.expect("the index is updated");
 }
 
-/// Returns the most memory that this process has had; 0 where the system does not tell.
+/// Returns the peak memory of this process in MiB, or 0 if the system does not report it.
 fn peak_mebibytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

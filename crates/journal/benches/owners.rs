@@ -1,8 +1,8 @@
-//! Benchmarks of a search for one of many owners of a journal: 500 owners with 10,000 threads of 20 messages, of which 2
-//! % hold the word.
-//! The last owner has as much as a quarter of all others together. The threads of all lie between each other.
+//! Benchmarks of a search by one of 500 owners in a journal of 10,000 threads with 20 messages each. 2 % of the messages
+//! contain the word. The last owner has as many threads as a quarter of all other owners together. The threads of all owners
+//! are interleaved on disk.
 //!
-//! `cargo bench -p segue-journal --bench owners` prints the table; it takes a few minutes, most of it to store the journal.
+//! `cargo bench -p segue-journal --bench owners` prints the table; it takes a few minutes, most of them for writing the journal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,16 +12,19 @@ use journal::{PoolSettings, PostgresStore, SearchQuery, SqliteStore, Store, Tran
 use protocol::{AssistantId, Message, NewEvent, OwnerScope, Thread, ThreadId, UserId};
 use test_postgres::Cluster;
 
+/// Number of owners.
 const OWNERS: usize = 500;
+/// Number of threads of all owners.
 const THREADS: usize = 10_000;
+/// Messages in each thread.
 const MESSAGES: usize = 20;
-/// One of so many messages holds the word.
+/// One message in this number contains the word.
 const RARE: usize = 50;
-/// One of so many threads is the last owner's.
+/// One thread in this number belongs to the last owner.
 const SHARE: usize = 5;
-/// Threads of one transaction.
+/// Threads created in one transaction.
 const BATCH: usize = 50;
-/// How often each search is measured.
+/// Number of measurements of each search.
 const ROUNDS: usize = 21;
 
 fn main() {
@@ -47,21 +50,23 @@ fn main() {
 
 async fn measure_searches(what: &str, store: Arc<dyn Store>) {
     fill(&*store).await;
-    store.update_search_index().await.expect("it is indexed");
-    for (whose, owner) in [("one of many", Some(7)), ("the largest", Some(OWNERS - 1)), ("everyone", None)] {
+    store.update_search_index().await.expect("the index is updated");
+    for (owner_kind, owner) in
+        [("one of many", Some(7)), ("the largest", Some(OWNERS - 1)), ("everyone", None)]
+    {
         let scope = owner.map(|owner| OwnerScope::Owner(Some(user(owner))));
         let query =
             SearchQuery { words: vec!["heron".to_owned()], limit: 10, scope, ..SearchQuery::default() };
         let mut times = Vec::with_capacity(ROUNDS);
         let mut hits = 0;
         for _ in 0..ROUNDS {
-            let began = Instant::now();
-            hits = store.search(query.clone()).await.expect("it is found").len();
-            times.push(began.elapsed());
+            let started_at = Instant::now();
+            hits = store.search(query.clone()).await.expect("the search succeeds").len();
+            times.push(started_at.elapsed());
         }
         times.sort_unstable();
         println!(
-            "{what:>10} {whose:>12}: {:>8.2} ms, {hits} hits",
+            "{what:>10} {owner_kind:>12}: {:>8.2} ms, {hits} hits",
             times[ROUNDS / 2].as_secs_f64() * 1_000.0
         );
     }
@@ -71,7 +76,7 @@ async fn fill(store: &dyn Store) {
     for batch in 0..THREADS / BATCH {
         let threads = (0..BATCH).flat_map(|at| thread(batch * BATCH + at));
         let transaction = Transaction { fence: None, writes: threads.collect() };
-        store.commit(transaction).await.expect("it is stored");
+        store.commit(transaction).await.expect("the commit succeeds");
     }
 }
 

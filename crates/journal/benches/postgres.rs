@@ -1,5 +1,5 @@
-//! How fast the journal is in PostgreSQL, beside what the server does at most: the rows a second that `pgbench` inserts, one a
-//! transaction, with as many clients. The data is on the disk that holds the target folder, and every commit is synced.
+//! Append throughput in PostgreSQL, compared with an upper bound: the rows per second that `pgbench` inserts, one for each
+//! transaction, with the same number of clients. The data is on the disk of the target folder, and every commit is synced.
 //!
 //! `cargo bench -p segue-journal --bench postgres` prints the table; it takes about a minute.
 
@@ -14,9 +14,9 @@ use protocol::{AssistantId, EventType, Message, NewEvent, RunId, Thread, ThreadI
 use serde_json::json;
 use test_postgres::{Cluster, ClusterSettings, DataLocation, TestDatabase};
 
-/// How long each row of the table is measured.
+/// Duration of the measurement of each row of the table.
 const MEASURED_TIME: Duration = Duration::from_secs(5);
-/// Events of one batch.
+/// Events in one batch.
 const BATCH: usize = 100;
 
 fn main() {
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// Returns the rows a second that `pgbench` inserts, one a transaction.
+/// Returns the rows per second that `pgbench` inserts, one for each transaction.
 fn plain_inserts(server: &Cluster, clients: usize) -> f64 {
     let database = server.create_database().expect("the server runs");
     let folder = tempfile::tempdir().expect("a folder");
@@ -55,11 +55,11 @@ fn plain_inserts(server: &Cluster, clients: usize) -> f64 {
     )
     .expect("the folder is writable");
     let url = database.socket_url();
-    let made = Command::new("psql")
+    let status = Command::new("psql")
         .args(["-qc", "CREATE TABLE plain (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, thread bigint, content text)"])
         .arg(&url)
         .status();
-    assert!(made.is_ok_and(|made| made.success()), "psql makes the table");
+    assert!(status.is_ok_and(|status| status.success()), "psql creates the table");
     let clients = clients.to_string();
     let seconds = MEASURED_TIME.as_secs().to_string();
     let output = Command::new("pgbench")
@@ -68,15 +68,15 @@ fn plain_inserts(server: &Cluster, clients: usize) -> f64 {
         .arg(&url)
         .output()
         .expect("pgbench is installed");
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = told.lines().find(|line| line.starts_with("tps = ")).unwrap_or_else(|| {
-        eprintln!("{told}{}", String::from_utf8_lossy(&output.stderr));
+    let output_text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = output_text.lines().find(|line| line.starts_with("tps = ")).unwrap_or_else(|| {
+        eprintln!("{output_text}{}", String::from_utf8_lossy(&output.stderr));
         "tps = 0 "
     });
     line["tps = ".len()..].split(' ').next().and_then(|tps| tps.parse().ok()).unwrap_or(0.0)
 }
 
-/// Returns the events a second that so many tasks append, each to a thread of its own.
+/// Returns the events per second that `clients` tasks append, each to its own thread.
 async fn appends(server: &Cluster, clients: usize, events: fn(usize) -> Vec<NewEvent>) -> f64 {
     let (_database, store) = open_database(server).await;
     let threads: Vec<Thread> = (0..clients).map(|_| thread()).collect();
@@ -86,14 +86,14 @@ async fn appends(server: &Cluster, clients: usize, events: fn(usize) -> Vec<NewE
         commit(&store, vec![Write::Append { thread_id: *thread_id, events: events(0) }]).await;
     }
     let count = Arc::new(AtomicU64::new(0));
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let tasks: Vec<_> = ids
         .into_iter()
         .map(|thread_id| {
             let (store, count) = (store.clone(), Arc::clone(&count));
             tokio::spawn(async move {
                 let mut number = 0;
-                while begun.elapsed() < MEASURED_TIME {
+                while started_at.elapsed() < MEASURED_TIME {
                     let events = events(number);
                     number += events.len();
                     let stored = events.len() as u64;
@@ -106,7 +106,7 @@ async fn appends(server: &Cluster, clients: usize, events: fn(usize) -> Vec<NewE
     for task in tasks {
         task.await.expect("no append fails");
     }
-    count.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64()
+    count.load(Ordering::Relaxed) as f64 / started_at.elapsed().as_secs_f64()
 }
 
 async fn open_database(server: &Cluster) -> (TestDatabase, PostgresStore) {

@@ -1,6 +1,6 @@
-//! Benchmarks of the writer thread when many runs start at once: runs per second through the group commit, and
-//! microseconds of the writer a transaction. A run is what a server makes of one: what was asked for beside it, three
-//! commits. No model and no runtime is involved.
+//! Benchmarks of the writer thread when many runs start at once: runs per second with group commit, and CPU time of the
+//! writer for each transaction. A run has the writes of a server's run: its stored request and three commits. No model and
+//! no runtime is involved.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,13 @@ use protocol::{
 };
 use serde_json::{Map, Value, json};
 
-/// Threads in which something runs at the same time.
+/// Threads with concurrent runs.
 const CONCURRENT_TASKS: usize = 128;
+/// Runs of each thread, one after the other.
 const RUNS_EACH: usize = 100;
+/// Lease owner of the runs, with the length of a real one.
 const OWNER: &str = "host-1234-0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
+/// Duration of the lease of a run.
 const LEASE: SignedDuration = SignedDuration::from_secs(30);
 
 fn main() {
@@ -28,19 +31,21 @@ fn main() {
     }
 }
 
+/// The measured ways in which a run starts.
 #[derive(Debug, Clone, Copy)]
 enum AdmissionMode {
-    /// A run begins as it comes.
+    /// The run starts with its admission.
     Immediate,
-    /// It waits in the queue before it begins.
+    /// The run is queued before it starts.
     Queued,
 }
 
+/// Performs all runs on a new journal and prints the report.
 async fn measure(kind: AdmissionMode) {
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
     let store: Arc<dyn Store> =
         Arc::new(SqliteStore::open(&folder.path().join("segue.db")).expect("an empty folder"));
-    let (begin, cpu) = (Instant::now(), writer_time());
+    let (started_at, cpu) = (Instant::now(), writer_time());
     let mut tasks = Vec::new();
     for _ in 0..CONCURRENT_TASKS {
         let store: Arc<dyn Store> = Arc::new(ScopedStore::new(Arc::clone(&store), OwnerScope::Owner(None)));
@@ -50,20 +55,28 @@ async fn measure(kind: AdmissionMode) {
     for task in tasks {
         commits.extend(task.await.expect("no task panics"));
     }
-    report(kind, (begin.elapsed(), writer_time().saturating_sub(cpu)), commits);
+    report(kind, (started_at.elapsed(), writer_time().saturating_sub(cpu)), commits);
 }
 
+/// Prints throughput, CPU time of the writer threads, and commit latencies.
 fn report(kind: AdmissionMode, (wall, cpu): (Duration, Duration), mut commits: Vec<Duration>) {
     let runs = CONCURRENT_TASKS * RUNS_EACH;
     let each = |time: Duration, count: usize| time.as_secs_f64() * 1e6 / count as f64;
-    println!("{kind:?}: {:.0} runs a second, {CONCURRENT_TASKS} at once", runs as f64 / wall.as_secs_f64());
-    println!("  writer: {:.1} µs a run, {:.1} µs a transaction", each(cpu, runs), each(cpu, commits.len()));
+    println!(
+        "{kind:?}: {:.0} runs per second, {CONCURRENT_TASKS} concurrent",
+        runs as f64 / wall.as_secs_f64()
+    );
+    println!(
+        "  writer: {:.1} µs per run, {:.1} µs per transaction",
+        each(cpu, runs),
+        each(cpu, commits.len())
+    );
     commits.sort_unstable();
     let at = |part: f64| commits[(commits.len() as f64 * part) as usize];
     println!("  {} commits: median {:?}, p99 {:?}", commits.len(), at(0.5), at(0.99));
 }
 
-/// Returns the processor's time that the threads which write have had, where the system tells.
+/// Returns the CPU time of the writer threads, or zero if the system does not report it.
 fn writer_time() -> Duration {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let time = |folder: &Path| {
@@ -75,30 +88,33 @@ fn writer_time() -> Duration {
     threads.filter_map(|thread| time(&thread.ok()?.path())).sum()
 }
 
-/// One thread's runs, one after the other.
+/// Commits the runs of one thread, one after the other.
 struct ThreadLoad {
     store: Arc<dyn Store>,
     thread_id: ThreadId,
+    /// The newest checkpoint of the thread.
     before: Option<CheckpointId>,
+    /// Latency of each commit.
     commits: Vec<Duration>,
 }
 
+/// Performs the runs of one thread and returns the latencies of their commits.
 async fn run_load(store: Arc<dyn Store>, kind: AdmissionMode) -> Vec<Duration> {
     let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), Timestamp::UNIX_EPOCH);
-    let mut work = ThreadLoad { store, thread_id: thread.thread_id, before: None, commits: Vec::new() };
-    work.commit(None, vec![Write::CreateThread(thread)]).await;
-    work.commits.clear();
+    let mut load = ThreadLoad { store, thread_id: thread.thread_id, before: None, commits: Vec::new() };
+    load.commit(None, vec![Write::CreateThread(thread)]).await;
+    load.commits.clear();
     for number in 0..RUNS_EACH {
-        work.run(number, kind).await;
+        load.run(number, kind).await;
     }
-    work.commits
+    load.commits
 }
 
 impl ThreadLoad {
     async fn commit(&mut self, fence: Option<FencingToken>, writes: Vec<Write>) {
-        let begin = Instant::now();
+        let started_at = Instant::now();
         self.store.commit(Transaction { fence, writes }).await.expect("the disk has room");
-        self.commits.push(begin.elapsed());
+        self.commits.push(started_at.elapsed());
     }
 
     async fn run(&mut self, number: usize, kind: AdmissionMode) {
@@ -132,7 +148,7 @@ impl ThreadLoad {
         self.step((run_id, 2, None), vec![ended]).await;
     }
 
-    /// Commits one step; one without a next node ends the run.
+    /// Commits one step. A step without a next node ends the run.
     async fn step(&mut self, (run_id, step, next): (RunId, u64, Option<&str>), events: Vec<NewEvent>) {
         let now = Timestamp::now();
         let patch = RunPatch {

@@ -1,5 +1,4 @@
-//! Benchmarks of a turn in the journal: bytes on disk beyond its text, table by table, and how long one task waits for a
-//! commit. The transactions are those of a run with one tool call; no model and no runtime is involved.
+//! Benchmarks of a turn in the journal: bytes on disk beyond its text for each table, and the latency of a commit. The transactions are those of a run with one tool call; no model and no runtime is involved.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,8 +13,11 @@ use protocol::{
 };
 use serde_json::{Map, Value, json};
 
+/// Number of measured turns.
 const TURNS: usize = 1_000;
+/// Lease owner of the runs, with the length of a real one.
 const OWNER: &str = "host-1234-0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
+/// Duration of the lease of a run.
 const LEASE: SignedDuration = SignedDuration::from_secs(30);
 
 fn main() {
@@ -25,24 +27,30 @@ fn main() {
     }
 }
 
+/// The measured kinds of turns.
 #[derive(Debug, Clone, Copy)]
 enum TurnKind {
+    /// A message and an answer without tools.
     Answer,
+    /// A message, one tool call with its result, and an answer.
     ToolCall,
 }
 
-/// One thread being worked in.
+/// Writes turns to one thread and counts their bytes.
 struct TurnBench {
     store: SqliteStore,
     thread_id: ThreadId,
+    /// The newest checkpoint of the thread.
     before: Option<CheckpointId>,
-    /// Bytes of what was said, and of arguments and results of tools.
+    /// Bytes of message texts and of arguments and results of tools.
     text: usize,
-    /// Bytes of the messages as they are stored.
+    /// Bytes of the messages in their stored form.
     messages: usize,
+    /// Latency of each commit.
     commits: Vec<Duration>,
 }
 
+/// Writes [`TURNS`] turns to a new journal and prints the report.
 async fn measure(kind: TurnKind) {
     let folder = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a writable folder");
     let path = folder.path().join("segue.db");
@@ -77,9 +85,12 @@ fn report(
     let total: u64 = full.values().sum::<u64>() - empty.values().sum::<u64>();
     let text = per_turn(text as u64);
     let messages = per_turn(messages as u64);
-    println!("{kind:?}: {} bytes a turn, {messages} of them messages, {text} text", per_turn(total));
+    println!("{kind:?}: {} bytes per turn, {messages} of them messages, {text} text", per_turn(total));
     let aim = messages * 13 / 10 + 1_024;
-    println!("  beyond the text: {} bytes; the aim is {aim} in all", per_turn(total).saturating_sub(text));
+    println!(
+        "  beyond the text: {} bytes; the target is {aim} in total",
+        per_turn(total).saturating_sub(text)
+    );
     for (table, bytes) in full {
         let grown = per_turn(bytes - empty.get(table).copied().unwrap_or_default());
         if grown > 0 {
@@ -88,6 +99,7 @@ fn report(
     }
 }
 
+/// Prints the percentiles of the commit latencies.
 fn report_latency(mut commits: Vec<Duration>) {
     commits.sort_unstable();
     let at = |part: f64| commits[(commits.len() as f64 * part) as usize];
@@ -96,8 +108,8 @@ fn report_latency(mut commits: Vec<Duration>) {
 
 /// Returns the bytes of the pages of every table and index.
 fn pages(path: &Path) -> BTreeMap<String, u64> {
-    let raw = rusqlite::Connection::open(path).expect("it exists");
-    raw.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").expect("nobody reads");
+    let raw = rusqlite::Connection::open(path).expect("the database exists");
+    raw.execute_batch("PRAGMA wal_checkpoint(PASSIVE)").expect("no other reader exists");
     let mut statement =
         raw.prepare("SELECT name, sum(pgsize) FROM dbstat GROUP BY name").expect("dbstat is compiled in");
     let sizes = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())));
@@ -106,11 +118,12 @@ fn pages(path: &Path) -> BTreeMap<String, u64> {
 
 impl TurnBench {
     async fn commit(&mut self, fence: Option<FencingToken>, writes: Vec<Write>) {
-        let begin = Instant::now();
+        let started_at = Instant::now();
         self.store.commit(Transaction { fence, writes }).await.expect("the disk has room");
-        self.commits.push(begin.elapsed());
+        self.commits.push(started_at.elapsed());
     }
 
+    /// Returns the event of a message and adds its sizes to the totals.
     fn message_event(&mut self, message: &Message, run_id: RunId) -> NewEvent {
         self.text += message.content().iter().map(length).sum::<usize>();
         let event = NewEvent::from_message(message, Timestamp::now()).expect("text is JSON").with_run(run_id);
@@ -118,6 +131,7 @@ impl TurnBench {
         event
     }
 
+    /// Commits all steps of one turn.
     async fn turn(&mut self, number: usize, kind: TurnKind) {
         let now = Timestamp::now();
         let run = run(self.thread_id, now);
@@ -151,7 +165,7 @@ impl TurnBench {
         self.step((run_id, step, None), vec![answer, ended]).await;
     }
 
-    /// Commits one step; one without a next node ends the run.
+    /// Commits one step. A step without a next node ends the run.
     async fn step(&mut self, (run_id, step, next): (RunId, u64, Option<&str>), events: Vec<NewEvent>) {
         let now = Timestamp::now();
         let usage = Usage { input_tokens: 4_000, output_tokens: 90, ..Usage::default() };

@@ -45,7 +45,7 @@ pub enum Error {
         owner: String,
     },
     /// The interrupt has been answered or withdrawn already.
-    #[error("answer interrupt {interrupt_id}: it is no longer pending")]
+    #[error("answer interrupt {interrupt_id}: the question is no longer pending")]
     AlreadyDecided {
         /// The interrupt.
         interrupt_id: InterruptId,

@@ -1,5 +1,5 @@
-//! The sender of a request and the services as that sender sees them. Who sends a request, and whether it is let in, is
-//! decided by the server that mounts these endpoints: it puts a [`Caller`] into the request's extensions.
+//! The authenticated sender of a request, and the services in that sender's scope. Authentication is the work of the
+//! server that mounts these endpoints: it inserts a [`Caller`] into the extensions of each request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,30 +13,31 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ApiError;
 
-/// The services behind the endpoints.
+/// The services behind the endpoints, shared by all callers.
 #[derive(Debug)]
 pub struct SharedServices {
     /// The scheduler of runs.
     pub scheduler: Arc<Scheduler>,
     /// The number of event streams that are open.
     pub open_streams: OpenStreams,
-    /// Cancelled when the server is about to stop: streams that would never end, end.
+    /// Cancelled when the server begins to shut down. Streams that would otherwise never end, such as those of
+    /// threads, end then.
     pub closing: CancellationToken,
 }
 
-/// The sender of a request: their scope, and the services behind the endpoints.
+/// The authenticated sender of a request: the owner scope, and the services behind the endpoints. Cheap to clone.
 #[derive(Clone)]
 pub struct Caller {
-    /// The data they may see.
+    /// The scope of the data that the caller may see.
     pub scope: OwnerScope,
-    /// The agent as they see it.
+    /// The agent of that scope. All of its reads and writes are limited to the scope.
     pub agent: Arc<Agent>,
     /// The services that all callers share.
     pub server: Arc<SharedServices>,
 }
 
 impl Caller {
-    /// Returns the caller of that scope.
+    /// Returns the caller with that scope.
     pub fn new(server: &Arc<SharedServices>, scope: OwnerScope) -> Self {
         Self { agent: server.scheduler.agent(&scope), scope, server: Arc::clone(server) }
     }
@@ -50,22 +51,22 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Counts event streams that are open.
+/// The number of open event streams, for metrics. Clones count together.
 #[derive(Debug, Clone, Default)]
 pub struct OpenStreams(Arc<AtomicU64>);
 
-/// An open stream. It is counted until it is dropped.
+/// A guard that counts one open stream until it is dropped.
 #[derive(Debug)]
 pub struct OpenStreamGuard(OpenStreams);
 
 impl OpenStreams {
-    /// Counts a stream for as long as the returned value lives.
+    /// Counts a stream until the returned guard is dropped.
     pub fn open(&self) -> OpenStreamGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
         OpenStreamGuard(self.clone())
     }
 
-    /// Returns how many streams are open.
+    /// Returns the number of open streams.
     pub fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

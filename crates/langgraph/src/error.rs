@@ -1,4 +1,5 @@
-//! The response to a failed request. A [`Fault`] keeps what a client is told apart from what is logged.
+//! The response to a failed request. An [`ApiError`] keeps the text for the client apart from the internal cause,
+//! which is only logged.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,30 +10,35 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Characters of a message that a client is told.
+/// Maximum length in characters of the `detail` that is sent to a client; a longer text is cut.
 const DETAIL_CHARS_MAX: usize = 2_000;
 
-/// The answer to a request that cannot be done.
+/// A failed request, with everything that its response needs.
 #[derive(Debug)]
 pub struct ApiError {
     status: StatusCode,
+    /// The kind of failure, for programs. It is sent as [`ErrorBody::code`].
     code: &'static str,
+    /// The text for the client. Secrets must be redacted before they get here.
     detail: String,
+    /// One sentence about what the user can do.
     hint: Option<String>,
+    /// The value of the `Retry-After` header, which is rounded up to whole seconds.
     retry_after: Option<Duration>,
+    /// Logged with the response, and never sent.
     cause: Option<ErrorCause>,
 }
 
-/// The internal cause, which is logged and never sent.
+/// The internal cause of a failure.
 type ErrorCause = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of every failed response.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Error)]
 pub struct ErrorBody {
-    /// The failure, for people.
+    /// A description of the failure, for people.
     pub detail: String,
-    /// The failure, for programs: one word for each kind.
+    /// The kind of failure, for programs, such as `not_found`.
     pub code: String,
     /// The suggested remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,72 +46,74 @@ pub struct ErrorBody {
 }
 
 impl ApiError {
-    /// Returns the answer with that status; `code` names the kind of failure for programs.
+    /// Returns an error without a hint. `code` names the kind of failure for programs.
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self { status, code, detail: detail.into(), hint: None, retry_after: None, cause: None }
     }
 
-    /// 400: what is asked for makes no sense.
+    /// Returns a 400: the request is contradictory or cannot be processed.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", detail)
     }
 
-    /// 401: nobody knows whose request it is.
+    /// Returns a 401: the request is not authenticated. The response asks for a bearer token.
     pub fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
     }
 
-    /// 403: from there, or by that name, nobody is let in.
+    /// Returns a 403: the request comes from a forbidden origin, or names a forbidden host.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }
 
-    /// 404: what is named is not there, or is somebody else's.
+    /// Returns a 404: the named object does not exist, or belongs to another owner. The two cases are not
+    /// distinguished, so that a client learns nothing about the data of other owners.
     pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
-    /// 409: something else came first.
+    /// Returns a 409: another request was processed first, or the thread is busy.
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "conflict", detail)
     }
 
-    /// 413: the request is too large.
+    /// Returns a 413: the request is too large.
     pub fn too_large(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
     }
 
-    /// 422: a field, a parameter or an id has not the right shape; the text names it.
+    /// Returns a 422: a field, a parameter or an id is malformed. `detail` names it.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
 
-    /// 429: too much at once; the client is told when to come again.
+    /// Returns a 429: a limit is reached. The client may try again after `retry_after`.
     pub fn too_many(detail: impl Into<String>, retry_after: Duration) -> Self {
-        let fault = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many", detail);
-        Self { retry_after: Some(retry_after), ..fault }
+        let error = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many", detail);
+        Self { retry_after: Some(retry_after), ..error }
     }
 
-    /// 503: the server is about to go.
+    /// Returns a 503: the server is shutting down. The client may try again after a second.
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        let fault = Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
-        Self { retry_after: Some(Duration::from_secs(1)), ..fault }
+        let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
+        Self { retry_after: Some(Duration::from_secs(1)), ..error }
     }
 
-    /// 500: Segue is at fault. What happened is logged, and the client is told that it was.
+    /// Returns a 500: the server failed. The response refers to the log, which gets the cause with its secrets
+    /// redacted.
     pub fn internal(cause: impl Into<ErrorCause>) -> Self {
-        let detail = "something failed inside the server; its log says what";
-        let fault = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
-        Self { cause: Some(cause.into()), ..fault }
+        let detail = "an internal error occurred; the server's log contains the cause";
+        let error = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail);
+        Self { cause: Some(cause.into()), ..error }
     }
 
-    /// Says what can be done about it.
+    /// Returns the error with a hint: one sentence about what the user can do.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// Answers 400 instead of 422, where clients expect it of what makes no sense.
+    /// Returns a 422 as a 400, for endpoints of which clients expect a 400. Other errors stay unchanged.
     #[must_use]
     pub fn or_bad_request(self) -> Self {
         match self.status {
@@ -116,12 +124,12 @@ impl ApiError {
         }
     }
 
-    /// Returns the status it is answered with.
+    /// Returns the HTTP status of the response.
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Returns what the client is told.
+    /// Returns the text for the client, in full length.
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -138,7 +146,7 @@ impl std::error::Error for ApiError {}
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         if let Some(cause) = &self.cause {
-            // An address or a header in what a provider or the system said may hold a key.
+            // The text of a provider's or system's error may quote a URL or a header that contains a key.
             let cause = ErrorChain(&**cause).to_string();
             tracing::error!(error = %agent::redact(&cause), "failed to answer a request");
         }
@@ -149,7 +157,7 @@ impl IntoResponse for ApiError {
         let envelope = ErrorBody { detail, code: self.code.to_owned(), hint: self.hint };
         let mut response = (self.status, axum::Json(envelope)).into_response();
         if let Some(wait) = self.retry_after {
-            // A client that waits a part of a second too short is told the same again.
+            // Rounded up: a client that returns a fraction of a second too early would be refused again.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
@@ -160,7 +168,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// An error with those it came from, in one line.
+/// Displays an error and its sources in one line, separated by colons.
 struct ErrorChain<'a>(&'a (dyn std::error::Error + 'static));
 
 impl fmt::Display for ErrorChain<'_> {
@@ -177,21 +185,21 @@ impl fmt::Display for ErrorChain<'_> {
 
 impl From<agent::Error> for ApiError {
     fn from(error: agent::Error) -> Self {
-        let told = |status, code| {
-            let fault = Self::new(status, code, agent::redact(&format!("failed to {error}")));
-            Self { hint: error.hint(), ..fault }
+        let with_status = |status, code| {
+            let redacted = Self::new(status, code, agent::redact(&format!("failed to {error}")));
+            Self { hint: error.hint(), ..redacted }
         };
         if error.is_halted() {
-            // The work goes on at the next start.
-            return Self::unavailable("the server is stopping");
+            // This is no failure of the run: it resumes when the server starts again.
+            return Self::unavailable("the server is shutting down");
         }
         match error.class() {
-            ErrorClass::User if error.is_not_found() => told(StatusCode::NOT_FOUND, "not_found"),
-            ErrorClass::User => told(StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
-            ErrorClass::Conflict => told(StatusCode::CONFLICT, "conflict"),
-            ErrorClass::Stopped => told(StatusCode::CONFLICT, "stopped"),
-            ErrorClass::Config => told(StatusCode::INTERNAL_SERVER_ERROR, "config"),
-            ErrorClass::Model => told(StatusCode::BAD_GATEWAY, "model"),
+            ErrorClass::User if error.is_not_found() => with_status(StatusCode::NOT_FOUND, "not_found"),
+            ErrorClass::User => with_status(StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+            ErrorClass::Conflict => with_status(StatusCode::CONFLICT, "conflict"),
+            ErrorClass::Stopped => with_status(StatusCode::CONFLICT, "stopped"),
+            ErrorClass::Config => with_status(StatusCode::INTERNAL_SERVER_ERROR, "config"),
+            ErrorClass::Model => with_status(StatusCode::BAD_GATEWAY, "model"),
             ErrorClass::Store | ErrorClass::Internal => Self::internal(error),
         }
     }
@@ -202,14 +210,17 @@ impl From<scheduler::Error> for ApiError {
         use scheduler::Error as Refused;
         match error {
             Refused::Agent(error) => error.into(),
-            Refused::QueueFull { retry_after } => Self::too_many("too many runs wait already", retry_after),
-            Refused::ShuttingDown => Self::unavailable("the server is stopping"),
+            Refused::QueueFull { retry_after } => {
+                Self::too_many("too many runs are queued already", retry_after)
+            }
+            Refused::ShuttingDown => Self::unavailable("the server is shutting down"),
             Refused::Webhook(_) => Self::invalid(format!("`webhook`: failed to {error}")),
             Refused::Busy { .. } => {
-                let refused = Self::conflict(
+                // The text of the reference server.
+                let conflict = Self::conflict(
                     "Thread is already running a task. Wait for it to finish or choose a different multitask strategy.",
                 );
-                Self { code: "busy", ..refused }
+                Self { code: "busy", ..conflict }
             }
             Refused::UnknownRun { run_id, .. } => Self::not_found(format!("Run {run_id} not found")),
             Refused::Ended { run_id, status } => {

@@ -1,5 +1,5 @@
-//! Extractors for handlers: the caller, bodies, parameters and ids. Each rejection names the problem. Nothing is looked
-//! up here.
+//! Extractors of the HTTP handlers: bodies, query parameters and ids in paths. Each rejection names the field or
+//! parameter and the problem. Nothing is looked up here: an id that is well formed may still name nothing.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -15,7 +15,13 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// A body that is a JSON object, whatever its content type says.
+/// Maximum number of characters of a malformed id that an error message quotes.
+const SHOWN_ID_CHARS_MAX: usize = 80;
+
+/// A body that is a JSON object, parsed into `T`. The content type of the request is not checked.
+///
+/// Rejections: 413 for a body over the limit, 400 for an incomplete one, 422 for one that is no JSON object or does
+/// not fit `T`.
 pub struct JsonBody<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
@@ -33,29 +39,36 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// Reads the whole body, up to the limit.
+/// Reads the whole body, up to the limit that the router sets.
+///
+/// # Errors
+/// 413 if the body is over the limit, and 400 if the connection ended before the whole body arrived.
 pub async fn read_body(request: Request) -> Result<Bytes, ApiError> {
     Bytes::from_request(request, &()).await.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large("the request body is too large"),
-        _ => ApiError::bad_request("the request body broke off"),
+        _ => ApiError::bad_request("the request body is incomplete"),
     })
 }
 
-/// Reads JSON. What does not fit is refused with the path of the field.
+/// Parses JSON into `T`. The input is parsed once if it fits, and up to three times to find the best error message.
+///
+/// # Errors
+/// Status 422. The message names the path of the field that does not fit. If the input is not JSON at all, the hint contains
+/// the parser's message with line and column.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_json::from_slice(bytes).map_err(|error| match serde_json::from_slice::<Value>(bytes) {
-        // Read from a value the reason names no line, and the field's path is better.
+        // The path of the field helps more than a line number; parsing from a `Value` gives a message without one.
         Ok(value) => match serde_path_to_error::deserialize::<_, T>(value) {
             Err(error) if error.path().iter().len() == 0 => ApiError::invalid(error.inner().to_string()),
             Err(error) => ApiError::invalid(format!("`{}`: {}", error.path(), error.inner())),
-            // A field that is there twice.
+            // A field that occurs twice: the `Value` has it only once, so that the error disappears.
             Ok(_) => ApiError::invalid(error.to_string()),
         },
         Err(_) => ApiError::invalid("Invalid JSON in request body").with_hint(error.to_string()),
     })
 }
 
-/// The parameters behind the `?`. A name may come several times; an empty value is none.
+/// The query parameters, percent-decoded. A name may occur several times. Parameters with an empty value are left out.
 pub struct QueryParams(Vec<(String, String)>);
 
 impl<S: Sync> FromRequestParts<S> for QueryParams {
@@ -79,7 +92,10 @@ impl QueryParams {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a truth: `1`, `0`, `true` or `false`, however it is written.
+    /// Returns a Boolean parameter: `1`, `0`, `true` or `false` in upper or lower case; `None` if it is absent.
+    ///
+    /// # Errors
+    /// 422 if the value is something else.
     pub fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
         self.text(name)
             .map(|text| {
@@ -88,15 +104,19 @@ impl QueryParams {
             .transpose()
     }
 
-    /// Returns a number within the bounds.
+    /// Returns a number within the bounds, which include both ends; `None` if the parameter is absent.
+    ///
+    /// # Errors
+    /// 422 if the value is not a number, or is out of bounds.
     pub fn number(&self, name: &str, bounds: RangeInclusive<usize>) -> Result<Option<usize>, ApiError> {
-        let read = |text: &str| text.parse().ok().filter(|number| bounds.contains(number));
-        let refused =
+        let parse = |text: &str| text.parse().ok().filter(|number| bounds.contains(number));
+        let invalid =
             || ApiError::invalid(format!("`{name}` must be {} to {}", bounds.start(), bounds.end()));
-        self.text(name).map(|text| read(text).ok_or_else(refused)).transpose()
+        self.text(name).map(|text| parse(text).ok_or_else(invalid)).transpose()
     }
 }
 
+/// Returns the Boolean value of the text; `None` if it is neither true nor false.
 fn parse_flag(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" => Some(true),
@@ -105,7 +125,7 @@ fn parse_flag(text: &str) -> Option<bool> {
     }
 }
 
-/// The thread of `/threads/{thread_id}…`.
+/// The thread id in a path `/threads/{thread_id}…`.
 #[derive(Clone, Copy)]
 pub struct ThreadPath(pub ThreadId);
 
@@ -117,7 +137,7 @@ impl<S: Sync> FromRequestParts<S> for ThreadPath {
     }
 }
 
-/// The run of `/threads/{thread_id}/runs/{run_id}…`.
+/// The thread id and the run id in a path `/threads/{thread_id}/runs/{run_id}…`.
 #[derive(Clone, Copy)]
 pub struct RunPath {
     /// The thread.
@@ -135,7 +155,7 @@ impl<S: Sync> FromRequestParts<S> for RunPath {
     }
 }
 
-/// The named parts of the path.
+/// The named segments of the path, percent-decoded.
 pub struct PathParams(RawPathParams);
 
 impl<S: Sync> FromRequestParts<S> for PathParams {
@@ -148,25 +168,35 @@ impl<S: Sync> FromRequestParts<S> for PathParams {
 }
 
 impl PathParams {
-    /// Returns the part of that name.
+    /// Returns the segment of that name; an empty text if the route has none.
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 }
 
-/// Returns the id in the part `<what>_id` of the path.
+/// Parses the id in the path segment `<what>_id`; `what` is `thread`, `run` and so on.
+///
+/// # Errors
+/// 422 if the segment is not a UUID.
 pub fn parse_path_id<T: FromStr>(params: &PathParams, what: &str) -> Result<T, ApiError> {
     parse_id(params.get(&format!("{what}_id")), what)
 }
 
-/// Reads an id; `what` is `thread`, `run`, …
+/// Parses an id. `what` names its kind in the error message: `thread`, `run` and so on.
+///
+/// # Errors
+/// 422 if the text is not a UUID.
 pub fn parse_id<T: FromStr>(text: &str, what: &str) -> Result<T, ApiError> {
     text.parse().map_err(|_| ApiError::invalid(format!("Invalid {what} ID: must be a UUID")))
 }
 
-/// Reads the id of a checkpoint. To clients it is any text: what cannot be one is not there.
+/// Parses the id of a checkpoint.
+///
+/// # Errors
+/// 404 if the text is malformed: in the protocol a checkpoint id is any text, so that a malformed one is an unknown
+/// one.
 pub fn parse_checkpoint_id(text: &str) -> Result<CheckpointId, ApiError> {
-    let shown: String = text.chars().take(80).collect();
+    let shown: String = text.chars().take(SHOWN_ID_CHARS_MAX).collect();
     text.parse().map_err(|_| ApiError::not_found(format!("checkpoint `{shown}` not found")))
 }
 
@@ -196,8 +226,8 @@ mod tests {
     }
 
     fn check(body: &str, refusal: Option<&str>) {
-        let read = parse_json::<Outer>(body.as_bytes());
-        assert_eq!(read.err().map(|fault| fault.detail().to_owned()).as_deref(), refusal, "{body}");
+        let parsed = parse_json::<Outer>(body.as_bytes());
+        assert_eq!(parsed.err().map(|error| error.detail().to_owned()).as_deref(), refusal, "{body}");
     }
 
     #[test]
@@ -222,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn truths_come_in_four_forms() {
+    fn a_flag_is_true_false_1_or_0() {
         for (text, value) in [
             ("1", Some(true)),
             ("true", Some(true)),

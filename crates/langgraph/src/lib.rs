@@ -1,8 +1,10 @@
-//! The Agent Server protocol: the shapes of its wire, its requests, states and streams, as endpoints that a server mounts.
+//! The Agent Server protocol of LangGraph, as HTTP endpoints that a server mounts: the parsing of requests, the JSON
+//! shapes of responses, and the event streams.
 //!
-//! A handler reads a request, asks `agent` or the scheduler, and gives the answer its shape. What a run does, and which run
-//! works when, is decided in the crates below. Authentication, limits, metrics and Segue's own endpoints belong to the server
-//! that mounts [`routes`]; what both need of HTTP ([`ApiError`], [`extract`], [`Caller`]) is here.
+//! A handler parses a request, calls `agent` or the scheduler, and converts the result into the protocol's JSON. The
+//! rules of a run are in `agent` and below, and the order of runs is decided by the scheduler. Authentication,
+//! limits, metrics and Segue's own endpoints belong to the server that mounts [`routes`]. The HTTP helpers that both
+//! need ([`ApiError`], [`extract`], [`Caller`]) are defined here.
 
 mod caller;
 mod error;
@@ -27,7 +29,9 @@ pub use runs::find_run;
 pub use wire::webhook::render_body as render_webhook_body;
 pub use wire::{AnyObject, Interrupt};
 
-/// Returns the endpoints. Each request must carry its [`Caller`] as an extension.
+/// Returns the router with all endpoints of the protocol.
+///
+/// The server must insert a [`Caller`] into the extensions of each request; a request without one is refused with 401.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new().merge(resources::routes()).merge(runs::routes()).merge(events::routes())
 }

@@ -1,5 +1,6 @@
-//! Streams of runs by modes (`values`, `updates`, `messages`, …): the encoder of a run's items, and one client followed from
-//! the first byte to the last. Which run, and what it is asked to do, is decided in [`crate::runs`].
+//! Event streams by stream mode (`values`, `updates`, `messages` and so on): the encoder of a run's items, and the
+//! streams that follow one run or all runs of a thread for one client. Requests are parsed and runs are created in
+//! [`crate::runs`].
 
 mod chunks;
 pub(crate) mod cursor;

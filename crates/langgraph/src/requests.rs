@@ -1,5 +1,7 @@
-//! Reads what a client of the Agent Server protocol asks for: `input`, and `command` with `resume`, `update` and `goto`.
-//! Pure: whether the thread can do it is looked at later.
+//! Parses the run requests of the Agent Server protocol: `input`, and `command` with `resume`, `update` and `goto`.
+//!
+//! Parsing is pure. The admission of the run checks later if the request is possible in the thread's state, for
+//! example if the answered interrupt is pending.
 
 mod answers;
 pub(crate) mod messages;
@@ -16,25 +18,29 @@ use self::answers::read_answer;
 use self::messages::{MessageDestination, read_messages};
 use crate::wire::graph::{END_NODE, START_NODE};
 
-/// The key of the messages, in what is put in and in changes of the state.
+/// The key of the messages in an input, and in an update of the state.
 const MESSAGES_KEY: &str = "messages";
 
-/// Reads a request for a run on the thread.
+/// Parses a request for a run on the thread. `received_at` becomes the creation time of the artifacts in its messages.
+///
+/// It is called when the run is admitted. Until then the request stays as the client sent it, so that any process can
+/// start a queued run.
 ///
 /// # Errors
-/// The failure with which the run ends.
+/// The failure with which the run ends, of kind [`FailureKind::InvalidUpdate`]. It names the malformed field.
 pub fn read_request(
     request: &RunRequest,
     thread_id: ThreadId,
-    at: Timestamp,
+    received_at: Timestamp,
 ) -> Result<RunInput, RunFailure> {
-    read_input(request, Some(MessageDestination { thread_id, received_at: at }))
+    read_input(request, Some(MessageDestination { thread_id, received_at }))
 }
 
-/// Checks what is asked, as far as it can be seen without a thread.
+/// Checks a request as far as that is possible without a thread, so that a malformed request is refused before it is
+/// queued.
 ///
 /// # Errors
-/// What cannot be read, and where it stands.
+/// The failure that [`read_request`] would return, or that of a malformed step limit.
 pub(crate) fn check_readable(request: &RunRequest) -> Result<(), RunFailure> {
     if !request.rehome {
         read_input(request, None)?;
@@ -43,11 +49,12 @@ pub(crate) fn check_readable(request: &RunRequest) -> Result<(), RunFailure> {
     Ok(())
 }
 
+/// Parses the request. A command takes precedence over the input, unless it is empty.
 fn read_input(request: &RunRequest, to: Option<MessageDestination>) -> Result<RunInput, RunFailure> {
     if let Some(command) = &request.command
-        && let Some(wanted) = read_command(command, to)?
+        && let Some(input) = read_command(command, to)?
     {
-        return Ok(wanted);
+        return Ok(input);
     }
     match &request.input {
         None | Some(Value::Null) => Ok(RunInput { action: RunAction::Continue, messages: Vec::new() }),
@@ -61,26 +68,27 @@ fn read_input(request: &RunRequest, to: Option<MessageDestination>) -> Result<Ru
     }
 }
 
-/// Reads a command; `None` for one that commands nothing.
+/// Parses a command; returns `None` if it has no effect, because all of its fields are absent, `null` or an empty
+/// `goto`.
+///
+/// Messages of `update` come before those of `goto`. A command with an update alone continues the thread.
 fn read_command(
     command: &RunCommand,
     to: Option<MessageDestination>,
 ) -> Result<Option<RunInput>, RunFailure> {
     let mut messages = read_update(command.update.as_ref(), to)?;
-    let go_to = match &command.goto {
+    let target = match &command.goto {
         Some(goto) => read_goto(goto, to)?,
         None => None,
     };
     let answers = command.resume.as_ref().filter(|resume| !resume.is_null()).map(read_answers);
-    let action = match (answers, go_to) {
+    let action = match (answers, target) {
         (Some(_), Some(_)) => {
-            return Err(invalid_request(
-                "`command`: it has both an answer (`resume`) and a place to go (`goto`)",
-            ));
+            return Err(invalid_request("`command`: `resume` and `goto` cannot be combined"));
         }
         (Some(answers), None) => RunAction::Answer(answers),
-        (None, Some((action, more))) => {
-            messages.extend(more);
+        (None, Some((action, goto_messages))) => {
+            messages.extend(goto_messages);
             action
         }
         (None, None) if command.update.as_ref().is_none_or(Value::is_null) => return Ok(None),
@@ -89,7 +97,8 @@ fn read_command(
     Ok(Some(RunInput { action, messages }))
 }
 
-/// Reads an answer: an object whose keys are all ids of interrupts names what it answers, anything else is one answer.
+/// Parses the value of `resume`. An object whose keys are all interrupt ids has one answer per interrupt; everything
+/// else is one answer to the only pending interrupt. An empty object is of the first kind.
 fn read_answers(resume: &Value) -> InterruptAnswers {
     let named = |fields: &Map<String, Value>| -> Option<BTreeMap<InterruptId, ParsedAnswer>> {
         fields.iter().map(|(key, value)| Some((key.parse().ok()?, read_answer(value)))).collect()
@@ -100,7 +109,8 @@ fn read_answers(resume: &Value) -> InterruptAnswers {
     }
 }
 
-/// Reads a change of the state: an object, or a list of pairs. Of its keys only the messages are a client's to change.
+/// Parses the value of `update`: an object, or a list of pairs of a key and a value. Only the key `messages` has an
+/// effect, because clients cannot set other channels with a command.
 fn read_update(
     update: Option<&Value>,
     to: Option<MessageDestination>,
@@ -131,15 +141,19 @@ fn read_update(
     }
 }
 
+/// Parses the messages of the channel `messages`; an absent channel has none.
 fn read_channel_messages(
     messages: Option<&Value>,
     to: Option<MessageDestination>,
 ) -> Result<Vec<InputMessage>, RunFailure> {
     let Some(messages) = messages else { return Ok(Vec::new()) };
-    read_messages(messages, to).map_err(|fault| invalid_request(fault.to_string()))
+    read_messages(messages, to).map_err(|error| invalid_request(error.to_string()))
 }
 
-/// Reads a place to go: a node, a list with one, or `{node, input}`. An empty list is none.
+/// Parses the value of `goto`: the name of a node, an object `{node, input}` (a *Send*), or a list of these.
+///
+/// Returns the action and the messages of the input; `None` for `null` and an empty list. A list may repeat its first
+/// target without messages. Other targets are refused, because the graph runs one node at a time.
 fn read_goto(
     goto: &Value,
     to: Option<MessageDestination>,
@@ -154,16 +168,16 @@ fn read_goto(
             let messages = read_channel_messages(input.and_then(|input| input.get(MESSAGES_KEY)), to)?;
             Ok(Some((action_for_node(node), messages)))
         }
-        Value::Array(places) => {
-            let mut read = Vec::new();
-            for goto in places {
-                read.extend(read_goto(goto, to)?);
+        Value::Array(items) => {
+            let mut targets = Vec::new();
+            for goto in items {
+                targets.extend(read_goto(goto, to)?);
             }
-            let mut read = read.into_iter();
-            let first = read.next();
-            for (action, more) in read {
-                if first.as_ref().is_some_and(|(first, _)| *first != action) || !more.is_empty() {
-                    return Err(invalid_request("`command.goto`: this graph goes to one node at a time"));
+            let mut targets = targets.into_iter();
+            let first = targets.next();
+            for (action, messages) in targets {
+                if first.as_ref().is_some_and(|(first, _)| *first != action) || !messages.is_empty() {
+                    return Err(invalid_request("`command.goto`: this graph runs one node at a time"));
                 }
             }
             Ok(first)
@@ -174,6 +188,7 @@ fn read_goto(
     }
 }
 
+/// Returns the action that starts a run at the node; `__start__` and `__end__` stand for the two ends of the graph.
 fn action_for_node(node: &str) -> RunAction {
     match node {
         END_NODE => RunAction::DiscardPending,
@@ -182,8 +197,9 @@ fn action_for_node(node: &str) -> RunAction {
     }
 }
 
-fn invalid_request(what: impl AsRef<str>) -> RunFailure {
-    RunFailure::new(FailureKind::InvalidUpdate, format!("failed to read {}", what.as_ref()))
+/// Returns the failure of a malformed request. `problem` names the field and the reason.
+fn invalid_request(problem: impl AsRef<str>) -> RunFailure {
+    RunFailure::new(FailureKind::InvalidUpdate, format!("failed to read {}", problem.as_ref()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! The endpoints of the Agent Server API that are not about runs: assistants, threads, their states,
-//! the store. Each handler reads what was asked, asks the agent, and gives the answer its shape.
+//! The endpoints of the Agent Server API for everything except runs: assistants, threads, thread states and the store.
+//!
+//! Each handler parses the request, calls a service of the agent in the caller's scope, and converts the result into
+//! the shape of the protocol. The handlers contain no rules of their own.
 
 pub(crate) mod assistants;
 pub(crate) mod page;
@@ -15,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::caller::Caller;
 use crate::error::ApiError;
 
-/// Returns the endpoints.
+/// Returns the routes of all resources.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new()
         .merge(assistants::routes())
@@ -24,13 +26,17 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
         .merge(store::routes())
 }
 
-/// Returns the thread, which the caller must see.
+/// Returns a thread of the caller.
+///
+/// # Errors
+/// Not found if the thread does not exist or belongs to another owner; an internal error if the journal fails.
 pub async fn find_thread(caller: &Caller, thread_id: ThreadId) -> Result<Thread, ApiError> {
-    let found = caller.agent.threads().get(thread_id).await?;
-    found.ok_or_else(|| thread_not_found(thread_id))
+    let thread = caller.agent.threads().get(thread_id).await?;
+    thread.ok_or_else(|| thread_not_found(thread_id))
 }
 
-/// Returns how a client is told that a thread could not be made: one of somebody else is not there for it.
+/// Converts an error of creating a thread into a response. If the id belongs to a thread of another owner, the response
+/// is "not found" instead of "exists", so that it does not reveal the thread.
 pub(crate) async fn create_thread_error(caller: &Caller, error: Error) -> ApiError {
     match error {
         Error::Thread(ThreadError::Exists(thread_id)) => match caller.agent.threads().get(thread_id).await {
@@ -41,7 +47,7 @@ pub(crate) async fn create_thread_error(caller: &Caller, error: Error) -> ApiErr
     }
 }
 
-/// The answer to a thread that is not there.
+/// Returns the error for a thread that does not exist.
 fn thread_not_found(thread_id: ThreadId) -> ApiError {
     ApiError::not_found(format!("Thread with ID {thread_id} not found"))
 }

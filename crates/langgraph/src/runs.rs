@@ -1,5 +1,10 @@
-//! Runs over HTTP: asking for one, following it, waiting for it, looking at it, stopping it. What a request means for its
-//! thread, and which run works when, is decided in the rooms below.
+//! The endpoints for runs of the Agent Server API: create, stream, wait for, list, read, cancel and delete.
+//!
+//! A run is created on a thread ([`create`]) or on a thread of its own ([`stateless`]). The client chooses how it
+//! receives the result: not at all (a background run), as a stream, or as one response when the run has ended. A client
+//! can join a run later in the same ways ([`follow`]).
+//!
+//! The scheduler decides when a run starts, and the agent decides how its input changes the thread.
 
 pub(crate) mod body;
 mod cancel;
@@ -18,7 +23,7 @@ use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::streams::origin::{RunOrigin, SubgraphStreaming};
 
-/// Returns the endpoints.
+/// Returns the routes of runs.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new()
         .routes(routes!(create::background, inspect::list))
@@ -37,19 +42,20 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
         .routes(routes!(stateless::rejoin))
 }
 
-/// Returns the run.
+/// Returns a run of a thread.
 ///
 /// # Errors
-/// When the thread has no such run, or is somebody else's.
+/// Not found if the thread has no such run or belongs to another owner; an internal error if the journal fails.
 pub async fn find_run(caller: &Caller, thread_id: ThreadId, run_id: RunId) -> Result<Run, ApiError> {
     let run = caller.agent.runs().get(run_id).await?;
     run.filter(|run| run.thread_id == thread_id).ok_or_else(|| run_not_found(run_id))
 }
 
-/// Returns the run with what was asked of it.
+/// Returns a run of a thread with the request that created it. If no request is stored for the run, it is the default
+/// one.
 ///
 /// # Errors
-/// When the thread has no such run, or is somebody else's.
+/// Those of [`find_run`].
 pub(crate) async fn find_run_with_request(
     caller: &Caller,
     thread_id: ThreadId,
@@ -61,12 +67,13 @@ pub(crate) async fn find_run_with_request(
     Ok((run, request))
 }
 
-/// The answer to a run that is not there.
+/// Returns the error for a run that does not exist.
 fn run_not_found(run_id: RunId) -> ApiError {
     ApiError::not_found(format!("Run {run_id} not found"))
 }
 
-/// Returns what the events of the run say of where they come from.
+/// Returns the origin that the stream items of the run carry: its ids, its assistant, and the metadata and tags of its
+/// request.
 pub(crate) fn run_origin(run: &Run, request: &RunRequest) -> RunOrigin {
     let name = run.assistant_id.name();
     let tags = request.config.get("tags").and_then(Value::as_array);

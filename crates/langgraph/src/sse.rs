@@ -1,5 +1,5 @@
-//! Server-sent events: how one is written, and the response that carries them. What is sent, and when, is decided by
-//! whoever gives the body.
+//! Server-sent events: their serialization, the heartbeat, and the response that carries them. The content and the
+//! order of the events are decided by the module that provides the response's body.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -12,19 +12,23 @@ use bytes::{BufMut, BytesMut};
 use futures::Stream;
 use serde::Serialize;
 
-/// How often a client that waits is told that the server is there.
+/// Interval of the heartbeat, which shows a waiting client that the connection is alive.
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The heartbeat: a comment, which is not an event.
+/// The bytes of a heartbeat. They are an SSE comment, so that clients do not see an event.
 pub(crate) const HEARTBEAT: &[u8] = b": heartbeat\n\n";
 
-/// The last event of a stream that is over.
+/// The bytes of the last event of a stream that ended regularly. A client that does not receive it reconnects.
 pub(crate) const END_EVENT: &[u8] = b"event: end\ndata: null\n\n";
 
-/// Bytes gathered before they are handed over, so that a burst of events costs one write.
+/// Bytes of events after which a chunk is sent. Available events are collected up to here, so that a burst of events
+/// costs one write.
 pub(crate) const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Writes one event behind what is in `out`. Only values that are JSON are given, and JSON never breaks a line.
+/// Appends one event to `out`, with `data` serialized as JSON.
+///
+/// JSON on one line contains no line breaks, so that one `data:` line is enough. If `data` cannot be serialized,
+/// nothing is appended.
 pub(crate) fn write_event(
     out: &mut BytesMut,
     name: impl Display,
@@ -32,7 +36,7 @@ pub(crate) fn write_event(
     id: Option<impl Display>,
 ) {
     use std::fmt::Write;
-    let begun = out.len();
+    let start = out.len();
     let written = write!(out, "event: {name}\ndata: ").is_ok()
         && serde_json::to_writer(out.writer(), data).is_ok()
         && match id {
@@ -40,12 +44,14 @@ pub(crate) fn write_event(
             None => write!(out, "\n\n").is_ok(),
         };
     if !written {
-        // Half an event would be taken for a whole one.
-        out.truncate(begun);
+        // A client would take the incomplete event for a complete one.
+        out.truncate(start);
     }
 }
 
-/// Returns the response that sends `chunks` as they come; its head goes out at once.
+/// Returns the response that sends each chunk as soon as it is available.
+///
+/// The head of the response is sent at once. The headers forbid caching, and buffering by nginx (`X-Accel-Buffering`).
 pub(crate) fn event_stream_response(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     use futures::StreamExt;
     let body = Body::from_stream(chunks.map(Ok::<_, Infallible>));
@@ -57,7 +63,8 @@ pub(crate) fn event_stream_response(chunks: impl Stream<Item = Bytes> + Send + '
     (headers, body).into_response()
 }
 
-/// Returns the heartbeat's clock: regular for as long as the stream lives, whatever else is sent.
+/// Returns the timer of the heartbeat. Its first tick is due after one interval; it ticks at fixed times, independent
+/// of the events that are sent in between, and skips ticks that were missed.
 pub(crate) fn heartbeat_interval() -> tokio::time::Interval {
     let mut interval =
         tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
@@ -71,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    fn written(name: &str, data: &serde_json::Value, id: Option<&str>) -> String {
+    fn render_event(name: &str, data: &serde_json::Value, id: Option<&str>) -> String {
         let mut out = BytesMut::new();
         write_event(&mut out, name, data, id);
         String::from_utf8(out.to_vec()).unwrap()
@@ -80,21 +87,21 @@ mod tests {
     #[test]
     fn s8_an_event_is_name_data_and_id_each_on_one_line() {
         assert_eq!(
-            written("values", &json!({"text": "one\ntwo\r\n"}), Some("4-1-0")),
+            render_event("values", &json!({"text": "one\ntwo\r\n"}), Some("4-1-0")),
             "event: values\ndata: {\"text\":\"one\\ntwo\\r\\n\"}\nid: 4-1-0\n\n"
         );
-        assert_eq!(written("end", &json!(null), None), "event: end\ndata: null\n\n");
-        assert_eq!(written("end", &json!(null), None).as_bytes(), END_EVENT);
+        assert_eq!(render_event("end", &json!(null), None), "event: end\ndata: null\n\n");
+        assert_eq!(render_event("end", &json!(null), None).as_bytes(), END_EVENT);
     }
 
     #[tokio::test(start_paused = true)]
     async fn i3_the_heartbeat_is_regular_from_the_first_to_the_last() {
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         let mut heartbeat = heartbeat_interval();
         for beat in 1..=100u32 {
             heartbeat.tick().await;
-            assert_eq!(begun.elapsed(), HEARTBEAT_INTERVAL * beat);
-            // Whatever is sent in between takes its time and shifts nothing.
+            assert_eq!(start.elapsed(), HEARTBEAT_INTERVAL * beat);
+            // The time that events take in between does not shift later ticks.
             tokio::time::advance(Duration::from_millis(u64::from(beat) * 49)).await;
         }
     }

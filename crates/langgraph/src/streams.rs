@@ -1,5 +1,5 @@
-//! A run as a stream of items, independent of a protocol: one translator makes items from frames, and the encoder of each
-//! protocol writes them ([`crate::modes`], [`crate::events`]).
+//! A run as a stream of items, independent of a wire format. One translator converts the run's frames into items, and
+//! two encoders write the items for clients: by stream mode ([`crate::modes`]) and by channel ([`crate::events`]).
 
 pub(crate) mod follow;
 pub(crate) mod item;

@@ -1,5 +1,6 @@
-//! The shapes of the Agent Server API, made from what the rooms below return. A shape is described once, here: the OpenAPI
-//! document is made from the same types. What is in a state, and which runs there are, is not decided here.
+//! The JSON shapes of the Agent Server API, converted from the types of the crates below. The OpenAPI document is
+//! generated from the same types, so that each shape is described once. This module converts values only; it reads
+//! nothing.
 
 pub(crate) mod assistant;
 pub(crate) mod failure;
@@ -21,7 +22,7 @@ use utoipa::{PartialSchema, ToSchema};
 pub(crate) use run::run_status;
 pub use state::Interrupt;
 
-/// An object of whatever fields.
+/// A JSON object with arbitrary fields.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(transparent)]
 pub struct AnyObject(pub Map<String, Value>);
@@ -34,17 +35,17 @@ impl PartialSchema for AnyObject {
 
 impl ToSchema for AnyObject {}
 
-/// Returns a moment as clients read it: with an offset, to the microsecond.
-pub(crate) fn timestamp(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
+/// Returns the time in the format of the API: ISO 8601 in UTC, with microseconds and the offset `+00:00`.
+pub(crate) fn timestamp(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string()
 }
 
-/// Returns the wire's word for whether something runs or waits in a thread.
+/// Returns the name of a thread's status on the wire.
 pub(crate) const fn thread_status(status: ThreadStatus) -> &'static str {
     status.as_str()
 }
 
-/// Returns the schema of an object of whatever fields.
+/// Returns the OpenAPI schema of an object with arbitrary fields.
 pub(crate) fn any_object() -> RefOr<Schema> {
     ObjectBuilder::new().additional_properties(Some(AdditionalProperties::FreeForm(true))).into()
 }
@@ -54,9 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_have_an_offset_and_microseconds() {
-        let at: Timestamp = "2026-11-20T20:20:19.630614Z".parse().unwrap();
-        assert_eq!(timestamp(at), "2026-11-20T20:20:19.630614+00:00");
+    fn timestamps_have_an_offset_and_microseconds() {
+        let time: Timestamp = "2026-11-20T20:20:19.630614Z".parse().unwrap();
+        assert_eq!(timestamp(time), "2026-11-20T20:20:19.630614+00:00");
         assert_eq!(timestamp(Timestamp::from_second(0).unwrap()), "1970-01-01T00:00:00.000000+00:00");
     }
 }

@@ -1,8 +1,10 @@
-//! How a server is described in `config.toml`. What the description comes to is decided in [`plan`].
+//! The configuration of a server in `config.toml`. Validating it and deciding whether the server may be started is the
+//! task of [`plan`].
 
 pub(crate) mod consent;
 pub(crate) mod expand;
 pub(crate) mod plan;
+mod program;
 pub(crate) mod project;
 
 use std::collections::BTreeMap;
@@ -12,9 +14,9 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-/// Seconds that a server has to start and to say which tools it has, unless it is told otherwise.
+/// Default time limit in seconds for starting a server and listing its tools.
 const START_SECONDS: u64 = 10;
-/// Seconds that a call may take without a sign of progress, unless the server is told otherwise.
+/// Default time limit in seconds for a call without a progress notification.
 const CALL_SECONDS: u64 = 60;
 
 /// A server as it is written down: a program (`command`) or an address (`url`). Text may hold `${VAR}` and

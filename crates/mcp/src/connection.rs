@@ -1,5 +1,5 @@
-//! One connection to a server: opening it, listing its tools, making a call. It is made once and not repaired; when to
-//! make another is the [`crate::server`]'s decision.
+//! One connection to a server: the handshake, the list of tools, and calls. A broken connection is not repaired;
+//! [`crate::server`] decides when to open another one.
 
 pub(crate) mod client;
 pub(crate) mod process;
@@ -30,26 +30,30 @@ use self::process::{OUTPUT_BYTES_MAX, ProgramSpec, ServerProcess, ServerProcessG
 use crate::config::plan::{ServerDefinition, ServerTransport};
 use crate::tool::listed_tool::ListedTool;
 
-/// The most tools of one server that are listed at all.
+/// Number of listed tools of one server from which on no further page is requested.
 const LISTED_TOOLS_MAX: usize = 20_000;
-/// How long a call may take in all, whatever progress it tells of.
+/// Time limit of a call, however much progress it reports.
 const CALL_TIME_MAX: Duration = Duration::from_secs(3_600);
-/// How long a server has to end by itself once it is no longer needed.
+/// Time for a server's program to exit by itself after its connection was closed.
 const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
-/// The most characters of a server's error that are repeated.
+/// Maximum number of characters of a server's error message that are passed on.
 const ERROR_CHARS_MAX: usize = 2_000;
 
-/// An open connection. Dropping it ends the server's program.
+/// An open connection. Dropping it kills the server's program.
 pub(crate) struct ServerConnection {
+    /// The protocol session.
     session: RunningService<RoleClient, ClientSession>,
+    /// The server's program; `None` over HTTP.
     process: Option<ServerProcess>,
 }
 
-/// Where a server's program runs and writes its log, and who can end it.
+/// The environment of a server's program: its folder, its log, and a handle for killing it.
 pub(crate) struct ProcessContext<'a> {
+    /// The workspace, in which the program runs by default.
     pub workspace: &'a Path,
+    /// The file for the program's standard error output.
     pub log: &'a Path,
-    /// Told which processes the newest connection has.
+    /// Receives the process group as soon as the program is started, so that it can be killed during the handshake.
     pub group: &'a Mutex<ServerProcessGroup>,
 }
 
@@ -57,51 +61,59 @@ pub(crate) struct ProcessContext<'a> {
 pub(crate) struct ToolCallRequest<'a> {
     /// The tool, by the server's name for it.
     pub tool: &'a str,
+    /// The call's arguments.
     pub args: JsonObject,
-    /// The receivers of its progress notifications.
+    /// The receiver of the call's progress notifications.
     pub watch: ProgressWatch,
-    /// Cancelled when nobody waits any more.
+    /// Cancels the call.
     pub cancel: &'a CancellationToken,
-    /// How long it may take without a sign of progress.
+    /// Time limit without a progress notification.
     pub timeout: Duration,
 }
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 pub(crate) enum CallFailure {
     /// The server answered with an error.
     ServerError(String),
-    /// The connection is gone; nobody knows what the call had done.
+    /// The connection was lost. The effect of the call is unknown.
     ConnectionLost(String),
-    /// It took too long, and the server was told to stop.
+    /// The time limit passed, and the server was told to stop.
     TimedOut(Duration),
     /// The run was stopped, and the server was told to stop.
     Cancelled,
 }
 
-/// Why a first word was not answered as it should be.
+/// The reason why a handshake failed.
 enum HandshakeFailure {
-    /// The server speaks only the protocol that has no greeting.
+    /// The server supports only the lifecycle without an `initialize` request.
     InitializeUnsupported,
+    /// Any other reason.
     Other(String),
 }
 
 impl ServerConnection {
-    /// Opens a connection and lists the server's tools, both before `definition`'s start timeout ends.
+    /// Opens a connection and lists the server's tools, within the start timeout of `definition`. If the server does
+    /// not support the `initialize` request, a second handshake uses the lifecycle mode `Discover`.
+    ///
+    /// Dropping the future kills a program that was started.
+    ///
+    /// # Errors
+    /// Returns the reason if the program cannot be started, the handshake fails or the time limit passes.
     pub async fn open(
         definition: &ServerDefinition,
-        place: &ProcessContext<'_>,
+        context: &ProcessContext<'_>,
     ) -> Result<(Self, Vec<ListedTool>), String> {
         let deadline = Instant::now() + definition.start_timeout;
-        let greeting = ClientLifecycleMode::Initialize;
-        let connection = match Self::perform_handshake(definition, place, greeting, deadline).await {
+        let initialize = ClientLifecycleMode::Initialize;
+        let connection = match Self::perform_handshake(definition, context, initialize, deadline).await {
             Err(HandshakeFailure::InitializeUnsupported) => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
                 let discover = ClientLifecycleMode::Discover { preferred_versions };
-                Self::perform_handshake(definition, place, discover, deadline).await
+                Self::perform_handshake(definition, context, discover, deadline).await
             }
             other => other,
         };
-        let connection = connection.map_err(|refusal| match refusal {
+        let connection = connection.map_err(|failure| match failure {
             HandshakeFailure::InitializeUnsupported => "it does not understand the protocol".to_owned(),
             HandshakeFailure::Other(reason) => reason,
         })?;
@@ -109,25 +121,26 @@ impl ServerConnection {
         Ok((connection, tools))
     }
 
+    /// Starts the program or prepares the HTTP transport, and performs one handshake.
     async fn perform_handshake(
         definition: &ServerDefinition,
-        place: &ProcessContext<'_>,
+        context: &ProcessContext<'_>,
         lifecycle: ClientLifecycleMode,
         deadline: Instant,
     ) -> Result<Self, HandshakeFailure> {
         match &definition.transport {
             ServerTransport::Program { command, args, env, cwd } => {
-                let cwd =
-                    cwd.as_ref().map_or_else(|| place.workspace.to_owned(), |cwd| place.workspace.join(cwd));
-                let program = ProgramSpec { command, args, env, cwd, log: place.log };
+                let workspace = context.workspace;
+                let cwd = cwd.as_ref().map_or_else(|| workspace.to_owned(), |cwd| workspace.join(cwd));
+                let program = ProgramSpec { command, args, env, cwd, log: context.log };
                 let (process, output, input) =
-                    ServerProcess::start(&program, place.group).map_err(|error| {
+                    ServerProcess::start(&program, context.group).map_err(|error| {
                         HandshakeFailure::Other(format!("`{command}` cannot be started: {error}"))
                     })?;
                 let transport = AsyncRwTransport::<RoleClient, _, _>::new(output, input)
                     .with_max_line_length(OUTPUT_BYTES_MAX);
-                let running = start_session(transport, lifecycle, deadline, Some(&process)).await?;
-                Ok(Self { session: running, process: Some(process) })
+                let session = start_session(transport, lifecycle, deadline, Some(&process)).await?;
+                Ok(Self { session, process: Some(process) })
             }
             ServerTransport::Http { url, headers } => {
                 let mut custom = HashMap::new();
@@ -147,23 +160,27 @@ impl ServerConnection {
                     .custom_headers(custom)
                     .max_sse_event_size(OUTPUT_BYTES_MAX);
                 let transport = StreamableHttpClientTransport::from_config(config);
-                let running = start_session(transport, lifecycle, deadline, None).await?;
-                Ok(Self { session: running, process: None })
+                let session = start_session(transport, lifecycle, deadline, None).await?;
+                Ok(Self { session, process: None })
             }
         }
     }
 
-    /// Returns whether nothing can come of it any more.
+    /// Returns whether the session or its transport is closed, so that calls can no longer succeed.
     pub fn is_closed(&self) -> bool {
         self.session.is_closed() || self.session.is_transport_closed()
     }
 
-    /// Returns whether the server said that its tools changed since this was asked last.
+    /// Returns whether the server announced a change of its tools since the last call of this function, and resets the
+    /// flag.
     pub fn take_tools_changed(&self) -> bool {
         self.session.service().take_tools_changed()
     }
 
     /// Lists the server's tools, within `time`.
+    ///
+    /// # Errors
+    /// Returns the reason if the server answers with an error, the connection is lost or the time passes.
     pub async fn list_tools(&self, time: Duration) -> Result<Vec<ListedTool>, String> {
         if let Some(process) = &self.process {
             process.reset_allowance();
@@ -171,6 +188,7 @@ impl ServerConnection {
         self.list_until(Instant::now() + time).await
     }
 
+    /// Requests all pages of the tool list until the deadline. A server without the capability `tools` has none.
     async fn list_until(&self, deadline: Instant) -> Result<Vec<ListedTool>, String> {
         if self.session.peer_info().is_some_and(|info| info.capabilities.tools.is_none()) {
             return Ok(Vec::new());
@@ -189,14 +207,20 @@ impl ServerConnection {
             let is_empty = page.tools.is_empty();
             listed.extend(page.tools.into_iter().map(ListedTool::from));
             match page.next_cursor {
-                // A page that brings nothing, or one too many, ends the list of a server that never would.
+                // An empty page and the limit end the list, because a faulty server may return cursors for ever.
                 Some(next) if !is_empty && listed.len() < LISTED_TOOLS_MAX => cursor = Some(next),
                 Some(_) | None => return Ok(listed),
             }
         }
     }
 
-    /// Makes one call.
+    /// Calls a tool and waits for its result.
+    ///
+    /// On a timeout or a cancellation, the server gets a cancel notification. Dropping the future sends none, and the
+    /// server may continue.
+    ///
+    /// # Errors
+    /// Returns the [`CallFailure`] if there is no result.
     pub async fn call_tool(&self, call: ToolCallRequest<'_>) -> Result<CallToolResult, CallFailure> {
         if let Some(process) = &self.process {
             process.reset_allowance();
@@ -210,15 +234,15 @@ impl ServerConnection {
             Ok(handle) => handle,
             Err(error) => return Err(CallFailure::ConnectionLost(self.failure_text(error).await)),
         };
-        let end = tokio::select! {
+        let outcome = tokio::select! {
             biased;
-            answer = &mut handle.rx => Ok(answer.unwrap_or(Err(ServiceError::TransportClosed))),
+            response = &mut handle.rx => Ok(response.unwrap_or(Err(ServiceError::TransportClosed))),
             () = call.cancel.cancelled() => Err(CallFailure::Cancelled),
             () = wait_for_silence(&watch.activity, call.timeout) => Err(CallFailure::TimedOut(call.timeout)),
             () = tokio::time::sleep(CALL_TIME_MAX) => Err(CallFailure::TimedOut(CALL_TIME_MAX)),
         };
-        match end {
-            Ok(answer) => self.check_response(answer).await,
+        match outcome {
+            Ok(response) => self.check_response(response).await,
             Err(failure) => {
                 cancel_request(handle);
                 Err(failure)
@@ -226,16 +250,17 @@ impl ServerConnection {
         }
     }
 
+    /// Returns the result in a response, or the failure that it stands for.
     async fn check_response(
         &self,
-        answer: Result<ServerResult, ServiceError>,
+        response: Result<ServerResult, ServiceError>,
     ) -> Result<CallToolResult, CallFailure> {
-        match answer {
+        match response {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(ServerResult::InputRequiredResult(_)) => {
-                Err(CallFailure::ServerError("it asks for input, which Segue does not give".to_owned()))
+                Err(CallFailure::ServerError("it requests input, which Segue does not support".to_owned()))
             }
-            Ok(_) => Err(CallFailure::ServerError("its answer is not what the protocol says".to_owned())),
+            Ok(_) => Err(CallFailure::ServerError("its response does not follow the protocol".to_owned())),
             Err(ServiceError::McpError(error)) => Err(CallFailure::ServerError(format!(
                 "{} (code {})",
                 truncate_error(&error.message),
@@ -245,7 +270,8 @@ impl ServerConnection {
         }
     }
 
-    /// Returns what a person or a model can make of a failure.
+    /// Returns the text of a failure for the user and the model. If the transport of a program has closed, the text
+    /// gives the reason why the program ended, for which this waits at most a second.
     async fn failure_text(&self, error: ServiceError) -> String {
         match (error, &self.process) {
             (ServiceError::TransportClosed, Some(process)) => process.exit_reason().await,
@@ -256,7 +282,7 @@ impl ServerConnection {
         }
     }
 
-    /// Lets the server end by itself for a moment, then ends it.
+    /// Closes the session, waits at most [`CLOSE_TIME_MAX`] for the program to exit, and then kills it.
     pub async fn close(&self) {
         self.session.cancellation_token().cancel();
         if let Some(process) = &self.process {
@@ -265,7 +291,8 @@ impl ServerConnection {
     }
 }
 
-/// Speaks the first words over a transport.
+/// Performs the handshake over a transport. `process` is the program behind the transport; it supplies the reason if
+/// the program ends during the handshake.
 async fn start_session<T, E, A>(
     transport: T,
     lifecycle: ClientLifecycleMode,
@@ -276,9 +303,9 @@ where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let served = ClientSession::default().serve_with_lifecycle(transport, lifecycle);
-    let error = match timeout_at(deadline, served).await {
-        Ok(Ok(running)) => return Ok(running),
+    let handshake = ClientSession::default().serve_with_lifecycle(transport, lifecycle);
+    let error = match timeout_at(deadline, handshake).await {
+        Ok(Ok(session)) => return Ok(session),
         Ok(Err(error)) => error,
         Err(_) => return Err(HandshakeFailure::Other("it did not answer in time".to_owned())),
     };
@@ -305,19 +332,19 @@ where
     }
 }
 
-/// Returns once there was no beat for `time`.
-async fn wait_for_silence(beat: &Notify, time: Duration) {
-    while tokio::time::timeout(time, beat.notified()).await.is_ok() {}
+/// Waits until `activity` has not been notified for `time`.
+async fn wait_for_silence(activity: &Notify, time: Duration) {
+    while tokio::time::timeout(time, activity.notified()).await.is_ok() {}
 }
 
-/// Tells the server that nobody waits for the answer. A server that does not listen is not waited for.
+/// Sends a cancel notification for a request, in the background, because the server may not read its input.
 fn cancel_request(handle: RequestHandle<RoleClient>) {
     tokio::spawn(async move {
         let _ = handle.cancel(Some("nobody waits for the answer".to_owned())).await;
     });
 }
 
-/// Returns an error with what caused it.
+/// Returns an error's text with the texts of its sources, without repetitions.
 fn error_chain_text(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -331,6 +358,7 @@ fn error_chain_text(error: &(dyn std::error::Error + 'static)) -> String {
     truncate_error(&text)
 }
 
+/// Returns the first [`ERROR_CHARS_MAX`] characters of an error's text.
 fn truncate_error(text: &str) -> String {
     match text.char_indices().nth(ERROR_CHARS_MAX) {
         Some((end, _)) => format!("{} […]", &text[..end]),
@@ -343,19 +371,19 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_sign_of_life_starts_the_wait_anew() {
-        let beat = Arc::new(Notify::new());
-        let begun = Instant::now();
-        let waiting = {
-            let beat = Arc::clone(&beat);
-            tokio::spawn(async move { wait_for_silence(&beat, Duration::from_secs(10)).await })
+    async fn activity_restarts_the_timeout() {
+        let activity = Arc::new(Notify::new());
+        let started_at = Instant::now();
+        let wait = {
+            let activity = Arc::clone(&activity);
+            tokio::spawn(async move { wait_for_silence(&activity, Duration::from_secs(10)).await })
         };
         for _ in 0..5 {
             tokio::time::advance(Duration::from_secs(9)).await;
-            beat.notify_one();
+            activity.notify_one();
             tokio::task::yield_now().await;
         }
-        waiting.await.unwrap();
-        assert_eq!(begun.elapsed().as_secs(), 55);
+        wait.await.unwrap();
+        assert_eq!(started_at.elapsed().as_secs(), 55);
     }
 }

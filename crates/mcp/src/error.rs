@@ -1,9 +1,10 @@
-//! Errors of the crate as a whole. A server that fails is not an error but a state of that server.
+//! The crate's error type. A server that fails is not an error but a state of that server
+//! ([`McpServerState::Failed`](crate::McpServerState::Failed)).
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why something could not be read or kept.
+/// The error of reading or writing a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read.
@@ -11,15 +12,15 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A file does not hold what it should.
-    #[error("understand {path}: {reason}")]
+    /// A file has invalid content.
+    #[error("parse {path}: {reason}")]
     Format {
         /// The file.
         path: PathBuf,
-        /// The problem and its place in the file.
+        /// The parser's message, with the position in the file.
         reason: String,
     },
     /// A file could not be written.
@@ -27,7 +28,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
 }

@@ -1,12 +1,13 @@
-//! Talks to MCP servers; their tools as runtime tools.
+//! Client for MCP (Model Context Protocol) servers, whose tools become runtime tools.
 //!
-//! [`plan_servers`] decides what each configured server is: ready to be started, switched off, or waiting for a person's
-//! consent, because the project's `.mcp.json` starts programs that somebody else wrote. [`McpServers`] connects to those
-//! that are ready, each on its own, and hands out their tools under qualified names. Nothing a server does reaches
-//! further than its own calls: whatever it says is data, bounded and escaped.
+//! [`plan_servers`] decides the readiness of each configured server: ready, disabled, or waiting for the user's
+//! consent, because a project's `.mcp.json` can start programs that the user did not write. [`McpServers`] connects to
+//! the ready servers independently of each other and returns their tools under qualified names (`mcp__server__tool`).
+//! A failing server affects only its own calls. Text from a server is treated as untrusted data: bounded and
+//! neutralized.
 //!
-//! Deliberately absent: asking a person, deciding which call is allowed (the rules of the `tools` room apply to these
-//! tools as to all), resources and prompts of servers, and being a server.
+//! Deliberately absent: asking the user, deciding which calls are allowed (the permission rules of the crate `tools`
+//! apply to these tools too), resources and prompts of servers, and the server side of the protocol.
 
 mod config;
 mod connection;
@@ -24,5 +25,5 @@ pub use config::project::{ProjectServers, read_project};
 pub use error::Error;
 pub use servers::{McpServerState, McpServerStatus, McpServers, ServerFolders, StartupWait};
 
-/// The result type of this room.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,4 +1,5 @@
-//! One server over time: connected when it is needed, connected again when it was lost, its failures its own.
+//! The lifecycle of one server across connections: it is connected on demand and connected again after its connection
+//! was lost. A failed call affects only itself.
 
 mod known_tools;
 
@@ -21,52 +22,56 @@ use crate::tool::listed_tool::{ListedTool, select_usable};
 use crate::tool::{qualified_names, result};
 use known_tools::KnownTools;
 
-/// How often a server that could not be reached is tried again without a call.
+/// Shortest time between attempts to reach a failed server in the background. A call connects without this delay.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A server that may be started.
 pub(crate) struct McpServer {
     name: String,
-    /// The hash of all that decides which tools it has.
+    /// Lowercase hex SHA-256 of the configuration and the tool selection, which together determine the usable tools.
     sha256: String,
     definition: ServerDefinition,
+    /// The folder in which the agent works.
     workspace: PathBuf,
+    /// The file for the server's standard error output.
     log: PathBuf,
+    /// The file for the cached tool list.
     known_tools_path: PathBuf,
-    /// Held while connecting, so that calls at the same time share one attempt.
+    /// The newest connection. The lock is held while connecting, so that concurrent calls share one attempt.
     connection: tokio::sync::Mutex<Option<Arc<ServerConnection>>>,
     report: Mutex<ServerReport>,
-    /// When it was last tried to connect.
+    /// The time of the last attempt to connect; `None` before the first.
     last_attempt_at: Mutex<Option<Instant>>,
     /// The processes of the newest connection.
     group: Mutex<ServerProcessGroup>,
 }
 
-/// The state of a server.
+/// The present state of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerReport {
     /// The health of the server.
     pub health: ServerHealth,
-    /// The tools that models are told of; another list only when they were listed anew.
+    /// The usable tools. The list is replaced only when the tools were listed again.
     pub tools: Arc<[ListedTool]>,
-    /// Notices for the person about tools that are not usable.
+    /// Notices for the user about tools that are not usable.
     pub notices: Vec<String>,
 }
 
-/// The health of a server.
+/// The health of a server, by its last connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum ServerHealth {
-    /// It was not reached yet.
+    /// No attempt to connect has ended yet.
     #[default]
     Unknown,
-    /// It answered when it was last reached.
+    /// The last attempt to connect succeeded.
     Healthy,
-    /// It could not be reached; the text says why.
+    /// The server could not be reached, or its connection was lost. The text gives the reason.
     Unreachable(String),
 }
 
 impl McpServer {
-    /// Returns the server, with the tools it had when it was last asked. Nothing is started.
+    /// Returns a server without a connection. `sha256` is the hash of its configuration, and `folder` the folder for
+    /// its log and its cached tools. Starts nothing and reads no file.
     pub fn new(
         name: &str,
         sha256: &str,
@@ -96,17 +101,17 @@ impl McpServer {
         &self.name
     }
 
-    /// Returns the file that holds what the server complained about.
+    /// Returns the path of the file with the server's standard error output.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Returns what is known of the server.
+    /// Returns the present state of the server.
     pub fn report(&self) -> ServerReport {
         self.report.lock().clone()
     }
 
-    /// Takes over the tools that the server had when it was last asked; returns whether any are known.
+    /// Loads the cached tools, and returns whether there was a cache for this configuration.
     pub fn load_known_tools(&self) -> bool {
         let Some(known) = known_tools::read_known_tools(&self.known_tools_path, &self.sha256) else {
             return false;
@@ -116,19 +121,20 @@ impl McpServer {
         true
     }
 
-    /// Connects, unless there is a connection.
+    /// Connects to the server unless a connection is open. The result is in [`Self::report`].
     pub async fn connect(&self) {
-        // The report tells how it went.
         let _ = self.connection().await;
     }
 
-    /// Returns whether the server is worth another attempt: it could not be reached, some time ago.
+    /// Returns whether a failed server should be connected again: its last attempt is at least [`RETRY_INTERVAL`] ago.
     pub fn is_retry_due(&self) -> bool {
-        let is_ill = matches!(self.report.lock().health, ServerHealth::Unreachable(_));
-        is_ill && self.last_attempt_at.lock().is_none_or(|attempted| attempted.elapsed() >= RETRY_INTERVAL)
+        let is_unreachable = matches!(self.report.lock().health, ServerHealth::Unreachable(_));
+        is_unreachable
+            && self.last_attempt_at.lock().is_none_or(|attempted| attempted.elapsed() >= RETRY_INTERVAL)
     }
 
-    /// Asks for the tools again if the server said that they changed. One that is being connected tells them anyway.
+    /// Lists the tools again if the server announced that they changed. A server that is being connected at this moment
+    /// is skipped, because connecting lists the tools anyway.
     pub async fn refresh(&self) {
         let connection = match self.connection.try_lock() {
             Ok(connection) => connection.clone(),
@@ -143,7 +149,10 @@ impl McpServer {
         }
     }
 
-    /// Makes one call, over a new connection if the last one is gone.
+    /// Calls a tool and returns its output. Connects first if no connection is open. Failures become error outputs.
+    ///
+    /// A cancelled call tells the server to stop. If the connection is lost, the call is not repeated, because it may
+    /// have had its effect.
     pub async fn call_tool(&self, tool: &str, args: JsonObject, context: &ToolContext) -> ToolOutput {
         let connection = tokio::select! {
             connection = self.connection() => connection,
@@ -158,8 +167,8 @@ impl McpServer {
                 ));
             }
         };
-        let what = format!("{}/{tool}", self.name);
-        let watch = ProgressWatch { frames: context.frames.clone(), label: what, activity: Notify::new() };
+        let label = format!("{}/{tool}", self.name);
+        let watch = ProgressWatch { frames: context.frames.clone(), label, activity: Notify::new() };
         let timeout = self.definition.call_timeout;
         match connection
             .call_tool(ToolCallRequest { tool, args, watch, cancel: &context.cancel, timeout })
@@ -170,14 +179,14 @@ impl McpServer {
         }
     }
 
-    /// Ends the server's processes at once.
+    /// Kills the server's processes at once.
     pub fn kill(&self) {
         self.group.lock().kill();
     }
 
-    /// Lets the server end by itself for a moment, then ends it.
+    /// Closes the connection, gives the server's program a moment to exit, and then kills it.
     pub async fn close(&self) {
-        // One that is being connected is not waited for.
+        // If the lock is taken, the server is being connected. Its processes are killed without waiting.
         let connection = self.connection.try_lock().ok().and_then(|mut connection| connection.take());
         if let Some(connection) = connection {
             connection.close().await;
@@ -185,7 +194,10 @@ impl McpServer {
         self.kill();
     }
 
-    /// Returns the connection; makes one attempt to open it if there is none, or none that is open.
+    /// Returns the open connection, or makes one attempt to open a new one.
+    ///
+    /// # Errors
+    /// Returns the reason if the attempt fails.
     async fn connection(&self) -> Result<Arc<ServerConnection>, String> {
         let mut slot = self.connection.lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_closed()) {
@@ -193,8 +205,8 @@ impl McpServer {
         }
         *slot = None;
         *self.last_attempt_at.lock() = Some(Instant::now());
-        let place = ProcessContext { workspace: &self.workspace, log: &self.log, group: &self.group };
-        match ServerConnection::open(&self.definition, &place).await {
+        let process = ProcessContext { workspace: &self.workspace, log: &self.log, group: &self.group };
+        match ServerConnection::open(&self.definition, &process).await {
             Ok((connection, tools)) => {
                 self.store_tools(tools);
                 Ok(Arc::clone(slot.insert(Arc::new(connection))))
@@ -206,6 +218,7 @@ impl McpServer {
         }
     }
 
+    /// Returns the error output of a failed call, and drops a connection that was lost.
     async fn handle_failure(&self, failure: CallFailure, connection: &Arc<ServerConnection>) -> ToolOutput {
         let name = &self.name;
         let text = match failure {
@@ -214,13 +227,13 @@ impl McpServer {
                 self.drop_connection(connection).await;
                 self.report.lock().health = ServerHealth::Unreachable(reason.clone());
                 format!(
-                    "The MCP server `{name}` was lost during the call: {reason}. The call may have had its effect or \
-                     not. The next call starts the server again."
+                    "The connection to the MCP server `{name}` was lost during the call: {reason}. The call may or may \
+                     not have had its effect. The next call connects again."
                 )
             }
             CallFailure::TimedOut(time) => format!(
-                "The MCP server `{name}` gave no sign of life for {} s and was told to stop. The call may have had \
-                 its effect or not.",
+                "The MCP server `{name}` sent no response and no progress for {} s and was told to stop. The call may or \
+                 may not have had its effect.",
                 time.as_secs()
             ),
             CallFailure::Cancelled => "Cancelled; the server was told to stop.".to_owned(),
@@ -228,7 +241,7 @@ impl McpServer {
         ToolOutput::error(text)
     }
 
-    /// Drops a connection that is of no use any more, unless there is another already.
+    /// Drops a lost connection, unless another one has replaced it already.
     async fn drop_connection(&self, connection: &Arc<ServerConnection>) {
         let mut slot = self.connection.lock().await;
         if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -236,6 +249,7 @@ impl McpServer {
         }
     }
 
+    /// Publishes the tools that the server listed, and writes them to the cache.
     fn store_tools(&self, listed: Vec<ListedTool>) {
         let (tools, notices) = select_usable(listed, self.definition.tools.as_deref());
         let known = KnownTools { sha256: self.sha256.clone(), tools, notices };

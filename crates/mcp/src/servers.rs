@@ -1,4 +1,4 @@
-//! All servers of an agent: started side by side, none able to hold up or bring down the others.
+//! All servers of an agent. They are started concurrently, and no server can delay or break another.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,91 +13,98 @@ use crate::server::{McpServer, ServerHealth, ServerReport};
 use crate::tool::listed_tool::ListedTool;
 use crate::tool::{ServerTool, qualified_names};
 
-/// Where servers run and what is kept about them.
+/// The folders in which servers run and in which their files are stored.
 #[derive(Debug, Clone)]
 pub struct ServerFolders {
-    /// The folder the agent works in.
+    /// The folder in which the agent works.
     pub workspace: PathBuf,
-    /// The project's folder in the home folder, for logs and known tools; it must exist.
+    /// The project's folder in the home folder, for logs and cached tool lists. It must exist.
     pub state_folder: PathBuf,
 }
 
-/// Start-up policy for a server whose tools are known from the last time.
+/// Start-up policy for servers whose tools are cached from an earlier process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartupWait {
-    /// It is not: it starts meanwhile, and a call waits for it.
+    /// Use the cached tools at once and start the server in the background. The first call waits for it.
     UseCachedTools,
-    /// Every server is waited for, to see how it is.
+    /// Wait for every server, to learn its actual state.
     WaitForAll,
 }
 
 /// The current state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum McpServerState {
-    /// It answered when it was last reached.
+    /// The last attempt to connect succeeded, and the connection has not failed since.
     Ready,
-    /// It is being started; its tools are those of the last time.
+    /// The server is being started. Its tools are the cached ones.
     Starting,
-    /// It could not be reached, or was lost; the next call tries again.
+    /// The server could not be reached, or its connection was lost. The next call connects again.
     Failed,
-    /// It is switched off.
+    /// The server is switched off in its configuration.
     Disabled,
-    /// `config.toml` has a server of the same name, which counts.
+    /// `config.toml` has a server of the same name, which is used instead of the project's.
     Shadowed,
-    /// It is the project's, and nobody has been asked about it.
+    /// The project configures the server, and the user has not decided about it.
     ConsentPending,
-    /// It is the project's, and a person said no.
+    /// The project configures the server, and the user refused to start it.
     ConsentRefused,
-    /// Its description makes no sense.
+    /// The configuration is invalid.
     Invalid,
 }
 
-/// A server as it is shown.
+/// The status of a server, for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServerStatus {
-    /// Its name.
+    /// The server's name.
     pub name: String,
     /// The author of the configuration.
     pub origin: ConfigOrigin,
-    /// The command line or address, as written.
+    /// The command line or address in its source form, without the user's secrets.
     pub target: String,
     /// The current state.
     pub state: McpServerState,
-    /// The names of its tools as models know them.
+    /// Qualified names of the server's tools.
     pub tools: Vec<String>,
-    /// Why it is not what it could be.
+    /// The reason why the server cannot be used, if there is one.
     pub error: Option<String>,
-    /// Further notices for the person.
+    /// Further notices for the user, for example about unusable tools.
     pub notices: Vec<String>,
-    /// Where what it complained about is kept.
+    /// The file with the server's standard error output, if it exists.
     pub log: Option<PathBuf>,
 }
 
-/// The servers of an agent. Dropping them ends the programs that were started.
+/// The servers of an agent. Dropping the value kills the programs that were started; [`McpServers::close`] gives them
+/// time to exit first.
 #[derive(Default)]
 pub struct McpServers {
+    /// All configured servers, sorted by name. Only ready ones have an [`McpServer`].
     planned: Vec<(PlannedServer, Option<Arc<McpServer>>)>,
-    /// Those that nobody waits for.
+    /// Tasks that connect servers in the background.
     starting: Mutex<JoinSet<()>>,
-    /// The tools as they were told of last.
+    /// The tools that [`McpServers::tools`] returned last.
     published: Mutex<PublishedTools>,
 }
 
-/// The tools of all servers, made from what each of them listed.
+/// The tools of all servers, with the tool lists from which they were built.
 #[derive(Default)]
 struct PublishedTools {
+    /// The list of each started server. A changed list has another address.
     listed: Vec<Arc<[ListedTool]>>,
+    /// Runtime tools, sorted by qualified name.
     tools: Vec<Arc<dyn Tool>>,
 }
 
 impl McpServers {
-    /// Starts the servers that are ready, side by side, each with its own deadline.
-    pub async fn connect(plan: Vec<PlannedServer>, folders: &ServerFolders, patience: StartupWait) -> Self {
+    /// Starts the ready servers concurrently, each with its own deadline, and waits for them according to `wait`. A
+    /// server that fails is reported by [`Self::status`] and connected again by its next call.
+    ///
+    /// Dropping the future stops the attempts, and kills programs that were started.
+    pub async fn connect(plan: Vec<PlannedServer>, folders: &ServerFolders, wait: StartupWait) -> Self {
         let servers = plan.into_iter().map(|planned| {
             let server = if let ServerReadiness::Ready(definition) = &planned.readiness {
                 let definition = definition.clone();
-                let (workspace, kept) = (&folders.workspace, &folders.state_folder);
-                Some(Arc::new(McpServer::new(&planned.name, &planned.sha256, definition, workspace, kept)))
+                let (workspace, state) = (&folders.workspace, &folders.state_folder);
+                Some(Arc::new(McpServer::new(&planned.name, &planned.sha256, definition, workspace, state)))
             } else {
                 None
             };
@@ -106,30 +113,35 @@ impl McpServers {
         let planned: Vec<_> = servers.collect();
         let (mut starting, mut awaited) = (JoinSet::new(), JoinSet::new());
         for server in planned.iter().filter_map(|(_, server)| server.clone()) {
-            let is_known = server.load_known_tools() && patience == StartupWait::UseCachedTools;
-            let tasks = if is_known { &mut starting } else { &mut awaited };
+            let is_cached = server.load_known_tools() && wait == StartupWait::UseCachedTools;
+            let tasks = if is_cached { &mut starting } else { &mut awaited };
             tasks.spawn(async move { server.connect().await });
         }
         let servers = Self { planned, starting: Mutex::new(starting), published: Mutex::default() };
-        // A server whose start breaks off on a fault of ours is one that was not reached.
+        // A task that panicked leaves its server in the state "not reached", so its error is ignored here.
         while awaited.join_next().await.is_some() {}
         servers
     }
 
-    /// Returns the tools of all servers, in the order of their names: the same ones until a server lists others.
+    /// Returns the tools of all servers, sorted by qualified name. The tools are rebuilt only when a server's list
+    /// changed. The call does not wait for servers.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let (servers, reports): (Vec<_>, Vec<_>) = self.reports().unzip();
-        let mut told = self.published.lock();
-        let is_as_told = told.listed.len() == reports.len()
-            && told.listed.iter().zip(&reports).all(|(listed, report)| Arc::ptr_eq(listed, &report.tools));
-        if !is_as_told {
-            told.listed = reports.iter().map(|report| Arc::clone(&report.tools)).collect();
-            told.tools = build_tools(&servers, &reports);
+        let mut published = self.published.lock();
+        let is_current = published.listed.len() == reports.len()
+            && published
+                .listed
+                .iter()
+                .zip(&reports)
+                .all(|(listed, report)| Arc::ptr_eq(listed, &report.tools));
+        if !is_current {
+            published.listed = reports.iter().map(|report| Arc::clone(&report.tools)).collect();
+            published.tools = build_tools(&servers, &reports);
         }
-        told.tools.clone()
+        published.tools.clone()
     }
 
-    /// Returns how each server is, in the order of their names.
+    /// Returns the status of each configured server, sorted by name.
     pub fn status(&self) -> Vec<McpServerStatus> {
         let (servers, reports): (Vec<_>, Vec<_>) = self.reports().unzip();
         let mut names = qualified_names(&servers, &reports).into_iter();
@@ -152,8 +164,9 @@ impl McpServers {
         status.collect()
     }
 
-    /// Asks the servers for their tools again that said theirs changed, and tries those again, meanwhile, that could
-    /// not be reached. Meant for the beginning of a run.
+    /// Lists the tools again of servers that announced a change, and waits for these lists. Servers that could not be
+    /// reached are connected again in the background, if their last attempt is long enough ago. Call it at the
+    /// beginning of a run.
     pub async fn refresh(&self) {
         {
             let mut starting = self.starting.lock();
@@ -166,16 +179,18 @@ impl McpServers {
         join_all(self.started_servers().map(|server| server.refresh())).await;
     }
 
-    /// Lets the servers end by themselves for a moment, then ends them.
+    /// Closes all connections. Programs get a moment to exit by themselves and are killed then.
     pub async fn close(self) {
         self.starting.lock().abort_all();
         join_all(self.started_servers().map(|server| server.close())).await;
     }
 
+    /// Returns the servers that are ready by the plan.
     fn started_servers(&self) -> impl Iterator<Item = &Arc<McpServer>> {
         self.planned.iter().filter_map(|(_, server)| server.as_ref())
     }
 
+    /// Returns the same servers with their present reports.
     fn reports(&self) -> impl Iterator<Item = (&Arc<McpServer>, ServerReport)> {
         self.started_servers().map(|server| (server, server.report()))
     }
@@ -190,7 +205,7 @@ impl Drop for McpServers {
     }
 }
 
-/// Returns the tools that the servers listed, in the order of their names.
+/// Builds the runtime tools of all servers, sorted by qualified name.
 fn build_tools(servers: &[&Arc<McpServer>], reports: &[ServerReport]) -> Vec<Arc<dyn Tool>> {
     let mut tools = Vec::new();
     for ((server, report), names) in servers.iter().zip(reports).zip(qualified_names(servers, reports)) {
@@ -207,7 +222,8 @@ fn build_tools(servers: &[&Arc<McpServer>], reports: &[ServerReport]) -> Vec<Arc
     tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect()
 }
 
-/// Returns the names of each server's tools.
+/// Returns the qualified names of each server's tools, in the order of its list. All servers are named together,
+/// because names must be unique among them.
 fn qualified_names(servers: &[&Arc<McpServer>], reports: &[ServerReport]) -> Vec<Vec<String>> {
     let pairs: Vec<(&str, &str)> = servers
         .iter()
@@ -218,8 +234,9 @@ fn qualified_names(servers: &[&Arc<McpServer>], reports: &[ServerReport]) -> Vec
     reports.iter().map(|report| names.by_ref().take(report.tools.len()).collect()).collect()
 }
 
-fn server_state(standing: &ServerReadiness, health: ServerHealth) -> (McpServerState, Option<String>) {
-    match (standing, health) {
+/// Returns the state of a server and the error to show with it.
+fn server_state(readiness: &ServerReadiness, health: ServerHealth) -> (McpServerState, Option<String>) {
+    match (readiness, health) {
         (ServerReadiness::Ready(_), ServerHealth::Healthy) => (McpServerState::Ready, None),
         (ServerReadiness::Ready(_), ServerHealth::Unknown) => (McpServerState::Starting, None),
         (ServerReadiness::Ready(_), ServerHealth::Unreachable(reason)) => {

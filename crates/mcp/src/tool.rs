@@ -1,4 +1,5 @@
-//! One tool of one server, as the runtime knows it.
+//! One tool of one server, as a tool of the runtime. Its submodules check arguments and convert names, descriptions,
+//! schemas and results.
 
 mod arguments;
 pub(crate) mod listed_tool;
@@ -15,14 +16,16 @@ use serde_json::Value;
 
 use crate::server::McpServer;
 
-/// A tool of a server. That the server says it only reads lets a cut-off call be repeated; it allows nothing.
+/// A tool of a server. The server's claim that a tool only reads makes an interrupted call repeatable, but it grants no
+/// permission.
 pub(crate) struct ServerTool {
-    /// How models know it.
+    /// The qualified name, description and schema for models.
     pub spec: ToolSpec,
-    /// How the server knows it.
+    /// The server's own name for the tool.
     pub name: String,
-    /// The repeat policy for a call that was cut off.
+    /// The repeat policy for a call that a crash interrupted.
     pub repeat: RepeatSafety,
+    /// The server that makes the calls.
     pub server: Arc<McpServer>,
 }
 

@@ -1,4 +1,4 @@
-//! How long an agent waits for a recall from a long conversation. Files are on the disk that holds the target folder.
+//! Benchmarks a recall from a long conversation. Files are on the disk that holds the target folder.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Words there are; each is twice as rare as the one of half its number.
+/// Number of different words. Each is twice as rare as the word of half its number.
 const VOCABULARY: u64 = 20_000;
 
 fn main() {
@@ -30,7 +30,7 @@ struct RecallBenchFixture {
 }
 
 impl RecallBenchFixture {
-    /// A child of a thread with so many messages of 10 to 150 words, which are indexed.
+    /// Creates a child of a thread with this number of messages of 10 to 150 words, and indexes them.
     fn new(messages: u64) -> Self {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let folder = tempfile::tempdir_in(target).expect("the target folder is writable");
@@ -70,7 +70,7 @@ impl RecallBenchFixture {
     }
 }
 
-/// Returns what tells that a parent of so many messages was handed off.
+/// Returns the writes that record the handoff of a parent with this number of messages.
 fn accepted_handoff_writes(
     parent_thread_id: ThreadId,
     child_thread_id: ThreadId,
@@ -127,7 +127,7 @@ fn accepted_handoff_writes(
     ]
 }
 
-/// A sequence of numbers that is the same in every run.
+/// A deterministic generator of pseudo-random numbers.
 struct RecallBenchRandom(u64);
 
 impl RecallBenchRandom {
@@ -136,7 +136,7 @@ impl RecallBenchRandom {
         self.0 >> 33
     }
 
-    /// Returns a word, the one of number `n` about `n` times as seldom as the first.
+    /// Returns a word. Word `n` is about `n` times as rare as the first.
     fn word(&mut self) -> String {
         let exponent = self.next() as f64 / (1_u64 << 31) as f64;
         format!("w{}", (VOCABULARY as f64).powf(exponent) as u64)
@@ -156,14 +156,14 @@ fn rare_words(bencher: Bencher<'_, '_>, messages: u64) {
     bencher.bench(|| fixture.recall("what is the w3000 of w5000 in w9000?"));
 }
 
-/// A question as people ask it: a name and words that up to a tenth of all messages hold.
+/// A natural question: a name, and words that up to a tenth of all messages contain.
 #[divan::bench(args = [10_000, 100_000])]
 fn usual_words(bencher: Bencher<'_, '_>, messages: u64) {
     let fixture = RecallBenchFixture::new(messages);
     bencher.bench(|| fixture.recall("what is the w100 of w400 in w9000?"));
 }
 
-/// The worst case: words that most messages hold.
+/// The worst case: words that most messages contain.
 #[divan::bench(args = [10_000, 100_000])]
 fn words_of_most_messages(bencher: Bencher<'_, '_>, messages: u64) {
     let fixture = RecallBenchFixture::new(messages);
@@ -177,7 +177,7 @@ fn a_range_in_the_middle(bencher: Bencher<'_, '_>, messages: u64) {
     bencher.bench(|| fixture.runtime.block_on(recall(&*fixture.store, fixture.child, &query)));
 }
 
-/// The first search after a conversation was imported: all of it is indexed.
+/// The first search after a conversation was imported: it indexes the whole conversation.
 #[divan::bench(args = [10_000], sample_count = 3)]
 fn indexing_included(bencher: Bencher<'_, '_>, messages: u64) {
     bencher.bench(|| RecallBenchFixture::new(messages));

@@ -1,5 +1,5 @@
-//! How long a search over everything takes in a journal of a million messages, and what the index adds to it. Files are on
-//! the disk that holds the target folder; the journal is filled once, which takes a few minutes.
+//! Benchmarks a search over everything in a journal of a million messages, and the size of the index. Files
+//! are on the disk that holds the target folder; the journal is filled once, which takes a few minutes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,12 +14,12 @@ use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Messages there are, in threads of so many.
+/// Number of messages, and number of messages of each thread.
 const MESSAGES: u64 = 1_000_000;
 const MESSAGES_PER_THREAD: u64 = 500;
-/// Words there are; the one of number `n` is said about `n` times as seldom as the first.
+/// Number of different words. Word `n` is about `n` times as rare as the first.
 const VOCABULARY: u64 = 200_000;
-/// Questions that are asked in turn.
+/// Number of different questions, used in rotation.
 const QUESTIONS: usize = 97;
 
 static FIXTURE: LazyLock<SearchBenchFixture> = LazyLock::new(SearchBenchFixture::new);
@@ -59,7 +59,7 @@ impl SearchBenchFixture {
         fixture
     }
 
-    /// Adds a thread whose messages are of 4 to 90 words, a minute apart.
+    /// Adds a thread of messages with 4 to 90 words, one minute apart.
     fn add_thread(&mut self, number: u64, random: &mut SearchBenchRandom) {
         let thread_id = ThreadId::generate();
         let hours = i64::try_from(number).expect("it is small");
@@ -88,7 +88,7 @@ impl SearchBenchFixture {
     }
 }
 
-/// A sequence of numbers that is the same in every run.
+/// A deterministic generator of pseudo-random numbers.
 struct SearchBenchRandom(u64);
 
 impl SearchBenchRandom {
@@ -97,14 +97,15 @@ impl SearchBenchRandom {
         self.0 >> 33
     }
 
-    /// Returns a word; the higher `rarity`, from 0 to 9, the rarer.
+    /// Returns a word. A higher `rarity`, from 0 to 9, gives a rarer word.
     fn word(&mut self, rarity: u32) -> String {
         let part = self.next() as f64 / (1_u64 << 31) as f64;
         let exponent = f64::from(rarity) / 10.0 + part * (1.0 - f64::from(rarity) / 10.0);
         format!("w{}", (VOCABULARY as f64).powf(exponent) as u64)
     }
 
-    /// Returns a question of 3 to 8 words, of which the first is at least so rare and the others are as people talk.
+    /// Returns a question of 3 to 8 words. The first has at least the given rarity; the others have natural
+    /// frequencies.
     fn question(&mut self, rarity: u32) -> String {
         let count = 2 + self.next() % 6;
         let others = (0..count).map(|_| self.word(0)).collect::<Vec<_>>().join(" ");
@@ -112,7 +113,7 @@ impl SearchBenchRandom {
     }
 }
 
-/// Asks one question after the other.
+/// Runs one search for each question.
 fn run_queries(bencher: Bencher<'_, '_>, requests: Vec<SearchRequest>) {
     let fixture = &*FIXTURE;
     let next = AtomicUsize::new(0);
@@ -124,19 +125,19 @@ fn questions(rarity: u32) -> Vec<SearchRequest> {
     (0..QUESTIONS).map(|_| SearchRequest::new(random.question(rarity))).collect()
 }
 
-/// Questions with at least one word that says something, as nearly all have.
+/// Questions with at least one rare word, like nearly all real questions.
 #[divan::bench(sample_count = 291, sample_size = 1)]
 fn question_with_a_telling_word(bencher: Bencher<'_, '_>) {
     run_queries(bencher, questions(6));
 }
 
-/// Questions of words as they come: some have none that is rarer than one in a hundred.
+/// Questions of words with natural frequencies. Some have no word that is rarer than one in a hundred.
 #[divan::bench(sample_count = 291, sample_size = 1)]
 fn question_of_words_as_they_come(bencher: Bencher<'_, '_>) {
     run_queries(bencher, questions(0));
 }
 
-/// The worst case: words of which each is in a tenth to most of all messages.
+/// The worst case: each word is in a tenth to most of all messages.
 #[divan::bench(sample_count = 291, sample_size = 1)]
 fn question_of_usual_words_alone(bencher: Bencher<'_, '_>) {
     let mut random = SearchBenchRandom(3);
@@ -154,7 +155,7 @@ fn question_about_one_thread(bencher: Bencher<'_, '_>) {
     run_queries(bencher, questions(6).into_iter().enumerate().map(of_thread).collect());
 }
 
-/// A question about what was said in the last tenth of the time.
+/// A question restricted to the newest tenth of the time span.
 #[divan::bench(sample_count = 291, sample_size = 1)]
 fn question_since(bencher: Bencher<'_, '_>) {
     let threads = MESSAGES / MESSAGES_PER_THREAD;

@@ -1,8 +1,9 @@
-//! Ranks the turns of real conversations for questions about them, as `segue search` finds them. It judges nothing:
-//! `eval_retrieval.py --run`, which comes with the data, scores what this prints.
+//! Ranks the messages of real conversations for questions about them, with the same search as `segue search`. It
+//! computes no score: `eval_retrieval.py --run`, which comes with the data, scores the output.
 //!
-//! `eval_recall LOCOMO.json` prints `{"q", "ranked"}` for each question: the turns found, best first. Each conversation is
-//! a journal of its own, each of its sessions a thread, said when it was said. Last, on standard error, how long it took.
+//! `eval_recall LOCOMO.json` prints `{"q", "ranked"}` for each question, with the hits best first. Each conversation
+//! is a journal of its own, and each session is a thread with the times of the data. At the end, the elapsed time is
+//! printed on standard error.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -16,15 +17,15 @@ use memory::{SearchHitSource, SearchRequest, search};
 use protocol::{AssistantId, Message, NewEvent, Seq, Thread, ThreadId};
 use serde_json::Value;
 
-/// Turns that are listed for a question; the scorer looks at no more.
+/// Maximum number of messages listed for a question. The scorer reads no more.
 const HITS_MAX: usize = 20;
-/// Seconds between two turns of a session, which are not told.
+/// Assumed seconds between two messages of a session. The data has only the times of sessions.
 const TURN_SECONDS: i64 = 30;
 
-/// A session in a thread.
+/// A session stored as a thread.
 struct EvalSession {
     thread_id: ThreadId,
-    /// The name of the turn at each seq, from 1 on.
+    /// The name of the message at each seq, beginning with seq 1.
     names: Vec<String>,
 }
 
@@ -57,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the name of the turn that was found.
+/// Returns the name of the message of a hit.
 fn name<'a>(sessions: &'a [EvalSession], found: &SearchHitSource) -> &'a str {
     let SearchHitSource::Message { thread_id, seq, .. } = found else { return "" };
     let session = sessions.iter().find(|session| session.thread_id == *thread_id);
@@ -68,7 +69,7 @@ fn turn_number(seq: Seq) -> usize {
     usize::try_from(seq).unwrap_or_default().wrapping_sub(1)
 }
 
-/// Stores the sessions of a conversation in order, its two people in the roles of a person and an assistant.
+/// Stores the sessions of a conversation in order. Its two speakers get the roles of the user and the assistant.
 async fn store_sessions(store: &dyn Store, source: &Value) -> Result<Vec<EvalSession>, Box<dyn Error>> {
     let mut sessions = Vec::new();
     for number in 1.. {
@@ -99,7 +100,7 @@ async fn store_sessions(store: &dyn Store, source: &Value) -> Result<Vec<EvalSes
     Ok(sessions)
 }
 
-/// Reads a time such as `1:56 pm on 8 May, 2023`.
+/// Parses a time such as `1:56 pm on 8 May, 2023`.
 fn parse_start(text: &str) -> Result<Timestamp, Box<dyn Error>> {
     let time = DateTime::strptime("%I:%M %p on %d %B, %Y", text)?;
     Ok(time.to_zoned(TimeZone::UTC)?.timestamp())

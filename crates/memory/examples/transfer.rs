@@ -1,5 +1,5 @@
-//! Measures a transfer without a model: how long it takes, and how much memory, for a window of many turns. It checks no
-//! summary; the tests do.
+//! Measures the time and the memory of a transfer without a model, for a window of many messages. It does not check the
+//! summary; the tests do that.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use journal::{SqliteStore, Store, Transaction, Write};
 use memory::{MemorySettings, SummarizationHandoff, TurnWindow};
 use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
 
-/// Turns unless an argument says how many.
+/// Default number of messages; an argument overrides it.
 const TURNS: u64 = 10_000;
-/// Events of one transaction.
+/// Number of events of one transaction.
 const EVENTS: u64 = 1_000;
 
 #[tokio::main(flavor = "current_thread")]
@@ -37,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Fills a thread with turns of about 700 characters.
+/// Fills a thread with messages of about 700 characters.
 async fn append_turns(store: &dyn Store, turns: u64) -> Result<(), Box<dyn std::error::Error>> {
     let (thread_id, begun) = (ThreadId::generate(), Timestamp::UNIX_EPOCH);
     let thread = Thread::blank(thread_id, AssistantId::default(), begun);
@@ -59,7 +59,7 @@ async fn append_turns(store: &dyn Store, turns: u64) -> Result<(), Box<dyn std::
     Ok(())
 }
 
-/// Returns the most memory the process ever had, where the system says.
+/// Returns the peak memory of the process, on systems that report it.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -64,6 +64,7 @@ pub(crate) enum ReplaceOutcome {
 /// The change of a file between being read and being replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TailState {
+    /// The file is unchanged.
     Unchanged,
     /// Text was appended; the new file has it too.
     Appended,
@@ -102,7 +103,7 @@ pub(crate) fn resolve_links(path: &Path) -> Result<PathBuf> {
 pub(crate) fn read_file(path: &Path) -> Result<Option<OpenedFile>> {
     match fs::metadata(path) {
         // Opening a pipe would block until another program writes to it.
-        Ok(found) if !found.is_file() => return Err(Error::NotAFile { path: path.to_path_buf() }),
+        Ok(metadata) if !metadata.is_file() => return Err(Error::NotAFile { path: path.to_path_buf() }),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::from_io("read", path)(error)),
@@ -138,12 +139,14 @@ pub(crate) fn lock_target(target: &Path) -> Result<File> {
     Err(Error::Locked { path, waited: Duration::ZERO })
 }
 
+/// Returns the path of the lock file of `target`.
 pub(crate) fn lock_path(target: &Path) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_os_string();
     name.push(".lock");
     parent_folder(target).join(name)
 }
 
+/// Waits up to [`LOCK_WAIT_MAX`] for the lock on an open file.
 fn wait_for_lock(file: File, path: &Path) -> Result<File> {
     match file.try_lock() {
         Ok(()) => return Ok(file),
@@ -175,12 +178,19 @@ pub(crate) fn remove_stale_temporaries(target: &Path) {
     }
 }
 
+/// Returns the prefix of the names of temporary files of `target`.
 fn temporary_prefix(target: &Path) -> String {
     format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Puts a file with `bytes` in the place of `target`, durably. Text appended to `target` since it was read is
-/// appended to the new file; any other change makes the attempt stale.
+/// Replaces `target` by a file with `bytes`, durably and in one rename. Text appended to `target` since it was read is
+/// appended to the new file; any other change makes the attempt stale. The caller must hold the lock.
+///
+/// `read_as` is the file as the caller read it; `None` if it did not exist.
+///
+/// # Errors
+/// When a file operation fails. `target` is then either the old file or, if only the sync of the folder failed, the new
+/// one.
 pub(crate) fn replace_file(
     target: &Path,
     mut read_as: Option<OpenedFile>,
@@ -202,11 +212,11 @@ pub(crate) fn replace_file(
     if tail == TailState::Conflicting {
         return Ok(ReplaceOutcome::Stale);
     }
-    let placed = match &read_as {
+    let persisted = match &read_as {
         Some(_) => temporary.persist(target),
         None => temporary.persist_noclobber(target),
     };
-    match placed {
+    match persisted {
         Ok(file) if tail == TailState::Appended => file.sync_data().map_err(on("write"))?,
         Ok(_) => {}
         Err(failed) if failed.error.kind() == io::ErrorKind::AlreadyExists => {
@@ -225,14 +235,14 @@ pub(crate) fn rescue_late_writes(target: &Path, retired: &mut RetiredFile) -> Re
     let on = |action| Error::from_io(action, target);
     let known = &retired.opened_file.bytes;
     let metadata = retired.opened_file.file.metadata().map_err(on("read what replaced"))?;
-    let seen = metadata.modified().ok().map(|modified| (metadata.len(), modified));
-    if seen.is_some() && seen == retired.last_stat {
+    let stat = metadata.modified().ok().map(|modified| (metadata.len(), modified));
+    if stat.is_some() && stat == retired.last_stat {
         return Ok(LateWrites::NoneFound);
     }
     let file = &mut retired.opened_file.file;
     let bytes = read_to_line_end(known, || read_all(file, LATE_BYTES_MAX).map_err(on("read what replaced")))?;
     if bytes == *known {
-        retired.last_stat = seen;
+        retired.last_stat = stat;
         return Ok(LateWrites::NoneFound);
     }
     let present = read_file(target)?.map(|content| content.bytes).unwrap_or_default();
@@ -293,15 +303,15 @@ fn copy_tail(target: &Path, read_as: Option<&mut OpenedFile>, new: &mut NamedTem
     let mut tail = TailState::Unchanged;
     for _ in 0..TAIL_READS_MAX {
         let read_again = || Ok(read_file(target)?.map(|content| content.bytes).unwrap_or_default());
-        let found = read_to_line_end(&known.bytes, read_again)?;
-        match found.strip_prefix(known.bytes.as_slice()) {
+        let current = read_to_line_end(&known.bytes, read_again)?;
+        match current.strip_prefix(known.bytes.as_slice()) {
             Some([]) => return Ok(tail),
-            Some(more) if is_within_limit(&found) => {
+            Some(more) if is_within_limit(&current) => {
                 new.write_all(more).map_err(Error::from_io("write", target))?
             }
             Some(_) | None => return Ok(TailState::Conflicting),
         }
-        known.bytes = found;
+        known.bytes = current;
         tail = TailState::Appended;
     }
     // Another program appends without a pause. The remaining text is rescued from the retired file later.
@@ -335,6 +345,7 @@ pub(crate) fn is_within_limit(bytes: &[u8]) -> bool {
     bytes.len() as u64 <= AGENT_MD_BYTES_MAX
 }
 
+/// Reads the file from its start, at most `bytes_max` bytes.
 fn read_all(file: &mut File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;
@@ -342,6 +353,7 @@ fn read_all(file: &mut File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Returns the folder of the path; `.` for a bare name.
 fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -367,6 +379,7 @@ fn is_file_at(file: &File, path: &Path) -> bool {
     }
 }
 
+/// Creates the folder and its missing parents with mode 0700.
 fn create_private_folders(folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -375,6 +388,7 @@ fn create_private_folders(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
+/// Sets the mode of a file to be created to 0600.
 fn set_private_mode(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
@@ -409,6 +423,7 @@ fn copy_attributes(old: &Path, new: &Path) {
     let _ = (old, new);
 }
 
+/// Syncs the folder to disk, so that a rename in it is durable.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     File::open(folder)?.sync_all()?;

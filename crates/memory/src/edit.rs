@@ -94,25 +94,26 @@ pub(crate) fn apply_change(text: &[u8], change: &NotesChange) -> AppliedChange {
     let mut applied =
         AppliedChange { text: text.to_vec(), applied_count: 0, refusals: Vec::new(), redacted_secrets: 0 };
     for (index, edit) in change.edits.iter().enumerate() {
-        let done = find_replacement(&applied.text, edit);
-        applied.record_part(&format!("edit {}", index + 1), done);
+        let replacement = find_replacement(&applied.text, edit);
+        applied.record_part(&format!("edit {}", index + 1), replacement);
     }
     if let Some(notes) = &change.append {
-        let done = append_replacement(&applied.text, notes);
-        applied.record_part("append", done);
+        let replacement = append_replacement(&applied.text, notes);
+        applied.record_part("append", replacement);
     }
     applied
 }
 
 impl AppliedChange {
-    /// Applies one part, or records the reason for refusing it.
-    fn record_part(&mut self, part: &str, done: Result<ByteReplacement, EditRefusal>) {
-        let checked = done.and_then(|new| Ok((check_and_apply(&self.text, &new)?, new.redacted_secrets)));
+    /// Applies one part, or records the reason for refusing it. `part` is its name for the model.
+    fn record_part(&mut self, part: &str, replacement: Result<ByteReplacement, EditRefusal>) {
+        let checked =
+            replacement.and_then(|new| Ok((check_and_apply(&self.text, &new)?, new.redacted_secrets)));
         match checked {
-            Ok((text, withheld)) => {
+            Ok((text, redacted)) => {
                 self.text = text;
                 self.applied_count += 1;
-                self.redacted_secrets += withheld;
+                self.redacted_secrets += redacted;
             }
             Err(reason) => self.refusals.push(format!("{part} was refused: {reason}")),
         }
@@ -120,6 +121,9 @@ impl AppliedChange {
 }
 
 /// Appends notes to the text. Returns the new text and the number of secrets redacted from the notes.
+///
+/// # Errors
+/// When the notes are blank, and in the cases of [`check_and_apply`].
 pub(crate) fn append_notes(text: &[u8], notes: &str) -> Result<(Vec<u8>, u64), EditRefusal> {
     let replacement = append_replacement(text, notes)?;
     Ok((check_and_apply(text, &replacement)?, replacement.redacted_secrets))
@@ -134,6 +138,10 @@ struct ByteReplacement {
 }
 
 /// Finds the unique match of `edit` outside the block, in both line endings and in both forms of `<`.
+///
+/// # Errors
+/// When the text does not occur outside the block or occurs several times, when the edit has no effect, and when it
+/// would replace a secret by another one.
 fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, EditRefusal> {
     if edit.old_string.is_empty() {
         return Err("old_string is empty; use append to add notes".to_owned().into());
@@ -147,24 +155,21 @@ fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, Edi
     for form in edit_variants(edit) {
         for ends in [eol, if eol == "\n" { "\r\n" } else { "\n" }] {
             let old = with_line_ending(&form.old_string, ends);
-            let found: Vec<usize> = memmem::find_iter(text, old.as_bytes()).collect();
-            let is_outside =
-                |at: &usize| !managed.iter().any(|part| at + old.len() > part.start && *at < part.end);
-            let outside: Vec<usize> = found.iter().copied().filter(is_outside).collect();
+            let matches: Vec<usize> = memmem::find_iter(text, old.as_bytes()).collect();
+            let is_outside = |start: &usize| {
+                !managed.iter().any(|part| start + old.len() > part.start && *start < part.end)
+            };
+            let outside: Vec<usize> = matches.iter().copied().filter(is_outside).collect();
             match outside.as_slice() {
-                [] => is_in_block |= !found.is_empty(),
-                [at] => {
-                    let (new, withheld) = redact_and_count(&form.new_string);
-                    if withheld > 0 && count_secrets(old.as_bytes()) > 0 {
-                        // A person may have put the secret there; it is neither repeated nor removed.
+                [] => is_in_block |= !matches.is_empty(),
+                [start] => {
+                    let (new, redacted_secrets) = redact_and_count(&form.new_string);
+                    if redacted_secrets > 0 && count_secrets(old.as_bytes()) > 0 {
+                        // The user may have put the secret there; it is neither repeated nor removed.
                         return Err(EditRefusal::Secret);
                     }
                     let new = with_line_ending(&new, eol).into_owned().into_bytes();
-                    return Ok(ByteReplacement {
-                        range: *at..at + old.len(),
-                        new,
-                        redacted_secrets: withheld,
-                    });
+                    return Ok(ByteReplacement { range: *start..start + old.len(), new, redacted_secrets });
                 }
                 several => {
                     let count = several.len();
@@ -202,7 +207,7 @@ fn edit_variants(edit: &NoteEdit) -> Vec<Cow<'_, NoteEdit>> {
 
 /// Returns the replacement that appends `notes` to the notes, before the block when it ends the file.
 fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditRefusal> {
-    let (notes, withheld) = redact_and_count(notes.trim_end());
+    let (notes, redacted_secrets) = redact_and_count(notes.trim_end());
     if notes.trim().is_empty() {
         return Err("append is blank".to_owned().into());
     }
@@ -220,7 +225,7 @@ fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditR
         if at == 0 || text[..at].ends_with(b"\n") || text[..at] == *"\u{feff}".as_bytes() { "" } else { eol };
     let after = if at == end && end < text.len() { eol } else { "" };
     let new = format!("{before}{}{eol}{after}", with_line_ending(&notes, eol));
-    Ok(ByteReplacement { range: at..at, new: new.into_bytes(), redacted_secrets: withheld })
+    Ok(ByteReplacement { range: at..at, new: new.into_bytes(), redacted_secrets })
 }
 
 /// Returns the text after the replacement.
@@ -261,6 +266,7 @@ fn touched_lines<'a>(text: &'a [u8], range: &Range<usize>) -> &'a [u8] {
     &text[start..end]
 }
 
+/// Returns the text with all line breaks as `eol`.
 fn with_line_ending<'a>(text: &'a str, eol: &str) -> Cow<'a, str> {
     if !text.contains('\n') {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! Errors of agent.md, with hints for the person who has to fix them. Errors are not handled here.
+//! Errors of agent.md, with hints for the user, who has to fix them. Errors are not handled here.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns, in one sentence, how a person can fix the error.
+    /// Returns, as a clause without a period, how the user can fix the error.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NotPermitted { .. } => "make the file and its folder readable and writable for you",
@@ -132,7 +132,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed later although nobody changes anything.
+    /// Returns whether the same call may succeed later without any change by the user.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Locked { .. } | Self::Contended { .. })
     }

@@ -38,9 +38,12 @@ const RETIRED_MAX: usize = 64;
 /// files it has replaced for late writes. Concurrent calls are serialized.
 #[derive(Debug)]
 pub struct AgentFile {
+    /// The path as given, with links.
     path: PathBuf,
+    /// Replaced files, oldest first. At most [`RETIRED_MAX`] are watched.
     retired: Mutex<VecDeque<RetiredFile>>,
     read_cache: Mutex<ReadCache>,
+    /// Temporary files of killed processes are removed once, with the first lock.
     sweep_once: Once,
 }
 
@@ -54,6 +57,7 @@ struct ReadCache {
 
 /// Exclusive access to the file: while this guard lives, this process may change it.
 pub(crate) struct AgentFileGuard<'a> {
+    /// The file, with links resolved.
     target: PathBuf,
     retired: MutexGuard<'a, VecDeque<RetiredFile>>,
     /// The block record. It is stored in the lock file, so it also keeps the lock.
@@ -196,8 +200,8 @@ impl AgentFile {
     ) -> Result<BlockWrite> {
         let expected = managed_block::normalize_content(expected);
         if self.read()?.block.is_none() {
-            let noted = block_record::read_unlocked(&self.read_cached()?.resolved_path.target);
-            if noted.and_then(|noted| noted.block).as_ref() != Some(&expected) {
+            let record = block_record::read_unlocked(&self.read_cached()?.resolved_path.target);
+            if record.and_then(|record| record.block).as_ref() != Some(&expected) {
                 return Ok(BlockWrite { outcome: BlockWriteOutcome::Skipped, previous: None, repair: None });
             }
         }
@@ -215,39 +219,38 @@ impl AgentFile {
     /// Returns the current snapshot with the values already derived from it, from the cache when the file is
     /// unchanged.
     pub(crate) fn read_cached(&self) -> Result<Arc<CachedSnapshot>> {
-        let mut kept = self.read_cache.lock();
+        let mut cache = self.read_cache.lock();
         // Read the stamp before the content: a later change gets another stamp, or one that is not trusted.
-        let (at, found) = (SystemTime::now(), FileStamp::read(&self.path));
-        if let (Ok(found), Some(newest)) = (&found, &kept.newest)
-            && newest.is_current_for(found.as_ref().map(|stat| stat.stamp))
+        let (at, stat) = (SystemTime::now(), FileStamp::read(&self.path));
+        if let (Ok(stat), Some(newest)) = (&stat, &cache.newest)
+            && newest.is_current_for(stat.as_ref().map(|stat| stat.stamp))
         {
             return Ok(Arc::clone(newest));
         }
         let target = atomic_replace::resolve_links(&self.path)?;
         let (bytes, extent) = self.load_file(&target)?;
-        let place = ResolvedPath { target, link: std::fs::read_link(&self.path).ok() };
-        let reading = match &kept.newest {
-            Some(known) if known.has_content(&bytes, extent) => {
-                known.with_stamp(found.ok().flatten(), place, at)
-            }
+        let resolved_path = ResolvedPath { target, link: std::fs::read_link(&self.path).ok() };
+        let stat = stat.ok().flatten();
+        let snapshot = match &cache.newest {
+            Some(newest) if newest.has_content(&bytes, extent) => newest.with_stamp(stat, resolved_path, at),
             Some(_) | None => {
-                CachedSnapshot::new(AgentFileSnapshot::new(bytes, extent), found.ok().flatten(), place, at)
+                CachedSnapshot::new(AgentFileSnapshot::new(bytes, extent), stat, resolved_path, at)
             }
         };
-        let reading = Arc::new(reading);
-        if reading.stamp.is_some() {
-            kept.newest_existing = Some(Arc::clone(&reading));
+        let snapshot = Arc::new(snapshot);
+        if snapshot.stamp.is_some() {
+            cache.newest_existing = Some(Arc::clone(&snapshot));
         }
-        kept.newest = Some(Arc::clone(&reading));
-        Ok(reading)
+        cache.newest = Some(Arc::clone(&snapshot));
+        Ok(snapshot)
     }
 
     /// Applies `change` to the text outside the block. Parts that would touch the block are refused; the others
     /// are applied.
     pub(crate) fn edit_notes(&self, change: &NotesChange) -> Result<AppliedChange> {
-        let mut holding = self.lock()?;
-        self.replace_with(&mut holding, |found| {
-            let applied = edit::apply_change(found.unwrap_or_default(), change);
+        let mut guard = self.lock()?;
+        self.replace_with(&mut guard, |current| {
+            let applied = edit::apply_change(current.unwrap_or_default(), change);
             Ok(match applied.applied_count {
                 0 => FileAction::KeepFile(applied),
                 _ => FileAction::ReplaceFile {
@@ -284,17 +287,17 @@ impl AgentFile {
     /// Writes `summary_md` into the block. With `expected`, only if the block holds `expected` or already holds
     /// `summary_md`.
     fn change_block(&self, expected: Option<&str>, summary_md: &str, now: Timestamp) -> Result<BlockWrite> {
-        let mut holding = self.lock()?;
+        let mut guard = self.lock()?;
         let wanted = managed_block::normalize_content(summary_md);
-        let mut done: Option<BlockWrite> = None;
+        let mut first_write: Option<BlockWrite> = None;
         for _ in 0..ATTEMPTS_MAX {
-            let target = holding.target.clone();
-            let written = self.replace_with(&mut holding, |found| {
-                let old = found.unwrap_or_default();
+            let target = guard.target.clone();
+            let written = self.replace_with(&mut guard, |current| {
+                let old = current.unwrap_or_default();
                 let previous = managed_block::block_content(old);
-                let is_due =
+                let has_expected =
                     |expected| previous.as_deref().is_some_and(|text| text == expected || text == wanted);
-                if !expected.is_none_or(is_due) {
+                if !expected.is_none_or(has_expected) {
                     return Ok(FileAction::KeepFile(BlockWrite {
                         outcome: BlockWriteOutcome::Skipped,
                         previous,
@@ -317,16 +320,16 @@ impl AgentFile {
                 })
             })?;
             if written.outcome != BlockWriteOutcome::Changed {
-                record_unwritten_block(&mut holding, &written, expected, &wanted)?;
-                return Ok(done.unwrap_or(written));
+                record_unwritten_block(&mut guard, &written, expected, &wanted)?;
+                return Ok(first_write.unwrap_or(written));
             }
-            done.get_or_insert(written);
+            first_write.get_or_insert(written);
             // Rescued lines may contain markers; the next round of the loop handles them.
-            if rescue_all_late_writes(&holding.target, &mut holding.retired)? == LateWrites::NoneFound {
+            if rescue_all_late_writes(&guard.target, &mut guard.retired)? == LateWrites::NoneFound {
                 break;
             }
         }
-        done.ok_or_else(|| self.contended_error())
+        first_write.ok_or_else(|| self.contended_error())
     }
 
     /// Returns `old` with `summary_md` in its block. Malformed markers are repaired first, after writing a
@@ -353,36 +356,36 @@ impl AgentFile {
     /// Repeats this while another program changes the file, up to [`ATTEMPTS_MAX`] times.
     pub(crate) fn replace_with<T>(
         &self,
-        holding: &mut AgentFileGuard<'_>,
+        guard: &mut AgentFileGuard<'_>,
         mut make: impl FnMut(Option<&[u8]>) -> Result<FileAction<T>>,
     ) -> Result<T> {
-        let before = holding.record.latest().cloned();
+        let before = guard.record.latest().cloned();
         for _ in 0..ATTEMPTS_MAX {
-            let found = self.read_for_replacement(&holding.target)?;
-            let (bytes, block, report) = match make(found.as_ref().map(|content| content.bytes.as_slice()))? {
+            let current = self.read_for_replacement(&guard.target)?;
+            let (bytes, block, report) = match make(current.as_ref().map(|file| file.bytes.as_slice()))? {
                 FileAction::KeepFile(report) => return Ok(report),
                 FileAction::ReplaceFile { bytes, block, report } => (bytes, block, report),
             };
-            let is_noted = match block {
+            let is_recorded = match block {
                 BlockIntent::KeepBlock => false,
                 BlockIntent::SetBlock(block) => {
-                    holding.record.record_intent(&holding.target, block)?;
+                    guard.record.record_intent(&guard.target, block)?;
                     true
                 }
             };
-            match atomic_replace::replace_file(&holding.target, found, &bytes) {
+            match atomic_replace::replace_file(&guard.target, current, &bytes) {
                 Ok(ReplaceOutcome::Replaced(old)) => {
-                    holding.retired.extend(old);
-                    if is_noted {
-                        holding.record.mark_written(&holding.target)?;
+                    guard.retired.extend(old);
+                    if is_recorded {
+                        guard.record.mark_written(&guard.target)?;
                     }
                     return Ok(report);
                 }
-                Ok(ReplaceOutcome::Stale) if is_noted => holding.record.restore(before.clone()),
+                Ok(ReplaceOutcome::Stale) if is_recorded => guard.record.restore(before.clone()),
                 Ok(ReplaceOutcome::Stale) => {}
                 Err(error) => {
-                    if is_noted {
-                        holding.record.restore(before);
+                    if is_recorded {
+                        guard.record.restore(before);
                     }
                     return Err(error);
                 }
@@ -391,15 +394,15 @@ impl AgentFile {
         Err(self.contended_error())
     }
 
-    /// Reads a file that is about to be replaced.
+    /// Reads a file that is about to be replaced. Refuses UTF-16 and files longer than [`AGENT_MD_BYTES_MAX`].
     fn read_for_replacement(&self, target: &Path) -> Result<Option<OpenedFile>> {
-        let found = atomic_replace::read_file(target)?;
-        match found.as_ref().map(|content| content.bytes.as_slice()) {
+        let opened = atomic_replace::read_file(target)?;
+        match opened.as_ref().map(|file| file.bytes.as_slice()) {
             Some(bytes) if !atomic_replace::is_within_limit(bytes) => {
                 Err(Error::TooLarge { path: self.path.clone(), bytes_max: AGENT_MD_BYTES_MAX })
             }
             Some(bytes) if is_utf16(bytes) => Err(Error::Utf16 { path: self.path.clone() }),
-            Some(_) | None => Ok(found),
+            Some(_) | None => Ok(opened),
         }
     }
 
@@ -411,27 +414,28 @@ impl AgentFile {
 
 /// Updates the block record after a call that left the file as it was.
 fn record_unwritten_block(
-    holding: &mut AgentFileGuard<'_>,
+    guard: &mut AgentFileGuard<'_>,
     written: &BlockWrite,
     expected: Option<&str>,
     wanted: &str,
 ) -> Result<()> {
-    let noted = holding.record.latest().and_then(|record| record.block.as_deref());
+    let recorded = guard.record.latest().and_then(|record| record.block.as_deref());
     let block = match written.outcome {
-        BlockWriteOutcome::Unchanged if noted != Some(wanted) => Some(wanted.to_owned()),
+        BlockWriteOutcome::Unchanged if recorded != Some(wanted) => Some(wanted.to_owned()),
         // The block holds another text. Clear the record, so that the tamper guard does not restore a text that
         // was meant to be removed.
-        BlockWriteOutcome::Skipped if expected.is_some() && noted == expected => {
+        BlockWriteOutcome::Skipped if expected.is_some() && recorded == expected => {
             written.previous.as_ref().map(|_| wanted.to_owned())
         }
         BlockWriteOutcome::Unchanged | BlockWriteOutcome::Skipped | BlockWriteOutcome::Changed => {
             return Ok(());
         }
     };
-    let target = holding.target.clone();
-    holding.record.record_block(&target, block)
+    let target = guard.target.clone();
+    guard.record.record_block(&target, block)
 }
 
+/// Returns whether the content begins with the byte order mark of UTF-16.
 fn is_utf16(bytes: &[u8]) -> bool {
     matches!(bytes, [0xff, 0xfe, ..] | [0xfe, 0xff, ..])
 }
@@ -439,18 +443,19 @@ fn is_utf16(bytes: &[u8]) -> bool {
 /// Appends late writes to replaced files to `target`, and stops watching the oldest of them beyond
 /// [`RETIRED_MAX`].
 fn rescue_all_late_writes(target: &Path, retired: &mut VecDeque<RetiredFile>) -> Result<LateWrites> {
-    let mut found = LateWrites::NoneFound;
+    let mut result = LateWrites::NoneFound;
     for file in retired.iter_mut() {
         if atomic_replace::rescue_late_writes(target, file)? == LateWrites::Rescued {
-            found = LateWrites::Rescued;
+            result = LateWrites::Rescued;
         }
     }
     while retired.len() > RETIRED_MAX {
         retired.pop_front();
     }
-    Ok(found)
+    Ok(result)
 }
 
+/// Returns the path of a backup: the file's name with the time in UTC.
 fn backup_path(target: &Path, now: Timestamp) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".bak-{}", now.strftime("%Y%m%dT%H%M%SZ")));

@@ -40,11 +40,11 @@ impl AgentMdHook {
         Self { file, summaries: RunCache::default() }
     }
 
-    /// Returns the summary for the run's thread, from the cache when the run has asked before.
+    /// Returns the handed-over summary of the run's thread. Reads it on the first request of a run.
     async fn load_summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<InheritedSummary>>> {
         let run = step.run_ref();
-        if let Some(known) = self.summaries.get(run) {
-            return Ok(known);
+        if let Some(summary) = self.summaries.get(run) {
+            return Ok(summary);
         }
         let summary = handed_over_summary(&**step.store, step.thread_id).await?.map(Arc::new);
         let bytes = summary.as_ref().map_or(0, |summary| summary.summary_md.len());
@@ -73,16 +73,18 @@ impl AgentMdHook {
         }
     }
 
-    /// Restores the file if it was tampered with since `watch`. Returns the notice for the model and the person
-    /// about what was restored or redacted, or why that failed. Returns `None` when nothing was wrong.
-    async fn repair_after_call(&self, watch: TamperBaseline) -> Option<String> {
-        if self.file.is_unchanged_since(&watch) {
+    /// Restores the file if it was tampered with since `baseline`. Returns the notice for the model and the user
+    /// about the repair or its failure. Returns `None` when nothing had to be repaired.
+    ///
+    /// An unchanged file costs only a check of its metadata.
+    async fn repair_after_call(&self, baseline: TamperBaseline) -> Option<String> {
+        if self.file.is_unchanged_since(&baseline) {
             return None;
         }
         let file = Arc::clone(&self.file);
-        let put_back = tokio::task::spawn_blocking(move || file.undo_tampering(&watch)).await;
-        match put_back.unwrap_or_else(|_| Err(self.guard_panicked_error())) {
-            Ok(undone) => repair_notice(undone),
+        let result = tokio::task::spawn_blocking(move || file.undo_tampering(&baseline)).await;
+        match result.unwrap_or_else(|_| Err(self.guard_panicked_error())) {
+            Ok(repair) => repair_notice(repair),
             Err(error) => Some(format!(
                 "agent.md was changed while this call ran, and its block could not be checked or put back: failed \
                  to {error}. To do: {}.",
@@ -91,6 +93,7 @@ impl AgentMdHook {
         }
     }
 
+    /// Returns the error for a tamper guard that panicked.
     fn guard_panicked_error(&self) -> Error {
         let source = std::io::Error::other("the guard broke off");
         Error::Io { action: "check", path: self.file.path().to_owned(), source }
@@ -98,8 +101,8 @@ impl AgentMdHook {
 }
 
 /// Returns the notice about a repair, or `None` when nothing was repaired.
-fn repair_notice(undone: TamperRepair) -> Option<String> {
-    let put_back = match undone.kind {
+fn repair_notice(repair: TamperRepair) -> Option<String> {
+    let restored = match repair.kind {
         None => None,
         Some(TamperKind::Block) => Some(format!(
             "agent.md: the block between {} and {} was changed while this call ran. Only Segue writes it; it has \
@@ -111,9 +114,9 @@ fn repair_notice(undone: TamperRepair) -> Option<String> {
             "agent.md was deleted while this call ran. It has been restored. To change it, use {EDIT_MEMORY}."
         )),
     };
-    let withheld = (undone.redacted_secrets > 0).then(|| redaction_notice(undone.redacted_secrets));
-    let told: Vec<String> = put_back.into_iter().chain(withheld).collect();
-    (!told.is_empty()).then(|| told.join(" "))
+    let redacted = (repair.redacted_secrets > 0).then(|| redaction_notice(repair.redacted_secrets));
+    let notices: Vec<String> = restored.into_iter().chain(redacted).collect();
+    (!notices.is_empty()).then(|| notices.join(" "))
 }
 
 #[async_trait]
@@ -131,6 +134,7 @@ impl Hook for AgentMdHook {
         }
     }
 
+    /// Sends a notice if the file is too long for the model.
     async fn before_agent(&self, step: &StepContext<'_>) -> Result<GraphUpdate, StepFailure> {
         if self.file.read_cached().is_ok_and(|reading| reading.snapshot.extent == ReadExtent::Beginning) {
             let path = self.file.path().display();
@@ -141,6 +145,8 @@ impl Hook for AgentMdHook {
         Ok(GraphUpdate::default())
     }
 
+    /// Appends the section to the system prompt, and records its sources as an event. The section is marked as
+    /// volatile, so that the provider's cache covers the parts before it.
     async fn before_model(
         &self,
         step: &StepContext<'_>,
@@ -154,6 +160,10 @@ impl Hook for AgentMdHook {
         Ok(GraphUpdate { events: vec![event], ..GraphUpdate::default() })
     }
 
+    /// Checks the file after a tool call and undoes tampering. The call's result then becomes an error with the notice.
+    ///
+    /// `edit_memory` is exempt, because it cannot change the block. If the file is unreadable before the call, the
+    /// call runs without the guard and a notice says so.
     async fn wrap_tool_call(
         &self,
         step: &StepContext<'_>,
@@ -163,8 +173,8 @@ impl Hook for AgentMdHook {
         if call.name == EDIT_MEMORY {
             return next.run(call).await;
         }
-        let watch = match self.file.take_baseline() {
-            Ok(watch) => watch,
+        let baseline = match self.file.take_baseline() {
+            Ok(baseline) => baseline,
             Err(error) => {
                 let text = format!("agent.md is not guarded while `{}` runs: failed to {error}", call.name);
                 step.frames.send(Frame::Notice { text });
@@ -172,7 +182,7 @@ impl Hook for AgentMdHook {
             }
         };
         let result = next.run(call).await;
-        let Some(text) = self.repair_after_call(watch).await else { return result };
+        let Some(text) = self.repair_after_call(baseline).await else { return result };
         step.frames.send(Frame::Notice { text: text.clone() });
         result.map(|mut output| {
             output.status = ToolStatus::Error;

@@ -1,11 +1,15 @@
 //! Items: values that agents and clients store under a namespace and a key. Storage and search are the journal's
-//! task.
+//! task; this module checks names, limits sizes and redacts secrets.
+//!
+//! The item store has the semantics of the store of the Agent Server API: a namespace is a path of labels, a value is
+//! a JSON object, and a put replaces the previous value.
 
 mod error;
 mod filter;
 mod redaction;
 mod tool;
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -19,13 +23,13 @@ use crate::recall::query_words;
 pub use error::{FilterError, ItemError};
 pub use tool::{STORE, StoreTool};
 
-/// The most bytes of a value, as JSON: 64 KiB.
+/// Maximum size of a value in bytes, as JSON: 64 KiB.
 pub const ITEM_BYTES_MAX: usize = 64 << 10;
 
-/// The most labels of a namespace.
+/// Maximum number of labels of a namespace.
 pub const NAMESPACE_LABELS_MAX: usize = 32;
 
-/// The most bytes of a label or a key.
+/// Maximum size of a label or a key in bytes.
 pub const NAME_BYTES_MAX: usize = 512;
 
 /// First label of the namespaces reserved for LangGraph.
@@ -49,16 +53,16 @@ pub struct PutReceipt {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ItemSearch {
-    /// Only namespaces that begin with these labels.
+    /// Restricts the search to namespaces that begin with these labels.
     pub namespace_prefix: Vec<String>,
     /// Conditions on fields of the value: a value to equal, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`
     /// and `$lte`.
     pub filter: Option<Map<String, Value>>,
-    /// Words to rank by; without any, what was put last comes first.
+    /// Words to rank the items by. Without words, the most recently stored items come first.
     pub query: Option<String>,
-    /// The most items to return, 1 to [`PAGE_ROWS_MAX`].
+    /// Maximum number of items to return, 1 to [`PAGE_ROWS_MAX`].
     pub limit: usize,
-    /// How many to skip.
+    /// Number of items to skip.
     pub offset: usize,
 }
 
@@ -72,15 +76,15 @@ impl Default for ItemSearch {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NamespaceSearch {
-    /// Only those that begin with these labels; `*` stands for any one.
+    /// Restricts the listing to namespaces that begin with these labels; `*` matches any one label.
     pub prefix: Option<Vec<String>>,
-    /// Only those that end with these labels; `*` stands for any one.
+    /// Restricts the listing to namespaces that end with these labels; `*` matches any one label.
     pub suffix: Option<Vec<String>>,
-    /// Longer ones are cut to so many labels.
+    /// Cuts longer namespaces to this number of labels. Namespaces that are equal then appear once.
     pub max_depth: Option<usize>,
-    /// The most namespaces to return, 1 to [`PAGE_ROWS_MAX`].
+    /// Maximum number of namespaces to return, 1 to [`PAGE_ROWS_MAX`].
     pub limit: usize,
-    /// How many to skip.
+    /// Number of namespaces to skip.
     pub offset: usize,
 }
 
@@ -102,9 +106,9 @@ impl ItemStore {
         value: Value,
         now: Timestamp,
     ) -> Result<PutReceipt, ItemError> {
-        let (item, kept) = prepare_item(namespace, key, value, now)?;
+        let (item, receipt) = prepare_item(namespace, key, value, now)?;
         self.commit(Write::PutItem(item)).await?;
-        Ok(kept)
+        Ok(receipt)
     }
 
     /// Returns the item with this name, or `None`.
@@ -130,21 +134,24 @@ impl ItemStore {
     ///
     /// # Errors
     /// When the filter or the limit is invalid, and when the journal fails.
-    pub async fn search(&self, search: &ItemSearch) -> Result<Vec<ItemHit>, ItemError> {
-        check_limit(search.limit)?;
-        let asked = search.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
-        let words = asked.map(query_words::parse_query_words).unwrap_or_default();
-        if asked.is_some() && words.is_empty() {
-            return Ok(Vec::new());
-        }
-        let filter = match &search.filter {
-            Some(filter) => filter::parse_conditions(filter)?,
-            None => Vec::new(),
-        };
-        let prefix = search.namespace_prefix.clone();
-        let query =
-            ItemQuery { scope: None, prefix, words, filter, offset: search.offset, limit: search.limit };
-        Ok(self.store.items(query).await?)
+    pub fn search<'a>(&'a self, search: &'a ItemSearch) -> BoxFuture<'a, Result<Vec<ItemHit>, ItemError>> {
+        Box::pin(async move {
+            check_limit(search.limit)?;
+            let text = search.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
+            let words = text.map(query_words::parse_query_words).unwrap_or_default();
+            // A query of only punctuation matches nothing. It must not become a listing of all items.
+            if text.is_some() && words.is_empty() {
+                return Ok(Vec::new());
+            }
+            let filter = match &search.filter {
+                Some(filter) => filter::parse_conditions(filter)?,
+                None => Vec::new(),
+            };
+            let prefix = search.namespace_prefix.clone();
+            let query =
+                ItemQuery { scope: None, prefix, words, filter, offset: search.offset, limit: search.limit };
+            Ok(self.store.items(query).await?)
+        })
     }
 
     /// Returns a page of the namespaces in use, each once, in order.
@@ -157,7 +164,7 @@ impl ItemStore {
             scope: None,
             prefix: search.prefix.clone().unwrap_or_default(),
             suffix: search.suffix.clone().unwrap_or_default(),
-            // No namespace has no label.
+            // A depth of 0 means no limit, because every namespace has a label.
             depth_max: search.max_depth.filter(|depth| *depth > 0),
             offset: search.offset,
             limit: search.limit,
@@ -171,6 +178,10 @@ impl ItemStore {
     }
 }
 
+/// Checks and redacts an item, and returns it ready to be stored.
+///
+/// # Errors
+/// When the name is invalid or contains a secret, and when the value is not an object or too large.
 fn prepare_item(
     namespace: &[String],
     key: &str,
@@ -188,7 +199,7 @@ fn prepare_item(
     Ok((StoredItem { namespace, key, value, created_at: now, updated_at: now }, PutReceipt { withheld }))
 }
 
-/// Refuses what cannot be the name of an item.
+/// Checks that the namespace and the key are valid and contain no secret.
 fn check_name(namespace: &[String], key: &str) -> Result<(), ItemError> {
     match namespace.first() {
         None => return Err(ItemError::EmptyNamespace),
@@ -210,6 +221,8 @@ fn check_name(namespace: &[String], key: &str) -> Result<(), ItemError> {
     namespace.iter().map(String::as_str).chain([key]).try_for_each(redaction::check_no_secret)
 }
 
+/// Checks that the limit of a page is within the journal's bounds. A wrong limit is an error and is never changed
+/// silently.
 fn check_limit(limit: usize) -> Result<(), ItemError> {
     if (1..=PAGE_ROWS_MAX).contains(&limit) { Ok(()) } else { Err(ItemError::BadLimit { limit }) }
 }

@@ -1,11 +1,11 @@
 //! Memory that outlives a context: agent.md with its managed block, recall of earlier messages, search, summaries
-//! of old turns, and named items.
+//! of old messages, and named items.
 //!
 //! [`managed_block`] handles the block as text, [`AgentFile`] the file, and [`build_prompt_section`] the prompt.
 //! [`AgentMdHook`] adds the file to model requests. [`EditMemoryTool`] lets the agent edit its notes, and
-//! [`remember()`] adds a note for a person. [`recall()`] finds original messages of a thread and its ancestors,
+//! [`remember()`] adds a note for the user. [`recall()`] finds original messages of a thread and its ancestors,
 //! [`RecallTool`] gives it to the agent, and [`search()`] covers everything. [`SummarizationHandoff`] summarizes
-//! old turns, [`SummarizationWorker`] decides when that is due, and [`TieredMemoryHook`] shows the summaries to
+//! old messages, [`SummarizationWorker`] decides when that is due, and [`TieredMemoryHook`] shows the summaries to
 //! the model. [`ItemStore`] keeps named items. Deliberately absent: deciding when a handoff happens and which
 //! thread a summary belongs to. The journal's rows decide both.
 

@@ -1,14 +1,17 @@
-//! The managed block of agent.md as text: find, insert, replace, repair. No file is touched here.
+//! The managed block of agent.md as text: find, insert, replace, repair. This module does not access files.
+//!
+//! The block contains the summary of the newest handoff, or a placeholder. Only Segue writes it; all other text
+//! belongs to the user and the agent.
 //!
 //! A marker is `<current_thread_summary>` or its closing tag at the start of a line, indented by at most three
 //! spaces; a closing tag also counts at the end of a line of an open block. Markers in closed code fences, in
 //! comments that begin a line, and in indented code are ordinary text. A fence or comment that is never closed, or
-//! that would cut a block in two, hides nothing. What is done with them:
+//! that would cut a block in two, hides nothing. The functions treat markers as follows:
 //!
 //! | markers | [`replace_block`] | [`repair_markers`] (the caller keeps a backup) |
 //! | --- | --- | --- |
-//! | none | inserts a block: after the heading if that stands alone, else at the end | nothing |
-//! | one pair | replaces what is between | nothing |
+//! | none | inserts a block: after the heading if the text has one, else at the end | nothing |
+//! | one pair | replaces the text between them | nothing |
 //! | several pairs | refuses | keeps the first pair, removes the others with their managed text |
 //! | nested | refuses | keeps the innermost pair, removes the outer tags, keeps their text |
 //! | reversed, unclosed, unopened | refuses | removes the tags, keeps every line of text |
@@ -32,25 +35,25 @@ pub const HEADING: &str = "## Recent Thread Snapshot";
 /// The text of a block without a summary.
 pub const PLACEHOLDER: &str = "None recorded yet.";
 
-/// The name inside both tags.
+/// The tag name of both tags.
 const TAG_NAME: &str = "current_thread_summary";
 /// The byte order mark of UTF-8.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Something wrong with the markers of a text. Lines count from 1.
+/// A problem of the markers of a text. Lines count from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MarkerProblem {
-    /// More than one block; the lines where they open.
+    /// The text has more than one block.
     MultipleBlocks {
-        /// The lines where the blocks open.
+        /// The lines of the opening tags.
         lines: Vec<usize>,
     },
-    /// An opening marker without its closing one.
+    /// An opening marker has no closing marker.
     Unclosed {
         /// The line of the marker.
         line: usize,
     },
-    /// A closing marker without its opening one.
+    /// A closing marker has no opening marker.
     Unopened {
         /// The line of the marker.
         line: usize,
@@ -65,7 +68,8 @@ pub struct MalformedMarkers {
     pub problems: Vec<MarkerProblem>,
 }
 
-/// Returns what the first block holds, with `\n` line endings; `None` without a block.
+/// Returns the content of the first block, with `\n` line endings and without trailing blanks. Returns `None` when
+/// the text has no block. Bytes that are not UTF-8 are replaced.
 pub fn block_content(text: &[u8]) -> Option<String> {
     scan_markers(text).blocks.first().map(|pair| {
         let content = String::from_utf8_lossy(&text[pair.content.clone()]).replace("\r\n", "\n");
@@ -74,26 +78,29 @@ pub fn block_content(text: &[u8]) -> Option<String> {
     })
 }
 
-/// Returns what is wrong with the markers; empty when there is one block or none.
+/// Returns the problems of the markers. The list is empty when the text has one well-formed block or no marker.
 pub fn marker_problems(text: &[u8]) -> Vec<MarkerProblem> {
     problems_in_scan(&scan_markers(text))
 }
 
-/// Returns `text` with its block holding `summary_md`; a missing block is inserted, a blank summary becomes
-/// [`PLACEHOLDER`].
+/// Returns `text` with `summary_md` in its block. A missing block is inserted. A blank summary becomes
+/// [`PLACEHOLDER`], and tags in the summary are escaped.
+///
+/// The function is idempotent: [`block_content`] of the result is [`normalize_content`] of the summary.
 ///
 /// # Errors
 /// When the markers are malformed; call [`repair_markers`] first.
 pub fn replace_block(text: &[u8], summary_md: &str) -> Result<Vec<u8>, MalformedMarkers> {
-    let found = scan_markers(text);
-    let problems = problems_in_scan(&found);
+    let scan = scan_markers(text);
+    let problems = problems_in_scan(&scan);
     if !problems.is_empty() {
         return Err(MalformedMarkers { problems });
     }
-    let Some(pair) = found.blocks.first() else {
-        return Ok(insert_block(text, &found, summary_md));
+    let Some(pair) = scan.blocks.first() else {
+        return Ok(insert_block(text, &scan, summary_md));
     };
-    // The line of the opening tag tells: it ends as the call before this one left it.
+    // The block keeps the line ending after its opening tag, even in a text with mixed line endings. So repeated
+    // calls return the same text.
     let old = &text[pair.content.clone()];
     let eol = match old.iter().position(|byte| *byte == b'\n') {
         Some(end) => line_ending(&old[..=end]),
@@ -101,23 +108,24 @@ pub fn replace_block(text: &[u8], summary_md: &str) -> Result<Vec<u8>, Malformed
     };
     let content = normalize_content(summary_md).replace('\n', eol);
     let new = splice(text, pair.content.clone(), format!("{eol}{content}{eol}").as_bytes());
-    // A fence before the block may have ended inside its old text and runs over the whole block without that.
+    // A fence before the block may have been closed by a line of the old content. Without that line it would hide the
+    // block.
     let after = scan_markers(&new);
-    let stays = after.stray_markers.is_empty()
+    let is_intact = after.stray_markers.is_empty()
         && matches!(after.blocks.as_slice(), [only] if only.range.start == pair.range.start);
-    if !stays {
-        let rest = remove_blocks(text);
-        return Ok(insert_block(&rest, &scan_markers(&rest), summary_md));
+    if !is_intact {
+        let notes = remove_blocks(text);
+        return Ok(insert_block(&notes, &scan_markers(&notes), summary_md));
     }
     Ok(new)
 }
 
-/// Returns `text` with at most one block and no stray marker; lines of text outside the blocks all stay.
+/// Returns `text` with at most one block and no stray marker. All lines of text outside blocks stay.
 pub fn repair_markers(text: &[u8]) -> Vec<u8> {
     remove_markers(text, 1)
 }
 
-/// Returns `text` without any block or marker: what agent.md says apart from the managed part.
+/// Returns `text` without any block or marker: the notes of agent.md.
 pub fn remove_blocks(text: &[u8]) -> Vec<u8> {
     remove_markers(text, 0)
 }
@@ -129,54 +137,57 @@ pub fn normalize_content(summary_md: &str) -> String {
     if content.trim().is_empty() { PLACEHOLDER.to_owned() } else { content.to_owned() }
 }
 
-/// Returns where the blocks, with their headings, and the stray markers of `text` are, in order.
+/// Returns the byte ranges of the blocks, with their headings, and of the stray markers of `text`, in order.
 pub(crate) fn managed_ranges(text: &[u8]) -> Vec<Range<usize>> {
-    let (found, all) = (scan_markers(text), split_lines(text));
-    let pairs = found.blocks.iter().map(|pair| widen_to_heading(text, &all, pair));
-    let mut all: Vec<_> = pairs.chain(found.stray_markers.iter().map(|stray| stray.range.clone())).collect();
-    all.sort_by_key(|range| range.start);
-    all
+    let (scan, lines) = (scan_markers(text), split_lines(text));
+    let pairs = scan.blocks.iter().map(|pair| widen_to_heading(text, &lines, pair));
+    let mut ranges: Vec<_> =
+        pairs.chain(scan.stray_markers.iter().map(|stray| stray.range.clone())).collect();
+    ranges.sort_by_key(|range| range.start);
+    ranges
 }
 
-/// Returns whether both texts hold the same blocks and stray markers, byte for byte, wherever they stand.
-pub(crate) fn has_same_blocks(one: &[u8], other: &[u8]) -> bool {
-    let (in_one, in_other) = (managed_ranges(one), managed_ranges(other));
-    in_one.len() == in_other.len() && in_one.into_iter().zip(in_other).all(|(a, b)| one[a] == other[b])
+/// Returns whether both texts have the same blocks and stray markers, byte for byte. Their positions may differ.
+pub(crate) fn has_same_blocks(left: &[u8], right: &[u8]) -> bool {
+    let (in_left, in_right) = (managed_ranges(left), managed_ranges(right));
+    in_left.len() == in_right.len() && in_left.into_iter().zip(in_right).all(|(a, b)| left[a] == right[b])
 }
 
-/// Returns where notes that are added to `text` belong: before the block, with its heading, when nothing follows it.
+/// Returns the byte offset at which notes are appended to `text`: before the block and its heading if nothing follows
+/// them, otherwise the end of the text.
 pub(crate) fn notes_end_offset(text: &[u8]) -> usize {
-    let found = scan_markers(text);
-    let last = found.blocks.last().filter(|pair| text[pair.range.end..].trim_ascii().is_empty());
+    let scan = scan_markers(text);
+    let last = scan.blocks.last().filter(|pair| text[pair.range.end..].trim_ascii().is_empty());
     last.map_or(text.len(), |pair| widen_to_heading(text, &split_lines(text), pair).start)
 }
 
-/// Returns `summary_md` with every tag that could open or close the block shown as text (`&lt;…&gt;`).
+/// Returns `summary_md` with every tag that could open or close the block escaped as text (`&lt;…&gt;`). Case,
+/// slashes and blanks in a tag do not matter.
 ///
-/// Doing it twice changes nothing more.
+/// The function is idempotent.
 pub fn escape_block_tags(summary_md: &str) -> String {
     let mut safe = String::with_capacity(summary_md.len());
-    let mut rest = summary_md;
-    while let Some(at) = rest.find('<') {
-        safe.push_str(&rest[..at]);
-        let tag = &rest[at + 1..];
+    let mut remaining = summary_md;
+    while let Some(start) = remaining.find('<') {
+        safe.push_str(&remaining[..start]);
+        let tag = &remaining[start + 1..];
         match tag_length(tag) {
             Some(length) => {
                 safe.push_str("&lt;");
                 safe.push_str(&tag[..length]);
-                rest = &tag[length..];
-                if let Some(after) = rest.strip_prefix('>') {
+                remaining = &tag[length..];
+                if let Some(after) = remaining.strip_prefix('>') {
                     safe.push_str("&gt;");
-                    rest = after;
+                    remaining = after;
                 }
             }
             None => {
                 safe.push('<');
-                rest = tag;
+                remaining = tag;
             }
         }
     }
-    safe.push_str(rest);
+    safe.push_str(remaining);
     safe
 }
 
@@ -193,38 +204,41 @@ impl fmt::Display for MarkerProblem {
     }
 }
 
-/// Returns how much of the text after a `<` is the block's tag name, with slash and blanks.
+/// Returns the length in bytes of the block's tag name, with slashes and blanks around it, at the start of the text
+/// after a `<`. Returns `None` for another tag.
 fn tag_length(tag: &str) -> Option<usize> {
     let blank = |c: char| c.is_whitespace() || c == '/';
     let name = tag.trim_start_matches(blank);
     let matches = name.get(..TAG_NAME.len()).is_some_and(|head| head.eq_ignore_ascii_case(TAG_NAME));
     matches.then(|| {
-        let rest = &name[TAG_NAME.len()..];
-        tag.len() - rest.trim_start_matches(blank).len()
+        let after_name = &name[TAG_NAME.len()..];
+        tag.len() - after_name.trim_start_matches(blank).len()
     })
 }
 
-fn problems_in_scan(found: &MarkerScan) -> Vec<MarkerProblem> {
+/// Returns the problems of a scanned text.
+fn problems_in_scan(scan: &MarkerScan) -> Vec<MarkerProblem> {
     let mut problems = Vec::new();
-    if found.blocks.len() > 1 {
+    if scan.blocks.len() > 1 {
         problems.push(MarkerProblem::MultipleBlocks {
-            lines: found.blocks.iter().map(|pair| pair.line).collect(),
+            lines: scan.blocks.iter().map(|pair| pair.line).collect(),
         });
     }
-    problems.extend(found.stray_markers.iter().map(|stray| match stray.tag {
+    problems.extend(scan.stray_markers.iter().map(|stray| match stray.tag {
         MarkerTag::Open => MarkerProblem::Unclosed { line: stray.line },
         MarkerTag::Close => MarkerProblem::Unopened { line: stray.line },
     }));
     problems
 }
 
-/// Returns the line ending most lines of `text` have.
+/// Returns the line ending of most lines of `text`: `\r\n` or `\n`.
 pub(crate) fn line_ending(text: &[u8]) -> &'static str {
     let newlines = text.iter().filter(|byte| **byte == b'\n').count();
     let crlf = text.windows(2).filter(|pair| pair == b"\r\n").count();
     if crlf * 2 > newlines { "\r\n" } else { "\n" }
 }
 
+/// Returns `text` with the bytes of `range` replaced by `new`.
 fn splice(text: &[u8], range: Range<usize>, new: &[u8]) -> Vec<u8> {
     let mut result = Vec::with_capacity(text.len() + new.len());
     result.extend_from_slice(&text[..range.start]);
@@ -233,17 +247,18 @@ fn splice(text: &[u8], range: Range<usize>, new: &[u8]) -> Vec<u8> {
     result
 }
 
-/// Inserts a block into a text that has none.
-fn insert_block(text: &[u8], found: &MarkerScan, summary_md: &str) -> Vec<u8> {
+/// Inserts a block into a text that has none. It is separated from other text by a blank line.
+fn insert_block(text: &[u8], scan: &MarkerScan, summary_md: &str) -> Vec<u8> {
     let eol = line_ending(text);
     let content = normalize_content(summary_md).replace('\n', eol);
     let tags = format!("{OPEN_TAG}{eol}{content}{eol}{CLOSE_TAG}{eol}");
-    if let Some(at) = found.heading_end {
-        let before = if text[..at].ends_with(b"\n") { "" } else { eol };
-        return splice(text, at..at, format!("{before}{tags}").as_bytes());
+    if let Some(heading_end) = scan.heading_end {
+        let before = if text[..heading_end].ends_with(b"\n") { "" } else { eol };
+        return splice(text, heading_end..heading_end, format!("{before}{tags}").as_bytes());
     }
-    // Before a fence or comment that is not closed yet: whatever closes it later must not swallow the block.
-    let at = found.unterminated_at.unwrap_or(text.len());
+    // The block is inserted before an unclosed fence or comment. After it, the block would be hidden as soon as a
+    // line closes the fence or comment.
+    let at = scan.unterminated_at.unwrap_or(text.len());
     let head = text[..at].strip_prefix(BOM).unwrap_or(&text[..at]);
     let before = match (head.is_empty(), head.ends_with(b"\n"), ends_with_blank_line(head)) {
         (true, _, _) | (_, _, true) => String::new(),
@@ -265,18 +280,19 @@ fn ends_with_blank_line(text: &[u8]) -> bool {
 /// Removes stray markers and all but the first `keep` blocks.
 fn remove_markers(text: &[u8], keep: usize) -> Vec<u8> {
     let mut text = text.to_vec();
-    // Taking a stray marker out of a fence can give the fence its effect back, so look again until all is well.
-    // Every round removes a marker.
+    // Removing a stray marker from a fence can make the fence hide other markers, so the text is scanned again until no
+    // marker is left to remove. The loop ends, because every round removes a marker.
     loop {
-        let found = scan_markers(&text);
-        if found.stray_markers.is_empty() && found.blocks.len() <= keep {
+        let scan = scan_markers(&text);
+        if scan.stray_markers.is_empty() && scan.blocks.len() <= keep {
             return text;
         }
-        let all = split_lines(&text);
-        // Stray markers first: without them a pair may turn out to be an example in a fence.
-        let mut ranges: Vec<Range<usize>> = match found.stray_markers.as_slice() {
-            [] => found.blocks.iter().skip(keep).map(|pair| widen_to_heading(&text, &all, pair)).collect(),
-            strays => strays.iter().map(|stray| widen_to_line(&text, &all, stray.range.clone())).collect(),
+        let lines = split_lines(&text);
+        // Stray markers are removed first, because without them a pair may be hidden by a fence and is then ordinary
+        // text.
+        let mut ranges: Vec<Range<usize>> = match scan.stray_markers.as_slice() {
+            [] => scan.blocks.iter().skip(keep).map(|pair| widen_to_heading(&text, &lines, pair)).collect(),
+            strays => strays.iter().map(|stray| widen_to_line(&text, &lines, stray.range.clone())).collect(),
         };
         ranges.sort_by_key(|range| range.start);
         for range in ranges.into_iter().rev() {
@@ -285,10 +301,10 @@ fn remove_markers(text: &[u8], keep: usize) -> Vec<u8> {
     }
 }
 
-/// Widens a tag's range to its whole line when nothing else stands on it.
-fn widen_to_line(text: &[u8], all: &[LineSpan], range: Range<usize>) -> Range<usize> {
-    let first = &all[line_index_at(all, range.start)];
-    let last = &all[line_index_at(all, range.end)];
+/// Widens the range to whole lines if they contain nothing else but blanks.
+fn widen_to_line(text: &[u8], lines: &[LineSpan], range: Range<usize>) -> Range<usize> {
+    let first = &lines[line_index_at(lines, range.start)];
+    let last = &lines[line_index_at(lines, range.end)];
     let start = skip_bom(text, first.start);
     let blank = |part: &[u8]| part.iter().all(u8::is_ascii_whitespace);
     if range.start >= start && blank(&text[start..range.start]) && blank(&text[range.end..last.end]) {
@@ -298,24 +314,26 @@ fn widen_to_line(text: &[u8], all: &[LineSpan], range: Range<usize>) -> Range<us
     }
 }
 
-/// Widens a pair's range to its lines and to the heading right above it.
-fn widen_to_heading(text: &[u8], all: &[LineSpan], pair: &BlockSpan) -> Range<usize> {
-    let range = widen_to_line(text, all, pair.range.clone());
+/// Returns the range of a block, widened to whole lines and to the heading above it. Only blank lines may be between
+/// them.
+fn widen_to_heading(text: &[u8], lines: &[LineSpan], pair: &BlockSpan) -> Range<usize> {
+    let range = widen_to_line(text, lines, pair.range.clone());
     let above =
-        all[..pair.line - 1].iter().rev().find(|line| !text[line.start..line.end].trim_ascii().is_empty());
+        lines[..pair.line - 1].iter().rev().find(|line| !text[line.start..line.end].trim_ascii().is_empty());
     match above {
         Some(line) if scan::is_heading(text, line) => skip_bom(text, line.start)..range.end,
         Some(_) | None => range,
     }
 }
 
-fn skip_bom(text: &[u8], at: usize) -> usize {
-    if at == 0 { text.len() - strip_bom(text).len() } else { at }
+/// Returns the offset after the byte order mark if `offset` is 0 and the text has one; otherwise `offset`.
+fn skip_bom(text: &[u8], offset: usize) -> usize {
+    if offset == 0 { text.len() - strip_bom(text).len() } else { offset }
 }
 
-/// Returns the index of the line that holds byte `at` (the last line for the end of the text).
-fn line_index_at(all: &[LineSpan], at: usize) -> usize {
-    all.partition_point(|line| line.next <= at).min(all.len() - 1)
+/// Returns the index of the line that contains the byte at `offset`. The end of the text belongs to the last line.
+fn line_index_at(lines: &[LineSpan], offset: usize) -> usize {
+    lines.partition_point(|line| line.next <= offset).min(lines.len() - 1)
 }
 
 #[cfg(test)]

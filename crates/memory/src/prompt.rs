@@ -39,7 +39,7 @@ struct AgentMdFields {
     current_thread_summary: String,
 }
 
-/// A thread's handed-over summary: the text that a person accepted, and the facts shown next to it.
+/// A thread's handed-over summary: the text that the user accepted, and the facts shown next to it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InheritedSummary {
     /// The summary as it was accepted.
@@ -99,19 +99,20 @@ fn fill_template(fields: &AgentMdFields) -> String {
     let mut text = String::with_capacity(
         AGENT_MD_TEMPLATE.len() + fields.agent_md.len() + fields.current_thread_summary.len(),
     );
-    let mut rest = AGENT_MD_TEMPLATE;
-    while let Some((before, after)) = rest.split_once("{{") {
+    let mut remaining = AGENT_MD_TEMPLATE;
+    while let Some((before, after)) = remaining.split_once("{{") {
         let (name, after) = after.split_once("}}").expect("a test reads the template to its end");
         text.push_str(before);
         text.push_str(
             template_field(fields, name).expect("a test looks up every placeholder of the template"),
         );
-        rest = after;
+        remaining = after;
     }
-    text.push_str(rest);
+    text.push_str(remaining);
     text
 }
 
+/// Returns the value of a field of the template by its name.
 fn template_field<'a>(fields: &'a AgentMdFields, name: &str) -> Option<&'a str> {
     match name {
         "agent_md" => Some(&fields.agent_md),
@@ -122,31 +123,35 @@ fn template_field<'a>(fields: &'a AgentMdFields, name: &str) -> Option<&'a str> 
 
 /// Returns `text` without HTML comments. Comments in code fences and unclosed comments stay.
 fn strip_comments(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+    let mut output = String::with_capacity(text.len());
     let mut fence: Option<&str> = None;
-    let mut rest = text;
+    let mut remaining = text;
     // False after an unclosed comment: no later comment is closed either.
     let mut closable = true;
-    while !rest.is_empty() {
-        let line = &rest[..rest.find('\n').map_or(rest.len(), |at| at + 1)];
+    while !remaining.is_empty() {
+        let line = &remaining[..remaining.find('\n').map_or(remaining.len(), |newline| newline + 1)];
         let opened = if fence.is_none() && closable { line.find("<!--") } else { None };
-        match opened.and_then(|at| Some((at, at + 4 + rest[at + 4..].find("-->")? + 3))) {
-            Some((from, to)) => {
-                kept.push_str(&rest[..from]);
-                rest = &rest[to..];
-                if kept.is_empty() || kept.ends_with('\n') {
-                    rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n')).unwrap_or(rest);
+        match opened.and_then(|start| Some((start, start + 4 + remaining[start + 4..].find("-->")? + 3))) {
+            Some((start, end)) => {
+                output.push_str(&remaining[..start]);
+                remaining = &remaining[end..];
+                // A comment on lines of its own leaves no blank line.
+                if output.is_empty() || output.ends_with('\n') {
+                    remaining = remaining
+                        .strip_prefix("\r\n")
+                        .or_else(|| remaining.strip_prefix('\n'))
+                        .unwrap_or(remaining);
                 }
             }
             None => {
                 closable &= opened.is_none();
                 fence = open_fence_after(fence, line.trim());
-                kept.push_str(line);
-                rest = &rest[line.len()..];
+                output.push_str(line);
+                remaining = &remaining[line.len()..];
             }
         }
     }
-    kept
+    output
 }
 
 /// Returns the marker of the code fence that is open after `line`, if any.

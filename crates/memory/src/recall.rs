@@ -1,6 +1,9 @@
 //! Recall: finds original messages of a thread and its ancestors by words or by seq range. On request it also
 //! covers all threads, summaries and handoffs of the same assistant.
 //!
+//! A recall only reads. Every text in its result is redacted, fits a token budget, and is untrusted data: a message
+//! can contain anything that a user, a model or a tool wrote. The order of the results is explained in [`ranking`].
+//!
 //! Deliberately absent: data of other assistants, and messages that an ancestor got after the conversation had
 //! left it.
 
@@ -16,6 +19,7 @@ mod render;
 mod tool;
 mod visible_turn;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{Store, ThreadPrefix};
 use protocol::{Seq, ThreadId};
@@ -27,7 +31,7 @@ use lineage::Ancestor;
 pub use error::RecallError;
 pub use tool::{RECALL, RecallTool};
 
-/// Maximum tokens of one answer of the tool.
+/// Maximum estimated tokens of one answer of the tool.
 pub const RECALL_TOKENS_MAX: u64 = 1_500;
 
 /// A recall request.
@@ -55,7 +59,8 @@ pub struct RecallQuery {
 }
 
 impl RecallQuery {
-    /// Returns a query of the whole lineage, as large as the tool's.
+    /// Returns a query over the whole lineage with the tool's limit of [`RECALL_TOKENS_MAX`] tokens. It treats no
+    /// message as visible to the requester.
     pub const fn new(filter: MessageFilter) -> Self {
         Self {
             filter,
@@ -83,9 +88,10 @@ pub enum RecallScope {
 /// The selection of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MessageFilter {
-    /// The best matches of these words. A question in plain language works well.
+    /// The messages that match these words best. A question in plain language works well, because stop words are
+    /// ignored.
     Words(String),
-    /// Those from the first seq to the last, both included.
+    /// The messages from the first seq to the last, both included, in order.
     Range(Seq, Seq),
 }
 
@@ -94,36 +100,37 @@ pub enum MessageFilter {
 pub struct RecallResult {
     /// The scope that was searched.
     pub scope: RecallScope,
-    /// The threads that were looked through, nearest first; in the scope of everything those where anything was found.
+    /// The threads that were searched, nearest first. In the scope of everything: only the threads with a match.
     pub threads: Vec<ThreadId>,
     /// Passages of summaries and handoffs, best first. Only filled in the scope of everything.
     pub notes: Vec<RecallNote>,
-    /// Pieces of conversation, each one message or a few that follow each other. For words the best match comes first,
-    /// and of several about the same thing the newest; for a range there is one piece.
+    /// Pieces of conversation, each of one to three consecutive messages. For words, the best match comes first, and
+    /// the newest comes first among matches about the same thing. A range has one piece at most, with all its messages.
     pub excerpts: Vec<Vec<RecalledMessage>>,
-    /// The matches or messages beyond the excerpts.
+    /// The matches or messages that the excerpts do not contain.
     pub remaining: Remaining,
-    /// For a range whose first message did not fit: the message, and how many of its characters have been read.
+    /// For a range whose first message did not fit whole: the seq of the message, and the number of its characters that
+    /// have been returned so far. Pass that number as [`RecallQuery::from_char`] to read on.
     pub resume_at: Option<(Seq, u64)>,
-    /// For a range that reaches so far: the seq at which the conversation left the thread. What was said there from
-    /// then on is no part of the conversation and is not found.
+    /// For a range that extends beyond the conversation's part of the thread: the seq at which the conversation left
+    /// the thread. Messages from that seq on do not belong to the conversation and are not returned.
     pub departed_at: Option<Seq>,
 }
 
 /// A recalled message with its secrets redacted, possibly shortened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecalledMessage {
-    /// The thread.
+    /// The thread that contains the message.
     pub thread_id: ThreadId,
     /// The message's seq in the thread.
     pub seq: Seq,
     /// The author of the message.
     pub speaker: Speaker,
-    /// Time of the message.
+    /// Time at which the message was journaled.
     pub at: Timestamp,
-    /// True for a match; false for a message adjacent to a match.
+    /// True for a match and for a message of a range; false for a message adjacent to a match.
     pub is_match: bool,
-    /// The text. It is untrusted: escape it for prompts and terminals.
+    /// The text, with `…` where it was cut. It is untrusted: escape it for prompts and terminals.
     pub text: String,
 }
 
@@ -143,18 +150,18 @@ pub struct RecallNote {
 pub enum NoteSource {
     /// A summary of medium-term memory.
     Summary {
-        /// The thread of its first turn; `None` when that was deleted.
+        /// The thread of its first message; `None` if that thread was deleted.
         thread_id: Option<ThreadId>,
-        /// The lowest index of its turns.
+        /// The lowest index (`turn_index`) of its messages.
         first_turn: u64,
-        /// The highest index of its turns.
+        /// The highest index of its messages.
         last_turn: u64,
     },
     /// A handoff.
     Handoff {
-        /// The thread it came from.
+        /// The thread that was handed off.
         parent_thread_id: ThreadId,
-        /// The thread it seeded, or would have.
+        /// The thread that the handoff seeded. If the handoff was not accepted, this thread does not exist.
         child_thread_id: ThreadId,
     },
 }
@@ -162,24 +169,24 @@ pub enum NoteSource {
 /// The author of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Speaker {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
     /// A tool, by its name where it is known.
     Tool(Option<String>),
-    /// No participant: the program that recorded an imported session injected the text.
+    /// No participant of the conversation: the program that recorded an imported session injected the text.
     Harness,
 }
 
-/// The messages beyond the excerpts.
+/// The messages that the excerpts do not contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remaining {
-    /// At least this many more messages match well.
+    /// A lower bound for the number of other messages that match well.
     Messages(u64),
     /// The state of a range that was read.
     Range {
-        /// The first message that was not read.
+        /// The seq of the first message that did not fit; `None` when the whole range was read.
         next_seq: Option<Seq>,
     },
 }
@@ -191,31 +198,37 @@ pub enum Remaining {
 /// messages, answers of earlier recalls, and data of other assistants are never found. A sub-agent's thread finds only
 /// its own messages, because its task is all it was given.
 ///
+/// Memory and work are bounded: a query ranks at most 100 messages and reads at most 12 of them with their neighbours.
+///
 /// # Errors
 /// When the query has no word or an empty range, when a sub-agent's thread asks for everything, when the named thread
 /// is not in the lineage, when the lineage is not a plain chain of existing threads or its branch point is unknown, and
 /// when the journal fails.
-pub async fn recall(
-    store: &dyn Store,
+pub fn recall<'a>(
+    store: &'a dyn Store,
     thread_id: ThreadId,
-    query: &RecallQuery,
-) -> Result<RecallResult, RecallError> {
-    match (&query.filter, query.scope) {
-        (MessageFilter::Words(text), RecallScope::Everything) => {
-            assistant_scope::recall_from_assistant(store, thread_id, query, text).await
+    query: &'a RecallQuery,
+) -> BoxFuture<'a, Result<RecallResult, RecallError>> {
+    Box::pin(async move {
+        match (&query.filter, query.scope) {
+            (MessageFilter::Words(text), RecallScope::Everything) => {
+                assistant_scope::recall_from_assistant(store, thread_id, query, text).await
+            }
+            (MessageFilter::Words(text), RecallScope::Conversation) => {
+                recall_by_words(store, thread_id, query, text).await
+            }
+            // A range is read in one thread in either scope.
+            (MessageFilter::Range(from, to), _) => {
+                let part = resolve_range_thread(store, thread_id, query.thread.as_deref()).await?;
+                collect::RecallCollector::new(store, vec![part], query.tokens_max)
+                    .collect_range(*from, query.from_char, *to)
+                    .await
+            }
         }
-        (MessageFilter::Words(text), RecallScope::Conversation) => {
-            recall_by_words(store, thread_id, query, text).await
-        }
-        (MessageFilter::Range(from, to), _) => {
-            let part = resolve_range_thread(store, thread_id, query.thread.as_deref()).await?;
-            collect::RecallCollector::new(store, vec![part], query.tokens_max)
-                .collect_range(*from, query.from_char, *to)
-                .await
-        }
-    }
+    })
 }
 
+/// Searches the lineage, or the one thread of it that the query names, for words.
 async fn recall_by_words(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -229,14 +242,18 @@ async fn recall_by_words(
     for thread in threads {
         parts.push(thread.thread_part(store).await?);
     }
+    // The requester already has the visible messages; as matches they would only take the place of others.
     if let Some(own) = parts.first_mut().filter(|part| part.thread_id == thread_id) {
         own.before = query.visible_from;
     }
-    let in_sight = query.visible_request.map(|seq| collect::MessageLocation { thread_id, seq });
-    collect::RecallCollector::new(store, parts, query.tokens_max).collect_by_words(text, in_sight).await
+    let visible = query.visible_request.map(|seq| collect::MessageLocation { thread_id, seq });
+    collect::RecallCollector::new(store, parts, query.tokens_max).collect_by_words(text, visible).await
 }
 
-/// Returns the thread that a range means, as far as it may be read.
+/// Returns the thread that a range refers to, limited to the part that may be read.
+///
+/// A named thread is looked up in the lineage first and then among all threads of the assistant. The latter is read to
+/// its end, because the conversation never left it.
 async fn resolve_range_thread(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -251,7 +268,7 @@ async fn resolve_range_thread(
         Err(foreign @ RecallError::ForeignThread { .. }) => {
             match assistant_scope::find_thread_of_same_assistant(store, thread_id, prefix).await {
                 Ok(thread_id) => Ok(ThreadPrefix { thread_id, before: None }),
-                // The lineage is what can be named for certain, and all that a sub-agent may name.
+                // The first error lists the lineage, whose threads can always be named. A sub-agent may name no others.
                 Err(RecallError::ForeignThread { .. } | RecallError::SubagentScope) => Err(foreign),
                 Err(error) => Err(error),
             }
@@ -260,12 +277,14 @@ async fn resolve_range_thread(
     }
 }
 
+/// Returns the lineage of `thread_id`, nearest thread first. If `thread` is the full id of the thread itself, the
+/// lineage is that thread alone.
 async fn resolve_lineage(
     store: &dyn Store,
     thread_id: ThreadId,
     thread: Option<&str>,
 ) -> Result<Vec<Ancestor>, RecallError> {
-    // A broken lineage does not keep a thread from what it holds itself.
+    // Ancestors are not loaded then, so that a thread with a broken lineage can still recall its own messages.
     let is_own = thread.is_some_and(|named| named.parse() == Ok(thread_id));
     match is_own {
         true => lineage::single_thread_lineage(store, thread_id).await,
@@ -273,7 +292,10 @@ async fn resolve_lineage(
     }
 }
 
-/// Returns the thread whose places a range means when none is named.
+/// Returns the thread that a range refers to when the query names none: the thread whose seqs the visible summary
+/// cites.
+///
+/// A thread that was seeded by a handoff shows the summary of its parent until its own messages are compacted.
 async fn default_range_thread<'a>(
     store: &dyn Store,
     lineage: &'a [Ancestor],

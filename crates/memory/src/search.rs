@@ -1,9 +1,13 @@
 //! Search by words in all messages, summaries, handoffs and items, of one assistant or of all. Recall within one
 //! conversation is the task of [`crate::recall()`].
+//!
+//! The journal's index matches and scores; see `journal::Store::search`. This module parses the text of a request,
+//! reads the candidates and orders them by `recall::ranking`.
 
 mod dates;
 mod search_match;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{IndexHitKind, PAGE_ROWS_MAX, SearchQuery, Store, WordMatchMode};
 use protocol::{AssistantId, HandoffId, Seq, SummaryId, ThreadId};
@@ -56,7 +60,7 @@ impl SearchRequest {
 /// The result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchResults {
-    /// The best first, and of several about the same thing the newest.
+    /// The hits, best first. Among hits of one kind about the same thing, the newest comes first.
     pub hits: Vec<SearchHit>,
     /// The words of the request that were searched for.
     pub words: Vec<String>,
@@ -98,27 +102,27 @@ pub enum SearchHitSource {
     Summary {
         /// The summary.
         summary_id: SummaryId,
-        /// The thread of its first turn; `None` when that was deleted.
+        /// The thread of its first message; `None` if that thread was deleted.
         thread_id: Option<ThreadId>,
-        /// The lowest index of its turns.
+        /// The lowest index (`turn_index`) of its messages.
         first_turn: u64,
-        /// The highest index of its turns.
+        /// The highest index of its messages.
         last_turn: u64,
     },
     /// A handoff.
     Handoff {
         /// The handoff.
         handoff_id: HandoffId,
-        /// The thread it came from.
+        /// The thread that was handed off.
         parent_thread_id: ThreadId,
-        /// The thread it seeded, or would have.
+        /// The thread that the handoff seeded. If the handoff was not accepted, this thread does not exist.
         child_thread_id: ThreadId,
     },
     /// An item of the store.
     Item {
-        /// Where it is.
+        /// The labels of the item's namespace.
         namespace: Vec<String>,
-        /// Its name there.
+        /// The item's key in the namespace.
         key: String,
     },
 }
@@ -141,16 +145,24 @@ pub struct AdjacentMessage {
 ///
 /// # Errors
 /// When the limit is zero or too high, the text has no word to search for, or the journal fails.
-pub async fn search(store: &dyn Store, request: &SearchRequest) -> Result<SearchResults, RecallError> {
-    let (words, read) = best_matches(store, request).await?;
-    let mut hits = Vec::with_capacity(read.len());
-    for one in &read {
-        hits.push(one.to_search_hit(store).await?);
-    }
-    Ok(SearchResults { hits, words })
+pub fn search<'a>(
+    store: &'a dyn Store,
+    request: &'a SearchRequest,
+) -> BoxFuture<'a, Result<SearchResults, RecallError>> {
+    Box::pin(async move {
+        let (words, read) = best_matches(store, request).await?;
+        let mut hits = Vec::with_capacity(read.len());
+        for search_match in &read {
+            hits.push(search_match.to_search_hit(store).await?);
+        }
+        Ok(SearchResults { hits, words })
+    })
 }
 
-/// Returns the words that were looked for, and what says most about them in the order of [`search`].
+/// Returns the words that were searched for, and their best matches in the order of [`search`].
+///
+/// # Errors
+/// The errors of [`search`].
 pub(crate) async fn best_matches(
     store: &dyn Store,
     request: &SearchRequest,
@@ -158,7 +170,7 @@ pub(crate) async fn best_matches(
     if !(1..=PAGE_ROWS_MAX).contains(&request.limit) {
         return Err(RecallError::BadLimit { limit: request.limit });
     }
-    let (words, require) = parse_search_text(&request.text);
+    let (words, match_mode) = parse_search_text(&request.text);
     if words.is_empty() {
         return Err(RecallError::NoWords);
     }
@@ -166,7 +178,7 @@ pub(crate) async fn best_matches(
     let query = SearchQuery {
         scope: None,
         words: words.clone(),
-        match_mode: require,
+        match_mode,
         kinds: request.kinds.clone(),
         thread_id: request.thread_id,
         assistant_id: request.assistant_id.clone(),
@@ -177,11 +189,14 @@ pub(crate) async fn best_matches(
     let (read, weights) = read_candidates(store, query, considered).await?;
     let order = rank_order(&read, &weights);
     let mut read: Vec<Option<SearchMatch>> = read.into_iter().map(Some).collect();
-    let best = order.into_iter().take(request.limit).filter_map(|place| read[place].take()).collect();
+    let best = order.into_iter().take(request.limit).filter_map(|index| read[index].take()).collect();
     Ok((words, best))
 }
 
-/// Returns so many of the best matches, if there are, without answers of recalls.
+/// Reads the best `considered` matches, or all when there are fewer, and weighs the words by all candidates.
+///
+/// Answers of recalls are skipped when they are read. If too few matches remain, the query is repeated once with the
+/// largest possible limit.
 async fn read_candidates(
     store: &dyn Store,
     mut query: SearchQuery,
@@ -191,7 +206,7 @@ async fn read_candidates(
         let limit = query.limit;
         let candidates = store.search(query.clone()).await?;
         let weights =
-            WordWeights::from_matches(&candidates.iter().map(|one| one.matched_words).collect::<Vec<_>>());
+            WordWeights::from_matches(&candidates.iter().map(|hit| hit.matched_words).collect::<Vec<_>>());
         let is_all = candidates.len() < limit || limit == PAGE_ROWS_MAX;
         let mut read = Vec::new();
         for candidate in candidates {
@@ -207,22 +222,24 @@ async fn read_candidates(
     }
 }
 
-/// Returns what to look for: a text in quotation marks as it stands there, and any of the telling words of another.
+/// Returns the words to search for and how many of them a hit needs. A text in quotation marks is one phrase that
+/// must occur as given; of any other text, any content word is enough.
 fn parse_search_text(text: &str) -> (Vec<String>, WordMatchMode) {
-    let quoted = text.trim().strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).map(str::trim);
+    let quoted = text.trim().strip_prefix('"').and_then(|tail| tail.strip_suffix('"')).map(str::trim);
     match quoted.filter(|quoted| quoted.contains(char::is_alphanumeric) && !quoted.contains('"')) {
         Some(quoted) => (vec![quoted.to_owned()], WordMatchMode::All),
         None => (query_words::parse_query_words(text), WordMatchMode::Any),
     }
 }
 
-/// Returns the places in the order in which they are to be read. Of each kind the newest of several about the same thing
-/// comes first; a summary is no newer than what it was made from by being stored later.
+/// Returns the indexes of the matches in their final order. Among matches of one kind about the same thing, the
+/// newest comes first. Recency is not compared between kinds: a summary is stored after the messages it was made
+/// from, but is not newer information.
 fn rank_order(read: &[SearchMatch], weights: &WordWeights) -> Vec<usize> {
     let mut order: Vec<usize> = (0..read.len()).collect();
     for kind in [IndexHitKind::Message, IndexHitKind::Summary, IndexHitKind::Handoff, IndexHitKind::Item] {
-        let ranks: Vec<usize> = (0..read.len()).filter(|at| read[*at].kind() == kind).collect();
-        let matches: Vec<_> = ranks.iter().map(|at| read[*at].ranked_match()).collect();
+        let ranks: Vec<usize> = (0..read.len()).filter(|index| read[*index].kind() == kind).collect();
+        let matches: Vec<_> = ranks.iter().map(|index| read[*index].ranked_match()).collect();
         for (rank, newest) in ranks.iter().zip(rank_newest_first(&matches, weights)) {
             order[*rank] = ranks[newest];
         }

@@ -1,8 +1,14 @@
-//! The tiers of memory: old turns become summaries of medium-term memory, and a thread's context loses what a summary
-//! stands for. Finding things again is search's matter, and what is kept for good agent.md's and the store's.
+//! The tiers of memory: summarizes old messages into medium-term memory and removes summarized messages from a thread's
+//! context.
 //!
-//! [`SummarizationHandoff`] makes one summary, [`Tiering`] decides what is due and works through the queue of it, and
-//! [`TieredMemoryHook`] shows a model the recent ones. Nothing is lost by any of it: the turns stay in the journal.
+//! [`SummarizationHandoff`] makes one summary, [`SummarizationWorker`] decides which threads are due and works
+//! through their queue, and [`TieredMemoryHook`] shows recent summaries to the model. No message is lost: the journal
+//! keeps all of them, and recall and search find them.
+//!
+//! In the names of this module a *turn* is a row of the table `turn_log`: one plain message of the user or the model.
+//! Tool calls and tool results are not logged there. The comments say "message".
+//!
+//! Deliberately absent: finding messages again (`recall`, `search`) and long-term memory (agent.md and the item store).
 
 mod coverage;
 mod error;
@@ -17,6 +23,7 @@ mod turn_text;
 mod window;
 mod worker;
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -35,105 +42,129 @@ pub use worker::{SummarizationWorker, SummarizedTurns};
 use queue_item::QueuedTurns;
 use transfer::{SummaryWriter, TransferRequest, TurnDeparture};
 
-/// The kind of the items in the outbox that say a thread has turns to transfer.
+/// The kind of outbox items that request the summarization of a thread's messages.
 pub const TRANSFER_OUTBOX_KIND: &str = "transfer_turns";
 
-/// The name of the deterministic extract in the place of a model's.
+/// The model name that is recorded for an offline summary.
 const OFFLINE_MODEL_NAME: &str = "extractive";
 
-/// Makes summaries of medium-term memory out of turns, and reads both.
+/// Summarizes logged messages into medium-term memory, and reads both.
 pub struct SummarizationHandoff {
-    /// Where they are.
+    /// The journal's store, with the messages and the summaries.
     pub store: Arc<dyn Store>,
-    /// The model that writes the summaries; without one they are extracted.
+    /// The model that writes the summaries. With `None`, they are offline summaries.
     pub summarizer: Option<Arc<dyn ChatModel>>,
-    /// How long they are, and the like.
+    /// The settings, such as the length of a summary.
     pub settings: MemorySettings,
 }
 
 impl SummarizationHandoff {
-    /// Summarises the turns of the window that no summary stands for, and archives exactly those; `None` when there are
-    /// none, without a call of a model.
+    /// Summarizes the messages of the window that have no summary yet, and archives exactly those. Returns `None` when
+    /// there are none; no model is called then.
     ///
-    /// A model is shown a user's and an assistant's words only, 1,500 characters of each turn at most, in at most 32
-    /// calls, each with the summary so far; a window that takes more is refused, and is to be given in parts. The extract
-    /// takes any. The summary and the archival are one transaction. The turns leave the contexts of their threads, so
-    /// that none of them may have an active run or wait for a decision.
+    /// A model gets only messages of the user and the assistant, with at most 1,500 characters of each. It is called at
+    /// most 32 times, each time with the summary so far. A window that needs more calls is refused and must be given in
+    /// parts. An offline summary can cover any number of messages.
+    ///
+    /// The summary and the archival are one transaction, and the model is called before it. Archived messages leave
+    /// the contexts of their threads, so none of the threads may have an active run or a pending decision. If another
+    /// process changes the messages meanwhile, the transfer is repeated, up to 16 times.
+    ///
+    /// Dropping the future stores nothing.
     ///
     /// # Errors
-    /// When there is no summary, and why; nothing is stored then.
-    pub async fn transfer(
-        &self,
-        agent_id: &AssistantId,
-        turn_window: &TurnWindow,
-    ) -> Result<Option<MediumTermSummary>, SummarizationError> {
-        let request = TransferRequest {
-            agent_id,
-            window: turn_window,
-            departure: TurnDeparture::Request,
-            writer: SummaryWriter::Model,
-            expected_thread: None,
-            completion_write: None,
-        };
-        let (frames, cancel) = (&FrameSender::default(), &CancellationToken::new());
-        let transferred = self.execute_transfer(&request, RunScope { frames, cancel }).await?;
-        Ok(transferred.map(|transferred| transferred.summary))
+    /// When no summary could be made or stored. Nothing is stored then.
+    pub fn transfer<'a>(
+        &'a self,
+        agent_id: &'a AssistantId,
+        turn_window: &'a TurnWindow,
+    ) -> BoxFuture<'a, Result<Option<MediumTermSummary>, SummarizationError>> {
+        Box::pin(async move {
+            let request = TransferRequest {
+                agent_id,
+                window: turn_window,
+                departure: TurnDeparture::Request,
+                writer: SummaryWriter::Model,
+                expected_thread: None,
+                completion_write: None,
+            };
+            let (frames, cancel) = (&FrameSender::default(), &CancellationToken::new());
+            let transferred = self.execute_transfer(&request, RunScope { frames, cancel }).await?;
+            Ok(transferred.map(|transferred| transferred.summary))
+        })
     }
 
-    /// Returns the newest summaries of the agent's turns, the newest first and of those stored at the same time the one
-    /// with the higher id first; never more than 5,000, and none for a limit of 0.
-    pub async fn retrieve_recent_summaries(
-        &self,
-        agent_id: &AssistantId,
+    /// Returns the newest summaries of the agent's messages, newest first. Among summaries of the same time, the one
+    /// with the higher id comes first. Returns at most 5,000, and none for a limit of 0.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub fn retrieve_recent_summaries<'a>(
+        &'a self,
+        agent_id: &'a AssistantId,
         limit: usize,
-    ) -> Result<Vec<MediumTermSummary>, SummarizationError> {
-        let limit = limit.min(PAGE_ROWS_MAX);
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        let query = SummaryQuery { agent_id: agent_id.clone(), except_thread: None, offset: 0, limit };
-        let stored = self.store.summaries(query).await?;
-        Ok(stored.into_iter().map(|stored| stored.summary).collect())
+    ) -> BoxFuture<'a, Result<Vec<MediumTermSummary>, SummarizationError>> {
+        Box::pin(async move {
+            let limit = limit.min(PAGE_ROWS_MAX);
+            if limit == 0 {
+                return Ok(Vec::new());
+            }
+            let query = SummaryQuery { agent_id: agent_id.clone(), except_thread: None, offset: 0, limit };
+            let stored = self.store.summaries(query).await?;
+            Ok(stored.into_iter().map(|stored| stored.summary).collect())
+        })
     }
 
-    /// Returns the turns of a thread in order, archived ones too: the first ones behind the index `after`, never more than
-    /// 5,000. A thread that does not exist has none.
-    pub async fn get_task_trace(
-        &self,
+    /// Returns the logged messages of a thread in order, including archived ones. The page begins after the index
+    /// `after` and has at most 5,000 messages. A thread that does not exist has none.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub fn get_task_trace<'a>(
+        &'a self,
         thread_id: ThreadId,
         after: Option<u64>,
         limit: usize,
-    ) -> Result<Vec<LoggedMessage>, SummarizationError> {
-        let limit = limit.min(PAGE_ROWS_MAX);
-        let Some(thread) = self.store.thread(thread_id).await?.filter(|_| limit > 0) else {
-            return Ok(Vec::new());
-        };
-        let first = after.map_or(0, |after| after.saturating_add(1));
-        let query = TurnQuery {
-            thread_id: Some(thread_id),
-            first,
-            limit,
-            ..TurnQuery::for_agent(thread.assistant_id)
-        };
-        Ok(self.store.turns(query).await?)
+    ) -> BoxFuture<'a, Result<Vec<LoggedMessage>, SummarizationError>> {
+        Box::pin(async move {
+            let limit = limit.min(PAGE_ROWS_MAX);
+            let Some(thread) = self.store.thread(thread_id).await?.filter(|_| limit > 0) else {
+                return Ok(Vec::new());
+            };
+            let first = after.map_or(0, |after| after.saturating_add(1));
+            let query = TurnQuery {
+                thread_id: Some(thread_id),
+                first,
+                limit,
+                ..TurnQuery::for_agent(thread.assistant_id)
+            };
+            Ok(self.store.turns(query).await?)
+        })
     }
 }
 
-/// Returns the item that says that turns of the thread were condensed, and are to be kept, in the place of one that waits
-/// already. Whose they are is said in it: who works on the item later does not decide that.
-pub async fn build_transfer_item(
-    store: &dyn Store,
-    agent_id: &AssistantId,
+/// Returns the outbox item that requests the summarization of a thread's compacted messages. It replaces an item that
+/// is queued already, and takes over its unstored summary and its failure count.
+///
+/// The item names the agent that the messages belong to, because a process of any agent may work on it later.
+///
+/// # Errors
+/// When the journal fails.
+pub fn build_transfer_item<'a>(
+    store: &'a dyn Store,
+    agent_id: &'a AssistantId,
     thread_id: ThreadId,
     now: Timestamp,
-) -> journal::Result<OutboxItem> {
-    let due = QueuedTurns { agent_id: agent_id.clone(), thread_id, budget: None, draft: None };
-    let queued = worker::find_queued(store, &due.queue_key()).await?;
-    Ok(due.into_item_replacing(queued, now))
+) -> BoxFuture<'a, journal::Result<OutboxItem>> {
+    Box::pin(async move {
+        let due = QueuedTurns { agent_id: agent_id.clone(), thread_id, budget: None, draft: None };
+        let queued = worker::find_queued(store, &due.queue_key()).await?;
+        Ok(due.into_item_replacing(queued, now))
+    })
 }
 
-/// Returns the writes that take everything of the thread out of the queue, a summary that waits there with its words too.
-/// They go with the thread's deletion.
+/// Returns the writes that remove all items of the thread from the queue, including unstored summaries, which quote the
+/// thread's messages. Commit them together with the deletion of the thread.
 pub fn dequeue_writes(thread_id: ThreadId) -> Vec<Write> {
     let dequeue =
         |key| Write::RemoveOutboxItem { kind: TRANSFER_OUTBOX_KIND.to_owned(), key, created_at: None };

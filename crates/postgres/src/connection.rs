@@ -63,13 +63,13 @@ pub struct Connection {
     client: Arc<Client>,
     /// Prepared statements, by SQL text. At most [`STATEMENTS_MAX`].
     statements: RefCell<HashMap<String, Statement>>,
-    /// Statements that were sent and whose responses were not read yet, in the order of sending.
+    /// Statements that were sent and have unread responses, in the order of sending.
     pipelined: RefCell<Vec<PipelinedStatement>>,
     /// Number of open cursors. It also names them.
     open_cursors: Cell<u32>,
     /// Set when the connection no longer accepts statements.
     is_lost: Cell<bool>,
-    /// Set from the start of a unit of work to its end. Still set afterwards if the work panicked.
+    /// Set from the start of a unit of work to its end. It stays set if the work panicked.
     is_in_use: Cell<bool>,
     /// Maximum time to wait for a response. `None` waits as long as the server is reachable.
     response_timeout: Cell<Option<Duration>>,
@@ -77,7 +77,7 @@ pub struct Connection {
     server_incarnation: Arc<str>,
 }
 
-/// A statement that was sent and whose response was not read yet.
+/// A statement that was sent and has an unread response.
 struct PipelinedStatement {
     /// The response, to be awaited in order.
     response: PendingResponse,
@@ -119,17 +119,16 @@ impl Connection {
         let limit = target.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
         // The timeout is created inside this connection's runtime, because the surrounding runtime may be shutting
         // down.
-        let connected = async { tokio::time::timeout(limit, connect(target, connector)).await };
-        let connected = runtime.block_on(connected);
-        let (client, server) = match connected {
+        let attempt = async { tokio::time::timeout(limit, connect(target, connector)).await };
+        let (client, server_incarnation) = match runtime.block_on(attempt) {
             Ok(Ok(connected)) => connected,
             failed => {
                 // A DNS lookup may still be running in a blocking thread; do not wait for it.
                 runtime.shutdown_background();
-                let silent = || Error::Unreachable(format!("no answer within {} s", limit.as_secs()));
+                let timed_out = || Error::Unreachable(format!("no answer within {} s", limit.as_secs()));
                 return Err(failed.map_or_else(
-                    |_| silent(),
-                    |failed| failed.err().map_or_else(silent, Error::from_connect_error),
+                    |_| timed_out(),
+                    |refused| refused.err().map_or_else(timed_out, Error::from_connect_error),
                 ));
             }
         };
@@ -142,7 +141,7 @@ impl Connection {
             is_lost: Cell::new(false),
             is_in_use: Cell::new(false),
             response_timeout: Cell::new(Some(RESPONSE_TIMEOUT)),
-            server_incarnation: server,
+            server_incarnation,
         })
     }
 
@@ -172,8 +171,8 @@ impl Connection {
         self.is_lost.get() || self.client.is_closed()
     }
 
-    /// Disables the time limits of all later statements on this connection. For statements that read or rewrite whole
-    /// tables. From then on only TCP keepalives detect a server that is gone.
+    /// Disables the time limits of all later statements on this connection. Use it for statements that read or rewrite
+    /// whole tables. Afterwards only TCP keepalives detect a server that no longer exists.
     ///
     /// # Errors
     /// Fails like [`Self::query`].
@@ -199,7 +198,7 @@ impl Connection {
     /// Executes a statement and returns all its rows.
     ///
     /// # Errors
-    /// Returns the failure of this statement, or of an earlier pipelined statement whose response was not read yet.
+    /// Returns the failure of this statement, or of an earlier pipelined statement with an unread response.
     pub fn query(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<Vec<Row>> {
         let statement = self.prepare(sql)?;
         let parameters: Vec<&(dyn ToSql + Sync)> =
@@ -208,9 +207,9 @@ impl Connection {
         Ok(rows.into_iter().map(Row).collect())
     }
 
-    /// Executes a query and passes its rows to `visit` until the visitor breaks. Rows are fetched in batches of
-    /// 256, so memory use does not grow with the result. Call it only within a snapshot or a
-    /// transaction, because cursors exist only there.
+    /// Executes a query and passes its rows to `visit` until the visitor breaks. Rows are fetched in batches of 256, so
+    /// memory use does not grow with the result. Call it only within a snapshot or a transaction, because cursors exist
+    /// only there.
     ///
     /// # Errors
     /// Returns the errors of `visit`, and fails like [`Self::query`].
@@ -222,7 +221,7 @@ impl Connection {
     ) -> Result<(), E> {
         self.open_cursors.set(self.open_cursors.get() + 1);
         let cursor = format!("rows_{}", self.open_cursors.get());
-        let streamed = self.open_cursor(&cursor, sql, values).map_err(E::from).and_then(|()| {
+        let result = self.open_cursor(&cursor, sql, values).map_err(E::from).and_then(|()| {
             let fetch = format!("FETCH {FETCH_BATCH_ROWS} FROM {cursor}");
             loop {
                 let rows = self.await_response(self.client.query_typed(&fetch, &[]))?;
@@ -238,7 +237,7 @@ impl Connection {
             }
         });
         self.open_cursors.set(self.open_cursors.get() - 1);
-        streamed
+        result
     }
 
     /// Declares a forward-only cursor for a query.
@@ -281,7 +280,8 @@ impl Connection {
         self.await_response(self.client.batch_execute(sql))
     }
 
-    /// Runs `work` in a read-only transaction with isolation level REPEATABLE READ: all its queries see one snapshot.
+    /// Runs `work` in a read-only transaction with isolation level REPEATABLE READ, so that all its queries see one
+    /// snapshot.
     ///
     /// # Errors
     /// Returns the errors of `work` and of the connection.
@@ -311,10 +311,10 @@ impl Connection {
         };
         // Ensure that the transaction id is known before the commit. Without it the outcome of a commit could not be
         // looked up after a lost response.
-        let is_known = || transaction_id.lock().is_some();
+        let is_id_known = || transaction_id.lock().is_some();
         let result = work(self).and_then(|value| {
-            let read = if is_known() { Ok(()) } else { self.await_pipelined() };
-            read.map(|()| value).map_err(E::from)
+            let id_read = if is_id_known() { Ok(()) } else { self.await_pipelined() };
+            id_read.map(|()| value).map_err(E::from)
         });
         let value = match result {
             Ok(value) => value,

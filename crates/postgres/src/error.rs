@@ -1,4 +1,4 @@
-//! Errors of connections and statements, classified by the reaction of the caller. The only place that knows the
+//! Errors of connections and statements, classified by the reaction that they require. No other module interprets the
 //! server's SQLSTATE codes.
 
 use std::error::Error as _;

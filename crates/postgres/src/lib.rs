@@ -1,11 +1,11 @@
 //! The PostgreSQL client: a connection pool, transactions that are applied exactly once even if a connection breaks,
-//! and notifications from the server ([`NotificationListener`]). The only crate that knows the client library.
+//! and notifications from the server ([`NotificationListener`]). No other crate uses the client library.
 //!
 //! A [`Connection`] is blocking and is used by one thread at a time, so that the code that reads and writes with it
-//! can also work with an embedded engine. Statements whose responses are not needed at once are pipelined
+//! can also work with an embedded engine. Callers pipeline statements if they do not need the response immediately
 //! ([`Connection::send`]).
 //!
-//! The crate knows no tables, and no SQL except that of sessions and transactions.
+//! The crate contains no table names, and no SQL except that of sessions and transactions.
 
 mod connection;
 mod error;

@@ -16,7 +16,7 @@ const BUFFERED_NOTIFICATIONS_MAX: usize = 4_096;
 pub struct NotificationListener {
     /// The payloads, in the order in which the server sent them.
     notifications: mpsc::Receiver<String>,
-    /// Kept because the connection is closed when its client is dropped.
+    /// The client. It is stored because dropping it closes the connection.
     _client: Client,
 }
 
@@ -28,9 +28,8 @@ impl NotificationListener {
     /// [`Error::ConnectionRejected`] if it refuses the login.
     pub async fn open(target: &DatabaseTarget, channel: &str) -> Result<Self> {
         let limit = target.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT);
-        let listening = tokio::time::timeout(limit, Self::connect_and_listen(target, channel)).await;
-        listening
-            .unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {} s", limit.as_secs()))))
+        let result = tokio::time::timeout(limit, Self::connect_and_listen(target, channel)).await;
+        result.unwrap_or_else(|_| Err(Error::Unreachable(format!("no answer within {} s", limit.as_secs()))))
     }
 
     /// Connects, starts the task that forwards notifications, and executes `LISTEN`.
@@ -53,8 +52,8 @@ impl NotificationListener {
         Ok(Self { notifications, _client: client })
     }
 
-    /// Waits for the next notification and returns its payload, or `None` when the connection is lost. Cancelling the
-    /// call loses no notification.
+    /// Waits for the next notification and returns its payload, or `None` if the connection is lost. The call is
+    /// cancellation safe: cancelling it loses no notification.
     pub async fn next_notification(&mut self) -> Option<String> {
         self.notifications.recv().await
     }

@@ -1,5 +1,5 @@
-//! A connection pool, and the execution of work on one of its connections. Work is retried on another connection when
-//! a connection breaks. The pool does not know what the work is.
+//! A connection pool, and the execution of closures ("work") on one of its connections. If a connection breaks, the
+//! work is retried on another connection. The pool does not interpret the work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const REAPER_INTERVAL_BOUNDS: [Duration; 2] = [Duration::from_secs(1), Duration:
 /// The size of a pool and the lifetime of its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Number of connections that are kept open even if they are unused.
+    /// Minimum number of open connections, even if they are unused.
     pub min_idle: u32,
     /// Maximum number of connections.
     pub max: u32,
@@ -45,11 +45,11 @@ pub struct PoolStatistics {
     pub idle: u32,
     /// Maximum number of connections.
     pub max: u32,
-    /// How many times a connection was requested.
+    /// Number of requests for a connection.
     pub checkouts: u64,
-    /// How many requests had to wait for a connection.
+    /// Number of requests that had to wait for a connection.
     pub waits: u64,
-    /// How many requests gave up because the wait timeout elapsed.
+    /// Number of requests that failed because the wait timeout elapsed.
     pub timeouts: u64,
     /// Total time that requests waited.
     pub total_wait: Duration,
@@ -97,17 +97,17 @@ impl Pool {
         let target = Arc::new(target);
         let (failure_sender, failure) = watch::channel(None);
         let limit = |limit: Duration| (!limit.is_zero()).then_some(limit);
-        let [shortest, longest] = REAPER_INTERVAL_BOUNDS;
+        let [interval_min, interval_max] = REAPER_INTERVAL_BOUNDS;
         let connections = bb8::Pool::builder()
             .max_size(settings.max.max(1))
             .min_idle(Some(settings.min_idle.min(settings.max)))
             .idle_timeout(limit(settings.idle_timeout))
             .max_lifetime(limit(settings.max_lifetime))
-            .reaper_rate(settings.idle_timeout.min(settings.max_lifetime).clamp(shortest, longest))
+            .reaper_rate(settings.idle_timeout.min(settings.max_lifetime).clamp(interval_min, interval_max))
             .connection_timeout(settings.wait_timeout.max(RETRY_DELAY_MIN))
             // The most recently used connection is reused first, so that surplus connections become idle and expire.
             .queue_strategy(QueueStrategy::Lifo)
-            // A failure to connect is reported to the waiting caller, and retried by this type.
+            // A failure to connect is returned to the waiting caller, and `Pool` retries it.
             .retry_connection(false)
             .error_sink(Box::new(ConnectFailureSink(Arc::new(failure_sender))))
             // A connection that broke while it was unused reports it with its first statement. Testing a
@@ -174,7 +174,7 @@ impl Pool {
     ///
     /// # Errors
     /// Returns the errors of `work`, and those of reaching the server. Nothing is written then, except after
-    /// [`Error::CommitUnknown`], where the outcome is not known.
+    /// [`Error::CommitUnknown`], after which the outcome is unknown.
     pub async fn write<T, E>(
         &self,
         locks: impl Into<TransactionLocks>,
@@ -189,8 +189,8 @@ impl Pool {
         run_on_own_task(async move { pool.run_with_retries(transaction).await }).await
     }
 
-    /// Runs `work` once on a connection, without a transaction and without retries. For statements that cannot run in
-    /// a transaction, or that manage their own.
+    /// Runs `work` once on a connection, without a transaction and without retries. Use it for statements that cannot
+    /// run in a transaction, or that manage their own.
     ///
     /// # Errors
     /// Returns the errors of `work`, and those of reaching the server.
@@ -223,8 +223,8 @@ impl Pool {
         let deadline = Instant::now() + self.settings.wait_timeout;
         let mut delay = RETRY_DELAY_MIN;
         let mut failures = 0;
-        // A restarted server leaves dead connections in the pool, which are found one after another. So many retries
-        // do without a delay.
+        // A restarted server leaves up to `max` dead connections in the pool, and each retry detects one of them.
+        // These retries need no delay.
         let mut immediate_retries = self.settings.max;
         let mut work = work;
         loop {
@@ -309,8 +309,9 @@ impl Pool {
         }
     }
 
-    /// Returns a connection for exclusive use, and waits for one if necessary. If no connection exists and none can
-    /// be opened, the reason is returned at once. While connections exist, one of them will become free.
+    /// Returns a connection for exclusive use, and waits for one if necessary. If no connection exists and opening one
+    /// fails, the failure is returned immediately. If connections exist, a failure to open another one is ignored,
+    /// because one of them will become free.
     async fn acquire(&self) -> Result<PooledConnection<'static, ConnectionFactory>> {
         let mut failures = self.connect_failure.clone();
         failures.mark_unchanged();
@@ -333,7 +334,7 @@ impl Pool {
     }
 }
 
-/// Errors that know whether a failed operation is worth a retry.
+/// An error type that decides whether a failed operation is retried.
 pub trait RetryPolicy {
     /// Returns whether the operation may succeed if it is retried after this number of failures.
     fn should_retry(&self, failures: u32) -> bool;
@@ -353,8 +354,8 @@ fn run_on_connection<T>(connection: &Connection, work: impl FnOnce(&Connection) 
     result
 }
 
-/// Receives the failures of opening connections. The pool opens connections in tasks of its own, so the caller that
-/// needs one does not see the failure otherwise.
+/// Receives the failures of opening connections. The pool opens connections in background tasks, so that the caller
+/// that needs one does not see the failure otherwise.
 #[derive(Debug, Clone)]
 struct ConnectFailureSink(Arc<watch::Sender<Option<Error>>>);
 

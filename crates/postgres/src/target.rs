@@ -108,9 +108,9 @@ fn parse_ssl_mode(mode: Option<&str>, root: Option<String>) -> Result<(SslMode, 
         Some("require" | "verify-ca" | "verify-full") => {
             (SslMode::Require, CertificateVerification::Full { root })
         }
-        Some(other) => {
-            let known = "use disable, prefer, require or verify-full";
-            return Err(Error::InvalidUrl(format!("unknown `sslmode={other}`; {known}")));
+        Some(unknown) => {
+            let hint = "use disable, prefer, require or verify-full";
+            return Err(Error::InvalidUrl(format!("unknown `sslmode={unknown}`; {hint}")));
         }
     })
 }

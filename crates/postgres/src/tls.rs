@@ -1,5 +1,5 @@
-//! TLS for connections: the connector, and the verification of the server's certificate. `target` decides which mode
-//! is used.
+//! TLS for connections: the connector, and the verification of the server's certificate. The module `target` chooses
+//! the mode.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub(crate) fn connector(verification: &CertificateVerification) -> Result<MakeRu
     Ok(MakeRustlsConnect::new(config))
 }
 
-/// Accepts any certificate, as `sslmode=require` asks for. The handshake signature is still verified against the
-/// certificate.
+/// A verifier that accepts any certificate, as `sslmode=require` specifies. The handshake signature is still verified
+/// against the certificate.
 #[derive(Debug)]
 struct AnyCertificateVerifier(Arc<CryptoProvider>);
 

@@ -1,5 +1,5 @@
-//! SQL values in the forms in which they are sent to the server and received from it. The caller knows which column
-//! holds which value.
+//! SQL values in the forms in which they are sent to the server and received from it. The caller knows the type of each
+//! column.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -9,12 +9,12 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::{Error, Result};
 
-/// Precedes a character that the server cannot store in a text, and the escape character itself. It is a noncharacter
-/// of Unicode, so no real text contains it.
+/// The escape character. It precedes the replacement of a NUL, which the server cannot store in a text, and of the
+/// escape character itself. It is a Unicode noncharacter, so real texts do not contain it.
 const ESCAPE: char = '\u{10FFFE}';
-/// Follows [`ESCAPE`] in place of a NUL.
+/// The character after [`ESCAPE`] that replaces a NUL.
 const ESCAPED_NUL: char = '0';
-/// Follows [`ESCAPE`] in place of the escape character itself.
+/// The character after [`ESCAPE`] that replaces an escape character.
 const ESCAPED_ESCAPE: char = '1';
 
 /// A parameter of a statement, or a value of a row.
@@ -89,7 +89,7 @@ impl ToSql for SqlValue<'_> {
             Self::Integer(number) if *ty == Type::BOOL => out.put_u8(u8::from(*number != 0)),
             Self::Integer(number) if *ty == Type::INT4 => out.put_i32(i32::try_from(*number)?),
             Self::Integer(number) if *ty == Type::INT2 => out.put_i16(i16::try_from(*number)?),
-            #[expect(clippy::cast_precision_loss, reason = "a column of such numbers holds no more")]
+            #[expect(clippy::cast_precision_loss, reason = "a column of this type has the same precision")]
             Self::Integer(number) if *ty == Type::FLOAT8 => out.put_f64(*number as f64),
             Self::Integer(number) => out.put_i64(*number),
             Self::Real(number) => out.put_f64(*number),
@@ -202,7 +202,7 @@ impl Row {
     /// Returns the value of the column with this name.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// Fails like [`Self::get`].
     pub fn get_by_name(&self, name: &str) -> Result<SqlValue<'_>> {
         self.0.try_get(name).map_err(|error| malformed_error(&error))
     }

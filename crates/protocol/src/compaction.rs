@@ -1,5 +1,6 @@
-//! Compaction: what is stored when a stretch of a conversation is condensed for the model. When that happens and how it
-//! is told are rules of the `compaction` room.
+//! The stored shapes of compaction: a summary that replaces older messages in the model's context, large tool results
+//! that are clipped, and the events that undo or report a failed compaction. The `compaction` crate decides when to
+//! compact and how to write the summary.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,73 +8,75 @@ use crate::event::Seq;
 use crate::handoff::summary::CarryOver;
 use crate::message::Usage;
 
-/// The content of a `middleware:summarize` event. The messages it stands for stay in the journal as they are.
+/// The content of a `middleware:summarize` event, the boundary of a compaction. From this event on, the model is sent
+/// [`Compaction::summary`] in place of the compacted messages. The journal keeps those messages unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compaction {
-    /// Version of this shape.
+    /// Version of this shape ([`crate::SCHEMA_VERSION`]).
     pub schema_version: u32,
-    /// Why it happened.
+    /// The cause of the compaction.
     pub trigger: CompactionTrigger,
-    /// The first event that is condensed.
+    /// The first event that the summary replaces.
     pub first_seq: Seq,
-    /// The last event that is condensed: what follows it is sent as it is.
+    /// The last event that the summary replaces (inclusive). Later messages are sent verbatim.
     pub last_seq: Seq,
-    /// Messages that were sent until then and are condensed here; an earlier summary is none.
+    /// Number of messages that were in the context before this compaction and that the summary replaces. An earlier
+    /// summary does not count as a message.
     pub replaced_count: u64,
-    /// Messages that are still sent as they are.
+    /// Number of messages that are still sent verbatim.
     pub kept_count: u64,
-    /// Tokens of the next request before, everything in it counted, by estimate.
+    /// Estimated tokens of the whole next request before the compaction.
     pub tokens_before: u64,
-    /// Tokens of the next request after.
+    /// Estimated tokens of the whole next request after the compaction.
     pub tokens_after: u64,
-    /// `provider/name` of the model that wrote the summary, or `extractive`.
+    /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,
-    /// The summary, rendered from `sections` and `carry_over`: what people are shown, and what the model is sent.
+    /// The summary as Markdown, rendered from `sections` and `carry_over`. Users see and the model receives this text.
     pub summary: String,
-    /// The summary in its parts; the next compaction goes on from them.
+    /// The sections of the summary. The next compaction updates them instead of starting from nothing.
     pub sections: CondensedSummary,
-    /// Facts computed without a model, over everything that is condensed so far.
+    /// Facts computed without a model over all events that this and earlier compactions cover.
     pub carry_over: CarryOver,
-    /// The person's last request when it is among what is condensed: it is sent verbatim behind the summary.
+    /// The event of the user's last request if the summary replaces it. The request is sent verbatim after the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request_seq: Option<Seq>,
-    /// The marker whose summary was brought up to date here.
+    /// The `middleware:summarize` event of the earlier compaction whose summary this one updates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_seq: Option<Seq>,
-    /// The focus that the person asked for.
+    /// The focus that the user asked for, such as a topic to preserve in detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
-    /// Milliseconds it took.
+    /// Duration of the compaction in milliseconds.
     pub duration_ms: u64,
-    /// The step of its run.
+    /// The step of the run in which the compaction happened.
     #[serde(default)]
     pub step: u64,
-    /// Tokens that the summary's own model calls took.
+    /// Tokens used by the model calls that wrote the summary.
     #[serde(default)]
     pub usage: Usage,
-    /// SHA-256 of the prompt's instructions; absent for an extract.
+    /// Lowercase hex SHA-256 of the prompt's instructions; `None` for an offline summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_sha256: Option<String>,
 }
 
 named_enum! {
-    /// Why a conversation was condensed.
+    /// The cause of a compaction.
     pub enum CompactionTrigger {
-        /// It had grown to a configured size.
+        /// The estimated size of the request reached the configured threshold.
         Auto = "auto",
-        /// A person, or the agent, asked for it.
+        /// The user or the agent requested it.
         Manual = "manual",
         /// The provider refused the request as too large.
         Overflow = "overflow",
     }
 }
 
-/// A condensed stretch of conversation in its parts. Each entry is one or two plain sentences.
+/// The sections of a compaction summary. Each entry of a list is one or two plain sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CondensedSummary {
-    /// The person's goal.
+    /// The user's goal.
     pub goal: String,
-    /// Rules and wishes the person gave.
+    /// Rules and preferences that the user stated.
     #[serde(default)]
     pub constraints: Vec<String>,
     /// Finished work.
@@ -82,13 +85,13 @@ pub struct CondensedSummary {
     /// Decisions with their reasons.
     #[serde(default)]
     pub decisions: Vec<String>,
-    /// Files that matter, and what is in them or was changed.
+    /// Relevant files, each with its content or its change.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Errors, and what resolved them.
+    /// Errors, each with its resolution.
     #[serde(default)]
     pub errors: Vec<String>,
-    /// The person's requests, one entry per message.
+    /// The user's requests, one entry per message.
     #[serde(default)]
     pub user_messages: Vec<String>,
     /// Open work.
@@ -99,39 +102,43 @@ pub struct CondensedSummary {
     pub next_step: String,
 }
 
-/// The content of a `tool_result_clipped` event.
+/// The content of a `tool_result_clipped` event. From this event on, the model is sent a shortened form of a large
+/// tool result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClippedResult {
-    /// The event of the result.
+    /// The `tool_message` event whose text is shortened.
     pub seq: Seq,
-    /// The call it is the result of.
+    /// The id of the tool call that produced the result.
     pub call_id: String,
-    /// The artifact of the thread that holds the whole text.
+    /// Lowercase hex SHA-256 of the whole text, which names the thread's artifact that stores it.
     pub sha256: String,
-    /// Bytes of the whole text.
+    /// Size of the whole text in bytes.
     pub bytes: u64,
-    /// The text that replaces it in requests: both ends, and where the whole can be read.
+    /// The replacement text in requests: the beginning and end of the result, and a reference to the artifact with
+    /// the whole text.
     pub text: String,
 }
 
-/// The content of a `compaction_undone` event: from here on everything is sent again that the marker stood for.
+/// The content of a `compaction_undone` event. From this event on, the model is again sent the messages that the
+/// compaction had replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionUndone {
-    /// The marker that is taken back.
+    /// The `middleware:summarize` event of the compaction that is undone.
     pub marker_seq: Seq,
-    /// The results that were clipped with it, and are sent whole again: the events that said so.
+    /// The `tool_result_clipped` events of this compaction. They no longer apply, so the results are sent whole
+    /// again. Earlier versions did not store them.
     #[serde(default)]
     pub clip_seqs: Vec<Seq>,
 }
 
-/// The content of a `compaction_failed` event: nothing changed.
+/// The content of a `compaction_failed` event: a compaction was attempted and the context is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionFailed {
-    /// Why it was to happen.
+    /// The cause of the attempt.
     pub trigger: CompactionTrigger,
-    /// Why it did not, in words.
+    /// The reason for the failure, in one line for users.
     pub reason: String,
-    /// The hook or person that refused the compaction, if any.
+    /// The hook or user that refused the compaction, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vetoed_by: Option<String>,
 }

@@ -1,46 +1,50 @@
-//! Decisions: what a client answers to an interrupt. The shapes are checked here; what a decision does is a rule
-//! of the room that asked.
+//! Decisions: a client's answer to an interrupt. This module checks the shape only; the crate that raised the
+//! interrupt decides the effect of a decision.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The answer to an interrupt: exactly one decision per action request.
+/// The answer to an interrupt: exactly one decision for each action request. The number is checked by the crate that
+/// raised the interrupt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decisions {
-    /// One decision per action request, in their order.
+    /// The decisions, in the order of the action requests.
     pub decisions: Vec<Decision>,
 }
 
-/// One decision.
+/// The decision about one action request. [`crate::ReviewConfig`] lists the kinds that an action allows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Decision {
-    /// Accept, as shown or with the person's own text.
+    /// Performs the action as shown or, for a handoff, with the user's own text.
     Approve {
-        /// Replacements for what was shown (`summary_md`, `title`).
+        /// Replacements for displayed values (`summary_md`, `title`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<Map<String, Value>>,
-        /// The hash of what the person saw; refused when it is not the current proposal's.
+        /// Lowercase hex SHA-256 of the summary that the user saw. The decision is refused if it differs from the
+        /// hash of the current proposal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         summary_sha256: Option<String>,
     },
-    /// Change what was proposed: new content is accepted as it is, `feedback` asks for another draft.
+    /// Changes the proposed action. New content is accepted without another review; the argument `feedback` requests
+    /// another draft of a handoff.
     Edit {
         /// The action with its changed arguments.
         edited_action: EditedAction,
     },
-    /// Decline.
+    /// Declines the action.
     Reject {
-        /// Why, for the record and for the agent that asked.
+        /// The reason. It is stored, and the agent that requested the action receives it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// Answer in the action's place: the agent reads this as its result, and the action is not done.
+    /// Answers in place of the action. The agent receives the message as the action's result, and the action is not
+    /// performed.
     Respond {
         /// The message that the agent receives.
         message: String,
     },
-    /// Seen; do nothing.
+    /// Confirms that the user saw a preview; has no effect.
     Preview {},
 }
 
@@ -54,11 +58,14 @@ pub struct EditedAction {
 }
 
 impl Decisions {
-    /// Reads what a client sends. Stored decisions may carry fields of a later version; in a request an unknown field
-    /// is a misspelt one, and taking the rest would do something the person did not mean.
+    /// Parses the decisions of a client's request and refuses unknown fields.
+    ///
+    /// The plain `Deserialize` form ignores unknown fields, because stored decisions may have fields of a later
+    /// version. In a request an unknown field is a misspelled one; ignoring it could perform an action that the user
+    /// did not intend.
     ///
     /// # Errors
-    /// One line that says what cannot be read, or which field is unknown.
+    /// Returns one line that names the JSON error or the unknown field.
     pub fn parse_request(json: &str) -> Result<Self, String> {
         let given: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let decisions: Self = serde_json::from_value(given.clone()).map_err(|error| error.to_string())?;
@@ -70,13 +77,13 @@ impl Decisions {
     }
 }
 
-/// Returns the first key that is in `given` and was not read.
+/// Returns the first key of `given`, at any depth, that is missing in `read`, the JSON of the parsed value.
 fn unknown_field<'a>(given: &'a Value, read: &Value) -> Option<&'a str> {
     match (given, read) {
         (Value::Object(given), Value::Object(read)) => {
             given.iter().find_map(|(key, value)| match read.get(key) {
                 Some(known) => unknown_field(value, known),
-                // An explicit null says the same as leaving the field out.
+                // An explicit `null` means the same as an absent field.
                 None if value.is_null() => None,
                 None => Some(key.as_str()),
             })
@@ -89,7 +96,7 @@ fn unknown_field<'a>(given: &'a Value, read: &Value) -> Option<&'a str> {
 }
 
 impl Decision {
-    /// Returns the `type` the decision carries on the wire.
+    /// Returns the value of the decision's `type` field on the wire.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Approve { .. } => "approve",

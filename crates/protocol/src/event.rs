@@ -1,4 +1,5 @@
-//! Events: the immutable rows of the journal. This file says what one looks like, not who may write it.
+//! Events: the immutable rows of the journal. This module defines their shape; the `journal` crate appends and reads
+//! them.
 
 pub mod body;
 pub mod catalog;
@@ -19,56 +20,60 @@ use body::{EventBody, EventBodyError};
 use catalog::EventType;
 use metadata::EventMetadata;
 
-/// A position in a thread's journal: starts at 1, strictly increasing, never reused.
+/// The sequence number of an event in its thread: starts at 1, is strictly increasing and is never reused.
 pub type Seq = u64;
 
-/// JSON text kept exactly as it was written, so that reading and writing an event changes no byte.
+/// JSON text preserved byte for byte, so that reading and rewriting an event does not change it.
 pub type RawJson = Box<RawValue>;
 
-/// An event about to be appended; the journal gives it its `seq`.
+/// An event to append. The journal assigns its `seq`.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
-    /// The event's own id.
+    /// The event's globally unique id.
     pub event_id: EventId,
     /// The type of the event.
     pub event_type: EventType,
-    /// The run it happened in, if any.
+    /// The run that caused the event, if any.
     pub run_id: Option<RunId>,
-    /// Appending the same `(thread, run, event_key)` again returns the first row's seq and stores nothing.
+    /// An idempotency key: a second append with the same `(thread, run, event_key)` stores nothing and returns the
+    /// seq of the first row.
     pub event_key: Option<String>,
-    /// The fact; its shape belongs to the event type.
+    /// The content, whose shape depends on the event type (see [`body`]).
     pub content: RawJson,
-    /// Where it came from and other notes about the fact; `null` when there are none.
+    /// The event's origin and other notes (see [`EventMetadata`]); `None` if there are none.
     pub metadata: Option<RawJson>,
-    /// When it happened.
+    /// Time of the event.
     pub created_at: Timestamp,
 }
 
-/// One stored event.
+/// A stored event.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Event {
-    /// The thread it belongs to.
+    /// The thread of the event.
     pub thread_id: ThreadId,
-    /// Its position in that thread.
+    /// The event's sequence number in that thread.
     pub seq: Seq,
-    /// The event's own id.
+    /// The event's globally unique id.
     pub event_id: EventId,
-    /// The run it happened in, if any.
+    /// The run that caused the event, if any.
     pub run_id: Option<RunId>,
-    /// The stored name of its type; `EventType::from_name` gives the known ones.
+    /// The stored name of the event type. [`EventType::from_name`] returns the type if this version knows it.
     pub event_type: String,
-    /// The stored name of its category.
+    /// The stored name of the event's category.
     pub category: String,
-    /// The fact.
+    /// The content, whose shape depends on the event type (see [`body`]).
     pub content: RawJson,
-    /// Notes about the fact.
+    /// The event's origin and other notes; `None` if there are none.
     pub metadata: Option<RawJson>,
-    /// When it happened.
+    /// Time of the event.
     pub created_at: Timestamp,
 }
 
 impl NewEvent {
     /// Returns the event that stores `body`, without run, key or metadata.
+    ///
+    /// # Errors
+    /// Returns an error if `body` has no JSON form, such as a path that is not Unicode.
     pub fn from_body<T: EventBody>(body: &T, created_at: Timestamp) -> Result<Self, serde_json::Error> {
         Ok(Self {
             event_id: EventId::generate(),
@@ -81,15 +86,16 @@ impl NewEvent {
         })
     }
 
-    /// Returns the content as the body of its type; `None` when the event is of another type or cannot be read.
+    /// Parses the content as the body `T`; `None` if the event has another type or its content cannot be parsed.
     pub fn body<T: EventBody>(&self) -> Option<T> {
         (self.event_type == T::TYPE).then(|| serde_json::from_str(self.content.get()).ok()).flatten()
     }
 
-    /// Returns an event without run, key or metadata.
+    /// Returns an event with this content, without run, key or metadata. Prefer [`NewEvent::from_body`], which cannot
+    /// combine a type with the content of another.
     ///
     /// # Errors
-    /// When `content` cannot be written as JSON (a map with keys that are not text).
+    /// Returns an error if `content` has no JSON form (a map with keys that are not strings).
     pub fn new(
         event_type: EventType,
         content: &impl Serialize,
@@ -106,7 +112,10 @@ impl NewEvent {
         })
     }
 
-    /// Returns the event that stores `message`.
+    /// Returns the event that stores `message`, without run, key or metadata.
+    ///
+    /// # Errors
+    /// Never in practice: every message has a JSON form.
     pub fn from_message(message: &Message, created_at: Timestamp) -> Result<Self, serde_json::Error> {
         match message {
             Message::Human(message) => Self::from_body(message, created_at),
@@ -115,33 +124,34 @@ impl NewEvent {
         }
     }
 
-    /// Sets the run.
+    /// Sets the run that caused the event.
     #[must_use]
     pub fn with_run(mut self, run_id: RunId) -> Self {
         self.run_id = Some(run_id);
         self
     }
 
-    /// Sets the key that makes a repeated append store one row.
+    /// Sets the idempotency key, with which a repeated append stores one row only.
     #[must_use]
     pub fn with_key(mut self, event_key: impl Into<String>) -> Self {
         self.event_key = Some(event_key.into());
         self
     }
 
-    /// Notes how long it took what the event tells of: a model to answer, a tool to do its work.
+    /// Sets the metadata to the duration of the recorded action: a model's response or a tool's execution. It
+    /// replaces earlier metadata.
     ///
     /// # Errors
-    /// Never in practice: a number is always JSON.
+    /// Never in practice: a number always has a JSON form.
     pub fn with_duration(self, time: Duration) -> Result<Self, serde_json::Error> {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.with_metadata(&EventMetadata { duration_ms: Some(millis), ..EventMetadata::default() })
     }
 
-    /// Sets the metadata.
+    /// Sets the metadata, usually an [`EventMetadata`]. It replaces earlier metadata.
     ///
     /// # Errors
-    /// When `metadata` cannot be written as JSON.
+    /// Returns an error if `metadata` has no JSON form.
     pub fn with_metadata(mut self, metadata: &impl Serialize) -> Result<Self, serde_json::Error> {
         self.metadata = Some(serde_json::value::to_raw_value(metadata)?);
         Ok(self)
@@ -149,7 +159,7 @@ impl NewEvent {
 }
 
 impl Event {
-    /// Returns `new` as it is stored at `seq` of the thread.
+    /// Returns the stored form of `new` at `seq` of the thread.
     pub fn from_new(new: NewEvent, thread_id: ThreadId, seq: Seq) -> Self {
         Self {
             thread_id,
@@ -164,15 +174,15 @@ impl Event {
         }
     }
 
-    /// Returns the known type; `None` for one written by a later version.
+    /// Returns the event type; `None` for a type that only a later version knows.
     pub fn kind(&self) -> Option<EventType> {
         EventType::from_name(&self.event_type)
     }
 
-    /// Returns the content as the body of its type.
+    /// Parses the content as the body `T`.
     ///
     /// # Errors
-    /// When the event is of another type, or its content cannot be read.
+    /// Returns an error if the event has another type, or its content cannot be parsed.
     pub fn body<T: EventBody>(&self) -> Result<T, EventBodyError> {
         let unreadable = |source| EventBodyError {
             thread_id: self.thread_id,
@@ -187,7 +197,7 @@ impl Event {
         serde_json::from_str(self.content.get()).map_err(|source| unreadable(Some(source)))
     }
 
-    /// Returns the handoff that the event is about; `None` when it is about none, or cannot be read.
+    /// Returns the content's `handoff_id`; `None` if it has none or cannot be parsed.
     pub fn handoff_id(&self) -> Option<HandoffId> {
         #[derive(Deserialize)]
         struct HandoffIdField {
@@ -196,10 +206,11 @@ impl Event {
         serde_json::from_str(self.content.get()).ok().and_then(|HandoffIdField { handoff_id }| handoff_id)
     }
 
-    /// Returns the message this event stores; `None` when it stores something else or cannot be read.
+    /// Returns the message that the event stores; `None` if it stores none or cannot be parsed.
     pub fn message(&self) -> Option<Message> {
         let json = self.content.get();
-        // The type is known: as a `Message` its fields would be kept until theirs is read.
+        // Parsing the body of the known type is cheaper than parsing a `Message`: a tagged enum buffers all fields
+        // until serde has read the tag.
         match self.kind()? {
             EventType::HumanMessage => serde_json::from_str(json).ok().map(Message::Human),
             EventType::AiMessage => serde_json::from_str(json).ok().map(Message::Ai),
@@ -208,12 +219,12 @@ impl Event {
         }
     }
 
-    /// Returns the content as a JSON value; `null` when it cannot be read.
+    /// Returns the content as a JSON value; `null` if it cannot be parsed.
     pub fn content_value(&self) -> Value {
         serde_json::from_str(self.content.get()).unwrap_or(Value::Null)
     }
 
-    /// Returns the metadata; nothing is noted where it cannot be read.
+    /// Returns the metadata; the default if it is absent or cannot be parsed.
     pub fn parsed_metadata(&self) -> EventMetadata {
         EventMetadata::parse(self.metadata.as_ref())
     }

@@ -1,4 +1,4 @@
-//! The stored rows of a handoff and its proposals. Which status may follow which is a rule of the `handoff` room.
+//! The stored rows of a handoff and its proposals. The `handoff` crate defines the legal transitions between statuses.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,34 +10,35 @@ use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
 pub mod summary;
 
 named_enum! {
-    /// Where a handoff stands.
+    /// The status of a handoff. Names are those of the column and of JSON.
     pub enum HandoffStatus {
-        /// Asked for; nothing has been drafted.
+        /// The handoff was requested; no proposal has been drafted.
         Requested = "requested",
-        /// A draft of the current iteration is being made.
+        /// The proposal of the current iteration is being drafted.
         Drafting = "drafting",
-        /// A stored proposal waits for a person.
+        /// A stored proposal waits for the user's decision.
         AwaitingDecision = "awaiting_decision",
-        /// Accepted: the child thread exists.
+        /// A proposal was accepted and the child thread exists.
         Accepted = "accepted",
-        /// The child's block is written.
+        /// The child's summary block is written to `agent.md`.
         Seeded = "seeded",
-        /// The child's first turn is complete and the block is cleared.
+        /// The child's first turn is complete and the summary block is cleared.
         Cleaned = "cleaned",
-        /// A person said no.
+        /// The user declined the handoff.
         Declined = "declined",
-        /// Shown, and nothing else.
+        /// The handoff was a preview: the proposal was displayed and nothing else happened.
         Previewed = "previewed",
-        /// It could not be completed.
+        /// The handoff failed.
         Failed = "failed",
-        /// Nobody answered.
+        /// The handoff expired without a decision.
         Expired = "expired",
     }
 }
 
 impl HandoffStatus {
-    /// Returns what became of the handoff, in a word: whether the block of an accepted one is written or cleared again is no
-    /// matter to a decision.
+    /// Returns the outcome of the handoff in one word, for clients: `pending`, `accepted`, or the name of the status.
+    /// The statuses after an acceptance are one outcome, because the progress of the summary block is irrelevant to
+    /// the decision.
     pub const fn outcome(self) -> &'static str {
         match self {
             Self::Requested | Self::Drafting | Self::AwaitingDecision => "pending",
@@ -46,59 +47,60 @@ impl HandoffStatus {
         }
     }
 
-    /// Returns whether the handoff still waits for a draft or a decision; a parent thread has one such at most.
+    /// Returns true if the handoff waits for a draft or a decision. A parent thread has at most one pending handoff.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Requested | Self::Drafting | Self::AwaitingDecision)
     }
 }
 
-/// One stored handoff.
+/// A stored handoff.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
-    /// Its id, the same through all iterations; the idempotency key of its acceptance.
+    /// The handoff's id, the same in all iterations. It is the idempotency key of the acceptance.
     pub handoff_id: HandoffId,
-    /// The assistant whose work moves on.
+    /// The assistant of the parent and the child thread.
     pub assistant_id: AssistantId,
-    /// The thread that is handed off.
+    /// The thread that is summarized.
     pub parent_thread_id: ThreadId,
-    /// The thread it seeds, chosen at the request so that an acceptance can be repeated; it exists from
-    /// [`HandoffStatus::Accepted`] on.
+    /// The child thread. Its id is chosen at the request, so that a repeated acceptance creates the same thread. The
+    /// thread exists from [`HandoffStatus::Accepted`] on.
     pub child_thread_id: ThreadId,
-    /// Where it stands.
+    /// The status of the handoff.
     pub status: HandoffStatus,
-    /// The iteration being drafted, shown or accepted; 0 for the first.
+    /// The number of the proposal that is being drafted, is shown or was accepted; 0 is the first.
     pub iteration: u32,
-    /// The goal of the next thread, if the person gave one.
+    /// The goal of the child thread, if the user gave one.
     pub goal: Option<String>,
-    /// The run that carries it.
+    /// The run that drafts the proposals and asks for the decision.
     pub run_id: Option<RunId>,
-    /// How it was asked for: limits and flags, as the request gave them.
+    /// The limits and flags of the request.
     pub options: Value,
-    /// The hash of what was accepted.
+    /// Lowercase hex SHA-256 of the accepted summary.
     pub accepted_sha256: Option<String>,
-    /// Why it failed, was declined or could not write the block.
+    /// The reason for a failure, for a refusal, or for a summary block that could not be written.
     pub note: Option<String>,
-    /// When it was asked for.
+    /// Time of the request.
     pub created_at: Timestamp,
-    /// When its status last changed.
+    /// Time of the last change of the status.
     pub updated_at: Timestamp,
 }
 
-/// One stored proposal. An accepted edit is stored as one more, so that what is injected is always a proposal.
+/// A stored proposal. An accepted edit is stored as another proposal, so that the child always receives the text of a
+/// stored proposal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The handoff it belongs to.
     pub handoff_id: HandoffId,
-    /// 0 for the first.
+    /// The number of the proposal; 0 is the first.
     pub iteration: u32,
     /// The structured summary.
     pub summary_json: HandoffSummary,
-    /// The rendered summary. People read, the journal stores and the child receives exactly these bytes.
+    /// The rendered summary. The user reviews, the journal stores and the child receives exactly these bytes.
     pub summary_md: String,
     /// Lowercase hex SHA-256 of `summary_md`.
     pub summary_sha256: String,
-    /// The feedback that led to it; `None` for the first.
+    /// The feedback from which this proposal was drafted; `None` for the first.
     pub feedback: Option<String>,
-    /// When it was made.
+    /// Time at which the proposal was stored.
     pub created_at: Timestamp,
 }

@@ -1,4 +1,5 @@
-//! Identifiers: typed, time-ordered, validated before they reach a path or a query. They do not look anything up.
+//! Typed identifiers. Parsing validates them, so that an identifier is safe in a path or a query. Generated ids are
+//! UUIDv7 and therefore ordered by time; derived ids are UUIDv5.
 
 pub mod digest;
 pub mod scope;
@@ -11,18 +12,19 @@ use uuid::Uuid;
 
 use crate::Seq;
 
-/// Why a text is not an identifier.
+/// An error that says that a text is not a valid identifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid {what}: {expected}")]
 pub struct IdError {
     /// The kind of identifier that was expected, such as `thread id`.
     pub what: &'static str,
-    /// The text that was given.
+    /// The rejected text, truncated to 80 characters.
     pub text: String,
-    /// The form that would have been accepted.
+    /// The expected form, as the end of the error message.
     pub expected: &'static str,
 }
 
+/// Defines an identifier type that wraps a UUID, with its name in error messages.
 macro_rules! uuid_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
@@ -31,7 +33,8 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// Returns a fresh time-ordered identifier (UUIDv7). Call it at the edge; rules take ids as arguments.
+            /// Generates a new time-ordered identifier (UUIDv7). Call it at the edges of the system only: pure logic
+            /// takes ids as arguments, so that it stays deterministic.
             pub fn generate() -> Self {
                 Self(Uuid::now_v7())
             }
@@ -41,7 +44,7 @@ macro_rules! uuid_id {
                 Self(uuid)
             }
 
-            /// Returns the UUID inside.
+            /// Returns the wrapped UUID.
             pub const fn uuid(self) -> Uuid {
                 self.0
             }
@@ -78,17 +81,17 @@ uuid_id!(
     "run id"
 );
 uuid_id!(
-    /// Identifies one handoff through all its iterations; the idempotency key of its acceptance.
+    /// Identifies one handoff in all its iterations. It is the idempotency key of the acceptance.
     HandoffId,
     "handoff id"
 );
 uuid_id!(
-    /// Identifies one journal event, next to its `(thread_id, seq)`.
+    /// Identifies one journal event globally, in addition to its `(thread_id, seq)`.
     EventId,
     "event id"
 );
 uuid_id!(
-    /// Identifies one summary of medium-term memory.
+    /// Identifies one medium-term memory summary.
     SummaryId,
     "summary id"
 );
@@ -98,35 +101,39 @@ uuid_id!(
     "checkpoint id"
 );
 
-/// Identifies one interrupt: 32 lowercase hex digits, the same wherever the interrupt is shown.
+/// Identifies one interrupt. Its text form is 32 lowercase hex digits, in JSON as well as on screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InterruptId(Uuid);
 
 impl ThreadId {
-    /// Returns the id of the thread in which a sub-agent works on a tool call that `answer`, an event of this thread,
-    /// makes: derived, so that the call made again, after a crash or with a person's answer, finds what was done.
+    /// Returns the id of the thread in which a sub-agent works on a tool call of this thread. `answer` is the event
+    /// of the model's message that contains the call.
+    ///
+    /// The id is derived, so that a repeated call, after a crash or with a user's decision, finds the sub-agent's
+    /// earlier work.
     pub fn for_subagent_call(self, answer: EventId, call_id: &str) -> Self {
         Self(Uuid::new_v5(&answer.uuid(), format!("subagent:{self}:{call_id}").as_bytes()))
     }
 }
 
 impl RunId {
-    /// Returns the id of the message that a model says at `step` of this run: derived, so that it is known before the
-    /// first word of it arrives.
+    /// Returns the id of the model's message at `step` of this run. The id is derived, so that it is known before the
+    /// first token arrives.
     pub fn message_id(self, step: u64) -> String {
         Uuid::new_v5(&self.0, format!("message:{step}").as_bytes()).hyphenated().to_string()
     }
 
-    /// Returns the id of that message where the step is begun again by a process that took the run over at `taken_up`, an
-    /// event of its thread.
-    pub fn recovered_message_id(self, step: u64, taken_up: Seq) -> String {
-        Uuid::new_v5(&self.0, format!("message:{step}:{taken_up}").as_bytes()).hyphenated().to_string()
+    /// Returns the id of the model's message if another process took the run over and restarts the step. `takeover_seq`
+    /// is the seq of the takeover event in the run's thread. The id differs from [`RunId::message_id`], so that
+    /// clients do not append the new message to the partial one that they received before the crash.
+    pub fn recovered_message_id(self, step: u64, takeover_seq: Seq) -> String {
+        Uuid::new_v5(&self.0, format!("message:{step}:{takeover_seq}").as_bytes()).hyphenated().to_string()
     }
 }
 
 impl InterruptId {
-    /// Returns the id of the interrupt that `node` raised at `step` of `run`: derived, so that a replay of the
-    /// same step names the same interrupt.
+    /// Returns the id of the interrupt that `node` raises at `step` of `run`. The id is derived, so that a replay of
+    /// the step raises the same interrupt.
     pub fn derive(run: RunId, step: u64, node: &str) -> Self {
         Self(Uuid::new_v5(&run.uuid(), format!("{step}:{node}").as_bytes()))
     }
@@ -164,15 +171,16 @@ impl<'de> Deserialize<'de> for InterruptId {
     }
 }
 
-/// The longest name of an assistant or a user in bytes; it is also part of a folder's name.
+/// Maximum length of the name of an assistant or a user in bytes. The name is part of a folder's name, whose length
+/// file systems limit.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The separator between an assistant's name and its owner, and the prefix of other names that belong to an owner. No user
-/// name contains it.
+/// The separator between an assistant's name and its owner, and the prefix of other names that belong to an owner.
+/// Names of assistants and users cannot contain it.
 pub const OWNER_SEPARATOR: char = '@';
 
-/// Names a person who uses a server: 1–64 of `a–z 0–9 _ -`. There are no capitals: on disks that do not tell them apart, two
-/// people would share a folder.
+/// The name of a user of a server: 1–64 characters of `a–z 0–9 _ -`. Uppercase letters are refused, because two users
+/// whose names differ only in case would share a folder on a case-insensitive file system.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct UserId(String);
@@ -207,12 +215,14 @@ impl<'de> Deserialize<'de> for UserId {
     }
 }
 
-/// The namespace of assistants' ids on the wire.
+/// The UUIDv5 namespace of assistant ids on the wire. It is the one that clients of the Agent Server protocol use.
 const ASSISTANT_ID_NAMESPACE: Uuid = Uuid::from_u128(0x6ba7_b821_9dad_11d1_80b4_00c0_4fd4_30c8);
 
-/// Names a configured agent, and the folder that holds its `agent.md`: 1–64 of `a–z A–Z 0–9 _ -`. Each user of a server
-/// has an assistant of their own under the same name, with its own threads and memory: `agent@alice`. Without an owner it
-/// belongs to the person at the machine.
+/// The name of a configured agent and of the folder with its `agent.md`: 1–64 characters of `a–z A–Z 0–9 _ -`,
+/// followed by `@` and the owner if it has one, such as `agent@alice`.
+///
+/// Each user of a server has a separate assistant of the same name, with its own threads and memory. An assistant
+/// without an owner belongs to the local operator, who runs the server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct AssistantId(String);
@@ -228,17 +238,18 @@ impl AssistantId {
         self.0.split_once(OWNER_SEPARATOR).map_or(&self.0, |(name, _)| name)
     }
 
-    /// Returns its id on the wire, which clients derive from its name.
+    /// Returns the assistant's id on the wire. Clients derive the same id from the assistant's name; it does not
+    /// depend on the owner.
     pub fn wire_id(&self) -> Uuid {
         Uuid::new_v5(&ASSISTANT_ID_NAMESPACE, self.name().as_bytes())
     }
 
-    /// Returns whose it is; `None` means the person at the machine.
+    /// Returns the owner; `None` means the local operator.
     pub fn owner(&self) -> Option<UserId> {
         self.0.split_once(OWNER_SEPARATOR).map(|(_, owner)| UserId(owner.to_owned()))
     }
 
-    /// Returns the assistant of the same name that belongs to `owner`.
+    /// Returns the assistant of the same name that belongs to `owner`; `None` means the local operator.
     #[must_use]
     pub fn with_owner(&self, owner: Option<&UserId>) -> Self {
         match owner {
@@ -280,11 +291,13 @@ impl<'de> Deserialize<'de> for AssistantId {
     }
 }
 
+/// Returns true if `text` is a legal assistant name without an owner.
 fn is_valid_name(text: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(legal)
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !text.is_empty() && text.len() <= NAME_BYTES_MAX && text.bytes().all(is_legal)
 }
 
+/// Returns true if `text` is a legal user name.
 fn is_valid_user_id(text: &str) -> bool {
     is_valid_name(text) && !text.bytes().any(|byte| byte.is_ascii_uppercase())
 }
@@ -337,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn k1_no_two_users_share_a_folder_where_capitals_are_not_told_apart() {
+    fn k1_no_two_users_share_a_folder_on_a_case_insensitive_file_system() {
         let refused = "Alice".parse::<UserId>().unwrap_err().to_string();
         assert!(refused.contains("lowercase"), "{refused}");
         assert!("alice".parse::<UserId>().is_ok() && "Agent".parse::<AssistantId>().is_ok());

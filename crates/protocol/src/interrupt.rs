@@ -1,4 +1,4 @@
-//! Interrupts: what a paused run asks a person. Raising and resolving them is the runtime's work.
+//! Interrupts: the questions of a run that waits for a user's decision. The runtime raises and resolves them.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,73 +7,77 @@ use serde_json::{Map, Value};
 use crate::decision::Decisions;
 use crate::ids::{InterruptId, RunId, ThreadId};
 
-/// The payload that clients receive when a run pauses.
+/// The payload that clients receive when a run is interrupted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterruptPayload {
-    /// Version of this shape.
+    /// Version of this shape ([`crate::SCHEMA_VERSION`]).
     pub schema_version: u32,
-    /// The wire name of the middleware that asks, such as `HandoffApprovalMiddleware`.
+    /// The wire name of the middleware that raised the interrupt, such as `HandoffApprovalMiddleware`.
     pub middleware_source: String,
-    /// The requested actions; each is answered by one decision.
+    /// The requested actions. The answer contains one decision for each, in this order.
     pub action_requests: Vec<ActionRequest>,
-    /// Which decisions each action accepts: one for each request, in the same order.
+    /// The allowed decisions: one entry for each action request, in the same order.
     pub review_configs: Vec<ReviewConfig>,
-    /// The folder in which the proposed calls are made once they are approved; `None` for questions that are not about
-    /// calls, and for those of versions that did not record it.
+    /// The folder in which the proposed tool calls are executed after approval; `None` for questions that are not
+    /// about tool calls, and for payloads of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
 }
 
 impl InterruptPayload {
-    /// Returns which decisions the request at that place accepts. Questions that were stored with one for each name of an
-    /// action are read by the name.
-    pub fn review_config(&self, at: usize) -> Option<&ReviewConfig> {
-        let name = &self.action_requests.get(at)?.name;
+    /// Returns the allowed decisions of the action request at `index`; `None` if there is no such request or entry.
+    ///
+    /// Earlier versions stored one entry for each distinct action name. If the entry at `index` has another name, the
+    /// first entry with the name of the request applies.
+    pub fn review_config(&self, index: usize) -> Option<&ReviewConfig> {
+        let name = &self.action_requests.get(index)?.name;
         let is_named = |config: &&ReviewConfig| config.action_name == *name;
-        let own = self.review_configs.get(at).filter(is_named);
-        own.or_else(|| self.review_configs.iter().find(is_named))
+        let at_index = self.review_configs.get(index).filter(is_named);
+        at_index.or_else(|| self.review_configs.iter().find(is_named))
     }
 }
 
-/// One thing to decide.
+/// One action about which the user decides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActionRequest {
     /// The action's name, such as `handoff_summary`.
     pub name: String,
-    /// One sentence for people.
+    /// A description of the action in one sentence, for the user.
     pub description: String,
-    /// The action's own arguments.
+    /// The arguments of the action.
     pub args: Value,
-    /// Details that help a person decide and are not part of the action: the diff, warnings, the rule that asks.
+    /// Details that help the user decide and are not part of the action: the diff, warnings, the rule that requires
+    /// approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
 
-/// The place of a sub-agent's question, which its parent asks in its stead. It is the entry `subagent` of
-/// [`ActionRequest::details`].
+/// A reference to the interrupt of a sub-agent, on whose behalf the parent thread asks the user. It is stored as the
+/// entry `subagent` of [`ActionRequest::details`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubagentInterruptRef {
-    /// The parent's call of the sub-agent.
+    /// The id of the parent's tool call that started the sub-agent.
     pub call_id: String,
     /// The sub-agent's thread.
     pub thread_id: ThreadId,
-    /// Its interrupt.
+    /// The interrupt in the sub-agent's thread.
     pub interrupt_id: InterruptId,
 }
 
-/// The key of [`SubagentQuestion`] in the details.
+/// The key of [`SubagentInterruptRef`] in [`ActionRequest::details`].
 const SUBAGENT_KEY: &str = "subagent";
 
 impl ActionRequest {
-    /// Returns where a sub-agent asked this; `None` for a question of the thread itself.
+    /// Returns the sub-agent's interrupt that this request represents; `None` for a question of the thread itself.
     pub fn subagent(&self) -> Option<SubagentInterruptRef> {
         SubagentInterruptRef::deserialize(self.details.as_ref()?.get(SUBAGENT_KEY)?).ok()
     }
 
-    /// Notes where a sub-agent asked this.
+    /// Records the sub-agent's interrupt that this request represents. Details that are not a JSON object stay
+    /// unchanged.
     ///
     /// # Errors
-    /// When the entry cannot be written as JSON.
+    /// Never in practice: the reference always has a JSON form.
     pub fn set_subagent(&mut self, question: &SubagentInterruptRef) -> serde_json::Result<()> {
         let details = self.details.get_or_insert_with(|| Value::Object(Map::new()));
         if let Some(details) = details.as_object_mut() {
@@ -83,46 +87,47 @@ impl ActionRequest {
     }
 }
 
-/// Which decisions an action accepts.
+/// The decisions that an action allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReviewConfig {
     /// The action's name.
     pub action_name: String,
-    /// The `type`s of decision it accepts.
+    /// The allowed values of [`crate::Decision::type_name`].
     pub allowed_decisions: Vec<String>,
 }
 
 named_enum! {
     /// The status of an interrupt.
     pub enum InterruptStatus {
-        /// Nobody has answered.
+        /// The interrupt waits for an answer.
         Pending = "pending",
-        /// Answered; the decisions are stored with it.
+        /// The interrupt was answered; the decisions are stored with it.
         Resolved = "resolved",
-        /// Given up: the thread or the request went away.
+        /// The interrupt was closed without an answer, for example because the user sent a message instead, or
+        /// changed the state of the thread.
         Withdrawn = "withdrawn",
     }
 }
 
-/// One stored interrupt.
+/// A stored interrupt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Its id, the same wherever it is shown.
+    /// The interrupt's id.
     pub interrupt_id: InterruptId,
-    /// The paused thread.
+    /// The interrupted thread.
     pub thread_id: ThreadId,
-    /// The run that raised it.
+    /// The run that raised the interrupt.
     pub run_id: RunId,
-    /// The node that raised it and reads the answer.
+    /// The graph node that raised the interrupt. It receives the answer.
     pub node: String,
     /// The payload for clients.
     pub payload: InterruptPayload,
-    /// The status: pending or resolved.
+    /// The status of the interrupt.
     pub status: InterruptStatus,
-    /// The answer, once there is one.
+    /// The answer; `None` unless the interrupt is resolved.
     pub decisions: Option<Decisions>,
-    /// When it was raised.
+    /// Time at which the interrupt was raised.
     pub created_at: Timestamp,
-    /// When it was answered.
+    /// Time of the answer.
     pub resolved_at: Option<Timestamp>,
 }

@@ -1,8 +1,8 @@
-//! The words of Segue: every shape that is stored or sent, and nothing that acts on them.
+//! Data types that Segue stores or sends: ids, threads, runs, events, messages, interrupts, decisions and summaries.
 //!
-//! A reader finds here what a thread, an event, a message, an interrupt, a decision and a summary look like.
-//! There is deliberately no I/O, no async and no rule: which event to write, when to hand off or how to render a
-//! summary is decided in the rooms that depend on this one.
+//! This crate defines shapes and their JSON form only. It deliberately contains no I/O, no async code and no policy:
+//! the crates that depend on it decide which event to write, when to hand off and how to render a summary. Golden
+//! files under `tests/it/golden/` pin the JSON of every shape.
 
 #[macro_use]
 mod names;
@@ -51,5 +51,6 @@ pub use run::request::{DisconnectMode, MultitaskStrategy, RunCommand, RunRequest
 pub use run::{Checkpoint, CheckpointEntry, CheckpointSource, PendingActivity, Run, RunRef, RunStatus};
 pub use thread::{HandoffMark, ParentKind, Thread, ThreadState, ThreadStateInputs, ThreadStatus};
 
-/// The version of every stored or sent shape that carries `schema_version`; readers ignore unknown fields.
+/// The current version of every stored or sent shape that has a `schema_version` field. Readers ignore unknown
+/// fields, so that a later version may add some.
 pub const SCHEMA_VERSION: u32 = 1;

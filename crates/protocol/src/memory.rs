@@ -1,5 +1,5 @@
-//! Tiered memory: the turns of an assistant, the summaries that stand for old ones, and what is kept under a name. When
-//! turns become a summary, and how it is written, are rules of the `memory` room.
+//! Tiered memory: the logged messages of an assistant, the medium-term summaries that replace old messages in the
+//! context, and the named items of the store. The `memory` crate decides when messages are summarized and how.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,117 +9,119 @@ use crate::event::Seq;
 use crate::ids::{AssistantId, SummaryId, ThreadId};
 use crate::message::Usage;
 
-/// A row of `medium_term_memory`: what stands for old turns of an assistant.
+/// A row of `medium_term_memory`: the summary of old messages of an assistant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediumTermSummary {
-    /// Names it; time-ordered.
+    /// The summary's id, which is ordered by time.
     pub id: SummaryId,
     /// The assistant that the messages belong to.
     pub agent_id: AssistantId,
-    /// The summary, without secrets.
+    /// The text of the summary, in which secrets are redacted.
     pub summary_text: String,
-    /// The lowest index of its turns.
+    /// The lowest [`LoggedMessage::turn_index`] of the summarized messages.
     pub turn_range_start: u64,
-    /// The highest index of its turns. Turns in between may belong to another summary, or to none.
+    /// The highest index of the summarized messages. Messages in between may belong to another summary or to none.
     pub turn_range_end: u64,
-    /// When it was stored.
+    /// Time at which the summary was stored.
     pub created_at: Timestamp,
 }
 
-/// A row of `turn_log`: what a person or a model said in plain words.
+/// A row of `turn_log`: the plain text of a message of the user or the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedMessage {
     /// The assistant that the message belongs to.
     pub agent_id: AssistantId,
-    /// The thread it was said in.
+    /// The thread of the message.
     pub thread_id: ThreadId,
-    /// Its index among the turns of the assistant, from 1, in the order they were stored.
+    /// The index of the message among all logged messages of the assistant, from 1, in the order of storing.
     pub turn_index: u64,
-    /// The speaker.
+    /// The author of the message.
     pub role: MessageRole,
-    /// The words.
+    /// The text of the message.
     pub content: String,
-    /// When it was said.
+    /// Time of the message.
     pub created_at: Timestamp,
     /// True if a summary replaces the message in the context, or a rewind removed it from there.
     #[serde(rename = "archived")]
     pub is_archived: bool,
-    /// Its event.
+    /// The event of the message in its thread.
     pub seq: Seq,
-    /// The summary that stands for it.
+    /// The summary that includes the message, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary_id: Option<SummaryId>,
 }
 
-/// The speaker of a plain message.
+/// The author of a logged message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageRole {
-    /// A person.
+    /// The user.
     User,
-    /// A model.
+    /// The model.
     Assistant,
 }
 
-/// The content of a `turns_archived` event: a summary stands for turns of this thread.
+/// The content of a `turns_archived` event: a medium-term summary represents messages of this thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnsArchived {
-    /// Version of this shape.
+    /// Version of this shape ([`crate::SCHEMA_VERSION`]).
     pub schema_version: u32,
-    /// The row of `medium_term_memory`; several threads may share one.
+    /// The row of `medium_term_memory`. Several threads of an assistant may share one.
     pub summary_id: SummaryId,
-    /// Why.
+    /// The reason for the summary.
     pub reason: ArchiveReason,
-    /// The first event of this thread that left the context with them.
+    /// The first event of the archived range of this thread.
     pub first_seq: Seq,
-    /// The last one.
+    /// The last event of the archived range (inclusive). If the reason removes messages from the context, those of
+    /// the range are removed.
     pub last_seq: Seq,
-    /// Where the thread's context begins at the earliest since then; `None` when something older is still in it.
+    /// The event at which the thread's context starts after the removal, at the earliest; `None` if the context still
+    /// contains older messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_from: Option<Seq>,
-    /// How many turns of this thread the summary stands for.
+    /// Number of messages of this thread that the summary covers.
     pub turn_count: u64,
-    /// The lowest index of all its turns.
+    /// The lowest [`LoggedMessage::turn_index`] of all messages of the summary.
     pub turn_range_start: u64,
-    /// The highest index of all its turns.
+    /// The highest index of all messages of the summary.
     pub turn_range_end: u64,
-    /// The summary.
+    /// The text of the summary.
     pub summary: String,
-    /// `provider/name` of the model that wrote it, or `extractive`.
+    /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,
-    /// Secrets that were withheld from it.
+    /// Number of secrets that were redacted in the summary.
     #[serde(default)]
     pub withheld: u64,
-    /// Tokens that the model calls took.
+    /// Tokens used by the model calls.
     #[serde(default)]
     pub usage: Usage,
-    /// The compaction that had condensed the turns before: its marker.
+    /// The `middleware:summarize` event of the compaction that had already replaced the messages, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marker_seq: Option<Seq>,
 }
 
-/// The content of a `turns_restored` event: summaries are gone, and turns that had left the context for them are in it
-/// again.
+/// The content of a `turns_restored` event: medium-term summaries were deleted, and the messages that they had
+/// replaced are in the context again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnsRestored {
-    /// The `turns_archived` events of this thread that no longer count.
+    /// The `turns_archived` events of this thread that no longer apply.
     pub archived_seqs: Vec<Seq>,
 }
 
-/// Why turns became a summary.
+/// The reason why messages were summarized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArchiveReason {
-    /// The thread was over the budget of its short-term tier: they leave the context.
+    /// The thread exceeded the budget of its short-term tier. The messages are removed from the context.
     Budget,
-    /// A compaction had condensed them: the context has its summary, and this changes nothing in it.
+    /// A compaction had already replaced the messages with its own summary. The context does not change.
     Compaction,
-    /// Somebody asked for it: they leave the context.
+    /// A user requested it. The messages are removed from the context.
     Request,
 }
 
 impl ArchiveReason {
-    /// Returns whether the turns leave the context by it.
+    /// Returns true if messages that are archived for this reason are removed from the context.
     pub const fn is_removed_from_context(self) -> bool {
         match self {
             Self::Budget | Self::Request => true,
@@ -128,17 +130,17 @@ impl ArchiveReason {
     }
 }
 
-/// Something kept under a name, for agents and clients: the store of the Agent Server API.
+/// A named item of the store that agents and clients share (the store of the Agent Server API).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredItem {
-    /// Where it is: labels from the widest to the narrowest, such as `["users", "ada"]`.
+    /// The item's namespace: labels from the widest to the narrowest, such as `["users", "ada"]`.
     pub namespace: Vec<String>,
-    /// Its name there.
+    /// The item's name in that namespace.
     pub key: String,
     /// The stored value.
     pub value: Map<String, Value>,
-    /// When the name was first used.
+    /// Time of the first write under this name.
     pub created_at: Timestamp,
-    /// When it was last put.
+    /// Time of the last write.
     pub updated_at: Timestamp,
 }

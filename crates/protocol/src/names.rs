@@ -1,8 +1,13 @@
-//! Enums whose variants have stable names, in columns, in JSON and on screen.
+//! The macro [`named_enum!`](crate::named_enum) for enums whose variants have one stable name in columns, in JSON and
+//! on screen.
 
-/// Defines such an enum. Each variant is declared with its name; `ALL`, `as_str`, `from_name` and the serde form follow.
+/// Defines an enum whose variants are stored and shown under stable names.
 ///
-/// The crate that uses it needs `serde`.
+/// Each variant is declared with its name (`Pending = "pending"`). The macro generates `ALL`, `as_str`, `from_name`
+/// and the serde form, which is the name as a JSON string. An unknown name is a deserialization error; `event::names`
+/// has a macro for enums that preserve unknown names.
+///
+/// A crate that uses the macro needs `serde` as a dependency.
 #[macro_export]
 macro_rules! named_enum {
     (
@@ -26,7 +31,7 @@ macro_rules! named_enum {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// Returns the variant of that name.
+            /// Returns the variant with this name; `None` for an unknown name.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($text => Some(Self::$variant),)* _ => None }
             }

@@ -1,4 +1,5 @@
-//! Runs and checkpoints: one execution of the graph, and the points where it can resume.
+//! Runs and checkpoints. A run is one execution of the graph on a thread; a checkpoint is a point from which it can
+//! resume.
 
 pub mod failure;
 pub mod feedback;
@@ -14,60 +15,61 @@ use crate::message::Usage;
 use failure::RunFailure;
 
 named_enum! {
-    /// Where a run stands.
+    /// The status of a run. Names are those of the Agent Server protocol.
     pub enum RunStatus {
-        /// Admitted, not started.
+        /// The run is admitted and has not started.
         Pending = "pending",
-        /// Executing; a thread has one such at most.
+        /// The run is executing. A thread has at most one running run.
         Running = "running",
-        /// The graph is idle.
+        /// The run ended and the graph is idle.
         Success = "success",
-        /// It failed; `error` says how.
+        /// The run failed; [`Run::failure`] has the reason.
         Error = "error",
-        /// It waits for a decision.
+        /// The run ended with a question or at a breakpoint. A later run resumes the thread.
         Interrupted = "interrupted",
-        /// It reached its limit of time or steps.
+        /// The run reached its time limit or step limit.
         Timeout = "timeout",
-        /// A person stopped it.
+        /// A user stopped the run.
         Cancelled = "cancelled",
     }
 }
 
 impl RunStatus {
-    /// Returns whether the run still executes or will.
+    /// Returns true if the run has not ended.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Pending | Self::Running)
     }
 }
 
-/// One stored run.
+/// A stored run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Its id.
+    /// The run's id.
     pub run_id: RunId,
-    /// The thread it runs on.
+    /// The thread on which the run executes.
     pub thread_id: ThreadId,
-    /// The assistant that runs.
+    /// The assistant that executes the run.
     pub assistant_id: AssistantId,
-    /// Where it stands.
+    /// The status of the run.
     pub status: RunStatus,
-    /// `provider/name` of the model it was admitted with.
+    /// `provider/name` of the model at admission; `None` if the run calls none.
     pub model: Option<String>,
-    /// Why it did not succeed; `None` when it did, or has not ended.
+    /// The reason why the run did not succeed; `None` if it succeeded, was interrupted or has not ended.
     pub failure: Option<RunFailure>,
-    /// The process that executes the run, by a name that is unique to it. No other process writes for the run until the lease expires.
+    /// The unique name of the process that holds the run's lease. No other process writes for the run until the lease
+    /// expires.
     pub lease_owner: Option<String>,
-    /// When the lease ends unless it is renewed.
+    /// Time at which the lease expires unless it is renewed.
     pub lease_until: Option<Timestamp>,
-    /// Tokens of all its model calls.
+    /// Tokens of all model calls of the run.
     pub usage: Usage,
-    /// When it was admitted.
+    /// Time of the admission.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// A run and the thread it runs on.
+/// The address of a run: its thread and its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RunRef {
     /// The thread.
@@ -77,35 +79,38 @@ pub struct RunRef {
 }
 
 impl Run {
-    /// Returns its id with its thread's.
+    /// Returns the address of the run.
     pub const fn run_ref(&self) -> RunRef {
         RunRef { thread_id: self.thread_id, run_id: self.run_id }
     }
 }
 
-/// A resumable point: small, because messages live in the journal.
+/// A stored checkpoint: the point after a step, from which the graph can resume. It is small, because the journal
+/// stores the messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Its id.
+    /// The checkpoint's id.
     pub checkpoint_id: CheckpointId,
     /// The thread.
     pub thread_id: ThreadId,
-    /// The run that wrote it.
+    /// The run that wrote the checkpoint.
     pub run_id: RunId,
-    /// Steps of the run so far; 0 is the admission.
+    /// Number of steps that the run had completed; 0 is the admission.
     pub step: u64,
-    /// The journal's position when it was written: the state is a view up to here.
+    /// The thread's last event at the time of the checkpoint. The thread's state is the projection of the events up
+    /// to this one.
     pub head_seq: Seq,
-    /// The node to execute next; `None` when the graph is idle.
+    /// The node to execute next; `None` if the graph is idle.
     pub next: Option<String>,
-    /// The graph's small state channels; keys that begin with `_` never leave the process.
+    /// The graph's state channels without messages. Channels whose name begins with `_` are internal and never sent
+    /// to clients.
     pub channels: Map<String, Value>,
-    /// Activities that were decided and not yet confirmed, in order.
+    /// Activities that were decided and are not yet confirmed, in order of execution.
     pub activities: Vec<PendingActivity>,
     /// The origin of the checkpoint.
     #[serde(default)]
     pub source: CheckpointSource,
-    /// When it was written.
+    /// Time at which the checkpoint was written.
     pub created_at: Timestamp,
 }
 
@@ -116,44 +121,46 @@ named_enum! {
         /// A step of a run, or its admission.
         #[default]
         Loop = "loop",
-        /// A client changed the state between runs.
+        /// A client's change of the state between runs.
         Update = "update",
-        /// The thread went back to an earlier point; what follows goes on from there. It is no point of the thread's past
-        /// itself.
+        /// A rewind of the thread to an earlier point, from which later runs continue. It is not listed as a point of
+        /// the thread's past.
         Rewind = "rewind",
     }
 }
 
-/// One step of a thread's past, as a point one can go back to: the events up to `head_seq` are what had happened.
+/// A point of a thread's past to which the thread can be rewound. The events up to `head_seq` had happened at that
+/// point.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointEntry {
     /// The checkpoint that was written after the step.
     pub checkpoint_id: CheckpointId,
-    /// The run.
+    /// The run that executed the step.
     pub run_id: RunId,
-    /// Steps of the run so far; 0 is the admission.
+    /// Number of steps that the run had completed; 0 is the admission.
     pub step: u64,
-    /// The journal's position when it was written.
+    /// The thread's last event at the time of the checkpoint.
     pub head_seq: Seq,
-    /// The node that was to be executed next; `None` when the graph was idle.
+    /// The node to execute next; `None` if the graph was idle.
     pub next: Option<String>,
     /// The origin of the checkpoint.
     #[serde(default)]
     pub source: CheckpointSource,
-    /// The first message that came in with it, where it is the admission of a run that brought any.
+    /// The first input message, if this is the admission of a run with input messages.
     pub input_seq: Option<Seq>,
-    /// Its number along the branch it is on: the input of the first run is -1, and each later point is one higher.
+    /// The number of the point on its branch: the input of the first run is -1, and each later point is one higher.
     #[serde(default)]
     pub number: i64,
-    /// When it was written.
+    /// Time at which the checkpoint was written.
     pub created_at: Timestamp,
 }
 
-/// A named side effect that was decided with a step and is performed after its commit; safe to repeat.
+/// A named side effect that a step decided and that is performed after the step's commit. It must be idempotent,
+/// because a crash repeats it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingActivity {
-    /// The registered name, such as `accept_handoff`.
+    /// The name under which the activity is registered, such as `accept_handoff`.
     pub name: String,
-    /// The action that is requested.
+    /// The arguments of the activity, whose shape the activity defines.
     pub args: Value,
 }

@@ -1,4 +1,4 @@
-//! Threads: one conversation each. Listing, naming and forking them is done by the rooms above.
+//! Threads. A thread is one conversation. The crates that depend on this one list, name and fork threads.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,43 +7,43 @@ use serde_json::{Map, Value};
 use crate::ids::{AssistantId, HandoffId, ThreadId};
 use crate::run::RunStatus;
 
-/// One stored thread, with the counters that make a list cheap.
+/// A stored thread, with counters that allow listing threads without reading their events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its id.
+    /// The thread's id.
     pub thread_id: ThreadId,
     /// The assistant that works in it.
     pub assistant_id: AssistantId,
-    /// The thread it came from, if any.
+    /// The parent thread, if it has one.
     pub parent_id: Option<ThreadId>,
-    /// How it came from its parent.
+    /// The relation to the parent; `None` if there is no parent.
     pub parent_kind: Option<ParentKind>,
-    /// Its name, if it has one.
+    /// The thread's name, if it has one.
     pub name: Option<String>,
-    /// The status: idle, busy, interrupted or failed.
+    /// The status of the thread.
     pub status: ThreadStatus,
-    /// Notes about it; `handoff` and `last_handoff` are reserved.
+    /// Metadata of clients. The keys `handoff` and `last_handoff` are reserved for [`HandoffMark`].
     pub metadata: Map<String, Value>,
-    /// The beginning of the first thing a person said in it.
+    /// The beginning of the user's first message in the thread.
     pub first_prompt: Option<String>,
-    /// Events of category `message`.
+    /// Number of events of category `message`.
     pub message_count: u64,
-    /// The highest seq handed out.
+    /// The seq of the newest event; 0 if there is none.
     pub last_seq: u64,
-    /// When it was created.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When something last happened in it.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
 named_enum! {
-    /// How a thread came from its parent.
+    /// The relation of a thread to its parent.
     pub enum ParentKind {
-        /// A reviewed summary was passed on; the thread began blank.
+        /// The thread started blank, with a reviewed summary of the parent.
         Handoff = "handoff",
-        /// The transcript was copied.
+        /// The thread started with a copy of the parent's transcript.
         Fork = "fork",
-        /// A task was given to a sub-agent; its thread is listed only for who asks.
+        /// The thread of a sub-agent of the parent. Lists contain it only on request.
         Subagent = "subagent",
     }
 }
@@ -51,11 +51,11 @@ named_enum! {
 named_enum! {
     /// The status of a thread.
     pub enum ThreadStatus {
-        /// Nothing runs.
+        /// No run is active.
         Idle = "idle",
         /// A run is active.
         Busy = "busy",
-        /// A run waits for a decision.
+        /// The last run was interrupted or stopped, and its turn is not complete.
         Interrupted = "interrupted",
         /// The last run failed.
         Error = "error",
@@ -63,46 +63,53 @@ named_enum! {
 }
 
 named_enum! {
-    /// A thread's state as lists show it to a person. The Agent Server protocol has [`ThreadStatus`] instead, which does not
-    /// tell a thread that waits for an answer from one that was stopped.
+    /// The state of a thread as the user sees it in lists. The Agent Server protocol uses [`ThreadStatus`] instead,
+    /// which does not distinguish a thread that waits for an answer from one that was stopped.
     pub enum ThreadState {
         /// A run is active or queued.
         Running = "running",
         /// The thread waits for an answer.
         NeedsInput = "needs_you",
-        /// The turn is not over, and nothing is pending: a person stopped its run, or withdrew the question by a change of the state.
+        /// The turn is not complete, and nothing is pending: a user stopped its run, or closed the question by a
+        /// change of the state.
         Stopped = "stopped",
-        /// Nothing runs and nothing is pending.
+        /// No run is active and nothing is pending.
         Idle = "idle",
         /// The last run failed.
         Error = "error",
     }
 }
 
-/// The stored facts that a thread's state follows from.
+/// The stored values from which [`ThreadState`] is derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadStateInputs {
     /// The stored status.
     pub status: ThreadStatus,
-    /// The status of the run that wrote the newest checkpoint; `None` when the thread has none.
+    /// The status of the run that wrote the newest checkpoint; `None` if the thread has no checkpoint or the run was
+    /// deleted.
     pub last_run: Option<RunStatus>,
-    /// True if an interrupt is pending; the question of a handoff is one.
+    /// True if an interrupt is pending, including that of a handoff.
     pub has_pending_interrupt: bool,
 }
 
 impl ThreadState {
-    /// Derives the state. This is the only place that does.
+    /// Derives the state. No other code derives it, so that all lists agree.
     ///
-    /// An interrupted thread without a pending interrupt stands at a breakpoint of a client, who is to resume it, where its last
-    /// run says so. Otherwise a person stopped the run, deleted it, or changed the state behind it.
-    pub const fn derive(facts: ThreadStateInputs) -> Self {
-        match facts.status {
+    /// If an interrupted thread has no pending interrupt and its last run has the status `interrupted`, the run
+    /// stopped at a breakpoint, and the client is expected to resume it. With another last status, a user stopped or
+    /// deleted the run, or changed the state after it.
+    pub const fn derive(inputs: ThreadStateInputs) -> Self {
+        match inputs.status {
             ThreadStatus::Busy => Self::Running,
             ThreadStatus::Idle => Self::Idle,
             ThreadStatus::Error => Self::Error,
             ThreadStatus::Interrupted => {
-                let is_at_breakpoint = matches!(facts.last_run, Some(RunStatus::Interrupted));
-                if is_at_breakpoint || facts.has_pending_interrupt { Self::NeedsInput } else { Self::Stopped }
+                let is_at_breakpoint = matches!(inputs.last_run, Some(RunStatus::Interrupted));
+                if is_at_breakpoint || inputs.has_pending_interrupt {
+                    Self::NeedsInput
+                } else {
+                    Self::Stopped
+                }
             }
         }
     }
@@ -123,34 +130,34 @@ impl ThreadState {
 pub struct HandoffMark {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// The parent.
+    /// The parent thread.
     pub source_thread_id: ThreadId,
-    /// The child.
+    /// The child thread.
     pub child_thread_id: ThreadId,
-    /// In the child: its first complete turn is still to come.
+    /// In the child: true until its first turn is complete.
     pub pending: bool,
-    /// In the child: the block is still to be cleared.
+    /// In the child: true until its summary block is cleared.
     pub cleanup_required: bool,
-    /// When the handoff was asked for.
+    /// Time of the handoff request.
     pub created_at: Timestamp,
-    /// When the block was cleared.
+    /// Time at which the summary block was cleared.
     pub last_cleanup_at: Option<Timestamp>,
 }
 
 impl HandoffMark {
-    /// The metadata key it is stored under.
+    /// The metadata key of the mark.
     pub const KEY: &'static str = "handoff";
-    /// The metadata key of the parent's newest accepted handoff, kept for audit.
+    /// The metadata key of the parent's newest accepted handoff, which is kept for audits.
     pub const LAST_KEY: &'static str = "last_handoff";
 }
 
-/// The metadata key of the name of the assistant that works in a thread.
+/// The metadata key of the assistant's name.
 const GRAPH_KEY: &str = "graph_id";
-/// The metadata key of its id on the wire.
+/// The metadata key of the assistant's id on the wire ([`AssistantId::wire_id`]).
 const ASSISTANT_KEY: &str = "assistant_id";
 
 impl Thread {
-    /// Returns a thread in which nothing has happened.
+    /// Returns an idle thread without events, name and parent.
     pub fn blank(thread_id: ThreadId, assistant_id: AssistantId, created_at: Timestamp) -> Self {
         Self {
             thread_id,
@@ -168,27 +175,28 @@ impl Thread {
         }
     }
 
-    /// Returns what says in the metadata which assistant works in the thread, as far as it is not said there: clients look
-    /// for threads by it.
+    /// Returns the metadata entries that identify the thread's assistant and are missing or outdated in the metadata.
+    /// Clients of the Agent Server protocol search threads by them.
     pub fn missing_assistant_metadata(&self) -> Map<String, Value> {
-        let stamp = [
+        let expected = [
             (GRAPH_KEY, self.assistant_id.name().to_owned()),
             (ASSISTANT_KEY, self.assistant_id.wire_id().hyphenated().to_string()),
         ];
-        let is_said = |key: &str, value: &str| self.metadata.get(key).and_then(Value::as_str) == Some(value);
-        let unsaid = stamp.into_iter().filter(|(key, value)| !is_said(key, value));
-        unsaid.map(|(key, value)| (key.to_owned(), value.into())).collect()
+        let is_present =
+            |key: &str, value: &str| self.metadata.get(key).and_then(Value::as_str) == Some(value);
+        let missing = expected.into_iter().filter(|(key, value)| !is_present(key, value));
+        missing.map(|(key, value)| (key.to_owned(), value.into())).collect()
     }
 
-    /// Returns the thread with that in its metadata.
+    /// Returns the thread with the entries of [`Thread::missing_assistant_metadata`] in its metadata.
     #[must_use]
     pub fn with_assistant_metadata(mut self) -> Self {
-        let stamp = self.missing_assistant_metadata();
-        self.metadata.extend(stamp);
+        let missing = self.missing_assistant_metadata();
+        self.metadata.extend(missing);
         self
     }
 
-    /// Returns the handoff mark in the metadata, if there is a readable one.
+    /// Returns the handoff mark in the metadata; `None` if it is absent or cannot be parsed.
     pub fn handoff_mark(&self) -> Option<HandoffMark> {
         self.metadata.get(HandoffMark::KEY).and_then(|value| serde_json::from_value(value.clone()).ok())
     }
@@ -199,15 +207,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stopped_thread_needs_nobody_unless_something_asks() {
+    fn a_stopped_thread_needs_input_only_if_an_interrupt_is_pending() {
         let state = |status, last_run, has_pending_interrupt| {
             ThreadState::derive(ThreadStateInputs { status, last_run, has_pending_interrupt })
         };
-        let (cancelled, asked) = (Some(RunStatus::Cancelled), Some(RunStatus::Interrupted));
+        let (cancelled, interrupted) = (Some(RunStatus::Cancelled), Some(RunStatus::Interrupted));
         assert_eq!(state(ThreadStatus::Interrupted, cancelled, false), ThreadState::Stopped);
         assert_eq!(state(ThreadStatus::Interrupted, cancelled, true), ThreadState::NeedsInput);
-        assert_eq!(state(ThreadStatus::Interrupted, asked, true), ThreadState::NeedsInput);
-        assert_eq!(state(ThreadStatus::Interrupted, asked, false), ThreadState::NeedsInput, "a breakpoint");
+        assert_eq!(state(ThreadStatus::Interrupted, interrupted, true), ThreadState::NeedsInput);
+        assert_eq!(
+            state(ThreadStatus::Interrupted, interrupted, false),
+            ThreadState::NeedsInput,
+            "a breakpoint"
+        );
         assert_eq!(state(ThreadStatus::Interrupted, None, false), ThreadState::Stopped, "a changed state");
         assert_eq!(state(ThreadStatus::Interrupted, None, true), ThreadState::NeedsInput);
         for (status, expected) in [

@@ -19,6 +19,7 @@ use crate::node::tools::TOOLS_NODE;
 use crate::step::Channels;
 use crate::turn::{ANSWERS_CHANNEL, RECOVERED_CHANNEL, RESUMED_CHANNEL};
 use crate::{Result, step::GraphUpdate};
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{Store, Transaction, Write};
 use protocol::event::body::{RunStartKind, ThreadRewound};
@@ -148,33 +149,37 @@ pub struct RewindRequest {
 /// - [`Error::Channel`] when the state that the entry edge depends on cannot be read.
 ///
 /// Nothing is written in any of these cases.
-pub async fn admit_run(
-    store: &dyn Store,
-    graph: &Graph,
-    admission: &RunAdmission,
+pub fn admit_run<'a>(
+    store: &'a dyn Store,
+    graph: &'a Graph,
+    admission: &'a RunAdmission,
     start: RunStart,
-) -> Result<AdmittedRun> {
-    let mut attempts = 0;
-    loop {
-        // A checkpoint that the caller read, or that of a thread to be created, may be out of date. The commit
-        // detects that.
-        let head = match &start.head {
-            ExpectedHead::Read(head) if attempts == 0 => head.as_deref().cloned(),
-            ExpectedHead::Unread if attempts == 0 && start.is_creating_thread(admission.thread_id) => None,
-            ExpectedHead::Read(_) | ExpectedHead::Unread => store.checkpoint(admission.thread_id).await?,
-        };
-        let planner = RunAdmissionPlanner { store, graph, admission, start: &start, head: head.as_ref() };
-        let RunAdmissionPlan { writes, events, checkpoint, other_questions } =
-            planner.plan_admission().await?;
-        match commit_admission(store, admission, writes, events, checkpoint).await {
-            Ok(checkpoint) => return Ok(AdmittedRun::with_other_questions(checkpoint, other_questions)),
-            Err(error) if is_head_conflict(&error) && start.is_bound_to_head() => {
-                return Err(Error::HeadConflict);
+) -> BoxFuture<'a, Result<AdmittedRun>> {
+    Box::pin(async move {
+        let mut attempts = 0;
+        loop {
+            // A checkpoint that the caller read, or that of a thread to be created, may be out of date. The commit
+            // detects that.
+            let head = match &start.head {
+                ExpectedHead::Read(head) if attempts == 0 => head.as_deref().cloned(),
+                ExpectedHead::Unread if attempts == 0 && start.is_creating_thread(admission.thread_id) => {
+                    None
+                }
+                ExpectedHead::Read(_) | ExpectedHead::Unread => store.checkpoint(admission.thread_id).await?,
+            };
+            let planner = RunAdmissionPlanner { store, graph, admission, start: &start, head: head.as_ref() };
+            let RunAdmissionPlan { writes, events, checkpoint, other_questions } =
+                planner.plan_admission().await?;
+            match commit_admission(store, admission, writes, events, checkpoint).await {
+                Ok(checkpoint) => return Ok(AdmittedRun::with_other_questions(checkpoint, other_questions)),
+                Err(error) if is_head_conflict(&error) && start.is_bound_to_head() => {
+                    return Err(Error::HeadConflict);
+                }
+                Err(error) if is_head_conflict(&error) && attempts < ADMISSION_ATTEMPTS_MAX => attempts += 1,
+                Err(error) => return Err(error),
             }
-            Err(error) if is_head_conflict(&error) && attempts < ADMISSION_ATTEMPTS_MAX => attempts += 1,
-            Err(error) => return Err(error),
         }
-    }
+    })
 }
 
 /// The inputs of planning an admission.

@@ -195,7 +195,17 @@ impl Driver {
     /// - The errors of an admission, if the admission becomes durable only with the first step.
     ///
     /// In all these cases the run is as its last commit left it.
-    pub async fn drive(
+    pub fn drive<'a>(
+        &'a self,
+        admitted: AdmittedRun,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<RunEnd>> {
+        Box::pin(self.drive_steps(admitted, frames, cancel))
+    }
+
+    /// Drives the run as [`Self::drive`] does, which boxes the future for its callers.
+    async fn drive_steps(
         &self,
         admitted: AdmittedRun,
         frames: &FrameSender,

@@ -5,11 +5,22 @@ use protocol::{InterruptId, InterruptStatus, RunId};
 
 use crate::graph::channel::ChannelError;
 
+/// Returns a count with its noun, which gets an `s` unless the count is 1.
+fn count_noun(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// The reason why the answer to an interrupt is rejected. The interrupt stays pending.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionRejection {
     /// The number of decisions differs from the number of actions; each action needs exactly one.
-    #[error("{given} decisions were given for {expected} actions")]
+    #[error(
+        "{} {} given for {}",
+        count_noun(*given, "decision"),
+        if *given == 1 { "was" } else { "were" },
+        count_noun(*expected, "action")
+    )]
     WrongCount {
         /// The number of decisions in the answer.
         given: usize,
@@ -34,7 +45,7 @@ pub enum DecisionRejection {
     Stale(String),
     /// The interrupt was answered or withdrawn before, so no run waits for the decision. Carries the interrupt's
     /// status.
-    #[error("the question is already {}", .0.as_str())]
+    #[error("the question is no longer pending ({})", .0.as_str())]
     NotPending(InterruptStatus),
 }
 

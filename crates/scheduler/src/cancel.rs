@@ -6,6 +6,7 @@
 //! another process, exclusive work at the front of the thread's queue waits for the end, so that a rollback cannot
 //! overlap with the next run.
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use agent::{Agent, CancellationToken, FrameSender, ThreadSubscription};
@@ -36,40 +37,42 @@ impl Scheduler {
     /// # Errors
     /// [`Error::UnknownRun`]; [`Error::Ended`] if the run had ended before, or if `action` is a rollback and an earlier
     /// caller interrupted the run; [`Error::ShuttingDown`]; [`Error::Agent`] if the journal fails.
-    pub async fn cancel_run(
-        self: &Arc<Self>,
-        scope: &OwnerScope,
+    pub fn cancel_run<'a>(
+        self: &'a Arc<Self>,
+        scope: &'a OwnerScope,
         thread_id: ThreadId,
         run_id: RunId,
         action: CancelAction,
-    ) -> Result<()> {
-        let agent = self.agent(scope);
-        let mut is_requested = false;
-        loop {
-            let run = match self.find_run(&agent, thread_id, run_id).await {
-                // The run was rolled back, by this call or another one.
-                Err(Error::UnknownRun { .. }) if is_requested => return Ok(()),
-                result => result?,
-            };
-            match run.status {
-                RunStatus::Pending => {
-                    if self.cancel_queued(&agent, &run, action).await? {
-                        return Ok(());
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let agent = self.agent(scope);
+            let mut is_requested = false;
+            loop {
+                let run = match self.find_run(&agent, thread_id, run_id).await {
+                    // The run was rolled back, by this call or another one.
+                    Err(Error::UnknownRun { .. }) if is_requested => return Ok(()),
+                    result => result?,
+                };
+                match run.status {
+                    RunStatus::Pending => {
+                        if self.cancel_queued(&agent, &run, action).await? {
+                            return Ok(());
+                        }
+                    }
+                    RunStatus::Running => self.stop_running(&agent, run, action).await?,
+                    RunStatus::Success
+                    | RunStatus::Error
+                    | RunStatus::Interrupted
+                    | RunStatus::Timeout
+                    | RunStatus::Cancelled => {
+                        let is_done = is_requested && action == CancelAction::Interrupt;
+                        let ended = Error::Ended { run_id, status: run.status };
+                        return if is_done { Ok(()) } else { Err(ended) };
                     }
                 }
-                RunStatus::Running => self.stop_running(&agent, run, action).await?,
-                RunStatus::Success
-                | RunStatus::Error
-                | RunStatus::Interrupted
-                | RunStatus::Timeout
-                | RunStatus::Cancelled => {
-                    let is_done = is_requested && action == CancelAction::Interrupt;
-                    let ended = Error::Ended { run_id, status: run.status };
-                    return if is_done { Ok(()) } else { Err(ended) };
-                }
+                is_requested = true;
             }
-            is_requested = true;
-        }
+        })
     }
 
     /// Waits for the end of a run and returns its row. Cancel safe.
@@ -77,28 +80,30 @@ impl Scheduler {
     /// # Errors
     /// [`Error::UnknownRun`], also if the run is rolled back meanwhile; [`Error::ShuttingDown`]; [`Error::Agent`] if
     /// the journal fails.
-    pub async fn join_run(
-        self: &Arc<Self>,
-        scope: &OwnerScope,
+    pub fn join_run<'a>(
+        self: &'a Arc<Self>,
+        scope: &'a OwnerScope,
         thread_id: ThreadId,
         run_id: RunId,
-    ) -> Result<Run> {
-        let agent = self.agent(scope);
-        let mut commits = agent.threads().subscribe_thread_commits(thread_id);
-        loop {
-            let run = self.find_run(&agent, thread_id, run_id).await?;
-            if !run.status.is_active() {
-                return Ok(run);
+    ) -> BoxFuture<'a, Result<Run>> {
+        Box::pin(async move {
+            let agent = self.agent(scope);
+            let mut commits = agent.threads().subscribe_thread_commits(thread_id);
+            loop {
+                let run = self.find_run(&agent, thread_id, run_id).await?;
+                if !run.status.is_active() {
+                    return Ok(run);
+                }
+                match self.streams.get(run_id) {
+                    Some(stream) if !stream.closed.is_cancelled() => stream.closed.cancelled().await,
+                    // Another process drives the run.
+                    Some(_) | None => self.wait_for_commit(&mut commits).await?,
+                }
+                if self.closing.is_cancelled() && self.streams.get(run_id).is_none() {
+                    return Err(Error::ShuttingDown);
+                }
             }
-            match self.streams.get(run_id) {
-                Some(stream) if !stream.closed.is_cancelled() => stream.closed.cancelled().await,
-                // Another process drives the run.
-                Some(_) | None => self.wait_for_commit(&mut commits).await?,
-            }
-            if self.closing.is_cancelled() && self.streams.get(run_id).is_none() {
-                return Err(Error::ShuttingDown);
-            }
-        }
+        })
     }
 
     /// Returns the run if it belongs to the thread.
@@ -189,20 +194,22 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Error::Agent`] if the journal fails.
-    pub async fn stop_run(
-        self: &Arc<Self>,
-        scope: &OwnerScope,
-        run: &Run,
+    pub fn stop_run<'a>(
+        self: &'a Arc<Self>,
+        scope: &'a OwnerScope,
+        run: &'a Run,
         action: CancelAction,
-    ) -> Result<()> {
-        let agent = self.agent(scope);
-        if run.status == RunStatus::Pending && self.cancel_queued(&agent, run, action).await? {
-            return Ok(());
-        }
-        if !self.request_stop(&agent, run.run_ref(), action).await? {
-            self.stop_detached(scope, run.run_ref(), action);
-        }
-        Ok(())
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let agent = self.agent(scope);
+            if run.status == RunStatus::Pending && self.cancel_queued(&agent, run, action).await? {
+                return Ok(());
+            }
+            if !self.request_stop(&agent, run.run_ref(), action).await? {
+                self.stop_detached(scope, run.run_ref(), action);
+            }
+            Ok(())
+        })
     }
 
     /// Cancels a run in the background because its client disconnected.

@@ -4,6 +4,7 @@
 //! A free thread is occupied before anything is stored, so that two creations in this process cannot both start a run
 //! on it. Between processes, the lease in the journal decides: the creation that loses the race queues its run instead.
 
+use futures::future::BoxFuture;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -81,9 +82,15 @@ impl Scheduler {
     /// [`Error::Busy`], [`Error::QueueFull`], [`Error::Webhook`] and [`Error::ShuttingDown`]. [`Error::Agent`] if the
     /// thread does not exist, if the request names a checkpoint that does not exist, or if the request contains a
     /// secret.
-    pub async fn create_run(self: &Arc<Self>, scope: &OwnerScope, new: NewRun) -> Result<CreatedRun> {
-        self.check_requests(scope, [&new.request]).await?;
-        self.submit_run(scope, new, None).await
+    pub fn create_run<'a>(
+        self: &'a Arc<Self>,
+        scope: &'a OwnerScope,
+        new: NewRun,
+    ) -> BoxFuture<'a, Result<CreatedRun>> {
+        Box::pin(async move {
+            self.check_requests(scope, [&new.request]).await?;
+            self.submit_run(scope, new, None).await
+        })
     }
 
     /// Creates several runs, or none of them: if one is refused, the runs before it are rolled back. The runs continue
@@ -92,17 +99,19 @@ impl Scheduler {
     /// # Errors
     /// Those of [`Self::create_run`], for the first run that is refused; [`Error::QueueFull`] if not all runs could be
     /// queued.
-    pub async fn create_runs(
-        self: &Arc<Self>,
-        scope: &OwnerScope,
+    pub fn create_runs<'a>(
+        self: &'a Arc<Self>,
+        scope: &'a OwnerScope,
         new: Vec<NewRun>,
-    ) -> Result<Vec<CreatedRun>> {
-        self.check_requests(scope, new.iter().map(|run| &run.request)).await?;
-        let queue_permits =
-            new.iter().map(|_| self.queue_quota.acquire(scope)).collect::<Result<Vec<_>>>()?;
-        let (reply, response) = oneshot::channel();
-        let new = new.into_iter().zip(queue_permits).collect();
-        self.spawn_detached(Arc::clone(self).submit_all(scope.clone(), new, reply), response).await
+    ) -> BoxFuture<'a, Result<Vec<CreatedRun>>> {
+        Box::pin(async move {
+            self.check_requests(scope, new.iter().map(|run| &run.request)).await?;
+            let queue_permits =
+                new.iter().map(|_| self.queue_quota.acquire(scope)).collect::<Result<Vec<_>>>()?;
+            let (reply, response) = oneshot::channel();
+            let new = new.into_iter().zip(queue_permits).collect();
+            self.spawn_detached(Arc::clone(self).submit_all(scope.clone(), new, reply), response).await
+        })
     }
 
     /// Creates the runs one after the other and sends the result; on an error it rolls back those that were created.

@@ -6,6 +6,7 @@
 //! Every [`FULL_SCAN_INTERVAL`], the whole journal is scanned, streams expire, and pending webhooks are read. Every
 //! [`TEMPORARY_CLEANUP_SCANS`] full scans, pending runs without a stream are queued again.
 
+use futures::future::BoxFuture;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -48,15 +49,17 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`crate::Error::Agent`] if the journal cannot be read.
-    pub async fn recover(self: &Arc<Self>) -> Result<RecoveryReport> {
-        self.system_agent.runs().start_heartbeat().await?;
-        let mut report = self.scan_journal().await?;
-        report.queued += self.requeue_lost_runs().await?;
-        self.schedule_summarize(&OwnerScope::Everyone);
-        let scheduler = Arc::clone(self);
-        self.tasks.spawn(async move { scheduler.finish_decided_work().await });
-        self.tasks.spawn(run_recovery_loop(Arc::downgrade(self), self.closing.clone()));
-        Ok(report)
+    pub fn recover<'a>(self: &'a Arc<Self>) -> BoxFuture<'a, Result<RecoveryReport>> {
+        Box::pin(async move {
+            self.system_agent.runs().start_heartbeat().await?;
+            let mut report = self.scan_journal().await?;
+            report.queued += self.requeue_lost_runs().await?;
+            self.schedule_summarize(&OwnerScope::Everyone);
+            let scheduler = Arc::clone(self);
+            self.tasks.spawn(async move { scheduler.finish_decided_work().await });
+            self.tasks.spawn(run_recovery_loop(Arc::downgrade(self), self.closing.clone()));
+            Ok(report)
+        })
     }
 
     /// Performs the activities that were decided before an earlier process ended, such as the acceptance of a handoff.

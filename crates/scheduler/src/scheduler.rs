@@ -1,5 +1,6 @@
 //! [`Scheduler`]: the state that all runs of a server share, the cached agents of their owners, and the shutdown.
 
+use futures::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -172,22 +173,24 @@ impl Scheduler {
     /// nothing is written any more.
     ///
     /// It may be called again, also concurrently: the shortest grace period holds.
-    pub async fn shutdown(&self, grace: Duration) {
-        self.queues.lock().close();
-        self.permits.close();
-        self.closing.cancel();
-        self.tasks.close();
-        if let Err(error) = self.system_agent.runs().release_queued_runs().await {
-            tracing::warn!(%error, "failed to release the queued runs");
-        }
-        if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+    pub fn shutdown<'a>(&'a self, grace: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            self.queues.lock().close();
+            self.permits.close();
+            self.closing.cancel();
+            self.tasks.close();
+            if let Err(error) = self.system_agent.runs().release_queued_runs().await {
+                tracing::warn!(%error, "failed to release the queued runs");
+            }
+            if tokio::time::timeout(grace, self.tasks.wait()).await.is_err() {
+                self.halt.cancel();
+                self.tasks.wait().await;
+            }
             self.halt.cancel();
-            self.tasks.wait().await;
-        }
-        self.halt.cancel();
-        self.streams.close_all();
-        if let Err(error) = self.system_agent.runs().stop_heartbeat().await {
-            tracing::warn!(%error, "failed to tell other processes that this one stops");
-        }
+            self.streams.close_all();
+            if let Err(error) = self.system_agent.runs().stop_heartbeat().await {
+                tracing::warn!(%error, "failed to tell other processes that this one stops");
+            }
+        })
     }
 }

@@ -26,6 +26,16 @@ use memory::store::StoreCommand;
 use memory::{MemoryCommand, RememberArgs, SearchArgs};
 use serve::{ApiKeysCommand, ServeArgs};
 
+/// The decisions about tool calls in a decision file, at most 80 columns wide, because clap would break longer lines. The page
+/// `docs/src/run-json.md` describes them in full.
+pub(crate) const TOOL_DECISIONS_HELP: &str = r#"Decision file: {"decisions": [D, ...]}, one D for each call, in their order:
+  approve  {"type": "approve"}
+  edit     {"type": "edit", "edited_action": {"name": "execute", "args": {...}}}
+  reject   {"type": "reject", "message": "..."}
+  respond  {"type": "respond", "message": "..."}; the agent gets it as a result
+Example for two calls:
+  {"decisions": [{"type": "approve"}, {"type": "reject", "message": "not now"}]}"#;
+
 /// A durable agent for the terminal, whose long threads continue in fresh ones
 ///
 /// Without a command, segue starts the chat.
@@ -54,7 +64,10 @@ impl CliArgs {
     fn parse_from_args(args: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = help::with_help_pages(Self::command(), HelpLength::requested_by(&args));
         let args = handoff::move_subcommand_before_options(args, &command);
-        let cli = Self::from_arg_matches(&command.try_get_matches_from(args)?)?;
+        let matches = command
+            .try_get_matches_from(args)
+            .map_err(|error| help::suggest_visible_names(error, &Self::command()))?;
+        let cli = Self::from_arg_matches(&matches)?;
         match &cli.command {
             // The options of the implicit chat are not global: `segue -t ID run` would ignore the thread.
             Some(_) if cli.chat.is_set() => Err(Self::command().error(
@@ -318,6 +331,7 @@ pub(crate) enum ApprovalChoice {
 ///
 /// Without an answer among the options, each tool call is shown and you are asked about it.
 #[derive(Debug, Clone, Args)]
+#[command(after_long_help = TOOL_DECISIONS_HELP)]
 pub(crate) struct DecideArgs {
     /// An interrupt's id, or a thread (the beginning of its id, or `last`) for all pending questions in it
     #[arg(value_name = "INTERRUPT|THREAD")]

@@ -1,5 +1,8 @@
-//! The commands. Each calls the agent's services with its arguments and shows the result. Decisions and storage are the
-//! `agent` crate's.
+//! The commands of the program. Each command calls the agent's services with its arguments and shows the result.
+//! Decisions and storage belong to the crate `agent`.
+//!
+//! This file selects the command, opens the agent with the settings from the arguments and the environment, and closes
+//! it.
 
 pub(crate) mod agent_work;
 pub(crate) mod approval;
@@ -35,35 +38,39 @@ const SHORT_ID_LENGTHS: [usize; 4] = [8, 13, 18, 23];
 /// the bits that distinguish ids of the same millisecond.
 pub(crate) const DURABLE_ID_CHARS: usize = 18;
 
-/// The default log level of a server. An HTTP client only learns that a request failed, so the reason must be in the log.
+/// The default log level of a server. Other commands print their failures, but an HTTP client only learns that a
+/// request failed, so the reason must be in the log.
 const SERVER_LOG_LEVEL: &str = "warn";
 
-/// The environment variable with the database's URL. The option `--database-url` has precedence.
+/// The environment variable with the database's URL. The option `--database-url` takes precedence.
 const DATABASE_VARIABLE: &str = "SEGUE_DATABASE_URL";
 
 /// The hint when no model is configured.
 pub(crate) const NO_MODEL_HINT: &str =
     "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; `segue models` shows what is missing";
 
-/// The reason of a failure when a command would have to ask a person, and there is no terminal.
+/// The reason of a failure if a command would have to ask the user and has no terminal.
 pub(crate) const NO_TERMINAL: &str = "there is no terminal to ask on";
 
 /// The context of a command: the opened agent, and where the output goes.
 pub(crate) struct CommandContext {
+    /// The opened agent.
     pub(crate) agent: Agent,
-    /// The model of the arguments, if they name one.
+    /// The model that the arguments name; `None` leaves the choice to the configuration.
     pub(crate) model: Option<String>,
     /// The screen for text output.
     pub(crate) screen: Screen,
+    /// The format of the output: text or JSON.
     pub(crate) format: OutputFormat,
     /// The trace export and the user hooks that observe the agent.
     pub(crate) observers: Arc<RunObservers>,
 }
 
-/// Opens the context of a command.
+/// Opens the context of a command from the global arguments.
 struct ContextOpener<'o> {
+    /// The arguments that all commands share.
     global: &'o GlobalArgs,
-    /// The observers to start. The program waits for them at its end.
+    /// The observers to start. The program waits for them before it ends.
     observers: &'o Arc<RunObservers>,
 }
 
@@ -92,13 +99,14 @@ impl ContextOpener<'_> {
         Ok(self.build_context(agent, model))
     }
 
+    /// Returns the context of an opened agent.
     fn build_context(&self, agent: Agent, model: Option<String>) -> CommandContext {
         let (screen, format) = (self.global.screen(), self.global.format());
         CommandContext { agent, model, screen, format, observers: Arc::clone(self.observers) }
     }
 
-    /// Starts the trace export and the user hooks, if any are configured. If the export cannot start, a warning is printed and
-    /// the command continues: observers must not make work fail.
+    /// Starts the trace export and the user hooks that are configured. If the export cannot start, a warning is printed
+    /// and the command continues, because observers must not make work fail.
     fn start_observers(&self, context: &CommandContext) {
         if let Err(error) = self.observers.start(&context.agent) {
             let hint = error.hint().unwrap_or_default();
@@ -113,7 +121,8 @@ impl CommandContext {
     /// Writes a value to stdout as one line of JSON.
     ///
     /// # Errors
-    /// Fails with [`CliFailure::OutputClosed`] if the reader has closed the output.
+    /// Fails with [`CliFailure::OutputClosed`] if the reader has closed the output, or if the value cannot be
+    /// serialized.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), CliFailure> {
         let mut stdout = io::stdout().lock();
         serde_json::to_writer(&mut stdout, value)?;
@@ -121,7 +130,8 @@ impl CommandContext {
         Ok(())
     }
 
-    /// Prints a warning for people to stderr. With JSON output, nothing is printed: the report contains the same information.
+    /// Prints a warning to stderr. With JSON output, nothing is printed, because the report contains the same
+    /// information.
     pub(crate) fn print_notice(&self, text: &str) {
         if self.format == OutputFormat::Text {
             self.screen.print_to_stderr(self.screen.style.warn(wrap(
@@ -133,8 +143,8 @@ impl CommandContext {
         }
     }
 
-    /// Returns a prefix of the id that still identifies the thread when more threads exist, for commands that a person runs
-    /// later. Falls back to the whole id.
+    /// Returns a prefix of the id that still identifies the thread when more threads exist, for commands that the user
+    /// runs later. Falls back to the whole id if the prefix is ambiguous.
     pub(crate) async fn durable_id(&self, thread_id: ThreadId) -> String {
         let full = thread_id.to_string();
         let prefix = &full[..DURABLE_ID_CHARS];
@@ -250,7 +260,7 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
     }
 }
 
-/// Opens the context of a chat and starts it.
+/// Opens the context of a chat and runs the chat.
 async fn run_chat(opener: &ContextOpener<'_>, args: crate::cli::ChatArgs) -> CommandResult {
     chat::run(opener.open_context(AgentOptions::in_folder(&args.model)).await?, args).await
 }
@@ -258,13 +268,17 @@ async fn run_chat(opener: &ContextOpener<'_>, args: crate::cli::ChatArgs) -> Com
 /// The settings of the agent that come from the arguments of a command.
 #[derive(Debug, Default)]
 pub(crate) struct AgentOptions {
+    /// The model; `None` leaves the choice to the configuration.
     model: Option<String>,
+    /// The limits of a run that override the configuration.
     limits: RunLimitOverrides,
+    /// The way in which tool calls that need approval are answered.
     approve: ApprovalPolicy,
+    /// Selects whether the current folder must exist.
     folder: FolderRequirement,
 }
 
-/// Selects whether a command works in the current folder.
+/// Selects whether a command needs the current folder.
 #[derive(Debug, Clone, Copy, Default)]
 enum FolderRequirement {
     /// The command works even if the current folder was deleted.
@@ -275,6 +289,7 @@ enum FolderRequirement {
 }
 
 impl AgentOptions {
+    /// Returns the options of a command that may call this model and needs no folder.
     fn with_model(model: &crate::cli::ModelArgs) -> Self {
         Self { model: model.name.clone(), ..Self::default() }
     }
@@ -285,15 +300,17 @@ impl AgentOptions {
     }
 }
 
+/// Returns the limits of a run that the arguments override.
 fn limits_from_args(limits: &crate::cli::RunLimitArgs) -> RunLimitOverrides {
     build_run_limits(limits.max_turns, limits.timeout)
 }
 
-/// Returns the limits of a run. `None` keeps the limit of the configuration.
+/// Returns the limits of a run. `None` leaves a limit at its configured value. A timeout is cut to whole seconds.
 fn build_run_limits(model_calls_max: Option<u64>, timeout: Option<Duration>) -> RunLimitOverrides {
     RunLimitOverrides { model_calls_max, seconds_max: timeout.map(|time| time.as_secs()) }
 }
 
+/// Converts the choice of the arguments to the agent's policy.
 const fn approval_policy(approve: ApprovalChoice) -> ApprovalPolicy {
     match approve {
         ApprovalChoice::Ask => ApprovalPolicy::Ask,
@@ -302,7 +319,7 @@ const fn approval_policy(approve: ApprovalChoice) -> ApprovalPolicy {
     }
 }
 
-/// Returns the settings of the agent: arguments have precedence over environment variables.
+/// Returns the settings of the agent. Arguments take precedence over environment variables.
 ///
 /// # Errors
 /// Fails if the current folder is required and cannot be determined, or if the home folder or the database is invalid.

@@ -1,5 +1,5 @@
-//! Exit codes, and the report of a failure: one line that says what failed, and a hint what to do. This file recovers from
-//! nothing.
+//! Exit codes, and the report of a failure: one line with the problem, and a hint with a remedy. This file does not
+//! recover from failures.
 
 use std::error::Error as _;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +12,8 @@ use terminal::{detect_columns, sanitize_line, wrap};
 
 use crate::cli::OutputFormat;
 
-/// The meaning of the exit codes; shown by `segue --help`. At most 80 columns, because clap would break longer lines.
+/// The meaning of the exit codes, which `segue --help` shows. The lines have at most 80 columns, because clap would
+/// break longer lines.
 pub(crate) const EXIT_CODES: &str = "Exit codes:
   0    success
   1    failure of a model, a setting, the data, another client or segue itself;
@@ -22,7 +23,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
   124  timeout
   130  stopped by Ctrl-C, SIGTERM or SIGHUP";
 
-/// The failure when another process has an active run on the thread.
+/// The problem if another process has an active run on the thread. It reads after "failed to ".
 const BUSY_MESSAGE: &str = "change this thread: another process has an active run in it";
 
 /// The hint for a session file that cannot be read.
@@ -31,6 +32,7 @@ const CHECK_FILE_HINT: &str = "check the file; `segue import --discover` lists t
 /// The reason why the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExitReason {
+    /// The command succeeded.
     Success,
     /// A bug in Segue.
     Internal,
@@ -42,9 +44,9 @@ pub(crate) enum ExitReason {
     Model,
     /// Data cannot be read or written.
     Store,
-    /// Another client has changed or decided the same thing first.
+    /// Another client has changed or decided the same object first.
     Conflict,
-    /// Another process has an active run on the thread; nothing was done.
+    /// Another process has an active run on the thread, so the command changed nothing.
     Busy,
     /// A run reached a limit other than its timeout.
     Limit,
@@ -52,7 +54,7 @@ pub(crate) enum ExitReason {
     Undecided,
     /// A run reached its timeout.
     Timeout,
-    /// A person or a signal stopped the program.
+    /// The user or a signal stopped the program.
     Cancelled,
 }
 
@@ -119,9 +121,11 @@ pub(crate) enum CliFailure {
 /// The report of a failure.
 #[derive(Debug)]
 pub(crate) struct FailureMessage {
+    /// The reason, which determines the exit code.
     pub(crate) code: ExitReason,
-    /// A fragment that reads after "failed to ", or a whole sentence, as `lead` says.
+    /// The problem: a fragment that reads after "failed to ", or a whole sentence, depending on `lead`.
     pub(crate) problem: String,
+    /// The beginning of the message.
     pub(crate) lead: FailureLead,
     /// The suggested remedy.
     pub(crate) hint: Option<String>,
@@ -156,7 +160,7 @@ impl CliFailure {
         Self::reported(code, problem.into(), None)
     }
 
-    /// Returns a failure of the user whose message is a whole sentence.
+    /// Returns a failure caused by the user's input. Its message is a whole sentence.
     pub(crate) fn usage_sentence(sentence: impl Into<String>) -> Self {
         let (code, lead) = (ExitReason::User, FailureLead::Sentence);
         Self::Reported(FailureMessage { code, problem: sentence.into(), lead, hint: None })
@@ -176,7 +180,7 @@ impl CliFailure {
         }
     }
 
-    /// Appends a text to the hint.
+    /// Appends a text to the hint, after a semicolon.
     pub(crate) fn with_extra_hint(self, extra: &str) -> Self {
         match self {
             Self::Reported(failure) => {
@@ -187,17 +191,17 @@ impl CliFailure {
         }
     }
 
-    /// Returns whether nothing was done because another process has an active run on the thread.
+    /// Returns whether the command changed nothing because another process has an active run on the thread.
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Self::Reported(failure) if failure.code == ExitReason::Busy)
     }
 
-    /// Returns whether another client was first, or has an active run on the thread.
+    /// Returns whether another client acted first, or has an active run on the thread.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Reported(failure) if matches!(failure.code, ExitReason::Conflict | ExitReason::Busy))
     }
 
-    /// Returns the failure of a command that a person stopped. `action` reads after "failed to ".
+    /// Returns the failure of a command that the user stopped. `action` reads after "failed to ".
     pub(crate) fn cancelled(action: &str) -> Self {
         Self::new(ExitReason::Cancelled, format!("{action}: it was stopped"))
     }
@@ -255,7 +259,8 @@ impl From<serde_json::Error> for CliFailure {
     }
 }
 
-/// Returns the message of an error followed by those of its sources. A message that the text already contains is left out.
+/// Returns the message of an error followed by the messages of its sources, separated by colons. A message that the
+/// text already contains is omitted.
 pub(crate) fn error_chain(error: &agent::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -329,7 +334,7 @@ pub(crate) fn report_result(outcome: CommandResult, format: OutputFormat) -> Exi
     ExitCode::from(code.exit_code())
 }
 
-/// Writes a failure to stderr: as text with its hint on a line of its own, or as a JSON object.
+/// Writes a failure to stderr: as text with its hint on a separate line, or as one line of JSON.
 pub(crate) fn print_failure(failure: &FailureMessage, format: OutputFormat) {
     let mut stderr = io::stderr().lock();
     // A terminal would break lines within words. In a file, each failure is one line.
@@ -352,7 +357,8 @@ pub(crate) fn failure_json(failure: &FailureMessage) -> serde_json::Value {
     json!({"code": code.name(), "exit_code": code.exit_code(), "message": failure.message(), "hint": failure.hint})
 }
 
-/// Reports invalid arguments, or prints the help or the version that the arguments ask for; returns the exit code.
+/// Reports invalid arguments, or prints the help or the version that the arguments request; returns the exit code. The
+/// arguments were not parsed, so `--json` is searched in them directly.
 pub(crate) fn report_usage_error(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && wants_json {
@@ -369,7 +375,7 @@ pub(crate) fn report_usage_error(error: &clap::Error) -> ExitCode {
         print_failure(&failure, OutputFormat::Json);
         return ExitCode::from(failure.code.exit_code());
     }
-    // If the reader has closed the output, nobody needs the text.
+    // If the reader has closed the output, the text is not needed.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() {
         ExitReason::User.exit_code()
@@ -378,7 +384,8 @@ pub(crate) fn report_usage_error(error: &clap::Error) -> ExitCode {
     })
 }
 
-/// Returns a message of several lines as one line, without the lines with which a TOML error draws the position of a mistake.
+/// Returns a message of several lines as one line, without the lines in which a TOML error points to the position of a
+/// mistake.
 fn flatten_message(text: &str) -> String {
     let is_drawing =
         |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');

@@ -1,4 +1,4 @@
-//! The destination and the format of the log. The code that logs decides what is logged and at which level. Secrets are
+//! The destination and the format of the log. Each crate decides which entries it logs and at which level. Secrets are
 //! redacted from every entry, whichever crate logged it.
 
 use std::ffi::OsStr;
@@ -18,13 +18,14 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::cli::{LogArgs, LogFormat};
 use crate::exit::{CliFailure, ExitReason};
 
-/// The number of log files that are kept; there is one for each day.
+/// The number of log files that are retained. Each day with entries has one file.
 const FILES_MAX: usize = 7;
-/// The default level of a log file. It is higher than that of stderr because a person who names a file expects entries in it.
+/// The default level of a log file. It is more verbose than that of stderr, because a user who names a file expects
+/// entries in it.
 const FILE_LEVEL: &str = "info";
 
-/// Starts logging with the settings of the arguments, else of the environment. If neither sets a level, `default_level` is
-/// used; if that is `None` too, nothing is logged.
+/// Starts logging with the settings of the arguments, else of the environment. If neither sets a level, `default_level`
+/// is used; `None` disables logging unless a file is named.
 ///
 /// # Errors
 /// Fails if the filter or the format is invalid, or the file cannot be written.
@@ -66,12 +67,15 @@ fn env_variable(name: &str) -> Option<String> {
 
 /// The destination of log entries.
 enum LogDestination {
+    /// Standard error.
     Stderr,
+    /// A file for each day.
     File(DailyLogFile),
 }
 
 /// A log with one file for each day in UTC: `segue.2026-03-01.log` for `segue.log`. Only the owner can read the files.
 struct DailyLogFile {
+    /// The folder of the files.
     folder: PathBuf,
     /// The file name before the day.
     stem: String,
@@ -102,7 +106,7 @@ impl DailyLogFile {
         Ok(daily)
     }
 
-    /// Appends a line to the file of the current day.
+    /// Appends a line to the file of the current day. Opens a new file when the day has changed.
     fn write_line(&self, line: &[u8]) -> io::Result<()> {
         let today = Timestamp::now().strftime("%Y-%m-%d").to_string();
         let mut open = self.current.lock();
@@ -142,13 +146,17 @@ impl DailyLogFile {
 
 /// A writer that redacts secrets from each line.
 struct RedactingWriter<W> {
+    /// The destination.
     inner: W,
+    /// The format of the lines, which determines how they are redacted.
     format: LogFormat,
 }
 
 /// The factory of the writers that the formatter of `tracing_subscriber` writes entries to.
 struct LogWriter {
+    /// The destination of the entries.
     destination: LogDestination,
+    /// The format of the entries.
     format: LogFormat,
 }
 
@@ -208,6 +216,7 @@ fn redact_json(value: Value) -> Value {
 mod tests {
     use super::*;
 
+    /// Writes a line through a redacting writer and returns the output.
     fn write_redacted(format: LogFormat, line: &str) -> String {
         let mut written = Vec::new();
         let count = RedactingWriter { inner: &mut written, format }.write(line.as_bytes()).unwrap();

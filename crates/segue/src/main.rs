@@ -1,6 +1,6 @@
 //! The `segue` program: parses the arguments, performs one command, and returns its exit code.
 //!
-//! The program contains no rules and no SQL. The `agent` crate makes every decision and stores all data.
+//! The program contains no rules and no SQL. The crate `agent` makes every decision and stores all data.
 
 mod cli;
 mod commands;
@@ -15,6 +15,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Performs one command. The signal handler of the crate `terminal` ends the commands of user hooks before it ends the
+/// process.
 fn main() -> ExitCode {
     let cli = match cli::CliArgs::parse_args() {
         Ok(cli) => cli,

@@ -1,5 +1,5 @@
-//! The observers of a program's runs: the trace export and the user hooks of the configuration. The `agent` crate decides
-//! what they receive.
+//! The observers of a program's runs: the trace export and the user hooks of the configuration. The crate `agent`
+//! decides which events they receive.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -8,16 +8,20 @@ use agent::{Agent, HookDispatcher, TraceExport};
 use terminal::signals::SignalReceiver;
 use terminal::{Screen, sanitize_line};
 
-/// The longest time that the program waits at its end for pending traces to be exported.
+/// The longest time that the program waits at its end for pending traces to be exported. An unreachable collector must
+/// not delay a command noticeably.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// The time that the program waits for hooks before it tells the person.
+/// The time that the program waits for hooks before it prints a notice about the wait.
 const NOTICE_DELAY: Duration = Duration::from_secs(1);
 
-/// The observers of the program. A program opens one agent; if it opened another, the observers of the first would stay.
+/// The observers of the program. A program opens one agent; if it opened a second one, the observers of the first would
+/// remain.
 #[derive(Default)]
 pub(crate) struct RunObservers {
+    /// The trace export, if it is configured and was started.
     traces: OnceLock<TraceExport>,
+    /// The user hooks, if any are configured.
     hooks: OnceLock<HookDispatcher>,
 }
 
@@ -25,7 +29,7 @@ impl RunObservers {
     /// Starts the user hooks and the trace export of an agent.
     ///
     /// # Errors
-    /// Fails if the trace export cannot start. The hooks run all the same.
+    /// Fails if the trace export cannot start. The hooks run anyway.
     pub(crate) fn start(&self, agent: &Agent) -> agent::Result<()> {
         self.start_hooks(agent);
         if let Some(traces) = agent.admin().start_trace_export()? {
@@ -42,14 +46,15 @@ impl RunObservers {
         }
     }
 
+    /// Starts the user hooks, if any are configured.
     fn start_hooks(&self, agent: &Agent) {
         if let Some(hooks) = agent.admin().start_user_hooks() {
             let _ = self.hooks.set(hooks);
         }
     }
 
-    /// Waits until all hooks were called and all traces exported. A signal ends the wait for hooks, [`FLUSH_WAIT_MAX`] the
-    /// wait for traces.
+    /// Waits until all hooks were called and all traces were exported. A signal ends the wait for hooks, and
+    /// [`FLUSH_WAIT_MAX`] limits the wait for traces.
     pub(crate) async fn finish(&self, screen: &Screen) {
         if let Some(hooks) = self.hooks.get() {
             match SignalReceiver::subscribe() {
@@ -75,7 +80,7 @@ impl RunObservers {
     }
 }
 
-/// Waits for the next signal. After [`NOTICE_DELAY`], prints how many hook calls are pending.
+/// Waits for the next signal. After [`NOTICE_DELAY`], prints the number of pending hook calls.
 async fn wait_with_notice(hooks: &HookDispatcher, screen: &Screen, signals: &mut SignalReceiver) {
     let notice = async {
         tokio::time::sleep(NOTICE_DELAY).await;

@@ -1,5 +1,5 @@
-//! The attributes of a span: OpenTelemetry's conventions for generative AI, and the attributes that LangSmith,
-//! OpenInference (Phoenix) and Langfuse read.
+//! The attributes of an exported span: OpenTelemetry's semantic conventions for generative AI, and the attributes that
+//! LangSmith, OpenInference (Phoenix) and Langfuse read. One value can be sent under several keys.
 
 use model::prices::{self, Prices};
 use opentelemetry::{Array, KeyValue, StringValue, Value};
@@ -8,14 +8,15 @@ use protocol::Usage;
 use crate::settings::ContentPolicy;
 use crate::span::{SpanOutcome, TraceSpan, TraceSpanKind};
 
-/// Returns the attributes of a span; what went in and came out is among them only where it is wanted.
+/// Returns the attributes of a span. Its input and output are included only if `content` allows it. The cost of a model
+/// call is included if `prices` has a price for the model.
 pub(crate) fn span_attributes(span: &TraceSpan, prices: &Prices, content: ContentPolicy) -> Vec<KeyValue> {
-    let mut told = AttributeList(Vec::new());
-    told.add_session(span);
+    let mut attributes = AttributeList(Vec::new());
+    attributes.add_session(span);
     match span.kind {
-        TraceSpanKind::Run => told.add_agent(span),
-        TraceSpanKind::Model => told.add_model(span, prices),
-        TraceSpanKind::Tool => told.add_tool(span),
+        TraceSpanKind::Run => attributes.add_agent(span),
+        TraceSpanKind::Model => attributes.add_model(span, prices),
+        TraceSpanKind::Tool => attributes.add_tool(span),
         TraceSpanKind::Step
         | TraceSpanKind::Compaction
         | TraceSpanKind::Draft
@@ -28,19 +29,20 @@ pub(crate) fn span_attributes(span: &TraceSpan, prices: &Prices, content: Conten
         | TraceSpanKind::Mirror
         | TraceSpanKind::Transfer => {}
     }
-    told.add_kinds(span.kind);
-    told.add_metadata(span);
+    attributes.add_kinds(span.kind);
+    attributes.add_metadata(span);
     if let Some(reason) = failure_text(span, content) {
-        told.add("error.type", "failed");
-        told.add("error.message", reason.to_owned());
+        attributes.add("error.type", "failed");
+        attributes.add("error.message", reason.to_owned());
     }
     if content == ContentPolicy::SendRedacted {
-        told.add_content(span);
+        attributes.add_content(span);
     }
-    told.0
+    attributes.0
 }
 
-/// Returns why it failed, if it did. What a tool printed is content.
+/// Returns the failure message of a span that failed. The message of a tool is the tool's output and therefore content; a
+/// fixed text replaces it when content is omitted.
 pub(crate) fn failure_text(span: &TraceSpan, content: ContentPolicy) -> Option<&str> {
     match &span.outcome {
         SpanOutcome::Failed(_) if span.kind == TraceSpanKind::Tool && content == ContentPolicy::Omit => {
@@ -51,18 +53,22 @@ pub(crate) fn failure_text(span: &TraceSpan, content: ContentPolicy) -> Option<&
     }
 }
 
+/// A builder of the attributes of one span.
 struct AttributeList(Vec<KeyValue>);
 
 impl AttributeList {
+    /// Appends an attribute.
     fn add(&mut self, key: impl Into<String>, value: impl Into<Value>) {
         self.0.push(KeyValue::new(key.into(), value));
     }
 
+    /// Appends an attribute if it has a value.
     fn add_optional(&mut self, key: &'static str, value: Option<impl Into<Value>>) {
         self.0.extend(value.map(|value| KeyValue::new(key, value)));
     }
 
-    /// Where it belongs: the thread is what they call a session or a conversation.
+    /// Adds the ids that locate the span: thread, run, handoff, trace and parent. Other tools call a thread a session or a
+    /// conversation.
     fn add_session(&mut self, span: &TraceSpan) {
         let thread_id = span.thread_id.to_string();
         self.add("session.id", thread_id.clone());
@@ -83,6 +89,7 @@ impl AttributeList {
         self.add_optional("langsmith.span.parent_id", span.parent_id.map(|id| id.uuid().to_string()));
     }
 
+    /// Adds the kind of the span in the vocabularies of LangSmith, OpenInference and Langfuse.
     fn add_kinds(&mut self, kind: TraceSpanKind) {
         let (langsmith, openinference, langfuse) = match kind {
             TraceSpanKind::Run => ("chain", "AGENT", "agent"),
@@ -105,6 +112,7 @@ impl AttributeList {
         self.add("langfuse.observation.type", langfuse);
     }
 
+    /// Adds the operation and the agent of a run.
     fn add_agent(&mut self, span: &TraceSpan) {
         self.add("gen_ai.operation.name", "invoke_agent");
         let assistant_id = span.metadata.get("assistant_id").and_then(serde_json::Value::as_str);
@@ -112,12 +120,13 @@ impl AttributeList {
         self.add_optional("gen_ai.agent.id", assistant_id.map(str::to_owned));
     }
 
+    /// Adds the operation, provider, model, finish reason, usage and cost of a model call.
     fn add_model(&mut self, span: &TraceSpan, prices: &Prices) {
         self.add("gen_ai.operation.name", "chat");
-        if let Some(named) = &span.model {
-            let (provider, name) = named.split_once('/').unwrap_or(("", named));
+        if let Some(model) = &span.model {
+            let (provider, name) = model.split_once('/').unwrap_or(("", model));
             let provider = provider_name(provider);
-            // The older name beside the newer one: there are readers of either.
+            // `gen_ai.provider.name` replaced `gen_ai.system` in the conventions; some collectors read only the older key.
             self.add("gen_ai.system", provider.to_owned());
             self.add("gen_ai.provider.name", provider.to_owned());
             self.add("gen_ai.request.model", name.to_owned());
@@ -136,6 +145,7 @@ impl AttributeList {
         }
     }
 
+    /// Adds the token counts under the keys of OpenTelemetry and OpenInference.
     fn add_usage(&mut self, usage: &Usage) {
         let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = *usage;
         for (keys, tokens) in [
@@ -157,6 +167,7 @@ impl AttributeList {
         }
     }
 
+    /// Adds the operation, tool name and call id of a tool call. The call id comes from a model, so it is redacted.
     fn add_tool(&mut self, span: &TraceSpan) {
         let Some(tool) = &span.tool else { return };
         self.add("gen_ai.operation.name", "execute_tool");
@@ -166,6 +177,7 @@ impl AttributeList {
         self.add("tool.name", tool.name.clone());
     }
 
+    /// Adds the tags and metadata of the span: each metadata field for LangSmith, and all of them as JSON for OpenInference.
     fn add_metadata(&mut self, span: &TraceSpan) {
         if !span.tags.is_empty() {
             self.add("langsmith.span.tags", span.tags.join(","));
@@ -182,6 +194,7 @@ impl AttributeList {
         }
     }
 
+    /// Adds the input and output of the span. The span has redacted them already.
     fn add_content(&mut self, span: &TraceSpan) {
         for (keys, text) in [
             (["input.value", "gen_ai.prompt"], &span.input),
@@ -196,15 +209,16 @@ impl AttributeList {
     }
 }
 
-/// Returns OpenTelemetry's name of a provider.
-fn provider_name(own: &str) -> &str {
-    match own {
+/// Returns the name of a provider in OpenTelemetry's conventions. Unknown names are returned unchanged.
+fn provider_name(provider: &str) -> &str {
+    match provider {
         "openai" | "openai-chat" => "openai",
         "gemini" => "gcp.gemini",
-        other => other,
+        provider => provider,
     }
 }
 
+/// Converts a JSON value into an attribute value. Arrays, objects and null become JSON text.
 fn to_otel_value(value: &serde_json::Value) -> Value {
     match value {
         serde_json::Value::Bool(value) => (*value).into(),

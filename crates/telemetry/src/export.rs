@@ -1,4 +1,5 @@
-//! Sending spans over OTLP: in batches, from a thread of its own. The one place that knows OpenTelemetry's SDK.
+//! Exports spans over OTLP/HTTP, in batches and from a background thread. Only this module and `attributes` use the
+//! OpenTelemetry crates.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::attributes::{failure_text, span_attributes};
 use crate::settings::{ContentPolicy, ExportTarget};
 use crate::span::{self, SpanOutcome, TraceSpan, TraceSpanKind};
 
-/// Why traces cannot be sent.
+/// An error in the configuration of the trace export. The message continues "failed to …".
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configured destination is invalid.
@@ -30,17 +31,24 @@ pub enum Error {
     Target(String),
 }
 
-/// Sends spans. What is handed over waits in a bounded queue; what does not fit is given up.
+/// Sends spans to a collector. Spans are queued; a span that does not fit into the full queue is dropped. The batch
+/// processor of the OpenTelemetry SDK sets the size of the queue and of a batch.
 #[derive(Debug)]
 pub(crate) struct SpanSender {
     processor: Arc<BatchSpanProcessor>,
+    /// The instrumentation scope of all spans: `segue` and its version.
     scope: InstrumentationScope,
+    /// Prices for the cost of model calls.
     prices: Prices,
+    /// The export of message content.
     content: ContentPolicy,
 }
 
 impl SpanSender {
-    /// Begins to send to `target`.
+    /// Starts the background thread that sends spans to `target`.
+    ///
+    /// # Errors
+    /// If the endpoint or a header is invalid, or the HTTP client cannot be built.
     pub fn start(target: &ExportTarget, prices: Prices) -> Result<Self, Error> {
         let mut builder = Otlp::builder().with_http();
         let headers = target.exposed_headers();
@@ -50,11 +58,11 @@ impl SpanSender {
         if let Some(endpoint) = &target.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
-        // The client must not be made on a thread of the runtime.
-        let built = std::thread::spawn(move || builder.build()).join();
-        let exporter = built
-            .map_err(|_| Error::Target("the client could not be made".to_owned()))?
-            // It quotes what it was given, a password in an address too.
+        // The exporter builds a blocking HTTP client, which must not happen on a thread of the async runtime.
+        let exporter = std::thread::spawn(move || builder.build()).join();
+        let exporter = exporter
+            .map_err(|_| Error::Target("cannot create the HTTP client".to_owned()))?
+            // The message quotes the endpoint, which may contain a password.
             .map_err(|error| Error::Target(facts::redact(&error.to_string()).into_owned()))?;
         let mut processor = BatchSpanProcessor::builder(OutageLog::new(exporter, target)).build();
         processor.set_resource(&export_resource(target));
@@ -62,16 +70,16 @@ impl SpanSender {
         Ok(Self { processor: Arc::new(processor), scope, prices, content: target.content })
     }
 
-    /// Hands a span over.
+    /// Queues a finished span. Never waits.
     pub fn send_span(&self, span: &TraceSpan) {
         self.processor.on_end(self.to_span_data(span));
     }
 
-    /// Sends what waits, and returns when that is done, has failed, or took too long.
+    /// Sends the queued spans. Returns when they were sent, when sending failed, or after `wait_max`, which is logged.
     pub async fn flush(&self, wait_max: Duration) {
         let processor = Arc::clone(&self.processor);
         let flushed = tokio::task::spawn_blocking(move || processor.force_flush());
-        // What failed was told when it did.
+        // `OutageLog` has logged a failure to send.
         if tokio::time::timeout(wait_max, flushed).await.is_err() {
             tracing::warn!(
                 "failed to send all traces before the end: the collector does not answer; `segue trace` shows them"
@@ -79,6 +87,7 @@ impl SpanSender {
         }
     }
 
+    /// Converts a span into the form of the OpenTelemetry SDK. Model calls are client spans, all others internal.
     fn to_span_data(&self, span: &TraceSpan) -> SpanData {
         SpanData {
             span_context: span_context(span.trace_id, span.span_id),
@@ -102,26 +111,28 @@ impl SpanSender {
     }
 }
 
-/// Tells once that spans cannot be sent, and once that they can be again.
+/// An exporter that logs when an outage of the collector begins and when it ends, instead of once for each batch.
 #[derive(Debug)]
 struct OutageLog {
     exporter: Otlp,
-    /// Where they go, as people may see it.
+    /// The endpoint as it is logged: without user information, query and fragment.
     endpoint: String,
+    /// True if the last export failed.
     is_failing: AtomicBool,
 }
 
 impl OutageLog {
+    /// Wraps an exporter that sends to `target`, or to the endpoint in the standard variables.
     fn new(exporter: Otlp, target: &ExportTarget) -> Self {
         let endpoint = target.endpoint.clone();
         let variable = || {
             let names = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
             names.iter().find_map(|name| std::env::var(name).ok())
         };
-        let place = endpoint.or_else(variable).unwrap_or_default();
-        // Neither a password in it nor parameters are anybody's business.
-        let place = place.split(['?', '#']).next().unwrap_or_default();
-        let endpoint = place.rsplit_once('@').map_or(place, |(_, host)| host).to_owned();
+        let url = endpoint.or_else(variable).unwrap_or_default();
+        // The user information and the query may contain secrets.
+        let url = url.split(['?', '#']).next().unwrap_or_default();
+        let endpoint = url.rsplit_once('@').map_or(url, |(_, host)| host).to_owned();
         Self { exporter, endpoint, is_failing: AtomicBool::new(false) }
     }
 }
@@ -129,14 +140,14 @@ impl OutageLog {
 impl SpanExporter for OutageLog {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let count = batch.len();
-        let outcome = self.exporter.export(batch).await;
-        match (&outcome, self.is_failing.load(Ordering::Relaxed)) {
+        let result = self.exporter.export(batch).await;
+        match (&result, self.is_failing.load(Ordering::Relaxed)) {
             (Err(error), false) => {
                 self.is_failing.store(true, Ordering::Relaxed);
                 let error = facts::redact(&error.to_string()).into_owned();
                 tracing::warn!(
                     %error, spans = count,
-                    "failed to send traces to {}: what happened is in the journal, and `segue trace` shows it",
+                    "failed to send traces to {}; the events are in the journal, and `segue trace` shows them",
                     self.endpoint
                 );
             }
@@ -146,7 +157,7 @@ impl SpanExporter for OutageLog {
             }
             (Ok(()), false) | (Err(_), true) => {}
         }
-        outcome
+        result
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
@@ -162,12 +173,14 @@ impl SpanExporter for OutageLog {
     }
 }
 
-/// Returns what is told of this process: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
+/// Returns the resource that describes this process. A service name in `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES`
+/// takes precedence over `segue`.
 fn export_resource(target: &ExportTarget) -> Resource {
-    let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some()
-        || std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|all| all.contains("service.name"));
+    let has_service_name = std::env::var_os("OTEL_SERVICE_NAME").is_some()
+        || std::env::var("OTEL_RESOURCE_ATTRIBUTES")
+            .is_ok_and(|attributes| attributes.contains("service.name"));
     let mut builder = Resource::builder();
-    if !is_named {
+    if !has_service_name {
         builder = builder.with_service_name("segue");
     }
     let project = target.project.clone();
@@ -178,6 +191,7 @@ fn export_resource(target: &ExportTarget) -> Resource {
         .build()
 }
 
+/// Returns the ids of a span in OpenTelemetry's form. Every span is marked as sampled.
 fn span_context(trace_id: span::TraceId, span_id: span::SpanId) -> SpanContext {
     SpanContext::new(
         TraceId::from_bytes(*trace_id.uuid().as_bytes()),
@@ -188,15 +202,16 @@ fn span_context(trace_id: span::TraceId, span_id: span::SpanId) -> SpanContext {
     )
 }
 
+/// Converts the links of a span.
 fn span_links(links: &[span::TraceSpanLink]) -> SpanLinks {
-    let mut told = SpanLinks::default();
-    told.links = links
+    let mut span_links = SpanLinks::default();
+    span_links.links = links
         .iter()
         .map(|link| OtelLink::new(span_context(link.trace_id, link.span_id), Vec::new(), 0))
         .collect();
-    told
+    span_links
 }
 
-fn to_system_time(at: Timestamp) -> SystemTime {
-    SystemTime::from(at)
+fn to_system_time(timestamp: Timestamp) -> SystemTime {
+    SystemTime::from(timestamp)
 }

@@ -1,8 +1,8 @@
-//! Making spans: one thread's events in, in the order of `seq`, spans out as they end. Pure: it reads nothing, and whatever came
-//! before the first event it is given is unknown to it.
+//! Makes spans from the events of one thread: events go in, in the order of `seq`, and spans come out when they end.
 //!
-//! The journal holds what was done, not what begins. A call of a model therefore begins where the event before it is, unless the
-//! event says how long it took; a call of a tool where it was asked for or allowed.
+//! [`SpanFold`] is a pure fold: it does no I/O and knows only the events it was given. The journal records the end of work,
+//! not its beginning. A model call therefore begins at the time of the event before it, unless its event records a
+//! duration. A tool call begins when the model requested it, or when it was allowed if that is later.
 
 mod handoff;
 mod run;
@@ -18,43 +18,47 @@ use serde_json::{Map, Value, json};
 use crate::span::{SpanId, SpanOutcome, TraceId, TraceSpan, TraceSpanKind, TraceSpanLink};
 use run::OpenRun;
 
-/// Where a thread's runs belong.
+/// The thread of a fold, and its caller if it is the thread of a sub-agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadOrigin {
     /// The thread.
     pub thread_id: ThreadId,
-    /// The assistant that works in it.
+    /// The assistant that owns the thread.
     pub assistant_id: String,
-    /// The run that gave the thread's sub-agent its task, and the call it was given with.
+    /// For a sub-agent's thread, the run that started the sub-agent and the id of the tool call. The sub-agent's runs are
+    /// part of that run's trace.
     pub caller: Option<(RunId, String)>,
 }
 
-/// Returns the run that gave a sub-agent its task and the call it was given with, from the `thread_created` event of its thread.
+/// Returns the run and the tool call that started a sub-agent, from the `thread_created` event of its thread. Returns `None`
+/// for other threads.
 pub fn subagent_caller(created: &Event) -> Option<(RunId, String)> {
     let ThreadCreated::Subagent { run_id, call_id } = created.body().ok()? else { return None };
     Some((run_id?, call_id))
 }
 
-/// Draws the spans of one thread, event by event.
+/// The fold of one thread's events into spans.
 #[derive(Debug)]
 pub struct SpanFold {
     origin: ThreadOrigin,
+    /// The runs in progress.
     runs: HashMap<RunId, OpenRun>,
-    /// The run that stopped last to ask a person.
+    /// The last run, if it was interrupted to ask the user.
     interrupted_run: Option<RunId>,
-    /// The run that ended last.
+    /// The last run that ended.
     last_ended_run: Option<RunId>,
-    /// The run in which a handoff was accepted.
+    /// The run in which each handoff was accepted.
     accepting_runs: HashMap<HandoffId, RunId>,
-    /// The feedback the next draft of a handoff is made with.
+    /// The feedback for the next draft of each handoff.
     draft_feedback: HashMap<HandoffId, String>,
-    /// Calls of models outside any run, whose purpose comes with the event behind them.
+    /// Model calls outside any run. The event after them determines what they were made for.
     background_calls: Vec<Event>,
+    /// Spans that ended since the last [`take_finished`](Self::take_finished).
     finished_spans: Vec<TraceSpan>,
 }
 
 impl SpanFold {
-    /// Returns a fold that has seen nothing of the thread.
+    /// Returns a fold that has seen no events.
     pub fn new(origin: ThreadOrigin) -> Self {
         Self {
             origin,
@@ -68,21 +72,22 @@ impl SpanFold {
         }
     }
 
-    /// Takes the next event.
+    /// Applies the next event. Event types of a later version, and events that repeat an earlier one, have no effect.
     pub fn apply_event(&mut self, event: &Event) {
         let Some(kind) = event.kind() else { return };
         if event.parsed_metadata().again.is_some() {
-            // It happened in a run that is over, on a branch that was left.
+            // Continuing from an abandoned branch repeats its messages. Their work was traced when it was done.
             return;
         }
         if kind == EventType::ThreadCreated {
-            // What stands before the beginning of a fork are copies of what happened elsewhere.
+            // Events before the creation of a forked thread are copies of another thread's events.
             *self = Self::new(self.origin.clone());
             return;
         }
         if !matches!(kind, EventType::ModelCalled | EventType::TurnsArchived) {
-            let unused = self.unclaimed_call_spans();
-            self.finished_spans.extend(unused);
+            // No summary followed these calls, so they get traces of their own.
+            let unclaimed = self.unclaimed_call_spans();
+            self.finished_spans.extend(unclaimed);
             self.background_calls.clear();
         }
         match event.run_id {
@@ -91,12 +96,13 @@ impl SpanFold {
         }
     }
 
-    /// Returns the spans that ended since the last call, in the order in which they did.
+    /// Removes and returns the spans that ended since the last call, in the order in which they ended.
     pub fn take_finished(&mut self) -> Vec<TraceSpan> {
         std::mem::take(&mut self.finished_spans)
     }
 
-    /// Returns the spans that are under way, and those that wait for what comes with them.
+    /// Returns the spans in progress, and the background model calls that may still become part of a summary's span, by
+    /// their start.
     pub fn open_spans(&self) -> Vec<TraceSpan> {
         let mut open: Vec<TraceSpan> = self.runs.values().flat_map(OpenRun::spans).cloned().collect();
         open.extend(self.unclaimed_call_spans());
@@ -104,28 +110,30 @@ impl SpanFold {
         open
     }
 
-    /// Returns whether nothing of the thread is under way.
+    /// Returns whether the thread has no span in progress.
     pub fn is_idle(&self) -> bool {
         self.runs.is_empty() && self.background_calls.is_empty()
     }
 
-    /// Returns the calls outside any run that nothing came of, each in a trace of its own.
+    /// Returns the spans of the background model calls, each as the root of its own trace.
     fn unclaimed_call_spans(&self) -> Vec<TraceSpan> {
         let span = |call: &Event| Some(run::model_span(&call.body().ok()?, call, call.created_at));
         self.background_calls.iter().filter_map(span).collect()
     }
 
+    /// Applies an event of a run. The first event of an unknown run opens it.
     fn apply_in_run(&mut self, run_id: RunId, kind: EventType, event: &Event) {
-        let at = event.created_at;
-        let asked = self.interrupted_run;
-        let place = &self.origin;
-        let run = self.runs.entry(run_id).or_insert_with(|| OpenRun::from_first_event(place, run_id, event));
+        let timestamp = event.created_at;
+        let interrupted = self.interrupted_run;
+        let origin = &self.origin;
+        let run = self.runs.entry(run_id).or_insert_with(|| OpenRun::from_first_event(origin, run_id, event));
         match kind {
             EventType::HumanMessage => run.record_message(event),
             EventType::RunStarted => {
-                let asked = asked.filter(|asked| *asked != run_id);
-                self.finished_spans
-                    .extend(event.body().ok().and_then(|body| run.apply_run_started(body, event, asked)));
+                let interrupted = interrupted.filter(|interrupted| *interrupted != run_id);
+                let resume =
+                    event.body().ok().and_then(|body| run.apply_run_started(body, event, interrupted));
+                self.finished_spans.extend(resume);
             }
             EventType::MemoryRead => event.body().into_iter().for_each(|body| run.record_memory(body)),
             EventType::AiMessage => self.finished_spans.extend(run.apply_answer(event)),
@@ -134,12 +142,12 @@ impl SpanFold {
             }
             EventType::ToolMessage => self.finished_spans.extend(run.apply_tool_result(event)),
             EventType::ModelCalled => {
-                let called = event.body().into_iter().flat_map(|body| run.apply_model_call(&body, event));
-                self.finished_spans.extend(called);
+                let spans = event.body().into_iter().flat_map(|body| run.apply_model_call(&body, event));
+                self.finished_spans.extend(spans);
             }
             EventType::HandoffFailed => {
-                let failed = event.body().ok().and_then(|body| run.fail_draft(&body, event));
-                self.finished_spans.extend(failed);
+                let draft = event.body().ok().and_then(|body| run.fail_draft(&body, event));
+                self.finished_spans.extend(draft);
                 self.finished_spans.push(run.decision_span(kind, event));
             }
             EventType::Compacted | EventType::CompactionFailed => {
@@ -148,7 +156,7 @@ impl SpanFold {
             EventType::HandoffProposed => {
                 if let Ok(body) = event.body::<HandoffProposed>() {
                     let feedback = self.draft_feedback.remove(&body.handoff_id);
-                    self.finished_spans.extend(run.finish_draft(place, &body, event, feedback.as_deref()));
+                    self.finished_spans.extend(run.finish_draft(origin, &body, event, feedback.as_deref()));
                 }
             }
             EventType::HandoffRequested
@@ -167,8 +175,8 @@ impl SpanFold {
             }
             EventType::TurnsArchived => return self.apply_memory_summary(event),
             EventType::HandoffSeeded => {
-                let seeded = event.body().into_iter().flat_map(|body| run.finish_accept(&body, event));
-                self.finished_spans.extend(seeded);
+                let spans = event.body().into_iter().flat_map(|body| run.finish_accept(&body, event));
+                self.finished_spans.extend(spans);
             }
             EventType::RunInterrupted | EventType::RunFailed | EventType::RunEnded => {
                 self.finished_spans.extend(run.finish_run(kind, event));
@@ -179,18 +187,19 @@ impl SpanFold {
             }
             _ => {}
         }
-        run.advance_time(at);
+        run.advance_time(timestamp);
     }
 
+    /// Applies an event that belongs to no run, such as a cleanup, an export or a background model call.
     fn apply_outside_run(&mut self, kind: EventType, event: &Event) {
         match kind {
             EventType::ModelCalled => self.background_calls.push(event.clone()),
             EventType::TurnsArchived => self.apply_memory_summary(event),
             EventType::HandoffCleaned => {
-                // It is cleared as the turn ends, so that is under way still.
-                let open = if self.runs.len() == 1 { self.runs.keys().next().copied() } else { None };
-                let within = open.or(self.last_ended_run);
-                let cleanup = self.handoff_span(TraceSpanKind::Cleanup, "handoff_cleanup", within, event);
+                // The block is cleared when the turn ends, so the run is usually still in progress.
+                let open_run = if self.runs.len() == 1 { self.runs.keys().next().copied() } else { None };
+                let run_id = open_run.or(self.last_ended_run);
+                let cleanup = self.handoff_span(TraceSpanKind::Cleanup, "handoff_cleanup", run_id, event);
                 self.finished_spans.push(cleanup);
             }
             EventType::HandoffMirrored => {
@@ -199,36 +208,37 @@ impl SpanFold {
                     .extend(event.body().ok().map(|body| handoff::describe_export(&body, mirror)));
             }
             EventType::HandoffExpired | EventType::HandoffDeclined | EventType::HandoffFailed => {
-                let moment =
+                let span =
                     self.handoff_span(TraceSpanKind::Decision, kind.as_str(), self.interrupted_run, event);
-                self.finished_spans.push(handoff::describe_handoff(event, moment));
+                self.finished_spans.push(handoff::describe_handoff(event, span));
             }
             _ => {}
         }
     }
 
-    /// Old turns became a summary: within a run, or in a trace of its own, with the calls it took.
+    /// Finishes the span of a memory summary and the spans of the model calls that wrote it. The summary's span is part of
+    /// its run, or the root of its own trace if it was written outside any run.
     fn apply_memory_summary(&mut self, event: &Event) {
         let calls = std::mem::take(&mut self.background_calls);
         let Ok(archived) = event.body::<TurnsArchived>() else { return };
-        let first = calls.first().map_or(event.seq, |call| call.seq);
+        let first_seq = calls.first().map_or(event.seq, |call| call.seq);
         let (trace_id, parent) = match event.run_id {
             Some(run_id) => (TraceId::of_run(run_id), Some(SpanId::of_run(run_id))),
-            None => (TraceId::of_event(event.thread_id, first), None),
+            None => (TraceId::of_event(event.thread_id, first_seq), None),
         };
-        let whole = SpanId::of_event(event.thread_id, event.seq, "transfer");
+        let summary_span_id = SpanId::of_event(event.thread_id, event.seq, "transfer");
         let mut start = event.created_at;
         for call in &calls {
-            let Ok(called) = call.body() else { continue };
-            let mut span = run::model_span(&called, call, call.created_at);
+            let Ok(body) = call.body() else { continue };
+            let mut span = run::model_span(&body, call, call.created_at);
             start = start.min(span.start);
             span.trace_id = trace_id;
             span.span_id = SpanId::of_event(call.thread_id, call.seq, "model");
-            span.parent_id = Some(whole);
+            span.parent_id = Some(summary_span_id);
             self.finished_spans.push(span);
         }
         let keys = ["reason", "summary_id", "turn_count", "turn_range_start", "turn_range_end", "model"];
-        let context = SpanLineage { trace_id, span_id: whole, parent_id: parent };
+        let context = SpanLineage { trace_id, span_id: summary_span_id, parent_id: parent };
         self.finished_spans.push(TraceSpan {
             detail: format!("{} turns", archived.turn_count),
             metadata: text::select_fields(&archived, &keys),
@@ -236,17 +246,17 @@ impl SpanFold {
         });
     }
 
-    /// Adds a span for an event of a handoff outside a run: within the run it belongs to, or in a trace of its own when
-    /// that run is unknown.
+    /// Returns an instant span for an event of a handoff outside any run. Its parent is the given run, else the run in which
+    /// the handoff was accepted; if neither is known, the span is the root of its own trace.
     fn handoff_span(
         &self,
         kind: TraceSpanKind,
         name: &str,
-        within: Option<RunId>,
+        run_id: Option<RunId>,
         event: &Event,
     ) -> TraceSpan {
         let handoff_id = event.handoff_id();
-        let run_id = within.or_else(|| handoff_id.and_then(|id| self.accepting_runs.get(&id).copied()));
+        let run_id = run_id.or_else(|| handoff_id.and_then(|id| self.accepting_runs.get(&id).copied()));
         let (trace_id, parent) = match run_id {
             Some(run_id) => (TraceId::of_run(run_id), Some(SpanId::of_run(run_id))),
             None => (TraceId::of_event(event.thread_id, event.seq), None),
@@ -257,14 +267,14 @@ impl SpanFold {
     }
 }
 
-/// A span's own id, the trace it is in, and the span it is within.
+/// The ids that locate a span: its trace, its own id, and its parent.
 struct SpanLineage {
     trace_id: TraceId,
     span_id: SpanId,
     parent_id: Option<SpanId>,
 }
 
-/// Returns the span of a moment, of which nothing is known but what it is.
+/// Returns a span that begins and ends at the time of `event`, with the outcome [`SpanOutcome::Done`] and no attributes.
 fn instant_span(kind: TraceSpanKind, name: &str, context: SpanLineage, event: &Event) -> TraceSpan {
     let SpanLineage { trace_id, span_id, parent_id } = context;
     TraceSpan {
@@ -293,13 +303,13 @@ fn instant_span(kind: TraceSpanKind, name: &str, context: SpanLineage, event: &E
 }
 
 impl TraceSpan {
-    /// Moves its beginning forward to `start`, if that is earlier.
+    /// Moves the start back to `start` if that is earlier.
     fn extend_start(mut self, start: Timestamp) -> Self {
         self.start = self.start.min(start);
         self
     }
 
-    /// Ends it.
+    /// Ends the span at the time of `event`, but not before its start.
     fn finish(mut self, event: &Event, outcome: SpanOutcome) -> Self {
         self.end = Some(event.created_at.max(self.start));
         self.outcome = outcome;
@@ -308,17 +318,17 @@ impl TraceSpan {
     }
 }
 
-/// Returns the link to the question that a run stopped with.
+/// Returns a link to the interrupt span of a run.
 fn interrupt_link(run_id: RunId) -> TraceSpanLink {
     TraceSpanLink { trace_id: TraceId::of_run(run_id), span_id: SpanId::in_run(run_id, "interrupt") }
 }
 
-/// Returns a number as metadata holds it.
+/// Returns a number as a metadata value.
 fn number_value(value: u64) -> Value {
     json!(value)
 }
 
-/// Returns the feedback with which a new draft of a handoff was requested.
+/// Returns the handoff and the feedback, if the event requests a new draft with feedback.
 fn requested_feedback(event: &Event) -> Option<(HandoffId, String)> {
     let HandoffRefined { request: DraftRequest::Feedback { feedback }, handoff_id, .. } =
         event.body().ok()?

@@ -1,8 +1,11 @@
-//! Traces made from a thread's events and from nothing else, and their export over OTLP.
+//! Traces made from the events of a thread, their export over OTLP, and metrics counted from them.
 //!
-//! A trace shows exactly what the journal holds, also for a run that a crash interrupted, and the same event yields the
-//! same span wherever it is read. Export runs beside the work: no run waits for a collector, and events that an
-//! unavailable collector missed are still in the journal. Drawing a trace on a screen is not done here.
+//! [`SpanFold`] makes spans from events and reads nothing else. A trace therefore shows exactly what the journal contains,
+//! even for a run that a crash interrupted, and the same event yields the same span in every process. [`TraceExport`]
+//! follows the commits of this process and exports its spans. No run waits for a collector; events that an unavailable
+//! collector missed are still in the journal.
+//!
+//! The crate does not decide what is journaled, and does not draw traces on a screen.
 
 mod attributes;
 mod export;

@@ -1,4 +1,5 @@
-//! Metrics of a process, counted from its spans. They contain no user data; the exposition format belongs to `http`.
+//! Metrics of a process, counted from its finished spans. They contain no user data. `http` renders them in the exposition
+//! format.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,90 +9,95 @@ use protocol::Usage;
 
 use crate::span::{SpanOutcome, TraceSpan, TraceSpanKind};
 
-/// The upper bounds of the classes that durations are sorted into, in seconds: from a quick tool to a long answer.
+/// The upper bounds of the buckets of a [`DurationHistogram`], in seconds, ascending. They range from a quick tool call to
+/// a long model call.
 pub const DURATION_BOUNDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-/// Models that are told apart; what more there are is counted together.
+/// Maximum distinct models that have their own label. Further models are counted together, so that the number of time
+/// series stays bounded.
 const MODELS_MAX: usize = 50;
-/// The name under which they are.
+/// The label for all further models, and for calls whose model is unknown.
 const OTHER_MODELS: &str = "other";
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct DurationHistogram {
-    /// How many took at most each of [`DURATION_BOUNDS`], and no less than the one before.
+    /// Number of durations in each bucket: at most the bound of the same index in [`DURATION_BOUNDS`], and above the
+    /// previous bound. The counts are not cumulative.
     pub buckets: [u64; DURATION_BOUNDS.len()],
-    /// How many there were, longer ones too.
+    /// Number of all durations, including those above the last bound.
     pub count: u64,
-    /// Seconds all took together.
+    /// Sum of all durations, in seconds.
     pub seconds: f64,
 }
 
-/// Everything that was counted. Names within are the values of labels.
+/// The totals of all metrics. Keys of maps are label values.
+///
+/// An outcome is one of `success`, `error`, `interrupted` and `stopped`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TelemetryTotals {
-    /// Runs that ended, by how.
+    /// Number of runs that ended, by outcome.
     pub runs: BTreeMap<&'static str, u64>,
-    /// How long they took.
+    /// Durations of runs.
     pub run_durations: DurationHistogram,
-    /// Steps that ended.
+    /// Number of steps that ended.
     pub steps: u64,
-    /// Calls of models, by model and outcome.
+    /// Number of model calls, by model and outcome.
     pub model_calls: BTreeMap<(String, &'static str), u64>,
-    /// How long they took, by model.
+    /// Durations of model calls, by model.
     pub model_durations: BTreeMap<String, DurationHistogram>,
-    /// Tokens, by model.
+    /// Tokens of model calls, by model.
     pub tokens: BTreeMap<String, Usage>,
-    /// Calls of tools, by outcome.
+    /// Number of tool calls, by outcome.
     pub tool_calls: BTreeMap<&'static str, u64>,
-    /// How long they took.
+    /// Durations of tool calls.
     pub tool_durations: DurationHistogram,
-    /// Compactions, by outcome.
+    /// Number of compactions, by outcome.
     pub compactions: BTreeMap<&'static str, u64>,
-    /// Drafts of handoffs.
+    /// Number of drafts of handoff summaries.
     pub drafts: u64,
-    /// Handoffs that were decided, by what became of them.
+    /// Number of handoffs, by decision or final status: `accepted`, `declined`, `previewed`, `expired`, `failed`.
     pub handoffs: BTreeMap<String, u64>,
-    /// Old turns that became a summary, each time counted once.
+    /// Number of memory summaries that were stored.
     pub memory_summaries: u64,
 }
 
-/// Where it is counted.
+/// The metrics of a process. Shared between the trace export, which counts, and the endpoint that shows them.
 #[derive(Debug, Default)]
 pub struct TelemetryMetrics(Mutex<TelemetryTotals>);
 
 impl TelemetryMetrics {
-    /// Returns the counts of this moment.
+    /// Returns a copy of the current totals.
     pub fn totals(&self) -> TelemetryTotals {
         self.0.lock().clone()
     }
 
-    /// Counts a span that ended.
+    /// Counts a finished span.
     pub(crate) fn record_span(&self, span: &TraceSpan) {
-        let mut counts = self.0.lock();
+        let mut totals = self.0.lock();
         let outcome = outcome_label(&span.outcome);
-        let took = span.end.map(|end| span.duration(end)).unwrap_or_default();
+        let duration = span.end.map(|end| span.duration(end)).unwrap_or_default();
         match span.kind {
             TraceSpanKind::Run => {
-                *counts.runs.entry(outcome).or_default() += 1;
-                counts.run_durations.record(took);
+                *totals.runs.entry(outcome).or_default() += 1;
+                totals.run_durations.record(duration);
             }
-            TraceSpanKind::Step => counts.steps += 1,
-            TraceSpanKind::Model => counts.record_model_call(span, outcome, took),
+            TraceSpanKind::Step => totals.steps += 1,
+            TraceSpanKind::Model => totals.record_model_call(span, outcome, duration),
             TraceSpanKind::Tool => {
-                *counts.tool_calls.entry(outcome).or_default() += 1;
-                counts.tool_durations.record(took);
+                *totals.tool_calls.entry(outcome).or_default() += 1;
+                totals.tool_durations.record(duration);
             }
-            TraceSpanKind::Compaction => *counts.compactions.entry(outcome).or_default() += 1,
-            TraceSpanKind::Draft => counts.drafts += 1,
-            TraceSpanKind::Accept => *counts.handoffs.entry("accepted".to_owned()).or_default() += 1,
+            TraceSpanKind::Compaction => *totals.compactions.entry(outcome).or_default() += 1,
+            TraceSpanKind::Draft => totals.drafts += 1,
+            TraceSpanKind::Accept => *totals.handoffs.entry("accepted".to_owned()).or_default() += 1,
             TraceSpanKind::Decision => {
-                let became = span.name.trim_start_matches("handoff_");
-                if ["declined", "previewed", "expired", "failed"].contains(&became) {
-                    *counts.handoffs.entry(became.to_owned()).or_default() += 1;
+                let status = span.name.trim_start_matches("handoff_");
+                if ["declined", "previewed", "expired", "failed"].contains(&status) {
+                    *totals.handoffs.entry(status.to_owned()).or_default() += 1;
                 }
             }
-            TraceSpanKind::Transfer => counts.memory_summaries += 1,
+            TraceSpanKind::Transfer => totals.memory_summaries += 1,
             TraceSpanKind::Interrupt
             | TraceSpanKind::Resume
             | TraceSpanKind::Seed
@@ -102,27 +108,30 @@ impl TelemetryMetrics {
 }
 
 impl TelemetryTotals {
-    fn record_model_call(&mut self, span: &TraceSpan, outcome: &'static str, took: Duration) {
-        let named = span.model.as_deref().unwrap_or(OTHER_MODELS);
-        let is_told_apart = self.tokens.contains_key(named) || self.tokens.len() < MODELS_MAX;
-        let model = if is_told_apart { named } else { OTHER_MODELS };
+    /// Counts a model call under its own label, or under [`OTHER_MODELS`] when there are too many labels already.
+    fn record_model_call(&mut self, span: &TraceSpan, outcome: &'static str, duration: Duration) {
+        let name = span.model.as_deref().unwrap_or(OTHER_MODELS);
+        let has_own_label = self.tokens.contains_key(name) || self.tokens.len() < MODELS_MAX;
+        let model = if has_own_label { name } else { OTHER_MODELS };
         *self.model_calls.entry((model.to_owned(), outcome)).or_default() += 1;
-        self.model_durations.entry(model.to_owned()).or_default().record(took);
+        self.model_durations.entry(model.to_owned()).or_default().record(duration);
         self.tokens.entry(model.to_owned()).or_default().add(span.usage.unwrap_or_default());
     }
 }
 
 impl DurationHistogram {
-    fn record(&mut self, took: Duration) {
-        let seconds = took.as_secs_f64();
-        if let Some(class) = DURATION_BOUNDS.iter().position(|bound| seconds <= *bound) {
-            self.buckets[class] += 1;
+    /// Adds a duration.
+    fn record(&mut self, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        if let Some(bucket) = DURATION_BOUNDS.iter().position(|bound| seconds <= *bound) {
+            self.buckets[bucket] += 1;
         }
         self.count += 1;
         self.seconds += seconds;
     }
 }
 
+/// Returns the label value of an outcome.
 const fn outcome_label(outcome: &SpanOutcome) -> &'static str {
     match outcome {
         SpanOutcome::Done => "success",

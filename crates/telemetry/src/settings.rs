@@ -1,5 +1,7 @@
-//! Where traces go: `[tracing]` of the configuration, and the standard variables of OpenTelemetry, which come first. What is sent is
-//! not said here.
+//! The target of the trace export: the section `[tracing]` of the configuration, and OpenTelemetry's standard environment
+//! variables, which take precedence. `attributes` decides what a span contains.
+//!
+//! The doc comments of [`TracingSettings`] are the text of `segue config keys` and of the book's page on configuration.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +11,25 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
-/// The path of traces behind the address of a collector (OTLP/HTTP).
+/// The path for traces that OTLP/HTTP specifies below a collector's base URL.
 const TRACES_PATH: &str = "/v1/traces";
 
-/// The settings; without any of them, and without `OTEL_EXPORTER_OTLP_ENDPOINT`, nothing is sent anywhere.
+/// Settings of the trace export. Nothing is exported unless a preset, an endpoint or `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TracingSettings {
-    /// Send traces to this service, at the address and with the key that its own variables name.
+    /// The service to export to. Its URL and key are read from the service's own environment variables.
     pub preset: Option<TracingPreset>,
-    /// The full address spans are posted to, such as `http://localhost:4318/v1/traces`.
+    /// The full URL that spans are posted to, such as `http://localhost:4318/v1/traces`.
     pub endpoint: Option<String>,
-    /// Headers that go along, such as a key.
+    /// Headers that are sent with the spans, such as one with a key.
     #[schemars(with = "BTreeMap<String, String>")]
     pub headers: BTreeMap<String, SecretString>,
     /// True to export the content of messages, with secrets redacted.
     pub content: bool,
 }
 
-/// A service whose address and headers are known.
+/// A tracing service with a known default URL and known headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TracingPreset {
@@ -39,60 +41,73 @@ pub enum TracingPreset {
     Phoenix,
 }
 
-/// Where spans are sent. Without an address the exporter asks the standard variables.
+/// The target of the export.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ExportTarget {
+    /// The full URL that spans are posted to. If it is `None`, the exporter reads the standard environment variables.
     pub endpoint: Option<String>,
+    /// Headers of each request.
     pub headers: Vec<(String, SecretString)>,
-    /// The project that Phoenix files them under.
+    /// The project in Phoenix that the traces belong to.
     pub project: Option<String>,
+    /// The export of message content.
     pub content: ContentPolicy,
 }
 
 /// The export of message content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ContentPolicy {
-    /// It stays here.
+    /// Content is not exported.
     #[default]
     Omit,
-    /// Exported with its secrets redacted.
+    /// Content is exported with its secrets redacted.
     SendRedacted,
 }
 
 impl TracingSettings {
-    /// Returns where spans are sent, if anywhere; `variable` is the environment.
+    /// Returns the target of the export, or `None` if nothing is configured or the export is disabled. `variable` reads an
+    /// environment variable; a blank value counts as unset.
+    ///
+    /// An endpoint in the standard variables takes precedence over the configuration, and `OTEL_SDK_DISABLED=true` and
+    /// `OTEL_TRACES_EXPORTER=none` disable the export.
     pub(crate) fn target(&self, variable: &dyn Fn(&str) -> Option<String>) -> Option<ExportTarget> {
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
-        let says =
-            |name: &str, value: &str| variable(name).is_some_and(|said| said.eq_ignore_ascii_case(value));
-        if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
+        let has_value = |name: &str, expected: &str| {
+            variable(name).is_some_and(|value| value.eq_ignore_ascii_case(expected))
+        };
+        if has_value("OTEL_SDK_DISABLED", "true") || has_value("OTEL_TRACES_EXPORTER", "none") {
             return None;
         }
-        let is_set_outside = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]
+        let has_endpoint_variable = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]
             .iter()
             .any(|name| variable(name).is_some());
         let content = if self.content { ContentPolicy::SendRedacted } else { ContentPolicy::Omit };
-        if is_set_outside {
-            // A key of the configuration is for the address of the configuration.
+        if has_endpoint_variable {
+            // The configured headers may contain a key, which must not be sent to another endpoint than the configured one.
             return Some(ExportTarget { content, ..ExportTarget::default() });
         }
-        let own = self.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
-        let known = self.preset.map(|preset| preset.target(&variable)).unwrap_or_default();
-        let endpoint = self.endpoint.clone().or(known.endpoint)?;
-        let headers = known.headers.into_iter().chain(own).collect();
-        Some(ExportTarget { endpoint: Some(endpoint), headers, content, project: known.project })
+        let configured = self.headers.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let preset = self.preset.map(|preset| preset.target(&variable)).unwrap_or_default();
+        let endpoint = self.endpoint.clone().or(preset.endpoint)?;
+        // A configured header overrides a header of the preset with the same name.
+        let headers = preset.headers.into_iter().chain(configured).collect();
+        Some(ExportTarget { endpoint: Some(endpoint), headers, content, project: preset.project })
     }
 }
 
 impl TracingPreset {
+    /// Returns the target that the service's own environment variables and defaults describe.
     fn target(self, variable: &dyn Fn(&str) -> Option<String>) -> ExportTarget {
-        let or = |name: &str, usual: &str| variable(name).unwrap_or_else(|| usual.to_owned());
-        let at =
+        let variable_or = |name: &str, default: &str| variable(name).unwrap_or_else(|| default.to_owned());
+        let endpoint =
             |base: String, path: &str| Some(format!("{}{path}{TRACES_PATH}", base.trim_end_matches('/')));
         let header = |name: &str, value: Option<String>| value.map(|value| (name.to_owned(), value.into()));
         match self {
             Self::Langsmith => ExportTarget {
-                endpoint: at(or("LANGSMITH_ENDPOINT", "https://api.smith.langchain.com"), "/otel"),
+                endpoint: endpoint(
+                    variable_or("LANGSMITH_ENDPOINT", "https://api.smith.langchain.com"),
+                    "/otel",
+                ),
                 headers: [
                     header("x-api-key", variable("LANGSMITH_API_KEY")),
                     header("langsmith-project", variable("LANGSMITH_PROJECT")),
@@ -109,7 +124,7 @@ impl TracingPreset {
                 });
                 let base = variable("LANGFUSE_BASE_URL").or_else(|| variable("LANGFUSE_HOST"));
                 ExportTarget {
-                    endpoint: at(
+                    endpoint: endpoint(
                         base.unwrap_or_else(|| "https://cloud.langfuse.com".to_owned()),
                         "/api/public/otel",
                     ),
@@ -120,9 +135,12 @@ impl TracingPreset {
             Self::Phoenix => {
                 let bearer = variable("PHOENIX_API_KEY").map(|key| format!("Bearer {key}"));
                 ExportTarget {
-                    endpoint: at(or("PHOENIX_COLLECTOR_ENDPOINT", "http://localhost:6006"), ""),
+                    endpoint: endpoint(
+                        variable_or("PHOENIX_COLLECTOR_ENDPOINT", "http://localhost:6006"),
+                        "",
+                    ),
                     headers: header("authorization", bearer).into_iter().collect(),
-                    project: Some(or("PHOENIX_PROJECT_NAME", "segue")),
+                    project: Some(variable_or("PHOENIX_PROJECT_NAME", "segue")),
                     ..ExportTarget::default()
                 }
             }
@@ -131,7 +149,8 @@ impl TracingPreset {
 }
 
 impl ExportTarget {
-    /// Returns the headers as the exporter takes them.
+    /// Returns the headers with their secret values in plain text, as the exporter requires them. Of several headers with
+    /// the same name, the last one is used.
     pub fn exposed_headers(&self) -> std::collections::HashMap<String, String> {
         self.headers.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect()
     }
@@ -157,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_anywhere_unless_somebody_says_where() {
+    fn nothing_is_exported_without_a_configured_target() {
         assert_eq!(target(&TracingSettings::default(), &[]), None);
         assert_eq!(target(&with(TracingPreset::Phoenix), &[("OTEL_SDK_DISABLED", "TRUE")]), None);
         assert_eq!(target(&with(TracingPreset::Phoenix), &[("OTEL_TRACES_EXPORTER", "none")]), None);
@@ -173,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preset_knows_address_and_key_of_its_service() {
+    fn a_preset_has_the_url_and_key_of_its_service() {
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
             target(

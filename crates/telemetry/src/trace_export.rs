@@ -1,5 +1,8 @@
-//! Following what this process commits: the spans that come of it are sent and counted. The journal is the buffer: however far behind this
-//! falls, nothing waits for it, and it goes on from where it was.
+//! Follows the commits of this process, and exports and counts the spans that they finish.
+//!
+//! The journal is the buffer: the follower reads events from it at its own pace, so a slow collector never delays a commit,
+//! and no event is lost while the process lives. Each process exports only spans that one of its own events finished, so
+//! that processes sharing a store do not export a span twice.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -18,159 +21,171 @@ use crate::metrics::TelemetryMetrics;
 use crate::settings::TracingSettings;
 use crate::span::TraceSpan;
 
-/// The name under which commits are followed.
+/// The name of the subscription to local commits. Only one subscriber of a store can have it.
 const FEED_NAME: &str = "traces";
-/// Events that are read at a time.
+/// Number of events read in one query.
 const READ_BATCH_EVENTS: usize = 200;
-/// Spans of a thread that are remembered because this process may have written what ended them: two commits may be told in the other
-/// order.
+/// Maximum unclaimed spans kept for each thread. Notifications of two commits can arrive in reverse order, so an event can
+/// be read before the feed reports it as this process's own.
 const UNCLAIMED_MAX: usize = 64;
-/// Threads that are remembered where nothing is under way.
+/// Number of followed threads above which threads without work in progress are dropped from memory.
 const IDLE_MAX: usize = 500;
-/// Threads that are remembered at all; one that is forgotten is read again when something happens in it.
+/// Maximum threads in memory. Above it, all are dropped; a dropped thread is loaded again at its next commit.
 const THREADS_MAX: usize = 5_000;
 
-/// The traces of one process on their way out. Dropped, it follows no more; what was handed over is sent still.
+/// The trace export of one process. Dropping it stops following commits; spans that are already queued are still sent.
 #[derive(Debug)]
 pub struct TraceExport {
+    /// Sends spans; `None` if they are only counted.
     sender: Option<Arc<SpanSender>>,
+    /// Requests to the follower to read all pending commits. It answers each when it has done so.
     flushes: mpsc::Sender<oneshot::Sender<()>>,
 }
 
 impl TraceExport {
-    /// Begins to send what `store` commits from here on, where `settings` and the environment say; `None` when they say nowhere, or
-    /// when somebody follows the store already. Called on an async runtime, it works there.
+    /// Starts to export the spans of commits of `store` from now on, to the target in `settings` and the environment.
+    /// Returns `None` if there is no target, or if the store already has a trace export.
     ///
     /// # Errors
-    /// When the address makes no sense.
+    /// If the endpoint or a header is invalid.
+    ///
+    /// # Panics
+    /// If it is not called within a Tokio runtime, on which it spawns its task.
     pub fn start(
         store: Arc<dyn Store>,
         settings: &TracingSettings,
         prices: &Prices,
     ) -> Result<Option<Self>, Error> {
         Ok(match start_sender(settings, prices)? {
-            Some(sending) => Self::spawn_follower(store, Some(sending), None),
+            Some(sender) => Self::spawn_follower(store, Some(sender), None),
             None => None,
         })
     }
 
-    /// The same for a server, which counts what it does wherever it is sent: an address that makes no sense is told in the log.
+    /// Starts to count spans in `metrics`, and to export them if there is a target. Servers use this. An invalid target is
+    /// logged and does not stop the counting. Returns `None` if the store already has a trace export.
+    ///
+    /// # Panics
+    /// If it is not called within a Tokio runtime, on which it spawns its task.
     pub fn start_with_metrics(
         store: Arc<dyn Store>,
         settings: &TracingSettings,
         prices: &Prices,
-        counted: Arc<TelemetryMetrics>,
+        metrics: Arc<TelemetryMetrics>,
     ) -> Option<Self> {
-        let sending = start_sender(settings, prices).unwrap_or_else(|error| {
-            tracing::warn!("nothing is traced: failed to {error}");
+        let sender = start_sender(settings, prices).unwrap_or_else(|error| {
+            tracing::warn!("no traces are exported: failed to {error}");
             None
         });
-        Self::spawn_follower(store, sending, Some(counted))
+        Self::spawn_follower(store, sender, Some(metrics))
     }
 
+    /// Spawns the task that follows the commits. Returns `None` if the subscription is taken.
     fn spawn_follower(
         store: Arc<dyn Store>,
-        sending: Option<Arc<SpanSender>>,
-        counted: Option<Arc<TelemetryMetrics>>,
+        sender: Option<Arc<SpanSender>>,
+        metrics: Option<Arc<TelemetryMetrics>>,
     ) -> Option<Self> {
-        let following = store.local_commits().subscribe(FEED_NAME)?;
-        let follower = TraceFollower {
-            store,
-            feed: following,
-            sender: sending.clone(),
-            metrics: counted,
-            threads: HashMap::new(),
-        };
-        let (flushes, asked) = mpsc::channel(1);
-        tokio::spawn(follower.run(asked));
-        Some(Self { sender: sending, flushes })
+        let feed = store.local_commits().subscribe(FEED_NAME)?;
+        let follower =
+            TraceFollower { store, feed, sender: sender.clone(), metrics, threads: HashMap::new() };
+        let (flushes, flush_requests) = mpsc::channel(1);
+        tokio::spawn(follower.run(flush_requests));
+        Some(Self { sender, flushes })
     }
 
-    /// Sends what was committed until now, and returns when that is done, or after `wait_max`.
+    /// Sends the spans of everything committed so far. Returns when they were sent, when sending failed, or after
+    /// `wait_max`.
     pub async fn flush(&self, wait_max: Duration) {
-        let (done, seen) = oneshot::channel();
-        let looked = async {
-            // A follower that is gone has nothing to look for.
+        let (done, flushed) = oneshot::channel();
+        let read_commits = async {
+            // Both fail only if the follower has stopped. Then there is nothing left to read.
             let _ = self.flushes.send(done).await;
-            let _ = seen.await;
+            let _ = flushed.await;
         };
-        let begun = Instant::now();
-        let _ = tokio::time::timeout(wait_max, looked).await;
-        if let Some(sending) = &self.sender {
-            sending.flush(wait_max.saturating_sub(begun.elapsed())).await;
+        let start = Instant::now();
+        let _ = tokio::time::timeout(wait_max, read_commits).await;
+        if let Some(sender) = &self.sender {
+            sender.flush(wait_max.saturating_sub(start.elapsed())).await;
         }
     }
 }
 
-/// Begins to send where the settings and the environment say, if they do.
+/// Starts the sender for the target in the settings and the environment. Returns `None` if there is no target.
 fn start_sender(settings: &TracingSettings, prices: &Prices) -> Result<Option<Arc<SpanSender>>, Error> {
     let Some(target) = settings.target(&|name| std::env::var(name).ok()) else { return Ok(None) };
     Ok(Some(Arc::new(SpanSender::start(&target, prices.clone())?)))
 }
 
-/// Reads what was committed and makes spans of it.
+/// The task that reads committed events and makes spans of them.
 struct TraceFollower {
     store: Arc<dyn Store>,
+    /// The commits of this process.
     feed: LocalCommitSubscription,
     sender: Option<Arc<SpanSender>>,
     metrics: Option<Arc<TelemetryMetrics>>,
+    /// The threads in memory. At most about [`THREADS_MAX`].
     threads: HashMap<ThreadId, FollowedThread>,
 }
 
-/// A thread that is followed.
+/// The state of a followed thread.
 struct FollowedThread {
     fold: SpanFold,
+    /// `seq` of the last event that was applied.
     read_until: Seq,
-    /// Spans that ended with an event that this process has not claimed as its own write; it may still claim it. Each
-    /// with the seq of that event.
+    /// Spans that were finished by an event that the feed has not reported as written by this process, each with the `seq`
+    /// of that event. The report may still come.
     unclaimed: VecDeque<(Seq, TraceSpan)>,
 }
 
 impl FollowedThread {
-    /// Returns what was read before this process said that it wrote it.
+    /// Removes and returns the unclaimed spans whose final event is now known to be written by this process.
     fn take_claimed(&mut self, is_own: &impl Fn(Seq) -> bool) -> Vec<TraceSpan> {
-        let all = std::mem::take(&mut self.unclaimed);
-        let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(seq, _)| is_own(*seq));
+        let unclaimed = std::mem::take(&mut self.unclaimed);
+        let (own, others): (Vec<_>, Vec<_>) = unclaimed.into_iter().partition(|(seq, _)| is_own(*seq));
         self.unclaimed = others.into();
         own.into_iter().map(|(_, span)| span).collect()
     }
 }
 
 impl TraceFollower {
-    async fn run(mut self, mut flushes: mpsc::Receiver<oneshot::Sender<()>>) {
+    /// Reads commits until the export is dropped, which closes the channel of flush requests.
+    async fn run(mut self, mut flush_requests: mpsc::Receiver<oneshot::Sender<()>>) {
         loop {
             tokio::select! {
                 threads = self.feed.next_batch() => self.read_commits(threads).await,
-                flush = flushes.recv() => {
-                    let Some(done) = flush else { return };
+                request = flush_requests.recv() => {
+                    let Some(done) = request else { return };
                     let threads = self.feed.take_pending();
                     self.read_commits(threads).await;
-                    // Whoever asked may have had enough of waiting.
+                    // Fails if the requester has stopped waiting.
                     let _ = done.send(());
                 }
             }
         }
     }
 
+    /// Reads the threads with new commits. A thread that cannot be read is logged and tried again at its next commit.
     async fn read_commits(&mut self, threads: Vec<(ThreadId, Vec<RangeInclusive<Seq>>)>) {
         for (thread_id, own) in threads {
             if let Err(error) = self.read_thread(thread_id, &own).await {
                 tracing::warn!(
                     thread_id = %thread_id, %error,
-                    "failed to read what is to be traced of thread {thread_id}: `segue trace` shows it"
+                    "failed to read the events of thread {thread_id} for tracing; `segue trace` shows them"
                 );
             }
         }
         if self.threads.len() > IDLE_MAX {
-            self.threads.retain(|_, known| !known.fold.is_idle());
+            self.threads.retain(|_, thread| !thread.fold.is_idle());
         }
         if self.threads.len() > THREADS_MAX {
-            // Runs whose end nobody tells of here: another process went on with them, or their thread is gone.
+            // Most of these runs never end here: another process took them over, or their thread was deleted.
             self.threads.clear();
         }
     }
 
-    /// Reads a thread up to where this process wrote last; `own` are the stretches it wrote.
+    /// Reads a thread up to the last event that this process wrote, and sends and counts the spans that end. `own` are the
+    /// ranges of events that this process wrote, ascending.
     async fn read_thread(
         &mut self,
         thread_id: ThreadId,
@@ -178,44 +193,44 @@ impl TraceFollower {
     ) -> Result<(), journal::Error> {
         let (Some(first), Some(last)) = (own.first(), own.last()) else { return Ok(()) };
         let (first, last) = (*first.start(), *last.end());
-        let known = match self.threads.entry(thread_id) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(load_thread(&*self.store, thread_id, first).await?),
+        let thread = match self.threads.entry(thread_id) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(load_thread(&*self.store, thread_id, first).await?),
         };
         let is_own = |seq: Seq| own.iter().any(|seqs| seqs.contains(&seq));
-        let mut ended = known.take_claimed(&is_own);
+        let mut finished = thread.take_claimed(&is_own);
         loop {
             let page =
-                self.store.events(thread_id, events_after(known.read_until, READ_BATCH_EVENTS)).await?;
+                self.store.events(thread_id, events_after(thread.read_until, READ_BATCH_EVENTS)).await?;
             for event in page.iter().take_while(|event| event.seq <= last) {
-                known.fold.apply_event(event);
-                known.read_until = event.seq;
-                let spans = known.fold.take_finished();
-                // What ended elsewhere is what another process did, and told of.
+                thread.fold.apply_event(event);
+                thread.read_until = event.seq;
+                let spans = thread.fold.take_finished();
+                // A span that another process's event finishes is exported by that process.
                 match is_own(event.seq) {
-                    true => ended.extend(spans),
-                    false => known.unclaimed.extend(spans.into_iter().map(|span| (event.seq, span))),
+                    true => finished.extend(spans),
+                    false => thread.unclaimed.extend(spans.into_iter().map(|span| (event.seq, span))),
                 }
             }
-            let excess = known.unclaimed.len().saturating_sub(UNCLAIMED_MAX);
-            known.unclaimed.drain(..excess);
-            for span in ended.drain(..) {
-                if let Some(counted) = &self.metrics {
-                    counted.record_span(&span);
+            let excess = thread.unclaimed.len().saturating_sub(UNCLAIMED_MAX);
+            thread.unclaimed.drain(..excess);
+            for span in finished.drain(..) {
+                if let Some(metrics) = &self.metrics {
+                    metrics.record_span(&span);
                 }
-                if let Some(sending) = &self.sender {
-                    sending.send_span(&span);
+                if let Some(sender) = &self.sender {
+                    sender.send_span(&span);
                 }
             }
-            if page.len() < READ_BATCH_EVENTS || known.read_until >= last {
+            if page.len() < READ_BATCH_EVENTS || thread.read_until >= last {
                 return Ok(());
             }
         }
     }
 }
 
-/// Returns a thread as it was before `first`, as far as what follows goes on from it: the question that was asked last, and the
-/// run that is under way.
+/// Loads the state of a thread before the event `first`: how the run before it ended, and the run in progress. Earlier runs
+/// are not needed, so their events are not read.
 async fn load_thread(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -234,12 +249,16 @@ async fn load_thread(
             }
         }
     }
-    // Whoever wrote it has sent what ended by then.
+    // The process that wrote these events has exported the spans they finished.
     fold.take_finished();
     Ok(FollowedThread { fold, read_until: first - 1, unclaimed: VecDeque::new() })
 }
 
-/// Returns a fold of a thread that knows how the run before `seq` ended, so that one that goes on after a question is linked to it.
+/// Loads a fold of a thread that has seen how the last run before `seq` ended. A run that resumes after an interrupt is
+/// then linked to it.
+///
+/// # Errors
+/// If the store cannot be read.
 pub async fn load_fold(store: &dyn Store, thread_id: ThreadId, seq: Seq) -> Result<SpanFold, journal::Error> {
     let mut fold = SpanFold::new(load_origin(store, thread_id).await?);
     let ends = vec![EventType::RunInterrupted, EventType::RunEnded, EventType::RunFailed];
@@ -249,7 +268,7 @@ pub async fn load_fold(store: &dyn Store, thread_id: ThreadId, seq: Seq) -> Resu
     Ok(fold)
 }
 
-/// Returns where the runs of a thread belong: those of a sub-agent to the call that began it.
+/// Loads the origin of a thread. For a sub-agent's thread, this includes the tool call that started the sub-agent.
 pub(crate) async fn load_origin(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -265,7 +284,7 @@ pub(crate) async fn load_origin(
     Ok(ThreadOrigin { thread_id, assistant_id, caller: created.as_ref().and_then(subagent_caller) })
 }
 
-/// Returns a query for everything after `seq`, what was taken back since included.
+/// Returns a query for the events after `seq`, including those that a rewind has hidden since.
 fn events_after(seq: Seq, limit: usize) -> EventQuery {
     EventQuery { superseded: SupersededVisibility::Shown, ..EventQuery::after(seq, limit) }
 }

@@ -1,4 +1,5 @@
-//! Editing a text in the person's own editor, in a private file that is deleted afterwards.
+//! Editing a text in the user's own editor (`VISUAL` or `EDITOR`), in a private temporary file that is deleted
+//! afterwards.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -37,8 +38,8 @@ pub fn is_available() -> bool {
     choose_editor(|name| std::env::var(name).ok(), is_usable).is_ok()
 }
 
-/// Writes `bytes` to a new private file in `folder`, for [`edit_file`]. The file is deleted when the returned path is dropped,
-/// unless the caller keeps it.
+/// Writes `bytes` to a new private file in `folder`, for [`edit_file`]. The file is deleted when the returned path is
+/// dropped, unless the caller persists it.
 ///
 /// # Errors
 /// Fails if the file cannot be written.
@@ -49,7 +50,8 @@ pub fn create_temp_file(folder: &Path, bytes: &[u8]) -> Result<TempPath> {
     Ok(file.into_temp_path())
 }
 
-/// Opens a file in the person's editor, waits until the editor ends, and returns the new content of the file.
+/// Opens a file in the user's editor, waits until the editor ends, and returns the new content of the file. Blocks the
+/// thread meanwhile.
 ///
 /// # Errors
 /// Fails if no editor can be started, or if it reports a failure.
@@ -60,8 +62,11 @@ pub fn edit_file(path: &Path) -> Result<Vec<u8>> {
     Ok(fs::read(path)?)
 }
 
-/// Opens `text` in the person's editor, in a private file in `folder`. `head` is an explanation at the top of the file, in a
-/// comment that is not part of the text.
+/// Opens `text` in the user's editor, in a private file in `folder`. `head` is an explanation at the top of the file,
+/// in a comment that is not part of the text.
+///
+/// The text counts as unchanged if the edit only changed white space at its ends, or left no text. Blocks the thread
+/// meanwhile.
 ///
 /// # Errors
 /// Fails if no editor can be started, or if it reports a failure; then the edited text is discarded.
@@ -108,6 +113,7 @@ fn is_usable(name: &str) -> bool {
     std::io::stdin().is_terminal() && is_on_path(name)
 }
 
+/// Returns whether a folder of `PATH` contains a file with this name.
 fn is_on_path(name: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).any(|folder: PathBuf| folder.join(name).is_file())

@@ -1,4 +1,4 @@
-//! The errors of operations on a terminal. The caller reports them.
+//! The errors of operations on a terminal. A message reads after "failed to"; the caller reports it.
 
 use std::io;
 use std::process::ExitStatus;
@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 /// The result of an operation on a terminal.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on a terminal failed.
+/// The reason why an operation on a terminal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The terminal, or a file that is edited in it, cannot be used.
@@ -18,20 +18,20 @@ pub enum Error {
     /// The editor cannot be started.
     #[error("start `{editor}`: {reason}")]
     EditorNotStarted {
-        /// The editor as it is configured.
+        /// The configured editor command.
         editor: String,
-        /// The reason of the failure.
+        /// The operating system's error, or the exit status of the shell.
         reason: String,
     },
     /// The editor ended with a failure, so the edited text is not used.
     #[error("edit the text: `{editor}` ended with {status}")]
     EditorFailed {
-        /// The editor as it is configured.
+        /// The configured editor command.
         editor: String,
         /// The exit status of the editor.
         status: ExitStatus,
     },
-    /// A person stopped the work, and did not wait for its end.
+    /// The user asked the work to stop, and then did not wait until it had stopped.
     #[error("wait for the work to stop: it was stopped")]
     Aborted,
 }

@@ -1,5 +1,5 @@
-//! The modes of the terminal between prompts: keys are not echoed, stay unread until the next prompt, and Enter stays a carriage
-//! return. The line editor and the questions set modes of their own on top of these. This file reads no keys.
+//! The terminal modes between prompts: keys are not echoed, stay unread until the next prompt, and Enter stays a
+//! carriage return. The line editor and the questions set modes of their own on top of these. This file reads no keys.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -12,12 +12,14 @@ use crate::screen::{CursorMode, Screen};
 use crate::signals::SignalModeGuard;
 use crate::text::style::is_dumb_terminal;
 
-/// A guard that keeps keys for the next prompt while the program works.
+/// A guard that makes the terminal neither echo typed keys nor deliver them by line, so that they stay unread for the
+/// next prompt while the program works.
 ///
-/// With the terminal's own modes, keys would be echoed into the answer, an Enter would reach the editor as a newline, and Ctrl-C
-/// would discard the keys before it.
+/// In the terminal's default modes, keys would be echoed into the answer, an Enter would reach the line editor as a
+/// newline, and Ctrl-C would discard the keys before it.
 #[derive(Debug)]
 pub struct NoEchoGuard {
+    /// The modes to restore when the guard is dropped.
     saved_modes: Termios,
 }
 
@@ -81,11 +83,12 @@ impl Drop for BracketedPasteGuard {
 /// The modes of the terminal at the start of the program. They are restored if the program exits without dropping its guards.
 #[derive(Debug)]
 pub struct SavedTerminalModes {
+    /// The modes as the operating system reports them.
     modes: Termios,
 }
 
 impl SavedTerminalModes {
-    /// Returns the current modes; `None` if there is no terminal.
+    /// Returns the current modes; `None` if stdin is not a terminal.
     pub fn capture() -> Option<Self> {
         tcgetattr(stdin()).ok().map(|modes| Self { modes })
     }

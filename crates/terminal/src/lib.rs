@@ -1,10 +1,10 @@
-//! The terminal: rendering for a person, and reading their keys and answers.
+//! Terminal input and output: rendering, prompts, and the live view of running work.
 //!
-//! [`Screen`] describes the output: its width, its style, and whether printed rows can be redrawn. Text from models, tools and files is
-//! made safe with [`sanitize`] or [`sanitize_line`] first, then measured and wrapped in columns ([`wrap`], [`table`]) and emphasised
-//! with [`Style`]. [`MarkdownRenderer`] renders an answer while it streams in, [`TurnView`] shows a whole turn, and [`watch`] runs work
-//! until it ends or Ctrl-C stops it. Questions are [`ask`] (one key of several), [`ask_line`] (a line of text), and [`pick`] (one entry
-//! of a list).
+//! [`Screen`] describes the output: its width, its style, and whether printed rows can be redrawn. Text from models,
+//! tools and files is first made safe with [`sanitize`] or [`sanitize_line`], then measured and wrapped in columns
+//! ([`wrap`], [`table`]) and emphasised with [`Style`]. [`MarkdownRenderer`] renders an answer while it streams in,
+//! [`TurnView`] shows a whole turn, and [`watch`] runs work until it ends or Ctrl-C stops it. Prompts are [`ask`] (one
+//! key of several), [`ask_line`] (a line of text), and [`pick`] (one entry of a list).
 //!
 //! Deliberately absent: commands and rules. The caller decides what an answer means and what is stored.
 

@@ -1,5 +1,6 @@
-//! Renders Markdown, code, diffs, tool calls, summaries with their coverage and facts, compaction cards, the usage of the
-//! context window, and search hits.
+//! Rendering of the program's objects as lines of text: Markdown, code, diffs, tool calls, summaries with their
+//! coverage and facts, compaction cards, the usage of the context window, and search hits.
+//! Rendering functions return lines and write nothing; the caller prints them.
 
 pub mod carry_over;
 pub mod code;

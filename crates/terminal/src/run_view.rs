@@ -1,4 +1,5 @@
-//! The view of running work: its output is shown, keys that are typed meanwhile are kept, and Ctrl-C stops the work.
+//! The live view of running work: its output is shown, keys that are typed meanwhile are buffered, and Ctrl-C stops the
+//! work.
 
 pub mod live_rows;
 pub mod progress;

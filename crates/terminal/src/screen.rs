@@ -1,21 +1,22 @@
-//! The screen: the output of the program, its width, and the abilities of its reader.
+//! The screen: the output of the program, its width, and the abilities of its reader. This file lays out nothing.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use crate::text::style::{Style, is_dumb_terminal};
 
-/// The width if it cannot be determined.
+/// The width, in columns, if it cannot be determined.
 const COLUMNS_DEFAULT: usize = 80;
-/// The smallest width for which lines are laid out.
+/// The smallest width, in columns, for which lines are laid out. On a narrower terminal, the terminal itself wraps the
+/// lines.
 const COLUMNS_MIN: usize = 40;
-/// The widest line of running text. Longer lines are hard to read.
+/// The widest line of running text, in columns. Longer lines are hard to read.
 const TEXT_COLUMNS_MAX: usize = 100;
 
 /// The kind of reader at the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
-    /// A person at a terminal, who can answer questions.
+    /// A user at a terminal, who can answer questions.
     Person,
     /// A program: the input or the output is a pipe or a file.
     Program,
@@ -71,12 +72,12 @@ impl Screen {
         Self { style, columns: detect_columns(&stdout), audience, cursor }
     }
 
-    /// Returns whether the reader is a person who is shown every line once, without redrawing.
+    /// Returns whether the reader is a user for whom rows are not redrawn, such as a user with a screen reader.
     pub fn is_plain(&self) -> bool {
         self.audience == Audience::Person && self.cursor == CursorMode::Fixed
     }
 
-    /// Measures the width again, because the person may have resized the terminal.
+    /// Measures the width again, because the user may have resized the terminal.
     pub fn update_width(&mut self) {
         self.columns = detect_columns(&io::stdout());
     }
@@ -115,12 +116,13 @@ impl Screen {
 
     /// Writes a line to stderr, for text that is not part of the command's result.
     pub fn print_to_stderr(&self, text: impl Display) {
-        // A closed stderr is no failure of the command.
+        // A closed stderr does not make the command fail.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 }
 
-/// Returns the width of an output: of a terminal its measured width, else the value of `COLUMNS`.
+/// Returns the width of an output, in columns: the measured width of a terminal, else the value of `COLUMNS`, else 80.
+/// At least 40.
 pub fn detect_columns(output: &impl IsTerminal) -> usize {
     let from_variable = || std::env::var("COLUMNS").ok()?.parse::<usize>().ok();
     let measured = || crossterm::terminal::size().ok().map(|(columns, _)| usize::from(columns));

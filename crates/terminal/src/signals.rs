@@ -1,5 +1,6 @@
-//! The signals that stop the program: Ctrl-C (SIGINT), SIGTERM and SIGHUP. During work, a signal is forwarded to the work, which
-//! decides how to stop. While the program waits for a person, a signal restores the terminal and ends the program.
+//! The signals that stop the program: Ctrl-C (SIGINT), SIGTERM and SIGHUP. While work runs, a signal is forwarded to
+//! the work, which decides how to stop. While the program waits for the user, a signal restores the terminal and ends
+//! the program.
 
 use std::io;
 use std::sync::OnceLock;
@@ -10,9 +11,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::keyboard::SavedTerminalModes;
 
-/// The number of signals after which the program ends even if its work does not react.
+/// The number of signals after which the program ends even if its work does not react to them.
 const SIGNALS_BEFORE_EXIT: usize = 3;
-/// The default exit code after a signal: the one that shells report for Ctrl-C (128 + SIGINT).
+/// The exit code if no exit action is set: the one that shells report for Ctrl-C (128 + SIGINT).
 const EXIT_CODE_DEFAULT: u8 = 130;
 /// The hint after Ctrl-C at a prompt without a line editor.
 const INTERRUPT_HINT: &str = "\nPress Ctrl-C again, or Ctrl-D, or write /quit, to leave.\n> ";
@@ -24,6 +25,7 @@ enum SignalMode {
     Exit,
     /// A signal is forwarded to the current work.
     Forward {
+        /// The channel to the [`SignalReceiver`]. One item stands for one signal.
         sender: UnboundedSender<()>,
         /// The number of signals that were forwarded.
         sent_count: usize,
@@ -37,9 +39,10 @@ enum SignalMode {
     },
 }
 
-/// The state that the listener and the rest of the program share.
+/// The state that the listener shares with the threads of the program.
 #[derive(Debug)]
 struct SignalState {
+    /// The current effect of a signal.
     mode: SignalMode,
     /// True if the program was asked to exit, and not only to stop its work.
     is_exiting: bool,
@@ -47,7 +50,7 @@ struct SignalState {
     saved_modes: Option<SavedTerminalModes>,
 }
 
-/// An action before a signal ends the process. It returns the exit code.
+/// An action that runs before a signal ends the process. It returns the exit code.
 type ExitAction = fn() -> u8;
 
 /// The state of the process. Signals concern the whole process, so it is global.
@@ -58,7 +61,8 @@ static LISTENER_RESULT: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
 /// The action of [`set_exit_action`].
 static EXIT_ACTION: OnceLock<ExitAction> = OnceLock::new();
 
-/// Sets the action before a signal ends the process. It returns the exit code. Only the first call has an effect.
+/// Sets the action that runs before a signal ends the process. It returns the exit code. Only the first call has an
+/// effect.
 pub fn set_exit_action(action: ExitAction) {
     let _ = EXIT_ACTION.set(action);
 }
@@ -66,11 +70,12 @@ pub fn set_exit_action(action: ExitAction) {
 /// A guard that changes the effect of signals until it is dropped.
 #[derive(Debug)]
 pub struct SignalModeGuard {
+    /// The mode to restore. Always `Some` until the guard is dropped.
     previous_mode: Option<SignalMode>,
 }
 
 impl SignalModeGuard {
-    /// Sets the mode and starts the listener if it does not run yet.
+    /// Sets the mode and starts the listener if it is not running yet.
     fn enter(mode: SignalMode) -> io::Result<Self> {
         ensure_listening()?;
         Ok(Self { previous_mode: Some(std::mem::replace(&mut STATE.lock().mode, mode)) })
@@ -84,7 +89,7 @@ impl SignalModeGuard {
         Self::enter(SignalMode::KeyInput)
     }
 
-    /// Sets the mode of a prompt without a line editor, which a second Ctrl-C leaves.
+    /// Sets the mode of a prompt without a line editor: the first Ctrl-C prints a hint, the second ends the program.
     ///
     /// # Errors
     /// Fails if the listener cannot be started.
@@ -104,7 +109,9 @@ impl Drop for SignalModeGuard {
 /// A receiver of the signals that arrive during work. Signals are forwarded to it until it is dropped.
 #[derive(Debug)]
 pub struct SignalReceiver {
+    /// The signals that were forwarded and not received yet.
     receiver: UnboundedReceiver<()>,
+    /// Forwards signals as long as the receiver exists.
     _mode_guard: SignalModeGuard,
 }
 
@@ -127,17 +134,20 @@ impl SignalReceiver {
     }
 }
 
-/// Returns whether the program was asked to exit, and not only to stop its work.
+/// Returns whether the program was asked to exit, and not only to stop its current work.
 pub fn is_exiting() -> bool {
     STATE.lock().is_exiting
 }
 
-/// Records that the program exits, because a person does not wait for the work to stop.
+/// Records that the program exits, because the user did not wait for the work to stop.
 pub fn request_exit() {
     STATE.lock().is_exiting = true;
 }
 
-/// Starts the listener once. It has a thread of its own, because at a prompt all other threads may wait for a key.
+/// Starts the listener once. It runs on its own thread, because at a prompt all other threads may be waiting for a key.
+///
+/// # Errors
+/// Fails if the listener cannot be started. Later calls return the same error.
 fn ensure_listening() -> io::Result<()> {
     LISTENER_RESULT.get_or_init(|| spawn_listener().map_err(|error| error.kind())).map_err(io::Error::from)
 }
@@ -159,7 +169,10 @@ fn spawn_listener() -> io::Result<()> {
     ready.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-/// Handles signals forever, after it has reported through `started` that it listens.
+/// Handles signals and never returns after it has reported through `started` that it listens.
+///
+/// # Errors
+/// Fails if a signal handler cannot be installed.
 async fn listen_loop(started: &std::sync::mpsc::Sender<io::Result<()>>) -> io::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -184,7 +197,7 @@ enum SignalRequest {
     Exit,
 }
 
-/// Forwards a signal, or ends the program, as the mode says.
+/// Forwards a signal to the work, or ends the program, depending on the mode.
 fn handle_signal(request: SignalRequest) {
     let mut state = STATE.lock();
     state.is_exiting |= request == SignalRequest::Exit;

@@ -1,4 +1,5 @@
-//! Text for a terminal: sanitizing, emphasis, measuring, wrapping and tables. This module does not know what a text means.
+//! Text for a terminal: sanitizing, emphasis, measuring, wrapping and tables. The functions are independent of the
+//! content: rendering of messages, summaries and the like is in `render`.
 
 pub mod amount;
 pub mod sanitize;

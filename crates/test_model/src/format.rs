@@ -1,4 +1,4 @@
-//! The wire formats the server speaks: a reply becomes the data of events. Faults of the connection are the server's.
+//! The wire formats of the server: converts a reply into server-sent events. `server` implements faults of the connection.
 
 mod anthropic;
 mod chat;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::script::ScriptedReply;
 
-/// A wire format.
+/// A provider's wire format. The path of a request selects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WireFormat {
     Anthropic,
@@ -19,25 +19,26 @@ pub(crate) enum WireFormat {
     Gemini,
 }
 
-/// One event of a stream.
+/// One server-sent event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SseEvent {
-    /// Its name, in formats that name their events.
+    /// The event name, in formats that name their events.
     pub(crate) name: Option<String>,
+    /// The data, one line.
     pub(crate) data: String,
 }
 
-/// The events of an answer: those that bring content, and those that end it.
+/// The events of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ReplyEvents {
-    /// They bring content.
+    /// Events with content.
     pub(crate) content: Vec<SseEvent>,
-    /// They end the answer; faults replace them.
+    /// Final events, such as stop reason and usage. A fault replaces them.
     pub(crate) end: Vec<SseEvent>,
 }
 
 impl WireFormat {
-    /// Returns the format that is spoken under a path.
+    /// Returns the format for a path, or `None` for an unknown path.
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path {
             _ if path.ends_with("/v1/messages") => Some(Self::Anthropic),
@@ -50,7 +51,7 @@ impl WireFormat {
         }
     }
 
-    /// Returns the events of a reply; `number` tells the answers of one server apart.
+    /// Returns the events of a reply. `number` makes the ids in it unique within the server.
     pub(crate) fn events(self, reply: &ScriptedReply, number: usize) -> ReplyEvents {
         match self {
             Self::Anthropic => anthropic::events(reply, number),
@@ -60,7 +61,7 @@ impl WireFormat {
         }
     }
 
-    /// Returns the event with which the provider reports inside a stream that it is overloaded.
+    /// Returns the event by which the provider reports an overload inside a stream.
     pub(crate) fn overloaded_event(self) -> SseEvent {
         match self {
             Self::Anthropic => anthropic::overloaded_event(),
@@ -72,25 +73,27 @@ impl WireFormat {
 }
 
 impl SseEvent {
-    /// Returns an event that is named as its data says in `type`.
+    /// Returns an event whose name is the field `type` of its data.
     fn named_by_type(data: &Value) -> Self {
         Self { name: data["type"].as_str().map(str::to_owned), data: data.to_string() }
     }
 
+    /// Returns an event without a name.
     fn unnamed(data: &Value) -> Self {
         Self { name: None, data: data.to_string() }
     }
 
-    /// Returns the event's bytes.
+    /// Returns the event as it is sent.
     pub(crate) fn to_wire(&self) -> String {
         let name = self.name.as_ref().map(|name| format!("event: {name}\n")).unwrap_or_default();
         format!("{name}data: {}\n\n", self.data)
     }
 }
 
-/// Returns the arguments as JSON text in two pieces, cut at a character.
+/// Returns the arguments as JSON text in two pieces, so that clients must join them. The cut is between characters.
 fn split_args(args: &Value) -> [String; 2] {
     let text = args.to_string();
-    let middle = (text.len() / 2..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let middle =
+        (text.len() / 2..=text.len()).find(|index| text.is_char_boundary(*index)).unwrap_or(text.len());
     [text[..middle].to_owned(), text[middle..].to_owned()]
 }

@@ -1,7 +1,7 @@
-//! The one model double: an HTTP server that plays a script in the wire format the request's path asks for.
+//! The model double for tests: an HTTP server that plays a [`Script`] in the wire format that the path of a request selects.
 //!
-//! Tests of the real client, of the runtime and of the whole program talk to it as to a provider; it is used by tests
-//! only. It has no model, no clock and no chance: what it answers stands in the [`Script`].
+//! Tests of the client, the runtime and the whole program send requests to it as to a provider. It is deterministic: its
+//! replies depend only on the script and the requests, not on a clock or random numbers. Shipped programs do not use it.
 
 mod format;
 mod script;

@@ -1,12 +1,13 @@
-//! Serves a script from a file until the process is ended, for tests that run the program against it.
+//! A program that serves a script from a file until it is killed, for tests that run Segue against it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use test_model::{Script, ScriptedServer};
 
+/// The text shown for wrong arguments.
 const USAGE: &str =
-    "usage: segue-test-model SCRIPT.json\nPrints the URL it serves at, and serves until it is ended.";
+    "usage: segue-test-model SCRIPT.json\nPrints its URL and serves the script until it is killed.";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -23,7 +24,7 @@ fn main() -> ExitCode {
     };
     match server {
         Ok(server) => {
-            // Whoever reads the URL may close the pipe behind it.
+            // The reader may close the pipe after the URL, which is not an error.
             let _ = writeln!(io::stdout(), "{}", server.url()).and_then(|()| io::stdout().flush());
             server.join();
             ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! The scripted answers of a server, in order; readable from JSON. Their wire format is not decided here.
+//! The scripted replies of a server. A script can be read from JSON. `format` converts replies into a wire format.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use serde_json::Value;
 
 use crate::format::WireFormat;
 
-/// The answers of a server.
+/// The replies of a server.
 ///
-/// Each request gets the first reply that is not used up and whose matcher, if it has one, accepts the request.
+/// Each request gets the first reply that is not used up and whose matcher, if any, accepts the request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
     /// The replies, in order.
     pub replies: Vec<ScriptedReply>,
-    /// How many of the newest requests are kept to be looked at; all if absent. A bench keeps few.
+    /// Number of the newest requests that are recorded; all if absent. Benchmarks limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_kept: Option<usize>,
 }
 
-/// One answer: what the model says, or how the server fails.
+/// One reply: an answer of the model, or a failure of the server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptedReply {
-    /// Which requests it answers; any if absent.
+    /// The requests that the reply answers; any request if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<RequestMatcher>,
-    /// True to use the answer for every request that it accepts, not only once.
+    /// True to use the reply for every request that it accepts, not only once.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
     /// Reasoning, one piece per event.
@@ -36,49 +36,49 @@ pub struct ScriptedReply {
     /// Text, one piece per event.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
-    /// Tool calls of one batch.
+    /// Parallel tool calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ScriptedCall>,
-    /// Tokens; 10 and 5 if absent.
+    /// Token usage; 10 input and 5 output tokens if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<ScriptedTokens>,
-    /// Why the model stops; its calls if it makes some, else the end of its turn.
+    /// The stop reason. If absent, it is tool calls if there are any, else the end of the turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<ScriptedStop>,
-    /// The size of the pieces in which the bytes are sent; a piece may end in the middle of a character.
+    /// Size in bytes of the pieces in which the body is sent. A piece may end inside a character or an event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub piece_bytes: Option<usize>,
-    /// A gate that it waits at.
+    /// The gate at which the reply waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
-    /// How it fails.
+    /// The failure of the reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<ScriptedFault>,
 }
 
-/// A place where a reply waits until it is let through, so that a test decides the order of things without a clock.
+/// A gate at which a reply waits until the test opens it. A test controls the order of events with it, without a clock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// The gate's name; once open it stays so, for every reply.
+    /// The name of the gate. Once opened, it stays open for every reply.
     pub name: String,
-    /// Where the reply waits.
+    /// The point at which the reply waits.
     #[serde(default)]
     pub at: GatePosition,
 }
 
-/// Where a reply waits.
+/// The point at which a reply waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GatePosition {
-    /// Before anything is sent, the status included.
+    /// Before anything is sent, including the status.
     #[default]
     Start,
-    /// When everything but the answer's own end is sent.
+    /// After the content, before the final events of the answer.
     End,
 }
 
-/// Which requests a reply answers.
+/// A filter of requests. A request must satisfy all fields that are present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestMatcher {
@@ -88,13 +88,13 @@ pub struct RequestMatcher {
     /// A text that the body must contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contains: Option<String>,
-    /// A text that the last message of a person must contain. Earlier messages and reference data do not count.
+    /// A text that the user's last messages must contain. Earlier messages and reference data do not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
-    /// Which turn it must be: how often a person has spoken, what they say in one go counting once.
+    /// The number of the turn, from 1. Adjacent user messages count as one turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<usize>,
-    /// Which call of the model in its turn it must be, from 1.
+    /// The number of the model call within its turn, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<usize>,
 }
@@ -103,26 +103,26 @@ pub struct RequestMatcher {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedCall {
-    /// The id; may be empty, as some servers have it.
+    /// The call id. It may be empty, because some servers send no id.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
     /// The arguments.
     pub args: Value,
 }
 
-/// Tokens of one call.
+/// Token usage of one model call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedTokens {
-    /// Of the request.
+    /// Tokens of the request.
     pub input: u64,
-    /// Of the answer.
+    /// Tokens of the answer.
     pub output: u64,
-    /// Part of `input` that was read from a cache.
+    /// The part of `input` that was read from a cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_read: u64,
-    /// Part of `input` that was written to a cache; only Anthropic's format tells it.
+    /// The part of `input` that was written to a cache. Only Anthropic's format reports it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write: u64,
 }
@@ -131,48 +131,48 @@ const fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
-/// Why the model stops.
+/// The reason for which the model stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptedStop {
-    /// It has said everything.
+    /// The answer is complete.
     EndTurn,
-    /// It waits for results.
+    /// The model waits for the results of its tool calls.
     ToolCalls,
-    /// It reached its limit.
+    /// The answer reached the limit on output tokens.
     MaxTokens,
-    /// It declines.
+    /// The model declined, or a content filter stopped it.
     Refusal,
 }
 
-/// How an answer fails.
+/// A failure of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScriptedFault {
-    /// An answer with this status instead of a stream.
+    /// A response with this status instead of a stream.
     Status {
         /// The status.
         status: u16,
         /// Headers, such as `retry-after`.
         #[serde(default)]
         headers: BTreeMap<String, String>,
-        /// The body, sent as it is.
+        /// The body, sent unchanged.
         #[serde(default)]
         body: String,
     },
-    /// Nothing, not even a status, until the client gives up.
+    /// No response at all, not even a status, until the client disconnects.
     Hang,
-    /// The text, then nothing until the client gives up.
+    /// The content, then nothing until the client disconnects.
     Stall,
-    /// The text, then the connection is closed without the end that the protocol demands.
+    /// The content, then the connection breaks without the final chunk that HTTP requires.
     Half,
-    /// The text, then a clean end of the body without the answer's own end.
+    /// The content, then a regular end of the body without the final events of the answer.
     Cut,
-    /// An event whose data is no JSON.
+    /// The content, then an event whose data is not valid JSON.
     BrokenJson,
-    /// A stream without a single event.
+    /// A stream without events.
     Empty,
-    /// The text, then an event that reports the provider as overloaded.
+    /// The content, then an event that reports the provider as overloaded.
     Overloaded,
 }
 
@@ -182,7 +182,7 @@ impl Script {
         Self { replies: replies.into_iter().collect(), requests_kept: None }
     }
 
-    /// Sets how many of the newest requests are kept.
+    /// Limits the recorded requests to the newest `requests`.
     #[must_use]
     pub fn with_requests_kept(mut self, requests: usize) -> Self {
         self.requests_kept = Some(requests);
@@ -191,12 +191,12 @@ impl Script {
 }
 
 impl ScriptedReply {
-    /// Returns a reply that says `text` in one piece.
+    /// Returns a reply with `text` in one piece.
     pub fn text(text: impl Into<String>) -> Self {
         Self::from_pieces([text.into()])
     }
 
-    /// Returns a reply that says its text in these pieces.
+    /// Returns a reply with a text in these pieces.
     pub fn from_pieces(pieces: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { text: pieces.into_iter().map(Into::into).collect(), ..Self::default() }
     }
@@ -211,7 +211,7 @@ impl ScriptedReply {
         Self { fault: Some(fault), ..Self::default() }
     }
 
-    /// Returns a reply of this status that asks to be tried again at once, so that no test waits.
+    /// Returns a reply with this status and `retry-after: 0`, so that a client retries without a wait.
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         let headers = BTreeMap::from([("retry-after".to_owned(), "0".to_owned())]);
         Self::fault(ScriptedFault::Status { status, headers, body: body.into() })
@@ -238,7 +238,7 @@ impl ScriptedReply {
         self
     }
 
-    /// Sets how many tokens of the request were read from a cache and written to one.
+    /// Sets the tokens of the request that were read from a cache and written to one.
     #[must_use]
     pub fn with_cached_tokens(mut self, read: u64, written: u64) -> Self {
         self.tokens =
@@ -246,14 +246,14 @@ impl ScriptedReply {
         self
     }
 
-    /// Makes it wait at the gate of that name until the server opens it.
+    /// Makes the reply wait at the gate `name` until it is opened.
     #[must_use]
     pub fn with_gate(mut self, name: impl Into<String>, at: GatePosition) -> Self {
         self.gate = Some(Gate { name: name.into(), at });
         self
     }
 
-    /// Makes it answer only the model's call of that number, in the turn of that number, both from 1.
+    /// Limits the reply to the model call number `step` in turn number `turn`, both from 1.
     #[must_use]
     pub fn when_turn_is(mut self, turn: usize, step: usize) -> Self {
         let when = self.when.get_or_insert_default();
@@ -261,7 +261,7 @@ impl ScriptedReply {
         self
     }
 
-    /// Sets why the model stops.
+    /// Sets the stop reason.
     #[must_use]
     pub fn with_stop(mut self, stop: ScriptedStop) -> Self {
         self.stop = Some(stop);
@@ -275,28 +275,28 @@ impl ScriptedReply {
         self
     }
 
-    /// Makes the reply fail after its text.
+    /// Makes the reply fail, for most faults after its content.
     #[must_use]
     pub fn with_fault(mut self, fault: ScriptedFault) -> Self {
         self.fault = Some(fault);
         self
     }
 
-    /// Makes it answer only requests with this text in their body.
+    /// Limits the reply to requests with this text in their body.
     #[must_use]
     pub fn when_body_contains(mut self, text: impl Into<String>) -> Self {
         self.when.get_or_insert_default().contains = Some(text.into());
         self
     }
 
-    /// Makes it answer only requests with this text in their path.
+    /// Limits the reply to requests with this text in their path.
     #[must_use]
     pub fn when_path_contains(mut self, text: impl Into<String>) -> Self {
         self.when.get_or_insert_default().path = Some(text.into());
         self
     }
 
-    /// Makes it answer every request it accepts instead of one.
+    /// Makes the reply answer every request that it accepts instead of only one.
     #[must_use]
     pub fn with_repeat(mut self) -> Self {
         self.always = true;
@@ -317,20 +317,20 @@ impl ScriptedReply {
 }
 
 impl RequestMatcher {
-    /// Returns whether a request is accepted; its body is read only by a matcher that asks about it.
+    /// Returns whether the filter accepts a request. `body` parses the body and is called only if a field needs it.
     pub(crate) fn accepts<'b>(&self, path: &str, format: WireFormat, body: impl Fn() -> &'b Value) -> bool {
-        let when = || format.request_position(body());
+        let position = || format.request_position(body());
         self.path.as_deref().is_none_or(|part| path.contains(part))
             && self.contains.as_deref().is_none_or(|part| contains_text(body(), part))
             && self.said.as_deref().is_none_or(|part| {
-                format.last_human_messages(body()).iter().any(|said| contains_text(said, part))
+                format.last_human_messages(body()).iter().any(|message| contains_text(message, part))
             })
-            && self.turn.is_none_or(|turn| when().turn == turn)
-            && self.step.is_none_or(|step| when().step == step)
+            && self.turn.is_none_or(|turn| position().turn == turn)
+            && self.step.is_none_or(|step| position().step == step)
     }
 }
 
-/// Returns whether some text of the value contains `part`.
+/// Returns whether any string in the value contains `part`.
 fn contains_text(value: &Value, part: &str) -> bool {
     match value {
         Value::String(text) => text.contains(part),
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_reads_as_it_is_written() {
+    fn a_script_survives_serialization() {
         let script = Script::new([
             ScriptedReply::from_pieces(["a", "b"])
                 .with_thinking(["hm"])
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_script_is_enough_and_a_misspelt_one_is_refused() {
+    fn most_fields_are_optional_and_unknown_fields_are_refused() {
         let read = |text: &str| serde_json::from_str::<Script>(text);
         assert_eq!(
             read(r#"{"replies":[{"text":["hi"]}]}"#).expect("it is read"),

@@ -1,5 +1,5 @@
-//! The server: records each request and plays the next reply. It runs on a thread of its own, so that tests with and
-//! without a runtime can use it, and ends when it is dropped.
+//! The server: records each request and plays the next reply. It runs on its own thread, so that tests with and without an
+//! async runtime can use it. Dropping it stops it.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,7 +24,7 @@ use tokio::sync::{oneshot, watch};
 use crate::format::{SseEvent, WireFormat};
 use crate::script::{Gate, GatePosition, Script, ScriptedFault, ScriptedReply};
 
-/// Why a server could not be started.
+/// The failure to start a server.
 #[derive(Debug, thiserror::Error)]
 #[error("start a scripted server on the loopback interface: {0}")]
 pub struct Error(#[from] io::Error);
@@ -38,11 +38,11 @@ pub struct RecordedRequest {
     pub path: String,
     /// The headers; names are lowercase.
     pub headers: BTreeMap<String, String>,
-    /// The body; a string if it is no JSON.
+    /// The body as JSON, or as a string if it is not JSON.
     pub body: Value,
 }
 
-/// A running server; it ends when it is dropped.
+/// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct ScriptedServer {
     url: String,
@@ -51,27 +51,33 @@ pub struct ScriptedServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The state that the server's handlers share with the test.
 #[derive(Debug)]
 struct SharedPlayback {
     state: Mutex<PlaybackState>,
+    /// Number of requests.
     calls: watch::Sender<usize>,
-    /// How many clients went away while a reply hung.
+    /// Number of clients that disconnected while a reply hung or stalled.
     disconnects: watch::Sender<usize>,
+    /// Number of connections.
     connections: watch::Sender<usize>,
+    /// Names of the open gates.
     open_gates: watch::Sender<BTreeSet<String>>,
 }
 
+/// The progress of the script.
 #[derive(Debug)]
 struct PlaybackState {
-    /// Replies with whether they are used up.
+    /// The replies, each with a flag that is true when it is used up.
     replies: Vec<(ScriptedReply, bool)>,
-    /// The newest requests, as many as are kept.
+    /// The newest requests, at most `requests_kept`.
     requests: VecDeque<RawRequest>,
     requests_kept: usize,
+    /// Number of requests.
     calls: usize,
 }
 
-/// A request whose body is not read yet: tests look at few of those that a bench sends.
+/// A request whose body is not parsed. Bodies are parsed on demand, because a benchmark sends many and reads few.
 #[derive(Debug)]
 struct RawRequest {
     method: Method,
@@ -102,7 +108,7 @@ impl ScriptedServer {
     /// Starts a server on a free port of the loopback interface.
     ///
     /// # Errors
-    /// When there is no such port, or no thread for it.
+    /// If no port can be bound, or the thread cannot be started.
     pub fn start(script: Script) -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -129,13 +135,13 @@ impl ScriptedServer {
                 let serve = async {
                     let listener = tokio::net::TcpListener::from_std(listener)?.tap_io(move |connection| {
                         arriving.connections.send_modify(|connections| *connections += 1);
-                        // Pieces wait for nobody's acknowledgement; without it they are only slower.
+                        // Small pieces are sent at once. If the option fails, the server is only slower.
                         let _ = connection.set_nodelay(true);
                     });
                     axum::serve(listener, app).await
                 };
                 tokio::select! {
-                    // Only a listener that the system took away ends it; the clients see their connections fail.
+                    // This ends only if the listener fails. Clients then see their connections fail.
                     _ = serve => {}
                     _ = stopped => {}
                 }
@@ -144,45 +150,44 @@ impl ScriptedServer {
         Ok(Self { url, shared, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Returns the base URL, without a version.
+    /// Returns the base URL of the server, without a path.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns the requests so far, in order; the newest ones if the script keeps no more.
+    /// Returns the recorded requests in order: all, or the newest if the script limits them.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.state.lock().requests.iter().map(RawRequest::to_recorded).collect()
     }
 
-    /// Returns how many requests there were so far.
+    /// Returns the number of requests so far.
     pub fn call_count(&self) -> usize {
         self.shared.state.lock().calls
     }
 
-    /// Returns how many connections there were so far.
+    /// Returns the number of connections so far.
     pub fn connection_count(&self) -> usize {
         *self.shared.connections.borrow()
     }
 
-    /// Opens the gate of that name for all replies that wait there and all that come. The program's gates are opened by
-    /// a request to `/gates/NAME`.
+    /// Opens a gate for all replies that wait at it and all later ones. A request to `/gates/NAME` does the same.
     pub fn open_gate(&self, gate: &str) {
         self.shared.open_gate(gate);
     }
 
-    /// Waits until there were `count` requests in all.
+    /// Waits until the server has received `count` requests in total.
     pub async fn wait_for_calls(&self, count: usize) {
-        // It fails only without a sender, and `self` holds one.
+        // This fails only without a sender, and `self` owns one.
         let _ = self.shared.calls.subscribe().wait_for(|calls| *calls >= count).await;
     }
 
-    /// Waits until `count` clients in all have gone away while a reply hung or stalled.
+    /// Waits until `count` clients in total have disconnected while a reply hung or stalled.
     pub async fn wait_for_disconnects(&self, count: usize) {
-        // It fails only without a sender, and `self` holds one.
-        let _ = self.shared.disconnects.subscribe().wait_for(|gone| *gone >= count).await;
+        // This fails only without a sender, and `self` owns one.
+        let _ = self.shared.disconnects.subscribe().wait_for(|disconnects| *disconnects >= count).await;
     }
 
-    /// Waits for the server to end, which it does not by itself.
+    /// Blocks while the server runs, which is until the process is killed or the listener fails.
     pub fn join(mut self) {
         if let Some(thread) = self.thread.take() {
             // A panic of the thread has been printed there.
@@ -203,7 +208,7 @@ impl Drop for ScriptedServer {
 }
 
 impl SharedPlayback {
-    /// Records the request and returns its number and the reply it gets.
+    /// Records a request. Returns its number, and the reply for it if the script has one.
     fn take_reply(&self, request: RawRequest, format: WireFormat) -> (usize, Option<ScriptedReply>) {
         let path = request.uri.to_string();
         let body = OnceCell::new();
@@ -226,30 +231,33 @@ impl SharedPlayback {
         (number, reply)
     }
 
+    /// Opens a gate.
     fn open_gate(&self, gate: &str) {
         self.open_gates.send_modify(|open| {
             open.insert(gate.to_owned());
         });
     }
 
-    /// Waits until the reply's gate is open, if it has one at this place.
-    async fn wait_at_gate(&self, gate: Option<&Gate>, at: GatePosition) {
-        if let Some(gate) = gate.filter(|gate| gate.at == at) {
-            // It fails only without a sender, and `self` holds one.
+    /// Waits until the reply's gate is open, if the gate is at this position.
+    async fn wait_at_gate(&self, gate: Option<&Gate>, position: GatePosition) {
+        if let Some(gate) = gate.filter(|gate| gate.at == position) {
+            // This fails only without a sender, and `self` owns one.
             let _ = self.open_gates.subscribe().wait_for(|open| open.contains(&gate.name)).await;
         }
     }
 }
 
-/// Counts a client as gone when it is dropped with the reply that hung.
+/// A guard inside a hanging reply. It is dropped when the client disconnects, and then counts the disconnect.
 struct HangGuard(Arc<SharedPlayback>);
 
 impl Drop for HangGuard {
     fn drop(&mut self) {
-        self.0.disconnects.send_modify(|gone| *gone += 1);
+        self.0.disconnects.send_modify(|disconnects| *disconnects += 1);
     }
 }
 
+/// Handles a request: opens a gate, or plays the reply for the request. Without a reply, the response is a status 500 that
+/// clients may retry at once.
 async fn handle_request(
     State(shared): State<Arc<SharedPlayback>>,
     method: Method,
@@ -262,7 +270,7 @@ async fn handle_request(
         return StatusCode::NO_CONTENT.into_response();
     }
     let Some(format) = WireFormat::from_path(uri.path()) else {
-        return (StatusCode::NOT_FOUND, format!("no wire format is spoken at {}", uri.path()))
+        return (StatusCode::NOT_FOUND, format!("no wire format is served at {}", uri.path()))
             .into_response();
     };
     match shared.take_reply(RawRequest { method, uri, headers, body }, format) {
@@ -278,6 +286,7 @@ async fn handle_request(
     }
 }
 
+/// Returns the response of a reply, with its fault if it has one.
 async fn play_reply(
     format: WireFormat,
     reply: &ScriptedReply,
@@ -311,7 +320,7 @@ async fn play_reply(
             StreamEnding::Complete,
         ),
         Some(ScriptedFault::Hang) => {
-            let _hanging = HangGuard(shared);
+            let _guard = HangGuard(shared);
             std::future::pending().await
         }
         Some(ScriptedFault::Status { status, headers, body }) => {
@@ -328,15 +337,19 @@ async fn play_reply(
     }
 }
 
-/// How a stream ends.
+/// The end of a stream.
 enum StreamEnding {
+    /// A regular end of the body.
     Complete,
+    /// A connection reset.
     Reset,
+    /// No end until the client disconnects.
     Never(HangGuard),
-    /// With these events, once the gate is open.
+    /// These events once the gate is open, then a regular end.
     Gated(Arc<SharedPlayback>, Gate, Vec<SseEvent>),
 }
 
+/// Returns a response that streams the events, in the pieces that the reply specifies, and then ends as specified.
 fn stream_response(reply: &ScriptedReply, events: Vec<SseEvent>, ending: StreamEnding) -> Response {
     let chunks: Vec<Bytes> = match reply.piece_bytes {
         None => events.iter().map(|event| Bytes::from(event.to_wire())).collect(),
@@ -345,7 +358,7 @@ fn stream_response(reply: &ScriptedReply, events: Vec<SseEvent>, ending: StreamE
             wire.as_bytes().chunks(size.max(1)).map(Bytes::copy_from_slice).collect()
         }
     };
-    // Yielding lets the connection write what it has, so that pieces travel apart and none is lost to a later fault.
+    // Yielding lets the connection write each piece on its own, so that none is lost when a fault follows.
     let chunks = stream::iter(chunks).then(|chunk| async move {
         tokio::task::yield_now().await;
         Ok::<_, io::Error>(chunk)
@@ -359,9 +372,9 @@ fn stream_response(reply: &ScriptedReply, events: Vec<SseEvent>, ending: StreamE
             });
             Body::from_stream(chunks.chain(broken))
         }
-        StreamEnding::Never(hanging) => {
+        StreamEnding::Never(guard) => {
             let never = stream::once(async move {
-                let _hanging = hanging;
+                let _guard = guard;
                 std::future::pending().await
             });
             Body::from_stream(chunks.chain(never))

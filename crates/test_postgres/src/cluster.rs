@@ -1,4 +1,4 @@
-//! A server of a test's own, which it may stop, crash, pause and fill up.
+//! A server for one test, which the test can stop, crash and pause, and whose disk it can fill.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,17 +14,18 @@ use crate::server::{ClusterSettings, DataLocation};
 use crate::shared::{self, ServerLease};
 use crate::{Error, TestDatabase};
 
-/// How much is written at once to fill a disk.
+/// Bytes of one write that fills a disk.
 const BALLAST_BYTES: usize = 64 * 1024;
 
-/// A server of its own, in about a second. It stops when this and all its databases are dropped, or the process ends.
+/// A server that is not shared. It stops when this value and all its databases are dropped, or when the process exits.
+/// Starting one takes about a second.
 #[derive(Debug)]
 pub struct Cluster {
     server: Arc<ServerLease>,
 }
 
 impl Cluster {
-    /// Starts a server like the shared one.
+    /// Starts a server with the same settings as the shared one.
     ///
     /// # Errors
     /// As for [`TestDatabase::create`].
@@ -32,25 +33,25 @@ impl Cluster {
         Self::start_with(&ClusterSettings::default())
     }
 
-    /// Starts a server with settings of its own.
+    /// Starts a server with the given settings.
     ///
     /// # Errors
     /// As for [`TestDatabase::create`].
     pub fn start_with(settings: &ClusterSettings) -> Result<Self, Error> {
         let (users, folder) = shared::create_server_folder(settings.data_location)?;
-        let running = ServerLease::start_own(users, folder, settings)?;
-        Ok(Self { server: Arc::new(running) })
+        let server = ServerLease::start_own(users, folder, settings)?;
+        Ok(Self { server: Arc::new(server) })
     }
 
-    /// Starts a server whose data is on a disk of so many mebibytes, of which an empty server takes about 60.
+    /// Starts a server whose data is on a disk of the given size in MiB, of which an empty server uses about 60.
     ///
-    /// `None`, with a message for the log of the test, when the test may not mount one: it is not run as root.
+    /// Returns `None` and prints a message if the test may not mount a disk, because it does not run as root.
     ///
     /// # Errors
     /// As for [`TestDatabase::create`].
     pub fn start_on_small_disk(mebibytes: u32) -> Result<Option<Self>, Error> {
         let Some(user) = PostgresPrograms::find()?.user else {
-            eprintln!("no small disk: only root may mount one");
+            eprintln!("no small disk: only root can mount one");
             return Ok(None);
         };
         let (users, folder) = shared::create_server_folder(DataLocation::Memory)?;
@@ -63,55 +64,56 @@ impl Cluster {
             eprintln!("no small disk: failed to {error}");
             return Ok(None);
         }
-        let running = ServerLease::start_own(users, folder, &ClusterSettings::default())?;
-        Ok(Some(Self { server: Arc::new(running) }))
+        let server = ServerLease::start_own(users, folder, &ClusterSettings::default())?;
+        Ok(Some(Self { server: Arc::new(server) }))
     }
 
-    /// Makes an empty database on it.
+    /// Creates an empty database on this server.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// If the server does not answer.
     pub fn create_database(&self) -> Result<TestDatabase, Error> {
         TestDatabase::create_on(Arc::clone(&self.server))
     }
 
-    /// Returns where it listens: the same after it was stopped and begun again.
+    /// Returns the TCP address of the server. It stays the same after a restart.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.server.server.address()
     }
 
-    /// Returns the certificate of a server that offers TLS, as PEM; who trusts it trusts the server as `localhost`.
+    /// Returns the path of the self-signed certificate for `localhost`, as PEM. The file exists only if the server offers TLS.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.server.server.folder_path().join("cert.pem")
     }
 
-    /// Stops it as an operator does: connections end with an error, and nothing is lost.
+    /// Stops the server as an operator does: connections end with an error, and no data is lost.
     ///
     /// # Errors
-    /// When it is not running.
+    /// If the server is not running.
     pub fn stop(&self) -> Result<(), Error> {
         self.server.server.stop("fast")
     }
 
-    /// Stops it as a power cut does, but for the disk: what was committed is there when it begins again.
+    /// Stops the server without a checkpoint, like a crash. Committed data is recovered when it starts again, because the
+    /// disk keeps all writes.
     ///
     /// # Errors
-    /// When it is not running.
+    /// If the server is not running.
     pub fn crash(&self) -> Result<(), Error> {
         self.server.server.stop("immediate")
     }
 
-    /// Has it begin again after a stop or a crash, and returns when it takes connections.
+    /// Starts the server after a stop or a crash. Returns when it accepts connections.
     ///
     /// # Errors
-    /// When it does not start, with its log.
+    /// If the server does not start, with its log.
     pub fn start_again(&self) -> Result<(), Error> {
         self.server.server.start()
     }
 
-    /// Stops it and has it begin again.
+    /// Stops the server and starts it again.
     ///
     /// # Errors
     /// As for [`Self::stop`] and [`Self::start_again`].
@@ -120,26 +122,26 @@ impl Cluster {
         self.start_again()
     }
 
-    /// Has all its processes hang, as on a machine that stands still: connections stay open and say nothing.
+    /// Suspends all processes of the server: connections stay open but get no answers.
     ///
     /// # Errors
-    /// When it is not running.
+    /// If the server is not running.
     pub fn pause(&self) -> Result<(), Error> {
         self.signal(Signal::STOP)
     }
 
-    /// Has it go on after a pause.
+    /// Continues all processes after [`Self::pause`].
     ///
     /// # Errors
-    /// When it is not running.
+    /// If the server is not running.
     pub fn resume(&self) -> Result<(), Error> {
         self.signal(Signal::CONT)
     }
 
-    /// Takes all space that is left on its disk, which is small.
+    /// Fills the remaining space of the disk. Only for a server from [`Self::start_on_small_disk`].
     ///
     /// # Errors
-    /// When it has no disk of its own.
+    /// If a write fails for another reason than a full disk.
     pub fn fill_disk(&self) -> Result<(), Error> {
         let ballast = self.ballast_path();
         let fill = || {
@@ -156,10 +158,10 @@ impl Cluster {
         fill().map_err(Error::file("write", &ballast))
     }
 
-    /// Gives back what [`Self::fill_disk`] took.
+    /// Frees the space that [`Self::fill_disk`] filled.
     ///
     /// # Errors
-    /// When the disk was not filled.
+    /// If the disk was not filled.
     pub fn free_disk(&self) -> Result<(), Error> {
         let ballast = self.ballast_path();
         fs::remove_file(&ballast).map_err(Error::file("remove", &ballast))
@@ -169,7 +171,8 @@ impl Cluster {
         self.server.server.folder_path().join("data").join("ballast")
     }
 
-    /// Sends a signal to the server's first process and then to its children: a stopped parent has no more of them.
+    /// Sends a signal to the server's main process and then to its children. In this order, because a stopped parent cannot
+    /// start further children.
     fn signal(&self, signal: Signal) -> Result<(), Error> {
         let file = self.server.server.folder_path().join("data/postmaster.pid");
         let text = fs::read_to_string(&file).map_err(Error::file("read", &file))?;
@@ -178,30 +181,31 @@ impl Cluster {
         let failed = Error::io("signal a server");
         rustix::process::kill_process(parent, signal).map_err(|error| failed(error.into()))?;
         for child in child_pids(parent).map_err(Error::io("list the processes"))? {
-            // One that has just ended needs no signal.
+            // A child that has just exited needs no signal.
             let _ = rustix::process::kill_process(child, signal);
         }
         Ok(())
     }
 }
 
-/// Returns the processes whose parent is that one.
+/// Returns the children of a process.
 fn child_pids(parent: Pid) -> io::Result<Vec<Pid>> {
     let parent = parent.as_raw_nonzero().to_string();
-    let mut found = Vec::new();
+    let mut children = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let Some(pid) = number.and_then(Pid::from_raw)
             && parent_pid(&entry.path()).as_ref() == Some(&parent)
         {
-            found.push(pid);
+            children.push(pid);
         }
     }
-    Ok(found)
+    Ok(children)
 }
 
-/// Returns the parent of the process of that folder of `/proc`: the second word behind its name in brackets.
+/// Returns the parent's id of a process from its folder in `/proc`. In `stat`, this is the second word behind the name in
+/// parentheses.
 fn parent_pid(process: &Path) -> Option<String> {
-    let facts = fs::read_to_string(process.join("stat")).ok()?;
-    facts.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1).map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! A database of a test's own. What is in it is the test's business; which server it is on is decided elsewhere.
+//! A database for one test.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,12 +8,13 @@ use uuid::Uuid;
 use crate::Error;
 use crate::shared::ServerLease;
 
-/// The environment variable that says where tests keep what they store, as far as that may be anywhere.
+/// The environment variable that selects the store of tests that run with any store: `postgres`, else SQLite.
 pub const STORE_VARIABLE: &str = "SEGUE_TEST_STORE";
 
-/// An empty database: UTF-8, text in the order of English, owned by the user of its URLs, who has no other rights.
+/// A database that is empty at first: UTF-8, with English collation if the server supports ICU. The user of its URLs owns
+/// it and has no other rights.
 ///
-/// Dropped, it is gone, whoever is still connected to it.
+/// Dropping the value drops the database, even if clients are still connected.
 #[derive(Debug)]
 pub struct TestDatabase {
     server: Arc<ServerLease>,
@@ -21,16 +22,16 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Makes a database on the server that all tests share, starting the server if need be: in some ten milliseconds,
-    /// or about a second. It may be called inside a runtime.
+    /// Creates a database on the shared server. This takes tens of milliseconds, or about a second if the server must be
+    /// started. It blocks, and can be called within an async runtime.
     ///
     /// # Errors
-    /// When PostgreSQL is not installed, with what to install, or the server does not start, with its log.
+    /// If PostgreSQL is not installed (the message names the package), or the server does not start (with its log).
     pub fn create() -> Result<Self, Error> {
         Self::create_on(ServerLease::acquire_shared()?)
     }
 
-    /// Makes one when the tests are to keep what they store on a server: [`STORE_VARIABLE`] is `postgres`.
+    /// Creates a database if [`STORE_VARIABLE`] is `postgres`. Otherwise returns `None`.
     ///
     /// # Errors
     /// As for [`Self::create`].
@@ -41,57 +42,59 @@ impl TestDatabase {
         }
     }
 
-    pub(crate) fn create_on(running: Arc<ServerLease>) -> Result<Self, Error> {
+    /// Creates a database with a random name on a server.
+    pub(crate) fn create_on(server: Arc<ServerLease>) -> Result<Self, Error> {
         let name = format!("test_{}", Uuid::new_v4().simple());
-        running.server.create_database(&name)?;
-        Ok(Self { server: running, name })
+        server.server.create_database(&name)?;
+        Ok(Self { server, name })
     }
 
-    /// Performs statements in it that return nothing, as somebody who may do anything.
+    /// Executes statements that return no rows, as a superuser.
     ///
     /// # Errors
-    /// What the server says of them.
+    /// If the server refuses a statement or does not answer.
     pub fn execute(&self, statements: &str) -> Result<(), Error> {
         self.server.server.execute_in(&self.name, statements)
     }
 
-    /// Performs a statement as somebody who may read anything, and returns the first column of what it answers.
+    /// Executes a statement as a superuser, and returns the first column of its rows. Null becomes an empty string.
     ///
     /// # Errors
-    /// What the server says of it.
+    /// If the server refuses the statement or does not answer.
     pub fn query_texts(&self, statement: &str) -> Result<Vec<String>, Error> {
         self.server.server.query_texts(&self.name, statement)
     }
 
-    /// Returns every row of every table, each after the name of its table.
+    /// Returns every row of every table, sorted, as text with the name of its table before it.
     ///
     /// # Errors
-    /// What the server says of it.
+    /// If the server does not answer.
     pub fn dump_rows(&self) -> Result<Vec<String>, Error> {
         let select = "SELECT string_agg(format('SELECT %L || stored::text FROM %I stored', tablename || ': ', tablename), \
                       ' UNION ALL ') FROM pg_tables WHERE schemaname = 'public'";
         self.query_texts(&(self.query_texts(select)?.concat() + " ORDER BY 1"))
     }
 
-    /// Returns its URL over the server's socket, without a password: what a test uses unless it is about the network.
+    /// Returns the URL of the database over the server's Unix socket, without a password. Tests use it unless they test the
+    /// network.
     #[must_use]
     pub fn socket_url(&self) -> String {
         self.server.server.socket_url(&self.name)
     }
 
-    /// Returns its URL over TCP, with a password.
+    /// Returns the URL of the database over TCP, with a password.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_through(self.address())
     }
 
-    /// Returns its URL over TCP by way of another address, such as a [`crate::Proxy`]'s.
+    /// Returns the URL of the database over TCP with another address, such as that of a [`crate::Proxy`].
     #[must_use]
     pub fn url_through(&self, address: SocketAddr) -> String {
         self.server.server.url(address, &self.name)
     }
 
-    /// Returns where its server listens.
+    /// Returns the TCP address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.server.server.address()
@@ -100,7 +103,7 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        // Without an answer it stays until its server goes, soon: a test that stopped its own server has no other.
+        // If this fails, the database exists until its server is removed. It fails if the test has stopped its server.
         let _ = self.server.server.execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
 }

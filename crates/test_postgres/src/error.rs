@@ -1,9 +1,10 @@
-//! Errors of a PostgreSQL server for tests. No caller recovers from them; each says what to do about the machine.
+//! Errors of a PostgreSQL server for tests. No caller recovers from them; the messages help to fix the machine. They
+//! continue "failed to …".
 
 use std::io;
 use std::path::Path;
 
-/// Why there is no server, or why it did not do what it was asked.
+/// A failure to start a test server, or to control or query it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program is not installed.
@@ -14,23 +15,23 @@ pub enum Error {
         /// The Debian package that contains the program.
         package: &'static str,
     },
-    /// PostgreSQL refuses to run as root, and there is nobody else.
+    /// PostgreSQL refuses to run as root, and the machine has no other suitable user.
     #[error("run a server as root: neither `postgres` nor `nobody` is a user of this machine")]
     NoUnprivilegedUser,
     /// A program failed.
-    #[error("run `{program}`: {said}")]
+    #[error("run `{program}`: {output}")]
     Program {
         /// The program.
         program: String,
-        /// The standard error of the program and the log of the server.
-        said: String,
+        /// The standard error of the program and, when a server does not start, the end of its log.
+        output: String,
     },
-    /// A file, an address, a thread or a signal.
+    /// An operation of the system failed, on a file, an address, a thread or a process.
     #[error("{what}")]
     Io {
         /// The operation that failed.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
     /// The server refused a statement, or could not be reached.
@@ -38,11 +39,11 @@ pub enum Error {
     Statement {
         /// The statement.
         statement: String,
-        /// Why it failed.
+        /// The cause.
         source: tokio_postgres::Error,
     },
     /// The server did not answer in time.
-    #[error("have an answer to `{statement}` in time")]
+    #[error("get an answer to `{statement}` in time")]
     AnswerTimeout {
         /// The statement.
         statement: String,
@@ -50,12 +51,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns what makes an error of one of the system's.
+    /// Returns a function that wraps an I/O error with a description of the operation, for `map_err`.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what: what.into(), source }
     }
 
-    /// Returns what makes an error of one of the system's about a file.
+    /// Returns a function that wraps an I/O error with a description of the operation and its file, for `map_err`.
     pub(crate) fn file(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         Self::io(format!("{what} {}", path.display()))
     }

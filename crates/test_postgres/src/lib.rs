@@ -1,12 +1,13 @@
-//! PostgreSQL for tests: real servers of their own, and a proxy that breaks the way to them; used by tests only.
+//! PostgreSQL for tests: real servers, and a proxy that breaks connections to them. Only tests use this crate.
 //!
-//! - [`TestDatabase::create`] is what most tests want: an empty database, gone when it is dropped. All processes of a test
-//!   run share one server, which the first of them starts and which stops some seconds after the last has ended.
-//! - [`Cluster::start`] is for a test that stops, crashes or pauses its server, or wants other settings.
+//! - [`TestDatabase::create`] is the usual choice: an empty database, which is dropped with its value. All processes of a
+//!   test run share one server. The first process starts it, and it stops some seconds after the last one has exited.
+//! - [`Cluster::start`] is for a test that stops, crashes or pauses its server, or needs other settings.
 //! - [`Proxy::start`] is for a test of broken networks.
 //!
-//! Every server has a temporary folder of its own and outlives nobody: a small process beside it waits for the end of
-//! its users, however they end, and then stops it and removes the folder. Nothing here knows what Segue stores.
+//! Every server has its own temporary folder. A supervisor process waits on a file lock until all users of the server have
+//! exited, even if they were killed; then it stops the server and removes the folder. The crate knows nothing of Segue's
+//! tables.
 
 mod cluster;
 mod database;

@@ -1,12 +1,13 @@
-//! Gives an empty database to whoever runs it, for as long as its standard input is open: for trying things by hand,
-//! and for tests that need a second process. `--own` puts it on a server of its own.
+//! A program that provides an empty database until its standard input ends: for manual experiments, and for tests that
+//! need a second process. With `--own`, the database is on its own server.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use test_postgres::{Cluster, Error, TestDatabase};
 
-const USAGE: &str = "usage: cluster [--own]\nPrints the URLs of a database, over the socket and over TCP; it lives until standard input ends.";
+/// The text shown for wrong arguments.
+const USAGE: &str = "usage: cluster [--own]\nPrints the URLs of a new database, over the socket and over TCP. The database exists until standard input ends.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,13 +31,15 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints the URLs of the database and waits for the end of standard input.
 fn serve_database(database: &TestDatabase) {
-    // Whoever reads the URL may close the pipe behind it, and whoever writes nothing may break it.
+    // The reader may close the pipe after the URLs, and standard input may be broken. Neither is an error.
     let _ = writeln!(io::stdout(), "{}\n{}", database.socket_url(), database.url())
         .and_then(|()| io::stdout().flush());
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
 }
 
+/// Returns the message of an error with the messages of its causes.
 fn error_text(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

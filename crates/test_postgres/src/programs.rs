@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are, whom they run as, and running them. What they are run for is decided elsewhere.
+//! Finds PostgreSQL's programs and runs them, as an unprivileged user if the test runs as root.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 
 use crate::Error;
 
-/// Where Debian and its relatives keep the programs of each version.
+/// The folder in which Debian and its derivatives install the programs of each version.
 const DEBIAN_FOLDER: &str = "/usr/lib/postgresql";
-/// Whom the programs run as when a test runs as root, which they refuse: the first who is there.
+/// The users that the programs can run as when a test runs as root, which they refuse. The first that exists is used.
 const UNPRIVILEGED_USERS: [&str; 2] = ["postgres", "nobody"];
 
-/// A user by number.
+/// A user and a group, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SystemUser {
     pub uid: u32,
@@ -24,12 +24,15 @@ pub struct SystemUser {
 #[derive(Debug, Clone)]
 pub struct PostgresPrograms {
     folder: PathBuf,
-    /// Whom they run as; nobody else than the test when this is `None`.
+    /// The user that the programs run as; `None` for the user of the test.
     pub user: Option<SystemUser>,
 }
 
 impl PostgresPrograms {
-    /// Returns those in PATH, else the newest of Debian's.
+    /// Finds the programs in PATH, else the newest version that Debian has installed.
+    ///
+    /// # Errors
+    /// If PostgreSQL or `flock` is not installed, or the test runs as root and there is no unprivileged user.
     pub fn find() -> Result<Self, Error> {
         let missing = Error::ProgramMissing {
             program: "initdb",
@@ -44,7 +47,8 @@ impl PostgresPrograms {
         Ok(Self { folder, user })
     }
 
-    /// Runs one of the programs in a folder, as the user who owns the server.
+    /// Runs one of the programs in a folder, as the owner of the server. The program gets no `PG…` variables, which could
+    /// point it to another server.
     pub fn run_program<A: AsRef<OsStr>>(
         &self,
         program: &str,
@@ -64,24 +68,27 @@ impl PostgresPrograms {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command and waits for its end.
+///
+/// # Errors
+/// If it cannot be started or fails, with its standard error.
 pub fn run_command(mut command: Command) -> Result<(), Error> {
-    let said = match command.stdin(Stdio::null()).output() {
+    let output = match command.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(Error::Program { program: command.get_program().to_string_lossy().into_owned(), said })
+    Err(Error::Program { program: command.get_program().to_string_lossy().into_owned(), output })
 }
 
-/// Returns the folder in PATH that has a program; where it is a link, the folder of the program itself.
+/// Returns the folder of a program in PATH. Symbolic links are resolved, so that the folder has the other programs too.
 fn find_in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let found =
-        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())?;
-    Some(fs::canonicalize(found).ok()?.parent()?.to_owned())
+    let file = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())?;
+    Some(fs::canonicalize(file).ok()?.parent()?.to_owned())
 }
 
+/// Returns the folder with the programs of the newest version that Debian has installed.
 fn find_newest_debian() -> Option<PathBuf> {
     let versions = fs::read_dir(DEBIAN_FOLDER).ok()?.flatten();
     let numbered = versions.filter_map(|entry| {
@@ -92,12 +99,13 @@ fn find_newest_debian() -> Option<PathBuf> {
     numbered.max().map(|(_, folder)| folder)
 }
 
+/// Returns the first of [`UNPRIVILEGED_USERS`] that exists.
 fn find_unprivileged_user() -> Option<SystemUser> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
     UNPRIVILEGED_USERS.iter().find_map(|name| parse_user(&users, name))
 }
 
-/// Returns the numbers of a user in the text of `/etc/passwd`.
+/// Returns the user and group numbers of a user in the text of `/etc/passwd`.
 fn parse_user(users: &str, name: &str) -> Option<SystemUser> {
     let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
     let mut numbers = line.split(':').skip(2);

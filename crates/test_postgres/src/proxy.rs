@@ -1,5 +1,5 @@
-//! A network that fails on order: a TCP proxy before a server, on a thread of its own. It knows nothing of what passes
-//! but its bytes; what the two ends do about a fault is the test's matter.
+//! A TCP proxy that simulates network faults between a client and a server. It runs on its own thread and does not interpret
+//! the protocol: it sees bytes only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,42 +15,46 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Error;
 
-/// How much is read at once.
+/// Maximum bytes of one read.
 const CHUNK_BYTES: usize = 16 * 1024;
-/// How many chunks may be on their way in one direction, while they are delayed or held back.
+/// Maximum chunks in flight in one direction, while they are delayed or silenced.
 const CHUNKS_MAX: usize = 256;
 
-/// A place at which one connection is cut, once. Words are looked for in what one end writes at once, without TLS.
+/// The point at which one connection is cut, once. Words are searched within single chunks of unencrypted traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutPoint {
-    /// When so many bytes more have gone to the server.
+    /// After this number of further bytes to the server.
     ToServer(usize),
-    /// When so many bytes more have come back.
+    /// After this number of further bytes to the client.
     ToClient(usize),
     /// Before a request with these words reaches the server.
     Request(&'static str),
-    /// When the server has done what a request with these words asks for, and before its answer reaches the client.
+    /// After the server has executed a request with these words, and before its answer reaches the client.
     Answer(&'static str),
 }
 
 /// The behaviour of the proxy towards connections.
 #[derive(Debug, Clone, Copy, Default)]
 struct ProxyMode {
+    /// True if nothing is forwarded.
     is_silent: bool,
-    /// How long a byte takes to the server.
+    /// Delay of each byte to the server.
     delay_to_server: Duration,
-    /// How long a byte takes to the client.
+    /// Delay of each byte to the client.
     delay_to_client: Duration,
 }
 
-/// A command to `serve`, which confirms it.
+/// A command to [`serve`], which confirms each when it is done.
 enum ProxyCommand {
+    /// Stops listening, so that new connections are refused.
     Refuse,
+    /// Listens again.
     Accept,
+    /// Cuts all connections.
     Cut,
 }
 
-/// A proxy before a server. It starts as a plain way through; dropped, it cuts what goes through it.
+/// A proxy before a server. It forwards everything at first. Dropping it cuts its connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -60,10 +64,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy before the server at that address.
+    /// Starts a proxy before the server at an address.
     ///
     /// # Errors
-    /// When the machine has no port or no thread for it.
+    /// If no port can be bound, or the thread cannot be started.
     pub fn start(server: SocketAddr) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(Error::io("start a runtime"))?;
@@ -73,64 +77,64 @@ impl Proxy {
             Ok((listener.local_addr()?, listener))
         };
         let (address, listener) = listen().map_err(Error::io("listen"))?;
-        let (way, ways) = watch::channel(ProxyMode::default());
-        let (orders, ordered) = mpsc::unbounded_channel();
-        let cut = Arc::new(Mutex::new(None));
-        let link = ProxyLink { server, modes: ways, cut_point: Arc::clone(&cut) };
-        let work = move || {
-            let served =
-                runtime.block_on(async { serve(TcpListener::from_std(listener)?, link, ordered).await });
-            if let Err(error) = served {
+        let (mode, modes) = watch::channel(ProxyMode::default());
+        let (commands, command_receiver) = mpsc::unbounded_channel();
+        let cut_point = Arc::new(Mutex::new(None));
+        let link = ProxyLink { server, modes, cut_point: Arc::clone(&cut_point) };
+        let run = move || {
+            let result = runtime
+                .block_on(async { serve(TcpListener::from_std(listener)?, link, command_receiver).await });
+            if let Err(error) = result {
                 eprintln!("a proxy failed to listen: {error}");
             }
         };
-        std::thread::Builder::new().spawn(work).map_err(Error::io("start a thread"))?;
-        Ok(Self { address, mode: way, cut_point: cut, commands: orders })
+        std::thread::Builder::new().spawn(run).map_err(Error::io("start a thread"))?;
+        Ok(Self { address, mode, cut_point, commands })
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which the proxy listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Has every byte take that long to the server, and that long back, however many are on their way.
-    pub fn delay(&self, there: Duration, back: Duration) {
-        self.mode.send_modify(|way| (way.delay_to_server, way.delay_to_client) = (there, back));
+    /// Delays every byte to the server and to the client by these times. The delay does not limit the throughput.
+    pub fn delay(&self, to_server: Duration, to_client: Duration) {
+        self.mode.send_modify(|mode| (mode.delay_to_server, mode.delay_to_client) = (to_server, to_client));
     }
 
-    /// Has nothing pass any more: connections are taken and stay open, and neither end hears of the other.
+    /// Stops forwarding: connections are accepted and stay open, but neither end receives anything.
     pub fn silence(&self) {
-        self.mode.send_modify(|way| way.is_silent = true);
+        self.mode.send_modify(|mode| mode.is_silent = true);
     }
 
-    /// Has the machine refuse connections. Those there are go on.
+    /// Refuses new connections. Existing connections continue.
     pub fn refuse(&self) {
         self.send_command(ProxyCommand::Refuse);
     }
 
-    /// Takes back [`Self::silence`] and [`Self::refuse`]; what was held back passes.
+    /// Reverts [`Self::silence`] and [`Self::refuse`]. Silenced bytes are forwarded.
     pub fn restore(&self) {
         self.send_command(ProxyCommand::Accept);
-        self.mode.send_modify(|way| way.is_silent = false);
+        self.mode.send_modify(|mode| mode.is_silent = false);
     }
 
-    /// Cuts all connections: both ends are told that there is none.
+    /// Cuts all connections: both ends get a connection reset.
     pub fn cut(&self) {
         self.send_command(ProxyCommand::Cut);
     }
 
-    /// Cuts the connection that comes to that place first.
-    pub fn cut_at(&self, place: CutPoint) {
-        *self.cut_point.lock() = Some(place);
+    /// Cuts the first connection that reaches this point.
+    pub fn cut_at(&self, cut_point: CutPoint) {
+        *self.cut_point.lock() = Some(cut_point);
     }
 
-    /// Has an order carried out before it returns.
-    fn send_command(&self, order: ProxyCommand) {
-        let (done, is_done) = std::sync::mpsc::channel();
-        if self.commands.send((order, done)).is_ok() {
-            // An error says that the proxy has ended, and its connections with it.
-            let _ = is_done.recv();
+    /// Sends a command and waits until it is done.
+    fn send_command(&self, command: ProxyCommand) {
+        let (done, confirmation) = std::sync::mpsc::channel();
+        if self.commands.send((command, done)).is_ok() {
+            // An error means that the proxy and its connections have ended.
+            let _ = confirmation.recv();
         }
     }
 }
@@ -143,16 +147,16 @@ struct ProxyLink {
     cut_point: Arc<Mutex<Option<CutPoint>>>,
 }
 
-/// Serves until the proxy is dropped.
+/// Accepts connections and executes commands until the proxy is dropped.
 async fn serve(
     listener: TcpListener,
     link: ProxyLink,
-    mut orders: mpsc::UnboundedReceiver<(ProxyCommand, Sender<()>)>,
+    mut commands: mpsc::UnboundedReceiver<(ProxyCommand, Sender<()>)>,
 ) -> std::io::Result<()> {
     let address = listener.local_addr()?;
     let mut listener = Some(listener);
     let mut connections = JoinSet::new();
-    // Who waits for a change of it hears of its end.
+    // Replacing this sender drops it, which ends the wait for a change in all connections.
     let mut uncut = watch::channel(()).0;
     loop {
         let accepted = async {
@@ -162,9 +166,9 @@ async fn serve(
             }
         };
         tokio::select! {
-            order = orders.recv() => {
-                let Some((order, done)) = order else { return Ok(()) };
-                match order {
+            command = commands.recv() => {
+                let Some((command, done)) = command else { return Ok(()) };
+                match command {
                     ProxyCommand::Refuse => listener = None,
                     ProxyCommand::Accept if listener.is_none() => listener = Some(TcpListener::bind(address).await?),
                     ProxyCommand::Accept => {}
@@ -183,11 +187,11 @@ async fn serve(
     }
 }
 
-/// Why a connection ends.
+/// The reason for which a connection ends.
 enum ConnectionEnd {
-    /// An end has failed, or the connection was cut.
+    /// One end has failed, or the connection was cut.
     Broken,
-    /// The answer to what the server was sent is to be lost.
+    /// The server executes what it has received, and its answer is lost.
     AnswerLost,
 }
 
@@ -197,6 +201,7 @@ impl From<std::io::Error> for ConnectionEnd {
     }
 }
 
+/// Forwards one connection until an end closes it or it is cut.
 async fn proxy_connection(mut client: TcpStream, link: ProxyLink, mut uncut: watch::Receiver<()>) {
     let Ok(mut server) = TcpStream::connect(link.server).await else { return };
     let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
@@ -215,23 +220,23 @@ async fn proxy_connection(mut client: TcpStream, link: ProxyLink, mut uncut: wat
         Ok(()) => return,
         Err(ConnectionEnd::Broken) => {}
         Err(ConnectionEnd::AnswerLost) => {
-            // The server works off what it has, and then notices that there is no more.
+            // The server executes what it has received, and then sees the end of the stream.
             let _ = server.shutdown().await;
             let _ = tokio::io::copy(&mut server, &mut tokio::io::sink()).await;
         }
     }
-    // Both ends are told by a reset, as by a network or a machine that has lost the connection.
+    // A reset, as from a network or a machine that has lost the connection.
     let _ = client.set_zero_linger().and_then(|()| server.set_zero_linger());
 }
 
-/// A direction.
+/// The direction of forwarded bytes.
 #[derive(Clone, Copy)]
 enum Direction {
     ToServer,
     ToClient,
 }
 
-/// Hands on what comes from one end, when its time has come.
+/// Forwards bytes in one direction, each chunk after its delay, until the end of the stream or the cut point.
 async fn forward_bytes(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -239,15 +244,15 @@ async fn forward_bytes(
     link: ProxyLink,
 ) -> Result<(), ConnectionEnd> {
     let (queue, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
-    let mut ways = link.modes.clone();
+    let mut modes = link.modes.clone();
     let read = async {
         loop {
             let mut chunk = Vec::with_capacity(CHUNK_BYTES);
             from.read_buf(&mut chunk).await?;
-            let way = *link.modes.borrow();
+            let mode = *link.modes.borrow();
             let delay = match side {
-                Direction::ToServer => way.delay_to_server,
-                Direction::ToClient => way.delay_to_client,
+                Direction::ToServer => mode.delay_to_server,
+                Direction::ToClient => mode.delay_to_client,
             };
             let is_end = chunk.is_empty();
             if queue.send((Instant::now() + delay, chunk)).await.is_err() || is_end {
@@ -258,8 +263,8 @@ async fn forward_bytes(
     let write = async {
         while let Some((due, chunk)) = queued.recv().await {
             sleep_until(due).await;
-            // The proxy itself is gone when there is nobody who could end the silence.
-            ways.wait_for(|way| !way.is_silent).await.map_err(|_| ConnectionEnd::Broken)?;
+            // The wait fails if the proxy was dropped, because nothing can end the silence then.
+            modes.wait_for(|mode| !mode.is_silent).await.map_err(|_| ConnectionEnd::Broken)?;
             if chunk.is_empty() {
                 break;
             }
@@ -274,14 +279,15 @@ async fn forward_bytes(
     tokio::try_join!(read, write).map(|_| ())
 }
 
-/// Returns how much of a chunk passes, and how the connection ends behind it if this is the place to cut.
+/// Returns the number of bytes of a chunk to forward, and the end of the connection if the cut point is in this chunk. A cut
+/// point is removed when it is reached.
 fn check_cut_point(
     cut: &Mutex<Option<CutPoint>>,
     side: Direction,
     chunk: &[u8],
 ) -> (usize, Option<ConnectionEnd>) {
     let mut cut = cut.lock();
-    let unharmed = (chunk.len(), None);
+    let whole_chunk = (chunk.len(), None);
     let (passed, end) = match (cut.as_mut(), side) {
         (Some(CutPoint::ToServer(left)), Direction::ToServer)
         | (Some(CutPoint::ToClient(left)), Direction::ToClient) => {
@@ -297,7 +303,7 @@ fn check_cut_point(
         }
         (Some(CutPoint::Request(_) | CutPoint::Answer(_) | CutPoint::ToClient(_)), Direction::ToServer)
         | (Some(CutPoint::Request(_) | CutPoint::Answer(_) | CutPoint::ToServer(_)), Direction::ToClient)
-        | (None, Direction::ToServer | Direction::ToClient) => unharmed,
+        | (None, Direction::ToServer | Direction::ToClient) => whole_chunk,
     };
     if end.is_some() {
         *cut = None;
@@ -305,6 +311,7 @@ fn check_cut_point(
     (passed, end)
 }
 
+/// Returns whether a chunk contains a text.
 fn contains_words(chunk: &[u8], words: &str) -> bool {
     chunk.windows(words.len()).any(|window| window == words.as_bytes())
 }

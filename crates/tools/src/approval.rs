@@ -1,6 +1,8 @@
-//! The hook that stands between the model's calls and the tools: what the rules allow goes through, what they deny gets
-//! its refusal as a result, and a person is asked about the rest, in one question an answer. What the rules say is
-//! decided in [`crate::permission`].
+//! The hook that enforces permission rules on the model's tool calls.
+//!
+//! After each model answer it judges all calls: allowed calls pass, denied calls get a refusal as their result, and
+//! all calls that need approval become one interrupt. Before a call is made, the hook judges it again. The verdict on
+//! a call comes from [`crate::permission`].
 
 mod decisions;
 mod request;
@@ -25,21 +27,24 @@ use crate::permission::{self, ApprovalPolicy, PermissionVerdict, RuleBook, decid
 use decisions::{DecisionBatch, approved_call, pending_calls, refusal_text};
 use reviewed_call::{ReviewedCall, WORKSPACE_CHANNEL};
 
-/// The name of the hook, under which its question is answered.
+/// Name of the hook, and key of its interrupts.
 const TOOL_APPROVAL: &str = "ToolApproval";
 
-/// Decides which tool calls are made.
+/// The hook that decides which tool calls are made.
 pub struct ToolApproval {
+    /// The tools by name. A call of another tool is left to the runtime, which reports it as unknown.
     tools: HashMap<String, Arc<dyn Tool>>,
+    /// The folder in which calls are made.
     workspace: PathBuf,
-    /// The workspace as people are shown it; `None` where the agent has no folder.
+    /// The workspace as approval requests show it; `None` if the agent has no access to files.
     displayed_workspace: Option<String>,
     rule_book: Arc<RuleBook>,
+    /// The policy for calls that need approval.
     policy: ApprovalPolicy,
 }
 
 impl ToolApproval {
-    /// Returns the hook for these tools. `policy` says what becomes of calls that a person would be asked about.
+    /// Returns the hook for these tools. `policy` applies to calls that need approval by the rules.
     pub fn new(
         tools: &[Arc<dyn Tool>],
         workspace: PathBuf,
@@ -51,13 +56,13 @@ impl ToolApproval {
         Self { tools, workspace, displayed_workspace, rule_book, policy }
     }
 
-    /// Names no folder in questions: the agent has nothing of this machine.
+    /// Returns the hook without a workspace in its approval requests, for an agent without access to files.
     #[must_use]
     pub fn without_workspace(self) -> Self {
         Self { displayed_workspace: None, ..self }
     }
 
-    /// Returns what a call would do and what the rules say about it; `None` for a tool that there is not.
+    /// Returns the review of a call and the verdict of the rules, or `None` for an unknown tool.
     async fn judge_call(
         &self,
         step: &StepContext<'_>,
@@ -66,6 +71,7 @@ impl ToolApproval {
         self.judge_in_context(&ToolContext::for_call(step, call, &self.workspace), call).await
     }
 
+    /// Does the work of [`Self::judge_call`] with a given context.
     async fn judge_in_context(
         &self,
         context: &ToolContext,
@@ -77,6 +83,8 @@ impl ToolApproval {
         Some((review, verdict))
     }
 
+    /// Judges all calls of an answer and returns one update: events and results of decided calls, and at most one
+    /// interrupt for the calls that need approval.
     async fn decide_all(
         &self,
         step: &StepContext<'_>,
@@ -92,20 +100,20 @@ impl ToolApproval {
                     decided.refuse(call, "rule", &rule, &refusal_text(&rule))?
                 }
                 (PermissionVerdict::Ask { rule }, ApprovalPolicy::Allow) => {
-                    let looked = ReviewedCall::new(&call.id, &review, None);
-                    decided.approve(call, "policy", Some(&rule), looked)?;
+                    let reviewed = ReviewedCall::new(&call.id, &review, None);
+                    decided.approve(call, "policy", Some(&rule), reviewed)?;
                 }
                 (PermissionVerdict::Ask { rule }, ApprovalPolicy::Deny) => {
                     let reason = format!(
-                        "Not done: a person would have to approve this call ({rule}), and nobody is there to ask. Go on \
+                        "Not done: this call needs approval by the user ({rule}), and no user is available. Continue \
                          without it, or say what is needed."
                     );
                     decided.refuse(call, "policy", &rule, &reason)?;
                 }
                 (PermissionVerdict::Ask { rule }, ApprovalPolicy::Ask) => {
-                    let (review, looked) = self.record_review(step, call, review).await;
+                    let (review, reviewed) = self.record_review(step, call, review).await;
                     let request = request::action_request(&self.rule_book.rules(), call, &review, &rule);
-                    requests.push((looked, request));
+                    requests.push((reviewed, request));
                 }
             }
         }
@@ -120,15 +128,16 @@ impl ToolApproval {
         Ok(update)
     }
 
-    /// Returns the folder in which the calls of the newest answer were proposed, if that is not the one in which they
-    /// would be made here.
+    /// Returns the workspace in which the calls of the newest answer were proposed, if it differs from this hook's
+    /// workspace. A thread may have moved to another folder while it waited for approval.
     fn proposed_workspace(&self, step: &StepContext<'_>) -> Result<Option<String>, StepFailure> {
         let proposed = WORKSPACE_CHANNEL.get(step.channels)?;
         Ok(proposed.filter(|proposed| Some(proposed) != self.displayed_workspace.as_ref()))
     }
 
-    /// Returns what a person is shown of the call, and what has to be the same when it is made: of a change also the
-    /// file, for the call may be made by a process that has not read it.
+    /// Returns the review that the user is shown, and the record that the call is compared with when it is made. For a
+    /// change of a file, the record contains the hash of the file, because a process that has not read the file may
+    /// make the call.
     async fn record_review(
         &self,
         step: &StepContext<'_>,
@@ -137,17 +146,18 @@ impl ToolApproval {
     ) -> (CallReview, ReviewedCall) {
         let ([CallSubject::Path(path)], ReviewDetail::Diff(_)) = (review.subjects.as_slice(), &review.detail)
         else {
-            let looked = ReviewedCall::new(&call.id, &review, None);
-            return (review, looked);
+            let reviewed = ReviewedCall::new(&call.id, &review, None);
+            return (review, reviewed);
         };
         let content = file_change::current_content_hash(&self.workspace, path).await;
-        // If the file changed before it was hashed, this review has nothing to show, and the call does nothing.
+        // The call is reviewed again after the file was hashed. If the file changed in between, the second review has
+        // no diff, and the call has no effect.
         let review = match self.judge_call(step, call).await {
-            Some((again, _)) => again,
+            Some((second_review, _)) => second_review,
             None => review,
         };
-        let looked = ReviewedCall::new(&call.id, &review, content);
-        (review, looked)
+        let reviewed = ReviewedCall::new(&call.id, &review, content);
+        (review, reviewed)
     }
 }
 
@@ -160,11 +170,12 @@ impl Hook for ToolApproval {
     fn can_skip(&self, point: HookPoint, channels: &Channels) -> bool {
         match point {
             HookPoint::BeforeAgent | HookPoint::AfterAgent => true,
-            // The edge after the hooks reports a state that cannot be read.
+            // A state that cannot be read is not skipped; the edge after the hooks reports its error.
             HookPoint::AfterModel => matches!(runtime::has_tool_calls(channels), Ok(false)),
         }
     }
 
+    /// Checks the user's decisions before they are stored, so that an invalid one leaves the interrupt pending.
     async fn validate_decisions(
         &self,
         interrupt: &Interrupt,
@@ -178,20 +189,21 @@ impl Hook for ToolApproval {
         self.check_edits(interrupt, decisions, store).await
     }
 
+    /// Applies the user's decisions if there are any for pending calls; otherwise judges the calls of the answer.
     async fn after_model(
         &self,
         step: &StepContext<'_>,
         answer: &AiMessage,
     ) -> Result<GraphUpdate, StepFailure> {
         let calls = calls_with_edits(answer, step.channels)?;
-        let asked = pending_calls(step)?;
+        let pending = pending_calls(step)?;
         match step.answer(TOOL_APPROVAL) {
-            Some(decisions) if !asked.is_empty() => {
-                // The rules may be others by now; what was asked is in the state.
+            Some(decisions) if !pending.is_empty() => {
+                // The pending calls come from the state, not from a new judgement: the rules may have changed since.
                 let mut decided = DecisionBatch::default();
-                for (looked, decision) in asked.into_iter().zip(&decisions.decisions) {
-                    if let Some(call) = calls.iter().find(|call| call.id == looked.call_id) {
-                        self.apply_decision(step, call, looked, decision, &mut decided).await?;
+                for (reviewed, decision) in pending.into_iter().zip(&decisions.decisions) {
+                    if let Some(call) = calls.iter().find(|call| call.id == reviewed.call_id) {
+                        self.apply_decision(step, call, reviewed, decision, &mut decided).await?;
                     }
                 }
                 decided.into_update(step, Vec::new())
@@ -200,8 +212,9 @@ impl Hook for ToolApproval {
         }
     }
 
-    /// No call is made that neither a rule nor a person allowed: it is judged again at the moment it is made, for the
-    /// world may have changed since it was looked at.
+    /// Makes a call only if a rule or the user allowed it. The call is judged again at this moment, because files and
+    /// rules may have changed since the review. The tool runs within [`permission::with_rules`], so that a search
+    /// leaves out the files that these rules hide.
     async fn wrap_tool_call(
         &self,
         step: &StepContext<'_>,
@@ -210,23 +223,23 @@ impl Hook for ToolApproval {
     ) -> Result<ToolOutput, StepFailure> {
         if let Some(proposed) = self.proposed_workspace(step)? {
             return Ok(ToolOutput::error(format!(
-                "Not done: this call was proposed in {proposed}, and is not made in another folder. Make it again if it is \
-                 still needed."
+                "Not done: this call was proposed in {proposed}, and is not made in another folder. Make the call again if \
+                 it is still needed."
             )));
         }
         let approved = approved_call(step, &call.id)?;
         let changed = match self.judge_call(step, &call).await {
             Some((_, PermissionVerdict::Deny { rule })) => return Ok(ToolOutput::error(refusal_text(&rule))),
             Some((review, PermissionVerdict::Ask { rule })) => match approved {
-                Some(looked) => self.changed_since_approval(&call, &looked.unreviewed_subjects(&review)),
+                Some(reviewed) => self.changed_since_approval(&call, &reviewed.unreviewed_subjects(&review)),
                 None => Some(rule),
             },
             Some((_, PermissionVerdict::Allow { .. })) | None => None,
         };
         match changed {
             Some(rule) => Ok(ToolOutput::error(format!(
-                "Not done: what this call would do has changed since it was looked at, and now a person has to approve \
-                 it ({rule}). Make the call again if it is still needed."
+                "Not done: the effect of this call has changed since it was reviewed, and it needs approval by the user \
+                 ({rule}). Make the call again if it is still needed."
             ))),
             None => permission::with_rules(self.rule_book.rules(), next.run(call)).await,
         }
@@ -234,19 +247,20 @@ impl Hook for ToolApproval {
 }
 
 impl ToolApproval {
-    /// Returns why a person would have to be asked about what the call has come to be about since it was approved.
-    fn changed_since_approval(&self, call: &ToolCall, unknown: &CallReview) -> Option<String> {
-        if unknown.subjects.is_empty() {
+    /// Returns the rule because of which an approved call needs approval again, or `None` if it may be made. `new` is
+    /// the review of the subjects that were not part of the approved review.
+    fn changed_since_approval(&self, call: &ToolCall, new: &CallReview) -> Option<String> {
+        if new.subjects.is_empty() {
             return None;
         }
-        match decide_call(&self.rule_book.rules(), &call.name, unknown) {
+        match decide_call(&self.rule_book.rules(), &call.name, new) {
             PermissionVerdict::Allow { .. } => None,
             PermissionVerdict::Ask { rule } | PermissionVerdict::Deny { rule } => Some(rule),
         }
     }
 }
 
-/// Returns the calls of the answer, with the arguments that were put in place of their own.
+/// Returns the calls of the answer. Arguments that the user edited replace the model's.
 fn calls_with_edits(answer: &AiMessage, channels: &Channels) -> Result<Vec<ToolCall>, StepFailure> {
     let edited = EDITED_ARGS_CHANNEL.get(channels)?.unwrap_or_default();
     let calls = answer.content.iter().filter_map(|block| match block {

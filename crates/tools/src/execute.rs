@@ -1,6 +1,8 @@
-//! The tool `execute`: a command line, run by the shell in the workspace. [`reads`] says which lines only read; those
-//! run with few variables and without what a repository could make them start. Who may run the others is decided in
-//! [`crate::permission`].
+//! The tool `execute`: runs a command line with the shell in the workspace.
+//!
+//! [`read_only`] recognizes command lines that only read. Such a line runs with a minimal environment, and git runs
+//! without the programs that a repository's configuration could start. Whether a command line may run at all is decided
+//! in [`crate::permission`]. There is no sandbox.
 
 mod ansi;
 mod environment;
@@ -25,15 +27,16 @@ use crate::workspace::Workspace;
 use output::ShellOutput;
 use process::CommandExit;
 
-/// How long a command may run when the call does not say.
+/// Default time limit of a command in seconds.
 const TIMEOUT_SECONDS: u64 = 120;
-/// The longest that a call may ask for.
+/// Longest time limit in seconds that a call can request.
 const TIMEOUT_SECONDS_MAX: u64 = 600;
-/// The most bytes of a command line.
+/// Maximum length of a command line in bytes.
 const COMMAND_BYTES_MAX: usize = 100_000;
 
-/// The tool.
+/// The tool `execute`.
 pub(crate) struct ExecuteTool {
+    /// Names of environment variables that commands don't get.
     secrets: Vec<String>,
 }
 
@@ -52,50 +55,60 @@ struct ExecuteArgs {
 }
 
 impl ExecuteTool {
-    /// Returns the tool; commands are not given the variables named `secrets`.
+    /// Returns the tool. `secrets` are the names of environment variables that commands don't get, in addition to those
+    /// of the known model providers.
     pub const fn new(secrets: Vec<String>) -> Self {
         Self { secrets }
     }
 
+    /// Runs the command and returns its output. A status other than 0, a timeout and a cancellation are error outputs.
+    /// Dropping the future kills the command's process group.
+    ///
+    /// # Errors
+    /// Returns the message for the model if the command cannot be started.
     async fn run(&self, args: &ExecuteArgs, context: &ToolContext) -> Result<ToolOutput, String> {
         let workspace = Workspace::open(&context.workspace)?;
         let seconds = args.timeout_seconds.unwrap_or(TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX);
         let (command, _guard) = self.build_command(&args.command, &workspace).await?;
         let mut output = ShellOutput::for_call(context);
-        let ended = process::run_command(command, Duration::from_secs(seconds), &context.cancel, &mut output)
+        let exit = process::run_command(command, Duration::from_secs(seconds), &context.cancel, &mut output)
             .await
             .map_err(|error| format!("the command cannot be started: {error}"))?;
-        let shown = output.finish(context);
-        let text = if shown.text.is_empty() { "(no output)" } else { &shown.text };
-        let how = match ended {
+        let finished = output.finish(context);
+        let text = if finished.text.is_empty() { "(no output)" } else { &finished.text };
+        let exit_note = match exit {
             CommandExit::Exited(Some(0)) => None,
             CommandExit::Exited(Some(code)) => Some(format!("[exit status {code}]")),
             CommandExit::Exited(None) => Some("[ended by a signal]".to_owned()),
             CommandExit::TimedOut => Some(format!("[stopped after {seconds} s]")),
             CommandExit::Cancelled => Some("[cancelled]".to_owned()),
         };
-        let output = match how {
+        let output = match exit_note {
             None => ToolOutput::success(text),
-            Some(how) => ToolOutput {
+            Some(note) => ToolOutput {
                 status: ToolStatus::Error,
-                ..ToolOutput::success(format!("{}{how}", crate::truncation::with_final_newline(text)))
+                ..ToolOutput::success(format!("{}{note}", crate::truncation::with_final_newline(text)))
             },
         };
-        Ok(output
-            .with_update(GraphUpdate { writes: shown.write.into_iter().collect(), ..GraphUpdate::default() }))
+        let writes = finished.write.into_iter().collect();
+        Ok(output.with_update(GraphUpdate { writes, ..GraphUpdate::default() }))
     }
 
-    /// Returns the command, and what must be there while it runs.
+    /// Builds the shell command for a line. The second value is git's environment, whose temporary file must exist
+    /// until the command has ended.
+    ///
+    /// # Errors
+    /// Returns the message for the model if git cannot be configured safely.
     async fn build_command(
         &self,
         line: &str,
         workspace: &Workspace,
     ) -> Result<(Command, Option<git::GitEnvironment>), String> {
-        let Some(reading) = read_only::parse_read_only(line) else {
+        let Some(read_only) = read_only::parse_read_only(line) else {
             return Ok((environment::inherited_shell(line, workspace, &self.secrets), None));
         };
-        let mut command = environment::restricted_shell(&reading.script, workspace);
-        if !reading.uses_git {
+        let mut command = environment::restricted_shell(&read_only.script, workspace);
+        if !read_only.uses_git {
             return Ok((command, None));
         }
         let guard = git::safe_environment(workspace).await?;
@@ -105,6 +118,10 @@ impl ExecuteTool {
 }
 
 impl ExecuteArgs {
+    /// Parses and checks the arguments.
+    ///
+    /// # Errors
+    /// Returns the message for the model if they are malformed or the command line is empty or too long.
     fn parse(args: &Value) -> Result<Self, String> {
         let args: Self = parse_args(args)?;
         match &args.command {
@@ -120,9 +137,9 @@ impl ExecuteArgs {
     }
 }
 
-/// Returns whether a line that only reads shows more of the workspace than it names.
+/// Returns whether a line only reads and walks folders, so that its output may include files that it does not name.
 pub(crate) fn is_search_command(line: &str) -> bool {
-    read_only::parse_read_only(line).is_some_and(|reading| reading.is_search)
+    read_only::parse_read_only(line).is_some_and(|command| command.is_search)
 }
 
 #[async_trait]
@@ -140,7 +157,8 @@ impl Tool for ExecuteTool {
         ExecuteArgs::parse(args).map(drop)
     }
 
-    /// A line that only reads, and only inside the workspace, has what it reads as subjects beside the command; any other has the command alone.
+    /// Reviews the call. The command line is always a subject. If the line only reads, and only inside the workspace,
+    /// the paths that it reads are subjects too.
     async fn review(&self, args: &Value, context: &ToolContext) -> CallReview {
         let Ok(ExecuteArgs { command, .. }) = ExecuteArgs::parse(args) else { return CallReview::default() };
         let root = context.workspace.clone();
@@ -152,7 +170,7 @@ impl Tool for ExecuteTool {
             subjects.extend(paths.into_iter().flatten().map(CallSubject::Path));
             CallReview { subjects, detail: ReviewDetail::Command(command) }
         });
-        // Without a subject the call would count as one that does nothing.
+        // A review without a subject means that the call has no effect, so a failed review must have one.
         reviewed.await.unwrap_or_else(|_| CallReview {
             subjects: vec![CallSubject::Command(String::new())],
             detail: ReviewDetail::Arguments,

@@ -1,4 +1,5 @@
-//! The tools that look at one file or folder, or change one. Searching many is not done here.
+//! The tools that read or change a single file or folder: `ls`, `read_file`, `write_file` and `edit_file`. Searching
+//! many files is the task of [`crate::search`].
 
 pub(crate) mod edit_file;
 pub(crate) mod file_change;
@@ -16,7 +17,8 @@ use runtime::{CallReview, CallSubject};
 
 use crate::workspace::Workspace;
 
-/// Returns the review of a call that reads `path`; one that leads outside is refused by the tool and has no subject.
+/// Returns the review of a call that reads `path`: the path is its subject. A path outside the workspace gives no
+/// subject, because the tool refuses such a call and it has no effect.
 pub(crate) fn review_read(root: &Path, path: &str) -> CallReview {
     let target = Workspace::open(root).and_then(|workspace| workspace.resolve(path));
     let subjects = target.map(|target| vec![CallSubject::Path(target.relative().to_owned())]);

@@ -1,8 +1,11 @@
-//! The tools of the agent: reading and changing files, running commands and keeping a task list; and the permission rules
-//! that decide which calls are allowed ([`permission`], [`ToolApproval`]).
+//! The agent's built-in tools and the permission rules for tool calls.
 //!
-//! Every tool that opens files itself stays inside the workspace, bounds its output, and answers a bad call with a text
-//! the model can act on. Deliberately absent: any policy about context, and a sandbox for commands.
+//! [`builtin_tools`] returns the tools: they read and change files, search the workspace, run shell commands and keep a
+//! task list. [`Skills`] adds the tool `load_skill`. [`permission`] decides whether a call is allowed, denied or needs
+//! approval, and the hook [`ToolApproval`] enforces that decision and asks the user.
+//!
+//! Every tool that opens files itself stays inside the workspace, bounds its output, and reports a bad call with an
+//! error text that the model can act on. Deliberately absent: any policy about context, and a sandbox for commands.
 
 mod approval;
 mod execute;
@@ -27,20 +30,24 @@ pub use approval::ToolApproval;
 pub use skills::{Skill, SkillCatalog, Skills};
 pub use todos::{TODOS_CHANNEL, Todo};
 
-/// How many bytes at the beginning of a file are searched for a zero byte, which makes it binary.
+/// Bytes at the beginning of a file that are searched for a zero byte. A file with a zero byte there counts as binary.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
-/// The settings of the tools.
+/// Settings of the built-in tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolSettings {
-    /// Folders and files that no tool writes to, wherever they are.
+    /// Folders and files that the file tools never write to, inside or outside the workspace. A folder covers
+    /// everything below it. The tool `execute` does not check this list.
     pub protected: Vec<PathBuf>,
-    /// Environment variables that commands are not given, beside those that hold the keys of known providers.
+    /// Names of environment variables that are removed from the environment of commands, in addition to the variables
+    /// that hold API keys of the known model providers.
     pub secrets: Vec<String>,
 }
 
-/// Returns the agent's own tools. They remember together which files were read: make them once a process, not once a
-/// run.
+/// Returns the agent's built-in tools.
+///
+/// The file tools share one record of the files that were read, and a file can be changed only after it was read. Build
+/// the tools once per process, not once per run: a second set starts with an empty record.
 pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
     let protected = settings.protected.iter();
     let protected = protected.map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
@@ -58,25 +65,33 @@ pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// Returns those of the agent's own tools that touch nothing of this machine.
+/// Returns the built-in tools that access neither files nor processes. An agent without a workspace gets only these.
 pub fn tools_without_workspace() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(todos::WriteTodosTool)]
 }
 
-/// Reads a call's arguments; the error is what the model is told.
+/// Parses a call's arguments. `null` counts as an empty object.
+///
+/// # Errors
+/// Returns the message for the model when the arguments do not match `T`.
 fn parse_args<T: DeserializeOwned>(args: &Value) -> Result<T, String> {
     let args = if args.is_null() { &Value::Object(serde_json::Map::new()) } else { args };
     serde::Deserialize::deserialize(args).map_err(|error| format!("bad arguments: {error}"))
 }
 
-/// Runs work that reads files away from the async threads.
+/// Runs `work`, which does blocking I/O, on Tokio's blocking thread pool. A panic in `work` becomes an error output.
+///
+/// Dropping the future does not stop work that has started. Long work therefore checks the call's cancellation token.
 async fn run_blocking(work: impl FnOnce() -> Result<String, String> + Send + 'static) -> ToolOutput {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => to_output(result),
-        Err(_) => ToolOutput::error("the tool broke off; the call may be repeated with narrower arguments"),
+        Err(_) => ToolOutput::error(
+            "the tool failed unexpectedly; the call may be repeated with narrower arguments",
+        ),
     }
 }
 
+/// Converts a text or an error message into a tool's output.
 fn to_output(result: Result<String, String>) -> ToolOutput {
     match result {
         Ok(text) => ToolOutput::success(text),

@@ -1,11 +1,13 @@
-//! Permission rules for tool calls: rules of the settings, rules that a person asked to remember, and defaults.
-//! [`decide_call`] is the whole decision and changes nothing; [`crate::ToolApproval`] asks the person.
+//! Permission rules for tool calls: rules of the settings, rules that the user chose to remember, and defaults.
+//! [`decide_call`] makes the whole decision and changes nothing; [`crate::ToolApproval`] asks the user.
 //!
-//! A rule names a tool, `read_file`, or a tool and its subject, `edit_file(src/**)`, `execute(cargo test *)`. A rule
-//! about the paths of `edit_file` also applies to `write_file`, and one about those of `read_file` to `grep`, to the
-//! files of a skill, and to the files that read-only commands name. Where such a rule denies or asks, searches leave the
-//! files out and report how many, and a command that walks folders by itself asks first. Rules guard against mistakes.
-//! They are not a sandbox: an allowed command may do whatever its program does.
+//! A rule names a tool (`read_file`), or a tool and a pattern for its subject (`edit_file(src/**)`, `execute(cargo
+//! test *)`). A rule about the paths of `edit_file` also applies to `write_file`. A rule about the paths of
+//! `read_file` also applies to `grep`, to the files of a skill, and to the files that read-only commands name. If such
+//! a rule denies or asks, searches leave the files out and report their number, and a command that walks folders needs
+//! approval.
+//!
+//! Rules guard against mistakes. They are not a sandbox: an allowed command may do anything that its program can do.
 
 mod command_parts;
 mod decide;
@@ -43,15 +45,16 @@ pub struct Permissions {
 }
 
 protocol::named_enum! {
-    /// The policy for a call that would have to ask a person.
+    /// The policy for calls that need approval.
     #[derive(Default)]
     pub enum ApprovalPolicy {
-        /// The run stops and asks.
+        /// The run is interrupted and asks the user.
         #[default]
         Ask = "ask",
-        /// The call is refused, and the model is told.
+        /// The call is refused, with an error result for the model.
         Deny = "deny",
-        /// The call is made. What a rule denies is refused all the same, and a handoff is never accepted by it.
+        /// The call is made without approval. A call that a rule denies is still refused, and a handoff is never
+        /// accepted this way.
         Allow = "allow",
     }
 }

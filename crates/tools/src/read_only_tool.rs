@@ -1,5 +1,5 @@
-//! A tool that only reads, below one path of the workspace: what listing a folder, finding files and finding lines have in
-//! common. What each looks for is its own matter.
+//! A generic tool that only reads below one path of the workspace. `ls`, `glob` and `grep` are instances of it; each
+//! supplies its arguments and its read function.
 
 use async_trait::async_trait;
 use model::ToolSpec;
@@ -14,13 +14,15 @@ use crate::permission::{self, HiddenPaths};
 use crate::workspace::Workspace;
 use crate::{parse_args, run_blocking, to_output};
 
-/// A tool that reads what its arguments `A` say.
+/// A read-only tool with arguments of type `A`.
 pub(crate) struct ReadOnlyTool<A> {
+    /// The tool's name.
     pub name: &'static str,
+    /// The tool's description for the model.
     pub description: &'static str,
-    /// Returns the path below which it reads; `None` is the workspace.
+    /// Returns the path below which the tool reads, relative to the workspace. `None` stands for the workspace.
     pub path: fn(&A) -> Option<&str>,
-    /// Reads; the error is what the model is told.
+    /// Does the work, with blocking I/O. The error is the message for the model.
     pub read: fn(&Workspace, &A, HiddenPaths, &CancellationToken) -> Result<String, String>,
 }
 

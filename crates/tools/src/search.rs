@@ -1,4 +1,5 @@
-//! The tools that look for files and lines all over the workspace. Reading one file is not done here.
+//! The tools that search the whole workspace: `glob` finds files by path, `grep` finds lines by content. Reading one
+//! file is the task of [`crate::files`].
 
 mod file_walk;
 pub(crate) mod glob;

@@ -1,10 +1,13 @@
-//! Taking a shell command line apart into its simple commands, as far as that can be done with certainty. What is not
-//! understood to the letter (substitutions, sub-shells, here-documents, control structures) is not guessed at.
+//! A parser for the subset of the shell language whose meaning is certain: simple commands joined by `|`, `&&`, `||`,
+//! `;` and line breaks.
+//!
+//! Substitutions, sub-shells, here-documents, background jobs, comments and control structures are not parsed. A line
+//! that contains one of them is rejected as a whole, because a permission decision must not rest on a guess.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A command line: simple commands and what stands between them.
+/// A parsed command line: simple commands and the operators between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandLine {
     /// The commands, in order; at least one.
@@ -13,52 +16,58 @@ pub(crate) struct CommandLine {
     pub operators: Vec<CommandOperator>,
 }
 
-/// An operator between two commands.
+/// An operator between two commands. There is none for `&`: a line with a background job is not parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandOperator {
+    /// `|`
     Pipe,
+    /// `&&`
     And,
+    /// `||`
     Or,
-    /// `;` or a new line
+    /// `;` or a line break
     Sequence,
 }
 
-/// One program with its words.
+/// A program with its arguments, assignments and redirections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SimpleCommand {
-    /// Assignments before the program, as they are written.
+    /// Assignments before the program, such as `LANG=C`, in their source form.
     pub assignments: Vec<String>,
+    /// The program's name and its arguments.
     pub words: Vec<ShellWord>,
-    /// Where its inputs and outputs go.
+    /// Redirections of inputs and outputs, in order.
     pub redirects: Vec<ShellRedirect>,
 }
 
-/// One word.
+/// One word of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ShellWord {
-    /// The word as the program receives it, when the shell changes nothing in it.
+    /// The word after quote removal. The program receives exactly this text unless `is_expanded` is set.
     pub text: String,
-    /// As it is written.
+    /// The word in its source form, with quotes and backslashes.
     pub source: String,
     /// True if the shell expands the word: a variable, a pattern or a home folder.
     pub is_expanded: bool,
 }
 
-/// Where an input or output goes.
+/// A redirection of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ShellRedirect {
-    /// To nowhere, or to another output: as it is written.
+    /// A redirection to or from `/dev/null`, or to standard output or error, as shell text.
     Harmless(String),
+    /// A redirection to or from a file, or any other redirection that is not known to be harmless.
     File,
 }
 
-/// Words that begin or end a control structure when they are where a program could be.
+/// Words that begin or end a control structure when they stand in the place of a program name.
 const RESERVED_WORDS: &[&str] = &[
     "!", "[[", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in",
     "select", "then", "time", "until", "while", "{", "}",
 ];
 
-/// Takes a line apart; `None` when it holds anything that is not understood.
+/// Parses a command line. Returns `None` if it contains anything outside the supported subset, a command without a
+/// program, or a control character other than a tab and a line break.
 pub(crate) fn parse_command_line(line: &str) -> Option<CommandLine> {
     if line.chars().any(|c| c.is_control() && c != '\n' && c != '\t') {
         return None;
@@ -67,24 +76,24 @@ pub(crate) fn parse_command_line(line: &str) -> Option<CommandLine> {
     let mut parsed = CommandLine { commands: Vec::new(), operators: Vec::new() };
     scanner.skip_blanks_and_lines();
     loop {
-        let (command, joint) = scanner.parse_command()?;
+        let (command, operator) = scanner.parse_command()?;
         let is_empty = command.words.is_empty();
         if is_empty {
             return None;
         }
         parsed.commands.push(command);
-        let Some(joint) = joint else { return Some(parsed) };
+        let Some(operator) = operator else { return Some(parsed) };
         scanner.skip_blanks_and_lines();
         if scanner.remaining.peek().is_none() {
-            return (joint == CommandOperator::Sequence).then_some(parsed);
+            return (operator == CommandOperator::Sequence).then_some(parsed);
         }
-        parsed.operators.push(joint);
+        parsed.operators.push(operator);
     }
 }
 
 impl CommandLine {
-    /// Returns the line written so that the shell reads the same words and expands none of them but those that
-    /// `write` gives back as they are written.
+    /// Returns the line with each command rendered by `write`, joined by the original operators. If `write` quotes
+    /// every word, the shell expands none of them.
     pub fn render(&self, write: impl Fn(&SimpleCommand) -> String) -> String {
         let mut text = String::new();
         for (index, command) in self.commands.iter().enumerate() {
@@ -102,30 +111,32 @@ impl CommandLine {
 }
 
 impl SimpleCommand {
-    /// Returns the command in the one form that rules compare: assignments, program and arguments, one blank apart.
+    /// Returns the canonical form that permission rules match: assignments, program and arguments, separated by single
+    /// spaces. Words that the shell does not expand are quoted uniformly. Redirections are left out.
     pub fn canonical(&self) -> String {
         let words = self.words.iter().map(ShellWord::canonical);
         self.assignments.iter().cloned().chain(words).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns whether it reads from or writes to a file by itself.
+    /// Returns whether a redirection makes the shell itself read or write a file.
     pub fn redirects_to_file(&self) -> bool {
         self.redirects.contains(&ShellRedirect::File)
     }
 
-    /// Returns the words as the program gets them; `None` when the shell changes one.
+    /// Returns the words as the program receives them, or `None` if the shell expands at least one of them.
     pub fn literal_words(&self) -> Option<Vec<String>> {
         self.words.iter().map(|word| (!word.is_expanded).then(|| word.text.clone())).collect()
     }
 }
 
 impl ShellWord {
+    /// Returns the source form of a word that the shell expands, and the uniformly quoted text of any other word.
     fn canonical(&self) -> String {
         if self.is_expanded { self.source.clone() } else { quote(&self.text) }
     }
 }
 
-/// Returns a word written so that the shell takes it literally.
+/// Quotes a word so that the shell takes it literally. A word without special characters stays unquoted.
 pub(crate) fn quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+:,./^~-".contains(c);
     let is_option = text.starts_with('-');
@@ -136,17 +147,19 @@ pub(crate) fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
+/// The position of the parser in a command line. Every `parse_…` method returns `None` for unsupported syntax.
 struct ShellScanner<'a> {
+    /// Characters that have not been parsed yet.
     remaining: Peekable<Chars<'a>>,
 }
 
 impl ShellScanner<'_> {
-    /// Reads one command and what follows it; `None` for what is not understood.
+    /// Parses one command and the operator after it. The operator is `None` at the end of the line.
     fn parse_command(&mut self) -> Option<(SimpleCommand, Option<CommandOperator>)> {
         let mut command = SimpleCommand::default();
         loop {
             self.skip_blanks();
-            let joint = match self.remaining.peek() {
+            let operator = match self.remaining.peek() {
                 None => return Some((command, None)),
                 Some('#' | '(' | ')') => return None,
                 Some('\n') => {
@@ -163,7 +176,7 @@ impl ShellScanner<'_> {
                 }
                 Some('&') => {
                     self.remaining.next();
-                    // In the background, or both outputs to a file.
+                    // A single `&` starts a background job, and `&>` redirects both outputs to a file.
                     if !self.accept('&') {
                         return None;
                     }
@@ -179,13 +192,16 @@ impl ShellScanner<'_> {
                     continue;
                 }
             };
-            if self.remaining.peek() == Some(&'&') && joint == CommandOperator::Pipe {
+            // `|&` also pipes standard error and is not part of the supported subset.
+            if self.remaining.peek() == Some(&'&') && operator == CommandOperator::Pipe {
                 return None;
             }
-            return Some((command, Some(joint)));
+            return Some((command, Some(operator)));
         }
     }
 
+    /// Parses a word and adds it to the command as an assignment, a redirection (if it is the number of a file
+    /// descriptor, as in `2>&1`) or a word.
     fn parse_word_into(&mut self, command: &mut SimpleCommand) -> Option<()> {
         let word = self.parse_word()?;
         let is_number = !word.source.is_empty() && word.source.chars().all(|c| c.is_ascii_digit());
@@ -207,6 +223,7 @@ impl ShellScanner<'_> {
         Some(())
     }
 
+    /// Parses a redirection from its operator on. `number` is the file descriptor before the operator, or empty.
     fn parse_redirect(&mut self, number: &str) -> Option<ShellRedirect> {
         let mut operator = String::from(self.remaining.next()?);
         while let Some(c @ ('<' | '>' | '&' | '|')) = self.remaining.peek().copied() {
@@ -233,6 +250,7 @@ impl ShellScanner<'_> {
         Some(if is_harmless { ShellRedirect::Harmless(text) } else { ShellRedirect::File })
     }
 
+    /// Parses one word up to a blank or an operator.
     fn parse_word(&mut self) -> Option<ShellWord> {
         let mut word = ShellWord::default();
         while let Some(c) = self.remaining.peek().copied() {
@@ -254,6 +272,7 @@ impl ShellScanner<'_> {
                     }
                 }
                 '$' => {
+                    // `$'…'` interprets escapes, and `$"…"` translates the text.
                     if matches!(self.remaining.peek(), Some('\'' | '"')) {
                         return None;
                     }
@@ -263,6 +282,7 @@ impl ShellScanner<'_> {
                     word.text.push(c);
                     word.is_expanded = true;
                 }
+                // The shell expands `~` at the beginning of a word, and after `:` or `=` in an assignment.
                 '~' => {
                     word.is_expanded |= matches!(word.source.as_bytes(), [b'~'] | [.., b':' | b'=', b'~']);
                     word.text.push(c);
@@ -273,6 +293,7 @@ impl ShellScanner<'_> {
         Some(word)
     }
 
+    /// Parses the text of single quotes up to the closing quote. Nothing in it is special.
     fn parse_single_quoted(&mut self, word: &mut ShellWord) -> Option<()> {
         loop {
             let c = self.remaining.next()?;
@@ -284,6 +305,8 @@ impl ShellScanner<'_> {
         }
     }
 
+    /// Parses the text of double quotes up to the closing quote. A backslash escapes only `$`, `` ` ``, `"` and `\`,
+    /// and removes a line break.
     fn parse_double_quoted(&mut self, word: &mut ShellWord) -> Option<()> {
         loop {
             let c = self.remaining.next()?;
@@ -306,7 +329,8 @@ impl ShellScanner<'_> {
         }
     }
 
-    /// Reads what follows a `$`: a plain variable expands, anything that could run something is not understood.
+    /// Parses the text after a `$`. `$name` and `${name}` mark the word as expanded; `$(…)`, `$[…]` and every other
+    /// form of `${…}` is unsupported, because it may run a command.
     fn parse_dollar(&mut self, word: &mut ShellWord) -> Option<()> {
         match self.remaining.peek().copied() {
             Some('(' | '[') => return None,
@@ -333,6 +357,7 @@ impl ShellScanner<'_> {
         Some(())
     }
 
+    /// Skips spaces, tabs and escaped line breaks.
     fn skip_blanks(&mut self) {
         loop {
             match self.remaining.peek() {
@@ -350,6 +375,7 @@ impl ShellScanner<'_> {
         }
     }
 
+    /// Skips blanks and line breaks.
     fn skip_blanks_and_lines(&mut self) {
         loop {
             self.skip_blanks();
@@ -359,16 +385,19 @@ impl ShellScanner<'_> {
         }
     }
 
+    /// Consumes the next character if it is `wanted`, and returns whether it was.
     fn accept(&mut self, wanted: char) -> bool {
         self.remaining.next_if_eq(&wanted).is_some()
     }
 }
 
+/// Returns whether a text is a legal variable name.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
+/// Returns whether a word has the form `name=…` or `name+=…`.
 fn is_assignment(source: &str) -> bool {
     source.split_once('=').is_some_and(|(name, _)| is_name(name.strip_suffix('+').unwrap_or(name)))
 }

@@ -1,5 +1,7 @@
-//! Agent Skills: folders with instructions that a model loads when it needs them. The hook lists them by name and
-//! description, the tool `load_skill` reads them. What a skill says is reference data; it allows nothing.
+//! Agent Skills: folders with instructions that the model loads when it needs them.
+//!
+//! The hook [`Skills`] lists the skills by name and description in the system prompt, and the tool `load_skill` reads
+//! them. The text of a skill is reference data: it grants no permission.
 
 mod catalog;
 mod front_matter;
@@ -17,26 +19,32 @@ use runtime::{Channels, Frame, GraphUpdate, Hook, HookPoint, StepContext, StepFa
 use catalog::{LinkPolicy, SkillFileTimes, SkillRoot};
 pub use catalog::{Skill, SkillCatalog};
 
-/// Where skills lie within the workspace, each folder more specific than the one before.
+/// Folders of skills, relative to the workspace, in ascending precedence.
 const PROJECT_ROOTS: &[&str] = &[".segue/skills", ".agents/skills", ".claude/skills"];
-/// The most notices about skills that are shown at once.
+/// Maximum number of notices about skills that are shown at once.
 const NOTICES_MAX: usize = 5;
 
-/// The skills of an agent, found again when a folder changes.
+/// The skills of an agent, and the hook that lists them to the model.
+///
+/// The catalog is cached. It is loaded again when a skill file appears, disappears or gets another modification time.
 pub struct Skills {
+    /// Folders of skills, in ascending precedence: the home folder's first, then those of the workspace.
     roots: Vec<SkillRoot>,
+    /// The catalog that was loaded last; `None` before the first use.
     cached: Mutex<Option<CachedSkills>>,
 }
 
+/// A loaded catalog with the file times that it was loaded for.
 struct CachedSkills {
     file_times: SkillFileTimes,
     catalog: Arc<SkillCatalog>,
+    /// True once the user was shown the notices of this catalog.
     is_notified: bool,
 }
 
 impl Skills {
-    /// Returns the skills in `home_skills`, a folder of the home folder, and in those of the workspace. Nothing is
-    /// read yet.
+    /// Returns the skills in `home_skills`, a folder of Segue's home folder, and in the skill folders of the workspace.
+    /// The constructor reads no file; missing folders have no skills.
     pub fn new(home_skills: &Path, workspace: &Path) -> Self {
         let root =
             |folder: PathBuf, links: LinkPolicy| SkillRoot { folder, workspace: workspace.to_owned(), links };
@@ -45,34 +53,36 @@ impl Skills {
         Self { roots: [home].into_iter().chain(project).collect(), cached: Mutex::new(None) }
     }
 
-    /// Returns the skills there are, and what is wrong with others. It reads files only when something changed.
+    /// Returns the usable skills, with notices about unusable ones.
+    ///
+    /// Each call does blocking I/O: it lists the skill folders and reads the modification times. The skill files
+    /// themselves are read only when one of these changed.
     pub fn catalog(&self) -> Arc<SkillCatalog> {
-        let stamp = catalog::skill_file_times(&self.roots);
-        let mut seen = self.cached.lock();
-        match &*seen {
-            Some(seen) if seen.file_times == stamp => Arc::clone(&seen.catalog),
+        let file_times = catalog::skill_file_times(&self.roots);
+        let mut cached = self.cached.lock();
+        match &*cached {
+            Some(cached) if cached.file_times == file_times => Arc::clone(&cached.catalog),
             Some(_) | None => {
-                let found = Arc::new(catalog::load_catalog(&self.roots, &stamp));
-                let is_told = seen.as_ref().is_some_and(|seen| seen.catalog.notices == found.notices);
-                *seen = Some(CachedSkills {
-                    file_times: stamp,
-                    catalog: Arc::clone(&found),
-                    is_notified: is_told,
-                });
-                found
+                let catalog = Arc::new(catalog::load_catalog(&self.roots, &file_times));
+                // The same notices are not shown again after a change that does not affect them.
+                let is_notified =
+                    cached.as_ref().is_some_and(|cached| cached.catalog.notices == catalog.notices);
+                *cached = Some(CachedSkills { file_times, catalog: Arc::clone(&catalog), is_notified });
+                catalog
             }
         }
     }
 
-    /// Returns the tool that loads skills. It is of use only where there are any.
+    /// Returns the tool `load_skill`. It shares the cached catalog with the hook.
     pub fn tool(self: &Arc<Self>) -> Arc<dyn Tool> {
         Arc::new(load_skill::LoadSkillTool { skills: Arc::clone(self) })
     }
 
-    /// Returns whether the newest notices still have to be shown, and counts them as shown.
+    /// Marks the notices of the cached catalog as shown, and returns whether the caller has to show them. Concurrent
+    /// runs therefore show them once.
     fn claim_notices(&self) -> bool {
-        let mut seen = self.cached.lock();
-        seen.as_mut().is_some_and(|seen| !std::mem::replace(&mut seen.is_notified, true))
+        let mut cached = self.cached.lock();
+        cached.as_mut().is_some_and(|cached| !std::mem::replace(&mut cached.is_notified, true))
     }
 }
 
@@ -86,18 +96,19 @@ impl Hook for Skills {
         true
     }
 
+    /// Adds the list of skills to the system prompt, and shows notices about unusable skills to the user.
     async fn before_model(
         &self,
         step: &StepContext<'_>,
         request: &mut ChatRequest,
     ) -> Result<GraphUpdate, StepFailure> {
-        let found = self.catalog();
-        if !found.notices.is_empty() && self.claim_notices() {
-            for text in found.notices.iter().take(NOTICES_MAX) {
+        let catalog = self.catalog();
+        if !catalog.notices.is_empty() && self.claim_notices() {
+            for text in catalog.notices.iter().take(NOTICES_MAX) {
                 step.frames.send(Frame::Notice { text: text.clone() });
             }
         }
-        request.system.extend(prompt_listing::skills_section(&found.skills));
+        request.system.extend(prompt_listing::skills_section(&catalog.skills));
         Ok(GraphUpdate::default())
     }
 }

@@ -1,5 +1,5 @@
-//! The tool `write_todos`: the agent's list of tasks, kept in the thread's state and replaced as a whole. Whether the
-//! tasks are done is for the agent to say.
+//! The tool `write_todos`: the agent's task list. The list is stored in a channel of the thread's state, and each call
+//! replaces it as a whole. The agent alone sets a task's status; nothing here verifies it.
 
 use async_trait::async_trait;
 use model::ToolSpec;
@@ -11,15 +11,15 @@ use serde_json::Value;
 
 use crate::parse_args;
 
-/// Channel: the list of tasks, `[{content, status}]`.
+/// The channel that holds the task list, `[{content, status}]`.
 pub const TODOS_CHANNEL: Channel<Vec<Todo>> = Channel::new("todos");
 
-/// The most tasks of a list.
+/// Maximum number of tasks in a list.
 const TODOS_MAX: usize = 100;
-/// The most characters of one task.
+/// Maximum length of a task's text in characters.
 const CONTENT_CHARS_MAX: usize = 500;
 
-/// The tool.
+/// The tool `write_todos`.
 pub(crate) struct WriteTodosTool;
 
 #[derive(Deserialize, JsonSchema)]
@@ -73,6 +73,10 @@ impl Tool for WriteTodosTool {
 }
 
 impl WriteTodosArgs {
+    /// Returns the tasks if their number and their texts are within the limits.
+    ///
+    /// # Errors
+    /// Returns the message for the model if a limit is exceeded or a task is empty.
     fn validate(self) -> Result<Vec<Todo>, String> {
         if self.todos.len() > TODOS_MAX {
             return Err(format!("{} tasks are too many; {TODOS_MAX} is the limit", self.todos.len()));
@@ -82,7 +86,7 @@ impl WriteTodosArgs {
                 return Err("a task has no content".to_owned());
             }
             if todo.content.chars().count() > CONTENT_CHARS_MAX {
-                return Err(format!("a task has more than {CONTENT_CHARS_MAX} characters; say it shorter"));
+                return Err(format!("a task has more than {CONTENT_CHARS_MAX} characters; shorten it"));
             }
         }
         Ok(self.todos)
@@ -90,6 +94,7 @@ impl WriteTodosArgs {
 }
 
 impl Todo {
+    /// Renders the task as one line with a check box.
     fn to_line(&self) -> String {
         let mark = match self.status {
             TodoStatus::Pending => "[ ]",

@@ -1,11 +1,12 @@
-//! Cutting text to what a model is shown, and saying what was cut. Where the rest can be read is not known here.
+//! Truncation of tool output to the size that a model is shown. Every function marks the cut in the text. Where the
+//! whole text can be read is the caller's concern.
 
-/// The most bytes of text a tool returns.
+/// Maximum number of bytes of text in a tool's output.
 pub(crate) const OUTPUT_BYTES_MAX: usize = 48 * 1024;
-/// The most characters of one line of a file that are shown.
+/// Maximum number of characters of one line of a file that are shown.
 pub(crate) const LINE_CHARS_MAX: usize = 1_000;
 
-/// Returns the first `chars_max` characters of `line`, and says when there are more.
+/// Returns the first `chars_max` characters of `line`, with ` […]` appended if it has more.
 pub(crate) fn truncate_line(line: &str, chars_max: usize) -> String {
     match line.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{} […]", &line[..end]),
@@ -13,7 +14,8 @@ pub(crate) fn truncate_line(line: &str, chars_max: usize) -> String {
     }
 }
 
-/// Returns `text`, or its beginning and its end with a line between them that says how much is left out.
+/// Returns `text`, or its beginning and its end with a line between them that gives the number of omitted bytes. The
+/// two parts together have at most `bytes_max` bytes.
 pub(crate) fn truncate_middle(text: &str, bytes_max: usize) -> String {
     match split_ends(text, bytes_max) {
         None => text.to_owned(),
@@ -24,8 +26,8 @@ pub(crate) fn truncate_middle(text: &str, bytes_max: usize) -> String {
     }
 }
 
-/// Returns the beginning and the end of `text`, together at most `bytes_max`; `None` when all of it fits. They are cut
-/// at line ends where that costs little.
+/// Splits off the beginning and the end of `text`, together at most `bytes_max` bytes, or returns `None` if all of it
+/// fits. The cut is moved to a line break if that drops at most half of a part.
 pub(crate) fn split_ends(text: &str, bytes_max: usize) -> Option<(&str, &str)> {
     if text.len() <= bytes_max {
         return None;
@@ -34,17 +36,17 @@ pub(crate) fn split_ends(text: &str, bytes_max: usize) -> Option<(&str, &str)> {
     let head = &text[..text.floor_char_boundary(half)];
     let tail = &text[text.ceil_char_boundary(text.len() - half)..];
     let head = match head.rfind('\n') {
-        Some(at) if at >= half / 2 => &head[..=at],
+        Some(index) if index >= half / 2 => &head[..=index],
         Some(_) | None => head,
     };
     let tail = match tail.find('\n') {
-        Some(at) if at <= half / 2 => &tail[at + 1..],
+        Some(index) if index <= half / 2 => &tail[index + 1..],
         Some(_) | None => tail,
     };
     Some((head, tail))
 }
 
-/// Returns `text` with a line end, unless it is empty or has one.
+/// Returns `text` with a line break at its end. Empty text stays empty.
 pub(crate) fn with_final_newline(text: &str) -> String {
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{text}{end}")
@@ -55,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_said() {
+    fn truncation_marks_the_omitted_text() {
         assert_eq!(truncate_line("añb", 2), "añ […]");
         assert_eq!(truncate_line("añb", 3), "añb");
         assert_eq!(truncate_middle("short", 10), "short");

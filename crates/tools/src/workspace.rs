@@ -1,5 +1,5 @@
-//! Which paths a tool may touch: those inside the workspace, links resolved. What is done with them is not decided
-//! here.
+//! Path resolution with containment: turns a path from a tool call into a real path inside the workspace, with symbolic
+//! links resolved, and refuses paths that lead outside. It reads and changes no file.
 
 pub(crate) mod confined_file;
 
@@ -9,29 +9,36 @@ use std::path::{Component, Path, PathBuf};
 
 use self::confined_file::WorkspacePath;
 
-/// The folder the agent works in, links resolved.
+/// The folder in which the agent works.
 #[derive(Debug, Clone)]
 pub(crate) struct Workspace {
+    /// Absolute path of the folder, with links resolved.
     root: PathBuf,
 }
 
 impl Workspace {
-    /// Returns the workspace at `root`.
+    /// Returns the workspace at `root`, whose links are resolved once, here.
+    ///
+    /// # Errors
+    /// Returns the message for the model if the folder does not exist or cannot be accessed.
     pub fn open(root: &Path) -> Result<Self, String> {
         let root = root.canonicalize().map_err(|error| format!("the workspace cannot be read: {error}"))?;
         Ok(Self { root })
     }
 
-    /// Returns the folder itself.
+    /// Returns the workspace's absolute path, with links resolved.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the existing file or folder that `path` names; the error is what the model is told.
+    /// Returns the real absolute path of the existing file or folder that `path` names.
+    ///
+    /// # Errors
+    /// Returns the message for the model if nothing exists at the path, or it leads outside the workspace.
     pub fn resolve_existing(&self, path: &str) -> Result<PathBuf, String> {
-        let found = self.resolve(path)?.absolute();
-        match found.symlink_metadata() {
-            Ok(_) => Ok(found),
+        let resolved = self.resolve(path)?.absolute();
+        match resolved.symlink_metadata() {
+            Ok(_) => Ok(resolved),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(format!("there is no {path:?} in the workspace; ls or glob shows what there is"))
             }
@@ -39,14 +46,19 @@ impl Workspace {
         }
     }
 
-    /// Returns what `path` names, whether it exists or not; the error is what the model is told. Links are followed
-    /// as long as they stay inside.
+    /// Returns the real path that `path` names. The file need not exist; components below a missing folder are taken
+    /// literally. Links are resolved component by component, and a link may pass outside if the final path is inside.
+    ///
+    /// # Errors
+    /// Returns the message for the model if the final path is outside the workspace, a link is broken, or a component
+    /// cannot be read.
     pub fn resolve(&self, path: &str) -> Result<WorkspacePath, String> {
         let mut real = PathBuf::new();
+        // Number of trailing components of `real` that do not exist.
         let mut missing = 0_usize;
-        for part in self.root.join(path).components() {
-            match part {
-                Component::RootDir | Component::Prefix(_) => real.push(part),
+        for component in self.root.join(path).components() {
+            match component {
+                Component::RootDir | Component::Prefix(_) => real.push(component),
                 Component::CurDir => {}
                 Component::ParentDir => {
                     missing = missing.saturating_sub(1);
@@ -68,11 +80,15 @@ impl Workspace {
         }
     }
 
-    /// Returns the path that a word of a command line names when there is something of that name; the error says
-    /// that it is outside, whether it is there or not: a program may make what is not.
+    /// Returns the path, relative to the workspace, that a word of a command line names, or `None` if no such file
+    /// exists inside the workspace.
+    ///
+    /// # Errors
+    /// Returns the message for the model if the word names a path outside the workspace. A path that does not exist
+    /// counts too, because a program may create it.
     pub fn resolve_word(&self, word: &str) -> Result<Option<PathBuf>, String> {
         match self.root.join(word).canonicalize() {
-            Ok(found) => match found.strip_prefix(&self.root) {
+            Ok(real) => match real.strip_prefix(&self.root) {
                 Ok(relative) => Ok(Some(relative.to_owned())),
                 Err(_) => Err(outside_error(word)),
             },
@@ -82,18 +98,18 @@ impl Workspace {
         }
     }
 
-    /// Returns `path` as it is shown: relative to the workspace.
+    /// Returns `path` relative to the workspace, as tool output shows it. A path outside stays absolute.
     pub fn relative_path<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
 
-    /// Returns whether the text of `path` leads outside, links aside.
+    /// Returns whether `path` leads outside by its components alone, without resolving links.
     fn is_outside(&self, path: &str) -> bool {
         let mut depth = 0_i64;
         let path = Path::new(path);
         let relative = path.strip_prefix(&self.root).unwrap_or(path);
-        for part in relative.components() {
-            match part {
+        for component in relative.components() {
+            match component {
                 Component::Normal(_) => depth += 1,
                 Component::ParentDir => depth -= 1,
                 Component::CurDir => {}
@@ -107,15 +123,17 @@ impl Workspace {
     }
 }
 
+/// The result of looking up one path component.
 enum PathLookup {
     Exists,
     Missing,
 }
 
-/// Resolves the last part of `real`, whose other parts are no links.
+/// Resolves the last component of `real` if it is a link. The components before it must be resolved already. `path` is
+/// the path of the call, for error messages.
 fn follow_link(real: &mut PathBuf, path: &str) -> Result<PathLookup, String> {
     match fs::symlink_metadata(&*real) {
-        Ok(found) if found.is_symlink() => {
+        Ok(metadata) if metadata.is_symlink() => {
             *real = real
                 .canonicalize()
                 .map_err(|_| format!("{path:?} passes a link that leads nowhere; name another path"))?;
@@ -127,6 +145,7 @@ fn follow_link(real: &mut PathBuf, path: &str) -> Result<PathLookup, String> {
     }
 }
 
+/// Returns the message for the model about a path outside the workspace.
 fn outside_error(path: &str) -> String {
     format!("{path:?} is outside the workspace; only what is inside it can be read or changed")
 }

@@ -1,4 +1,4 @@
-//! How fast session files are read, per format, without storing anything.
+//! Benchmarks of the readers on real session files, one for each format. Nothing is stored.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn main() {
     divan::main();
 }
 
-/// Real session files, beside the workspace; the bench prints nothing for those that are absent.
+/// Real session files, relative to a data folder outside the workspace. A missing file is skipped.
 const FILES: [&str; 9] = [
     "claude/cc-cli-0442a060.jsonl",
     "codex/cx-agentv-019f03e0.jsonl",
@@ -26,6 +26,7 @@ const FILES: [&str; 9] = [
     "langgraph/lg-tau-airline.sqlite",
 ];
 
+/// A sink that drops all entries.
 struct DiscardSink;
 
 impl TranscriptSink for DiscardSink {
@@ -43,7 +44,7 @@ impl TranscriptSink for DiscardSink {
     fn report_progress(&mut self, _: u64) {}
 }
 
-/// Adds every entry to a chain, as an importer does.
+/// A sink that adds every entry to a digest chain, as an import does.
 #[derive(Default)]
 struct DigestSink(DigestChain);
 
@@ -62,6 +63,7 @@ impl TranscriptSink for DigestSink {
     fn report_progress(&mut self, _: u64) {}
 }
 
+/// Returns the source of a file with its format and its size in bytes; `None` if the file is missing.
 fn open(file: &str) -> Option<(TranscriptSource, SessionFormat, u64)> {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open").join(file);
     let bytes = path.metadata().ok()?.len();

@@ -1,22 +1,23 @@
-//! A running digest over entries, so that an import sees where a file continues or leaves an earlier one. It compares
-//! nothing and keeps nothing but its last value.
+//! A running digest over the entries of a conversation. An import compares the digests of two reads to find the entry
+//! after which a file continues or differs from an earlier version. The comparison itself is the importer's task.
 
 use protocol::ToolStatus;
 use sha2::{Digest, Sha256};
 
 use crate::entry::{EntryBody, EntryTrack, MediaReference, TranscriptEntry};
 
-/// The digest of all entries so far.
+/// A hash chain over entries: each digest covers the entry and the digest before it.
 ///
-/// Two files whose chains agree at entry *n* hold the same first *n* entries. Times and native ids do not count: a copy
-/// of a session may have others.
+/// Two files whose chains agree at entry *n* have the same first *n* entries. Times and native ids are not hashed,
+/// because a copy of a session may have different ones.
 #[derive(Debug, Clone, Default)]
 pub struct DigestChain {
+    /// The digest of all entries so far: the first 16 bytes of a SHA-256. All zero before the first entry.
     last_digest: [u8; 16],
 }
 
 impl DigestChain {
-    /// Adds an entry and returns the digest of everything up to it: 32 lowercase hex digits.
+    /// Adds an entry and returns the digest of all entries up to and including it, as 32 lowercase hex digits.
     pub fn push(&mut self, entry: &TranscriptEntry) -> String {
         let mut hash = Sha256::new();
         hash.update(self.last_digest);
@@ -27,7 +28,8 @@ impl DigestChain {
     }
 }
 
-/// Feeds what an entry says into `hash`, every field with its length so that neighbours cannot run together.
+/// Feeds the content of an entry into `hash`. Each field is prefixed with its length, so that different splits of the
+/// same bytes into fields have different digests.
 fn hash_entry(hash: &mut Sha256, entry: &TranscriptEntry) {
     let mut field = |bytes: &[u8]| {
         hash.update((bytes.len() as u64).to_le_bytes());
@@ -60,7 +62,7 @@ fn hash_entry(hash: &mut Sha256, entry: &TranscriptEntry) {
     }
 }
 
-/// Feeds the digests of images into `hash`.
+/// Feeds the digests of images into `hash`. An image without a digest adds nothing.
 fn hash_media(hash: &mut Sha256, media: &[MediaReference]) {
     for item in media {
         hash.update(item.sha256.as_deref().unwrap_or_default().as_bytes());

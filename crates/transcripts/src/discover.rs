@@ -1,5 +1,5 @@
-//! Finds the sessions of agents installed on this machine in their usual places. It lists files and looks into one only
-//! when asked for its title; it imports nothing.
+//! Discovery of session files in the default folders of the agents that are installed on this machine. Discovery lists
+//! files without opening them. [`preview_session`] reads the start of one file. Nothing here imports a session.
 
 use std::path::{Path, PathBuf};
 
@@ -11,41 +11,41 @@ use crate::entry::TranscriptEntry;
 use crate::error::{Error, SinkError};
 use crate::source::TranscriptSource;
 
-/// The longest title that is made from a first text, in characters.
+/// Maximum length of a title taken from the first text of a session, in characters.
 const TITLE_CHARS_MAX: usize = 100;
 
-/// After how many entries without a person's text a file has no title.
+/// Number of entries that a preview reads at most while it looks for a text of the user.
 const PEEK_ENTRIES_MAX: usize = 200;
 
-/// Where agents may have put their sessions.
+/// The folders from which the default locations of sessions follow. The caller reads them from the environment.
 #[derive(Debug, Clone, Default)]
 pub struct DiscoveryRoots {
     /// The user's home folder.
     pub home: PathBuf,
-    /// The folder the user works in.
+    /// The current working folder, in which aider keeps its history.
     pub current_folder: PathBuf,
-    /// `CLAUDE_CONFIG_DIR`, when set.
+    /// The value of `CLAUDE_CONFIG_DIR`; `~/.claude` if not set.
     pub claude_config: Option<PathBuf>,
-    /// `CODEX_HOME`, when set.
+    /// The value of `CODEX_HOME`; `~/.codex` if not set.
     pub codex_home: Option<PathBuf>,
-    /// `XDG_DATA_HOME`, when set.
+    /// The value of `XDG_DATA_HOME`; `~/.local/share` if not set.
     pub data_home: Option<PathBuf>,
 }
 
-/// A session file.
+/// A session file that discovery listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoveredSession {
-    /// The agent it belongs to.
+    /// The format of the agent that uses the file's folder. The content is not checked.
     pub format: SessionFormat,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// When it was last written.
+    /// The time of the last modification; `None` if the file system does not report it.
     pub modified: Option<Timestamp>,
-    /// Its size.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
-/// The sessions that were found, and the folders that could not be read.
+/// The sessions that discovery listed, and the folders that could not be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DiscoveryReport {
     /// The session files, newest first.
@@ -57,66 +57,75 @@ pub struct DiscoveryReport {
 /// The metadata at the start of a session file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionPreview {
-    /// The session's title, else the start of the first text of a person.
+    /// The session's own title, else the first line of the first text that the user wrote, cut to 100 characters.
     pub title: Option<String>,
-    /// The folder it worked in.
+    /// The working folder of the session.
     pub workspace: Option<String>,
 }
 
-/// A place to look in.
+/// A folder in which one agent keeps its sessions.
 struct SearchRoot {
+    /// The format of the sessions.
     format: SessionFormat,
+    /// The folder. It may be missing.
     root: PathBuf,
-    /// How many levels below the root the files may lie; 1 is the root itself.
+    /// Number of folder levels that are searched; 1 is the root without its subfolders.
     levels: usize,
+    /// Returns whether a path has the file name of a session.
     is_session: fn(&Path) -> bool,
 }
 
-/// Lists the sessions in `places`, newest first. Missing folders are normal; unreadable ones are reported.
-pub fn discover_sessions(places: &DiscoveryRoots) -> DiscoveryReport {
+/// Lists the sessions below `roots`, newest first.
+///
+/// Missing folders are ignored, because few machines have every agent. Unreadable folders are reported as problems. The
+/// call blocks on the file system; the depth of the search is limited for each agent.
+pub fn discover_sessions(roots: &DiscoveryRoots) -> DiscoveryReport {
     let mut discovery = DiscoveryReport::default();
-    for place in search_roots(places) {
-        list_sessions(&place, &place.root, place.levels, &mut discovery);
+    for search in search_roots(roots) {
+        list_sessions(&search, &search.root, search.levels, &mut discovery);
     }
     discovery.sessions.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
     discovery
 }
 
-/// Reads the start of a session file, up to the first text of a person.
+/// Reads the start of a session file and returns its title and working folder.
+///
+/// Reading stops at the first conversation with a title, at the first text of the user, or after 200 entries.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// [`Error::Missing`], [`Error::Folder`], [`Error::Io`] or [`Error::Database`] if the file cannot be read.
 pub fn preview_session(source: &TranscriptSource, format: SessionFormat) -> Result<SessionPreview, Error> {
-    let mut glance = PreviewSink::default();
-    match crate::read_conversations(source, format, &mut glance) {
-        // The glance itself stops the reading when it has seen enough.
-        Ok(_) | Err(Error::Sink(_)) => Ok(glance.preview),
+    let mut sink = PreviewSink::default();
+    match crate::read_conversations(source, format, &mut sink) {
+        // The sink returns an error to stop the reader when the preview is complete.
+        Ok(_) | Err(Error::Sink(_)) => Ok(sink.preview),
         Err(error) => Err(error),
     }
 }
 
-/// Returns the usual places.
-fn search_roots(places: &DiscoveryRoots) -> Vec<SearchRoot> {
-    let home = |path: &str| places.home.join(path);
-    let claude = places.claude_config.clone().unwrap_or_else(|| home(".claude"));
-    let codex = places.codex_home.clone().unwrap_or_else(|| home(".codex"));
-    let data = places.data_home.clone().unwrap_or_else(|| home(".local/share"));
-    let place = |format, root, levels, is_session| SearchRoot { format, root, levels, is_session };
+/// Returns the folder in which each agent keeps its sessions by default. OpenHands, SWE-agent and OpenAI message files
+/// have no default folder.
+fn search_roots(roots: &DiscoveryRoots) -> Vec<SearchRoot> {
+    let home = |path: &str| roots.home.join(path);
+    let claude = roots.claude_config.clone().unwrap_or_else(|| home(".claude"));
+    let codex = roots.codex_home.clone().unwrap_or_else(|| home(".codex"));
+    let data = roots.data_home.clone().unwrap_or_else(|| home(".local/share"));
+    let search = |format, root, levels, is_session| SearchRoot { format, root, levels, is_session };
     vec![
-        place(SessionFormat::Claude, claude.join("projects"), 2, is_jsonl),
-        place(SessionFormat::Codex, codex.join("sessions"), 4, is_jsonl),
-        place(SessionFormat::OpenCode, data.join("opencode/storage/session"), 2, |path| {
+        search(SessionFormat::Claude, claude.join("projects"), 2, is_jsonl),
+        search(SessionFormat::Codex, codex.join("sessions"), 4, is_jsonl),
+        search(SessionFormat::OpenCode, data.join("opencode/storage/session"), 2, |path| {
             has_name_prefix(path, "ses_") && has_extension(path, "json")
         }),
-        place(SessionFormat::Pi, home(".pi/agent/sessions"), 2, is_jsonl),
-        place(SessionFormat::Gemini, home(".gemini/tmp"), 3, |path| {
+        search(SessionFormat::Pi, home(".pi/agent/sessions"), 2, is_jsonl),
+        search(SessionFormat::Gemini, home(".gemini/tmp"), 3, |path| {
             has_name_prefix(path, "session-") && (has_extension(path, "json") || is_jsonl(path))
         }),
-        place(SessionFormat::Copilot, home(".copilot/session-state"), 2, is_jsonl),
-        place(SessionFormat::Aider, places.current_folder.clone(), 1, |path| {
+        search(SessionFormat::Copilot, home(".copilot/session-state"), 2, is_jsonl),
+        search(SessionFormat::Aider, roots.current_folder.clone(), 1, |path| {
             path.ends_with(".aider.chat.history.md")
         }),
-        place(SessionFormat::LangGraph, home(".deepagents"), 1, |path| path.ends_with("sessions.db")),
+        search(SessionFormat::LangGraph, home(".deepagents"), 1, |path| path.ends_with("sessions.db")),
     ]
 }
 
@@ -125,15 +134,16 @@ fn is_jsonl(path: &Path) -> bool {
 }
 
 fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|found| found == extension)
+    path.extension().is_some_and(|actual| actual == extension)
 }
 
-fn has_name_prefix(path: &Path, start: &str) -> bool {
-    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(start))
+fn has_name_prefix(path: &Path, prefix: &str) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
 }
 
-/// Adds the session files in `folder` and, while `levels` last, in the folders below it. Links are not followed.
-fn list_sessions(place: &SearchRoot, folder: &Path, levels: usize, discovery: &mut DiscoveryReport) {
+/// Adds the session files in `folder` and in up to `levels - 1` levels of subfolders. Symbolic links are not followed,
+/// and empty files are left out.
+fn list_sessions(search: &SearchRoot, folder: &Path, levels: usize, discovery: &mut DiscoveryReport) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
@@ -147,11 +157,11 @@ fn list_sessions(place: &SearchRoot, folder: &Path, levels: usize, discovery: &m
         let Ok(metadata) = entry.metadata() else { continue };
         let path = entry.path();
         if metadata.is_dir() && levels > 1 {
-            list_sessions(place, &path, levels - 1, discovery);
-        } else if metadata.is_file() && metadata.len() > 0 && (place.is_session)(&path) {
+            list_sessions(search, &path, levels - 1, discovery);
+        } else if metadata.is_file() && metadata.len() > 0 && (search.is_session)(&path) {
             let modified = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
             discovery.sessions.push(DiscoveredSession {
-                format: place.format,
+                format: search.format,
                 path,
                 modified,
                 bytes: metadata.len(),
@@ -160,16 +170,17 @@ fn list_sessions(place: &SearchRoot, folder: &Path, levels: usize, discovery: &m
     }
 }
 
-/// Takes what a title needs, then stops the reading.
+/// A sink that collects a preview and then stops the reader with [`PreviewComplete`].
 #[derive(Default)]
 struct PreviewSink {
     preview: SessionPreview,
+    /// Number of entries received so far.
     entries: usize,
 }
 
-/// Why a glance stops the reading.
+/// The error with which a [`PreviewSink`] stops the reader. It never reaches a caller of this crate.
 #[derive(Debug, thiserror::Error)]
-#[error("read on: enough was seen")]
+#[error("read more entries: the preview is complete")]
 struct PreviewComplete;
 
 impl TranscriptSink for PreviewSink {

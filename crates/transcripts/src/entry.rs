@@ -1,5 +1,5 @@
-//! One entry of a foreign conversation in one vocabulary for all formats. It does not say how an entry becomes an
-//! event of the journal.
+//! The entry type into which all formats are read. The conversion of an entry to an event of the journal is in
+//! [`crate::event`].
 
 use jiff::Timestamp;
 use protocol::ToolStatus;
@@ -9,18 +9,20 @@ use serde_json::Value;
 use crate::json::content::FlattenedContent;
 use crate::json::result_repair::RepairRecord;
 
-/// One thing that was said, thought, done or noted, in file order.
+/// One text, reasoning block, tool call, tool result, summary, compaction boundary or note of a conversation.
+///
+/// Entries are in file order, which may differ from the order of their times: some agents write records late.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TranscriptEntry {
-    /// The id the file gives it; not unique, because redacted logs repeat placeholders.
+    /// The id of the record in the file. It is not unique, because redacted logs repeat placeholders.
     pub native_id: Option<String>,
-    /// The native id of what it follows, as a hint.
+    /// The native id of the preceding record. It is only a hint: the record may be missing in the file.
     pub parent: Option<String>,
-    /// When it happened; the time of the entry before it when the file does not say.
+    /// The time of the record, else the time of the entry before it. `None` until the file contains a time.
     pub created_at: Option<Timestamp>,
     /// The track: the conversation itself or a sub-agent.
     pub track: EntryTrack,
-    /// The repair that was made while reading, if any.
+    /// The repair of a tool result that was made while reading, if any.
     pub repair: Option<RepairRecord>,
     /// The content of the entry.
     pub body: EntryBody,
@@ -29,67 +31,68 @@ pub struct TranscriptEntry {
 /// The track that an entry belongs to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EntryTrack {
-    /// The conversation.
+    /// The conversation with the user.
     #[default]
     Main,
-    /// A sub-agent or side chain.
+    /// The work of a sub-agent (a side chain).
     Side,
 }
 
 /// The content of an entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EntryBody {
-    /// Text of a person, of the harness in a person's name, or of the assistant.
+    /// Text of the user or the assistant, or text that the harness put into a user message.
     Text {
         /// The author of the text.
         author: Author,
-        /// The text; an image leaves `[image]` where the format has a place for it.
+        /// The text. `[image]` marks the position of an image, where the format has one.
         text: String,
-        /// The images that came with it, by reference.
+        /// References to the images in the message.
         media: Vec<MediaReference>,
     },
     /// Reasoning of the assistant.
     Thinking {
-        /// The readable part.
+        /// The readable part; signatures and encrypted reasoning are dropped.
         text: String,
     },
     /// A request to run a tool.
     ToolCall {
-        /// The id that links the result.
+        /// The id that links the call to its result.
         call_id: Option<String>,
-        /// The tool's name; empty when the file has none.
+        /// The name of the tool; empty if the file has none.
         tool: String,
-        /// The arguments, always an object.
+        /// The arguments, always as a JSON object.
         args: Value,
     },
     /// The result of a tool call.
     ToolResult {
         /// The id of the call.
         call_id: Option<String>,
-        /// The tool's name, if the file or the call told.
+        /// The name of the tool, from the result or from the call with the same id.
         tool: Option<String>,
         /// The output.
         text: String,
-        /// The images that came with it, by reference.
+        /// References to the images in the output.
         media: Vec<MediaReference>,
-        /// The outcome of the call.
+        /// The outcome of the call. Formats without an error flag report success unless the output contains an exit
+        /// code.
         status: ToolStatus,
     },
-    /// The summary a model wrote at a boundary.
+    /// The summary that a model wrote at a compaction boundary.
     Summary {
-        /// The text.
+        /// The text of the summary.
         text: String,
     },
-    /// A place where the other agent compacted its context.
+    /// A compaction boundary: the other agent compacted its context here.
     Boundary {
         /// The format's name for the boundary.
         label: String,
-        /// The format's details of the boundary.
+        /// The format's own fields of the boundary, such as token counts.
         details: Value,
     },
-    /// Injected text, system prompts and session notes.
+    /// Injected text, a system prompt or a note about the session. It is not part of the conversation.
     Note {
-        /// In whose name it stands in the file.
+        /// The role under which the file has the text.
         role: EntryRole,
         /// The text.
         text: String,
@@ -99,18 +102,18 @@ pub enum EntryBody {
 /// The author of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// A person.
+    /// The user.
     Person,
-    /// The harness, in the place where a person's words stand: reminders, interruptions, observations.
+    /// The harness, in a message with the role `user`: reminders, interruptions, tool output.
     Harness,
     /// The assistant.
     Assistant,
 }
 
 protocol::named_enum! {
-    /// In whose name an entry stands.
+    /// The role of an entry.
     pub enum EntryRole {
-        /// The system prompt or a developer's instruction.
+        /// A system prompt or developer message.
         System = "system",
         /// The user.
         User = "user",
@@ -118,39 +121,39 @@ protocol::named_enum! {
         Assistant = "assistant",
         /// A tool.
         Tool = "tool",
-        /// Nobody: a mark in the file.
+        /// No participant: an annotation in the file, such as a title or a compaction boundary.
         Marker = "marker",
     }
 }
 
 protocol::named_enum! {
-    /// The kinds of [`Body`], without what they hold.
+    /// The kind of an [`EntryBody`], without its content.
     pub enum EntryKind {
-        /// [`Body::Text`].
+        /// [`EntryBody::Text`].
         Text = "text",
-        /// [`Body::Thinking`].
+        /// [`EntryBody::Thinking`].
         Thinking = "thinking",
-        /// [`Body::ToolCall`].
+        /// [`EntryBody::ToolCall`].
         ToolCall = "tool_call",
-        /// [`Body::ToolResult`].
+        /// [`EntryBody::ToolResult`].
         ToolResult = "tool_result",
-        /// [`Body::Summary`].
+        /// [`EntryBody::Summary`].
         Summary = "summary",
-        /// [`Body::Boundary`].
+        /// [`EntryBody::Boundary`].
         Boundary = "boundary",
-        /// [`Body::Note`].
+        /// [`EntryBody::Note`].
         Note = "meta",
     }
 }
 
-/// An image or file by reference; its bytes are never kept.
+/// A reference to an image. The bytes of the image are never stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaReference {
-    /// The media type; empty when the file does not say.
+    /// The media type, such as `image/png`; empty if the file does not contain it.
     pub media_type: String,
-    /// Lowercase hex SHA-256 of the decoded bytes, if they were in the file.
+    /// SHA-256 of the decoded bytes in lowercase hex; `None` if the file has only a URL or the bytes cannot be decoded.
     pub sha256: Option<String>,
-    /// Size of the decoded bytes.
+    /// Number of decoded bytes, if [`sha256`](Self::sha256) is known.
     pub bytes: Option<u64>,
 }
 
@@ -168,7 +171,7 @@ impl TranscriptEntry {
         }
     }
 
-    /// Returns in whose name the entry stands in the file.
+    /// Returns the role of the entry. A summary has the role `user`, because agents insert it as a user message.
     pub const fn role(&self) -> EntryRole {
         match &self.body {
             EntryBody::Text { author: Author::Person | Author::Harness, .. } | EntryBody::Summary { .. } => {
@@ -183,7 +186,7 @@ impl TranscriptEntry {
         }
     }
 
-    /// Returns the text of the entry; the label of a boundary, and nothing for a tool call.
+    /// Returns the text of the entry: the label for a boundary, and the empty string for a tool call.
     pub fn text(&self) -> &str {
         match &self.body {
             EntryBody::Text { text, .. }
@@ -196,24 +199,29 @@ impl TranscriptEntry {
         }
     }
 
-    /// Returns the text when a person wrote it on the main track: what a title or a last request may use.
+    /// Returns the text if the user wrote it on the main track. Titles and last requests use only such text, so that
+    /// text injected by a harness is never shown as the user's request.
     pub fn human_text(&self) -> Option<&str> {
         let EntryBody::Text { author: Author::Person, text, .. } = &self.body else { return None };
         (self.track == EntryTrack::Main).then_some(text)
     }
 }
 
-/// Fields shared by the records of one file when they are turned into entries.
+/// The record from which one or more entries are built: the fields that these entries share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EntryOrigin {
+    /// The id of the record.
     pub(crate) native_id: Option<String>,
+    /// The id of the preceding record.
     pub(crate) parent: Option<String>,
+    /// The time of the record.
     pub(crate) created_at: Option<Timestamp>,
+    /// The track of the record.
     pub(crate) track: EntryTrack,
 }
 
 impl EntryOrigin {
-    /// Returns the entry with `body` that came from here.
+    /// Returns an entry with this origin and `body`.
     pub(crate) fn build_entry(&self, body: EntryBody) -> TranscriptEntry {
         TranscriptEntry {
             native_id: self.native_id.clone(),
@@ -225,19 +233,22 @@ impl EntryOrigin {
         }
     }
 
+    /// Returns a text of the assistant, without images.
     pub(crate) fn assistant_text(&self, text: impl Into<String>) -> TranscriptEntry {
         self.build_entry(EntryBody::Text { author: Author::Assistant, text: text.into(), media: Vec::new() })
     }
 
-    /// Returns a piece of reasoning.
+    /// Returns a reasoning entry.
     pub(crate) fn thinking(&self, text: impl Into<String>) -> TranscriptEntry {
         self.build_entry(EntryBody::Thinking { text: text.into() })
     }
 
+    /// Returns a note with `role`.
     pub(crate) fn note(&self, role: EntryRole, text: impl Into<String>) -> TranscriptEntry {
         self.build_entry(EntryBody::Note { role, text: text.into() })
     }
 
+    /// Returns a tool call. `args` must be an object; see [`parse_arguments`](crate::json::content::parse_arguments).
     pub(crate) fn tool_call(
         &self,
         call_id: Option<String>,
@@ -247,7 +258,7 @@ impl EntryOrigin {
         self.build_entry(EntryBody::ToolCall { call_id, tool: tool.unwrap_or_default(), args })
     }
 
-    /// Returns what a tool returned: the id of its call, its name, its output and whether it succeeded.
+    /// Returns a tool result.
     pub(crate) fn tool_result(
         &self,
         call_id: Option<String>,
@@ -259,12 +270,13 @@ impl EntryOrigin {
         self.build_entry(EntryBody::ToolResult { call_id, tool, text, media, status })
     }
 
-    /// Returns a compaction boundary. `details` are what the file says about it, with the keys of its format.
+    /// Returns a compaction boundary. `details` keep the key names of the format.
     pub(crate) fn boundary(&self, label: &str, details: &impl Serialize) -> TranscriptEntry {
         let details = serde_json::to_value(details).unwrap_or_default();
         self.build_entry(EntryBody::Boundary { label: label.to_owned(), details })
     }
 
+    /// Returns a compaction summary.
     pub(crate) fn summary(&self, text: impl Into<String>) -> TranscriptEntry {
         self.build_entry(EntryBody::Summary { text: text.into() })
     }

@@ -1,59 +1,60 @@
-//! Why a file cannot be imported at all. What is wrong with one record is a [`Problem`](crate::Problem), not an error.
+//! Errors that prevent the import of a whole file. Damage of single records is a
+//! [`TranscriptProblem`](crate::TranscriptProblem) and not an error.
 
 use std::path::PathBuf;
 
 use crate::detect::FORMAT_NAMES;
 
-/// The error of a sink that cannot accept an entry.
+/// The error of a [`TranscriptSink`](crate::TranscriptSink).
 pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A failed import or detection.
+/// A failed import or detection. Its text reads after "failed to" and ends with the hint, if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing is there.
+    /// The path does not exist.
     Missing {
-        /// The path that was given.
+        /// The path that the user passed.
         path: PathBuf,
     },
-    /// The file has no content.
+    /// The file is empty or contains only white space.
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// The path is a folder that is not one conversation.
+    /// The path is a folder that does not hold single OpenHands events.
     Folder {
         /// The folder.
         path: PathBuf,
     },
-    /// The content is not text, and not a SQLite database either.
+    /// The content is neither text nor a SQLite database.
     Binary {
         /// The file.
         path: PathBuf,
         /// The format that the first bytes suggest.
         looks_like: &'static str,
     },
-    /// The content is text, but of no known agent.
+    /// The content is text, but in no supported format.
     Unrecognized {
         /// The file.
         path: PathBuf,
         /// The format that the first bytes suggest.
         looks_like: &'static str,
     },
-    /// A database that cannot be read, or does not hold what its format promises.
+    /// SQLite could not read the database, or it lacks the tables of a LangGraph checkpoint database.
     Database {
         /// The database.
         path: PathBuf,
-        /// The failure.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// The file system failed.
+    /// A read from the file system failed.
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The failure.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The receiver of the entries gave up.
+    /// The sink returned an error, and reading stopped.
     Sink(#[source] SinkError),
 }
 
@@ -65,7 +66,7 @@ impl std::fmt::Display for Error {
 }
 
 impl Error {
-    /// Returns what failed, without the hint.
+    /// Returns the failure without the hint, as a fragment that reads after "failed to".
     pub fn problem(&self) -> String {
         match self {
             Self::Missing { path } => format!("read {}: there is no such file", path.display()),
@@ -79,25 +80,27 @@ impl Error {
             }
             Self::Database { path, .. } => format!("read the database {}", path.display()),
             Self::Io { path, .. } => format!("read {}", path.display()),
-            Self::Sink(_) => "store what was read".to_owned(),
+            Self::Sink(_) => "store the imported entries".to_owned(),
         }
     }
 
-    /// Returns what a person can do about it; `None` where the problem says all that is known.
+    /// Returns advice for the user; `None` if the problem implies no particular action.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Missing { .. } => "check the path, or list sessions with --discover",
+            Self::Missing { .. } => {
+                "check the path; `segue import --discover` lists the sessions of other agents"
+            }
             Self::Folder { .. } => "name the session files inside it",
             Self::Binary { .. } => "unpack it or name the session file itself",
             Self::Unrecognized { .. } => {
-                return Some(format!("supported are the session files of {FORMAT_NAMES}"));
+                return Some(format!("the supported session files are those of {FORMAT_NAMES}"));
             }
             Self::Empty { .. } | Self::Database { .. } | Self::Io { .. } | Self::Sink(_) => return None,
         };
         Some(hint.to_owned())
     }
 
-    /// Returns the error for a failed read of `path`.
+    /// Returns the error for a failed read of `path`. A missing file and a folder have their own variants.
     pub(crate) fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         let path = path.into();
         match source.kind() {

@@ -1,4 +1,5 @@
-//! One reader per agent, each from its own records to the one form of entries. No reader decides which format a file has.
+//! One reader for each format. A reader converts the records of its format to [entries](crate::entry). Detection of the
+//! format is in [`crate::detect`].
 
 pub(crate) mod aider;
 pub(crate) mod chat;
@@ -15,10 +16,10 @@ pub(crate) mod pi;
 use crate::entry::Author;
 use std::collections::HashMap;
 
-/// How many unanswered tool calls are remembered at a time.
+/// Maximum number of tool calls without a result that are remembered at a time.
 const PENDING_CALLS_MAX: usize = 10_000;
 
-/// Starts of texts that a harness wrote in the user's place and that nobody typed.
+/// Prefixes of user messages that a harness wrote and the user did not type.
 const INJECTED_STARTS: [&str; 12] = [
     "[Request interrupted by user",
     "Caveat: The messages below were generated",
@@ -34,31 +35,33 @@ const INJECTED_STARTS: [&str; 12] = [
     "This session is being continued from a previous conversation",
 ];
 
-/// The names of tools whose calls wait for a result: results of most formats name only the call.
+/// The tool names of calls that have no result yet. They are needed because results of most formats contain only the id
+/// of the call.
 #[derive(Default)]
 pub(crate) struct PendingCalls {
+    /// Tool names by call id.
     names: HashMap<String, String>,
 }
 
 impl PendingCalls {
-    /// Remembers a call.
+    /// Remembers the tool of a call. A call without an id or a name is ignored.
     pub(crate) fn record_call(&mut self, call_id: Option<&str>, tool: Option<&str>) {
         if let (Some(call_id), Some(tool)) = (call_id, tool) {
             if self.names.len() >= PENDING_CALLS_MAX {
-                // A file with this many calls without results is broken; names are only a courtesy then.
+                // A file with this many calls without results is damaged. Results lose only their tool name.
                 self.names.clear();
             }
             self.names.insert(call_id.to_owned(), tool.to_owned());
         }
     }
 
-    /// Returns the tool that the call used, and forgets the call.
+    /// Returns the tool name of a call and removes the call.
     pub(crate) fn take_tool_name(&mut self, call_id: Option<&str>) -> Option<String> {
         self.names.remove(call_id?)
     }
 }
 
-/// Returns who wrote a text that stands in the user's place.
+/// Returns the author of a text with the role `user`: the user, or a harness if the text has a known prefix.
 pub(crate) fn detect_author(text: &str) -> Author {
     let text = text.trim();
     let reminder = text.starts_with("<system-reminder>") && text.ends_with("</system-reminder>");

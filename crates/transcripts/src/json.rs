@@ -1,5 +1,6 @@
-//! Reading JSON that other programs wrote, some of it badly: records one at a time in bounded memory, tolerant of wrong
-//! types, glued and half-written records and characters that are none. It knows no agent's format.
+//! Tolerant reading of JSON that other programs wrote, one record at a time and in bounded memory. It accepts wrong
+//! types, several records on one line, half-written records and invalid characters. The formats of the agents are in
+//! [`crate::formats`].
 
 pub(crate) mod content;
 pub(crate) mod lines;
@@ -10,8 +11,8 @@ pub(crate) mod repair;
 pub(crate) mod result_repair;
 pub(crate) mod walker;
 
-/// The longest record that is read; a longer one is reported and skipped, so that memory stays bounded.
+/// Maximum length of a record in bytes: 64 MiB. A longer record is reported and skipped, so that memory stays bounded.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// How much of a file is read at once.
+/// Size of the read buffer for a file, in bytes.
 pub(crate) const READ_BUFFER_BYTES: usize = 256 * 1024;

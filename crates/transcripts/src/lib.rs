@@ -1,10 +1,14 @@
-//! Other agents' session files, read into one vocabulary.
+//! Readers for the session files of other agents (Claude Code, Codex, OpenCode and more), with one entry type for all.
 //!
-//! [`detect_format`] detects which agent wrote a [`TranscriptSource`], [`read_conversations`] passes its conversations to a [`TranscriptSink`] entry by entry, and
-//! [`discover`](discover::discover_sessions) finds the sessions of agents installed on this machine. Reading is streaming: memory
-//! grows with the longest record, not with the file. A damaged record is a [`TranscriptProblem`] and never the end.
+//! - [`detect_format`] returns which agent wrote a [`TranscriptSource`].
+//! - [`read_conversations`] reads the source and passes its conversations to a [`TranscriptSink`], entry by entry.
+//! - [`discover_sessions`](discover::discover_sessions) lists the sessions of agents that are installed on this
+//!   machine.
 //!
-//! Deliberately absent: storage, models, and any rule about what to do with a conversation.
+//! Reading is streaming: memory use depends on the longest record, not on the size of the file. A damaged record is
+//! reported as a [`TranscriptProblem`]; reading continues after it.
+//!
+//! Deliberately absent: storage, model calls, and any rule about the use of a conversation.
 
 mod conversation;
 mod detect;
@@ -29,12 +33,15 @@ pub use source::TranscriptSource;
 
 use crate::sink_writer::SinkWriter;
 
-/// Reads all conversations of `source` and gives them to `sink`.
+/// Reads all conversations of `source` and passes them to `sink`, in file order.
 ///
-/// Damaged records are reported to the sink and skipped.
+/// Damaged records are reported to the sink and skipped. The call blocks on file reads; run it on a blocking thread
+/// inside an async program. Cost is linear in the size of the source. Some readers read the file twice, because
+/// metadata may follow the messages or a later record may replace an earlier one.
 ///
 /// # Errors
-/// When the source cannot be read at all, or the sink gives up.
+/// [`Error::Missing`], [`Error::Folder`], [`Error::Io`] or [`Error::Database`] if the source cannot be read at all;
+/// [`Error::Sink`] if the sink returns an error.
 pub fn read_conversations(
     source: &TranscriptSource,
     format: SessionFormat,

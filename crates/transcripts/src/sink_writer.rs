@@ -1,5 +1,5 @@
-//! Between the readers and the sink: begins a conversation once its key is known, fills in missing times,
-//! counts. It knows nothing of any format.
+//! The writer between the readers and the sink. It delays the start of a conversation until its key is known, fills in
+//! missing times and counts entries. It is the same for all formats.
 
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -8,51 +8,63 @@ use crate::conversation::{ConversationInfo, TranscriptProblem, TranscriptSink, t
 use crate::entry::TranscriptEntry;
 use crate::error::Error;
 
-/// How many entries may wait for the key of their conversation; beyond it the key does without the first text.
+/// Maximum number of entries that are buffered until the key of their conversation is known. At this limit the
+/// conversation starts with an empty digest of the first text.
 const PENDING_ENTRIES_MAX: usize = 256;
 
-/// How many bytes of text may wait for the key of their conversation.
+/// Maximum size of the texts that are buffered until the key of their conversation is known, in bytes.
 const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// After how many bytes the sink hears of progress again.
+/// Minimum number of bytes between two progress reports.
 const PROGRESS_INTERVAL_BYTES: u64 = 256 * 1024;
 
-/// Counts of the entries that were read from one source.
+/// Totals of one read of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadReport {
-    /// Conversations in the source.
+    /// Number of conversations in the source, with or without entries.
     pub conversations: u64,
-    /// Conversations without any entry among them; the sink does not hear of these.
+    /// Number of conversations without entries. They are not passed to the sink.
     pub empty: u64,
-    /// Entries given to the sink.
+    /// Number of entries passed to the sink.
     pub entries: u64,
-    /// Problems given to the sink.
+    /// Number of problems passed to the sink.
     pub problems: u64,
 }
 
-/// The one way from a reader to the sink.
+/// The output of all readers. It writes to the sink and keeps the state of the open conversation.
 pub(crate) struct SinkWriter<'a> {
     sink: &'a mut dyn TranscriptSink,
+    /// The source's path or name, as problems show it.
     display_name: PathBuf,
     stage: ConversationStage,
+    /// The time of the last entry, for entries without a time.
     last_created_at: Option<Timestamp>,
+    /// The current line of the source, counted from 1; `None` before the first line and in databases.
     line: Option<u64>,
+    /// The position, in bytes, from which the next progress report is due.
     next_progress: u64,
     report: ReadReport,
 }
 
-/// Where the current conversation stands.
+/// The state of the current conversation.
 enum ConversationStage {
     /// No conversation is open.
     Idle,
-    /// Its key is not yet known; the first entries wait.
-    KeyPending { conversation: ConversationInfo, entries: Vec<TranscriptEntry>, bytes: usize },
-    /// The sink knows it.
+    /// The key is not known yet, and the first entries are buffered.
+    KeyPending {
+        /// The metadata known so far.
+        conversation: ConversationInfo,
+        /// The buffered entries, in file order.
+        entries: Vec<TranscriptEntry>,
+        /// Total size of the texts of `entries`, in bytes.
+        bytes: usize,
+    },
+    /// The sink has received the start of the conversation.
     Started(ConversationInfo),
 }
 
 impl<'a> SinkWriter<'a> {
-    /// Returns an output to `sink` that names `shown_as` in problems.
+    /// Returns a writer to `sink` that uses `display_name` as the path of problems.
     pub(crate) fn new(sink: &'a mut dyn TranscriptSink, display_name: PathBuf) -> Self {
         Self {
             sink,
@@ -65,7 +77,9 @@ impl<'a> SinkWriter<'a> {
         }
     }
 
-    /// Starts a conversation; the one before it ends.
+    /// Opens a conversation and closes the previous one.
+    ///
+    /// The sink receives the start of the conversation only with its first entries.
     pub(crate) fn open_conversation(&mut self, conversation: ConversationInfo) -> Result<(), Error> {
         self.close_conversation()?;
         self.report.conversations += 1;
@@ -74,7 +88,7 @@ impl<'a> SinkWriter<'a> {
         Ok(())
     }
 
-    /// Returns the open conversation, to add what was learned about it.
+    /// Returns the metadata of the open conversation, so that a reader can fill in fields.
     pub(crate) const fn conversation(&mut self) -> Option<&mut ConversationInfo> {
         match &mut self.stage {
             ConversationStage::Idle => None,
@@ -84,7 +98,11 @@ impl<'a> SinkWriter<'a> {
         }
     }
 
-    /// Adds the next entry of the open conversation.
+    /// Adds the next entry of the open conversation. Without an open conversation the entry is dropped.
+    ///
+    /// An entry without a time gets the time of the entry before it. Entries are buffered until the key is known: until
+    /// the first text of the user if the key contains its digest, and at most up to [`PENDING_ENTRIES_MAX`] entries or
+    /// [`PENDING_BYTES_MAX`] bytes.
     pub(crate) fn push_entry(&mut self, mut entry: TranscriptEntry) -> Result<(), Error> {
         entry.created_at = entry.created_at.or(self.last_created_at);
         self.last_created_at = entry.created_at;
@@ -97,10 +115,10 @@ impl<'a> SinkWriter<'a> {
             ConversationStage::KeyPending { conversation, entries, bytes } => {
                 conversation.started_at = conversation.started_at.or(entry.created_at);
                 *bytes += entry.text().len();
-                let human = entry.human_text().map(text_digest);
+                let human_text_digest = entry.human_text().map(text_digest);
                 entries.push(entry);
                 let full = entries.len() >= PENDING_ENTRIES_MAX || *bytes >= PENDING_BYTES_MAX;
-                if let Some(digest) = human {
+                if let Some(digest) = human_text_digest {
                     conversation.first_text_digest = digest;
                     return self.begin_pending();
                 }
@@ -109,7 +127,7 @@ impl<'a> SinkWriter<'a> {
         }
     }
 
-    /// Ends the open conversation, if there is one with entries.
+    /// Closes the open conversation, if any. A conversation without entries is counted and not passed to the sink.
     pub(crate) fn close_conversation(&mut self) -> Result<(), Error> {
         if matches!(&self.stage, ConversationStage::KeyPending { entries, .. } if !entries.is_empty()) {
             self.begin_pending()?;
@@ -126,17 +144,17 @@ impl<'a> SinkWriter<'a> {
         }
     }
 
-    /// Sets the line that problems are reported on from here.
+    /// Sets the line of the problems that are reported from now on.
     pub(crate) const fn set_line(&mut self, line: u64) {
         self.line = Some(line);
     }
 
-    /// Returns the current line, for a reader that looks into a record it was given.
+    /// Returns the current line, for readers that walk the inside of a record; 1 if no line is known.
     pub(crate) fn line(&self) -> u64 {
         self.line.unwrap_or(1)
     }
 
-    /// Reports a damaged part of the file, at the current line.
+    /// Reports a damaged part of the source at the current line. `reason` is a lowercase fragment.
     pub(crate) fn report_problem(&mut self, reason: impl Into<String>) {
         self.report.problems += 1;
         self.sink.report_problem(TranscriptProblem {
@@ -146,7 +164,8 @@ impl<'a> SinkWriter<'a> {
         });
     }
 
-    /// Tells the sink how far reading has come, not more often than is useful.
+    /// Reports to the sink that `bytes` of the source have been read. Reports within 256 KiB of the last one are
+    /// dropped.
     pub(crate) fn report_progress(&mut self, bytes: u64) {
         if bytes >= self.next_progress {
             self.next_progress = bytes + PROGRESS_INTERVAL_BYTES;
@@ -154,14 +173,14 @@ impl<'a> SinkWriter<'a> {
         }
     }
 
-    /// Ends the last conversation and returns what was counted.
+    /// Closes the last conversation, reports `bytes` as the final progress and returns the totals.
     pub(crate) fn finish(mut self, bytes: u64) -> Result<ReadReport, Error> {
         self.close_conversation()?;
         self.sink.report_progress(bytes);
         Ok(self.report)
     }
 
-    /// Shows the waiting conversation and its entries to the sink.
+    /// Passes the start of the pending conversation and its buffered entries to the sink.
     fn begin_pending(&mut self) -> Result<(), Error> {
         if let ConversationStage::KeyPending { conversation, entries, .. } =
             std::mem::replace(&mut self.stage, ConversationStage::Idle)

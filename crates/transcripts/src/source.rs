@@ -1,5 +1,5 @@
-//! Where a conversation is read from: a file of the user, or standard input spooled to a temporary file. It does not
-//! look into the content.
+//! The input of a reader: a file of the user, or a stream that was copied to a temporary file. The content is not
+//! inspected here.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,39 +9,44 @@ use tempfile::NamedTempFile;
 
 use crate::error::Error;
 
-/// A readable input with the name that reports give it.
+/// A readable input and the name under which reports show it.
 ///
-/// Everything is a file, because a SQLite database needs one and some formats are read twice.
+/// Every source is a file on disk, because SQLite needs one and some formats are read twice.
 #[derive(Debug)]
 pub struct TranscriptSource {
+    /// The path to read.
     path: PathBuf,
+    /// The path or name that reports show.
     display_name: PathBuf,
-    /// Keeps the spooled copy alive for as long as the source.
+    /// The temporary copy of a stream. It is deleted when the source is dropped.
     _spooled: Option<NamedTempFile>,
 }
 
 impl TranscriptSource {
-    /// Returns the source for a file of the user, or for a folder of single events.
+    /// Returns the source for a file of the user, or for a folder of single events. The file is not opened.
     pub fn from_file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         Self { display_name: path.clone(), path, _spooled: None }
     }
 
-    /// Copies `input` to a temporary file in `folder`, gone with the source, and returns the source for it, shown as `shown_as` in reports.
+    /// Copies `input` to a temporary file in `folder` and returns the source for it.
+    ///
+    /// The temporary file is deleted when the source is dropped. Reports show the source as `display_name`.
     ///
     /// # Errors
-    /// When `input` cannot be read or the temporary file cannot be written.
-    pub fn from_reader(input: &mut impl Read, shown_as: &str, folder: &Path) -> Result<Self, Error> {
-        let io = |source| Error::io(shown_as, source);
+    /// [`Error::Io`] if `input` cannot be read or the temporary file cannot be written.
+    pub fn from_reader(input: &mut impl Read, display_name: &str, folder: &Path) -> Result<Self, Error> {
+        let io = |source| Error::io(display_name, source);
         let mut spooled = NamedTempFile::new_in(folder).map_err(io)?;
         std::io::copy(input, &mut spooled).map_err(io)?;
         spooled.flush().map_err(io)?;
-        Ok(Self::from_temp_file(spooled, shown_as))
+        Ok(Self::from_temp_file(spooled, display_name))
     }
 
-    /// Returns the source for a temporary file, gone with the source, shown as `shown_as` in reports.
-    pub fn from_temp_file(file: NamedTempFile, shown_as: &str) -> Self {
-        Self { path: file.path().to_owned(), display_name: PathBuf::from(shown_as), _spooled: Some(file) }
+    /// Returns the source for a temporary file, which is deleted when the source is dropped. Reports show the source as
+    /// `display_name`.
+    pub fn from_temp_file(file: NamedTempFile, display_name: &str) -> Self {
+        Self { path: file.path().to_owned(), display_name: PathBuf::from(display_name), _spooled: Some(file) }
     }
 
     /// Returns the path to read.
@@ -54,16 +59,23 @@ impl TranscriptSource {
         &self.display_name
     }
 
-    /// Returns the size in bytes, the end point of [`Sink::progress`](crate::TranscriptSink::report_progress); 0 when unknown.
+    /// Returns the size of the file in bytes; 0 if it is unknown. [`TranscriptSink::report_progress`] counts up to it.
+    ///
+    /// [`TranscriptSink::report_progress`]: crate::TranscriptSink::report_progress
     pub fn bytes(&self) -> u64 {
         self.path.metadata().map_or(0, |metadata| metadata.len())
     }
 
-    /// Returns the name without folders: the conversation's name when the file holds only one.
+    /// Returns the file name of the display name. Formats with one conversation per file use it as the conversation's
+    /// name.
     pub(crate) fn name(&self) -> String {
         self.display_name.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
+    /// Opens the file from its start.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::Folder`] or [`Error::Io`].
     pub(crate) fn open(&self) -> Result<File, Error> {
         File::open(&self.path).map_err(|source| self.io_error(source))
     }

@@ -1,6 +1,7 @@
-//! Following what this process commits, and telling the hooks of it, behind the work. Each hook has a queue of its own, so that it hears
-//! things in their order and waits for no other; what does not fit into one is told of as missed. How a hook is called is another
-//! file's.
+//! Follows the commits of this process and calls the hooks for them, after the commit.
+//!
+//! Each hook has its own bounded queue and worker, so it gets events in their order and does not wait for other hooks. An
+//! event that does not fit into a full queue is reported as missed. `call` performs one call.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -16,216 +17,237 @@ use tokio::task::JoinSet;
 use crate::call::UserHook;
 use crate::payload::{HookEvent, HookPayload};
 
-/// The name under which commits are followed.
+/// The name of the subscription to local commits. Only one subscriber of a store can have it.
 const FEED_NAME: &str = "hooks";
-/// The most calls that are queued for one hook.
+/// Maximum calls queued for one hook.
 const QUEUED_CALLS_MAX: usize = 1_000;
-/// Failures that are kept for who asks; the log has them all.
+/// Maximum missed calls kept for [`HookDispatcher::take_missed`]. The log has all of them.
 const MISSED_CALLS_MAX: usize = 20;
-/// How long the end of a program waits beyond the time of a hook, to see what became of it.
+/// Time that the end of a program waits in addition to the longest timeout of a hook, so that the timeout of a running call
+/// is recorded as such.
 const END_GRACE: Duration = Duration::from_millis(500);
-/// How often what cannot be read is tried, and how long after one attempt the next one is made.
+/// Maximum attempts to read the events of one commit.
 const ATTEMPTS_MAX: u32 = 5;
+/// Delay before failed reads are repeated.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The hooks of one process, and what they are to be told. Dropped, it follows no more, and calls that are under way are ended.
+/// The dispatcher of hook calls in one process. Dropping it stops following commits and cancels running calls.
 #[derive(Debug)]
 pub struct HookDispatcher {
+    /// Requests to the follower to read all pending commits. It answers each when their calls are queued.
     flushes: mpsc::Sender<oneshot::Sender<()>>,
+    /// Pending and missed calls, shared with the workers.
     tracker: Arc<HookCallTracker>,
+    /// The longest timeout of a hook.
     timeout: Duration,
+    /// The follower, and one worker for each hook.
     tasks: tokio::sync::Mutex<JoinSet<()>>,
 }
 
-/// A hook that was not told of something.
+/// A call of a hook that failed or was not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissedHookCall {
-    /// The hook.
+    /// The name of the hook.
     pub hook: String,
-    /// The event that was not reported.
+    /// The event that the hook did not get.
     pub event: HookEvent,
-    /// Why it was not, behind “failed to”.
+    /// The reason. It continues "failed to …".
     pub reason: String,
 }
 
-/// Counters of the outcomes of calls.
+/// Keeps track of the calls that are pending and of those that were missed.
 #[derive(Debug)]
 struct HookCallTracker {
-    /// The calls that are under way or wait, in their order.
+    /// The calls that are queued or running, by their number: the name of the hook, and the event.
     pending: watch::Sender<BTreeMap<u64, (String, HookEvent)>>,
+    /// The missed calls that were not yet reported. At most [`MISSED_CALLS_MAX`].
     missed: Mutex<Vec<MissedHookCall>>,
 }
 
 impl HookDispatcher {
-    /// Begins to tell the hooks of what `store` commits from here on; `None` when there are none, or when somebody tells them
-    /// already. Called on an async runtime, it works there.
+    /// Starts to call the hooks for the events that `store` commits from now on. Returns `None` if there are no hooks, or
+    /// if the store already has a dispatcher.
+    ///
+    /// # Panics
+    /// If it is not called within a Tokio runtime, on which it spawns its tasks.
     pub fn start(store: Arc<dyn Store>, hooks: &[Arc<UserHook>]) -> Option<Self> {
         if hooks.is_empty() {
             return None;
         }
-        let following = store.local_commits().subscribe(FEED_NAME)?;
-        let told = Arc::new(HookCallTracker { pending: watch::Sender::default(), missed: Mutex::default() });
-        let mut work = JoinSet::new();
-        let queues = hooks.iter().map(|hook| HookQueue::start(hook, &told, &mut work)).collect();
-        let (looks, asked) = mpsc::channel(1);
+        let feed = store.local_commits().subscribe(FEED_NAME)?;
+        let tracker =
+            Arc::new(HookCallTracker { pending: watch::Sender::default(), missed: Mutex::default() });
+        let mut tasks = JoinSet::new();
+        let queues = hooks.iter().map(|hook| HookQueue::start(hook, &tracker, &mut tasks)).collect();
+        let (flushes, flush_requests) = mpsc::channel(1);
         let follower =
-            HookFollower { store, feed: following, queues, tracker: Arc::clone(&told), retries: Vec::new() };
-        work.spawn(follower.run(asked));
-        let time_max = hooks.iter().map(|hook| hook.timeout()).max().unwrap_or_default();
-        Some(Self { flushes: looks, tracker: told, timeout: time_max, tasks: tokio::sync::Mutex::new(work) })
+            HookFollower { store, feed, queues, tracker: Arc::clone(&tracker), retries: Vec::new() };
+        tasks.spawn(follower.run(flush_requests));
+        let timeout = hooks.iter().map(|hook| hook.timeout()).max().unwrap_or_default();
+        Some(Self { flushes, tracker, timeout, tasks: tokio::sync::Mutex::new(tasks) })
     }
 
-    /// Waits until the hooks were told of everything that was committed until now, for as long as the slowest of them may take and no
-    /// longer than until `given_up`. What they were not told by then is missed, and what is under way is ended: they are told nothing any more.
-    pub async fn finish_calls(&self, given_up: impl Future<Output = ()>) {
+    /// Waits until the calls for everything committed so far have finished, then stops the dispatcher.
+    ///
+    /// The wait ends early when the longest timeout of a hook has passed, or when `cancel` completes. Calls that are pending
+    /// then are cancelled, logged, and recorded as missed. The dispatcher makes no calls after this.
+    pub async fn finish_calls(&self, cancel: impl Future<Output = ()>) {
         tokio::select! {
             () = self.wait_until_delivered() => {}
             () = tokio::time::sleep(self.timeout + END_GRACE) => {}
-            () = given_up => {}
+            () = cancel => {}
         }
         self.tasks.lock().await.shutdown().await;
-        for (hook, occasion) in self.tracker.pending.send_replace(BTreeMap::new()).into_values() {
+        for (hook, event) in self.tracker.pending.send_replace(BTreeMap::new()).into_values() {
             tracing::warn!(
                 hook,
-                occasion = occasion.as_str(),
+                occasion = event.as_str(),
                 "failed to deliver {} to the hook `{hook}` before the program ended",
-                occasion.as_str()
+                event.as_str()
             );
             self.tracker.record_missed(MissedHookCall {
                 hook,
-                event: occasion,
+                event,
                 reason: "finish the call before the program ended".to_owned(),
             });
         }
     }
 
+    /// Waits until the follower has queued the calls for all commits so far, and then until no call is pending.
     async fn wait_until_delivered(&self) {
-        let (done, seen) = oneshot::channel();
-        // A follower that is gone has nothing to look for.
+        let (done, flushed) = oneshot::channel();
+        // Both fail only if the follower has stopped. Then there is nothing left to queue.
         let _ = self.flushes.send(done).await;
-        let _ = seen.await;
-        let mut owed = self.tracker.pending.subscribe();
-        let _ = owed.wait_for(BTreeMap::is_empty).await;
+        let _ = flushed.await;
+        let mut pending = self.tracker.pending.subscribe();
+        let _ = pending.wait_for(BTreeMap::is_empty).await;
     }
 
-    /// Returns how many calls are under way or wait.
+    /// Returns the number of calls that are queued or running.
     pub fn pending_calls(&self) -> usize {
         self.tracker.pending.borrow().len()
     }
 
-    /// Returns what hooks were not told of since the last call.
+    /// Removes and returns the missed calls since the last call of this function, at most 20. Later ones are only logged.
     pub fn take_missed(&self) -> Vec<MissedHookCall> {
         std::mem::take(&mut *self.tracker.missed.lock())
     }
 }
 
 impl HookCallTracker {
-    /// Notes that a hook is to be told, and returns the number of the call.
-    fn register_call(&self, hook: &UserHook, occasion: HookEvent) -> u64 {
+    /// Adds a pending call and returns its number, which is above those of all pending calls.
+    fn register_call(&self, hook: &UserHook, event: HookEvent) -> u64 {
         let mut number = 0;
-        self.pending.send_modify(|owed| {
-            number = owed.last_key_value().map_or(0, |(last, _)| last + 1);
-            owed.insert(number, (hook.name().to_owned(), occasion));
+        self.pending.send_modify(|pending| {
+            number = pending.last_key_value().map_or(0, |(last, _)| last + 1);
+            pending.insert(number, (hook.name().to_owned(), event));
         });
         number
     }
 
+    /// Removes a pending call.
     fn finish_call(&self, number: u64) {
-        self.pending.send_modify(|owed| {
-            owed.remove(&number);
+        self.pending.send_modify(|pending| {
+            pending.remove(&number);
         });
     }
 
-    /// Keeps what a hook was not told, for who asks.
-    fn record_missed(&self, missed: MissedHookCall) {
-        let mut all = self.missed.lock();
-        if all.len() < MISSED_CALLS_MAX {
-            all.push(missed);
+    /// Records a missed call for [`HookDispatcher::take_missed`], unless it has too many already.
+    fn record_missed(&self, call: MissedHookCall) {
+        let mut missed = self.missed.lock();
+        if missed.len() < MISSED_CALLS_MAX {
+            missed.push(call);
         }
     }
 
-    /// The same, of something that is known, which the log is told too.
+    /// Logs a failed call and records it as missed. `reason` continues "failed to …".
     fn record_failure(&self, hook: &UserHook, payload: &HookPayload, reason: String) {
-        let (name, occasion) = (hook.name(), payload.hook);
+        let (name, event) = (hook.name(), payload.hook);
         tracing::warn!(
             hook = name,
-            occasion = occasion.as_str(),
+            occasion = event.as_str(),
             thread_id = %payload.thread_id,
             run_id = payload.run_id.map(tracing::field::display),
-            "failed to deliver {} to the hook `{name}`: failed to {reason}", occasion.as_str()
+            "failed to deliver {} to the hook `{name}`: failed to {reason}", event.as_str()
         );
-        self.record_missed(MissedHookCall { hook: name.to_owned(), event: occasion, reason });
+        self.record_missed(MissedHookCall { hook: name.to_owned(), event, reason });
     }
 }
 
 /// The queue of one hook.
 struct HookQueue {
     hook: Arc<UserHook>,
+    /// Sends the number and the payload of a call to the worker.
     sender: mpsc::Sender<(u64, Arc<HookPayload>)>,
 }
 
 impl HookQueue {
-    fn start(hook: &Arc<UserHook>, told: &Arc<HookCallTracker>, work: &mut JoinSet<()>) -> Self {
-        let (sender, mut next) = mpsc::channel::<(u64, Arc<HookPayload>)>(QUEUED_CALLS_MAX);
-        let (of, told) = (Arc::clone(hook), Arc::clone(told));
-        work.spawn(async move {
-            while let Some((number, payload)) = next.recv().await {
-                if let Err(failed) = of.call_hook(&payload).await {
-                    told.record_failure(&of, &payload, failed.to_string());
+    /// Creates the queue of a hook, and spawns the worker that makes its calls one after the other.
+    fn start(hook: &Arc<UserHook>, tracker: &Arc<HookCallTracker>, tasks: &mut JoinSet<()>) -> Self {
+        let (sender, mut receiver) = mpsc::channel::<(u64, Arc<HookPayload>)>(QUEUED_CALLS_MAX);
+        let (worker_hook, tracker) = (Arc::clone(hook), Arc::clone(tracker));
+        tasks.spawn(async move {
+            while let Some((number, payload)) = receiver.recv().await {
+                if let Err(error) = worker_hook.call_hook(&payload).await {
+                    tracker.record_failure(&worker_hook, &payload, error.to_string());
                 }
-                told.finish_call(number);
+                tracker.finish_call(number);
             }
         });
         Self { hook: Arc::clone(hook), sender }
     }
 }
 
-/// Reads what was committed, and tells the hooks.
+/// The task that reads committed events and queues the calls for them.
 struct HookFollower {
     store: Arc<dyn Store>,
+    /// The commits of this process.
     feed: LocalCommitSubscription,
     queues: Vec<HookQueue>,
     tracker: Arc<HookCallTracker>,
-    /// Ranges of events that could not be read yet, with the number of attempts.
+    /// Ranges of events that could not be read yet, with the number of failed attempts.
     retries: Vec<(ThreadId, RangeInclusive<Seq>, u32)>,
 }
 
 impl HookFollower {
-    async fn run(mut self, mut looks: mpsc::Receiver<oneshot::Sender<()>>) {
+    /// Reads commits until the dispatcher is dropped, which closes the channel of flush requests.
+    async fn run(mut self, mut flush_requests: mpsc::Receiver<oneshot::Sender<()>>) {
         loop {
-            let has_more = !self.retries.is_empty();
+            let has_retries = !self.retries.is_empty();
             tokio::select! {
                 threads = self.feed.next_batch() => self.read_commits(threads).await,
-                () = tokio::time::sleep(RETRY_DELAY), if has_more => self.read_commits(Vec::new()).await,
-                look = looks.recv() => {
-                    let Some(done) = look else { return };
+                () = tokio::time::sleep(RETRY_DELAY), if has_retries => self.read_commits(Vec::new()).await,
+                request = flush_requests.recv() => {
+                    let Some(done) = request else { return };
                     let threads = self.feed.take_pending();
                     self.read_commits(threads).await;
-                    // Whoever asked may have had enough of waiting.
+                    // Fails if the requester has stopped waiting.
                     let _ = done.send(());
                 }
             }
         }
     }
 
+    /// Reads the committed ranges and those that failed before, and queues the calls for their events. A range that fails
+    /// again is retried later; after [`ATTEMPTS_MAX`] attempts it is logged and dropped.
     async fn read_commits(&mut self, threads: Vec<(ThreadId, Vec<RangeInclusive<Seq>>)>) {
-        let again = std::mem::take(&mut self.retries);
+        let retries = std::mem::take(&mut self.retries);
         let new = threads
             .into_iter()
-            .flat_map(|(thread_id, all)| all.into_iter().map(move |seqs| (thread_id, seqs, 0)));
-        for (thread_id, seqs, attempts) in again.into_iter().chain(new) {
+            .flat_map(|(thread_id, ranges)| ranges.into_iter().map(move |seqs| (thread_id, seqs, 0)));
+        for (thread_id, seqs, attempts) in retries.into_iter().chain(new) {
             match self.read_payloads(thread_id, &seqs).await {
                 Ok(payloads) => payloads.into_iter().for_each(|payload| self.enqueue(payload)),
                 Err(_) if attempts + 1 < ATTEMPTS_MAX => self.retries.push((thread_id, seqs, attempts + 1)),
                 Err(error) => tracing::warn!(
                     thread_id = %thread_id, %error,
-                    "failed to read what hooks are to be told of thread {thread_id}: they were not told"
+                    "failed to read the events of thread {thread_id} for hooks; the hooks were not called"
                 ),
             }
         }
     }
 
-    /// Returns what hooks are to be told of a stretch of a thread.
+    /// Returns the payloads for the events of a range, in order. A thread that was deleted has none.
     async fn read_payloads(
         &self,
         thread_id: ThreadId,
@@ -236,7 +258,7 @@ impl HookFollower {
             return Ok(Vec::new());
         }
         let Some(thread) = self.store.thread(thread_id).await? else { return Ok(Vec::new()) };
-        // What a sub-agent does is a part of the run that called it.
+        // The events of a sub-agent belong to the run that called it, so they call no hooks.
         if thread.parent_kind == Some(ParentKind::Subagent) {
             return Ok(Vec::new());
         }
@@ -247,21 +269,21 @@ impl HookFollower {
         Ok(payloads)
     }
 
-    /// Returns the events of the stretch that some hook is told of.
+    /// Returns the events of a range that at least one hook subscribes to, without events that repeat an earlier one. The
+    /// range is read in pages.
     async fn read_events(
         &self,
         thread_id: ThreadId,
         seqs: &RangeInclusive<Seq>,
     ) -> journal::Result<Vec<Event>> {
-        let is_wanted = |kind: &EventType| {
-            let occasion = HookEvent::from_event_type(*kind);
-            occasion
-                .is_some_and(|occasion| self.queues.iter().any(|queue| queue.hook.is_subscribed_to(occasion)))
+        let has_subscriber = |kind: &EventType| {
+            HookEvent::from_event_type(*kind)
+                .is_some_and(|event| self.queues.iter().any(|queue| queue.hook.is_subscribed_to(event)))
         };
-        let types: Vec<EventType> = EventType::ALL.iter().copied().filter(is_wanted).collect();
-        let mut found = Vec::new();
+        let types: Vec<EventType> = EventType::ALL.iter().copied().filter(has_subscriber).collect();
+        let mut events = Vec::new();
         let mut after = seqs.start() - 1;
-        // Without a type all events would be meant.
+        // A query without types would return events of all types.
         while !types.is_empty() {
             let query = EventQuery {
                 types: types.clone(),
@@ -272,27 +294,29 @@ impl HookFollower {
             let is_last =
                 page.len() < journal::PAGE_ROWS_MAX || page.last().is_none_or(|last| last.seq >= *seqs.end());
             after = page.last().map_or(after, |last| last.seq);
-            let own = page.into_iter().filter(|event| seqs.contains(&event.seq));
-            found.extend(own.filter(|event| event.parsed_metadata().again.is_none()));
+            let in_range = page.into_iter().filter(|event| seqs.contains(&event.seq));
+            events.extend(in_range.filter(|event| event.parsed_metadata().again.is_none()));
             if is_last {
                 break;
             }
         }
-        Ok(found)
+        Ok(events)
     }
 
-    /// Puts it into the queues of the hooks it is for.
+    /// Queues the payload for each hook that subscribes to its event. Never waits: if a queue is full, the call is missed.
     fn enqueue(&self, payload: HookPayload) {
         let payload = Arc::new(payload);
         for queue in self.queues.iter().filter(|queue| queue.hook.is_subscribed_to(payload.hook)) {
             let number = self.tracker.register_call(&queue.hook, payload.hook);
-            let Err(refused) = queue.sender.try_send((number, Arc::clone(&payload))) else { continue };
+            let Err(error) = queue.sender.try_send((number, Arc::clone(&payload))) else { continue };
             self.tracker.finish_call(number);
-            let reason = match refused {
+            let reason = match error {
                 mpsc::error::TrySendError::Full(_) => {
-                    format!("keep up: {QUEUED_CALLS_MAX} things wait for it")
+                    format!("queue the call: {QUEUED_CALLS_MAX} calls are already queued")
                 }
-                mpsc::error::TrySendError::Closed(_) => "call it: an earlier call broke".to_owned(),
+                mpsc::error::TrySendError::Closed(_) => {
+                    "queue the call: an earlier call ended the hook's worker".to_owned()
+                }
             };
             self.tracker.record_failure(&queue.hook, &payload, reason);
         }

@@ -1,9 +1,13 @@
-//! Hooks of the user's: a command or an address that is told when a handoff is proposed or accepted, a conversation is about to be
-//! condensed or was, or a run ends. What they are told is made from the journal's events, behind the work: no step waits for a hook.
-//! One is waited for: what is asked before a conversation is condensed may refuse it, within its time.
+//! User hooks: commands and webhooks from the user's configuration, which are called when a handoff is proposed or
+//! accepted, before and after a compaction, and when a run ends.
 //!
-//! The hooks of the runtime, which take part in a turn, are another thing; and so are the webhooks of a single run that a client of the
-//! server names. Which conversation is condensed, and who asks before, is not decided here.
+//! [`HookDispatcher`] follows the commits of this process, makes a [`HookPayload`] from each event, and calls the
+//! [`UserHook`]s that subscribe to it. The calls happen after the commit, so no step of a run waits for a hook. The
+//! exception is `compaction.before`: the caller waits for the hook, up to its timeout, because the hook can veto the
+//! compaction.
+//!
+//! This crate does not contain the hooks of the runtime, which take part in a turn, nor the webhooks that a client of the
+//! server names for a single run. It does not decide when to compact a thread or when to call `compaction.before`.
 
 mod call;
 mod dispatcher;

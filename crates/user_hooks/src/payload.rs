@@ -1,5 +1,7 @@
-//! The payload of a hook: one JSON object, described in the book's page on hooks. It is made from an event and the rows
-//! it refers to, with secrets redacted. A change of its shape that could break a reader raises [`SCHEMA_VERSION`].
+//! The payload of a hook: one JSON object, which the book's page on hooks documents. It is made from an event of the
+//! journal and the rows that the event refers to, with secrets redacted.
+//!
+//! A change of the shape that could break a reader must increment [`SCHEMA_VERSION`].
 
 use jiff::Timestamp;
 use journal::{EventQuery, Store, SupersededVisibility};
@@ -11,31 +13,32 @@ use protocol::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The version of the shape.
+/// The version of the payload's shape, sent as `schema_version`.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Characters of an answer that go along; who wants more reads the thread.
+/// Maximum characters of an answer in a payload. A hook that needs the whole answer reads the thread.
 const ANSWER_CHARS_MAX: usize = 4_000;
 
 protocol::named_enum! {
     /// The events that hooks can subscribe to.
     #[derive(JsonSchema)]
     pub enum HookEvent {
-        /// A summary is drafted and waits for a decision.
+        /// A handoff summary was drafted and awaits a decision.
         HandoffProposed = "handoff.proposed",
-        /// A summary was accepted, and the child thread is there.
+        /// A handoff summary was accepted, and the child thread exists.
         HandoffAccepted = "handoff.accepted",
-        /// A conversation is about to be condensed; the hook may refuse it.
+        /// A compaction is about to be stored; the hook can veto it.
         CompactionBefore = "compaction.before",
-        /// A conversation was condensed.
+        /// A compaction was stored.
         CompactionAfter = "compaction.after",
-        /// A run is over: done, failed, stopped, or waiting for a person.
+        /// A run ended: with success, a failure, a cancellation, or a pending question.
         RunEnded = "run.ended",
     }
 }
 
 impl HookEvent {
-    /// Returns what hooks are told of by an event; nobody is told of other events.
+    /// Returns the hook event that an event of the journal causes, or `None` if it causes no call. `compaction.before` has
+    /// no event in the journal, because nothing is stored at that time.
     pub(crate) const fn from_event_type(kind: EventType) -> Option<Self> {
         match kind {
             EventType::HandoffProposed => Some(Self::HandoffProposed),
@@ -78,111 +81,113 @@ impl HookEvent {
     }
 }
 
-/// The payload of a hook.
+/// The payload of a hook. The field names are the JSON keys.
 #[derive(Debug, Clone, Serialize)]
 pub struct HookPayload {
-    /// Version of this shape.
+    /// Version of the payload's shape.
     pub schema_version: u32,
-    /// The event.
+    /// The event that the hook is called for.
     pub hook: HookEvent,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// The thread it happened in; of a handoff, the parent.
+    /// The thread of the event. For a handoff, this is the parent thread.
     pub thread_id: ThreadId,
-    /// The name of the thread.
+    /// The name of the thread, redacted.
     pub thread_name: Option<String>,
-    /// The assistant whose thread it is.
+    /// The assistant that owns the thread.
     pub assistant_id: AssistantId,
-    /// The run it happened in.
+    /// The run of the event.
     pub run_id: Option<RunId>,
-    /// The event that says so; with the thread, it names what happened once and for all. None while it has not happened.
+    /// `seq` of the event in the journal. Together with `thread_id` it identifies the event, so that a receiver can
+    /// recognise a repetition. `None` for `compaction.before`, which has no event yet.
     pub seq: Option<Seq>,
-    /// The rest, under the name of what it is about.
+    /// Details of the event, as an object under the key `handoff`, `compaction` or `run`.
     #[serde(flatten)]
     pub about: PayloadDetails,
 }
 
-/// The subject of the event.
+/// Details of the event, by its subject.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadDetails {
-    /// A handoff.
+    /// Details of a proposed or accepted handoff.
     Handoff(HandoffHookPayload),
-    /// A compaction.
+    /// Details of a compaction.
     Compaction(CompactionHookPayload),
-    /// A run.
+    /// Details of a run that ended.
     Run(RunHookPayload),
 }
 
-/// A proposal, or the one that was accepted.
+/// The payload of `handoff.proposed` and `handoff.accepted`. All texts are redacted.
 #[derive(Debug, Clone, Serialize)]
 pub struct HandoffHookPayload {
-    /// The handoff, by which `segue handoff --decide` answers it.
+    /// The handoff. `segue handoff --decide` takes this id.
     pub handoff_id: HandoffId,
-    /// Which draft it is: 0 is the first.
+    /// The number of the draft, from 0.
     pub iteration: u32,
     /// The goal of the handoff, if one was given.
     pub goal: Option<String>,
-    /// The summary's title.
+    /// The title of the summary.
     pub title: String,
-    /// The summary in a sentence or two.
+    /// The summary in one or two sentences.
     pub tldr: String,
-    /// The summary.
+    /// The whole summary as Markdown.
     pub summary_md: String,
-    /// Its SHA-256: what is shown, stored and injected is this text.
+    /// Lowercase hex SHA-256 of the summary as it is stored, shown for review and injected. The redacted `summary_md` can
+    /// differ from that text.
     pub summary_sha256: String,
-    /// The thread that goes on. It exists once the handoff is accepted.
+    /// The child thread. It exists once the handoff is accepted.
     pub child_thread_id: ThreadId,
 }
 
-/// A compaction.
+/// The payload of `compaction.before` and `compaction.after`.
 #[derive(Debug, Clone, Serialize)]
 pub struct CompactionHookPayload {
-    /// Why it happens.
+    /// The reason for the compaction.
     pub trigger: CompactionTrigger,
-    /// Messages that are condensed.
+    /// Number of messages that the summary replaces.
     pub replaced_count: u64,
-    /// Messages that are still sent as they are.
+    /// Number of messages that are still sent verbatim.
     pub kept_count: u64,
-    /// Tokens of the next request before, by estimate.
+    /// Estimated tokens of the next request without the compaction.
     pub tokens_before: u64,
-    /// Tokens of the next request after.
+    /// Estimated tokens of the next request with the compaction.
     pub tokens_after: u64,
     /// The author of the summary: `provider/name` of a model, or `extractive` for the offline summary.
     pub model: String,
-    /// The summary.
+    /// The summary, redacted.
     pub summary: String,
 }
 
-/// A run that is over.
+/// The payload of `run.ended`.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunHookPayload {
-    /// How it ended; `interrupted` waits for a person.
+    /// The status of the run. `interrupted` means that the run waits for a decision of the user.
     pub status: RunStatus,
-    /// Why it failed.
+    /// The error message of a failed run, redacted.
     pub error: Option<String>,
-    /// The actions that wait for a person: the names of the tools, or `handoff_summary`.
+    /// The actions that await a decision: names of tools, or `handoff_summary`.
     pub waits_for: Vec<String>,
-    /// The last answer of the model in the run.
+    /// The last answer of the model in the run: redacted, and cut to 4,000 characters. `None` if it has no text.
     pub answer: Option<String>,
-    /// Milliseconds from its admission to its end.
+    /// Milliseconds from the admission of the run to its end.
     pub duration_ms: u64,
-    /// Tokens of all its model calls.
+    /// Tokens of all model calls of the run.
     pub usage: Usage,
 }
 
-/// A compaction that is about to take effect.
+/// A compaction that is computed but not yet stored.
 #[derive(Debug, Clone, Copy)]
 pub struct AnnouncedCompaction<'a> {
     /// The run that compacts the thread.
     pub run_id: RunId,
-    /// The compaction that the boundary will record.
+    /// The compaction as it will be stored.
     pub compaction: &'a Compaction,
-    /// When.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// An occasion, when it came, and the event and run it belongs to.
+/// The fields of a payload that identify an occurrence of a hook event.
 struct HookOccurrence {
     hook: HookEvent,
     at: Timestamp,
@@ -191,27 +196,31 @@ struct HookOccurrence {
 }
 
 impl HookPayload {
-    /// Returns what hooks are told of a compaction that is about to take effect.
-    pub fn before_compaction(thread: &Thread, due: AnnouncedCompaction<'_>) -> Self {
-        let happened = HookOccurrence {
+    /// Returns the payload of `compaction.before` for a compaction that is not yet stored.
+    pub fn before_compaction(thread: &Thread, announced: AnnouncedCompaction<'_>) -> Self {
+        let occurrence = HookOccurrence {
             hook: HookEvent::CompactionBefore,
-            at: due.now,
+            at: announced.now,
             seq: None,
-            run_id: Some(due.run_id),
+            run_id: Some(announced.run_id),
         };
-        Self::build(thread, happened, PayloadDetails::Compaction(compaction_payload(due.compaction)))
+        Self::build(thread, occurrence, PayloadDetails::Compaction(compaction_payload(announced.compaction)))
     }
 
-    /// Returns what hooks are told of an event; `None` when nobody is told of it, or what it was about is gone.
+    /// Returns the payload for an event of the journal. Returns `None` if the event causes no call, its body cannot be
+    /// parsed, or a row that it refers to has been deleted.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
     pub(crate) async fn from_event(
         store: &dyn Store,
         thread: &Thread,
         event: &Event,
     ) -> journal::Result<Option<Self>> {
-        let Some(occasion) = event.kind().and_then(HookEvent::from_event_type) else {
+        let Some(hook) = event.kind().and_then(HookEvent::from_event_type) else {
             return Ok(None);
         };
-        let about = match occasion {
+        let about = match hook {
             HookEvent::HandoffProposed => match event.body() {
                 Ok(HandoffProposed { handoff_id, summary_sha256, .. }) => {
                     handoff_details(store, handoff_id, &summary_sha256).await?
@@ -224,22 +233,19 @@ impl HookPayload {
                 }
                 Err(_) => None,
             },
-            HookEvent::CompactionBefore | HookEvent::CompactionAfter => {
-                event.body().ok().map(|marker| PayloadDetails::Compaction(compaction_payload(&marker)))
-            }
+            HookEvent::CompactionBefore | HookEvent::CompactionAfter => event
+                .body()
+                .ok()
+                .map(|compaction| PayloadDetails::Compaction(compaction_payload(&compaction))),
             HookEvent::RunEnded => run_details(store, event).await?,
         };
-        let happened = HookOccurrence {
-            hook: occasion,
-            at: event.created_at,
-            seq: Some(event.seq),
-            run_id: event.run_id,
-        };
-        Ok(about.map(|about| Self::build(thread, happened, about)))
+        let occurrence =
+            HookOccurrence { hook, at: event.created_at, seq: Some(event.seq), run_id: event.run_id };
+        Ok(about.map(|about| Self::build(thread, occurrence, about)))
     }
 
-    fn build(thread: &Thread, happened: HookOccurrence, about: PayloadDetails) -> Self {
-        let HookOccurrence { hook, at, seq, run_id } = happened;
+    fn build(thread: &Thread, occurrence: HookOccurrence, about: PayloadDetails) -> Self {
+        let HookOccurrence { hook, at, seq, run_id } = occurrence;
         Self {
             schema_version: SCHEMA_VERSION,
             hook,
@@ -254,6 +260,7 @@ impl HookPayload {
     }
 }
 
+/// Reads the proposal with this hash. Returns `None` if the handoff or the proposal does not exist.
 async fn handoff_details(
     store: &dyn Store,
     handoff_id: HandoffId,
@@ -265,6 +272,7 @@ async fn handoff_details(
     Ok(proposal.map(|proposal| PayloadDetails::Handoff(handoff_payload(&handoff, proposal))))
 }
 
+/// Returns the details of a proposal, redacted.
 fn handoff_payload(handoff: &Handoff, proposal: &Proposal) -> HandoffHookPayload {
     HandoffHookPayload {
         handoff_id: handoff.handoff_id,
@@ -278,19 +286,20 @@ fn handoff_payload(handoff: &Handoff, proposal: &Proposal) -> HandoffHookPayload
     }
 }
 
-fn compaction_payload(marker: &Compaction) -> CompactionHookPayload {
+/// Returns the details of a compaction, redacted.
+fn compaction_payload(compaction: &Compaction) -> CompactionHookPayload {
     CompactionHookPayload {
-        trigger: marker.trigger,
-        replaced_count: marker.replaced_count,
-        kept_count: marker.kept_count,
-        tokens_before: marker.tokens_before,
-        tokens_after: marker.tokens_after,
-        model: marker.model.clone(),
-        summary: redact_text(&marker.summary),
+        trigger: compaction.trigger,
+        replaced_count: compaction.replaced_count,
+        kept_count: compaction.kept_count,
+        tokens_before: compaction.tokens_before,
+        tokens_after: compaction.tokens_after,
+        model: compaction.model.clone(),
+        summary: redact_text(&compaction.summary),
     }
 }
 
-/// How a run ended, as its last event says.
+/// The end of a run, as its last event records it.
 struct RunEndState {
     status: RunStatus,
     failure: Option<RunFailure>,
@@ -298,7 +307,8 @@ struct RunEndState {
 }
 
 impl RunEndState {
-    /// Returns what the event says; `run` is the row, for what it does not say.
+    /// Returns the state that the event records; `run` supplies the fields that the event does not have. The event
+    /// takes precedence over the row, which may have changed since.
     fn from_event(event: &Event, run: &Run) -> Self {
         let (mut status, mut failure, mut waits_for) = (run.status, run.failure.clone(), Vec::new());
         if let Ok(ended) = event.body::<RunEnded>() {
@@ -312,6 +322,7 @@ impl RunEndState {
     }
 }
 
+/// Reads the run of the event and its last answer. Returns `None` if the event has no run or the run does not exist.
 async fn run_details(store: &dyn Store, event: &Event) -> journal::Result<Option<PayloadDetails>> {
     let Some(run) = (match event.run_id {
         Some(run_id) => store.run(run_id).await?,
@@ -329,7 +340,7 @@ async fn run_details(store: &dyn Store, event: &Event) -> journal::Result<Option
     };
     let answer = store.events(event.thread_id, answers).await?.pop();
     let answer = answer.filter(|answer| answer.run_id == event.run_id).and_then(|answer| answer.message());
-    let took = event.created_at.duration_since(run.created_at).as_millis();
+    let duration = event.created_at.duration_since(run.created_at).as_millis();
     Ok(Some(PayloadDetails::Run(RunHookPayload {
         status,
         error: failure.map(|failure| redact_text(&failure.message)),
@@ -337,16 +348,17 @@ async fn run_details(store: &dyn Store, event: &Event) -> journal::Result<Option
         answer: answer
             .map(|answer| truncate_answer(&redact_text(&answer.text())))
             .filter(|answer| !answer.is_empty()),
-        duration_ms: u64::try_from(took).unwrap_or(0),
+        duration_ms: u64::try_from(duration).unwrap_or(0),
         usage: run.usage,
     })))
 }
 
-/// Returns text without what looks like a key or a password (M16).
+/// Returns the text with secrets redacted (M16).
 fn redact_text(text: &str) -> String {
     facts::redact(text).into_owned()
 }
 
+/// Returns at most [`ANSWER_CHARS_MAX`] characters of an answer, with an ellipsis if it was longer.
 fn truncate_answer(text: &str) -> String {
     match text.char_indices().nth(ANSWER_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,6 @@
-//! `[[hooks]]` of the configuration: what a hook is told of, and how. Calling it is another file's.
+//! The section `[[hooks]]` of the configuration, and its validation. `call` calls the hooks.
+//!
+//! The doc comments of [`HookConfig`] are the text of `segue config keys` and of the book's page on configuration.
 
 use std::collections::BTreeMap;
 
@@ -10,56 +12,58 @@ use serde::Deserialize;
 
 use crate::payload::HookEvent;
 
-/// Seconds that a hook has, unless it is told otherwise.
+/// The default timeout of one call of a hook, in seconds.
 pub const TIMEOUT_SECONDS: u32 = 10;
 
-/// The seconds a hook can be given: a conversation that is to be condensed waits for it.
+/// The timeouts that can be configured, in seconds. The maximum is low because a compaction waits for its hooks.
 const TIMEOUT_SECONDS_RANGE: std::ops::RangeInclusive<u32> = 1..=60;
 
-/// The most characters of a command or an address that stand for a hook without a name.
+/// Maximum characters of a hook's displayed name. A hook without a name is shown by the beginning of its command.
 const NAME_CHARS_MAX: usize = 40;
 
-/// A hook: a command (`command`) or an address (`url`), and what it is told of.
+/// A hook: the command or URL that is called, and the events it subscribes to.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HookConfig {
     /// The events to subscribe to: `handoff.proposed`, `handoff.accepted`, `compaction.before`, `compaction.after`,
     /// `run.ended`.
     pub on: Vec<HookEvent>,
-    /// The name in logs and messages. Default: the beginning of the command, or the host of the address.
+    /// The name in logs and messages. Default: the beginning of the command, or the host of the URL.
     pub name: Option<String>,
-    /// A command line for `sh`, run in the workspace; what happened is on its standard input, as JSON.
+    /// A command line for `sh`, run in the workspace. Its standard input is the payload, as JSON.
     pub command: Option<String>,
-    /// An address what happened is posted to, as JSON.
+    /// A URL that the payload is posted to, as JSON.
     #[schemars(with = "Option<String>")]
     pub url: Option<SecretString>,
-    /// Headers that go along to the address, such as a key.
+    /// Headers that are sent to the URL, such as one with a key.
     #[schemars(with = "BTreeMap<String, String>")]
     pub headers: BTreeMap<String, SecretString>,
-    /// Seconds that it has, 1 to 60. Default: 10.
+    /// The timeout of one call in seconds, 1 to 60. Default: 10.
     pub timeout_seconds: Option<u32>,
 }
 
 impl HookConfig {
-    /// Returns what is wrong with it.
+    /// Returns the first error in this configuration as a sentence that names the hook, or `None` if it is valid.
     pub fn validation_error(&self) -> Option<String> {
         let name = self.display_name();
-        let wrong = |what: &str| Some(format!("the hook `{name}` {what}"));
+        let wrong = |problem: &str| Some(format!("the hook `{name}` {problem}"));
         if self.on.is_empty() {
-            let known: Vec<&str> = HookEvent::ALL.iter().map(|occasion| occasion.as_str()).collect();
-            return wrong(&format!("is told of nothing; set `on` to some of: {}", known.join(", ")));
+            let events: Vec<&str> = HookEvent::ALL.iter().map(|event| event.as_str()).collect();
+            return wrong(&format!("subscribes to no event; set `on` to some of: {}", events.join(", ")));
         }
         match (&self.command, &self.url) {
             (Some(command), None) if command.trim().is_empty() => return wrong("has an empty `command`"),
             (Some(_), None) | (None, Some(_)) => {}
             (None, None) => return wrong("needs a `command` or a `url`"),
-            (Some(_), Some(_)) => return wrong("has both a `command` and a `url`; make two of it"),
+            (Some(_), Some(_)) => {
+                return wrong("has both a `command` and a `url`; configure two hooks instead");
+            }
         }
         if self.url.is_some() && self.parsed_url().is_none() {
-            return wrong("has a `url` that is no http or https URL");
+            return wrong("has a `url` that is not an http or https URL");
         }
         if self.url.is_none() && !self.headers.is_empty() {
-            return wrong("has `headers`, which only a `url` can be sent");
+            return wrong("has `headers`, which need a `url`");
         }
         let is_header = |(name, value): (&String, &SecretString)| {
             HeaderName::try_from(name).is_ok() && HeaderValue::try_from(value.expose_secret()).is_ok()
@@ -68,15 +72,16 @@ impl HookConfig {
             return wrong(&format!("has a header `{header}` that cannot be sent"));
         }
         match self.timeout_seconds {
-            Some(given) if !TIMEOUT_SECONDS_RANGE.contains(&given) => {
-                let (least, most) = (TIMEOUT_SECONDS_RANGE.start(), TIMEOUT_SECONDS_RANGE.end());
-                wrong(&format!("has `timeout_seconds = {given}`; {least} to {most} are possible"))
+            Some(seconds) if !TIMEOUT_SECONDS_RANGE.contains(&seconds) => {
+                let (min, max) = (TIMEOUT_SECONDS_RANGE.start(), TIMEOUT_SECONDS_RANGE.end());
+                wrong(&format!("has `timeout_seconds = {seconds}`; the range is {min} to {max}"))
             }
             Some(_) | None => None,
         }
     }
 
-    /// Returns what it is called; an address may hold a key, so no more than its host is shown.
+    /// Returns the name of the hook in logs and messages, on one line and without secrets. A hook without a name is shown by
+    /// its command, or by the host of its URL; the path of a URL is not shown, because it may contain a key (M16).
     pub(crate) fn display_name(&self) -> String {
         let name = self.name.clone().filter(|name| !name.trim().is_empty());
         let host = || self.parsed_url()?.host_str().map(str::to_owned);
@@ -89,6 +94,7 @@ impl HookConfig {
         }
     }
 
+    /// Returns the URL if there is one and it is an http or https URL with a host.
     pub(crate) fn parsed_url(&self) -> Option<Url> {
         let url = Url::parse(self.url.as_ref()?.expose_secret()).ok()?;
         (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
@@ -104,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_makes_no_sense_is_refused_in_words() {
+    fn an_invalid_hook_is_refused_with_a_reason() {
         let check = |config: &str, fault: Option<&str>| {
-            let found = hook(config).unwrap().validation_error();
+            let error = hook(config).unwrap().validation_error();
             match fault {
-                None => assert_eq!(found, None, "{config}"),
-                Some(fault) => assert!(found.clone().is_some_and(|found| found.contains(fault)), "{found:?}"),
+                None => assert_eq!(error, None, "{config}"),
+                Some(fault) => assert!(error.clone().is_some_and(|error| error.contains(fault)), "{error:?}"),
             }
         };
         check(r#"{"on": ["run.ended"], "command": "true"}"#, None);
@@ -117,12 +123,12 @@ mod tests {
             r#"{"on": ["run.ended"], "url": "http://localhost:1/x", "headers": {"authorization": "Bearer x"}}"#,
             None,
         );
-        check(r#"{"command": "true"}"#, Some("told of nothing"));
+        check(r#"{"command": "true"}"#, Some("subscribes to no event"));
         check(r#"{"on": ["run.ended"]}"#, Some("needs a `command` or a `url`"));
         check(r#"{"on": ["run.ended"], "command": " "}"#, Some("empty"));
         check(r#"{"on": ["run.ended"], "command": "a", "url": "http://b/"}"#, Some("both"));
-        check(r#"{"on": ["run.ended"], "url": "ftp://b/"}"#, Some("no http or https URL"));
-        check(r#"{"on": ["run.ended"], "command": "a", "headers": {"x": "y"}}"#, Some("only a `url`"));
+        check(r#"{"on": ["run.ended"], "url": "ftp://b/"}"#, Some("not an http or https URL"));
+        check(r#"{"on": ["run.ended"], "command": "a", "headers": {"x": "y"}}"#, Some("need a `url`"));
         check(r#"{"on": ["run.ended"], "url": "http://b/", "headers": {"a b": "y"}}"#, Some("`a b`"));
         check(r#"{"on": ["run.ended"], "command": "a", "timeout_seconds": 0}"#, Some("1 to 60"));
         check(r#"{"on": ["run.ended"], "command": "a", "timeout_seconds": 61}"#, Some("1 to 60"));
@@ -130,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn m16_a_hook_is_called_what_it_does_and_no_key_is_among_it() {
+    fn m16_the_displayed_name_of_a_hook_contains_no_key() {
         let named = |config: &str| hook(config).unwrap().display_name();
         assert_eq!(named(r#"{"command": "notify-send\n  segue"}"#), "notify-send segue");
         assert_eq!(named(r#"{"name": "team", "command": "x"}"#), "team");

@@ -28,7 +28,7 @@ describe("the managed section", () => {
     });
   });
 
-  test("is told from tags in a code fence, and never guessed", () => {
+  test("is distinguished from tags in a code fence, and never guessed", () => {
     const fenced = "```\n<current_thread_summary>\nexample\n</current_thread_summary>\n```\n";
     expect(splitOrFail(file(fenced, "\n")).before).toBe(fenced);
     expect(splitFile(`${BLOCK}\n${BLOCK}`, "None recorded yet.")).toBeNull();

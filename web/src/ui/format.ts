@@ -51,6 +51,14 @@ export function formatDollars(amount: number | null): string {
   return amount === null ? "" : `$${amount < 0.01 ? amount.toFixed(4) : amount.toFixed(2)}`;
 }
 
+/** The stored model name of offline summaries. */
+const OFFLINE_SUMMARY_MODEL = "extractive";
+
+/** Names the writer of a summary: a model, or the offline summary. */
+export function formatWriter(model: string): string {
+  return model === OFFLINE_SUMMARY_MODEL ? "offline summary, no model" : model;
+}
+
 /** Returns the display title of a thread. */
 export function titleOf(
   thread: Pick<ThreadRow, "name" | "first_prompt"> & { title?: string | null },

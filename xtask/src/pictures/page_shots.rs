@@ -1,4 +1,5 @@
-//! The pictures of the page. A script drives Chromium against `segue serve`; this module runs the script and reads the files.
+//! The pictures of the page. A script drives Chromium against `segue serve`; this module runs the script and reads the
+//! files.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,7 @@ const NAMES: [&str; 3] = ["page-thread", "page-handoff-review", "page-lineage"];
 /// Captures all pictures of the page.
 ///
 /// # Errors
-/// When the script fails, after it has written why to standard error, or when a picture is missing.
+/// If the script fails, or a picture is missing. The script writes the reason for its failure to standard error.
 pub fn capture_all(root: &Path, program: &Path) -> anyhow::Result<Vec<Picture>> {
     let sandbox = Sandbox::new(root, program)?;
     run_script(root, &sandbox)?;
@@ -34,6 +35,7 @@ pub fn capture_all(root: &Path, program: &Path) -> anyhow::Result<Vec<Picture>> 
     Ok(pictures)
 }
 
+/// Runs the script with the folders, the session and the command that starts `segue` with a fixed clock.
 fn run_script(root: &Path, sandbox: &Sandbox) -> anyhow::Result<()> {
     let (program, clock) = sandbox.program();
     let mut command = Command::new("node");

@@ -88,6 +88,7 @@ impl Palette {
     }
 }
 
+/// The colours of [`Scheme::Light`].
 const LIGHT: Palette = Palette {
     background: Rgb(0xff, 0xff, 0xff),
     text: Rgb(0x1b, 0x1f, 0x27),
@@ -114,6 +115,7 @@ const LIGHT: Palette = Palette {
     ],
 };
 
+/// The colours of [`Scheme::Dark`].
 const DARK: Palette = Palette {
     background: Rgb(0x14, 0x17, 0x1c),
     text: Rgb(0xe6, 0xe9, 0xee),
@@ -167,8 +169,8 @@ mod tests {
             let named = palette.ansi.iter().enumerate().filter(|(index, _)| *index != 0);
             let all = named.map(|(_, colour)| *colour).chain([palette.text, palette.dim_text]);
             for colour in all {
-                let found = contrast(colour, palette.background);
-                assert!(found >= CONTRAST_MIN, "{scheme:?} {colour}: {found:.2}");
+                let contrast = contrast(colour, palette.background);
+                assert!(contrast >= CONTRAST_MIN, "{scheme:?} {colour}: {contrast:.2}");
             }
             assert!(contrast(palette.dim_text, palette.title_bar) >= CONTRAST_MIN);
         }

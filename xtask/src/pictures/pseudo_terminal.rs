@@ -1,5 +1,5 @@
-//! A program in a pseudo-terminal and the screen it draws. Callers wait for texts on the screen or for the program's exit,
-//! never for a fixed time.
+//! A program in a pseudo-terminal and the screen it draws. Callers wait for texts on the screen or for the program's
+//! exit, never for a fixed time.
 
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
@@ -12,18 +12,20 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 use super::screen::ScreenContent;
 
-/// The longest wait for a text or for the exit of the program.
+/// Maximum wait for a text or for the exit of the program.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// A screen is complete if the program has written nothing for this long.
 const QUIET: Duration = Duration::from_millis(300);
-/// The size of the read buffer.
+/// Size of the read buffer, in bytes.
 const READ_BUFFER_BYTES: usize = 4096;
 
 /// A running program and its terminal. Dropping it kills the program.
 pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
+    /// Chunks of the program's output, from the reading thread.
     output: Receiver<Vec<u8>>,
     input: Box<dyn Write + Send>,
+    /// The terminal emulator. It holds the screen.
     parser: vt100::Parser<CursorQueries>,
     /// The terminal closes when the master is dropped.
     _master: Box<dyn MasterPty + Send>,
@@ -63,7 +65,7 @@ impl Terminal {
     /// Starts a program in a new terminal, below a shell prompt that shows the command as `typed`.
     ///
     /// # Errors
-    /// When a pseudo-terminal cannot be opened or the program cannot be started.
+    /// If a pseudo-terminal cannot be opened or the program cannot be started.
     pub fn start(command: CommandBuilder, typed: &str, size: TerminalSize) -> anyhow::Result<Self> {
         let TerminalSize { columns, rows } = size;
         let pty_size = PtySize { rows: rows.get(), cols: columns.get(), pixel_width: 0, pixel_height: 0 };
@@ -90,7 +92,7 @@ impl Terminal {
     /// Waits until the screen shows all of `texts` and is complete. Returns the screen.
     ///
     /// # Errors
-    /// When a text does not appear. The error names it and contains the screen.
+    /// If a text does not appear. The error names it and contains the screen.
     pub fn wait_for_texts(&mut self, texts: &[&str]) -> anyhow::Result<ScreenContent> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -114,7 +116,7 @@ impl Terminal {
     /// Waits until the program has exited. Returns the final screen.
     ///
     /// # Errors
-    /// When the program does not exit, or exits with a failure. The error contains the screen.
+    /// If the program does not exit, or exits with a failure. The error contains the screen.
     pub fn wait_for_exit(mut self) -> anyhow::Result<ScreenContent> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -137,6 +139,7 @@ impl Terminal {
         Ok(screen)
     }
 
+    /// Draws output of the program and answers its requests for the cursor position.
     fn process_output(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.parser.process(bytes);
         let unanswered = std::mem::take(&mut self.parser.callbacks_mut().unanswered);
@@ -168,26 +171,26 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_shows_the_prompt_and_what_the_program_draws() {
+    fn a_screen_shows_the_prompt_and_the_output() {
         let screen = start("printf 'one\\ntwo'").wait_for_exit().unwrap();
         assert_eq!((screen.text().as_str(), screen.cursor), ("$ script\none\ntwo", None));
     }
 
     #[test]
     fn a_program_that_waits_is_shown_with_its_cursor() {
-        let screen = start("printf 'Go on? '; read answer").wait_for_texts(&["Go on?"]).unwrap();
-        assert_eq!(screen.text(), "$ script\nGo on?");
+        let screen = start("printf 'Ready? '; read answer").wait_for_texts(&["Ready?"]).unwrap();
+        assert_eq!(screen.text(), "$ script\nReady?");
         assert_eq!(screen.cursor.map(|cursor| (cursor.row, cursor.column)), Some((1, 7)));
     }
 
     #[test]
-    fn a_program_learns_where_its_cursor_is() {
+    fn a_program_receives_its_cursor_position() {
         let script = r"stty raw -echo; printf '\033[6n'; dd bs=6 count=1 2>/dev/null | tr '\033' E";
         assert_eq!(start(script).wait_for_exit().unwrap().text(), "$ script\nE[2;1R");
     }
 
     #[test]
-    fn a_failure_says_what_was_on_the_screen() {
+    fn a_failure_contains_the_screen() {
         let error = start("echo away; exit 3").wait_for_exit().unwrap_err().to_string();
         assert!(error.starts_with("the program exited with") && error.ends_with("$ script\naway"), "{error}");
         let error = start("echo away").wait_for_texts(&["here"]).unwrap_err().to_string();

@@ -1,8 +1,8 @@
-//! The sandbox of a picture: temporary folders with the sample session, and an environment without keys, in which clock,
-//! time zone, language and fonts are fixed.
+//! The sandbox of a picture: temporary folders with the sample session, and an environment without keys, in which
+//! clock, time zone, language and fonts are fixed.
 //!
-//! libfaketime sets the clock. Dates are then the same in every run, and so are the first digits of ids, which encode the
-//! time. No picture has to be masked.
+//! libfaketime sets the clock. Dates are then the same in every run, and so are the first digits of ids, which encode
+//! the time. No picture has to be masked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,9 @@ const FONTS: &str = include_str!("fonts.conf");
 /// The folders and the environment of a picture. Dropping it removes the folders.
 pub struct Sandbox {
     folder: TempDir,
+    /// The path of `segue`.
     program: PathBuf,
+    /// The path of libfaketime.
     clock_library: PathBuf,
 }
 
@@ -33,9 +35,9 @@ impl Sandbox {
     /// Creates the folders.
     ///
     /// # Errors
-    /// When a folder or file cannot be written, or libfaketime is not installed.
+    /// If a folder or file cannot be written, or libfaketime is not installed.
     pub fn new(root: &Path, program: &Path) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("make a temporary folder")?;
+        let folder = tempfile::tempdir().context("create a temporary folder")?;
         let sandbox = Self { folder, program: program.to_owned(), clock_library: locate_clock_library()? };
         for folder in [sandbox.user(), sandbox.work().join("examples"), sandbox.output()] {
             fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -92,7 +94,7 @@ impl Sandbox {
     /// Runs `segue` without a terminal and waits for its exit.
     ///
     /// # Errors
-    /// When `segue` cannot be started or fails. The error contains its standard error.
+    /// If `segue` cannot be started or fails. The error contains its standard error.
     pub fn run(&self, args: &[&str]) -> anyhow::Result<()> {
         let (program, clock) = self.program();
         let mut command = Command::new(program);
@@ -106,15 +108,18 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Returns the home folder of all programs.
     fn user(&self) -> PathBuf {
         self.folder.path().join("user")
     }
 
+    /// Returns the path of the fontconfig file.
     fn fonts(&self) -> PathBuf {
         self.folder.path().join("fonts.conf")
     }
 }
 
+/// Returns the path of libfaketime, whose folder depends on the architecture.
 fn locate_clock_library() -> anyhow::Result<PathBuf> {
     let folders = fs::read_dir(LIBRARY_FOLDER).with_context(|| format!("read {LIBRARY_FOLDER}"))?;
     let mut libraries = folders.filter_map(Result::ok).map(|folder| folder.path().join(CLOCK_LIBRARY));

@@ -87,8 +87,8 @@ impl ScreenContent {
         self
     }
 
-    /// Returns the rows above the first row that begins with `text`, without blank rows at the end, or `None` if there is no
-    /// such row.
+    /// Returns the rows above the first row that begins with `text`, without blank rows at the end, or `None` if there
+    /// is no such row.
     #[must_use]
     pub fn rows_above(mut self, text: &str) -> Option<Self> {
         let end = self.rows.iter().position(|row| row_text(row).starts_with(text))?;
@@ -131,6 +131,7 @@ fn count_used_rows(rows: &[Vec<Cell>]) -> usize {
     rows.iter().rposition(|row| !row_text(row).is_empty()).map_or(0, |last| last + 1)
 }
 
+/// Returns the text of a row without spaces at its end.
 fn row_text(row: &[Cell]) -> String {
     let text: String = row.iter().map(|cell| cell.text.as_str()).collect();
     text.trim_end().to_owned()
@@ -170,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn blank_rows_at_the_end_are_left_out_but_for_the_cursor() {
+    fn blank_rows_at_the_end_are_removed_up_to_the_cursor() {
         let check = |bytes: &str, rows: usize, cursor: Option<(usize, u16)>| {
             let screen = draw(bytes);
-            let found = screen.cursor.map(|cursor| (cursor.row, cursor.column));
-            assert_eq!((screen.rows.len(), found), (rows, cursor), "{bytes:?}");
+            let actual = screen.cursor.map(|cursor| (cursor.row, cursor.column));
+            assert_eq!((screen.rows.len(), actual), (rows, cursor), "{bytes:?}");
         };
         check("a", 1, Some((0, 1)));
         check("a\r\n\n", 3, Some((2, 0)));

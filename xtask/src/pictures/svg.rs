@@ -1,9 +1,9 @@
-//! Rendering of a terminal's screen as an SVG file: a window with a title bar, and the cells as real text. Rendering is a
-//! pure function of cells, title and colours.
+//! Rendering of a terminal's screen as an SVG file: a window with a title bar, and the cells as real text. Rendering is
+//! a pure function of cells, title and colours.
 //!
-//! The fonts of the reader's system are unknown, so `textLength` fits each run of text to its cells. A run ends where the
-//! style changes, and at characters that may come from a fallback font, so that a glyph of another width does not shift its
-//! neighbours.
+//! The fonts of the reader's system are unknown, so `textLength` fits each run of text to its cells. A run ends where
+//! the style changes, and at characters that may come from a fallback font, so that a glyph of another width does not
+//! shift its neighbours.
 
 use std::fmt::Write as _;
 
@@ -12,18 +12,23 @@ use vt100::Color;
 use super::palette::{Palette, Rgb};
 use super::screen::{Cell, CellStyle, CursorPosition, Intensity, ScreenContent};
 
-/// The font size in pixels, as are all lengths here.
+/// The font size. All lengths in this file are in pixels.
 const FONT_SIZE: f64 = 14.0;
 /// The width of a cell. In most monospaced fonts it is 0.6 of the font size.
 const CELL_WIDTH: f64 = 8.4;
+/// The height of a cell, which is the distance of two baselines.
 const CELL_HEIGHT: f64 = 19.0;
 /// The distance from the top of a cell to its baseline.
 const BASELINE: f64 = 14.0;
 /// The distance between the window's edge and the cells.
 const PADDING: f64 = 18.0;
+/// The height of the title bar.
 const TITLE_BAR_HEIGHT: f64 = 34.0;
+/// The radius of the window's corners.
 const CORNER_RADIUS: f64 = 9.0;
+/// The radius of the three round buttons in the title bar.
 const BUTTON_RADIUS: f64 = 5.5;
+/// The distance between the centres of two buttons.
 const BUTTON_DISTANCE: f64 = 19.0;
 /// Half of the border's width, which keeps the border inside the picture.
 const INSET: f64 = 0.5;
@@ -55,7 +60,9 @@ struct Drawing<'a> {
 
 /// Adjacent cells of a row that become one text element.
 struct TextRun {
+    /// The column of its left edge, counted from 0.
     column: u16,
+    /// The number of columns.
     width: u16,
     text: String,
     style: CellStyle,
@@ -72,11 +79,13 @@ enum FontOrigin {
 }
 
 impl Drawing<'_> {
+    /// Adds a line to the file.
     fn push_element(&mut self, element: std::fmt::Arguments<'_>) {
         // Writing to a String does not fail.
         let _ = writeln!(self.out, "{element}");
     }
 
+    /// Writes the opening tag, the title for screen readers and the style sheet.
     fn open_document(&mut self, title: &str, width: f64, height: f64) {
         let (width, height) = (Length(width), Length(height));
         self.push_element(format_args!(
@@ -87,6 +96,7 @@ impl Drawing<'_> {
         self.push_element(format_args!("<style>text {{ white-space: pre }}</style>"));
     }
 
+    /// Draws the window and its title bar, and opens the group of the cells.
     fn draw_window(&mut self, title: &str, width: f64, height: f64) {
         let Palette { background, border, title_bar, dim_text, .. } = *self.palette;
         let (middle, bar, font_size) =
@@ -122,6 +132,7 @@ impl Drawing<'_> {
         ));
     }
 
+    /// Draws a row with its upper edge at `top`.
     fn draw_row(&mut self, cells: &[Cell], top: f64) {
         for run in group_runs(cells) {
             self.draw_background(&run, top);
@@ -129,6 +140,7 @@ impl Drawing<'_> {
         }
     }
 
+    /// Draws the background of a run, unless it is that of the window.
     fn draw_background(&mut self, run: &TextRun, top: f64) {
         let Some(colour) = background_colour(run.style, self.palette) else { return };
         let (x, width) = (x_of(run.column), Length(f64::from(run.width) * CELL_WIDTH));
@@ -138,6 +150,7 @@ impl Drawing<'_> {
         ));
     }
 
+    /// Draws the text of a run. Blank runs without an underline are skipped.
     fn draw_text(&mut self, run: &TextRun, top: f64) {
         if run.text.trim().is_empty() && !run.style.underline {
             return;
@@ -184,14 +197,15 @@ fn group_runs(cells: &[Cell]) -> Vec<TextRun> {
 }
 
 impl FontOrigin {
+    /// Returns the font for the text of one cell.
     fn for_text(text: &str) -> Self {
         if text.is_ascii() { Self::Monospaced } else { Self::Fallback }
     }
 }
 
 impl TextRun {
-    /// Returns true if the next cell of the row belongs to this run. Characters of a fallback font share a run only if they
-    /// are equal, as in a line of dashes: `textLength` distributes equal glyphs evenly.
+    /// Returns whether the next cell of the row belongs to this run. Characters of a fallback font share a run only if
+    /// they are equal, as in a line of dashes, because `textLength` distributes equal glyphs evenly.
     fn accepts(&self, cell: &Cell) -> bool {
         let fits = match FontOrigin::for_text(&cell.text) {
             FontOrigin::Monospaced => true,
@@ -218,6 +232,7 @@ impl TextRun {
     }
 }
 
+/// Returns the SVG attributes of a style, each with a leading space. The default text colour needs none.
 fn attributes(style: CellStyle, palette: &Palette) -> String {
     let mut attributes = String::new();
     let colour = text_colour(style, palette);
@@ -237,6 +252,7 @@ fn attributes(style: CellStyle, palette: &Palette) -> String {
     attributes
 }
 
+/// Returns the text colour of a style.
 fn text_colour(style: CellStyle, palette: &Palette) -> Rgb {
     let named = if style.inverse { style.background } else { style.foreground };
     let colour = match (named, style.inverse) {
@@ -259,6 +275,7 @@ fn background_colour(style: CellStyle, palette: &Palette) -> Option<Rgb> {
     }
 }
 
+/// Returns the x coordinate of the left edge of a column.
 fn x_of(column: u16) -> Length {
     Length(PADDING + f64::from(column) * CELL_WIDTH)
 }

@@ -13,12 +13,14 @@ use super::sandbox::{SESSION, Sandbox};
 use super::screen::ScreenContent;
 use super::svg;
 
+/// The width of the terminal in columns.
 const COLUMNS: NonZeroU16 = NonZeroU16::new(100).expect("100 is not 0");
-/// More rows than any picture shows, so that nothing scrolls off the screen.
+/// The height of the terminal in rows. No output is longer, so nothing scrolls off the screen.
 const ROWS: NonZeroU16 = NonZeroU16::new(200).expect("200 is not 0");
 
 /// A picture of the terminal.
 struct TerminalShot {
+    /// The file name without scheme and extension.
     name: &'static str,
     /// The arguments of `segue` commands that run first and are not shown.
     setup: &'static [&'static [&'static str]],
@@ -37,6 +39,7 @@ enum Trigger {
     TextsShown(&'static [&'static str]),
 }
 
+/// All pictures of the terminal.
 const SHOTS: [TerminalShot; 3] = [
     TerminalShot {
         name: "handoff-review",
@@ -56,7 +59,7 @@ const SHOTS: [TerminalShot; 3] = [
 /// Captures all pictures of the terminal.
 ///
 /// # Errors
-/// When a picture cannot be captured. The error names it.
+/// If a picture cannot be captured. The error names it.
 pub fn capture_all(root: &Path, program: &Path) -> anyhow::Result<Vec<Picture>> {
     let mut pictures = Vec::new();
     for shot in &SHOTS {
@@ -72,6 +75,7 @@ pub fn capture_all(root: &Path, program: &Path) -> anyhow::Result<Vec<Picture>> 
 }
 
 impl TerminalShot {
+    /// Runs the commands in the sandbox and returns the screen at the trigger.
     fn capture(&self, sandbox: &Sandbox) -> anyhow::Result<ScreenContent> {
         for args in self.setup {
             sandbox.run(args)?;

@@ -1,5 +1,5 @@
-//! Limits of size: lines of a file, lines and parameters of a function. Tests at the end of a file do not count
-//! against the file; their functions have the same limit as any other.
+//! Rules for sizes: the lines of a file, and the lines and parameters of a function. Unit tests do not count as lines
+//! of their file, but their functions have the same limits as other functions.
 
 use proc_macro2::Span;
 use syn::visit::{self, Visit};
@@ -7,30 +7,30 @@ use syn::visit::{self, Visit};
 use super::Finding;
 use super::source::SourceFile;
 
-/// The most lines of a file, those of its tests not counted.
+/// Maximum number of lines of a file, without its unit tests.
 const FILE_LINES_MAX: usize = 600;
-/// The most lines of a function, from `fn` to its closing brace.
+/// Maximum number of lines of a function, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
-/// The most parameters of a function, `self` not counted.
+/// Maximum number of parameters of a function, without `self`.
 const PARAMETERS_MAX: usize = 5;
 
-/// A function and where it is.
+/// The size of a function.
 pub struct FunctionSize {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// The line of its `fn`, from 1.
+    /// The line of its `fn`, counted from 1.
     pub line: usize,
-    /// Its lines, from `fn` to the closing brace.
+    /// The number of lines, from `fn` to the closing brace.
     pub lines: usize,
-    /// Its parameters without `self`.
+    /// The number of parameters without `self`.
     pub parameters: usize,
-    /// True if the function takes a `bool`.
+    /// True if a parameter is a `bool`.
     pub takes_bool: bool,
-    /// True if a foreign trait sets its shape.
+    /// True if the function implements a trait, which determines its parameters.
     pub is_trait_method: bool,
 }
 
-/// Checks one file.
+/// Checks the size of a file and of its functions.
 pub fn check(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let lines = count_file_lines(source);
@@ -42,21 +42,21 @@ pub fn check(source: &SourceFile) -> Vec<Finding> {
         let FunctionSize { name, line, lines, parameters, .. } = &function;
         if *lines > FUNCTION_LINES_MAX {
             let what = format!("`{name}` has {lines} lines, the limit is {FUNCTION_LINES_MAX}");
-            findings.push(source.finding(*line, what, "name its parts and make them functions"));
+            findings.push(source.finding(*line, what, "split it into functions with names"));
         }
         if *parameters > PARAMETERS_MAX && !function.is_trait_method {
             let what = format!("`{name}` has {parameters} parameters, the limit is {PARAMETERS_MAX}");
-            findings.push(source.finding(*line, what, "gather what belongs together in a struct"));
+            findings.push(source.finding(*line, what, "group related parameters in a struct"));
         }
         if function.takes_bool && !function.is_trait_method && !source.is_test(*line) {
             let what = format!("`{name}` takes a `bool`");
-            findings.push(source.finding(*line, what, "split the function or name an enum"));
+            findings.push(source.finding(*line, what, "split the function or use an enum"));
         }
     }
     findings
 }
 
-/// Returns the lines that count against the limit.
+/// Returns the number of lines that the limit applies to: all lines of a test file, and the production lines of others.
 pub fn count_file_lines(source: &SourceFile) -> usize {
     if source.is_tests_only {
         return source.lines.len();
@@ -71,12 +71,15 @@ pub fn find_functions(source: &SourceFile) -> Vec<FunctionSize> {
     finder.functions
 }
 
+/// A visitor that collects all functions with a body.
 struct FunctionFinder {
     functions: Vec<FunctionSize>,
+    /// True inside an `impl` of a trait.
     is_in_trait_impl: bool,
 }
 
 impl FunctionFinder {
+    /// Adds a function. `end` is the span of its closing brace.
     fn record_function(&mut self, signature: &syn::Signature, end: Span) {
         let typed = signature.inputs.iter().filter_map(|input| match input {
             syn::FnArg::Typed(typed) => Some(&*typed.ty),
@@ -121,6 +124,7 @@ impl<'ast> Visit<'ast> for FunctionFinder {
     }
 }
 
+/// Returns whether a type is `bool`.
 fn is_bool(kind: &syn::Type) -> bool {
     matches!(kind, syn::Type::Path(path) if path.path.is_ident("bool"))
 }
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_have_600_lines_beside_its_tests() {
+    fn a_file_may_have_600_lines_without_its_tests() {
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(900));
         check_text(&format!("//! A.\n{}{tests}", "\n".repeat(599)), &[]);
         check_text(
@@ -150,7 +154,7 @@ mod tests {
     fn a_function_may_have_70_lines_wherever_it_is() {
         let body = |lines: usize| format!("fn f() {{\n{}}}\n", "\n".repeat(lines - 2));
         check_text(&body(70), &[]);
-        let too_long = "`f` has 71 lines, the limit is 70; name its parts and make them functions";
+        let too_long = "`f` has 71 lines, the limit is 70; split it into functions with names";
         check_text(&body(71), &[&format!("a.rs:1: {too_long}")]);
         check_text(&format!("impl A {{\n{}}}", body(71)), &[&format!("a.rs:2: {too_long}")]);
         check_text(&format!("trait A {{\n{}}}", body(71)), &[&format!("a.rs:2: {too_long}")]);
@@ -162,9 +166,9 @@ mod tests {
         check_text("fn f(a: A, b: A, c: A, d: A, e: A) {}", &[]);
         check_text(
             "fn f(a: A, b: A, c: A, d: A, e: A, f: A) {}",
-            &["a.rs:1: `f` has 6 parameters, the limit is 5; gather what belongs together in a struct"],
+            &["a.rs:1: `f` has 6 parameters, the limit is 5; group related parameters in a struct"],
         );
-        check_text("fn f(a: bool) {}", &["a.rs:1: `f` takes a `bool`; split the function or name an enum"]);
+        check_text("fn f(a: bool) {}", &["a.rs:1: `f` takes a `bool`; split the function or use an enum"]);
         check_text("impl Foreign for A { fn f(&self, a: bool) {} }", &[]);
         check_text("#[cfg(test)] mod tests { fn check(a: bool) {} }", &[]);
     }

@@ -1,25 +1,28 @@
-//! The direction of dependencies between crates, and the foreign crates that only some may use. Which crate uses which is
-//! a table in ARCHITECTURE.md; it is read here and is the one place that says so.
+//! Rules for dependencies between the crates of the workspace, and for foreign crates that only some of them may use.
+//! The permitted dependencies are a table in ARCHITECTURE.md, which this module parses.
 
 use anyhow::Context;
 use toml_edit::{Document, Item, TableLike};
 
 use super::{Finding, TextFile};
 
-/// The page that holds the table.
+/// The document with the table.
 const TABLE_PAGE: &str = "ARCHITECTURE.md";
-/// The head of the table.
+/// The header row of the table.
 const TABLE_HEAD: &str = "| crate | uses |";
 
-/// A row of the table: a crate, and the crates that it uses.
+/// A row of the table.
 #[derive(Debug)]
 struct DependencyRow {
+    /// The name of the crate.
     name: String,
+    /// The crates that it uses.
     uses: Vec<String>,
+    /// The line of the row, counted from 1.
     line: usize,
 }
 
-/// Foreign crates that only these crates may use outside tests.
+/// Foreign crates, each with the crates of the workspace that may use it outside tests.
 const RESERVED_CRATES: &[(&str, &[&str])] = &[
     ("anyhow", &["segue", "xtask"]),
     ("axum", &["http", "langgraph", "test_model"]),
@@ -41,10 +44,10 @@ const RESERVED_CRATES: &[(&str, &[&str])] = &[
     ("utoipa", &["http", "langgraph"]),
 ];
 
-/// Checks the manifests of the workspace against the table.
+/// Compares the manifests of the workspace with the table.
 ///
 /// # Errors
-/// When a manifest is not TOML, or there is no table.
+/// If a manifest is not TOML, or ARCHITECTURE.md is missing.
 pub fn check_crates(files: &[TextFile]) -> anyhow::Result<Vec<Finding>> {
     let page = files.iter().find(|file| file.path == TABLE_PAGE).context("find ARCHITECTURE.md")?;
     let rows = parse_rows(&page.text);
@@ -52,11 +55,7 @@ pub fn check_crates(files: &[TextFile]) -> anyhow::Result<Vec<Finding>> {
         files.iter().filter_map(|file| Some((file, crate_name(&file.path)?))).collect();
     let mut findings = check_order(&rows);
     for row in rows.iter().filter(|row| !manifests.iter().any(|(_, name)| *name == row.name)) {
-        findings.push(page_finding(
-            row.line,
-            format!("there is no crate `{}`", row.name),
-            "take its row out",
-        ));
+        findings.push(page_finding(row.line, format!("there is no crate `{}`", row.name), "remove its row"));
     }
     for (file, name) in manifests {
         findings.extend(check_manifest(file, name, &rows).with_context(|| format!("read {}", file.path))?);
@@ -64,12 +63,12 @@ pub fn check_crates(files: &[TextFile]) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Returns the rows of the table.
+/// Returns the rows of the table in the document.
 fn parse_rows(page: &str) -> Vec<DependencyRow> {
     let mut rows = Vec::new();
     let lines = page.lines().zip(1..).skip_while(|(line, _)| *line != TABLE_HEAD).skip(2);
     for (text, line) in lines.take_while(|(text, _)| text.starts_with('|')) {
-        // Names stand between backticks; what stands between them otherwise is for people.
+        // Names are in backticks. Other text in the row is ignored.
         let mut names = text.split('`').skip(1).step_by(2).map(str::to_owned);
         if let Some(name) = names.next() {
             rows.push(DependencyRow { name, uses: names.collect(), line });
@@ -78,7 +77,7 @@ fn parse_rows(page: &str) -> Vec<DependencyRow> {
     rows
 }
 
-/// A crate uses only those above it: so there is no cycle.
+/// Checks that each crate uses only crates above it in the table, which excludes cycles.
 fn check_order(rows: &[DependencyRow]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -94,20 +93,24 @@ fn check_order(rows: &[DependencyRow]) -> Vec<Finding> {
     findings
 }
 
+/// Returns a finding about a line of the table.
 fn page_finding(line: usize, what: String, remedy: &'static str) -> Finding {
     Finding { path: TABLE_PAGE.to_owned(), line, what, remedy }
 }
 
+/// Returns the name of the crate with the manifest `path`: its folder in `crates/` or at the root. Returns `None` for
+/// other files.
 fn crate_name(path: &str) -> Option<&str> {
     let folder = path.strip_suffix("/Cargo.toml")?;
     let name = folder.strip_prefix("crates/").unwrap_or(folder);
     (!name.contains('/')).then_some(name)
 }
 
+/// Compares the dependencies of one manifest with the row of its crate.
 fn check_manifest(file: &TextFile, name: &str, rows: &[DependencyRow]) -> anyhow::Result<Vec<Finding>> {
     let Some(row) = rows.iter().find(|row| row.name == name) else {
         let what = format!("`{name}` is not in the table of ARCHITECTURE.md");
-        let remedy = "add a row: the crate, and which others it uses";
+        let remedy = "add a row with the crate and the crates that it uses";
         return Ok(vec![Finding { path: file.path.clone(), line: 1, what, remedy }]);
     };
     let manifest: Document<&str> = Document::parse(file.text.as_str())?;
@@ -120,44 +123,45 @@ fn check_manifest(file: &TextFile, name: &str, rows: &[DependencyRow]) -> anyhow
         if rows.iter().any(|row| row.name == *other) && !row.uses.contains(other) {
             report(
                 format!("`{name}` depends on `{other}`"),
-                "turn the arrow around: the table of ARCHITECTURE.md says which crate uses which",
+                "remove the dependency, because the table in ARCHITECTURE.md does not permit it",
             );
         }
         if RESERVED_CRATES.iter().any(|(reserved, crates)| reserved == other && !crates.contains(&name)) {
             report(
                 format!("`{name}` uses `{other}`"),
-                "leave it to the crates that RESERVED in xtask/src/tidy/rooms.rs names",
+                "only the crates in RESERVED_CRATES in xtask/src/tidy/crate_dependencies.rs may use it",
             );
         }
     }
     for other in row.uses.iter().filter(|other| !used.iter().any(|(used, _)| used == *other)) {
         let what = format!("`{name}` does not use `{other}`");
-        findings.push(page_finding(row.line, what, "take it out of the row"));
+        findings.push(page_finding(row.line, what, "remove it from the row"));
     }
     Ok(findings)
 }
 
-/// Returns the names and lines of normal and build dependencies, those of single platforms included.
+/// Returns the package names and lines of normal and build dependencies, including those of single platforms.
 fn find_dependencies(manifest: &Document<&str>, text: &str) -> Vec<(String, usize)> {
-    let mut found = Vec::new();
-    collect_dependencies(manifest.as_table(), text, &mut found);
+    let mut dependencies = Vec::new();
+    collect_dependencies(manifest.as_table(), text, &mut dependencies);
     if let Some(platforms) = manifest.get("target").and_then(Item::as_table_like) {
         for table in platforms.iter().filter_map(|(_, item)| item.as_table_like()) {
-            collect_dependencies(table, text, &mut found);
+            collect_dependencies(table, text, &mut dependencies);
         }
     }
-    found
+    dependencies
 }
 
-fn collect_dependencies(table: &dyn TableLike, text: &str, found: &mut Vec<(String, usize)>) {
+/// Adds the dependencies in the sections of one table.
+fn collect_dependencies(table: &dyn TableLike, text: &str, dependencies: &mut Vec<(String, usize)>) {
     for section in ["dependencies", "build-dependencies"] {
         let Some(entries) = table.get(section).and_then(Item::as_table_like) else { continue };
         for (name, item) in entries.iter() {
-            let place = entries.key(name).and_then(toml_edit::Key::span).map_or(0, |span| span.start);
-            let line = text[..place].matches('\n').count() + 1;
-            // A dependency may have another name here than its package has.
+            let offset = entries.key(name).and_then(toml_edit::Key::span).map_or(0, |span| span.start);
+            let line = text[..offset].matches('\n').count() + 1;
+            // A manifest may rename a dependency with `package`.
             let package = item.get("package").and_then(Item::as_str).unwrap_or(name);
-            found.push((package.to_owned(), line));
+            dependencies.push((package.to_owned(), line));
         }
     }
 }
@@ -189,22 +193,22 @@ mod tests {
             path: format!("crates/{name}/Cargo.toml"),
             text: format!("[package]\n{dependencies}"),
         }));
-        let found: Vec<String> = check_crates(&files)
+        let actual: Vec<String> = check_crates(&files)
             .unwrap()
             .iter()
             .map(|finding| format!("{}:{}: {}", finding.path, finding.line, finding.what))
             .collect();
-        assert_eq!(found, expected, "{manifests:?}");
+        assert_eq!(actual, expected, "{manifests:?}");
     }
 
-    /// Checks crate `b` beside others that are as the table says.
+    /// Checks crate `b` together with other crates that match the table.
     fn check_b(dependencies: &str, expected: &[&str]) {
         let c = "[dependencies]\na.workspace = true\nb.workspace = true\n";
         check_all(TABLE, &[("a", ""), ("b", dependencies), ("c", c), ("for_tests", "")], expected);
     }
 
     #[test]
-    fn a_crate_uses_what_the_table_says_and_nothing_else() {
+    fn a_crate_has_exactly_the_dependencies_in_the_table() {
         check_b("[dependencies]\na.workspace = true\n", &[]);
         check_b(
             "[dependencies]\na.workspace = true\nc = { path = \"../c\" }\n",
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_tests_is_used_by_tests_only() {
+    fn test_crates_are_only_dev_dependencies() {
         check_b("[dependencies]\na.workspace = true\n[dev-dependencies]\nfor_tests.workspace = true\n", &[]);
         check_b(
             "[dependencies]\na.workspace = true\nfor_tests.workspace = true\n",
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn some_foreign_crates_stay_where_they_are() {
+    fn reserved_crates_are_refused_elsewhere() {
         let a = "[dependencies]\na.workspace = true\n";
         check_b(&format!("{a}rusqlite.workspace = true\n"), &["crates/b/Cargo.toml:4: `b` uses `rusqlite`"]);
         check_b(&format!("{a}[dev-dependencies]\nrusqlite.workspace = true\n"), &[]);

@@ -1,10 +1,10 @@
-//! How many source files a folder may hold before it is asking to be two.
+//! The rule for the number of source files in a folder.
 
 use std::collections::BTreeMap;
 
 use super::{Finding, TextFile};
 
-/// The most Rust files of one folder, those in folders below it not counted.
+/// Maximum number of Rust files in a folder, without its subfolders.
 const FOLDER_FILES_MAX: usize = 12;
 
 /// Checks every folder that holds Rust files.
@@ -21,7 +21,7 @@ pub fn check(files: &[TextFile]) -> Vec<Finding> {
             path: folder.to_owned(),
             line: 1,
             what: format!("{count} source files, the limit is {FOLDER_FILES_MAX}"),
-            remedy: "gather what belongs together in a module with a folder of its own",
+            remedy: "move related files to a submodule",
         })
         .collect()
 }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_holds_at_most_12_source_files() {
+    fn a_folder_has_at_most_12_source_files() {
         let folder = |count: usize| -> Vec<TextFile> {
             let mut paths: Vec<String> = (0..count).map(|n| format!("crates/a/src/{n}.rs")).collect();
             paths.extend(["crates/a/src/b/c.rs".to_owned(), "crates/a/src/d.md".to_owned()]);
@@ -40,9 +40,7 @@ mod tests {
         assert_eq!(check(&folder(12)), []);
         assert_eq!(
             check(&folder(13)).iter().map(ToString::to_string).collect::<Vec<_>>(),
-            [
-                "crates/a/src:1: 13 source files, the limit is 12; gather what belongs together in a module with a folder of its own"
-            ]
+            ["crates/a/src:1: 13 source files, the limit is 12; move related files to a submodule"]
         );
     }
 }

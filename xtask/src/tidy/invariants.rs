@@ -1,28 +1,30 @@
-//! Invariants of ARCHITECTURE.md that can be read off the source: what a room does not know, who changes events, how a
-//! failure is told from another. The direction of dependencies is checked elsewhere.
+//! Rules for invariants of ARCHITECTURE.md that the source shows: the runtime does not name features, stored events are
+//! not changed, failures are not distinguished by their text, and no parameter is a tuple. The direction of
+//! dependencies is checked in [`super::crate_dependencies`].
 
 use syn::visit::{self, Visit};
 
 use super::Finding;
 use super::source::{SourceFile, SourceToken};
 
-/// Rooms, and the words that must not occur in them: the names of what plugs into them.
+/// Folders of crates, with the words that must not occur in them: the names of features that use the crate.
 const UNKNOWN_WORDS: &[(&str, &[&str])] = &[("crates/runtime/src/", &["handoff", "memory", "compact"])];
 
-/// Where events are stored.
+/// The folder of the crate that stores events.
 const JOURNAL_FOLDER: &str = "crates/journal/src/";
-/// The statements that change or remove stored events, which nothing else may.
+/// SQL statements that change or remove stored events.
 const EVENT_CHANGE_STATEMENTS: &[&str] = &["UPDATE events", "DELETE FROM events"];
-/// The files that hold them: the deletion of a thread, and what becomes of the events that told of its words.
+/// The files that may contain these statements: the deletion of a thread, and the removal of its quoted content from
+/// events of other threads.
 const EVENT_CHANGE_FILES: &[&str] =
     &["crates/journal/src/tables/threads.rs", "crates/journal/src/tables/memory/summary_removal.rs"];
 
-/// Methods that look into a text.
+/// Methods that test a part of a text.
 const TEXT_TEST_METHODS: &[&str] = &["contains", "starts_with", "ends_with"];
-/// Names of variables that hold a failure or its text.
+/// Names of variables for a failure or its text.
 const FAILURE_NAMES: &[&str] = &["error", "err", "fault", "failure", "reason", "problem"];
 
-/// Checks one file.
+/// Checks one file against all invariants.
 pub fn check(source: &SourceFile) -> Vec<Finding> {
     let mut findings = find_unknown_words(source);
     findings.extend(find_event_changes(source));
@@ -31,16 +33,16 @@ pub fn check(source: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// Finds words that a room must not know. Tests may name what they stand for.
+/// Finds the names of features in crates that must not know them. Tests may use these words.
 fn find_unknown_words(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (room, words) in UNKNOWN_WORDS.iter().filter(|(room, _)| source.path.starts_with(room)) {
+    for (folder, words) in UNKNOWN_WORDS.iter().filter(|(folder, _)| source.path.starts_with(folder)) {
         for (index, line) in source.lines.iter().enumerate().filter(|(index, _)| !source.is_test(index + 1)) {
             let line = line.to_lowercase();
             for word in words.iter().filter(|word| line.contains(**word)) {
-                let what = format!("`{word}` in {room}");
+                let what = format!("`{word}` in {folder}");
                 let remedy =
-                    "let the feature, or the assembly, bring it: as a hook, a node, an activity or a field";
+                    "have the feature or the assembly pass it in, as a hook, a node, an activity or a field";
                 findings.push(source.finding(index + 1, what, remedy));
             }
         }
@@ -48,6 +50,7 @@ fn find_unknown_words(source: &SourceFile) -> Vec<Finding> {
     findings
 }
 
+/// Finds SQL that changes or removes events outside of [`EVENT_CHANGE_FILES`].
 fn find_event_changes(source: &SourceFile) -> Vec<Finding> {
     if !source.path.starts_with(JOURNAL_FOLDER) || EVENT_CHANGE_FILES.contains(&source.path.as_str()) {
         return Vec::new();
@@ -56,36 +59,37 @@ fn find_event_changes(source: &SourceFile) -> Vec<Finding> {
         let is_change = EVENT_CHANGE_STATEMENTS.iter().any(|change| token.text.contains(change));
         is_change && !source.is_test(token.line)
     };
-    let remedy = "append an event instead: only the deletion of a thread takes events away";
-    let found = source.tokens.iter().filter(changes);
-    found.map(|token| source.finding(token.line, "SQL that changes stored events", remedy)).collect()
+    let remedy = "append an event instead; only the deletion of a thread removes events";
+    let statements = source.tokens.iter().filter(changes);
+    statements.map(|token| source.finding(token.line, "SQL that changes stored events", remedy)).collect()
 }
 
-/// Finds failures that are told from each other by their words: `error.to_string().contains("…")`, `reason.contains("…")`.
+/// Finds tests on the text of a failure, such as `error.to_string().contains("…")` or `reason.contains("…")`.
 fn find_failures_by_text(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for at in 1..source.tokens.len().saturating_sub(3) {
-        let [dot, method, open, argument] = &source.tokens[at..at + 4] else { continue };
-        let is_look =
+    for index in 1..source.tokens.len().saturating_sub(3) {
+        let [dot, method, open, argument] = &source.tokens[index..index + 4] else { continue };
+        let is_text_test =
             dot.text == "." && open.text == "(" && TEXT_TEST_METHODS.contains(&method.text.as_str());
-        if !is_look || !argument.text.starts_with('"') || source.is_test(method.line) {
+        if !is_text_test || !argument.text.starts_with('"') || source.is_test(method.line) {
             continue;
         }
         let receiver: Vec<&str> =
-            source.tokens[at.saturating_sub(3)..at].iter().map(|token| token.text.as_str()).collect();
+            source.tokens[index.saturating_sub(3)..index].iter().map(|token| token.text.as_str()).collect();
         let is_failure = match receiver.as_slice() {
             ["to_string" | "message" | "reason", "(", ")"] => true,
             [.., name] => FAILURE_NAMES.contains(name),
             [] => false,
         };
         if is_failure {
-            let what = format!("`{}` on the words of a failure", method.text);
+            let what = format!("`{}` on the text of a failure", method.text);
             findings.push(source.finding(method.line, what, "match on its variant, code or kind"));
         }
     }
     findings
 }
 
+/// Finds tuple parameters in production code.
 fn find_tuple_parameters(source: &SourceFile) -> Vec<Finding> {
     if source.is_tests_only {
         return Vec::new();
@@ -95,13 +99,15 @@ fn find_tuple_parameters(source: &SourceFile) -> Vec<Finding> {
     finder.findings
 }
 
-/// Finds parameters of functions that are tuples. What implements a trait has the trait's parameters.
+/// A visitor that finds tuple parameters. Implementations of traits are skipped, because the trait determines their
+/// parameters.
 struct TupleFinder<'a> {
     source: &'a SourceFile,
     findings: Vec<Finding>,
 }
 
 impl TupleFinder<'_> {
+    /// Checks the parameters of one function.
     fn check_signature(&mut self, signature: &syn::Signature) {
         for input in &signature.inputs {
             let syn::FnArg::Typed(typed) = input else { continue };
@@ -109,7 +115,7 @@ impl TupleFinder<'_> {
             let is_tuple = is_tuple(&typed.ty) || matches!(&*typed.pat, syn::Pat::Tuple(_));
             if is_tuple && !self.source.is_test(line) {
                 let what = format!("`{}` takes a tuple", signature.ident);
-                let remedy = "take its parts as parameters, or name the group with a struct";
+                let remedy = "use one parameter for each part, or a struct";
                 self.findings.push(self.source.finding(line, what, remedy));
             }
         }
@@ -139,7 +145,8 @@ impl<'ast> Visit<'ast> for TupleFinder<'_> {
     }
 }
 
-/// Returns whether the type is a tuple, or an `Option` of one. Rows of pairs (slices, `Vec`, iterators) are not meant.
+/// Returns whether a type is a tuple, or an `Option` of one. Collections of tuples (slices, `Vec`, iterators) are
+/// allowed.
 fn is_tuple(kind: &syn::Type) -> bool {
     match kind {
         syn::Type::Tuple(tuple) => !tuple.elems.is_empty(),
@@ -167,9 +174,9 @@ mod tests {
 
     #[test]
     fn runtime_names_no_feature() {
-        let found = "crates/runtime/src/a.rs:1: `handoff` in crates/runtime/src/; let the feature, or the assembly, bring it: as a \
+        let finding = "crates/runtime/src/a.rs:1: `handoff` in crates/runtime/src/; have the feature or the assembly pass it in, as a \
                      hook, a node, an activity or a field";
-        check_text("crates/runtime/src/a.rs", "const HINT: &str = \"try `/Handoff`\";", &[found]);
+        check_text("crates/runtime/src/a.rs", "const HINT: &str = \"try `/Handoff`\";", &[finding]);
         check_text("crates/agent/src/a.rs", "const HINT: &str = \"try `/handoff`\";", &[]);
         check_text("crates/runtime/src/a.rs", "#[cfg(test)]\nmod tests {\n// a handoff\n}", &[]);
         check_text("crates/runtime/src/a/tests.rs", "// a handoff", &[]);
@@ -177,25 +184,25 @@ mod tests {
 
     #[test]
     fn events_are_never_changed() {
-        let found = "crates/journal/src/a.rs:2: SQL that changes stored events; append an event instead: only the deletion of a \
-                     thread takes events away";
+        let finding = "crates/journal/src/a.rs:2: SQL that changes stored events; append an event instead; only the deletion of a \
+                     thread removes events";
         let text = "fn a() {\nb(\"UPDATE events SET content = ''\");\n}";
-        check_text("crates/journal/src/a.rs", text, &[found]);
+        check_text("crates/journal/src/a.rs", text, &[finding]);
         check_text("crates/journal/src/tables/threads.rs", text, &[]);
         check_text("crates/journal/src/a.rs", "fn a() { b(\"INSERT INTO events\") }", &[]);
     }
 
     #[test]
-    fn failures_are_told_apart_by_values() {
-        let found = |method| {
+    fn failures_are_distinguished_by_values() {
+        let finding = |method| {
             format!(
-                "crates/a/src/a.rs:1: `{method}` on the words of a failure; match on its variant, code or kind"
+                "crates/a/src/a.rs:1: `{method}` on the text of a failure; match on its variant, code or kind"
             )
         };
         let path = "crates/a/src/a.rs";
-        check_text(path, "fn a() { error.to_string().contains(\"full\") }", &[&found("contains")]);
-        check_text(path, "fn a() { reason.starts_with(\"no such\") }", &[&found("starts_with")]);
-        check_text(path, "fn a() { self.error.ends_with(\".\") }", &[&found("ends_with")]);
+        check_text(path, "fn a() { error.to_string().contains(\"full\") }", &[&finding("contains")]);
+        check_text(path, "fn a() { reason.starts_with(\"no such\") }", &[&finding("starts_with")]);
+        check_text(path, "fn a() { self.error.ends_with(\".\") }", &[&finding("ends_with")]);
         check_text(path, "fn a() { path.contains(\"/\") && error.contains(&needle) }", &[]);
         check_text(
             path,
@@ -206,13 +213,13 @@ mod tests {
 
     #[test]
     fn no_function_takes_a_tuple() {
-        let found = "crates/a/src/a.rs:1: `f` takes a tuple; take its parts as parameters, or name the group with a struct";
+        let finding = "crates/a/src/a.rs:1: `f` takes a tuple; use one parameter for each part, or a struct";
         let path = "crates/a/src/a.rs";
-        check_text(path, "fn f((a, b): (u8, u8)) {}", &[found]);
-        check_text(path, "impl A { fn f(&self, pair: &(u8, u8)) {} }", &[found]);
-        check_text(path, "trait A { fn f(&self, pair: (u8, u8)); }", &[found]);
-        check_text(path, "fn f(pair: Option<(u8, u8)>) {}", &[found]);
-        check_text(path, "fn f(pair: Option<&(u8, u8)>, one: Option<u8>) {}", &[found]);
+        check_text(path, "fn f((a, b): (u8, u8)) {}", &[finding]);
+        check_text(path, "impl A { fn f(&self, pair: &(u8, u8)) {} }", &[finding]);
+        check_text(path, "trait A { fn f(&self, pair: (u8, u8)); }", &[finding]);
+        check_text(path, "fn f(pair: Option<(u8, u8)>) {}", &[finding]);
+        check_text(path, "fn f(pair: Option<&(u8, u8)>, number: Option<u8>) {}", &[finding]);
         check_text(path, "impl Foreign for A { fn f(&self, pair: (u8, u8)) {} }", &[]);
         check_text(path, "fn f(a: u8, all: &[(u8, u8)], unit: ()) { all.iter().map(|(a, _)| a); }", &[]);
         check_text("crates/a/src/a/tests.rs", "fn f((a, b): (u8, u8)) {}", &[]);

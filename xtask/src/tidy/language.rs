@@ -1,5 +1,8 @@
-//! Rules of the project's language: names and the first lines of docs use the field's terms. Each refused word stands beside the
-//! term to use. The lists only grow. Sizes and catch-all names are checked elsewhere.
+//! Rules for the project's language: names and the first lines of docs use the field's terms. Each refused word is
+//! listed with the term to use. The lists only grow. Phrases are checked in [`super::prose`], catch-all names in
+//! [`super::names`].
+
+pub mod phrases;
 
 use std::collections::BTreeMap;
 
@@ -9,16 +12,16 @@ use syn::visit::{self, Visit};
 use super::Finding;
 use super::source::SourceFile;
 
-/// The most types that may share one name in the workspace: two that implement one idea.
+/// Maximum number of types in the workspace with the same name. Two types may implement the same idea.
 const SAME_NAME_MAX: usize = 2;
 
-/// Type names that every crate has for the same idea.
+/// Type names that every crate may use, because they have the same meaning everywhere.
 const SHARED_NAMES: [&str; 2] = ["Error", "Result"];
 
-/// Words that a first line of docs must not begin with, because they paraphrase a term instead of naming it.
+/// Words with which a doc comment must not begin, because they paraphrase a term instead of using it.
 const REFUSED_BEGINNINGS: [&str; 6] = ["What", "Who", "Whose", "Whoever", "Whether", "That"];
 
-/// Type names that say nothing without their module, each with the kind of name to use.
+/// Type names that have no meaning without their module, each with a better kind of name.
 const REFUSED_TYPES: &[(&str, &str)] = &[
     ("About", "the noun that it describes"),
     ("Asked", "`PendingQuestion`, `PromptReply` or the noun of what was asked"),
@@ -74,7 +77,7 @@ const REFUSED_TYPES: &[(&str, &str)] = &[
     ("World", "`…Fixture`"),
 ];
 
-/// Function names that are no verb with an object and no noun, each with what to use.
+/// Function names that are neither a verb with an object nor a noun, each with a better kind of name.
 const REFUSED_FUNCTIONS: &[(&str, &str)] = &[
     ("asked", "`ask_…`, or the noun of the question"),
     ("began", "`start_…`, `started_at`"),
@@ -108,69 +111,39 @@ const REFUSED_FUNCTIONS: &[(&str, &str)] = &[
     ("whose", "`owner`, `scope`"),
 ];
 
-/// Phrases of the private vocabulary that prose must not use, in lower case, each with the term.
-pub const REFUSED_PHRASES: &[(&str, &str)] = &[
-    ("comes to rest", "becomes idle, stops"),
-    ("come to rest", "become idle, stop"),
-    ("came to rest", "became idle, stopped"),
-    ("condensed by", "compacted by"),
-    ("condenses", "compacts"),
-    ("goes along", "is carried over"),
-    ("go along with", "are carried over with"),
-    ("has a thread rest", "sets the thread's status to idle"),
-    ("nobody shall", "do not"),
-    ("names nothing anew", "is never reused"),
-    ("shall put these", "do not append"),
-    ("what is gone", "a deleted …, with its noun"),
-    ("what there is not", "missing values"),
-    ("wait in line", "are queued"),
-    ("waits in line", "is queued"),
-    ("who may come in", "authentication, authorization"),
-    ("how often a user may come", "rate limit"),
-    ("gives way", "yields, is replaced"),
-    ("taken back by", "undone by"),
-];
-
-/// Checks the names and comments of one file.
+/// Checks the names and the first doc lines of one file.
 pub fn check(source: &SourceFile) -> Vec<Finding> {
     let mut finder = NameFinder { source, findings: Vec::new() };
     finder.visit_file(&source.tree);
     let mut findings = finder.findings;
-    findings.extend(beginnings(source));
-    if source.path != "xtask/src/tidy/language.rs" {
-        findings.extend(phrases(source));
-    }
+    findings.extend(check_doc_beginnings(source));
     findings
 }
 
 /// Checks that at most [`SAME_NAME_MAX`] types of the workspace share a name.
 pub fn check_shared_names(sources: &[SourceFile]) -> Vec<Finding> {
-    let mut places: BTreeMap<String, Vec<(&SourceFile, usize)>> = BTreeMap::new();
+    let mut definitions: BTreeMap<String, Vec<(&SourceFile, usize)>> = BTreeMap::new();
     for source in sources {
         let mut types = TypeNames(Vec::new());
         types.visit_file(&source.tree);
         for (name, line) in types.0 {
-            places.entry(name).or_default().push((source, line));
+            definitions.entry(name).or_default().push((source, line));
         }
     }
     let mut findings = Vec::new();
-    for (name, places) in places {
-        if places.len() <= SAME_NAME_MAX || SHARED_NAMES.contains(&name.as_str()) {
+    for (name, definitions) in definitions {
+        if definitions.len() <= SAME_NAME_MAX || SHARED_NAMES.contains(&name.as_str()) {
             continue;
         }
-        for (source, line) in &places {
-            let what = format!("`{name}` is the name of {} types", places.len());
-            findings.push(source.finding(
-                *line,
-                what,
-                "name it so that it explains itself without its module",
-            ));
+        for (source, line) in &definitions {
+            let what = format!("`{name}` is the name of {} types", definitions.len());
+            findings.push(source.finding(*line, what, "use a name that is clear without its module"));
         }
     }
     findings
 }
 
-/// The types that a file defines, with their lines.
+/// A visitor that collects the types that a file defines, with their lines.
 struct TypeNames(Vec<(String, usize)>);
 
 impl TypeNames {
@@ -201,12 +174,14 @@ impl<'ast> Visit<'ast> for TypeNames {
     }
 }
 
+/// A visitor that finds refused names of types and functions.
 struct NameFinder<'a> {
     source: &'a SourceFile,
     findings: Vec<Finding>,
 }
 
 impl NameFinder<'_> {
+    /// Adds a finding if `name` is in the list `refused`. `kind` is `type` or `function`.
     fn check(&mut self, kind: &str, span: Span, name: &str, refused: &[(&str, &str)]) {
         if let Some((_, term)) = refused.iter().find(|(word, _)| *word == name) {
             let what = format!("a {kind} named `{name}` (use {term})");
@@ -242,8 +217,8 @@ impl<'ast> Visit<'ast> for NameFinder<'_> {
     }
 }
 
-/// Finds doc comments whose first line begins with a word that paraphrases.
-fn beginnings(source: &SourceFile) -> Vec<Finding> {
+/// Finds doc comments that begin with one of [`REFUSED_BEGINNINGS`].
+fn check_doc_beginnings(source: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     for comment in source.comments.iter().filter(|comment| is_first_doc_line(source, comment.line)) {
         let first = comment.text.trim_start_matches(['/', '!']).split_whitespace().next().unwrap_or_default();
@@ -260,7 +235,8 @@ fn beginnings(source: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether the doc comment is a description in the JSON Schema of a tool, which models read and a snapshot pins.
+/// Returns whether the doc comment is a description in the JSON Schema of a tool. Models read these descriptions, and
+/// snapshots pin their text.
 fn is_model_schema(source: &SourceFile, line: usize) -> bool {
     let item = source.lines[line..].iter().skip_while(|text| text.trim().starts_with("///"));
     let derives =
@@ -269,7 +245,7 @@ fn is_model_schema(source: &SourceFile, line: usize) -> bool {
     derives || enclosing.is_some_and(|text| text.contains("JsonSchema"))
 }
 
-/// Returns whether the line is a doc comment and the line above it is none.
+/// Returns whether the line, counted from 1, is the first line of a doc comment.
 fn is_first_doc_line(source: &SourceFile, line: usize) -> bool {
     let is_doc = |line: usize| {
         let text =
@@ -277,19 +253,6 @@ fn is_first_doc_line(source: &SourceFile, line: usize) -> bool {
         text.starts_with("///") || text.starts_with("//!")
     };
     is_doc(line) && !line.checked_sub(1).is_some_and(is_doc)
-}
-
-/// Finds phrases of the private vocabulary in comments.
-fn phrases(source: &SourceFile) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for comment in &source.comments {
-        let text = comment.text.to_lowercase();
-        for (phrase, term) in REFUSED_PHRASES.iter().filter(|(phrase, _)| text.contains(phrase)) {
-            let what = format!("\"{phrase}\" in a comment (use: {term})");
-            findings.push(source.finding(comment.line, what, "use the field's term"));
-        }
-    }
-    findings
 }
 
 #[cfg(test)]
@@ -321,20 +284,10 @@ mod tests {
 
     #[test]
     fn docs_begin_with_what_an_item_is() {
-        let found = "crates/a/src/a.rs:1: the first line of docs begins with `What`; say what the item is or does, in the field's terms";
-        check_text("/// What is told.\nstruct A;", &[found]);
+        let finding = "crates/a/src/a.rs:1: the first line of docs begins with `What`; say what the item is or does, in the field's terms";
+        check_text("/// What is told.\nstruct A;", &[finding]);
         check_text("/// A notice.\n/// What follows is a second line.\nstruct A;", &[]);
         check_text("// What a plain comment asks.\nstruct A;", &[]);
-    }
-
-    #[test]
-    fn private_phrases_are_found() {
-        check_text(
-            "// The run comes to rest.\nstruct A;",
-            &[
-                "crates/a/src/a.rs:1: \"comes to rest\" in a comment (use: becomes idle, stops); use the field's term",
-            ],
-        );
     }
 
     #[test]

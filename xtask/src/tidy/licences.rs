@@ -1,11 +1,11 @@
-//! The licences of everything Segue is built from: permissive ones only. Texts are not compared, only what packages
-//! declare.
+//! The rule for the licences of dependencies: only permissive licences. It checks the licence that a package declares,
+//! not its licence text.
 
 use crate::cargo_metadata::CargoPackage;
 
 use super::Finding;
 
-/// Licences whose terms Segue's own (MIT or Apache-2.0) can carry, as SPDX names.
+/// SPDX names of licences that are compatible with Segue's own licence (MIT or Apache-2.0).
 const PERMISSIVE_LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -23,7 +23,7 @@ const PERMISSIVE_LICENCES: &[&str] = &[
     "Zlib",
 ];
 
-/// Checks every package that comes from outside the workspace.
+/// Checks every package from outside the workspace.
 pub fn check(packages: &[CargoPackage]) -> Vec<Finding> {
     let foreign = packages.iter().filter(|package| package.is_foreign);
     let refused = foreign.filter(|package| !package.license.as_deref().is_some_and(is_permissive));
@@ -41,17 +41,20 @@ pub fn check(packages: &[CargoPackage]) -> Vec<Finding> {
         .collect()
 }
 
-/// Returns whether the SPDX expression can be satisfied with permissive licences alone.
+/// Returns whether an SPDX expression can be satisfied with permissive licences only. An expression with a syntax error
+/// is not permissive.
 fn is_permissive(expression: &str) -> bool {
-    // Older manifests write `MIT/Apache-2.0`.
+    // Older manifests use `/` for `OR`, as in `MIT/Apache-2.0`.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
     let permissive = parse_or(&mut words);
     permissive == Some(true) && words.next().is_none()
 }
 
+/// The tokens of an SPDX expression.
 type LicenceTokens<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
+/// Parses alternatives, of which one must be permissive. Returns `None` for a syntax error.
 fn parse_or(words: &mut LicenceTokens<'_>) -> Option<bool> {
     let mut permissive = parse_and(words)?;
     while words.next_if_eq(&"OR").is_some() {
@@ -60,6 +63,7 @@ fn parse_or(words: &mut LicenceTokens<'_>) -> Option<bool> {
     Some(permissive)
 }
 
+/// Parses a conjunction, of which all terms must be permissive.
 fn parse_and(words: &mut LicenceTokens<'_>) -> Option<bool> {
     let mut permissive = parse_term(words)?;
     while words.next_if_eq(&"AND").is_some() {
@@ -68,6 +72,7 @@ fn parse_and(words: &mut LicenceTokens<'_>) -> Option<bool> {
     Some(permissive)
 }
 
+/// Parses an expression in parentheses, or a licence with an optional exception.
 fn parse_term(words: &mut LicenceTokens<'_>) -> Option<bool> {
     if words.next_if_eq(&"(").is_some() {
         let permissive = parse_or(words)?;
@@ -86,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_expression_is_permissive_when_one_choice_is() {
+    fn an_expression_is_permissive_if_one_alternative_is() {
         for good in [
             "MIT",
             "MIT/Apache-2.0",
@@ -105,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn unknown_and_copyleft_packages_are_named() {
+    fn packages_with_unknown_and_copyleft_licences_are_found() {
         let package = |name: &str, license: Option<&str>, foreign| CargoPackage {
             name: name.to_owned(),
             license: license.map(str::to_owned),
             is_foreign: foreign,
         };
-        let found: Vec<String> = check(&[
+        let actual: Vec<String> = check(&[
             package("a 1.0.0", Some("MIT"), true),
             package("b 1.0.0", Some("LGPL-3.0"), true),
             package("c 1.0.0", None, true),
@@ -120,6 +125,6 @@ mod tests {
         .iter()
         .map(|finding| finding.what.clone())
         .collect();
-        assert_eq!(found, ["b 1.0.0 is under LGPL-3.0", "c 1.0.0 is under no declared licence"]);
+        assert_eq!(actual, ["b 1.0.0 is under LGPL-3.0", "c 1.0.0 is under no declared licence"]);
     }
 }

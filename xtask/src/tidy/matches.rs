@@ -1,4 +1,5 @@
-//! Matches on the project's own enums: each names every variant, so that the compiler finds them all when one is added.
+//! The rule for matches on the project's own enums: a match names every variant, so that the compiler reports every
+//! match when a variant is added.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +8,24 @@ use syn::visit::{self, Visit};
 use super::Finding;
 use super::source::SourceFile;
 
-/// Enums of which a match may leave variants unnamed. A journal holds event types that this program does not know, so every
-/// reader of events passes over most of them.
+/// Enums for which a match may have a wildcard. A journal may contain event types that this version does not know, so
+/// every reader of events ignores most types.
 const OPEN_ENUMS: &[&str] = &["EventType"];
-/// How the names of errors end. A match picks those that somebody acts on, and passes the others on.
+/// The suffix of error enums. A match on an error handles some variants and returns the others.
 const ERROR_SUFFIX: &str = "Error";
-/// Patterns that hold the one that is looked at.
+/// Tuple patterns in which the rule looks for an enum of the project.
 const WRAPPER_PATTERNS: &[&str] = &["Some", "Ok", "Err"];
-/// The beginnings of paths that stay in the project; its crates are the others.
+/// First segments of paths inside a crate. All other paths of the project begin with the name of a crate.
 const LOCAL_PATH_STARTS: &[&str] = &["crate", "self", "super"];
 
-/// The names that the project knows.
+/// The enums and crates of the project.
 pub struct ProjectNames {
     enums: BTreeSet<String>,
     crates: BTreeSet<String>,
 }
 
 impl ProjectNames {
-    /// Collects the enums that production code declares, inside macros too, and the crates.
+    /// Collects the names of all crates and of the enums that production code declares, in macros too.
     pub fn collect(sources: &[SourceFile]) -> Self {
         let mut names = Self { enums: BTreeSet::new(), crates: BTreeSet::new() };
         for source in sources.iter().filter(|source| !source.is_tests_only) {
@@ -42,25 +43,26 @@ impl ProjectNames {
     }
 }
 
-/// Checks one file.
-pub fn check(source: &SourceFile, own: &ProjectNames) -> Vec<Finding> {
+/// Checks the matches in the production code of one file.
+pub fn check(source: &SourceFile, project: &ProjectNames) -> Vec<Finding> {
     if source.is_tests_only {
         return Vec::new();
     }
-    let mut foreign = ForeignImports { project: own, names: BTreeSet::new() };
+    let mut foreign = ForeignImports { project, names: BTreeSet::new() };
     foreign.visit_file(&source.tree);
-    let mut finder = MatchFinder { source, project: own, foreign: foreign.names, findings: Vec::new() };
+    let mut finder = MatchFinder { source, project, foreign: foreign.names, findings: Vec::new() };
     finder.visit_file(&source.tree);
     finder.findings
 }
 
-/// Collects the names that a file imports from crates of others.
+/// A visitor that collects the names that a file imports from crates outside the project.
 struct ForeignImports<'a> {
     project: &'a ProjectNames,
     names: BTreeSet<String>,
 }
 
 impl ForeignImports<'_> {
+    /// Adds the names that an import declares.
     fn add(&mut self, tree: &syn::UseTree) {
         let name = match tree {
             syn::UseTree::Path(path) => return self.add(&path.tree),
@@ -83,15 +85,18 @@ impl<'ast> Visit<'ast> for ForeignImports<'_> {
     }
 }
 
+/// A visitor that finds matches with a wildcard on an enum of the project.
 struct MatchFinder<'a> {
     source: &'a SourceFile,
     project: &'a ProjectNames,
+    /// Names that the file imports from other projects.
     foreign: BTreeSet<String>,
     findings: Vec<Finding>,
 }
 
 impl MatchFinder<'_> {
-    /// Returns the own enum whose variant the pattern names.
+    /// Returns the project's enum of which the pattern names a variant, unless the enum is open. The check is by name,
+    /// because the syntax tree has no types.
     fn project_enum(&self, pattern: &syn::Pat) -> Option<String> {
         let path = match pattern {
             syn::Pat::Or(or) => return or.cases.iter().find_map(|case| self.project_enum(case)),
@@ -113,9 +118,9 @@ impl MatchFinder<'_> {
             Some(root) => !LOCAL_PATH_STARTS.contains(&root.as_str()) && !self.project.crates.contains(&root),
             None => self.foreign.contains(&name),
         };
-        let is_own = name == "Self" || (self.project.enums.contains(&name) && !is_foreign);
+        let is_of_project = name == "Self" || (self.project.enums.contains(&name) && !is_foreign);
         let is_open = OPEN_ENUMS.contains(&name.as_str()) || name.ends_with(ERROR_SUFFIX);
-        (is_own && !is_open).then_some(name)
+        (is_of_project && !is_open).then_some(name)
     }
 }
 
@@ -127,13 +132,14 @@ impl<'ast> Visit<'ast> for MatchFinder<'_> {
             let line = arm.fat_arrow_token.spans[0].start().line;
             if !self.source.is_test(line) {
                 let what = format!("`_` in a match on `{name}`");
-                self.findings.push(self.source.finding(line, what, "name the variants that it stands for"));
+                self.findings.push(self.source.finding(line, what, "name the remaining variants"));
             }
         }
         visit::visit_expr_match(self, item);
     }
 }
 
+/// Returns whether a name is one of [`WRAPPER_PATTERNS`].
 fn is_wrapper(name: &syn::Ident) -> bool {
     WRAPPER_PATTERNS.iter().any(|wrapper| name == wrapper)
 }
@@ -149,14 +155,14 @@ mod tests {
         let text = format!("{ENUMS}\nfn f() {{\n{body}\n}}");
         let source = SourceFile::parse("crates/a/src/a.rs", &text).unwrap();
         let sources = [source];
-        let own = ProjectNames::collect(&sources);
-        let found: Vec<String> =
-            check(&sources[0], &own).iter().map(|finding| finding.what.clone()).collect();
-        assert_eq!(found, expected, "{body}");
+        let project = ProjectNames::collect(&sources);
+        let actual: Vec<String> =
+            check(&sources[0], &project).iter().map(|finding| finding.what.clone()).collect();
+        assert_eq!(actual, expected, "{body}");
     }
 
     #[test]
-    fn a_match_on_an_own_enum_names_every_variant() {
+    fn a_match_on_an_enum_of_the_project_names_every_variant() {
         check_match("match k { Kind::A => 1, _ => 2 };", &["`_` in a match on `Kind`"]);
         check_match("match k { Some(Named::A | Named::B) => 1, _ => 2 };", &["`_` in a match on `Named`"]);
         check_match("match k { kind @ &Kind::A => 1, _ if b => 2, _ => 3 };", &["`_` in a match on `Kind`"]);
@@ -166,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn enums_of_others_and_open_ones_may_be_left_open() {
+    fn foreign_and_open_enums_may_have_a_wildcard() {
         check_match("match k { EventType::A => 1, _ => 2 };", &[]);
         check_match("match k { toml::Kind::A => 1, _ => 2 };", &[]);
         check_match("use toml::Kind; match k { Kind::A => 1, _ => 2 };", &[]);
@@ -175,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_leave_variants_open() {
+    fn tests_may_have_a_wildcard() {
         let text =
             format!("{ENUMS}\n#[cfg(test)]\nmod tests {{ fn f() {{ match k {{ Kind::A => 1, _ => 2 }} }} }}");
         let sources = [SourceFile::parse("crates/a/src/a.rs", &text).unwrap()];

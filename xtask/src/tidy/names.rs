@@ -1,5 +1,7 @@
-//! Names that are not used: catch-all names, and other words for what the glossary names. The transcripts room reads
-//! other programs' files and may use their words; in the columns of a database ids are text.
+//! Rules for names: no catch-all names, no synonyms of terms in the glossary, and no ids as text.
+//!
+//! The crate `transcripts` reads files of other programs and may use their terms. The modules of database tables store
+//! ids as text.
 
 use proc_macro2::Span;
 use syn::visit::{self, Visit};
@@ -7,12 +9,12 @@ use syn::visit::{self, Visit};
 use super::Finding;
 use super::source::SourceFile;
 
-/// Names of modules, files, folders and crates that say nothing about what is inside.
+/// Names of modules, files, folders and crates that do not describe their content.
 pub const VAGUE_NAMES: [&str; 8] =
     ["utils", "util", "common", "core", "helpers", "helper", "manager", "misc"];
-/// Ends of type names that say nothing, in any spelling of the type.
+/// Suffixes of type names that do not describe the type.
 const VAGUE_SUFFIXES: [&str; 5] = ["Manager", "Helper", "Helpers", "Util", "Utils"];
-/// Types that would be a second word for one of the glossary.
+/// Type names that are synonyms of a term in the glossary, each with the term.
 const SYNONYM_TYPES: [(&str, &str); 5] = [
     ("SessionId", "a conversation is a thread: `ThreadId`"),
     ("ChatId", "a conversation is a thread: `ThreadId`"),
@@ -20,21 +22,22 @@ const SYNONYM_TYPES: [(&str, &str); 5] = [
     ("JobId", "an execution is a run: `RunId`"),
     ("TaskId", "an execution is a run: `RunId`"),
 ];
-/// Ids that have a type of their own.
+/// Names of fields and parameters that must have an id type.
 const TYPED_IDS: [&str; 5] = ["thread_id", "run_id", "handoff_id", "event_id", "checkpoint_id"];
-/// The room that reads other programs' files.
+/// The folder of the crate that reads files of other programs.
 const FOREIGN_WORDS_FOLDER: &str = "crates/transcripts/";
 
-/// The folder in which ids are columns.
+/// The folder of modules for database tables, in which ids are columns of type text.
 const COLUMN_FOLDER: &str = "/tables/";
 
-/// Checks one file.
+/// Checks the names in one file.
 pub fn check(source: &SourceFile) -> Vec<Finding> {
     let mut finder = NameFinder { source, findings: Vec::new() };
     finder.visit_file(&source.tree);
     finder.findings
 }
 
+/// A visitor that checks names of modules, types, functions, fields and parameters.
 struct NameFinder<'a> {
     source: &'a SourceFile,
     findings: Vec<Finding>,
@@ -45,32 +48,31 @@ impl NameFinder<'_> {
         self.findings.push(self.source.finding(span.start().line, what, remedy));
     }
 
+    /// Checks the name of a type for vague suffixes and synonyms.
     fn check_type(&mut self, ident: &syn::Ident) {
         let name = ident.to_string();
         if VAGUE_SUFFIXES.iter().any(|end| name.ends_with(end)) {
-            self.record(ident.span(), format!("a type named `{name}`"), "name it after what it is");
+            self.record(ident.span(), format!("a type named `{name}`"), "name it after its content");
         }
-        let other = SYNONYM_TYPES.iter().find(|(word, _)| name == *word);
-        if let Some((_, remedy)) = other.filter(|_| !self.source.path.starts_with(FOREIGN_WORDS_FOLDER)) {
+        let synonym = SYNONYM_TYPES.iter().find(|(word, _)| name == *word);
+        if let Some((_, remedy)) = synonym.filter(|_| !self.source.path.starts_with(FOREIGN_WORDS_FOLDER)) {
             self.record(ident.span(), format!("a type named `{name}`"), remedy);
         }
     }
 
+    /// Checks the name of a function for vague suffixes.
     fn check_function(&mut self, ident: &syn::Ident) {
         let name = ident.to_string();
         if VAGUE_NAMES.iter().any(|word| name.ends_with(&format!("_{word}"))) {
-            self.record(
-                ident.span(),
-                format!("a function named `{name}`"),
-                "name it with the verb of what it does",
-            );
+            self.record(ident.span(), format!("a function named `{name}`"), "use a verb and its object");
         }
     }
 
+    /// Checks that a field or parameter with the name of an id has an id type.
     fn check_id(&mut self, ident: &syn::Ident, kind: &syn::Type) {
         let path = &self.source.path;
-        let text_belongs = path.starts_with(FOREIGN_WORDS_FOLDER) || path.contains(COLUMN_FOLDER);
-        if !text_belongs && TYPED_IDS.iter().any(|id| ident == id) && is_text(kind) {
+        let may_be_text = path.starts_with(FOREIGN_WORDS_FOLDER) || path.contains(COLUMN_FOLDER);
+        if !may_be_text && TYPED_IDS.iter().any(|id| ident == id) && is_text(kind) {
             self.record(ident.span(), format!("`{ident}` as text"), "use its type from `protocol::ids`");
         }
     }
@@ -80,7 +82,7 @@ impl<'ast> Visit<'ast> for NameFinder<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if VAGUE_NAMES.iter().any(|name| item.ident == name) {
             let what = format!("a module named `{}`", item.ident);
-            self.record(item.ident.span(), what, "name it after what is inside");
+            self.record(item.ident.span(), what, "name it after its content");
         }
         visit::visit_item_mod(self, item);
     }
@@ -146,35 +148,35 @@ mod tests {
     }
 
     #[test]
-    fn names_that_say_nothing_are_found() {
+    fn vague_names_are_found() {
         check_text(
             "mod utils {}",
-            &["crates/a/src/a.rs:1: a module named `utils`; name it after what is inside"],
+            &["crates/a/src/a.rs:1: a module named `utils`; name it after its content"],
         );
         check_text(
             "\nstruct ThreadManager;",
-            &["crates/a/src/a.rs:2: a type named `ThreadManager`; name it after what it is"],
+            &["crates/a/src/a.rs:2: a type named `ThreadManager`; name it after its content"],
         );
         check_text(
             "fn ctx_util() {}",
-            &["crates/a/src/a.rs:1: a function named `ctx_util`; name it with the verb of what it does"],
+            &["crates/a/src/a.rs:1: a function named `ctx_util`; use a verb and its object"],
         );
         check_text("mod managers {} struct Utility; fn utilize() {}", &[]);
     }
 
     #[test]
-    fn a_thing_has_one_word() {
-        let found = "a type named `SessionId`; a conversation is a thread: `ThreadId`";
-        check_text("struct SessionId(u8);", &[&format!("crates/a/src/a.rs:1: {found}")]);
+    fn synonyms_of_glossary_terms_are_found() {
+        let finding = "a type named `SessionId`; a conversation is a thread: `ThreadId`";
+        check_text("struct SessionId(u8);", &[&format!("crates/a/src/a.rs:1: {finding}")]);
         assert!(findings(check, "crates/transcripts/src/a.rs", "struct SessionId(u8);").is_empty());
     }
 
     #[test]
     fn ids_are_never_text() {
-        let found = "crates/a/src/a.rs:1: `run_id` as text; use its type from `protocol::ids`";
-        check_text("struct A { run_id: String }", &[found]);
-        check_text("fn a(run_id: &str) {}", &[found]);
-        check_text("fn a(run_id: Option<String>) {}", &[found]);
+        let finding = "crates/a/src/a.rs:1: `run_id` as text; use its type from `protocol::ids`";
+        check_text("struct A { run_id: String }", &[finding]);
+        check_text("fn a(run_id: &str) {}", &[finding]);
+        check_text("fn a(run_id: Option<String>) {}", &[finding]);
         check_text("fn a(run_id: RunId, request_id: String) {}", &[]);
         assert!(findings(check, "crates/journal/src/tables/a.rs", "struct A { run_id: String }").is_empty());
     }

@@ -1,12 +1,13 @@
-//! Where files are, and places that a file must not name: paths of the machine somebody happened to work on.
+//! Rules for file names, and for paths in the text of files: no file may contain an absolute path of a developer's
+//! machine.
 
 use super::names::VAGUE_NAMES;
 use super::{Finding, TextFile};
 
-/// Folders at the root of a file system under which somebody's own files are.
+/// Top-level folders of a file system that contain the files of a single user.
 const MACHINE_ROOTS: [&str; 3] = ["home", "root", "work"];
 
-/// Checks one file.
+/// Checks the name of a file and the paths in its text.
 pub fn check(file: &TextFile) -> Vec<Finding> {
     let mut findings = check_file_name(file);
     for (index, line) in file.text.lines().enumerate() {
@@ -22,35 +23,36 @@ pub fn check(file: &TextFile) -> Vec<Finding> {
     findings
 }
 
+/// Checks the path of a file for `mod.rs` and vague names.
 fn check_file_name(file: &TextFile) -> Vec<Finding> {
-    let found = |what: String, remedy| Finding { path: file.path.clone(), line: 1, what, remedy };
+    let finding = |what: String, remedy| Finding { path: file.path.clone(), line: 1, what, remedy };
     let mut findings = Vec::new();
     if file.path.ends_with("/mod.rs") {
         let what = "a file named `mod.rs`".to_owned();
-        findings.push(found(what, "call it `foo.rs` beside the folder `foo`"));
+        findings.push(finding(what, "name it `foo.rs`, next to the folder `foo`"));
     }
     let stem = |part: &str| part.split('.').next().unwrap_or_default().to_lowercase();
-    let empty = file.path.split('/').map(stem).find(|part| VAGUE_NAMES.contains(&part.as_str()));
-    if let Some(part) = empty {
-        findings.push(found(format!("`{part}` in its path"), "name it after what is inside"));
+    let vague = file.path.split('/').map(stem).find(|part| VAGUE_NAMES.contains(&part.as_str()));
+    if let Some(part) = vague {
+        findings.push(finding(format!("`{part}` in its path"), "name it after its content"));
     }
     findings
 }
 
-/// Returns the first path of a machine in the line, cut at its second folder.
+/// Returns the first path below one of [`MACHINE_ROOTS`] in a line, cut after its second segment.
 fn find_machine_path(line: &str) -> Option<String> {
     for root in MACHINE_ROOTS {
         let needle = format!("/{root}/");
-        for (at, _) in line.match_indices(&needle) {
-            let before = line[..at].chars().next_back();
-            // `crates/work/x`, `~/work/x`, `$DIR/work/x` and `//host/work/x` are not at the root.
-            let at_root = before.is_none_or(|c| !(c.is_alphanumeric() || "_-.~/}\\*".contains(c)));
-            let rest: String = line[at + needle.len()..]
+        for (index, _) in line.match_indices(&needle) {
+            let before = line[..index].chars().next_back();
+            // `crates/work/x`, `~/work/x`, `$DIR/work/x` and `//host/work/x` are not absolute paths.
+            let is_absolute = before.is_none_or(|c| !(c.is_alphanumeric() || "_-.~/}\\*".contains(c)));
+            let name: String = line[index + needle.len()..]
                 .chars()
                 .take_while(|c| c.is_alphanumeric() || "_-.".contains(*c))
                 .collect();
-            if at_root && !rest.is_empty() {
-                return Some(format!("{needle}{rest}"));
+            if is_absolute && !name.is_empty() {
+                return Some(format!("{needle}{name}"));
             }
         }
     }
@@ -63,13 +65,13 @@ mod tests {
 
     fn check_file(path: &str, text: &str, expected: &[&str]) {
         let file = TextFile { path: path.to_owned(), text: text.to_owned() };
-        let found: Vec<String> = check(&file).iter().map(ToString::to_string).collect();
-        assert_eq!(found, expected, "{path}: {text}");
+        let actual: Vec<String> = check(&file).iter().map(ToString::to_string).collect();
+        assert_eq!(actual, expected, "{path}: {text}");
     }
 
     #[test]
-    fn files_are_named_after_what_is_inside() {
-        let remedy = "name it after what is inside";
+    fn files_are_named_after_their_content() {
+        let remedy = "name it after its content";
         check_file("crates/a/src/a.rs", "", &[]);
         check_file(
             "crates/core/src/a.rs",
@@ -84,7 +86,7 @@ mod tests {
         check_file(
             "crates/a/src/b/mod.rs",
             "",
-            &["crates/a/src/b/mod.rs:1: a file named `mod.rs`; call it `foo.rs` beside the folder `foo`"],
+            &["crates/a/src/b/mod.rs:1: a file named `mod.rs`; name it `foo.rs`, next to the folder `foo`"],
         );
     }
 
@@ -92,9 +94,9 @@ mod tests {
     fn paths_of_a_machine_are_found() {
         let root = MACHINE_ROOTS[0];
         let remedy = "write a path relative to the workspace, or one under `/srv` in an example";
-        let found = format!("a.md:2: `/{root}/ada` is a path of one machine; {remedy}");
-        check_file("a.md", &format!("x\nsee /{root}/ada/segue\n"), &[&found]);
-        check_file("a.md", &format!("x\n\"/{root}/ada\"\n"), &[&found]);
+        let finding = format!("a.md:2: `/{root}/ada` is a path of one machine; {remedy}");
+        check_file("a.md", &format!("x\nsee /{root}/ada/segue\n"), &[&finding]);
+        check_file("a.md", &format!("x\n\"/{root}/ada\"\n"), &[&finding]);
         for harmless in ["crates/X/a", "~/X/a", "$HOME/X/a", "https://a.org/X/b", "`/X/`", "../X/a"] {
             check_file("a.md", &harmless.replace('X', root), &[]);
         }

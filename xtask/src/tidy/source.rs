@@ -1,4 +1,5 @@
-//! One Rust file, read three ways: its lines, its tokens (inside macros too) and its syntax tree. No rule is here.
+//! A parsed Rust file in three forms: lines, tokens (including those in macros) and syntax tree. The rules are in the
+//! adjacent files.
 
 use std::ops::Range;
 
@@ -9,51 +10,51 @@ use super::Finding;
 
 /// A parsed Rust file.
 pub struct SourceFile {
-    /// Its path relative to the workspace.
+    /// The path relative to the workspace.
     pub path: String,
-    /// Its lines.
+    /// The lines without line ends.
     pub lines: Vec<String>,
-    /// Its tokens, groups opened, in order; comments are not among them.
+    /// The tokens in order, with groups flattened and without comments.
     pub tokens: Vec<SourceToken>,
-    /// Its comments, one entry per line of each.
+    /// The comments, one entry for each line.
     pub comments: Vec<SourceComment>,
-    /// Its items.
+    /// The syntax tree.
     pub tree: syn::File,
-    /// True if the whole file exists for tests or benches only.
+    /// True if the whole file is for tests or benchmarks only.
     pub is_tests_only: bool,
-    /// The lines, from 1, of items that exist in tests only.
+    /// The lines of items under `#[cfg(test)]`, counted from 1.
     pub test_lines: Vec<Range<usize>>,
 }
 
-/// One token, or one end of a group.
+/// A token, or the bracket at one end of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceToken {
-    /// The token as written; brackets stand for the ends of groups.
+    /// The token as written; empty for the ends of a group without brackets.
     pub text: String,
-    /// Its line, from 1.
+    /// The line on which the token begins, counted from 1.
     pub line: usize,
 }
 
 /// One line of a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceComment {
-    /// The text, without the slashes.
+    /// The text, without the comment markers.
     pub text: String,
-    /// Its line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
 }
 
 impl SourceFile {
-    /// Reads a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// A finding when the text is not Rust.
+    /// A finding if the text has a syntax error.
     pub fn parse(path: &str, text: &str) -> Result<Self, Finding> {
         let broken = |line, error: String| Finding {
             path: path.to_owned(),
             line,
-            what: format!("cannot be read as Rust ({error})"),
-            remedy: "make it compile",
+            what: format!("a syntax error ({error})"),
+            remedy: "make the file compile",
         };
         let stream: TokenStream = text
             .parse()
@@ -64,7 +65,7 @@ impl SourceFile {
         reader.read_stream(stream);
         let comments = find_comments(text, &reader.code);
         let test_lines = find_test_lines(&tree);
-        let tests_only = is_test_file(path);
+        let is_tests_only = is_test_file(path);
         let lines = text.lines().map(str::to_owned).collect();
         Ok(Self {
             path: path.to_owned(),
@@ -72,12 +73,12 @@ impl SourceFile {
             tokens: reader.tokens,
             comments,
             tree,
-            is_tests_only: tests_only,
+            is_tests_only,
             test_lines,
         })
     }
 
-    /// Returns whether the line belongs to tests only.
+    /// Returns whether the line, counted from 1, is part of a test.
     pub fn is_test(&self, line: usize) -> bool {
         self.is_tests_only || self.test_lines.iter().any(|range| range.contains(&line))
     }
@@ -88,22 +89,25 @@ impl SourceFile {
     }
 }
 
+/// Returns whether a path is that of a test or benchmark.
 fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.contains("/benches/") || path.ends_with("/tests.rs")
 }
 
-/// Walks the tokens and marks the bytes they cover; what is left is white space and comments.
+/// A reader that collects the tokens and marks the bytes that they cover. The other bytes are white space and comments.
 struct TokenReader<'a> {
     text: &'a str,
     tokens: Vec<SourceToken>,
+    /// One flag for each byte of the text: true if a token covers it.
     code: Vec<bool>,
 }
 
 impl TokenReader<'_> {
+    /// Adds the tokens of a stream, with groups flattened.
     fn read_stream(&mut self, stream: TokenStream) {
         for tree in stream {
             let range = tree.span().byte_range();
-            // The lexer turns a doc comment into `#[doc = "…"]` with the comment's place.
+            // The lexer turns a doc comment into `#[doc = "…"]` with the span of the comment.
             if self
                 .text
                 .get(range.clone())
@@ -125,6 +129,7 @@ impl TokenReader<'_> {
         }
     }
 
+    /// Adds a token and marks its bytes.
     fn push_token(&mut self, text: &str, line: usize, range: Range<usize>) {
         if let Some(covered) = self.code.get_mut(range) {
             covered.fill(true);
@@ -133,6 +138,7 @@ impl TokenReader<'_> {
     }
 }
 
+/// Returns the opening and closing bracket of a group.
 const fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
     match delimiter {
         Delimiter::Parenthesis => ("(", ")"),
@@ -142,6 +148,7 @@ const fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
     }
 }
 
+/// Returns the comments: the text of each line that no token covers.
 fn find_comments(text: &str, code: &[bool]) -> Vec<SourceComment> {
     let mut comments = Vec::new();
     let mut begin = 0;
@@ -153,15 +160,16 @@ fn find_comments(text: &str, code: &[bool]) -> Vec<SourceComment> {
             .collect();
         begin += line.len();
         let bare = String::from_utf8_lossy(&bare);
-        let said = bare.trim().trim_start_matches(['/', '!', '*']).trim();
+        let comment = bare.trim().trim_start_matches(['/', '!', '*']).trim();
         if !bare.trim().is_empty() {
-            comments.push(SourceComment { text: said.to_owned(), line: index + 1 });
+            comments.push(SourceComment { text: comment.to_owned(), line: index + 1 });
         }
     }
     comments
 }
 
-/// Returns the lines of items under `#[cfg(test)]`.
+/// Returns the lines of modules, functions and `impl` blocks under `#[cfg(test)]`, from the attribute to the closing
+/// brace.
 fn find_test_lines(tree: &syn::File) -> Vec<Range<usize>> {
     struct TestItemFinder(Vec<Range<usize>>);
     impl<'ast> Visit<'ast> for TestItemFinder {
@@ -193,6 +201,7 @@ fn find_test_lines(tree: &syn::File) -> Vec<Range<usize>> {
     finder.0
 }
 
+/// Returns whether an attribute is `#[cfg(test)]`.
 fn is_cfg_test(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string() == "test")
@@ -203,18 +212,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_are_told_from_strings_and_seen_after_code() {
+    fn comments_after_code_are_found_and_strings_are_not_comments() {
         let text =
             "//! Head.\n\nfn a() {\n    let _b = \"// not one\"; // one\n    /* two\n    lines */\n}\n";
         let source = SourceFile::parse("a.rs", text).unwrap();
-        let seen: Vec<(usize, &str)> =
+        let comments: Vec<(usize, &str)> =
             source.comments.iter().map(|comment| (comment.line, comment.text.as_str())).collect();
-        assert_eq!(seen, [(1, "Head."), (4, "one"), (5, "two"), (6, "lines */")]);
+        assert_eq!(comments, [(1, "Head."), (4, "one"), (5, "two"), (6, "lines */")]);
         assert!(source.tokens.iter().any(|token| token.text == "\"// not one\"" && token.line == 4));
     }
 
     #[test]
-    fn lines_of_tests_are_known() {
+    fn lines_of_tests_are_detected() {
         let source =
             SourceFile::parse("a.rs", "//! A.\nfn a() {}\n\n#[cfg(test)]\nmod tests {\n}\nfn b() {}\n")
                 .unwrap();

@@ -54,7 +54,7 @@ pub(crate) struct SubagentTool {
 }
 
 /// Returns the specification of the tool that a model receives.
-pub(super) fn task_tool_spec() -> ToolSpec {
+pub(crate) fn task_tool_spec() -> ToolSpec {
     ToolSpec {
         name: TASK_TOOL.to_owned(),
         description: TASK_DESCRIPTION.trim().to_owned(),

@@ -12,17 +12,15 @@ use mcp::McpServers;
 use memory::{RECALL, STORE};
 use parking_lot::Mutex;
 use protocol::AssistantId;
-use runtime::{CallReview, CallSubject, Tool};
-use serde::Serialize;
+use runtime::Tool;
 use tokio::sync::OnceCell;
-use tools::permission::{self, PermissionRule, PermissionVerdict, Permissions, RuleBook, RuleScope};
-use tools::{SkillCatalog, Skills};
+use tools::Skills;
+use tools::permission::{self, Permissions, RuleBook};
 
-use super::subagent::{self, TASK_TOOL};
+use super::subagent::TASK_TOOL;
+use crate::Result;
 use crate::agent::Agent;
-use crate::agent::services::AdminService;
 use crate::home::config::UserTools;
-use crate::{Error, Result};
 
 /// The number of cached toolboxes above which unused ones are dropped.
 const TOOLBOXES_MAX: usize = 8;
@@ -112,19 +110,6 @@ pub(crate) enum AssistantAccess {
     Conversation,
 }
 
-/// A tool in the list of tools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ToolInfo {
-    /// Its name.
-    pub name: String,
-    /// The description that models receive.
-    pub description: String,
-    /// Its source: `built in` or `mcp`.
-    pub source: &'static str,
-    /// The default verdict for a call that no pattern matches: `allow`, `ask` or `deny`.
-    pub rule: &'static str,
-}
-
 impl Agent {
     /// Returns the toolbox of this agent's workspace. The first call starts the MCP servers.
     ///
@@ -132,13 +117,6 @@ impl Agent {
     /// Fails if the remembered rules cannot be read.
     pub(crate) async fn toolbox(&self) -> Result<&Toolbox> {
         self.toolbox.get_or_try_init(async || self.build_toolbox().await).await
-    }
-}
-
-impl AdminService<'_> {
-    /// Returns the access of the users' agents to this machine.
-    pub fn user_tools(self) -> UserTools {
-        self.agent.config.serve.user_tools
     }
 }
 
@@ -153,7 +131,7 @@ impl Agent {
     }
 
     /// Returns the tools of the process that the assistant may use.
-    pub(super) async fn shared_tools(&self, assistant_id: &AssistantId) -> Result<Arc<[Arc<dyn Tool>]>> {
+    pub(crate) async fn shared_tools(&self, assistant_id: &AssistantId) -> Result<Arc<[Arc<dyn Tool>]>> {
         let toolbox = self.toolbox().await?;
         match self.assistant_access(assistant_id) {
             AssistantAccess::Machine => Ok(toolbox.tools().await),
@@ -201,55 +179,6 @@ impl Agent {
     pub(crate) fn project_folder(&self) -> PathBuf {
         let file = self.permissions_file();
         file.parent().map_or_else(|| file.clone(), std::path::Path::to_owned)
-    }
-}
-
-impl AdminService<'_> {
-    /// Returns the tools that the model is offered, each with its default verdict.
-    ///
-    /// # Errors
-    /// Fails if the remembered rules cannot be read.
-    pub async fn tools(self) -> Result<Vec<ToolInfo>> {
-        let toolbox = self.agent.toolbox().await?;
-        let assistant_id = &self.agent.settings.assistant_id;
-        let tools =
-            self.agent.main_tools(assistant_id, None, &self.agent.shared_tools(assistant_id).await?).await?;
-        let rules = toolbox.rules.rules();
-        let specs = tools.iter().map(|tool| tool.spec()).chain([subagent::task_tool_spec()]);
-        let info = specs.map(|spec| {
-            let source = if spec.name.starts_with("mcp__") { "mcp" } else { "built in" };
-            // An ellipsis is a command and path that no pattern matches, so that the tool's default verdict
-            // results.
-            let subject = match spec.name.as_str() {
-                "execute" => CallSubject::Command("\u{2026}".to_owned()),
-                _ => CallSubject::Path("\u{2026}".into()),
-            };
-            let review = CallReview { subjects: vec![subject], ..CallReview::default() };
-            let rule = match permission::decide_call(&rules, &spec.name, &review) {
-                PermissionVerdict::Allow { .. } => "allow",
-                PermissionVerdict::Ask { .. } => "ask",
-                PermissionVerdict::Deny { .. } => "deny",
-            };
-            ToolInfo { name: spec.name, description: spec.description, source, rule }
-        });
-        Ok(info.collect())
-    }
-
-    /// Returns the available skills, and the problems of unusable ones.
-    ///
-    /// # Errors
-    /// Fails if the remembered rules cannot be read, because the toolbox cannot be built then.
-    pub async fn skills(self) -> Result<Arc<SkillCatalog>> {
-        Ok(self.agent.toolbox().await?.skills.catalog())
-    }
-
-    /// Adds a permission rule for calls in `workspace`, like one that a person approved there.
-    ///
-    /// # Errors
-    /// Fails if the toolbox cannot be built, or if the file of the project's rules cannot be written.
-    pub async fn remember_rule(self, workspace: &Path, rule: PermissionRule, scope: RuleScope) -> Result<()> {
-        let agent = self.agent.with_workspace(workspace);
-        agent.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
     }
 }
 

@@ -22,7 +22,10 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
         )),
         Error::UnfinishedCopy { .. } => ErrorClass::Conflict
             .with_hint("finish it with the same `segue db copy`, or remove the database; until then it is not used"),
-        Error::AlreadyDecided { .. } | Error::HandoffStatusChanged { .. } => (ErrorClass::Conflict, None),
+        Error::AlreadyDecided { .. } => ErrorClass::Conflict
+            .with_hint("another decision was recorded first; `segue history THREAD` shows it"),
+        Error::HandoffStatusChanged { .. } => ErrorClass::Conflict
+            .with_hint("another decision was recorded first; `segue handoff --show ID` shows it"),
         Error::ConnectionRejected { .. } => ErrorClass::Config.with_hint(
             "check user, password, database and certificate in SEGUE_DATABASE_URL, `--database-url` or `[database] url`",
         ),

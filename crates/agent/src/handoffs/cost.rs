@@ -1,6 +1,7 @@
 //! Sizes and prices around a handoff: the cost of a draft, the size of the child's first turn compared with
 //! the parent's next one, and whether the context is large enough to suggest a handoff.
 
+use futures::future::BoxFuture;
 use journal::{EventQuery, ThreadPatch, Transaction, Write};
 use protocol::event::body::{DraftTrace, ModelCalled};
 use protocol::{Category, EventType, ThreadId, Usage};
@@ -8,9 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::PendingHandoff;
+use crate::HandoffService;
 use crate::Result;
-use crate::agent::services::HandoffService;
-use crate::reports::{CONVERSATION_PARTS, ContextPart};
+use crate::threads::reports::{CONVERSATION_PARTS, ContextPart};
 
 /// The metadata key with the size in tokens at which a handoff was last suggested for the thread.
 const PROPOSED_AT_KEY: &str = "handoff_proposed_at_tokens";
@@ -47,35 +48,40 @@ pub struct ContextUsage {
     pub is_due: bool,
 }
 
-impl HandoffService<'_> {
+impl<'a> HandoffService<'a> {
     /// Returns the cost of a pending handoff. Values that cannot be determined are `None`.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn cost(self, pending: &PendingHandoff) -> Result<HandoffCost> {
-        let model = &pending.proposal.summary_json.model;
-        let draft_usage = self.draft_usage(pending).await?;
-        let mut cost = HandoffCost {
-            draft_tokens: draft_usage.total_tokens(),
-            draft_dollars: self.agent.admin().usage_price(model, &draft_usage),
-            ..HandoffCost::default()
-        };
-        let Ok(context) = self.agent.threads().context_report(pending.handoff.parent_thread_id).await else {
-            return Ok(cost);
-        };
-        let is_outside_conversation = |part: &&ContextPart| !CONVERSATION_PARTS.contains(&part.name.as_str());
-        let frame_tokens: u64 =
-            context.parts.iter().filter(is_outside_conversation).map(|part| part.tokens).sum();
-        let first_turn_tokens = frame_tokens + model::tokens::estimate_tokens(&pending.proposal.summary_md);
-        let Some(model) = &context.model else { return Ok(cost) };
-        let price = |tokens| {
-            self.agent.admin().usage_price(model, &Usage { input_tokens: tokens, ..Usage::default() })
-        };
-        cost.first_turn_tokens = Some(first_turn_tokens);
-        cost.first_turn_dollars = price(first_turn_tokens);
-        cost.continuing_tokens = Some(context.tokens);
-        cost.continuing_dollars = price(context.tokens);
-        Ok(cost)
+    pub fn cost(self, pending: &'a PendingHandoff) -> BoxFuture<'a, Result<HandoffCost>> {
+        Box::pin(async move {
+            let model = &pending.proposal.summary_json.model;
+            let draft_usage = self.draft_usage(pending).await?;
+            let mut cost = HandoffCost {
+                draft_tokens: draft_usage.total_tokens(),
+                draft_dollars: self.agent.admin().usage_price(model, &draft_usage),
+                ..HandoffCost::default()
+            };
+            let Ok(context) = self.agent.threads().context_report(pending.handoff.parent_thread_id).await
+            else {
+                return Ok(cost);
+            };
+            let is_outside_conversation =
+                |part: &&ContextPart| !CONVERSATION_PARTS.contains(&part.name.as_str());
+            let frame_tokens: u64 =
+                context.parts.iter().filter(is_outside_conversation).map(|part| part.tokens).sum();
+            let first_turn_tokens =
+                frame_tokens + model::tokens::estimate_tokens(&pending.proposal.summary_md);
+            let Some(model) = &context.model else { return Ok(cost) };
+            let price = |tokens| {
+                self.agent.admin().usage_price(model, &Usage { input_tokens: tokens, ..Usage::default() })
+            };
+            cost.first_turn_tokens = Some(first_turn_tokens);
+            cost.first_turn_dollars = price(first_turn_tokens);
+            cost.continuing_tokens = Some(context.tokens);
+            cost.continuing_dollars = price(context.tokens);
+            Ok(cost)
+        })
     }
 
     /// Returns the usage of the call that wrote the current draft. It is zero for an offline summary and for
@@ -109,26 +115,30 @@ impl HandoffService<'_> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn context_usage(self, thread_id: ThreadId) -> Result<Option<ContextUsage>> {
-        let Ok(context) = self.agent.threads().context_report(thread_id).await else { return Ok(None) };
-        let Some(window_tokens) = context.window_tokens.filter(|window| *window > 0) else { return Ok(None) };
-        let metadata = self.agent.thread(thread_id).await?.metadata;
-        let proposed = metadata.get(PROPOSED_AT_KEY).and_then(Value::as_u64);
-        let share = self.agent.config.handoff.propose_at;
-        // A model whose conversations are compacted earlier than usual gets the suggestion earlier by the
-        // same ratio.
-        let usual_trigger = compaction::TRIGGER_FRACTION;
-        let full_tokens = match context.trigger_tokens {
-            // The cast truncates, which is harmless for a non-negative estimate.
-            Some(trigger) => window_tokens.min((trigger as f64 / usual_trigger) as u64),
-            None => window_tokens,
-        };
-        let timing = handoff::proposal_timing(context.tokens, full_tokens, share, proposed);
-        if timing == handoff::ProposalTiming::NoLonger {
-            self.write_proposed_size(thread_id, None).await?;
-        }
-        let is_due = timing == handoff::ProposalTiming::Now;
-        Ok(Some(ContextUsage { tokens: context.tokens, window_tokens, is_due }))
+    pub fn context_usage(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Option<ContextUsage>>> {
+        Box::pin(async move {
+            let Ok(context) = self.agent.threads().context_report(thread_id).await else { return Ok(None) };
+            let Some(window_tokens) = context.window_tokens.filter(|window| *window > 0) else {
+                return Ok(None);
+            };
+            let metadata = self.agent.thread(thread_id).await?.metadata;
+            let proposed = metadata.get(PROPOSED_AT_KEY).and_then(Value::as_u64);
+            let share = self.agent.config.handoff.propose_at;
+            // A model whose conversations are compacted earlier than usual gets the suggestion earlier by the
+            // same ratio.
+            let usual_trigger = compaction::TRIGGER_FRACTION;
+            let full_tokens = match context.trigger_tokens {
+                // The cast truncates, which is harmless for a non-negative estimate.
+                Some(trigger) => window_tokens.min((trigger as f64 / usual_trigger) as u64),
+                None => window_tokens,
+            };
+            let timing = handoff::proposal_timing(context.tokens, full_tokens, share, proposed);
+            if timing == handoff::ProposalTiming::NoLonger {
+                self.write_proposed_size(thread_id, None).await?;
+            }
+            let is_due = timing == handoff::ProposalTiming::Now;
+            Ok(Some(ContextUsage { tokens: context.tokens, window_tokens, is_due }))
+        })
     }
 
     /// Records that a handoff was suggested at this context size. It is not suggested again before the
@@ -136,8 +146,8 @@ impl HandoffService<'_> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn record_proposed_size(self, thread_id: ThreadId, tokens: u64) -> Result<()> {
-        self.write_proposed_size(thread_id, Some(tokens)).await
+    pub fn record_proposed_size(self, thread_id: ThreadId, tokens: u64) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.write_proposed_size(thread_id, Some(tokens)).await })
     }
 
     /// Stores the size of the last suggestion in the thread's metadata, or removes it.

@@ -6,7 +6,7 @@ use journal::{ThreadPatch, Transaction, Write};
 use protocol::{Handoff, HandoffStatus, Interrupt, ThreadStatus};
 use runtime::Channels;
 
-use crate::agent::services::HandoffService;
+use crate::HandoffService;
 use crate::{Error, Result};
 
 impl HandoffService<'_> {

@@ -2,17 +2,18 @@
 //! reports, flushing, the doctor's check, and how long an ending program waits for it. The `handoff` crate
 //! writes the rows.
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
 use handoff::mirror::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus, SummaryMirror};
 use journal::{PoolFigures, Store};
 
+use crate::HandoffService;
 use crate::Result;
-use crate::agent::services::HandoffService;
+use crate::admin::doctor::{CheckStatus, DoctorCheck};
 use crate::home::config::ConfigFile;
 use crate::home::database::DatabaseAddress;
-use crate::reports::doctor::{CheckStatus, DoctorCheck};
 
 /// The environment variable with the export's URL. It precedes `config.toml`.
 const MIRROR_URL_VARIABLE: &str = "SEGUE_MIRROR_URL";
@@ -42,21 +43,21 @@ pub(crate) fn open_mirror(
     Ok(SummaryMirror::new(&settings, journal_address.and_then(DatabaseAddress::server_url), store)?)
 }
 
-impl HandoffService<'_> {
+impl<'a> HandoffService<'a> {
     /// Returns the state of the export. Reads only the journal.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn mirror_report(self) -> Result<MirrorReport> {
-        Ok(self.agent.mirror.report().await?)
+    pub fn mirror_report(self) -> BoxFuture<'a, Result<MirrorReport>> {
+        Box::pin(async move { Ok(self.agent.mirror.report().await?) })
     }
 
     /// Counts the rows of the export table, and creates a missing table. `None` if the export is off.
     ///
     /// # Errors
     /// Fails if the database cannot be reached or used.
-    pub async fn mirror_rows(self) -> Result<Option<MirrorRowCounts>> {
-        Ok(self.agent.mirror.count_rows().await?)
+    pub fn mirror_rows(self) -> BoxFuture<'a, Result<Option<MirrorRowCounts>>> {
+        Box::pin(async move { Ok(self.agent.mirror.count_rows().await?) })
     }
 
     /// Returns the statistics of the export's connection pool; `None` if there is no pool.
@@ -69,8 +70,11 @@ impl HandoffService<'_> {
     ///
     /// # Errors
     /// Fails with the error of the last attempt. Batches sent before it stay sent.
-    pub async fn flush_mirror(self, on_batch: &mut (dyn FnMut(u64) + Send)) -> Result<MirrorDelivery> {
-        Ok(self.agent.mirror.flush(on_batch).await?)
+    pub fn flush_mirror(
+        self,
+        on_batch: &'a mut (dyn FnMut(u64) + Send),
+    ) -> BoxFuture<'a, Result<MirrorDelivery>> {
+        Box::pin(async move { Ok(self.agent.mirror.flush(on_batch).await?) })
     }
 
     /// Checks the export for `segue doctor`; `None` if the export is off.
@@ -112,13 +116,15 @@ impl HandoffService<'_> {
 
     /// Waits briefly for rows that are being sent, before the program ends. Rows that are not sent by then
     /// stay queued, and the next process sends them.
-    pub async fn wait_for_mirror(self) {
-        let status = self.agent.mirror.status().await.unwrap_or(MirrorStatus::Degraded);
-        let timeout = match status {
-            MirrorStatus::Off => return,
-            MirrorStatus::Ok => MIRROR_WAIT_MAX,
-            MirrorStatus::Degraded => DEGRADED_MIRROR_WAIT_MAX,
-        };
-        self.agent.mirror.wait_until_idle(timeout).await;
+    pub fn wait_for_mirror(self) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let status = self.agent.mirror.status().await.unwrap_or(MirrorStatus::Degraded);
+            let timeout = match status {
+                MirrorStatus::Off => return,
+                MirrorStatus::Ok => MIRROR_WAIT_MAX,
+                MirrorStatus::Degraded => DEGRADED_MIRROR_WAIT_MAX,
+            };
+            self.agent.mirror.wait_until_idle(timeout).await;
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Queries about handoffs: lists, one handoff with all its proposals, and the search by a part of an id. They
 //! change nothing.
 
+use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 
 use journal::HandoffFilter;
@@ -9,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{PendingHandoff, ProposalPresentation};
-use crate::agent::services::HandoffService;
+use crate::HandoffService;
 use crate::{HandoffError, Result};
 
 /// An entry in a list of handoffs.
@@ -34,14 +35,16 @@ pub struct HandoffReview {
     pub pending: Option<PendingHandoff>,
 }
 
-impl HandoffService<'_> {
+impl<'a> HandoffService<'a> {
     /// Returns the handoffs that are being drafted or await a decision, in all threads, newest first.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn undecided(self) -> Result<Vec<ListedHandoff>> {
-        let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
-        self.list(None, &pending.collect::<Vec<_>>(), usize::MAX).await
+    pub fn undecided(self) -> BoxFuture<'a, Result<Vec<ListedHandoff>>> {
+        Box::pin(async move {
+            let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
+            self.list(None, &pending.collect::<Vec<_>>(), usize::MAX).await
+        })
     }
 
     /// Returns up to `limit` handoffs with one of `statuses`, of one thread or of all, newest first. A
@@ -50,53 +53,57 @@ impl HandoffService<'_> {
     /// # Errors
     /// Fails only if the journal does.
     /// When the journal fails.
-    pub async fn list(
+    pub fn list(
         self,
         thread_id: Option<ThreadId>,
-        statuses: &[HandoffStatus],
+        statuses: &'a [HandoffStatus],
         limit: usize,
-    ) -> Result<Vec<ListedHandoff>> {
-        let mut queried = statuses.to_vec();
-        if statuses.contains(&HandoffStatus::Expired) {
-            let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
-            queried.extend(pending.filter(|status| !statuses.contains(status)));
-        }
-        // If both or neither of the two statuses are requested, age does not change which handoffs match, so
-        // that the query itself can have the limit.
-        let depends_on_age =
-            statuses.contains(&HandoffStatus::Expired) != statuses.contains(&HandoffStatus::AwaitingDecision);
-        let filter = HandoffFilter {
-            parent_thread_id: thread_id,
-            statuses: queried,
-            limit: (!depends_on_age).then_some(limit),
-            ..HandoffFilter::default()
-        };
-        let mut listed = Vec::new();
-        for mut handoff in self.agent.store.handoffs(filter).await? {
-            if self.is_past_expiry(&handoff) {
-                handoff.status = HandoffStatus::Expired;
+    ) -> BoxFuture<'a, Result<Vec<ListedHandoff>>> {
+        Box::pin(async move {
+            let mut queried = statuses.to_vec();
+            if statuses.contains(&HandoffStatus::Expired) {
+                let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
+                queried.extend(pending.filter(|status| !statuses.contains(status)));
             }
-            if !statuses.contains(&handoff.status) {
-                continue;
+            // If both or neither of the two statuses are requested, age does not change which handoffs match, so
+            // that the query itself can have the limit.
+            let depends_on_age = statuses.contains(&HandoffStatus::Expired)
+                != statuses.contains(&HandoffStatus::AwaitingDecision);
+            let filter = HandoffFilter {
+                parent_thread_id: thread_id,
+                statuses: queried,
+                limit: (!depends_on_age).then_some(limit),
+                ..HandoffFilter::default()
+            };
+            let mut listed = Vec::new();
+            for mut handoff in self.agent.store.handoffs(filter).await? {
+                if self.is_past_expiry(&handoff) {
+                    handoff.status = HandoffStatus::Expired;
+                }
+                if !statuses.contains(&handoff.status) {
+                    continue;
+                }
+                if listed.len() == limit {
+                    break;
+                }
+                listed.push(self.list_entry(handoff).await?);
             }
-            if listed.len() == limit {
-                break;
-            }
-            listed.push(self.list_entry(handoff).await?);
-        }
-        Ok(listed)
+            Ok(listed)
+        })
     }
 
     /// Returns the handoffs that are being drafted or await a decision, by their parent threads.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn pending_by_thread(self) -> Result<BTreeMap<ThreadId, HandoffId>> {
-        let statuses = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect();
-        let pending =
-            self.agent.store.handoffs(HandoffFilter { statuses, ..HandoffFilter::default() }).await?;
-        let pending = pending.into_iter().filter(|handoff| !self.is_past_expiry(handoff));
-        Ok(pending.map(|handoff| (handoff.parent_thread_id, handoff.handoff_id)).collect())
+    pub fn pending_by_thread(self) -> BoxFuture<'a, Result<BTreeMap<ThreadId, HandoffId>>> {
+        Box::pin(async move {
+            let statuses = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect();
+            let pending =
+                self.agent.store.handoffs(HandoffFilter { statuses, ..HandoffFilter::default() }).await?;
+            let pending = pending.into_iter().filter(|handoff| !self.is_past_expiry(handoff));
+            Ok(pending.map(|handoff| (handoff.parent_thread_id, handoff.handoff_id)).collect())
+        })
     }
 
     /// Returns the list entry of a handoff.
@@ -116,22 +123,24 @@ impl HandoffService<'_> {
     /// # Errors
     /// [`HandoffError::Unknown`] if there is none, [`HandoffError::Ambiguous`] if several ids begin with the
     /// text, and [`HandoffError::NotAHandoff`] for an interrupt that is not the question of a handoff.
-    pub async fn find(self, text: &str) -> Result<Handoff> {
-        if let Ok(interrupt_id) = text.parse::<InterruptId>()
-            && let Some(interrupt) = self.agent.store.interrupt(interrupt_id).await?
-        {
-            let handoff_id = handoff_id_of(&interrupt).ok_or(HandoffError::NotAHandoff(interrupt_id))?;
-            return self.get(handoff_id).await;
-        }
-        if let Ok(handoff_id) = text.parse::<HandoffId>() {
-            return self.get(handoff_id).await;
-        }
-        let mut matches = self.handoffs_by_prefix(text).await?;
-        if matches.len() > 1 {
-            let matches = matches.iter().map(|handoff| handoff.handoff_id).collect();
-            return Err(HandoffError::Ambiguous { prefix: text.to_owned(), matches }.into());
-        }
-        Ok(matches.pop().ok_or_else(|| HandoffError::Unknown(text.to_owned()))?)
+    pub fn find(self, text: &'a str) -> BoxFuture<'a, Result<Handoff>> {
+        Box::pin(async move {
+            if let Ok(interrupt_id) = text.parse::<InterruptId>()
+                && let Some(interrupt) = self.agent.store.interrupt(interrupt_id).await?
+            {
+                let handoff_id = handoff_id_of(&interrupt).ok_or(HandoffError::NotAHandoff(interrupt_id))?;
+                return self.get(handoff_id).await;
+            }
+            if let Ok(handoff_id) = text.parse::<HandoffId>() {
+                return self.get(handoff_id).await;
+            }
+            let mut matches = self.handoffs_by_prefix(text).await?;
+            if matches.len() > 1 {
+                let matches = matches.iter().map(|handoff| handoff.handoff_id).collect();
+                return Err(HandoffError::Ambiguous { prefix: text.to_owned(), matches }.into());
+            }
+            Ok(matches.pop().ok_or_else(|| HandoffError::Unknown(text.to_owned()))?)
+        })
     }
 
     /// Returns the handoffs whose ids begin with `prefix`, ignoring hyphens and case. An empty prefix matches
@@ -152,36 +161,40 @@ impl HandoffService<'_> {
     /// # Errors
     /// Fails as [`HandoffService::find`] does, and with [`HandoffError::OtherThread`] if the handoff belongs
     /// to another thread.
-    pub async fn find_in_thread(self, text: &str, thread_id: ThreadId) -> Result<Handoff> {
-        let handoff = self.find(text).await?;
-        match handoff.parent_thread_id {
-            parent if parent == thread_id => Ok(handoff),
-            parent_thread_id => {
-                let handoff_id = handoff.handoff_id;
-                Err(HandoffError::OtherThread { handoff_id, thread_id, parent_thread_id }.into())
+    pub fn find_in_thread(self, text: &'a str, thread_id: ThreadId) -> BoxFuture<'a, Result<Handoff>> {
+        Box::pin(async move {
+            let handoff = self.find(text).await?;
+            match handoff.parent_thread_id {
+                parent if parent == thread_id => Ok(handoff),
+                parent_thread_id => {
+                    let handoff_id = handoff.handoff_id;
+                    Err(HandoffError::OtherThread { handoff_id, thread_id, parent_thread_id }.into())
+                }
             }
-        }
+        })
     }
 
     /// Returns a handoff with all its proposals.
     ///
     /// # Errors
     /// [`HandoffError::Unknown`] if it does not exist.
-    pub async fn review(self, handoff_id: HandoffId) -> Result<HandoffReview> {
-        let mut handoff = self.get(handoff_id).await?;
-        let is_expired = self.is_past_expiry(&handoff);
-        if is_expired {
-            // Only the status in the result changes. The handoff itself is expired by the next decision.
-            handoff.status = HandoffStatus::Expired;
-        }
-        let proposals = self.agent.store.proposals(handoff_id).await?;
-        let pending = match self.handoff_interrupt(&handoff).await?.filter(|_| !is_expired) {
-            Some(interrupt) => {
-                Some(self.pending_handoff(handoff.clone(), interrupt, ProposalPresentation::Repeated).await?)
+    pub fn review(self, handoff_id: HandoffId) -> BoxFuture<'a, Result<HandoffReview>> {
+        Box::pin(async move {
+            let mut handoff = self.get(handoff_id).await?;
+            let is_expired = self.is_past_expiry(&handoff);
+            if is_expired {
+                // Only the status in the result changes. The handoff itself is expired by the next decision.
+                handoff.status = HandoffStatus::Expired;
             }
-            None => None,
-        };
-        Ok(HandoffReview { handoff, proposals, pending })
+            let proposals = self.agent.store.proposals(handoff_id).await?;
+            let pending = match self.handoff_interrupt(&handoff).await?.filter(|_| !is_expired) {
+                Some(interrupt) => Some(
+                    self.pending_handoff(handoff.clone(), interrupt, ProposalPresentation::Repeated).await?,
+                ),
+                None => None,
+            };
+            Ok(HandoffReview { handoff, proposals, pending })
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use compaction::{
     CompactionPreview, CompactionRequest, Compactor, NewestCompaction, compaction_request_channels,
     find_newest_compaction, postpone_compaction, undo_event,
 };
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::view::{HistoryEntry, history};
 use journal::{EventQuery, ThreadVersion, Transaction, TurnQuery, Write};
@@ -16,7 +17,7 @@ use runtime::{FrameSender, RunEnd, RunScope, RunStart};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::services::ThreadService;
+use crate::ThreadService;
 use crate::assembly::RunPurpose;
 use crate::{Error, Result, ThreadError};
 
@@ -64,7 +65,7 @@ pub struct ThreadCompactionUndo {
     pub is_too_large: bool,
 }
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Compacts the older part of the thread. The messages stay in the journal, and
     /// [`ThreadService::undo_compaction`] restores them in the context.
     ///
@@ -72,28 +73,31 @@ impl ThreadService<'_> {
     /// [`ThreadError::NothingToCompact`] if there is nothing to compact, [`ThreadError::CompactionStopped`]
     /// if it was cancelled, and [`ThreadError::NotCompacted`] if it failed or was vetoed; the thread is
     /// unchanged in all three cases. [`journal::Error::Busy`] if a run is active.
-    pub async fn compact(
+    pub fn compact(
         self,
         thread_id: ThreadId,
-        request: &CompactionParameters,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<ThreadCompaction> {
-        self.agent.runs().sweep_all_threads(frames, cancel).await?;
-        self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
-        let model = self.agent.models.open_selected()?;
-        let frame_tokens = self.non_message_tokens(thread_id).await?;
-        let compactor = self.agent.compactor(model.as_ref());
-        let parameters = compaction_request(request, frame_tokens);
-        let reason = compactor.nothing_to_compact_reason(&*self.agent.store, thread_id, &parameters).await;
-        if let Some(reason) = reason.map_err(not_compacted_error(thread_id))? {
-            return Err(ThreadError::NothingToCompact { thread_id, reason }.into());
-        }
-        let mut channels = RunPurpose::Compaction.entry_channels();
-        channels.extend(compaction_request_channels(&parameters));
-        let start = RunStart { channels, ..RunStart::default() };
-        let end = self.agent.runs().run_prepared(thread_id, start, frames, cancel).await?;
-        self.thread_compaction(thread_id, &end).await
+        request: &'a CompactionParameters,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ThreadCompaction>> {
+        Box::pin(async move {
+            self.agent.runs().sweep_all_threads(frames, cancel).await?;
+            self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
+            let model = self.agent.models.open_selected()?;
+            let frame_tokens = self.non_message_tokens(thread_id).await?;
+            let compactor = self.agent.compactor(model.as_ref());
+            let parameters = compaction_request(request, frame_tokens);
+            let reason =
+                compactor.nothing_to_compact_reason(&*self.agent.store, thread_id, &parameters).await;
+            if let Some(reason) = reason.map_err(not_compacted_error(thread_id))? {
+                return Err(ThreadError::NothingToCompact { thread_id, reason }.into());
+            }
+            let mut channels = RunPurpose::Compaction.entry_channels();
+            channels.extend(compaction_request_channels(&parameters));
+            let start = RunStart { channels, ..RunStart::default() };
+            let end = self.agent.runs().run_prepared(thread_id, start, frames, cancel).await?;
+            self.thread_compaction(thread_id, &end).await
+        })
     }
 
     /// Returns the compaction that the run stored, or the error that explains why it stored none.
@@ -132,28 +136,31 @@ impl ThreadService<'_> {
     ///
     /// # Errors
     /// Fails as [`ThreadService::compact`] does, except that an active run is no obstacle.
-    pub async fn preview_compaction(
+    pub fn preview_compaction(
         self,
         thread_id: ThreadId,
-        request: &CompactionParameters,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<ThreadCompaction> {
-        self.agent.thread(thread_id).await?;
-        let model = self.agent.models.open_if_usable();
-        let parameters = compaction_request(request, self.non_message_tokens(thread_id).await?);
-        let compactor: Compactor = self.agent.compactor(model.as_ref());
-        let previewed =
-            compactor.preview(&*self.agent.store, thread_id, &parameters, RunScope { frames, cancel }).await;
-        match previewed.map_err(not_compacted_error(thread_id))? {
-            Some(CompactionPreview::Ready(compaction)) => {
-                Ok(ThreadCompaction { marker: None, compaction: *compaction, is_stored: false })
+        request: &'a CompactionParameters,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ThreadCompaction>> {
+        Box::pin(async move {
+            self.agent.thread(thread_id).await?;
+            let model = self.agent.models.open_if_usable();
+            let parameters = compaction_request(request, self.non_message_tokens(thread_id).await?);
+            let compactor: Compactor = self.agent.compactor(model.as_ref());
+            let previewed = compactor
+                .preview(&*self.agent.store, thread_id, &parameters, RunScope { frames, cancel })
+                .await;
+            match previewed.map_err(not_compacted_error(thread_id))? {
+                Some(CompactionPreview::Ready(compaction)) => {
+                    Ok(ThreadCompaction { marker: None, compaction: *compaction, is_stored: false })
+                }
+                Some(CompactionPreview::Nothing(reason)) => {
+                    Err(ThreadError::NothingToCompact { thread_id, reason }.into())
+                }
+                None => Err(ThreadError::CompactionStopped(thread_id).into()),
             }
-            Some(CompactionPreview::Nothing(reason)) => {
-                Err(ThreadError::NothingToCompact { thread_id, reason }.into())
-            }
-            None => Err(ThreadError::CompactionStopped(thread_id).into()),
-        }
+        })
     }
 
     /// Undoes the newest compaction. The compacted messages are sent to the model again, and the summaries
@@ -166,15 +173,17 @@ impl ThreadService<'_> {
     /// [`ThreadError::NothingToUndo`] if nothing is compacted, [`journal::Error::Busy`] if a run is active,
     /// and [`journal::Error::Conflict`] if the conversation kept changing or another compaction became the
     /// newest.
-    pub async fn undo_compaction(self, thread_id: ThreadId) -> Result<ThreadCompactionUndo> {
-        let mut expected_marker = None;
-        for _ in 1..UNDO_ATTEMPTS_MAX {
-            match self.try_undo_compaction(thread_id, &mut expected_marker).await {
-                Err(Error::Journal(journal::Error::Conflict { .. })) => {}
-                done => return done,
+    pub fn undo_compaction(self, thread_id: ThreadId) -> BoxFuture<'a, Result<ThreadCompactionUndo>> {
+        Box::pin(async move {
+            let mut expected_marker = None;
+            for _ in 1..UNDO_ATTEMPTS_MAX {
+                match self.try_undo_compaction(thread_id, &mut expected_marker).await {
+                    Err(Error::Journal(journal::Error::Conflict { .. })) => {}
+                    done => return done,
+                }
             }
-        }
-        self.try_undo_compaction(thread_id, &mut expected_marker).await
+            self.try_undo_compaction(thread_id, &mut expected_marker).await
+        })
     }
 
     /// Tries once to undo the newest compaction. The first attempt stores its seq in `expected_marker`; later

@@ -6,7 +6,7 @@ use protocol::{CheckpointId, Seq, ThreadId};
 
 use crate::ErrorClass;
 use crate::error::{ErrorAdvice, ambiguous_id_hint};
-use crate::requests::METADATA_BYTES_MAX;
+use crate::runs::METADATA_BYTES_MAX;
 
 /// The reason why a call about a thread failed.
 #[derive(Debug, thiserror::Error)]

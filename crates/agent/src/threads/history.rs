@@ -1,6 +1,7 @@
 //! The history of threads and runs for people: pages of entries, all events, and feedback on runs. Compacted
 //! messages are part of the history, with a marker for each compaction.
 
+use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -9,49 +10,57 @@ use journal::{EventQuery, HistoryPage, HistoryQuery, ThreadFilter, Transaction, 
 use model::tokens::truncate_graphemes;
 use protocol::{Event, Message, Rating, Run, RunFeedback, RunId, Seq, ThreadId};
 
-use crate::agent::services::{RunService, ThreadService};
 use crate::{Result, RunError};
+use crate::{RunService, ThreadService};
 
 /// The number of most recently active threads that are searched for the newest run.
 const NEWEST_RUN_THREADS_MAX: usize = 20;
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Returns all visible events of the thread in order. Reads page by page.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn events(self, thread_id: ThreadId) -> Result<Vec<Event>> {
-        let mut events: Vec<Event> = Vec::new();
-        loop {
-            let after = events.last().map_or(0, |event| event.seq);
-            let page =
-                self.agent.store.events(thread_id, EventQuery::after(after, journal::PAGE_ROWS_MAX)).await?;
-            if page.is_empty() {
-                return Ok(events);
+    pub fn events(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Vec<Event>>> {
+        Box::pin(async move {
+            let mut events: Vec<Event> = Vec::new();
+            loop {
+                let after = events.last().map_or(0, |event| event.seq);
+                let page = self
+                    .agent
+                    .store
+                    .events(thread_id, EventQuery::after(after, journal::PAGE_ROWS_MAX))
+                    .await?;
+                if page.is_empty() {
+                    return Ok(events);
+                }
+                events.extend(page);
             }
-            events.extend(page);
-        }
+        })
     }
 
     /// Returns the complete history of the thread, with this person's feedback on its runs.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn history(self, thread_id: ThreadId) -> Result<Vec<HistoryEntry>> {
-        let mut entries = history(&self.events(thread_id).await?);
-        let mut answers: BTreeMap<RunId, usize> = BTreeMap::new();
-        for (index, entry) in entries.iter().enumerate() {
-            if let (HistoryItem::Message(Message::Ai(_)), Some(run_id)) = (&entry.item, entry.run_id) {
-                answers.insert(run_id, index);
+    pub fn history(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Vec<HistoryEntry>>> {
+        Box::pin(async move {
+            let mut entries = history(&self.events(thread_id).await?);
+            let mut answers: BTreeMap<RunId, usize> = BTreeMap::new();
+            for (index, entry) in entries.iter().enumerate() {
+                if let (HistoryItem::Message(Message::Ai(_)), Some(run_id)) = (&entry.item, entry.run_id) {
+                    answers.insert(run_id, index);
+                }
             }
-        }
-        let run_ids: Vec<RunId> = answers.keys().copied().collect();
-        for feedback in self.agent.store.feedback(thread_id, &run_ids, self.agent.feedback_user()).await? {
-            if let Some(index) = answers.get(&feedback.run_id) {
-                entries[*index].feedback = Some(Some(feedback));
+            let run_ids: Vec<RunId> = answers.keys().copied().collect();
+            for feedback in self.agent.store.feedback(thread_id, &run_ids, self.agent.feedback_user()).await?
+            {
+                if let Some(index) = answers.get(&feedback.run_id) {
+                    entries[*index].feedback = Some(Some(feedback));
+                }
             }
-        }
-        Ok(entries)
+            Ok(entries)
+        })
     }
 
     /// Returns a page of the thread's history. Events that are not shown to people do not count against the
@@ -59,31 +68,37 @@ impl ThreadService<'_> {
     ///
     /// # Errors
     /// Fails if the page has no rows or more than [`journal::PAGE_ROWS_MAX`], or if the journal fails.
-    pub async fn history_page(self, thread_id: ThreadId, query: &HistoryQuery) -> Result<HistoryPage> {
-        Ok(journal::history_page(&*self.agent.store, thread_id, query).await?)
+    pub fn history_page(
+        self,
+        thread_id: ThreadId,
+        query: &'a HistoryQuery,
+    ) -> BoxFuture<'a, Result<HistoryPage>> {
+        Box::pin(async move { Ok(journal::history_page(&*self.agent.store, thread_id, query).await?) })
     }
 }
 
-impl RunService<'_> {
+impl<'a> RunService<'a> {
     /// Finds the run whose id begins with `prefix`. The prefix `last` means the newest run.
     ///
     /// # Errors
     /// [`RunError::Unknown`] if there is none; [`RunError::Ambiguous`] if there are several.
-    pub async fn find(self, prefix: &str) -> Result<Run> {
-        let unknown = || RunError::Unknown(prefix.to_owned());
-        let matches = match prefix {
-            "last" => self.newest_run().await?.into_iter().collect(),
-            _ if prefix.trim().is_empty() => Vec::new(),
-            _ => self.agent.store.runs_by_prefix(prefix, &self.agent.scope).await?,
-        };
-        match matches.as_slice() {
-            [only] => Ok(self.agent.store.run(*only).await?.ok_or_else(unknown)?),
-            [] => Err(unknown().into()),
-            _ => {
-                let matches = matches.iter().map(RunId::to_string).collect();
-                Err(RunError::Ambiguous { prefix: prefix.to_owned(), matches }.into())
+    pub fn find(self, prefix: &'a str) -> BoxFuture<'a, Result<Run>> {
+        Box::pin(async move {
+            let unknown = || RunError::Unknown(prefix.to_owned());
+            let matches = match prefix {
+                "last" => self.newest_run().await?.into_iter().collect(),
+                _ if prefix.trim().is_empty() => Vec::new(),
+                _ => self.agent.store.runs_by_prefix(prefix, &self.agent.scope).await?,
+            };
+            match matches.as_slice() {
+                [only] => Ok(self.agent.store.run(*only).await?.ok_or_else(unknown)?),
+                [] => Err(unknown().into()),
+                _ => {
+                    let matches = matches.iter().map(RunId::to_string).collect();
+                    Err(RunError::Ambiguous { prefix: prefix.to_owned(), matches }.into())
+                }
             }
-        }
+        })
     }
 
     /// Returns the newest run of the most recently active threads.
@@ -104,38 +119,41 @@ impl RunService<'_> {
     ///
     /// # Errors
     /// Fails if the run does not exist, if the comment is too long, or if the journal fails.
-    pub async fn set_feedback(
+    pub fn set_feedback(
         self,
         run_id: RunId,
         rating: Option<Rating>,
         comment: Option<String>,
-    ) -> Result<Option<RunFeedback>> {
-        let run = self.existing_run(run_id).await?;
-        let (thread_id, user_id) = (run.thread_id, self.agent.feedback_user().to_owned());
-        if let Some(text) = &comment
-            && truncate_graphemes(text, RunFeedback::COMMENT_GRAPHEMES_MAX).len() < text.len()
-        {
-            return Err(RunError::CommentTooLong.into());
-        }
-        let before = self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop();
-        let earlier_comment =
-            before.filter(|before| Some(before.rating) == rating).and_then(|before| before.comment);
-        let comment = comment.or(earlier_comment);
-        let now = Timestamp::now();
-        let write = match rating {
-            Some(rating) => Write::PutFeedback(RunFeedback {
-                thread_id,
-                run_id,
-                user_id,
-                rating,
-                comment,
-                created_at: now,
-                updated_at: now,
-            }),
-            None => Write::RemoveFeedback { thread_id, run_id, user_id },
-        };
-        self.agent.store.commit(Transaction { fence: None, writes: vec![write] }).await?;
-        Ok(self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop())
+    ) -> BoxFuture<'a, Result<Option<RunFeedback>>> {
+        Box::pin(async move {
+            let run = self.existing_run(run_id).await?;
+            let (thread_id, user_id) = (run.thread_id, self.agent.feedback_user().to_owned());
+            if let Some(text) = &comment
+                && truncate_graphemes(text, RunFeedback::COMMENT_GRAPHEMES_MAX).len() < text.len()
+            {
+                return Err(RunError::CommentTooLong.into());
+            }
+            let before =
+                self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop();
+            let earlier_comment =
+                before.filter(|before| Some(before.rating) == rating).and_then(|before| before.comment);
+            let comment = comment.or(earlier_comment);
+            let now = Timestamp::now();
+            let write = match rating {
+                Some(rating) => Write::PutFeedback(RunFeedback {
+                    thread_id,
+                    run_id,
+                    user_id,
+                    rating,
+                    comment,
+                    created_at: now,
+                    updated_at: now,
+                }),
+                None => Write::RemoveFeedback { thread_id, run_id, user_id },
+            };
+            self.agent.store.commit(Transaction { fence: None, writes: vec![write] }).await?;
+            Ok(self.agent.store.feedback(thread_id, &[run_id], self.agent.feedback_user()).await?.pop())
+        })
     }
 
     /// Returns a page of the events of a run, from the first one after `after`. Compacted and rewound events
@@ -143,8 +161,10 @@ impl RunService<'_> {
     ///
     /// # Errors
     /// Fails if the run does not exist, or if the journal fails.
-    pub async fn run_events(self, run_id: RunId, after: Seq, limit: usize) -> Result<Vec<Event>> {
-        let run = self.existing_run(run_id).await?;
-        Ok(self.agent.store.run_events(run.thread_id, run_id, after, limit).await?)
+    pub fn run_events(self, run_id: RunId, after: Seq, limit: usize) -> BoxFuture<'a, Result<Vec<Event>>> {
+        Box::pin(async move {
+            let run = self.existing_run(run_id).await?;
+            Ok(self.agent.store.run_events(run.thread_id, run_id, after, limit).await?)
+        })
     }
 }

@@ -5,6 +5,7 @@ mod conversation_import;
 mod reader;
 mod source_import;
 
+use futures::future::BoxFuture;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use transcripts::discover::{self, DiscoveryRoots, discover_sessions};
 use transcripts::{TranscriptProblem, TranscriptSource};
 
-use crate::agent::services::ThreadService;
+use crate::ThreadService;
 use crate::{Error, ErrorClass, Result, ThreadError};
 
 use source_import::SourceImport;
@@ -91,7 +92,7 @@ impl From<TranscriptProblem> for SessionImportProblem {
     }
 }
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Imports session files, folders of them, or standard input (`-`).
     ///
     /// If a session was imported before, only its new entries are added. A session whose history differs from
@@ -104,26 +105,28 @@ impl ThreadService<'_> {
     /// # Errors
     /// Fails if the only path cannot be read or contains no session, or if the journal fails. Batches that
     /// were stored before are kept, and the same call resumes from there.
-    pub async fn import(
+    pub fn import(
         self,
-        paths: &[PathBuf],
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<ImportReport> {
-        let mut report = ImportReport::default();
-        for path in paths {
-            match self.import_path(path, &mut report, RunScope { frames, cancel }).await {
-                Err(error) if error.class() == ErrorClass::User && paths.len() > 1 => {
-                    let reason = error.to_string();
-                    report.failed.push(SessionImportProblem { path: path.clone(), line: None, reason });
+        paths: &'a [PathBuf],
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ImportReport>> {
+        Box::pin(async move {
+            let mut report = ImportReport::default();
+            for path in paths {
+                match self.import_path(path, &mut report, RunScope { frames, cancel }).await {
+                    Err(error) if error.class() == ErrorClass::User && paths.len() > 1 => {
+                        let reason = error.to_string();
+                        report.failed.push(SessionImportProblem { path: path.clone(), line: None, reason });
+                    }
+                    outcome => outcome?,
                 }
-                outcome => outcome?,
+                if cancel.is_cancelled() {
+                    break;
+                }
             }
-            if cancel.is_cancelled() {
-                break;
-            }
-        }
-        Ok(report)
+            Ok(report)
+        })
     }
 
     /// Imports one uploaded session from a temporary file, which is removed afterwards. Reports name it
@@ -132,21 +135,23 @@ impl ThreadService<'_> {
     /// # Errors
     /// Fails if the file cannot be read to its end or contains no session, or if the journal fails. As with
     /// [`ThreadService::import`], batches that were stored before are kept.
-    pub async fn import_upload(
+    pub fn import_upload(
         self,
         file: NamedTempFile,
-        name: &str,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<ImportReport> {
-        let mut report = ImportReport::default();
-        self.import_source(
-            TranscriptSource::from_temp_file(file, name),
-            &mut report,
-            RunScope { frames, cancel },
-        )
-        .await?;
-        Ok(report)
+        name: &'a str,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<ImportReport>> {
+        Box::pin(async move {
+            let mut report = ImportReport::default();
+            self.import_source(
+                TranscriptSource::from_temp_file(file, name),
+                &mut report,
+                RunScope { frames, cancel },
+            )
+            .await?;
+            Ok(report)
+        })
     }
 
     /// Copies standard input into a temporary file of the home folder, which is removed with the source.

@@ -2,6 +2,7 @@
 //! ancestor and then down. Only threads of the tree are read. Missing or cyclic parent links still yield a
 //! tree.
 
+use futures::future::BoxFuture;
 use std::collections::BTreeSet;
 
 use journal::{EventQuery, SortDirection, SubagentVisibility, ThreadFilter, ThreadSort};
@@ -9,7 +10,7 @@ use protocol::event::body::ThreadCreated;
 use protocol::{EventType, ParentKind, Thread, ThreadId};
 
 use crate::Result;
-use crate::agent::services::ThreadService;
+use crate::ThreadService;
 
 /// The most threads of a tree that are read. The result says if there are more.
 const THREADS_MAX: usize = 1_000;
@@ -56,42 +57,44 @@ pub struct SubagentList {
     pub is_complete: bool,
 }
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Returns the sub-agents that the thread itself started. Sub-agents do not inherit those of others.
     /// Reads one event of each sub-agent's thread.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn subagents(self, thread_id: ThreadId) -> Result<SubagentList> {
-        let filter = ThreadFilter {
-            parent_id: Some(thread_id),
-            subagents: SubagentVisibility::Shown,
-            order: ThreadSort { direction: SortDirection::Ascending, ..ThreadSort::NEWEST },
-            limit: SUBAGENTS_MAX + 1,
-            ..ThreadFilter::default()
-        };
-        let mut threads = self.agent.store.threads(filter).await?;
-        let is_complete = threads.len() <= SUBAGENTS_MAX;
-        threads.truncate(SUBAGENTS_MAX);
-        threads.retain(|thread| thread.parent_kind == Some(ParentKind::Subagent));
-        let mut subagents = Vec::with_capacity(threads.len());
-        for thread in threads {
-            let types = vec![EventType::ThreadCreated];
-            let query = EventQuery { types, ..EventQuery::after(0, 1) };
-            let created = self.agent.store.events(thread.thread_id, query).await?.pop();
-            let call_id = match created.and_then(|created| created.body().ok()) {
-                Some(ThreadCreated::Subagent { call_id, .. }) => Some(call_id),
-                Some(
-                    ThreadCreated::New
-                    | ThreadCreated::Fork { .. }
-                    | ThreadCreated::Handoff { .. }
-                    | ThreadCreated::Other,
-                )
-                | None => None,
+    pub fn subagents(self, thread_id: ThreadId) -> BoxFuture<'a, Result<SubagentList>> {
+        Box::pin(async move {
+            let filter = ThreadFilter {
+                parent_id: Some(thread_id),
+                subagents: SubagentVisibility::Shown,
+                order: ThreadSort { direction: SortDirection::Ascending, ..ThreadSort::NEWEST },
+                limit: SUBAGENTS_MAX + 1,
+                ..ThreadFilter::default()
             };
-            subagents.push(SubagentThread { call_id, thread });
-        }
-        Ok(SubagentList { subagents, is_complete })
+            let mut threads = self.agent.store.threads(filter).await?;
+            let is_complete = threads.len() <= SUBAGENTS_MAX;
+            threads.truncate(SUBAGENTS_MAX);
+            threads.retain(|thread| thread.parent_kind == Some(ParentKind::Subagent));
+            let mut subagents = Vec::with_capacity(threads.len());
+            for thread in threads {
+                let types = vec![EventType::ThreadCreated];
+                let query = EventQuery { types, ..EventQuery::after(0, 1) };
+                let created = self.agent.store.events(thread.thread_id, query).await?.pop();
+                let call_id = match created.and_then(|created| created.body().ok()) {
+                    Some(ThreadCreated::Subagent { call_id, .. }) => Some(call_id),
+                    Some(
+                        ThreadCreated::New
+                        | ThreadCreated::Fork { .. }
+                        | ThreadCreated::Handoff { .. }
+                        | ThreadCreated::Other,
+                    )
+                    | None => None,
+                };
+                subagents.push(SubagentThread { call_id, thread });
+            }
+            Ok(SubagentList { subagents, is_complete })
+        })
     }
 
     /// Returns the tree of handoffs and forks that contains the thread. Sub-agents are left out. Makes one
@@ -99,32 +102,34 @@ impl ThreadService<'_> {
     ///
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
-    pub async fn lineage(self, thread_id: ThreadId) -> Result<ThreadLineage> {
-        let root = self.oldest_ancestor(thread_id).await?;
-        let root_thread_id = root.thread_id;
-        let (mut visited, mut threads) = (BTreeSet::from([root_thread_id]), Vec::new());
-        let mut open = vec![LineageThread { thread: root, depth: 0 }];
-        while let Some(next) = open.pop() {
-            let remaining = THREADS_MAX.saturating_sub(visited.len());
-            let depth = next.depth + 1;
-            // Newest first, because the stack pops the oldest child next.
-            let children = self.agent.store.threads(ThreadFilter {
-                parent_id: Some(next.thread.thread_id),
-                order: ThreadSort::NEWEST,
-                limit: remaining + 1,
-                ..ThreadFilter::default()
-            });
-            threads.push(next);
-            let mut children = children.await?;
-            let is_cut = children.len() > remaining;
-            children.retain(|child| visited.len() < THREADS_MAX && visited.insert(child.thread_id));
-            open.extend(children.into_iter().map(|thread| LineageThread { thread, depth }));
-            if is_cut {
-                threads.extend(open.into_iter().rev());
-                return Ok(ThreadLineage { root_thread_id, threads, is_complete: false });
+    pub fn lineage(self, thread_id: ThreadId) -> BoxFuture<'a, Result<ThreadLineage>> {
+        Box::pin(async move {
+            let root = self.oldest_ancestor(thread_id).await?;
+            let root_thread_id = root.thread_id;
+            let (mut visited, mut threads) = (BTreeSet::from([root_thread_id]), Vec::new());
+            let mut open = vec![LineageThread { thread: root, depth: 0 }];
+            while let Some(next) = open.pop() {
+                let remaining = THREADS_MAX.saturating_sub(visited.len());
+                let depth = next.depth + 1;
+                // Newest first, because the stack pops the oldest child next.
+                let children = self.agent.store.threads(ThreadFilter {
+                    parent_id: Some(next.thread.thread_id),
+                    order: ThreadSort::NEWEST,
+                    limit: remaining + 1,
+                    ..ThreadFilter::default()
+                });
+                threads.push(next);
+                let mut children = children.await?;
+                let is_cut = children.len() > remaining;
+                children.retain(|child| visited.len() < THREADS_MAX && visited.insert(child.thread_id));
+                open.extend(children.into_iter().map(|thread| LineageThread { thread, depth }));
+                if is_cut {
+                    threads.extend(open.into_iter().rev());
+                    return Ok(ThreadLineage { root_thread_id, threads, is_complete: false });
+                }
             }
-        }
-        Ok(ThreadLineage { root_thread_id, threads, is_complete: true })
+            Ok(ThreadLineage { root_thread_id, threads, is_complete: true })
+        })
     }
 
     /// Returns the oldest ancestor of the thread. The search stops at a missing parent, at a cycle, and after

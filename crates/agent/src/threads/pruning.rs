@@ -1,6 +1,7 @@
 //! Pruning: deleting threads that have not been used for a long time. A plan is made first, so that a person
 //! can confirm it. [`ThreadService::delete`] deletes each thread.
 
+use futures::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -11,7 +12,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::Result;
-use crate::agent::services::ThreadService;
+use crate::ThreadService;
 use crate::threads::display_state;
 
 /// The treatment of named threads.
@@ -98,34 +99,36 @@ enum KeepReason {
     HasChildren,
 }
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Returns a plan to delete the threads that have been inactive since `before`, have no pending work and
     /// no descendant that is kept. Threads of sub-agents are deleted with their parents. Reads all threads of
     /// the owner.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn prune_plan(self, before: Timestamp, named: NamedThreadPolicy) -> Result<PrunePlan> {
-        let mut all = self.prune_candidates(before, named).await?;
-        keep_ancestors(&mut all);
-        let mut kept = KeptThreadCounts::default();
-        for candidate in all.values().filter(|candidate| candidate.thread.updated_at < before) {
-            match candidate.keep_reason {
-                None | Some(KeepReason::RecentlyUsed) => {}
-                Some(KeepReason::InUse) => kept.in_use += 1,
-                Some(KeepReason::Named) => kept.named += 1,
-                Some(KeepReason::HasChildren) => kept.with_children += 1,
+    pub fn prune_plan(self, before: Timestamp, named: NamedThreadPolicy) -> BoxFuture<'a, Result<PrunePlan>> {
+        Box::pin(async move {
+            let mut all = self.prune_candidates(before, named).await?;
+            keep_ancestors(&mut all);
+            let mut kept = KeptThreadCounts::default();
+            for candidate in all.values().filter(|candidate| candidate.thread.updated_at < before) {
+                match candidate.keep_reason {
+                    None | Some(KeepReason::RecentlyUsed) => {}
+                    Some(KeepReason::InUse) => kept.in_use += 1,
+                    Some(KeepReason::Named) => kept.named += 1,
+                    Some(KeepReason::HasChildren) => kept.with_children += 1,
+                }
             }
-        }
-        let mut threads = Vec::new();
-        for thread_id in prune_order(&all) {
-            let Some(mut prunable) = all.remove(&thread_id).map(|candidate| candidate.thread) else {
-                continue;
-            };
-            prunable.size = self.size_with_subagents(thread_id).await?;
-            threads.push(prunable);
-        }
-        Ok(PrunePlan { before, threads, kept })
+            let mut threads = Vec::new();
+            for thread_id in prune_order(&all) {
+                let Some(mut prunable) = all.remove(&thread_id).map(|candidate| candidate.thread) else {
+                    continue;
+                };
+                prunable.size = self.size_with_subagents(thread_id).await?;
+                threads.push(prunable);
+            }
+            Ok(PrunePlan { before, threads, kept })
+        })
     }
 
     /// Deletes the planned threads, each in its own transaction. The pruning can therefore be cancelled
@@ -135,30 +138,32 @@ impl ThreadService<'_> {
     /// # Errors
     /// Fails if the journal fails or `agent.md` cannot be written. Threads that were deleted before stay
     /// deleted.
-    pub async fn prune(
+    pub fn prune(
         self,
-        plan: &PrunePlan,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<PruneReport> {
-        let mut report = PruneReport::default();
-        let total = plan.threads.len() as u64;
-        for (done, planned) in (0..).zip(&plan.threads) {
-            if cancel.is_cancelled() {
-                report.is_stopped = true;
-                return Ok(report);
-            }
-            frames.send(Frame::Progress { what: "prune".to_owned(), done, total: Some(total) });
-            match self.prune_one(planned, plan.before).await? {
-                true => {
-                    report.threads += 1;
-                    report.size.events += planned.size.events;
-                    report.size.bytes += planned.size.bytes;
+        plan: &'a PrunePlan,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<PruneReport>> {
+        Box::pin(async move {
+            let mut report = PruneReport::default();
+            let total = plan.threads.len() as u64;
+            for (done, planned) in (0..).zip(&plan.threads) {
+                if cancel.is_cancelled() {
+                    report.is_stopped = true;
+                    return Ok(report);
                 }
-                false => report.came_to_use += 1,
+                frames.send(Frame::Progress { what: "prune".to_owned(), done, total: Some(total) });
+                match self.prune_one(planned, plan.before).await? {
+                    true => {
+                        report.threads += 1;
+                        report.size.events += planned.size.events;
+                        report.size.bytes += planned.size.bytes;
+                    }
+                    false => report.came_to_use += 1,
+                }
             }
-        }
-        Ok(report)
+            Ok(report)
+        })
     }
 
     /// Deletes a thread unless it became active. Returns whether it no longer exists.

@@ -1,5 +1,6 @@
 //! Rewinding a thread, and forking it at a point. A rewind hides events; the journal keeps them.
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{EventQuery, SupersededVisibility, Transaction, Write};
 use protocol::event::body::ThreadCreated;
@@ -11,7 +12,7 @@ use runtime::RewindRequest;
 use serde::Serialize;
 
 use super::rollback::{RollbackEffects, RollbackPlan};
-use crate::agent::services::ThreadService;
+use crate::ThreadService;
 use crate::workspace::WORKSPACE_KEY;
 use crate::{Result, ThreadError};
 
@@ -38,45 +39,49 @@ pub struct RewindResult {
     pub superseded: u64,
 }
 
-impl ThreadService<'_> {
+impl<'a> ThreadService<'a> {
     /// Returns the newest messages of people in the thread, newest first, at most `limit`.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn prompts(self, thread_id: ThreadId, limit: usize) -> Result<Vec<UserPrompt>> {
-        let mut prompts = Vec::new();
-        let mut before = None;
-        while prompts.len() < limit {
-            let query = EventQuery {
-                before,
-                categories: vec![Category::Message],
-                limit: PROMPTS_PAGE_ROWS,
-                ..EventQuery::default()
-            };
-            let page = self.agent.store.events(thread_id, query).await?;
-            prompts.extend(page.iter().rev().filter_map(user_prompt));
-            before = page.first().map(|event| event.seq);
-            if page.len() < PROMPTS_PAGE_ROWS {
-                break;
+    pub fn prompts(self, thread_id: ThreadId, limit: usize) -> BoxFuture<'a, Result<Vec<UserPrompt>>> {
+        Box::pin(async move {
+            let mut prompts = Vec::new();
+            let mut before = None;
+            while prompts.len() < limit {
+                let query = EventQuery {
+                    before,
+                    categories: vec![Category::Message],
+                    limit: PROMPTS_PAGE_ROWS,
+                    ..EventQuery::default()
+                };
+                let page = self.agent.store.events(thread_id, query).await?;
+                prompts.extend(page.iter().rev().filter_map(user_prompt));
+                before = page.first().map(|event| event.seq);
+                if page.len() < PROMPTS_PAGE_ROWS {
+                    break;
+                }
             }
-        }
-        prompts.truncate(limit);
-        Ok(prompts)
+            prompts.truncate(limit);
+            Ok(prompts)
+        })
     }
 
     /// Returns the checkpoints that a rewind or a fork can name, newest first.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub async fn checkpoints(
+    pub fn checkpoints(
         self,
         thread_id: ThreadId,
         before: Option<CheckpointId>,
         limit: usize,
-    ) -> Result<Vec<CheckpointEntry>> {
-        let points =
-            self.agent.store.checkpoints(thread_id, before, limit, SupersededVisibility::Hidden).await?;
-        Ok(points.into_iter().filter(|point| point.source != CheckpointSource::Rewind).collect())
+    ) -> BoxFuture<'a, Result<Vec<CheckpointEntry>>> {
+        Box::pin(async move {
+            let points =
+                self.agent.store.checkpoints(thread_id, before, limit, SupersededVisibility::Hidden).await?;
+            Ok(points.into_iter().filter(|point| point.source != CheckpointSource::Rewind).collect())
+        })
     }
 
     /// Rewinds the thread to `keep_seq`: later events are hidden, and the state becomes that of the newest
@@ -85,22 +90,24 @@ impl ThreadService<'_> {
     /// # Errors
     /// [`ThreadError::UnknownEvent`] if `keep_seq` is after the last event. Also fails if a run is active, or
     /// if the journal fails.
-    pub async fn rewind(self, thread_id: ThreadId, keep_seq: Seq) -> Result<RewindResult> {
-        let last_seq = self.agent.thread(thread_id).await?.last_seq;
-        if keep_seq > last_seq {
-            return Err(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }.into());
-        }
-        self.agent.runs().end_orphaned_run(thread_id).await?;
-        let now = Timestamp::now();
-        let head = self.agent.store.checkpoint(thread_id).await?;
-        let RollbackEffects { superseded_count: superseded, writes: extra_writes, .. } =
-            self.rollback_effects(thread_id, keep_seq, now).await?;
-        let (checkpoint_id, channels) = self.state_at_seq(thread_id, keep_seq).await?;
-        let target = RewindRequest { keep_seq, superseded, channels, checkpoint_id };
-        let writes = RollbackPlan { target, extra_writes, ..RollbackPlan::default() }
-            .rollback_writes(thread_id, head, now)?;
-        self.agent.store.commit(Transaction { fence: None, writes }).await?;
-        Ok(RewindResult { keep_seq, superseded })
+    pub fn rewind(self, thread_id: ThreadId, keep_seq: Seq) -> BoxFuture<'a, Result<RewindResult>> {
+        Box::pin(async move {
+            let last_seq = self.agent.thread(thread_id).await?.last_seq;
+            if keep_seq > last_seq {
+                return Err(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }.into());
+            }
+            self.agent.runs().end_orphaned_run(thread_id).await?;
+            let now = Timestamp::now();
+            let head = self.agent.store.checkpoint(thread_id).await?;
+            let RollbackEffects { superseded_count: superseded, writes: extra_writes, .. } =
+                self.rollback_effects(thread_id, keep_seq, now).await?;
+            let (checkpoint_id, channels) = self.state_at_seq(thread_id, keep_seq).await?;
+            let target = RewindRequest { keep_seq, superseded, channels, checkpoint_id };
+            let writes = RollbackPlan { target, extra_writes, ..RollbackPlan::default() }
+                .rollback_writes(thread_id, head, now)?;
+            self.agent.store.commit(Transaction { fence: None, writes }).await?;
+            Ok(RewindResult { keep_seq, superseded })
+        })
     }
 
     /// Copies the thread's transcript, up to and including `until`, into a new thread.
@@ -108,29 +115,31 @@ impl ThreadService<'_> {
     /// # Errors
     /// [`ThreadError::UnknownEvent`] if `until` is after the last event. Also fails if the thread does not
     /// exist, or if the journal fails.
-    pub async fn fork(self, thread_id: ThreadId, until: Option<Seq>) -> Result<Thread> {
-        let parent = self.agent.thread(thread_id).await?;
-        if let Some(seq) = until.filter(|until| *until > parent.last_seq) {
-            return Err(ThreadError::UnknownEvent { thread_id, seq, last_seq: parent.last_seq }.into());
-        }
-        let now = Timestamp::now();
-        let mut thread = Thread::blank(ThreadId::generate(), parent.assistant_id.clone(), now);
-        thread.name = parent.name.as_ref().map(|name| format!("{name} (fork)"));
-        thread
-            .metadata
-            .extend(parent.metadata.get_key_value(WORKSPACE_KEY).map(|(k, v)| (k.clone(), v.clone())));
-        let into = thread.thread_id;
-        thread.parent_id = Some(thread_id);
-        thread.parent_kind = Some(ParentKind::Fork);
-        let origin = ThreadCreated::Fork { parent_thread_id: Some(thread_id), until };
-        let created = NewEvent::from_body(&origin, now)?;
-        let writes = vec![
-            Write::CreateThread(thread.with_assistant_metadata()),
-            Write::CopyEvents { from: thread_id, until, into },
-            Write::Append { thread_id: into, events: vec![created] },
-        ];
-        self.agent.store.commit(Transaction { fence: None, writes }).await?;
-        self.agent.thread(into).await
+    pub fn fork(self, thread_id: ThreadId, until: Option<Seq>) -> BoxFuture<'a, Result<Thread>> {
+        Box::pin(async move {
+            let parent = self.agent.thread(thread_id).await?;
+            if let Some(seq) = until.filter(|until| *until > parent.last_seq) {
+                return Err(ThreadError::UnknownEvent { thread_id, seq, last_seq: parent.last_seq }.into());
+            }
+            let now = Timestamp::now();
+            let mut thread = Thread::blank(ThreadId::generate(), parent.assistant_id.clone(), now);
+            thread.name = parent.name.as_ref().map(|name| format!("{name} (fork)"));
+            thread
+                .metadata
+                .extend(parent.metadata.get_key_value(WORKSPACE_KEY).map(|(k, v)| (k.clone(), v.clone())));
+            let into = thread.thread_id;
+            thread.parent_id = Some(thread_id);
+            thread.parent_kind = Some(ParentKind::Fork);
+            let origin = ThreadCreated::Fork { parent_thread_id: Some(thread_id), until };
+            let created = NewEvent::from_body(&origin, now)?;
+            let writes = vec![
+                Write::CreateThread(thread.with_assistant_metadata()),
+                Write::CopyEvents { from: thread_id, until, into },
+                Write::Append { thread_id: into, events: vec![created] },
+            ];
+            self.agent.store.commit(Transaction { fence: None, writes }).await?;
+            self.agent.thread(into).await
+        })
     }
 }
 

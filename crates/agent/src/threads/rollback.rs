@@ -9,7 +9,7 @@ use protocol::{
 use runtime::RewindRequest;
 
 use crate::Result;
-use crate::agent::services::ThreadService;
+use crate::ThreadService;
 
 /// The side effects of a rollback.
 #[derive(Debug, Default)]

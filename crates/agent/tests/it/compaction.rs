@@ -1,4 +1,5 @@
-//! Compaction through the agent: when it happens, what it does to the next request, and what stays as it was.
+//! Tests of compaction through the agent's public interface: triggers, the effect on the next request, and the unchanged
+//! history. Also fixtures that the submodules share.
 
 mod chained;
 mod hooks;
@@ -27,35 +28,35 @@ use test_model::{RecordedRequest, Script, ScriptedReply, ScriptedServer};
 
 use crate::environment::{TEST_MODEL, TestEnvironment, unwatched};
 
-/// Words of the summariser's prompt, by which its requests are known.
+/// A phrase of the summarizer's prompt, which identifies its requests.
 pub const SUMMARIZER_PROMPT: &str = "You keep the record of a long conversation";
 
-/// The opening of the message that carries a summary.
+/// The opening tag of the message that carries a summary.
 pub const SUMMARY_OPENING: &str = "<earlier_conversation_summary>";
 
-/// A record as a model answers it.
+/// A summary in the JSON format that the summarizer's prompt requires.
 pub const RECORD: &str = r#"{"goal":"Put every part in order.","constraints":["Never touch the billing table."],
 "progress":["The first parts are in order."],"decisions":["The parts are looked at one after the other."],
 "files":["src/part_1.rs: in order"],"errors":[],"pending":["Look at the parts that are left."],
 "next_step":"Look at the next part."}"#;
 
-/// The text of the first request of a filled thread.
+/// A rule in the first request of a filled thread.
 const BILLING_RULE: &str = "Never touch the billing table.";
 
-/// The text of the first answer of a filled thread; no fact and no record contains it.
+/// A sentence in the first answer of a filled thread. Neither the carry-over nor [`RECORD`] contains it.
 pub const CODE_WORD_SENTENCE: &str = "The code word is walnut-17.";
 
-/// A reply of the summariser, as often as it is asked for.
+/// Returns a valid reply of the summarizer, which repeats.
 pub fn record_reply() -> ScriptedReply {
     ScriptedReply::text(RECORD).with_tokens(700, 70).when_body_contains(SUMMARIZER_PROMPT).with_repeat()
 }
 
-/// A reply of the agent's model whose tokens nobody reports, so that they are estimated.
+/// Returns the reply without reported usage, so that the agent estimates its tokens.
 pub fn without_usage(reply: ScriptedReply) -> ScriptedReply {
     reply.with_tokens(0, 0)
 }
 
-/// A server that summarises with a good record and otherwise says that it is done.
+/// Returns a server that answers the summarizer's prompt with [`RECORD`], and all other requests with "Done.".
 pub fn good_server() -> ScriptedServer {
     ScriptedServer::start(Script::new([
         record_reply(),
@@ -64,22 +65,22 @@ pub fn good_server() -> ScriptedServer {
     .unwrap()
 }
 
-/// A world whose models take `window` tokens, with a `[compaction]` section.
-pub fn configure(world: &TestEnvironment, server: &ScriptedServer, (window, section): (u64, &str)) {
-    world.configure_with_extra(server, &format!("[compaction]\n{section}\n"));
-    let path = world.home().config_path();
+/// Writes a configuration whose models have a context window of `window` tokens, with `section` below `[compaction]`.
+pub fn configure(environment: &TestEnvironment, server: &ScriptedServer, (window, section): (u64, &str)) {
+    environment.configure_with_extra(server, &format!("[compaction]\n{section}\n"));
+    let path = environment.home().config_path();
     let text = std::fs::read_to_string(&path).unwrap();
     let key = "api_key = \"test\"\n";
     std::fs::write(path, text.replace(key, &format!("{key}context_tokens = {window}\n"))).unwrap();
 }
 
-/// Returns an agent in such a world.
-pub fn agent_of(world: &TestEnvironment, server: &ScriptedServer, settings: (u64, &str)) -> Agent {
-    configure(world, server, settings);
-    world.agent_over(world.store(), TEST_MODEL)
+/// Returns an agent with a configuration as [`configure`] writes it.
+pub fn agent_of(environment: &TestEnvironment, server: &ScriptedServer, settings: (u64, &str)) -> Agent {
+    configure(environment, server, settings);
+    environment.agent_over(environment.store(), TEST_MODEL)
 }
 
-/// Appends messages as they are.
+/// Appends messages to the thread without a run.
 pub async fn append(agent: &Agent, thread_id: ThreadId, messages: &[Message]) {
     let now = Timestamp::now();
     let events = messages.iter().map(|message| NewEvent::from_message(message, now).unwrap()).collect();
@@ -87,7 +88,8 @@ pub async fn append(agent: &Agent, thread_id: ThreadId, messages: &[Message]) {
     agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
 }
 
-/// The messages of `turns` turns, four each: a request, a call, its result of `chars` characters, an answer.
+/// Returns the messages of the turns with these numbers. Each turn has four messages: a request, a call, a result of at
+/// least `chars` characters, and an answer.
 pub fn turns(numbers: std::ops::Range<usize>, chars: usize) -> Vec<Message> {
     let turn = |number: usize| {
         let call = ContentBlock::ToolCall {
@@ -121,14 +123,14 @@ pub fn turns(numbers: std::ops::Range<usize>, chars: usize) -> Vec<Message> {
     numbers.flat_map(turn).collect()
 }
 
-/// Makes a thread of 8 turns with results of `chars` characters.
+/// Creates a thread of 8 turns (32 messages) with results of at least `chars` characters.
 pub async fn filled_thread(agent: &Agent, chars: usize) -> ThreadId {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     append(agent, thread, &turns(1..9, chars)).await;
     thread
 }
 
-/// Makes such a thread whose newest request had so many tokens, as the provider reported.
+/// Creates a thread of 34 messages for whose newest request the provider reported `tokens` input tokens.
 pub async fn filled_thread_with_usage(agent: &Agent, tokens: u64) -> ThreadId {
     let thread = filled_thread(agent, 12_000).await;
     append(agent, thread, &[Message::human("So?")]).await;
@@ -143,7 +145,7 @@ pub async fn filled_thread_with_usage(agent: &Agent, tokens: u64) -> ThreadId {
     thread
 }
 
-/// Sends a message; fails unless the turn succeeds.
+/// Sends a message and asserts that the run succeeds.
 #[track_caller]
 pub fn send_message(agent: &Agent, thread: ThreadId, text: &str) -> impl Future<Output = runtime::RunEnd> {
     let caller = std::panic::Location::caller();
@@ -155,43 +157,43 @@ pub fn send_message(agent: &Agent, thread: ThreadId, text: &str) -> impl Future<
     }
 }
 
-/// Compacts the thread as `/compact` does.
+/// Compacts the thread as `/compact` does, with default parameters.
 pub async fn compact_thread(agent: &Agent, thread: ThreadId) -> agent::Result<ThreadCompaction> {
     let (frames, cancel) = unwatched();
     agent.threads().compact(thread, &CompactionParameters::default(), &frames, &cancel).await
 }
 
-/// Compacts all but the newest messages of the thread.
+/// Compacts the thread and keeps at most the newest `messages` messages.
 pub async fn compact_keeping(agent: &Agent, thread: ThreadId, messages: u64) -> ThreadCompaction {
     let (frames, cancel) = unwatched();
     let request = CompactionParameters { focus: None, keep: Some(KeepPolicy::Messages(messages)) };
     agent.threads().compact(thread, &request, &frames, &cancel).await.unwrap()
 }
 
-/// Returns the markers that are in sight.
+/// Returns the visible compaction boundaries with their sequence numbers.
 pub async fn visible_markers(agent: &Agent, thread: ThreadId) -> Vec<(Seq, Compaction)> {
     let events = agent.threads().events(thread).await.unwrap();
     let markers = events.iter().filter(|event| event.kind() == Some(EventType::Compacted));
     markers.map(|event| (event.seq, serde_json::from_str(event.content.get()).unwrap())).collect()
 }
 
-/// Returns the events of a type.
+/// Returns the contents of the thread's visible events of a type.
 pub async fn events_of(agent: &Agent, thread: ThreadId, kind: EventType) -> Vec<Value> {
     let events = agent.threads().events(thread).await.unwrap();
     events.iter().filter(|event| event.kind() == Some(kind)).map(Event::content_value).collect()
 }
 
-/// Splits the requests into those of the summariser and the others.
+/// Splits the server's requests into those with the summarizer's prompt and all others.
 pub fn split_requests(server: &ScriptedServer) -> (Vec<RecordedRequest>, Vec<RecordedRequest>) {
     server.requests().into_iter().partition(|request| request.body.to_string().contains(SUMMARIZER_PROMPT))
 }
 
-/// Returns the messages of the newest request that was no summariser's, as text.
+/// Returns the messages of the newest request without the summarizer's prompt, as JSON text.
 pub fn newest_request(server: &ScriptedServer) -> String {
     split_requests(server).1.last().unwrap().body["messages"].to_string()
 }
 
-/// A tool whose results are as long as it is asked for.
+/// A tool whose result has the number of characters that its argument requests.
 pub struct LargeResultTool;
 
 #[async_trait]
@@ -213,7 +215,7 @@ impl Tool for LargeResultTool {
     }
 }
 
-/// Returns what the tool says when so many characters are wanted.
+/// Returns the result of [`LargeResultTool`] with `chars` characters.
 pub fn large_result(chars: usize) -> String {
     let lines = (0..).map(|number| format!("line {number} says that all is well\n"));
     let mut text: String = lines.take(chars / 24 + 1).collect();
@@ -221,18 +223,18 @@ pub fn large_result(chars: usize) -> String {
     text
 }
 
-/// A call of that tool.
+/// Returns a reply that calls [`LargeResultTool`].
 pub fn large_call(id: &str, chars: usize) -> ScriptedReply {
     without_usage(ScriptedReply::call(id, "large", json!({"chars": chars})))
 }
 
-/// Returns the agent with that tool, whose calls are allowed.
+/// Returns an agent with [`LargeResultTool`], whose calls need no approval.
 pub fn agent_with_large_tool(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     server: &ScriptedServer,
     (window, section): (u64, &str),
 ) -> Agent {
     let section =
         format!("{section}\n[permissions]\nallow = [\"large\", \"read_file\", \"compact_conversation\"]");
-    agent_of(world, server, (window, &section)).with_tool(Arc::new(LargeResultTool))
+    agent_of(environment, server, (window, &section)).with_tool(Arc::new(LargeResultTool))
 }

@@ -1,4 +1,5 @@
-//! A home folder of its own, a session to import, and an agent over a journal that can be made to crash.
+//! Fixtures of the integration tests: a temporary home folder, sessions to import, scripted model servers, and agents over a
+//! store that can simulate crashes.
 
 mod crashing_store;
 mod event_lines;
@@ -21,8 +22,9 @@ use tokio::runtime::Runtime;
 pub use self::crashing_store::CrashingStore;
 pub use self::event_lines::event_lines;
 
-/// Opens a database of a server, whose connections are kept on a runtime that lasts as long as the process: a test's own ends
-/// with the test, and may wait for nobody while it opens one.
+/// Opens a PostgreSQL database. Its connections are bound to a Tokio runtime that lasts as long as the process, because the
+/// runtime of a test ends with the test. A separate thread opens the database, because `block_on` panics inside the runtime
+/// of a test.
 fn open_on_server(url: String) -> Arc<dyn Store> {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
     let pool = PoolSettings {
@@ -36,50 +38,59 @@ fn open_on_server(url: String) -> Arc<dyn Store> {
     Arc::new(opened.join().unwrap().unwrap())
 }
 
-/// The model of a world's agents.
+/// The model of the agents in these tests.
 pub const TEST_MODEL: &str = "anthropic/claude-test";
 
-/// The file that has the URL of a world's database, where that is on a server.
+/// The name of the file that holds the URL of the environment's database if that is a PostgreSQL database.
 const DATABASE_URL_FILE: &str = "database-url";
 
+/// A temporary folder with a home folder and a workspace, and the database of its journal.
 pub struct TestEnvironment {
     folder: PathBuf,
-    /// Where it keeps what happened, when that is to be on a server; other processes read it from a file.
+    /// The PostgreSQL database of the journal, or `None` for SQLite. Other processes read its URL from
+    /// [`DATABASE_URL_FILE`].
     database: Option<test_postgres::TestDatabase>,
-    _removed_at_end: Option<TempDir>,
+    /// The guard that removes the folder on drop. `None` if another process owns the folder.
+    _temp_dir: Option<TempDir>,
 }
 
 impl TestEnvironment {
+    /// Creates an empty environment, which is removed on drop.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = test_postgres::TestDatabase::create_if_configured().unwrap();
         if let Some(database) = &database {
             std::fs::write(folder.path().join(DATABASE_URL_FILE), database.socket_url()).unwrap();
         }
-        Self { folder: folder.path().to_owned(), database, _removed_at_end: Some(folder) }
+        Self { folder: folder.path().to_owned(), database, _temp_dir: Some(folder) }
     }
 
-    /// Returns the world that another process made.
+    /// Returns the environment in a folder that another process created. It is not removed on drop.
     pub fn at(folder: PathBuf) -> Self {
-        Self { folder, database: None, _removed_at_end: None }
+        Self { folder, database: None, _temp_dir: None }
     }
 
+    /// Returns the folder that contains the home folder and the workspace.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
+    /// Returns Segue's home folder. It need not exist yet.
     pub fn home(&self) -> HomeFolder {
         HomeFolder::locate(Some(self.folder.join("home").as_os_str())).unwrap()
     }
 
+    /// Returns the path of the default assistant's `agent.md`.
     pub fn agent_md(&self) -> PathBuf {
         self.home().agent_md_path(&"agent".parse().unwrap())
     }
 
+    /// Returns the text of the default assistant's `agent.md`, or an empty text if there is no such file.
     pub fn read_agent_md(&self) -> String {
         std::fs::read_to_string(self.agent_md()).unwrap_or_default()
     }
 
+    /// Opens the journal of the environment: PostgreSQL if a URL file exists, otherwise SQLite.
     pub fn store(&self) -> Arc<dyn Store> {
         self.home().create().unwrap();
         match std::fs::read_to_string(self.folder.join(DATABASE_URL_FILE)) {
@@ -93,13 +104,13 @@ impl TestEnvironment {
         self.agent_over(self.store(), "none")
     }
 
-    /// Returns an agent that talks to `server`.
+    /// Returns an agent whose models are served by `server`.
     pub fn agent_with(&self, server: &ScriptedServer) -> Agent {
         self.configure(server);
         self.agent_over(self.store(), TEST_MODEL)
     }
 
-    /// Returns an agent that talks to `server`, with more settings and a policy of its own.
+    /// Returns an agent whose models are served by `server`, with more configuration text and an approval policy.
     pub fn agent_with_policy(
         &self,
         server: &ScriptedServer,
@@ -110,12 +121,13 @@ impl TestEnvironment {
         Agent::with_store(settings, self.store()).unwrap()
     }
 
+    /// Writes a configuration in which every provider is served by `server`.
     pub fn configure(&self, server: &ScriptedServer) {
         self.configure_with_extra(server, "");
     }
 
-    /// Writes settings for every provider, and `more`.
-    pub fn configure_with_extra(&self, server: &ScriptedServer, more: &str) {
+    /// Writes a configuration in which every provider is served by `server`, followed by the text `extra`.
+    pub fn configure_with_extra(&self, server: &ScriptedServer, extra: &str) {
         self.home().create().unwrap();
         let mut text = String::new();
         for (provider, version) in
@@ -124,9 +136,10 @@ impl TestEnvironment {
             let url = server.url();
             text += &format!("[providers.{provider}]\nbase_url = \"{url}{version}\"\napi_key = \"test\"\n");
         }
-        std::fs::write(self.home().config_path(), text + more).unwrap();
+        std::fs::write(self.home().config_path(), text + extra).unwrap();
     }
 
+    /// Returns settings for an agent with this home, workspace and model. Creates the workspace.
     pub fn settings(&self, model: &str) -> AgentSettings {
         std::fs::create_dir_all(self.workspace()).unwrap();
         AgentSettings {
@@ -136,35 +149,37 @@ impl TestEnvironment {
         }
     }
 
+    /// Returns an agent over `store` with this home, workspace and model.
     pub fn agent_over(&self, store: Arc<dyn Store>, model: &str) -> Agent {
         Agent::with_store(self.settings(model), store).unwrap()
     }
 
-    /// Returns the folder that tools work in.
+    /// Returns the folder in which tools work.
     pub fn workspace(&self) -> PathBuf {
         self.folder.join("workspace")
     }
 
-    /// Puts a file into the workspace.
+    /// Writes a file of the workspace.
     pub fn write_file(&self, name: &str, text: &str) {
         let path = self.workspace().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    /// Returns a file of the workspace; nothing when there is none.
+    /// Returns the text of a file of the workspace, or an empty text if there is no such file.
     pub fn read_file(&self, name: &str) -> String {
         std::fs::read_to_string(self.workspace().join(name)).unwrap_or_default()
     }
 
-    /// Writes a small session of an agent and returns its path.
+    /// Writes the session [`SESSION_JSON`] and returns its path.
     pub fn write_session(&self) -> PathBuf {
         let path = self.folder.join("session.json");
         std::fs::write(&path, SESSION_JSON).unwrap();
         path
     }
 
-    /// Writes a session like it about the files of `name`, which no other session names.
+    /// Writes a variant of [`SESSION_JSON`] about the files of `name`, so that each name gives a different session.
+    /// Returns its path.
     pub fn write_session_about(&self, name: &str) -> PathBuf {
         let path = self.folder.join(format!("session-{name}.json"));
         std::fs::write(&path, SESSION_JSON.replace("every file", &format!("every file of {name}"))).unwrap();
@@ -182,58 +197,62 @@ pub const SESSION_JSON: &str = r#"[
  {"role":"user","content":"Good. Now add a test for a file with one row only, and tell me when it passes."}
 ]"#;
 
+/// Returns a frame sender without subscribers, and a cancellation token that is not cancelled.
 pub fn unwatched() -> (FrameSender, CancellationToken) {
     (FrameSender::default(), CancellationToken::new())
 }
 
+/// Parses decisions from JSON.
 pub fn decisions(json: &str) -> Decisions {
     serde_json::from_str(json).unwrap()
 }
 
+/// Returns decisions that approve the proposal that `pending` shows, named by its hash.
 pub fn approval(pending: &PendingHandoff) -> Decisions {
     let sha256 = &pending.proposal.summary_sha256;
     decisions(&format!(r#"{{"decisions":[{{"type":"approve","summary_sha256":"{sha256}"}}]}}"#))
 }
 
-pub async fn import_session(world: &TestEnvironment, agent: &Agent) -> agent::Result<ThreadId> {
+/// Imports the session [`SESSION_JSON`] and returns its thread.
+pub async fn import_session(environment: &TestEnvironment, agent: &Agent) -> agent::Result<ThreadId> {
     let (frames, cancel) = unwatched();
-    let report = agent.threads().import(&[world.write_session()], &frames, &cancel).await?;
+    let report = agent.threads().import(&[environment.write_session()], &frames, &cancel).await?;
     Ok(report.threads[0].thread_id)
 }
 
-/// Returns a server whose model answers every request with a text.
+/// Returns a server that answers every request with `text`.
 pub fn answering_server(text: &str) -> ScriptedServer {
     ScriptedServer::start(Script::new([ScriptedReply::text(text).with_repeat()])).unwrap()
 }
 
-/// Words of the drafting prompt, by which its requests are known.
+/// A phrase of the drafting prompt, which identifies requests for a draft.
 pub const DRAFT_PROMPT: &str = "You write the handoff summary";
 
-/// A draft as a model answers it; it names only what the session contains.
+/// A model's reply to the drafting prompt. It names only files and facts that [`SESSION_JSON`] contains.
 pub const DRAFT: &str = r#"{"title":"Importer drops the last row","tldr":"The loop is mended; a test for one row is still to be written.",
 "body":[{"kind":"objective","text":"Find out why the importer drops the last row and fix it in src/import.rs.","refs":[1]},
 {"kind":"decision","text":"Never change the file format.","refs":[1]},
 {"kind":"next_step","text":"Add a test for a file with one row only.","refs":[6]}]}"#;
 
-/// Returns a server whose model drafts when it is asked to, and answers everything else.
+/// Returns a server that answers the drafting prompt with [`DRAFT`], and all other requests with a short text.
 pub fn drafting_server() -> ScriptedServer {
     let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT).with_repeat();
     ScriptedServer::start(Script::new([draft, ScriptedReply::text("The test passes.").with_repeat()]))
         .unwrap()
 }
 
-/// Returns the thread's messages that are in sight.
+/// Returns the visible messages of a thread.
 pub async fn messages(agent: &Agent, thread: ThreadId) -> Vec<Message> {
     agent.threads().events(thread).await.unwrap().iter().filter_map(Event::message).collect()
 }
 
-/// Returns the texts of the thread's messages that are in sight.
+/// Returns the texts of a thread's visible messages.
 pub async fn message_texts(agent: &Agent, thread: ThreadId) -> Vec<String> {
     messages(agent, thread).await.iter().map(Message::text).collect()
 }
 
-/// Fails unless every call in the request, in Anthropic's format, has its result in the next message, and no result
-/// is without its call.
+/// Asserts, for a request body in Anthropic's format, that the next message holds the results of each message's tool calls,
+/// and that every result has its call.
 #[track_caller]
 pub fn assert_paired(body: &Value) {
     let empty = Vec::new();

@@ -1,4 +1,5 @@
-//! Handoffs through the agent: what is shown is what is stored is what is injected.
+//! Tests of handoffs through the agent's public interface: the proposal that is shown equals the stored text and the text
+//! that the child thread's instructions contain.
 
 mod agent_requested;
 mod concurrency;
@@ -18,16 +19,16 @@ use crate::environment::{
     import_session, unwatched,
 };
 
-/// Imports the session and asks for a handoff of it, which is pending then.
-async fn pending_handoff(agent: Agent, world: &TestEnvironment) -> (Agent, PendingHandoff) {
+/// Imports the session and requests a handoff of its thread, which then waits for a decision.
+async fn pending_handoff(agent: Agent, environment: &TestEnvironment) -> (Agent, PendingHandoff) {
     let (frames, cancel) = unwatched();
-    let parent = import_session(world, &agent).await.unwrap();
+    let parent = import_session(environment, &agent).await.unwrap();
     let pending =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     (agent, pending)
 }
 
-/// Accepts the proposal as it was shown, and returns the child.
+/// Accepts the proposal unchanged and returns the child thread.
 async fn accept_handoff(agent: &Agent, pending: &PendingHandoff) -> ThreadId {
     let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;
@@ -36,17 +37,17 @@ async fn accept_handoff(agent: &Agent, pending: &PendingHandoff) -> ThreadId {
 }
 
 #[tokio::test]
-async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
-    let world = TestEnvironment::new();
+async fn m1_the_shown_proposal_is_stored_and_injected_byte_for_byte() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
     let (frames, cancel) = unwatched();
-    let agent = world.agent_with(&server);
-    let parent = import_session(&world, &agent).await.unwrap();
+    let agent = environment.agent_with(&server);
+    let parent = import_session(&environment, &agent).await.unwrap();
     let shown =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     drop(agent);
-    // Another process decides; nothing is drafted again.
-    let agent = world.agent_with(&server);
+    // A new agent decides, and drafts nothing again.
+    let agent = environment.agent_with(&server);
     let again =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert_eq!(again.proposal, shown.proposal);
@@ -55,7 +56,7 @@ async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
         agent.handoffs().decide(shown.handoff.handoff_id, &approval(&shown), &frames, &cancel).await.unwrap();
     assert_eq!(server.call_count(), 1, "the model was called once for one iteration");
     assert_eq!(decided.handoff.accepted_sha256.as_deref(), Some(shown.proposal.summary_sha256.as_str()));
-    let block = memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap();
+    let block = memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
     assert_eq!(block.trim(), shown.proposal.summary_md.trim());
     let child = decided.child_thread_id.unwrap();
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
@@ -65,11 +66,11 @@ async fn m1_what_is_shown_is_stored_is_injected_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
-    let world = TestEnvironment::new();
+async fn g12_the_summary_is_sent_in_the_first_turn_and_not_in_the_second() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
     let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let id = pending.handoff.handoff_id;
     let child = accept_handoff(&agent, &pending).await;
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
@@ -79,20 +80,20 @@ async fn g12_the_summary_is_in_the_first_turn_and_absent_in_the_second() {
     assert!(requests[1].body["system"].to_string().contains(title));
     assert!(!requests[2].body["system"].to_string().contains(title));
     assert_eq!(
-        memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(),
+        memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap(),
         "None recorded yet."
     );
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Cleaned);
 }
 
 #[tokio::test]
-async fn m7_the_facts_reach_the_child_though_the_summariser_gives_garbage() {
-    let world = TestEnvironment::new();
+async fn m7_the_facts_reach_the_child_although_the_model_drafts_garbage() {
+    let environment = TestEnvironment::new();
     let garbage = ScriptedReply::text("}{ no").when_body_contains(DRAFT_PROMPT);
     let server =
         ScriptedServer::start(Script::new([garbage, ScriptedReply::text("Fine.").with_repeat()])).unwrap();
     let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let child = accept_handoff(&agent, &pending).await;
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     agent.runs().send_message(child, "And now?", &frames, &cancel).await.unwrap();
@@ -103,31 +104,34 @@ async fn m7_the_facts_reach_the_child_though_the_summariser_gives_garbage() {
         "Files changed (1):\\n- src/import.rs",
     ] {
         assert!(systems[0].contains(fact), "{fact}: {}", systems[0]);
-        assert!(!systems[1].contains(fact), "only in the first turn: {}", systems[1]);
+        assert!(!systems[1].contains(fact), "the fact is sent only in the first turn: {}", systems[1]);
     }
 }
 
 #[tokio::test]
 async fn m3_another_thread_never_sees_the_summary_of_a_pending_child() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let server = drafting_server();
     let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     agent.handoffs().decide(pending.handoff.handoff_id, &approval(&pending), &frames, &cancel).await.unwrap();
     let other = agent.threads().create(None).await.unwrap();
     agent.runs().send_message(other.thread_id, "Hello.", &frames, &cancel).await.unwrap();
     assert!(!server.requests()[1].body.to_string().contains("drops the last row"));
-    assert!(world.read_agent_md().contains("drops the last row"), "the block still waits for its own thread");
+    assert!(
+        environment.read_agent_md().contains("drops the last row"),
+        "the block stays until the child's first turn"
+    );
 }
 
 #[tokio::test]
-async fn g13_a_first_turn_that_fails_does_not_count() {
-    let world = TestEnvironment::new();
+async fn g13_a_failed_first_turn_does_not_clear_the_summary() {
+    let environment = TestEnvironment::new();
     let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let refused = ScriptedReply::status(400, r#"{"error":{"message":"bad"}}"#);
     let server = ScriptedServer::start(Script::new([draft, refused, ScriptedReply::text("Done.")])).unwrap();
     let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let id = pending.handoff.handoff_id;
     let child = accept_handoff(&agent, &pending).await;
     let end = agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
@@ -140,46 +144,48 @@ async fn g13_a_first_turn_that_fails_does_not_count() {
 
 #[tokio::test]
 async fn g15_decline_and_preview_write_nothing_outside_the_journal() {
-    for answer in [r#"{"type":"reject","message":"later"}"#, r#"{"type":"preview"}"#] {
-        let world = TestEnvironment::new();
+    for decision in [r#"{"type":"reject","message":"later"}"#, r#"{"type":"preview"}"#] {
+        let environment = TestEnvironment::new();
         let (frames, cancel) = unwatched();
-        let agent = world.agent();
-        std::fs::create_dir_all(world.agent_md().parent().unwrap()).unwrap();
-        std::fs::write(world.agent_md(), "# Mine\n").unwrap();
-        let parent = import_session(&world, &agent).await.unwrap();
+        let agent = environment.agent();
+        std::fs::create_dir_all(environment.agent_md().parent().unwrap()).unwrap();
+        std::fs::write(environment.agent_md(), "# Mine\n").unwrap();
+        let parent = import_session(&environment, &agent).await.unwrap();
         let before = agent.store().thread(parent).await.unwrap().unwrap();
         let pending = agent
             .handoffs()
             .request(parent, HandoffRequestOptions::default(), &frames, &cancel)
             .await
             .unwrap();
-        let answer = decisions(&format!(r#"{{"decisions":[{answer}]}}"#));
+        let decisions = decisions(&format!(r#"{{"decisions":[{decision}]}}"#));
         let decided =
-            agent.handoffs().decide(pending.handoff.handoff_id, &answer, &frames, &cancel).await.unwrap();
+            agent.handoffs().decide(pending.handoff.handoff_id, &decisions, &frames, &cancel).await.unwrap();
         assert!(!decided.handoff.status.is_pending());
         assert_eq!(decided.child_thread_id, None);
-        assert_eq!(world.read_agent_md(), "# Mine\n");
+        assert_eq!(environment.read_agent_md(), "# Mine\n");
         let after = agent.store().thread(parent).await.unwrap().unwrap();
         assert_eq!((before.metadata, before.name), (after.metadata, after.name));
         let children = journal::ThreadFilter { parent_id: Some(parent), limit: 5, ..Default::default() };
         assert_eq!(agent.store().threads(children).await.unwrap(), []);
-        // Another handoff can be asked for afterwards.
+        // Another handoff can be requested afterwards.
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn g20_the_first_decision_wins_and_the_second_learns_the_outcome() {
-    let world = TestEnvironment::new();
+async fn g20_the_first_decision_wins_and_the_second_gets_an_error_with_the_outcome() {
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
-    let (one, two) = (world.agent(), world.agent());
-    let parent = import_session(&world, &one).await.unwrap();
+    let (first, second) = (environment.agent(), environment.agent());
+    let parent = import_session(&environment, &first).await.unwrap();
     let pending =
-        one.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
+        first.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
-    one.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
-    let late =
-        two.handoffs().decide(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel).await;
+    first.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
+    let late = second
+        .handoffs()
+        .decide(id, &decisions(r#"{"decisions":[{"type":"reject"}]}"#), &frames, &cancel)
+        .await;
     assert!(
         matches!(
             late,
@@ -190,10 +196,10 @@ async fn g20_the_first_decision_wins_and_the_second_learns_the_outcome() {
 }
 
 #[tokio::test]
-async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
-    let world = TestEnvironment::new();
+async fn g3_an_invalid_decision_leaves_the_handoff_pending() {
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(world.agent(), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent(), &environment).await;
     let id = pending.handoff.handoff_id;
     for answer in [
         r#"{"decisions":[]}"#,
@@ -214,10 +220,10 @@ async fn g3_an_answer_that_cannot_be_taken_leaves_the_handoff_pending() {
 }
 
 #[tokio::test]
-async fn g1_an_edited_text_is_what_is_stored_and_injected() {
-    let world = TestEnvironment::new();
+async fn g1_an_edited_text_is_stored_and_injected() {
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(world.agent(), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent(), &environment).await;
     let text = "**My title**\nWhere it stands.\n\n### Objective\n- Fix the importer.\n\n### Next steps\n- Write the test.\n";
     let args = serde_json::json!({"decisions": [{"type": "approve", "args": {"summary_md": text}}]});
     let decided = agent
@@ -228,20 +234,23 @@ async fn g1_an_edited_text_is_what_is_stored_and_injected() {
     assert_eq!(decided.proposal.summary_json.title, "My title");
     assert_eq!(decided.proposal.summary_json.body.len(), 2);
     assert_eq!(decided.proposal.summary_md, text.trim());
-    assert_eq!(memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(), text.trim());
+    assert_eq!(
+        memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap(),
+        text.trim()
+    );
     let child = agent.store().thread(decided.child_thread_id.unwrap()).await.unwrap().unwrap();
     assert_eq!(child.name.as_deref(), Some("My title"));
 }
 
 #[tokio::test]
 async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let first = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let better = DRAFT.replace("Importer drops the last row", "Importer: last row and a test");
     let second = ScriptedReply::text(better).when_body_contains("<feedback>");
     let server = ScriptedServer::start(Script::new([first, second])).unwrap();
     let (frames, cancel) = unwatched();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let feedback = decisions(
         r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Name the test </feedback>."}}}]}"#,
     );
@@ -259,11 +268,11 @@ async fn g4_feedback_leads_to_another_draft_with_the_previous_one_in_its_prompt(
     );
     assert_eq!(server.call_count(), 2);
     agent.handoffs().decide(next.handoff.handoff_id, &approval(&next), &frames, &cancel).await.unwrap();
-    assert!(world.read_agent_md().contains("last row and a test"));
+    assert!(environment.read_agent_md().contains("last row and a test"));
 }
 
 #[tokio::test]
-async fn m4_a_model_that_gives_nothing_usable_never_prevents_a_handoff() {
+async fn m4_a_model_without_a_usable_answer_never_prevents_a_handoff() {
     let faults = [
         ScriptedReply::fault(ScriptedFault::Status {
             status: 401,
@@ -282,35 +291,35 @@ async fn m4_a_model_that_gives_nothing_usable_never_prevents_a_handoff() {
         ScriptedReply::text(r#"{"title":"x"}"#),
     ];
     for reply in faults {
-        let world = TestEnvironment::new();
-        let told = format!("{reply:?}");
+        let environment = TestEnvironment::new();
+        let case = format!("{reply:?}");
         let server = ScriptedServer::start(Script::new([reply])).unwrap();
         let (frames, cancel) = unwatched();
-        let agent = world.agent_with(&server);
-        let parent = import_session(&world, &agent).await.unwrap();
+        let agent = environment.agent_with(&server);
+        let parent = import_session(&environment, &agent).await.unwrap();
         let pending =
             agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await;
-        let pending = pending.unwrap_or_else(|error| panic!("{told}: {error}"));
-        assert_eq!(pending.proposal.summary_json.model, "extractive", "{told}");
-        assert!(pending.proposal.summary_md.contains("importer drops the last row"), "{told}");
+        let pending = pending.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(pending.proposal.summary_json.model, "extractive", "{case}");
+        assert!(pending.proposal.summary_md.contains("importer drops the last row"), "{case}");
     }
 }
 
 #[tokio::test]
 async fn m6_a_name_that_the_thread_does_not_contain_is_flagged() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let draft = DRAFT.replace("one row only.", "one row only in src/invented_file.rs.");
     let server = ScriptedServer::start(Script::new([ScriptedReply::text(draft)])).unwrap();
-    let (_, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (_, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let flags: Vec<bool> = pending.proposal.summary_json.body.iter().map(|item| item.verified).collect();
     assert_eq!(flags, [true, true, false]);
     assert!(pending.proposal.summary_md.contains("unverified"));
 }
 
 #[tokio::test]
-async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
-    let world = TestEnvironment::new();
-    let (_, pending) = pending_handoff(world.agent(), &world).await;
+async fn m5_the_coverage_ranges_are_disjoint_and_complete() {
+    let environment = TestEnvironment::new();
+    let (_, pending) = pending_handoff(environment.agent(), &environment).await;
     let coverage = &pending.proposal.summary_json.coverage;
     let mut covered: Vec<u64> =
         [&coverage.verbatim, &coverage.summarized, &coverage.truncated, &coverage.excluded]
@@ -323,14 +332,14 @@ async fn m5_the_coverage_ledger_is_disjoint_and_complete() {
 }
 
 #[tokio::test]
-async fn g9_deleting_a_child_before_its_first_turn_takes_its_block_away() {
-    let world = TestEnvironment::new();
-    let (agent, pending) = pending_handoff(world.agent(), &world).await;
+async fn g9_deleting_a_child_before_its_first_turn_clears_its_block() {
+    let environment = TestEnvironment::new();
+    let (agent, pending) = pending_handoff(environment.agent(), &environment).await;
     let parent = pending.handoff.parent_thread_id;
     let child = accept_handoff(&agent, &pending).await;
     agent.threads().delete(child).await.unwrap();
     assert_eq!(
-        memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(),
+        memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap(),
         "None recorded yet."
     );
     let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
@@ -338,34 +347,35 @@ async fn g9_deleting_a_child_before_its_first_turn_takes_its_block_away() {
 }
 
 #[tokio::test]
-async fn an_agent_md_that_cannot_be_written_does_not_cost_the_child_its_summary() {
-    let world = TestEnvironment::new();
+async fn the_child_gets_its_summary_although_agent_md_cannot_be_written() {
+    let environment = TestEnvironment::new();
     let server = answering_server("Fine.");
     let (frames, cancel) = unwatched();
-    let agent = world.agent_with(&server);
-    std::fs::create_dir_all(world.agent_md()).unwrap();
-    let parent = import_session(&world, &agent).await.unwrap();
+    let agent = environment.agent_with(&server);
+    std::fs::create_dir_all(environment.agent_md()).unwrap();
+    let parent = import_session(&environment, &agent).await.unwrap();
     let pending =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let id = pending.handoff.handoff_id;
     let decided = agent.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
-    assert!(decided.handoff.note.is_some(), "the failure is kept where people look");
+    assert!(decided.handoff.note.is_some(), "the handoff's note reports the failure");
     agent.runs().send_message(decided.child_thread_id.unwrap(), "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("last row"));
 }
 
+/// A decision that requests a shorter draft.
 const REFINE_DECISION: &str = r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
 
 #[tokio::test]
-async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
-    let world = TestEnvironment::new();
+async fn g5_a_cancelled_refinement_keeps_the_last_good_proposal() {
+    let environment = TestEnvironment::new();
     let first = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let server = ScriptedServer::start(Script::new([
         first,
         ScriptedReply::text("{").with_fault(ScriptedFault::Stall),
     ]))
     .unwrap();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let id = pending.handoff.handoff_id;
     let (frames, cancel) = unwatched();
     let stop = async {
@@ -375,7 +385,7 @@ async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
     let feedback = decisions(REFINE_DECISION);
     let refined = agent.handoffs().decide(id, &feedback, &frames, &cancel);
     let (refined, ()) = tokio::join!(refined, stop);
-    let next = refined.unwrap().next.expect("the question is asked again");
+    let next = refined.unwrap().next.expect("the proposal waits for a decision again");
     assert_eq!(next.proposal, pending.proposal);
     let (frames, cancel) = unwatched();
     let decided = agent.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
@@ -384,10 +394,10 @@ async fn g5_a_refinement_that_is_stopped_keeps_the_last_good_proposal() {
 
 #[tokio::test]
 async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let first = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let server = ScriptedServer::start(Script::new([first, ScriptedReply::text("no")])).unwrap();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;
     let refined = agent.handoffs().decide(id, &decisions(REFINE_DECISION), &frames, &cancel).await.unwrap();
@@ -402,9 +412,9 @@ async fn g5_a_refinement_whose_model_fails_keeps_the_last_good_proposal() {
 
 #[tokio::test]
 async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (frames, cancel) = unwatched();
     let child = accept_handoff(&agent, &pending).await;
     agent.threads().delete(pending.handoff.parent_thread_id).await.unwrap();
@@ -412,23 +422,23 @@ async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
     assert_eq!(end.status, protocol::RunStatus::Success, "{end:?}");
     assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
     assert_eq!(
-        memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap(),
+        memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap(),
         "None recorded yet."
     );
 }
 
 #[tokio::test]
-async fn a_child_that_waits_for_its_first_turn_has_nothing_to_hand_off_and_keeps_its_summary() {
-    let world = TestEnvironment::new();
+async fn a_child_without_a_turn_cannot_be_handed_off_and_keeps_its_summary() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (frames, cancel) = unwatched();
     let child = accept_handoff(&agent, &pending).await;
     let refused = agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel).await;
     assert!(matches!(refused, Err(Error::Handoff(HandoffError::EmptyThread(_)))), "{refused:?}");
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
-    // After its first turn it can be handed off, and passes on what it began with.
+    // After its first turn, the child can be handed off. The draft's prompt contains the summary it started with.
     let next =
         agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let prompt = server.requests()[2].body.to_string();
@@ -437,21 +447,21 @@ async fn a_child_that_waits_for_its_first_turn_has_nothing_to_hand_off_and_keeps
 }
 
 #[tokio::test]
-async fn a_thread_of_another_assistant_is_handed_off_into_its_own_agent_md() {
-    let world = TestEnvironment::new();
+async fn a_handoff_is_written_to_the_agent_md_of_its_threads_assistant() {
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
     let mut settings = agent::AgentSettings {
         assistant_id: "alpha".parse().unwrap(),
         model: Some("none".to_owned()),
-        ..agent::AgentSettings::new(world.home(), world.folder())
+        ..agent::AgentSettings::new(environment.home(), environment.folder())
     };
-    let alpha = agent::Agent::with_store(settings.clone(), world.store()).unwrap();
-    let parent = import_session(&world, &alpha).await.unwrap();
+    let alpha = agent::Agent::with_store(settings.clone(), environment.store()).unwrap();
+    let parent = import_session(&environment, &alpha).await.unwrap();
     settings.assistant_id = "agent".parse().unwrap();
-    let other = agent::Agent::with_store(settings, world.store()).unwrap();
+    let other = agent::Agent::with_store(settings, environment.store()).unwrap();
     let pending =
         other.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     other.handoffs().decide(pending.handoff.handoff_id, &approval(&pending), &frames, &cancel).await.unwrap();
-    assert!(world.home().agent_md_path(&"alpha".parse().unwrap()).exists());
-    assert!(!world.agent_md().exists());
+    assert!(environment.home().agent_md_path(&"alpha".parse().unwrap()).exists());
+    assert!(!environment.agent_md().exists());
 }

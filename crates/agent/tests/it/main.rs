@@ -1,4 +1,5 @@
-//! The agent from the outside: import, handoff, compaction, turns with tools, and the same with a crash at every boundary.
+//! Integration tests of the agent's public interface: import, handoff, compaction, memory, turns with tools, requests of
+//! clients, and the same operations with a process crash at every commit.
 
 #[cfg(test)]
 mod compaction;

@@ -1,4 +1,4 @@
-//! States: what the clients of the wire see of a thread's past, and how they change it.
+//! Tests of thread states: how protocol clients read the checkpoints of a thread and change its state.
 
 mod change;
 mod files;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::environment::unwatched;
 
-/// Runs what is asked for until it rests.
+/// Runs a request until the run ends.
 pub async fn run_request(agent: &Agent, thread: ThreadId, request: &RunRequest) -> RunEnd {
     let (frames, cancel) = unwatched();
-    let begun = agent.runs().begin(RunId::generate(), thread, request, &frames).await.unwrap();
-    agent.runs().drive_started(begun, &frames, &cancel).await.unwrap()
+    let started = agent.runs().begin(RunId::generate(), thread, request, &frames).await.unwrap();
+    agent.runs().drive_started(started, &frames, &cancel).await.unwrap()
 }
 
-/// Returns a request that puts in what a person says.
+/// Returns a request with one user message that has the given id.
 pub fn message_request(id: &str, text: &str) -> RunRequest {
     let message = json!({"type": "human", "id": id, "content": text});
     RunRequest { input: Some(json!({"messages": [message]})), ..RunRequest::default() }
@@ -39,7 +39,7 @@ pub async fn all_states(agent: &Agent, thread: ThreadId) -> Vec<ThreadSnapshot> 
     agent.threads().states(thread, None, 1_000).await.unwrap()
 }
 
-/// Changes the state of the thread as a client asks for it.
+/// Updates the state of the thread with a client's values, at a checkpoint or at the newest one.
 pub async fn update_state(
     agent: &Agent,
     thread: ThreadId,

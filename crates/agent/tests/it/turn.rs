@@ -1,4 +1,4 @@
-//! Turns through the agent: streamed, cancelled, recovered.
+//! Tests of turns through the agent: streaming, cancellation, failures and recovery.
 
 mod approval;
 mod lease;
@@ -16,13 +16,13 @@ use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 use crate::environment::{TestEnvironment, message_texts, messages, unwatched};
 
 #[tokio::test]
-async fn a_turn_runs_tools_until_the_model_rests() {
-    let world = TestEnvironment::new();
+async fn a_turn_runs_tools_until_the_model_requests_none() {
+    let environment = TestEnvironment::new();
     let call = ScriptedReply::call("call_1", "ls", json!({"path": "."}));
     let server =
         ScriptedServer::start(Script::new([call, ScriptedReply::from_pieces(["There is ", "one file."])]))
             .unwrap();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     std::fs::write(agent.workspace().join("notes.txt"), "hello").unwrap();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, mut receiver) = FrameSender::channel();
@@ -44,10 +44,10 @@ async fn a_turn_runs_tools_until_the_model_rests() {
 
 #[tokio::test]
 async fn a13_the_message_is_journaled_before_the_model_is_called_even_if_the_call_fails() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([ScriptedReply::status(401, "{}")])).unwrap();
     let (frames, cancel) = unwatched();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     assert_eq!(
@@ -59,12 +59,12 @@ async fn a13_the_message_is_journaled_before_the_model_is_called_even_if_the_cal
 }
 
 #[tokio::test]
-async fn a17_what_had_arrived_of_a_broken_answer_is_kept_and_marked() {
-    let world = TestEnvironment::new();
+async fn a17_the_received_part_of_a_broken_answer_is_stored_as_incomplete() {
+    let environment = TestEnvironment::new();
     let half = ScriptedReply::text("Half an ans").with_fault(ScriptedFault::Half);
     let server = ScriptedServer::start(Script::new([half])).unwrap();
     let (frames, cancel) = unwatched();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Error);
@@ -75,11 +75,11 @@ async fn a17_what_had_arrived_of_a_broken_answer_is_kept_and_marked() {
 }
 
 #[tokio::test]
-async fn a_stop_ends_the_run_cleanly_and_the_thread_goes_on() {
-    let world = TestEnvironment::new();
+async fn a_stopped_run_ends_cleanly_and_the_thread_can_continue() {
+    let environment = TestEnvironment::new();
     let stalled = ScriptedReply::text("Let me think").with_fault(ScriptedFault::Stall);
     let server = ScriptedServer::start(Script::new([stalled, ScriptedReply::text("Done.")])).unwrap();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let cancel = CancellationToken::new();
     let (frames, mut receiver) = FrameSender::channel();
@@ -103,15 +103,15 @@ async fn a_stop_ends_the_run_cleanly_and_the_thread_goes_on() {
 }
 
 #[tokio::test]
-async fn h8_a_stopped_thread_can_be_pruned_and_one_that_waits_for_an_answer_cannot() {
-    let world = TestEnvironment::new();
+async fn h8_a_stopped_thread_can_be_pruned_and_one_with_a_pending_question_cannot() {
+    let environment = TestEnvironment::new();
     let script = [
         ScriptedReply::call("call_1", "ls", json!({"path": "."})),
         ScriptedReply::text("Let me think").with_fault(ScriptedFault::Stall),
         ScriptedReply::call("call_2", "execute", json!({"command": "touch made.txt"})),
     ];
     let server = ScriptedServer::start(Script::new(script)).unwrap();
-    let agent = world.agent_with_policy(&server, ("", agent::ApprovalPolicy::Ask));
+    let agent = environment.agent_with_policy(&server, ("", agent::ApprovalPolicy::Ask));
     let (frames, mut receiver) = FrameSender::channel();
     let cancel = CancellationToken::new();
     let stop = cancel.clone();
@@ -132,17 +132,17 @@ async fn h8_a_stopped_thread_can_be_pruned_and_one_that_waits_for_an_answer_cann
     assert_eq!((end.status, asked.status), (RunStatus::Cancelled, RunStatus::Interrupted));
     let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(60);
     let prunable = agent.threads().prune_plan(later, agent::NamedThreadPolicy::Prune).await.unwrap();
-    let going: Vec<_> = prunable.threads.iter().map(|thread| thread.thread_id).collect();
-    assert_eq!((going.as_slice(), prunable.kept.in_use), (&[stopped][..], 1));
+    let pruned: Vec<_> = prunable.threads.iter().map(|thread| thread.thread_id).collect();
+    assert_eq!((pruned.as_slice(), prunable.kept.in_use), (&[stopped][..], 1));
     let pruned = agent.threads().prune(&prunable, &frames, &cancel).await.unwrap();
     assert_eq!((pruned.threads, pruned.came_to_use), (1, 0));
 }
 
 #[tokio::test]
-async fn without_a_model_a_message_is_kept_and_the_next_turn_with_one_answers_it() {
-    let world = TestEnvironment::new();
+async fn without_a_model_a_message_is_stored_and_answered_by_the_next_turn_with_a_model() {
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
-    let agent = world.agent();
+    let agent = environment.agent();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
     let failure = end.failure.unwrap();
@@ -151,30 +151,30 @@ async fn without_a_model_a_message_is_kept_and_the_next_turn_with_one_answers_it
     assert!(failure.hint.unwrap().contains("segue models"));
     assert_eq!(message_texts(&agent, thread).await, ["Hello."]);
     let server = ScriptedServer::start(Script::new([ScriptedReply::text("Hello to you.")])).unwrap();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let end = agent.runs().send_message(thread, "Are you there?", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     assert_eq!(message_texts(&agent, thread).await, ["Hello.", "Are you there?", "Hello to you."]);
-    let said = server.requests()[0].body["messages"].to_string();
-    assert!(said.contains("Hello.") && said.contains("Are you there?"), "{said}");
+    let sent = server.requests()[0].body["messages"].to_string();
+    assert!(sent.contains("Hello.") && sent.contains("Are you there?"), "{sent}");
 }
 
 #[tokio::test]
-async fn j1_a_thread_that_another_process_works_on_is_busy_and_loses_nothing() {
-    let world = TestEnvironment::new();
+async fn j1_a_thread_with_a_run_of_another_process_is_busy_and_loses_nothing() {
+    let environment = TestEnvironment::new();
     let stalled = ScriptedReply::text("Working").with_fault(ScriptedFault::Stall);
     let server = ScriptedServer::start(Script::new([stalled])).unwrap();
-    let (one, two) = (world.agent_with(&server), world.agent_with(&server));
-    let thread = one.threads().create(None).await.unwrap().thread_id;
+    let (first_agent, second_agent) = (environment.agent_with(&server), environment.agent_with(&server));
+    let thread = first_agent.threads().create(None).await.unwrap().thread_id;
     let cancel = CancellationToken::new();
     let (frames, mut receiver) = FrameSender::channel();
-    let first = one.runs().send_message(thread, "First.", &frames, &cancel);
+    let first = first_agent.runs().send_message(thread, "First.", &frames, &cancel);
     let second = async {
         while !matches!(receiver.next().await, Some(SubscriptionItem::Frame(_, frame)) if matches!(&*frame, Frame::Text { .. }))
         {
         }
         let (frames, quiet) = unwatched();
-        let refused = two.runs().send_message(thread, "Second.", &frames, &quiet).await;
+        let refused = second_agent.runs().send_message(thread, "Second.", &frames, &quiet).await;
         cancel.cancel();
         refused
     };
@@ -183,6 +183,6 @@ async fn j1_a_thread_that_another_process_works_on_is_busy_and_loses_nothing() {
     let error = second.unwrap_err();
     assert_eq!(error.class(), agent::ErrorClass::Conflict, "{error}");
     assert!(error.hint().is_some());
-    let texts: Vec<String> = messages(&one, thread).await.iter().map(Message::text).collect();
+    let texts: Vec<String> = messages(&first_agent, thread).await.iter().map(Message::text).collect();
     assert_eq!(texts, ["First.", "Working"]);
 }

@@ -80,7 +80,7 @@ fn l6_a_turn_that_is_too_large_is_split_and_its_request_stays_verbatim() {
 }
 
 #[test]
-fn l2_a_call_and_its_result_stay_together_whatever_is_between_them() {
+fn l2_a_call_and_its_result_stay_together_if_other_messages_are_between_them() {
     let apart = ["U: a", "C: 1 x {}", "I: note", "U: wait", "T: 1 r", "A: done"];
     check(&apart, KeepPolicy::Messages(4), "1..5 (5 | 1), request 4 answered");
     check(&apart, KeepPolicy::Messages(5), "1..1 (1 | 5)");
@@ -165,7 +165,7 @@ fn l8_injected_messages_are_no_requests_and_stale_reminders_are_compacted() {
     );
     check(&["I: x", "U: a", "A: a", "I: reminder", "U: b", "A: b"], KeepPolicy::Messages(3), "1..3 (3 | 3)");
     check(&["I: x", "A: a", "I: y", "A: b"], KeepPolicy::Messages(1), "1..3 (3 | 1)");
-    // A text that a person typed is a request, even if it looks like a reminder of a program.
+    // A text that the user typed is a request, even if it looks like a reminder of a program.
     check(
         &["U: a", "A: a", "U: <system-reminder>b</system-reminder>"],
         KeepPolicy::Messages(1),

@@ -16,7 +16,7 @@ const COMPACTING_FRAME: &str = "compacting";
 pub(super) enum CompactionOutcome {
     /// The compaction is complete and will be committed.
     Compacted,
-    /// A person stopped it.
+    /// The user stopped it.
     Stopped,
     /// It failed or did not help, for this reason.
     Failed(String),

@@ -1,5 +1,5 @@
-//! Deserialization of settings that can be written in more than one form. It is written by hand so that an error
-//! names the keys of the file, not the variants of an enum.
+//! Deserialization of settings that have more than one form in `config.toml`. It is implemented by hand, because the
+//! error of a derived implementation would name the variants of a Rust enum instead of the keys of the file.
 
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
@@ -7,14 +7,16 @@ use serde::{Deserialize, Deserializer};
 
 use crate::trigger::{KeepPolicy, TriggerClause};
 
-/// Deserializes a trigger: one clause or a list of clauses.
+/// Deserializes a trigger: one clause (`{ fraction = 0.85 }`) or a list of clauses. An empty list is valid and disables
+/// automatic compaction.
 pub(super) fn clauses<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<TriggerClause>>, D::Error> {
     deserializer.deserialize_any(TriggerClausesVisitor).map(Some)
 }
 
-/// Deserializes the size of the kept part: a table with exactly one key.
+/// Deserializes the size of the kept part: a table with exactly one key, such as `{ tokens = 20000 }`. No key or
+/// several keys are an error.
 pub(super) fn keep<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<KeepPolicy>, D::Error> {
     // A trigger clause has the same three keys with the same types.
     let TriggerClause { tokens, messages, fraction } = TriggerClause::deserialize(deserializer)?;

@@ -61,7 +61,7 @@ pub(super) fn merge_carry_over(source: &SummarySource<'_>, new: &ConversationFac
     }
 }
 
-/// Returns the person's requests in order, one entry for each message: the first ones and the newest.
+/// Returns the user's requests in order, one entry for each message: the first ones and the newest.
 pub(super) fn merge_user_messages(source: &SummarySource<'_>, new: &ConversationFacts) -> Vec<String> {
     let old = source.previous.map(|previous| previous.sections.user_messages.clone()).unwrap_or_default();
     let requests = new
@@ -76,14 +76,14 @@ pub(super) fn merge_user_messages(source: &SummarySource<'_>, new: &Conversation
     all
 }
 
-/// Returns the new entries followed by the old ones, without duplicates, at most `max`.
+/// Returns the new entries followed by the old entries, without duplicates and at most `max`.
 fn merge_recent_first(new: Vec<String>, old: Vec<String>, max: usize) -> Vec<String> {
     let mut known = HashSet::new();
     new.into_iter().chain(old).filter(|entry| known.insert(entry.clone())).take(max).collect()
 }
 
-/// Returns whether the cause of an earlier error was retried: its check has run again, or its file was written again.
-/// The outcome is among the new facts then, so the old error is dropped.
+/// Returns whether the failed operation of an earlier error was retried: its check has run again, or its file was
+/// written again. The new facts contain the outcome of the retry, so that the old error is dropped.
 fn is_retried(error: &str, new: &ConversationFacts) -> bool {
     let is_of_check = |name: &str| {
         error.strip_prefix(name).is_some_and(|message| message.starts_with(": ") || message == " failed")
@@ -93,8 +93,9 @@ fn is_retried(error: &str, new: &ConversationFacts) -> bool {
         || new.files.iter().any(|file| file.last_write_seq > 0 && names_file(&file.path))
 }
 
-/// Returns the newest state of the task list. If the whole list was written again, it replaces the old one; otherwise
-/// single tasks update it.
+/// Returns the newest state of the task list, at most [`ENTRIES_MAX`] tasks. If a tool call replaced the whole list,
+/// the new list is the result. Otherwise the new tasks replace old tasks with the same text, and the other old tasks
+/// are retained before them.
 fn merge_todos(dropped: &[ContextMessage], new: Vec<TodoItem>, old: Vec<TodoItem>) -> Vec<TodoItem> {
     let is_replaced = tool_calls(dropped)
         .any(|(name, args)| matches!(ToolUse::from_call(name, args).task, Some(TaskChange::Replace(_))));

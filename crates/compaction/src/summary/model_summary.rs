@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The template of the system prompt.
-const INSTRUCTIONS_TEMPLATE: &str = include_str!("prompts/condense.md");
+const INSTRUCTIONS_TEMPLATE: &str = include_str!("prompts/compact.md");
 /// The template of the message that holds the conversation.
 const INPUT_TEMPLATE: &str = include_str!("prompts/condense_input.md");
 
@@ -60,7 +60,7 @@ pub(super) struct ModelSummarizer<'a> {
 /// A failure of a model to write the record.
 #[derive(Debug)]
 pub(super) enum ModelSummaryError {
-    /// The person stopped it.
+    /// The user stopped it.
     Stopped,
     /// Any other failure, in one line.
     Failed(String),
@@ -68,7 +68,7 @@ pub(super) enum ModelSummaryError {
 
 /// A failure of one model call.
 enum SummarizerCallError {
-    /// The person stopped it.
+    /// The user stopped it.
     Stopped,
     /// The provider refused the request as too large.
     TooLarge(String),
@@ -110,7 +110,7 @@ impl ModelSummarizer<'_> {
     ///
     /// # Errors
     ///
-    /// [`ModelSummaryError`]: the person stopped it, the window is too small, or a call gave no usable record.
+    /// [`ModelSummaryError`]: the user stopped it, the window is too small, or a call gave no usable record.
     pub(super) async fn summarize(
         &self,
         calls: &mut Vec<SummarizerCall>,

@@ -1,6 +1,6 @@
-//! The record without a model: the earlier record, extended by the facts of the newly dropped messages.
+//! The offline summary, which needs no model: the earlier record, extended by the facts of the newly dropped messages.
 //!
-//! Texts are quoted, not reworded, and every entry of the earlier record that fits is kept.
+//! Texts are quoted, not reworded, and every entry of the earlier record that fits is retained.
 
 use facts::formatting::{count_content_words, to_single_line};
 use facts::{ConversationFacts, Quote};
@@ -17,7 +17,7 @@ const GOAL_CONTENT_WORDS_MIN: usize = 6;
 /// The number of content words below which a sentence is not informative.
 const SENTENCE_CONTENT_WORDS_MIN: usize = 3;
 
-/// Returns the record. `new` are the facts of the newly dropped messages.
+/// Returns the earlier record extended by `new`, the facts of the newly dropped messages.
 pub(super) fn summarize_offline(source: &SummarySource<'_>, new: &ConversationFacts) -> CondensedSummary {
     let old = source.previous.map(|previous| previous.sections.clone()).unwrap_or_default();
     let mut record = CondensedSummary { goal: goal(source, new), ..old };

@@ -55,8 +55,8 @@ pub(super) fn normalize_entry(text: &str) -> String {
     truncate_with_ellipsis(&line, ENTRY_GRAPHEMES_MAX)
 }
 
-/// Returns the record with normalized entries, without blank ones and duplicates, and with at most [`ENTRIES_MAX`]
-/// entries in each section: the first and the newest.
+/// Returns the record with normalized entries, without blank entries and duplicates, and with at most [`ENTRIES_MAX`]
+/// entries in each section: the first one and the newest ones.
 pub(super) fn normalize_record(mut record: CondensedSummary) -> CondensedSummary {
     record.goal = normalize_entry(&record.goal);
     record.next_step = normalize_entry(&record.next_step);
@@ -68,19 +68,21 @@ pub(super) fn normalize_record(mut record: CondensedSummary) -> CondensedSummary
     record
 }
 
-/// Returns the entries without blank ones; of entries that are equal apart from case, the last is kept.
+/// Returns the entries without blank entries and without duplicates, ignoring case. The last of several equal entries
+/// is retained.
 pub(super) fn dedup_entries(entries: Vec<String>) -> Vec<String> {
     let mut known = std::collections::HashSet::new();
-    let mut kept: Vec<String> = entries
+    let mut unique: Vec<String> = entries
         .into_iter()
         .rev()
         .filter(|entry| !entry.trim().is_empty() && known.insert(entry.to_lowercase()))
         .collect();
-    kept.reverse();
-    kept
+    unique.reverse();
+    unique
 }
 
-/// Returns the first entry and the newest ones, `max` in total.
+/// Returns the first entry and the newest entries, `max` in total. The first entry is retained because later ones
+/// often refer to it.
 fn keep_newest(mut entries: Vec<String>, max: usize) -> Vec<String> {
     let excess = entries.len().saturating_sub(max);
     if excess > 0 {
@@ -89,7 +91,7 @@ fn keep_newest(mut entries: Vec<String>, max: usize) -> Vec<String> {
     entries
 }
 
-/// Returns the estimated tokens of all entries.
+/// Returns the estimated tokens of all entries, each with one token for its bullet.
 pub(super) fn estimate_tokens(record: &CondensedSummary) -> u64 {
     let CondensedSummary { goal, next_step, .. } = record;
     let entries = lists(record).into_iter().flatten();
@@ -117,8 +119,8 @@ pub(super) fn drop_least_needed_entry(record: &mut CondensedSummary) -> bool {
     for is_last_resort in [false, true] {
         for section in &SECTIONS {
             let list = (section.list)(record);
-            let kept = if is_last_resort { 0 } else { section.newest_kept };
-            if list.len() > kept {
+            let retained = if is_last_resort { 0 } else { section.newest_kept };
+            if list.len() > retained {
                 // The first entry stays as long as possible, because the later ones often refer to it.
                 let index = usize::from(list.len() > 2);
                 list.remove(index);

@@ -164,7 +164,7 @@ async fn l7_a_request_that_follows_the_summary_is_marked_and_not_repeated_in_it(
 }
 
 #[tokio::test]
-async fn l6_a_summary_is_made_without_a_human_message_and_of_nothing() {
+async fn l6_a_summary_needs_neither_a_user_message_nor_any_message() {
     for text in
         ["A: I looked at src/a.rs.\nA: It is fine.", "T: 1 row", "I: reminder", "P: Earlier: half done.", ""]
     {
@@ -187,11 +187,10 @@ async fn l6_a_summary_is_made_without_a_human_message_and_of_nothing() {
 #[tokio::test]
 async fn an_offline_summary_contains_older_messages_about_the_focus() {
     let old = "A: The exporter writes rows in batches of 512, which the importer relies on.";
-    let later = (0..40)
-        .map(|index| format!("A: I looked index part {index} of the documentation."))
-        .collect::<Vec<_>>();
+    let later =
+        (0..40).map(|index| format!("A: I looked at part {index} of the documentation.")).collect::<Vec<_>>();
     let dropped =
-        parse_messages(&format!("U: Look index everything here, please.\n{old}\n{}", later.join("\n")));
+        parse_messages(&format!("U: Look at everything here, please.\n{old}\n{}", later.join("\n")));
     for (focus, is_included) in [(None, false), (Some("the batches of the exporter"), true)] {
         let source =
             SummarySource { focus, previous: None, dropped_messages: &dropped, request_answered: None };

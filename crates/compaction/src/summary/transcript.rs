@@ -26,7 +26,7 @@ const PIECE_WEIGHT_MIN: u64 = 200;
 /// The limits of a rendered transcript.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TranscriptLimits {
-    /// The size to which a tool result is trimmed, in tokens; messages of people and models may be longer (see
+    /// The size to which a tool result is trimmed, in tokens; messages of users and models may be longer (see
     /// [`TranscriptRole::token_limit`]). `None` trims nothing.
     pub trim_tokens: Option<u64>,
     /// The maximum size of a chunk in tokens.
@@ -48,9 +48,9 @@ pub(super) fn render_chunks(messages: &[ContextMessage], limits: TranscriptLimit
 /// The role of a text, which gives the element its name.
 #[derive(Clone, Copy)]
 enum TranscriptRole {
-    /// A message of the person.
+    /// A message of the user.
     User,
-    /// A message that a program injected in the person's name.
+    /// A message that a program injected in the user's name.
     Note,
     /// A message of the assistant.
     Assistant,

@@ -1,5 +1,5 @@
-//! How tool calls ended: the last state of each check, and the errors that nothing after them resolved. A failing
-//! check that later passed, or an edit that worked the second time, is no error.
+//! Outcomes of tool calls: the last run of each check, and the errors that no later call resolved. A check that failed and
+//! later passed is not an error, and neither is an edit that succeeded when it was repeated.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,15 +15,16 @@ use crate::shell::{self, CheckKind, CheckOutcome};
 use crate::text::redaction::redact;
 use crate::tool_use::{ToolUse, head, head_words, tail, tail_words};
 
-/// Bytes looked at on each end of a tool's result.
+/// Maximum bytes searched for errors at each end of a tool's result. Failures are reported first or last, not between.
 const RESULT_BYTES_MAX: usize = 4_096;
-/// Bytes at the end of a check's output in which its summary is looked for.
+/// Bytes at the end of a check's output that are searched for its summary.
 const CHECK_OUTPUT_BYTES_MAX: usize = 1_536;
-/// Lines of one result in which error types are looked for.
+/// Maximum lines of one result that are scanned for error types.
 const ERROR_LINES_MAX: usize = 12;
-/// Characters of a line that may be an error's message.
+/// Length in bytes of a line that may be an error message. A shorter line says too little; a longer one is a dump.
 const ERROR_LINE_CHARS: std::ops::RangeInclusive<usize> = 8..=300;
 
+/// Matches the words that mark a line as a possible error, in any case.
 static ERROR_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
@@ -49,43 +50,51 @@ static ERROR_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the words are constants that the tests build")
 });
 
-/// Answers of harnesses to a call that the person declined. They are not errors of the work.
+/// Texts with which agent harnesses report that the user declined a call. A declined call is not an error of the work.
 const DECLINED_CUES: [&str; 6] =
     ["user doesn't want", "user rejected", "user declined", "by user", "by the user", "user cancelled"];
 
 /// A call that waits for its result.
 #[derive(Debug, Clone)]
 struct PendingCall {
+    /// The number of the call in the thread. The call with the lowest number is dropped first.
     order: u64,
-    /// Calls with the same key are attempts at the same thing.
+    /// Tool and subject of the call. A success resolves the errors of earlier calls with the same key.
     key: String,
+    /// The kind and name of the check that the call runs, if any.
     check: Option<(CheckKind, String)>,
-    /// Names of the files it writes, without their folders.
+    /// Names of the files that the call writes, without their folders.
     writes: Vec<String>,
-    /// True when the exit status is that of a later program in a pipe.
+    /// True when the command has several programs in a pipe or sequence, so that its exit status may not be the check's.
     is_piped: bool,
 }
 
-/// An error and what would resolve it.
+/// An error that no later call has resolved.
 #[derive(Debug, Clone)]
 struct UnresolvedError {
+    /// The key of the call that failed. Empty when the call is unknown; nothing but a write can resolve the error then.
     key: String,
+    /// The redacted error message.
     quote: Quote,
 }
 
-/// Folds calls and results.
+/// Folds tool calls and their results into checks and errors.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToolOutcomeTracker {
+    /// Calls without a result, by call id. At most [`PENDING_CALLS_MAX`].
     pending_calls: HashMap<String, PendingCall>,
+    /// Number of calls recorded.
     call_count: u64,
+    /// The last run of each check, the latest first. At most [`ERRORS_MAX`].
     checks: Vec<CheckRun>,
+    /// Errors, the latest first. At most [`ERRORS_MAX`].
     errors: Vec<UnresolvedError>,
-    /// Error types named in failures.
+    /// Error types named in failed results.
     pub(crate) error_types: NameCounter,
 }
 
 impl ToolOutcomeTracker {
-    /// Takes a call.
+    /// Records a call of `tool` with the call id `id`. The oldest pending call is dropped when too many wait.
     pub(crate) fn record_call(&mut self, id: &str, tool: &str, usage: &ToolUse) {
         self.call_count += 1;
         let order = self.call_count;
@@ -112,21 +121,24 @@ impl ToolOutcomeTracker {
         !self.pending_calls.is_empty()
     }
 
-    /// Gives up waiting: a new request begins.
+    /// Removes all pending calls, because a new request of the user began and no results will follow.
     pub(crate) fn abandon_pending_calls(&mut self) {
         self.pending_calls.clear();
     }
 
-    /// Takes a result.
+    /// Records the result of a call. A success resolves earlier errors; a failure becomes an error or a failed check.
+    ///
+    /// The output of a check counts more than its exit status, because agents often pipe a check into `tail`. A check in a
+    /// pipe whose output is inconclusive is not recorded.
     pub(crate) fn record_result(&mut self, seq: Seq, call_id: &str, text: &str, status: ToolStatus) {
         let call = self.pending_calls.remove(call_id);
         let failed = status == ToolStatus::Error;
         match call {
             Some(PendingCall { check: Some((check, name)), key, is_piped, .. }) => {
-                let told = shell::detect_check_outcome(tail(text, CHECK_OUTPUT_BYTES_MAX));
-                let outcome = match (failed, told, is_piped) {
+                let reported = shell::detect_check_outcome(tail(text, CHECK_OUTPUT_BYTES_MAX));
+                let outcome = match (failed, reported, is_piped) {
                     (true, _, _) => CheckOutcome::Failed,
-                    (false, Some(told), _) => told,
+                    (false, Some(reported), _) => reported,
                     (false, None, false) => CheckOutcome::Passed,
                     (false, None, true) => return,
                 };
@@ -134,16 +146,17 @@ impl ToolOutcomeTracker {
             }
             Some(call) if failed => self.record_failure(seq, call.key, text),
             Some(call) => {
-                // A file that was written after an error named it is taken as mended; a check tells if it is not.
-                let mends =
+                // A write to a file that an error names counts as its fix. If it is not one, the next check fails.
+                let fixes =
                     |error: &UnresolvedError| call.writes.iter().any(|name| error.quote.text.contains(name));
-                self.errors.retain(|error| error.key != call.key && !mends(error));
+                self.errors.retain(|error| error.key != call.key && !fixes(error));
             }
             None if failed => self.record_failure(seq, String::new(), text),
             None => {}
         }
     }
 
+    /// Records the run of a check in place of the earlier run with the same name, with the error line of a failed one.
     fn record_check(&mut self, mut run: CheckRun, key: &str, text: &str) {
         self.checks.retain(|known| known.name != run.name);
         self.errors.retain(|error| error.key != *key);
@@ -155,6 +168,8 @@ impl ToolOutcomeTracker {
         self.checks.truncate(ERRORS_MAX);
     }
 
+    /// Records the failure of a call that is not a check. The message is the first line that looks like an error, else the
+    /// first informative line. Without such a line, or when the user declined the call, nothing is recorded.
     fn record_failure(&mut self, seq: Seq, key: String, text: &str) {
         self.count_error_types(seq, text);
         let line = first_error_line(text)
@@ -168,6 +183,7 @@ impl ToolOutcomeTracker {
         self.errors.truncate(ERRORS_MAX);
     }
 
+    /// Counts the error types named in the error lines of a failed result.
     fn count_error_types(&mut self, seq: Seq, text: &str) {
         for line in error_lines(text).take(ERROR_LINES_MAX) {
             identifier::scan_names(line, |kind, name| {
@@ -183,46 +199,47 @@ impl ToolOutcomeTracker {
         &self.checks
     }
 
-    /// Returns the open errors, the latest first.
+    /// Returns the unresolved errors, the latest first.
     pub(crate) fn errors(&self) -> impl Iterator<Item = &Quote> {
         self.errors.iter().map(|error| &error.quote)
     }
 }
 
-/// Returns a path's last part.
+/// Returns the last component of a path.
 fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Returns the two ends of a text, or the whole when it is short.
+/// Returns both ends of a text, each of at most [`RESULT_BYTES_MAX`] bytes, or the whole text when it is short.
 fn head_and_tail(text: &str) -> impl Iterator<Item = &str> {
-    let long = text.len() > 2 * RESULT_BYTES_MAX;
-    let first = if long { head_words(text, RESULT_BYTES_MAX) } else { text };
-    std::iter::once(first).chain(long.then(|| tail_words(text, RESULT_BYTES_MAX)))
+    let is_long = text.len() > 2 * RESULT_BYTES_MAX;
+    let head = if is_long { head_words(text, RESULT_BYTES_MAX) } else { text };
+    std::iter::once(head).chain(is_long.then(|| tail_words(text, RESULT_BYTES_MAX)))
 }
 
-/// Returns the lines with an error's words.
+/// Returns the trimmed lines at both ends of a text that contain one of [`ERROR_CUES`].
 fn error_lines(text: &str) -> impl Iterator<Item = &str> {
     head_and_tail(text).flat_map(|part| {
         let mut from = 0;
         std::iter::from_fn(move || {
             let hit = ERROR_CUES.find(part.get(from..)?)?;
-            let start = part[..from + hit.start()].rfind('\n').map_or(0, |at| at + 1);
-            let end = part[from + hit.end()..].find('\n').map_or(part.len(), |at| from + hit.end() + at);
+            let start = part[..from + hit.start()].rfind('\n').map_or(0, |newline| newline + 1);
+            let end =
+                part[from + hit.end()..].find('\n').map_or(part.len(), |newline| from + hit.end() + newline);
             from = end + 1;
             Some(part[start..end].trim())
         })
     })
 }
 
-/// Returns the first line that says what went wrong.
+/// Returns the first line that states an error, or `None` if there is none of a suitable length.
 fn first_error_line(text: &str) -> Option<String> {
     error_lines(text)
         .find(|line| ERROR_LINE_CHARS.contains(&line.len()) && is_informative(line))
         .map(str::to_owned)
 }
 
-/// Returns whether a line is more than an exit status, a heading or a link.
+/// Returns whether a line is more than an exit status, a heading, a prompt or a link.
 fn is_informative(line: &str) -> bool {
     let lower = head(line, 40).to_ascii_lowercase();
     let is_status = ["exit code", "exit status", "process exited", "command failed with exit code"]

@@ -1,14 +1,16 @@
 //! Interprets a shell command by its text: the programs it runs, the files it writes, and whether it is a check.
-//! This is a heuristic, not a parser: quoting and expansion are not followed.
+//!
+//! This is a heuristic, not a shell parser. It does not expand variables or globs, and it handles quotes and
+//! here-documents only well enough that their content is not taken for commands.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// A command that tells whether the work is in order.
+/// The kind of a check: a command that verifies the state of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CheckKind {
-    /// Tests.
+    /// A test runner.
     Test,
     /// A build or a type check.
     Build,
@@ -16,16 +18,17 @@ pub enum CheckKind {
     Lint,
 }
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckOutcome {
-    /// It found nothing wrong.
+    /// The check found no problem.
     Passed,
-    /// It found something.
+    /// The check found a problem.
     Failed,
 }
 
-/// Programs that look around and say nothing about the work.
+/// Shell utilities and keywords that are not listed among the programs of a command, because they do not characterize the
+/// work.
 const UTILITY_PROGRAMS: [&str; 50] = [
     "echo", "cat", "ls", "sed", "grep", "rg", "head", "tail", "wc", "find", "true", "pwd", "export", "set",
     "mkdir", "rm", "cp", "mv", "awk", "sort", "uniq", "xargs", "tr", "printf", "sleep", "which", "fi",
@@ -33,26 +36,31 @@ const UTILITY_PROGRAMS: [&str; 50] = [
     "date", "basename", "dirname", "false", "exit", "source", "kill", "diff", "type",
 ];
 
+/// Matches the invocation of a test runner. Word boundaries are ASCII, which is faster than Unicode.
 static TEST_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
         r"(?-u:\b)(go test|pytest|cargo (?:nextest run|nextest|test)|npm (?:run )?test(?::[\w:-]+)?|bun (?:run )?test|pnpm (?:run )?(?:-\S+ )*test|yarn (?:run )?test|vitest|jest|mise run test\S*|make (?:test|check)|python3? -m (?:unittest|pytest)|task test|mvn (?:\S+ )*test|gradlew? (?:\S+ )*test|dotnet test|rspec|phpunit|ctest|tox|mix test|deno test)(?-u:\b)",
     )
 });
+/// Matches the invocation of a build or type check.
 static BUILD_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
         r"(?-u:\b)(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)(?-u:\b)",
     )
 });
+/// Matches the invocation of a linter or formatter.
 static LINT_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
         r"(?-u:\b)(cargo (?:clippy|fmt)|golangci-lint(?: run)?|eslint|biome (?:check|lint)|ruff(?: check| format)?|flake8|black|prettier|gofmt|shellcheck|npm run lint\S*|(?:pnpm|yarn|bun) (?:run )?lint|make lint|pre-commit run|pylint|stylelint|mise run (?:lint|fmt|check)\S*)(?-u:\b)",
     )
 });
+/// Matches output of common tools that reports a failure. A count of failures matches only if it is not 0.
 static FAILURE_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
         r"(?m)^(?:--- )?FAIL(?-u:\b)|[1-9] (?:failed|failures?|failing|errors?)(?-u:\b)|[0-9]0 (?:failed|failures?|failing|errors?)(?-u:\b)|test result: FAILED|✗|✖ [1-9]|\(fail\)|^error(?:\[E[0-9]+\])?:|: error TS[0-9]|^FAILED(?-u:\b)|BUILD FAILED|^make: \*\*\*",
     )
 });
+/// Matches output of common tools that reports a success.
 static SUCCESS_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
         r"(?m)^ok\s|(?-u:\b)PASS(?:ED)?(?-u:\b)|[0-9] pass(?:ed|ing)?(?-u:\b)|test result: ok|✓|✔|All tests passed|^OK(?-u:\b)|BUILD SUCCESS|^\s*Finished ",
@@ -63,17 +71,17 @@ fn compile_regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is a constant that the tests compile")
 }
 
-/// Returns which check a command runs, with the words that name it.
+/// Returns the kind of check that a command runs, and the matched part of the command, which identifies the check. Only
+/// the first 2,048 bytes are searched. A command that runs several checks counts as a test, else as a build.
 pub fn detect_check(command: &str) -> Option<(CheckKind, String)> {
-    let first_lines = crate::tool_use::head(command, 2_048);
+    let head = crate::tool_use::head(command, 2_048);
     [(CheckKind::Test, &TEST_COMMAND), (CheckKind::Build, &BUILD_COMMAND), (CheckKind::Lint, &LINT_COMMAND)]
         .into_iter()
-        .find_map(|(check, pattern)| {
-            pattern.find(first_lines).map(|found| (check, found.as_str().to_owned()))
-        })
+        .find_map(|(check, pattern)| pattern.find(head).map(|matched| (check, matched.as_str().to_owned())))
 }
 
-/// Returns what the end of a check's output says; `None` when it says neither.
+/// Returns the outcome that the end of a check's output reports, or `None` if it reports neither. A failure counts even if
+/// the output also reports a success.
 pub fn detect_check_outcome(output: &str) -> Option<CheckOutcome> {
     if FAILURE_OUTPUT.is_match(output) {
         Some(CheckOutcome::Failed)
@@ -82,22 +90,23 @@ pub fn detect_check_outcome(output: &str) -> Option<CheckOutcome> {
     }
 }
 
-/// Returns the programs a command runs, each with its subcommand, without those that only look around.
+/// Returns the programs that a command runs, each with its subcommand (`cargo test`), in order and without general
+/// utilities such as `ls`. A program that runs twice is listed twice.
 pub fn invoked_programs(command: &str) -> Vec<String> {
-    let mut heads = Vec::new();
+    let mut programs = Vec::new();
     let command = lines_without_heredocs(command).collect::<Vec<_>>().join("\n");
     for line in mask_quoted_text(&command).lines() {
         for part in line.split(['|', ';', '&', '(', ')']) {
-            heads.extend(invoked_program(part));
+            programs.extend(invoked_program(part));
         }
     }
-    heads
+    programs
 }
 
-/// Returns `command` with a quotation mark in the place of everything in quotes: scripts and messages are not commands, and a word with
-/// quotes in it is none that could be named.
+/// Returns `command` with each quoted part replaced by one quotation mark. Quoted scripts and messages are not commands,
+/// and the quotation mark keeps a word with a quoted part from being taken for a program's name.
 fn mask_quoted_text(command: &str) -> String {
-    let mut bare = String::with_capacity(command.len());
+    let mut masked = String::with_capacity(command.len());
     let mut quote = None;
     let mut escaped = false;
     for c in command.chars() {
@@ -105,55 +114,60 @@ fn mask_quoted_text(command: &str) -> String {
             (Some(open), c) if c == open && !escaped => quote = None,
             (None, '\'' | '"') if !escaped => {
                 quote = Some(c);
-                bare.push('"');
+                masked.push('"');
             }
-            (None, c) => bare.push(c),
+            (None, c) => masked.push(c),
             (Some(_), _) => {}
         }
         escaped = c == '\\' && !escaped;
     }
-    bare
+    masked
 }
 
+/// Returns the program, with its subcommand, that one part of a pipe or sequence runs. Prefixes such as `sudo`,
+/// `timeout 30` and variable assignments are skipped. Returns `None` for utilities and for words that cannot be a program.
 fn invoked_program(part: &str) -> Option<String> {
     let mut words = part.split_whitespace().peekable();
     while let Some(word) = words.peek() {
-        let assignment = word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && is_word(name));
+        let is_assignment = word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && is_word(name));
         match *word {
             "timeout" => {
                 words.next();
             }
             "sudo" | "time" | "env" | "then" | "do" | "if" | "!" | "nohup" | "exec" | "command" => {}
-            _ if assignment => {}
+            _ if is_assignment => {}
             _ => break,
         }
         words.next();
     }
     let program = words.next()?.rsplit('/').next()?;
-    let is_script = program.rsplit_once('.').is_none_or(|(_, end)| matches!(end, "sh" | "py" | "js" | "rb"));
-    let named =
+    let is_script =
+        program.rsplit_once('.').is_none_or(|(_, extension)| matches!(extension, "sh" | "py" | "js" | "rb"));
+    let is_program_name =
         program.len() >= 2 && is_word(program) && program.as_bytes()[0].is_ascii_lowercase() && is_script;
-    if !named || UTILITY_PROGRAMS.contains(&program) {
+    if !is_program_name || UTILITY_PROGRAMS.contains(&program) {
         return None;
     }
-    let sub = words.next().filter(|word| {
+    let subcommand = words.next().filter(|word| {
         word.as_bytes()[0].is_ascii_lowercase()
             && word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b':' | b'_'))
     });
-    Some(sub.map_or_else(|| program.to_owned(), |sub| format!("{program} {sub}")))
+    Some(subcommand.map_or_else(|| program.to_owned(), |subcommand| format!("{program} {subcommand}")))
 }
 
+/// Returns whether the text has only ASCII letters, digits, `-`, `_` and `.`.
 fn is_word(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Adds the files that redirections, `tee` and in-place edits of `command` write; logs and temporary files are left out.
+/// Appends the files that `command` writes by redirection, `tee`, or an in-place edit with `sed` or `perl`. Logs and
+/// temporary files are skipped.
 pub fn collect_written_files(command: &str, files: &mut Vec<String>) {
     for line in lines_without_heredocs(command) {
         let words: Vec<&str> = line.split_whitespace().collect();
         for (index, word) in words.iter().enumerate() {
             let target = match word.trim_start_matches('1').strip_prefix('>') {
-                Some(rest) => match rest.trim_start_matches(['>', '|']) {
+                Some(after) => match after.trim_start_matches(['>', '|']) {
                     "" => words.get(index + 1).copied(),
                     target => Some(target),
                 },
@@ -171,25 +185,27 @@ pub fn collect_written_files(command: &str, files: &mut Vec<String>) {
     }
 }
 
+/// Returns whether a written path is a file of the work: not temporary, not a device, not a log, a plain name with an
+/// extension.
 fn is_persistent_file(path: &str) -> bool {
-    let temporary = path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log");
-    let named =
+    let is_temporary = path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log");
+    let is_plain =
         path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'));
-    !temporary && named && path.rsplit('/').next().is_some_and(|name| name.contains('.'))
+    !is_temporary && is_plain && path.rsplit('/').next().is_some_and(|name| name.contains('.'))
 }
 
-/// Returns the lines of a command without the bodies of its here-documents.
+/// Returns the lines of a command without the bodies and delimiters of its here-documents.
 pub fn lines_without_heredocs(command: &str) -> impl Iterator<Item = &str> {
-    let mut end: Option<&str> = None;
+    let mut delimiter: Option<&str> = None;
     command.lines().filter(move |line| {
-        if let Some(word) = end {
+        if let Some(word) = delimiter {
             if line.trim() == word {
-                end = None;
+                delimiter = None;
             }
             return false;
         }
-        end = line.split_once("<<").and_then(|(_, rest)| {
-            let word = rest.trim_start_matches(['-', '<', ' ']).trim_start_matches(['\'', '"']);
+        delimiter = line.split_once("<<").and_then(|(_, after)| {
+            let word = after.trim_start_matches(['-', '<', ' ']).trim_start_matches(['\'', '"']);
             let length = word.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(word.len());
             (length > 0).then_some(&word[..length])
         });
@@ -202,14 +218,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_known_by_its_programs() {
+    fn the_programs_of_a_command_are_listed() {
         for (command, expected) in [
             ("cd x && cargo test -p y 2>&1 | tail -5", "cargo test"),
             ("FOO=1 timeout 30 npm run build; ls", "npm run"),
             ("git commit -m 'a; b c'\ngo vet", "git commit, go vet"),
             ("python3 - <<'E'\nimport os; os.remove('x')\nE\ngo vet ./...", "python3, go vet"),
             ("", ""),
-            // No word of it is a name that was said.
+            // No word of this command is a program's name.
             ("dead12\"quoted\"dead12 run", ""),
             ("git commit -m \"x y\"", "git commit"),
         ] {
@@ -218,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_recognised_and_read() {
+    fn checks_and_their_outcomes_are_recognised() {
         for (command, check, name) in [
             ("cargo nextest run -p x", CheckKind::Test, "cargo nextest run"),
             ("cd a; npm run build", CheckKind::Build, "npm run build"),
@@ -238,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn redirections_write_files_and_documents_are_not_commands() {
+    fn redirections_write_files_and_heredocs_are_not_commands() {
         for (command, expected) in [
             ("echo a > b.md", "b.md"),
             ("cat >> src/c.txt <<E\nx > no.md\nE", "src/c.txt"),

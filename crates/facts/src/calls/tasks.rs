@@ -1,4 +1,5 @@
-//! The task list, folded over the whole thread because it outlives every compaction. Nothing is inferred from prose.
+//! The task list, folded from tool calls over the whole thread, because it outlives every compaction. Prose is not
+//! interpreted.
 
 use protocol::{Seq, TodoItem, TodoStatus};
 
@@ -6,21 +7,23 @@ use crate::limits::TASKS_MAX;
 use crate::text::redaction::redact;
 use crate::tool_use::{TaskChange, head_words};
 
-/// Bytes of one task that are kept.
+/// Maximum bytes kept of the text of one task.
 const TASK_BYTES_MAX: usize = 600;
 
 /// The newest state of the task list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TaskList {
+    /// The tasks in order. The id is known only for tasks that were created one at a time.
     items: Vec<(Option<String>, TodoItem)>,
-    /// Creations whose id is still in a result to come: the call and what it creates.
+    /// Creations without a result, which will report the task's id: call id and text of the task. At most [`TASKS_MAX`].
     pending_creations: Vec<(String, String)>,
-    /// The event that last changed the list.
+    /// `seq` of the event that last changed the list; 0 if there is none.
     pub(crate) seq: Seq,
 }
 
 impl TaskList {
-    /// Applies what the call `call_id` does to the list.
+    /// Applies the change that the call `call_id` makes. A creation takes effect with its result, and an update of an
+    /// unknown task has no effect.
     pub(crate) fn apply_change(&mut self, change: TaskChange, call_id: &str, seq: Seq) {
         self.seq = seq;
         match change {
@@ -35,45 +38,48 @@ impl TaskList {
                 self.pending_creations.push((call_id.to_owned(), text));
             }
             TaskChange::Update { id, status } => {
-                let Some(at) = self.items.iter().position(|(known, _)| known.as_deref() == Some(&id)) else {
+                let Some(index) = self.items.iter().position(|(known, _)| known.as_deref() == Some(&id))
+                else {
                     return;
                 };
                 match status {
-                    Some(status) => self.items[at].1.status = status,
+                    Some(status) => self.items[index].1.status = status,
                     None => {
-                        self.items.remove(at);
+                        self.items.remove(index);
                     }
                 }
             }
         }
     }
 
-    /// Takes the result of a call; a creation reports the task's id as `Task #N`.
+    /// Records the result of a call. If the call created a task, the result reports its id as `Task #N`, and the task is
+    /// added. A result without an id adds nothing.
     pub(crate) fn record_result(&mut self, call_id: &str, text: &str, seq: Seq) {
         if self.pending_creations.is_empty() {
             return;
         }
-        let Some(at) = self.pending_creations.iter().position(|(call, _)| call == call_id) else { return };
-        let (_, text_of_task) = self.pending_creations.remove(at);
-        let Some((_, rest)) = text.split_once("Task #") else { return };
-        let id: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let Some(index) = self.pending_creations.iter().position(|(call, _)| call == call_id) else { return };
+        let (_, task_text) = self.pending_creations.remove(index);
+        let Some((_, after)) = text.split_once("Task #") else { return };
+        let id: String = after.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         if self.items.len() < TASKS_MAX && !id.is_empty() {
             self.items.push((
                 Some(id),
-                redact_and_shorten(TodoItem { text: text_of_task, status: TodoStatus::Pending }),
+                redact_and_shorten(TodoItem { text: task_text, status: TodoStatus::Pending }),
             ));
             self.seq = seq;
         }
     }
 
-    /// Returns the tasks in order.
+    /// Returns the tasks in order, without those whose text is blank.
     pub(crate) fn items(&self) -> Vec<TodoItem> {
         let items = self.items.iter().map(|(_, item)| item);
         items.filter(|item| !item.text.trim().is_empty()).cloned().collect()
     }
 }
 
-/// Returns the task within its limit and without secrets.
+/// Returns the task with its text redacted and cut to [`TASK_BYTES_MAX`]. Redaction comes before the final cut, so that no
+/// part of a secret remains.
 fn redact_and_shorten(item: TodoItem) -> TodoItem {
     let safe = redact(head_words(&item.text, 2 * TASK_BYTES_MAX));
     TodoItem { text: head_words(&safe, TASK_BYTES_MAX).to_owned(), status: item.status }

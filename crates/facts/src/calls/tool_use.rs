@@ -1,5 +1,5 @@
-//! Interprets the arguments of an agent's tool call: files read or written, the command run, the change to a task
-//! list. Results are handled in `outcomes`.
+//! Interprets the arguments of an agent's tool call: the files it reads or writes, the command it runs, and its change to
+//! a task list. It knows the tools of several agents, because imported sessions use theirs. `outcomes` handles results.
 
 use protocol::{TodoItem, TodoStatus};
 use serde_json::Value;
@@ -7,37 +7,39 @@ use serde_json::Value;
 use crate::identifier::{self, NameKind};
 use crate::shell;
 
-/// The meaning of one tool call.
+/// The interpretation of one tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolUse {
-    /// Files it reads.
+    /// Normalized paths of the files that the call reads, or that its command names.
     pub reads: Vec<String>,
-    /// Files it writes.
+    /// Normalized paths of the files that the call writes.
     pub writes: Vec<String>,
-    /// The shell command it runs.
+    /// The shell command that the call runs, cut to its first 8 KiB.
     pub command: Option<String>,
-    /// The change it makes to a task list.
+    /// The change that the call makes to a task list.
     pub task: Option<TaskChange>,
-    /// Codes and ids among its arguments: what it acts on when it is not about files.
+    /// Ids and codes among the arguments. Filled only for tools other than file, shell and task tools, as the objects that
+    /// such a tool acts on.
     pub values: Vec<String>,
 }
 
 /// A change to a task list.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskChange {
-    /// The whole list, anew.
+    /// Replaces the whole list.
     Replace(Vec<TodoItem>),
-    /// One more task; its id is in the result.
+    /// Adds a task with this text. The result of the call reports its id.
     Create(String),
-    /// A task's new state; `None` removes it.
+    /// Sets the status of a task, or removes the task.
     Update {
-        /// The id the creation reported.
+        /// The id that the result of the creation reported.
         id: String,
-        /// Its state.
+        /// The new status; `None` removes the task.
         status: Option<TodoStatus>,
     },
 }
 
+/// Lowercase names of tools that write files.
 const WRITE_TOOLS: [&str; 17] = [
     "edit",
     "write",
@@ -57,8 +59,10 @@ const WRITE_TOOLS: [&str; 17] = [
     "create_file",
     "edit_file",
 ];
+/// Lowercase names of tools that read files.
 const READ_TOOLS: [&str; 8] =
     ["read", "view", "read_file", "open", "open_file", "goto", "view_file", "notebookread"];
+/// Lowercase names of tools that run a shell command.
 const SHELL_TOOLS: [&str; 13] = [
     "execute",
     "bash",
@@ -74,10 +78,13 @@ const SHELL_TOOLS: [&str; 13] = [
     "shell_command",
     "run_in_terminal",
 ];
+/// Argument keys that hold a path.
 const PATH_KEYS: [&str; 6] = ["file_path", "filePath", "path", "filename", "notebook_path", "absolute_path"];
+/// Argument keys that may hold a patch.
 const PATCH_KEYS: [&str; 5] = ["patchText", "input", "patch", "_raw", "_"];
+/// Argument keys that hold a shell command, the most specific first.
 const COMMAND_KEYS: [&str; 5] = ["command", "cmd", "_raw", "input", "script"];
-/// Keys that say in one line what a call is about, the best first.
+/// Argument keys whose value describes a call in one line, the best first.
 const SUBJECT_KEYS: [&str; 12] = [
     "file_path",
     "filePath",
@@ -93,13 +100,13 @@ const SUBJECT_KEYS: [&str; 12] = [
     "question",
 ];
 
-/// Bytes of a command that are looked at.
+/// Maximum bytes of a command that are interpreted.
 const COMMAND_BYTES_MAX: usize = 8_192;
-/// Argument values of one call that are looked at.
+/// Maximum argument values collected from one call.
 const VALUES_MAX: usize = 20;
 
 impl ToolUse {
-    /// Returns the meaning of a call of the tool `name`.
+    /// Interprets a call of the tool `name`. Prefixes of MCP tools (`mcp__server__tool`) and case are ignored.
     pub fn from_call(name: &str, args: &Value) -> Self {
         let tool = name.rsplit("__").next().unwrap_or(name).to_ascii_lowercase();
         let mut usage = Self { task: task_change(&tool, args), ..Self::default() };
@@ -109,8 +116,9 @@ impl ToolUse {
         if SHELL_TOOLS.contains(&tool.as_str()) {
             usage.record_command(shell_command(args));
         } else if WRITE_TOOLS.contains(&tool.as_str()) {
-            let views = args.get("command").and_then(Value::as_str) == Some("view");
-            usage.record_paths(args, if views { FileAccess::Read } else { FileAccess::Write });
+            // `str_replace_editor` also views files; its argument `command` says which.
+            let is_view = args.get("command").and_then(Value::as_str) == Some("view");
+            usage.record_paths(args, if is_view { FileAccess::Read } else { FileAccess::Write });
         } else if READ_TOOLS.contains(&tool.as_str()) {
             usage.record_paths(args, FileAccess::Read);
         } else {
@@ -119,6 +127,7 @@ impl ToolUse {
         usage
     }
 
+    /// Adds the paths among the arguments, and for a write the files that a patch among the arguments changes.
     fn record_paths(&mut self, args: &Value, access: FileAccess) {
         let list = match access {
             FileAccess::Read => &mut self.reads,
@@ -134,6 +143,7 @@ impl ToolUse {
         }
     }
 
+    /// Adds the files that a shell command writes, and the other files that it names as reads.
     fn record_command(&mut self, command: String) {
         let command = head_words(&command, COMMAND_BYTES_MAX).to_owned();
         collect_patched_files(&command, &mut self.writes);
@@ -150,39 +160,43 @@ impl ToolUse {
     }
 }
 
+/// The kind of access that a file tool makes.
 enum FileAccess {
     Read,
     Write,
 }
 
+/// Returns whether the last component of a path has a known extension.
 fn is_file_path(path: &str) -> bool {
     path.rsplit('/')
         .next()
         .and_then(|name| name.rsplit_once('.'))
-        .is_some_and(|(_, end)| identifier::is_extension(end))
+        .is_some_and(|(_, extension)| identifier::is_extension(extension))
 }
 
-/// Returns the shell command among the arguments.
+/// Returns the shell command among the arguments, or an empty string. Of an argument vector such as
+/// `["bash", "-lc", script]` it returns the script; other vectors are joined with spaces.
 fn shell_command(args: &Value) -> String {
     let value = COMMAND_KEYS.iter().find_map(|key| args.get(*key));
     match value {
         Some(Value::String(command)) => command.clone(),
         Some(Value::Array(words)) => {
             let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            let shell = words.first().is_some_and(|first| first.ends_with("sh"));
-            if shell { words.last().copied().unwrap_or_default().to_owned() } else { words.join(" ") }
+            let is_shell = words.first().is_some_and(|first| first.ends_with("sh"));
+            if is_shell { words.last().copied().unwrap_or_default().to_owned() } else { words.join(" ") }
         }
         _ => String::new(),
     }
 }
 
-/// Returns a path as it is compared and shown.
+/// Returns the canonical spelling of a path, by which paths are compared and shown: forward slashes, no quotes or
+/// punctuation around it, no leading `./`. The file system is not consulted.
 pub fn normalize_path(path: &str) -> String {
     let path = path.trim().trim_matches(['\'', '"', '`', ',', ';']).replace('\\', "/");
     path.strip_prefix("./").map_or(path.clone(), str::to_owned)
 }
 
-/// Adds the files that a patch in the `*** Update File: …` form changes.
+/// Appends the files that a patch in the `*** Update File: …` format changes.
 fn collect_patched_files(text: &str, files: &mut Vec<String>) {
     if !text.contains("*** ") {
         return;
@@ -195,6 +209,7 @@ fn collect_patched_files(text: &str, files: &mut Vec<String>) {
     }
 }
 
+/// Returns the change that a call of a task tool makes, or `None` for other tools and for arguments that are incomplete.
 fn task_change(tool: &str, args: &Value) -> Option<TaskChange> {
     let text = |key: &str| args.get(key).and_then(Value::as_str);
     match tool {
@@ -215,6 +230,7 @@ fn task_change(tool: &str, args: &Value) -> Option<TaskChange> {
     }
 }
 
+/// Parses a list of tasks. Entries without a text are skipped; a missing status means pending.
 fn parse_todo_list(value: &Value) -> Option<TaskChange> {
     let items = value.as_array()?;
     let todos = items
@@ -231,6 +247,7 @@ fn parse_todo_list(value: &Value) -> Option<TaskChange> {
     Some(TaskChange::Replace(todos))
 }
 
+/// Parses the status of a task as agents name it. Cancelled tasks count as completed, unknown names as pending.
 fn parse_todo_status(name: &str) -> TodoStatus {
     match name {
         "completed" | "done" | "cancelled" => TodoStatus::Completed,
@@ -239,7 +256,7 @@ fn parse_todo_status(name: &str) -> TodoStatus {
     }
 }
 
-/// Adds the short strings among `args` that look like ids or codes.
+/// Appends the strings anywhere in `args` that look like ids or codes, until there are about [`VALUES_MAX`].
 fn collect_values(args: &Value, values: &mut Vec<String>) {
     if values.len() >= VALUES_MAX {
         return;
@@ -252,6 +269,8 @@ fn collect_values(args: &Value, values: &mut Vec<String>) {
     }
 }
 
+/// Returns whether a string looks like an id or code: 3 to 40 bytes of letters, digits and a few signs, with at least one
+/// digit, `_` or `@`.
 fn is_id_like(text: &str) -> bool {
     (3..=40).contains(&text.len())
         && text
@@ -260,7 +279,8 @@ fn is_id_like(text: &str) -> bool {
         && text.bytes().any(|b| b.is_ascii_digit() || matches!(b, b'_' | b'@'))
 }
 
-/// Returns a call in one line: the tool's name and what it is about.
+/// Renders a call in one line: the tool's name and its subject, such as the files it writes or its command. The line is
+/// cut to `chars_max` bytes.
 pub fn render_call_line(name: &str, args: &Value, chars_max: usize) -> String {
     let usage = ToolUse::from_call(name, args);
     let subject = if usage.writes.is_empty() {
@@ -272,7 +292,7 @@ pub fn render_call_line(name: &str, args: &Value, chars_max: usize) -> String {
         usage.writes[..usage.writes.len().min(4)].join(" ")
     };
     let mut line = format!("[{name}]");
-    // Line breaks inside quoted scripts would otherwise glue an `n` to the next word.
+    // An escaped line break inside a quoted script would otherwise join an `n` to the next word.
     let subject = subject.replace("\\n", " ");
     for word in subject.split_whitespace() {
         if line.len() > chars_max {
@@ -284,11 +304,12 @@ pub fn render_call_line(name: &str, args: &Value, chars_max: usize) -> String {
     head(&line, chars_max).to_owned()
 }
 
+/// Returns the arguments as JSON, or an empty string when there are none.
 fn args_json(args: &Value) -> String {
     match args {
         Value::Object(fields) if fields.is_empty() => String::new(),
         Value::Null => String::new(),
-        other => other.to_string(),
+        args => args.to_string(),
     }
 }
 
@@ -302,30 +323,30 @@ pub fn tail(text: &str, bytes_max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
 }
 
-/// Bytes of a word that is given up so that a cut falls between words.
+/// Maximum bytes that a cut drops in addition so that it falls between words. A longer word is cut inside.
 const WORD_BYTES_MAX: usize = 256;
 
-/// Returns the beginning of `text`, at most `bytes_max` bytes, ending between words where it has any: the beginning of a
-/// name is another name.
+/// Returns the beginning of `text`, at most `bytes_max` bytes, ending between words if possible. A cut inside a name would
+/// produce a different name.
 pub fn head_words(text: &str, bytes_max: usize) -> &str {
     let cut = head(text, bytes_max);
     if cut.len() == text.len() || text[cut.len()..].starts_with(char::is_whitespace) {
         return cut;
     }
     match cut.rfind(char::is_whitespace) {
-        Some(at) if cut.len() - at <= WORD_BYTES_MAX => &cut[..at],
+        Some(space) if cut.len() - space <= WORD_BYTES_MAX => &cut[..space],
         Some(_) | None => cut,
     }
 }
 
-/// Returns the end of `text`, at most `bytes_max` bytes, beginning between words where it has any.
+/// Returns the end of `text`, at most `bytes_max` bytes, beginning between words if possible.
 pub fn tail_words(text: &str, bytes_max: usize) -> &str {
     let cut = tail(text, bytes_max);
     if cut.len() == text.len() || text[..text.len() - cut.len()].ends_with(char::is_whitespace) {
         return cut;
     }
     match cut.find(char::is_whitespace) {
-        Some(at) if at <= WORD_BYTES_MAX => &cut[at..],
+        Some(space) if space <= WORD_BYTES_MAX => &cut[space..],
         Some(_) | None => cut,
     }
 }
@@ -337,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_found_whatever_the_agent() {
+    fn files_are_found_in_the_tools_of_several_agents() {
         for (name, args, reads, writes) in [
             ("Read", json!({"file_path": "./src/a.rs"}), "src/a.rs", ""),
             ("Edit", json!({"file_path": "/x/a.rs", "old_string": ""}), "", "/x/a.rs"),
@@ -364,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn task_lists_are_read_whatever_the_agent() {
+    fn task_lists_are_parsed_from_the_tools_of_several_agents() {
         let done = |text: &str| TodoItem { text: text.into(), status: TodoStatus::Completed };
         for (name, args, change) in [
             (
@@ -389,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_one_line() {
+    fn a_call_is_rendered_in_one_line() {
         assert_eq!(render_call_line("Bash", &json!({"command": "a\n  b"}), 80), "[Bash] a b");
         assert_eq!(render_call_line("Bash", &json!({"command": "日本語日本語"}), 12), "[Bash] 日");
         assert_eq!(render_call_line("noop", &json!({}), 80), "[noop]");

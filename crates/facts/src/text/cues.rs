@@ -1,11 +1,13 @@
-//! The words by which rules and decisions are recognised in a few common languages. They are general on purpose: what
-//! they miss is still in the thread, and what they catch is shown to a person before anything is stored.
+//! Cue words that mark a sentence as a rule or a decision, in a few common languages.
+//!
+//! The words are general on purpose and produce misses and false hits. A missed rule is still in the thread, and a handoff
+//! summary with a false one is reviewed before it is accepted.
 
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Match};
 
-/// Orders.
+/// Words of a strict rule. Matched as whole words, in any ASCII case.
 const ORDER_WORDS: [&str; 38] = [
     "must",
     "never",
@@ -46,7 +48,7 @@ const ORDER_WORDS: [&str; 38] = [
     "しないで",
     "절대",
 ];
-/// Wishes.
+/// Words of a wish, which is a rule that is not strict.
 const WISH_WORDS: [&str; 24] = [
     "should",
     "shouldn't",
@@ -73,7 +75,7 @@ const WISH_WORDS: [&str; 24] = [
     "别",
     "ください",
 ];
-/// Statements of choice.
+/// Words of a sentence that states a choice, or the reason for one.
 const DECISION_WORDS: [&str; 30] = [
     "decided",
     "decision",
@@ -107,10 +109,13 @@ const DECISION_WORDS: [&str; 30] = [
     "решили",
 ];
 
+/// Matches [`ORDER_WORDS`] and [`WISH_WORDS`]. Patterns below `ORDER_WORDS.len()` are orders.
 static RULE_CUES: LazyLock<AhoCorasick> =
     LazyLock::new(|| build_matcher(ORDER_WORDS.iter().chain(&WISH_WORDS)));
+/// Matches [`DECISION_WORDS`].
 static DECISION_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build_matcher(DECISION_WORDS.iter()));
 
+/// Builds an automaton that finds the words in any ASCII case.
 fn build_matcher<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
@@ -118,29 +123,31 @@ fn build_matcher<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
         .expect("the words are constants that the tests build")
 }
 
-/// Words of somebody who wonders rather than orders.
+/// Words of a guess. A sentence with one of them is not an order.
 const HEDGES: [&str; 8] = ["i think", "seems", "maybe", "perhaps", "i guess", "not sure", "wonder", "fyi"];
 
-/// Returns whether `sentence` gives a rule, and if so whether as an order: a question or a guess is none.
+/// Returns `Some(true)` if `sentence` states an order, `Some(false)` if it states a wish, and `None` if it has no cue of a
+/// rule. A question or a guess with the words of an order counts as a wish.
 pub(crate) fn rule_strictness(sentence: &str) -> Option<bool> {
-    let mut found = None;
+    let mut strictness = None;
     for hit in RULE_CUES.find_overlapping_iter(sentence).filter(|hit| is_whole_word(sentence, hit)) {
-        found = Some(found == Some(true) || hit.pattern().as_usize() < ORDER_WORDS.len());
+        strictness = Some(strictness == Some(true) || hit.pattern().as_usize() < ORDER_WORDS.len());
     }
-    let is_order = found? && !sentence.trim_end().ends_with(['?', '？']) && {
+    let is_order = strictness? && !sentence.trim_end().ends_with(['?', '？']) && {
         let lower = sentence.to_lowercase();
         !HEDGES.iter().any(|hedge| lower.contains(hedge))
     };
     Some(is_order)
 }
 
-/// Returns whether `text` states a choice.
+/// Returns whether `text` contains a cue of a decision.
 pub(crate) fn is_decision(text: &str) -> bool {
     DECISION_CUES.find_iter(text).any(|hit| is_whole_word(text, &hit))
 }
 
-/// Returns whether the hit is not a part of a longer word; scripts without spaces have no words to be part of.
+/// Returns whether the hit is a whole word and not a part of a longer one. In scripts without spaces every hit counts.
 fn is_whole_word(text: &str, hit: &Match) -> bool {
+    // UTF-8 encodes U+3000 and above, which includes the CJK ideographs and kana, with a first byte of 0xE3 or more.
     if text.as_bytes()[hit.start()] >= 0xE3 {
         return true;
     }

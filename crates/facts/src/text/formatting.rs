@@ -1,11 +1,11 @@
-//! Shapes text for a line of a summary: one line, cut between words. It never rewords.
+//! Formats text for a line of a summary: one line, without markup, cut between words. It never rewords.
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Stands where text was cut.
+/// The mark at the place where text was cut.
 pub const ELLIPSIS: char = '…';
 
-/// Returns `text` on one line, runs of white space as one space.
+/// Returns `text` on one line, with each run of white space replaced by one space.
 pub fn to_single_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(4_096));
     for word in text.split_whitespace() {
@@ -17,51 +17,53 @@ pub fn to_single_line(text: &str) -> String {
     line
 }
 
-/// Returns `text` without the Markdown that only makes sense at the start of its own line or block.
+/// Returns `text` on one line without Markdown that has a meaning only on its own line or block: the markers of headings,
+/// quotes and lists, code fences, and bold marks around words.
 pub fn strip_markdown(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("```"));
     let words = lines.flat_map(|line| strip_line_marker(line.trim()).split_whitespace());
-    // Only around words: inside one, two asterisks are a glob.
+    // Bold marks are removed only around a word, because two asterisks inside a word are a glob.
     words.map(|word| word.trim_start_matches("**").trim_end_matches("**")).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a line without the marker of a heading, quote, list item or task.
 fn strip_line_marker(line: &str) -> &str {
-    let bare = line.trim_start_matches(['#', '>', '|']).trim_start();
-    let bare = ["- ", "* ", "+ ", "• "].iter().find_map(|marker| bare.strip_prefix(marker)).unwrap_or(bare);
-    let digits = bare.bytes().take_while(u8::is_ascii_digit).count();
-    let numbered =
-        (1..=2).contains(&digits) && (bare[digits..].starts_with(". ") || bare[digits..].starts_with(") "));
-    if numbered { bare[digits + 2..].trim_start() } else { bare }
+    let text = line.trim_start_matches(['#', '>', '|']).trim_start();
+    let text = ["- ", "* ", "+ ", "• "].iter().find_map(|marker| text.strip_prefix(marker)).unwrap_or(text);
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let is_numbered =
+        (1..=2).contains(&digits) && (text[digits..].starts_with(". ") || text[digits..].starts_with(") "));
+    if is_numbered { text[digits + 2..].trim_start() } else { text }
 }
 
-/// Returns `text` without what stands between angle brackets like a tag.
+/// Returns `text` with each tag, such as `<b>` or `</div>`, replaced by a line break. An angle bracket that starts no tag
+/// stays.
 pub fn strip_tags(text: &str) -> String {
-    let mut bare = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('<') {
-        bare.push_str(before);
+    let mut stripped = String::with_capacity(text.len());
+    let mut remaining = text;
+    while let Some((before, after)) = remaining.split_once('<') {
+        stripped.push_str(before);
         let end = after.find('>').filter(|end| {
             let name = after[..*end].trim_start_matches('/');
             name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() < 60
         });
         match end {
             Some(end) => {
-                bare.push('\n');
-                rest = &after[end + 1..];
+                stripped.push('\n');
+                remaining = &after[end + 1..];
             }
             None => {
-                bare.push('<');
-                rest = after;
+                stripped.push('<');
+                remaining = after;
             }
         }
     }
-    bare.push_str(rest);
-    bare
+    stripped.push_str(remaining);
+    stripped
 }
 
-/// Returns the beginning of `text` in at most `graphemes_max` grapheme clusters, cut between words where it has any,
-/// with [`ELLIPSIS`] at the end when something is missing.
+/// Returns at most `graphemes_max` grapheme clusters of the beginning of `text`, cut between words if possible. A cut text
+/// ends in [`ELLIPSIS`], which counts toward the maximum. A maximum of 0 gives an empty string.
 pub fn truncate_with_ellipsis(text: &str, graphemes_max: usize) -> String {
     if text.len() <= graphemes_max {
         return text.to_owned();
@@ -73,16 +75,16 @@ pub fn truncate_with_ellipsis(text: &str, graphemes_max: usize) -> String {
         return String::new();
     };
     let cut = &text[..end];
-    // A word is given up for a clean end only when most of the text remains: some scripts have no spaces.
-    let space = cut.rfind(char::is_whitespace).filter(|at| *at * 3 >= end * 2);
-    let kept = space.map_or(cut, |at| &cut[..at]).trim_end_matches([' ', ',', ';', ':', '.', '-', '(']);
-    // The beginning of a long name is set apart, so that the mark is not read as a part of it.
-    let gap = if space.is_none() && kept.ends_with(|c: char| c.is_ascii_graphic()) { " " } else { "" };
-    if graphemes_max == 0 { String::new() } else { format!("{kept}{gap}{ELLIPSIS}") }
+    // The cut moves back to a space only if two thirds of the text remain, because some scripts have no spaces.
+    let space = cut.rfind(char::is_whitespace).filter(|index| *index * 3 >= end * 2);
+    let head = space.map_or(cut, |index| &cut[..index]).trim_end_matches([' ', ',', ';', ':', '.', '-', '(']);
+    // A space separates the mark from a name that was cut inside, so that the mark does not look like part of it.
+    let gap = if space.is_none() && head.ends_with(|c: char| c.is_ascii_graphic()) { " " } else { "" };
+    if graphemes_max == 0 { String::new() } else { format!("{head}{gap}{ELLIPSIS}") }
 }
 
-/// Returns about how many words of `text` carry meaning: those of four letters and more, and characters of scripts
-/// that write without spaces.
+/// Returns an estimate of the number of words that carry meaning: words of at least four bytes, and one for every two
+/// characters in scripts that are written without spaces.
 pub fn count_content_words(text: &str) -> usize {
     text.split(|c: char| !c.is_alphanumeric())
         .map(|word| {
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn l9_a_clip_ends_between_words_and_never_inside_a_character() {
+    fn l9_text_is_cut_between_words_and_never_inside_a_character() {
         for (text, max, expected) in [
             ("short", 10, "short"),
             ("one two three", 10, "one two…"),
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_of_its_own_line_goes() {
+    fn markdown_line_markers_are_removed() {
         assert_eq!(strip_markdown("# A\n\n- **b**\n```\ncode\n```"), "A b code");
     }
 }

@@ -1,12 +1,14 @@
-//! The names in a text: paths, URLs, identifiers, references, versions, hashes and numbers with a unit. One linear
-//! scan, no regular expression, because every covered message passes through it. What a name is good for is not known here.
+//! Finds the names in a text: paths, URLs, identifiers, references, versions, hashes and numbers with a unit.
+//!
+//! One linear scan without regular expressions, because every message of a thread passes through it. Names are ASCII. The
+//! module only finds and classifies names; their use is up to the caller.
 
 /// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameKind {
     /// `src/lib.rs`, `/etc/hosts`, `notes.md`.
     Path,
-    /// `https://…`.
+    /// `https://…` or `http://…`.
     Url,
     /// `snake_case`, `camelCase`, `PascalCase`, `SCREAMING_CASE`, `--flag`.
     Identifier,
@@ -14,10 +16,11 @@ pub enum NameKind {
     Error,
     /// `#12`, `ABC-34`, `1.2.3`, `2026-01-31`, a hash, an order code.
     Reference,
-    /// A number of three digits or more, or one with a unit.
+    /// A number of at least three digits, or a number with a unit from [`UNITS`].
     Number,
 }
 
+/// File extensions, lowercase, that make a word without a folder a path.
 const EXTENSIONS: [&str; 92] = [
     "bash", "bat", "c", "cc", "cfg", "cjs", "conf", "cpp", "cs", "css", "csv", "dart", "db", "diff", "env",
     "erl", "ex", "example", "exs", "fish", "go", "gradle", "graphql", "h", "hcl", "hpp", "hs", "html", "ini",
@@ -28,39 +31,42 @@ const EXTENSIONS: [&str; 92] = [
     "wasm", "xml", "yaml", "yml", "zig", "zsh", "snap", "tmpl",
 ];
 
-/// Units that stand right after a number.
+/// Units that make a number a name when they follow it directly (`12ms`). Compared in any ASCII case.
 pub const UNITS: [&str; 14] =
     ["ms", "s", "%", "mb", "kb", "gb", "mib", "kib", "gib", "px", "min", "h", "tokens", "x"];
 
-/// Calls `found` with every name in `text`, in order.
-pub fn scan_names<'a>(text: &'a str, mut found: impl FnMut(NameKind, &'a str)) {
+/// Calls `visit` with the kind and text of every name in `text`, in order, including repeated names. The cost is linear in
+/// the length of the text.
+pub fn scan_names<'a>(text: &'a str, mut visit: impl FnMut(NameKind, &'a str)) {
     let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        if !is_name_start(bytes[at]) {
-            at += 1;
+    let mut offset = 0;
+    while offset < bytes.len() {
+        if !is_name_start(bytes[offset]) {
+            offset += 1;
             continue;
         }
-        let rest = &text[at..];
-        if let Some(length) = url_length(rest) {
-            found(NameKind::Url, &rest[..length]);
-            at += length;
+        let remaining = &text[offset..];
+        if let Some(length) = url_length(remaining) {
+            visit(NameKind::Url, &remaining[..length]);
+            offset += length;
             continue;
         }
-        let length = bytes[at..].iter().position(|&byte| !is_name_continue(byte)).unwrap_or(bytes.len() - at);
-        at += length;
-        // Most words are prose; nothing below would take them for a name.
-        if bytes[at - length..at].iter().all(u8::is_ascii_lowercase) {
+        let length =
+            bytes[offset..].iter().position(|&byte| !is_name_continue(byte)).unwrap_or(remaining.len());
+        offset += length;
+        // Most words are lowercase prose, which is never a name; this skips them before the costlier classification.
+        if bytes[offset - length..offset].iter().all(u8::is_ascii_lowercase) {
             continue;
         }
-        let word = text[at - length..at].trim_end_matches(['.', ':', '-', '@', '+', '*']);
+        let word = text[offset - length..offset].trim_end_matches(['.', ':', '-', '@', '+', '*']);
         if let Some((kind, name)) = classify_word(word) {
-            found(kind, name);
+            visit(kind, name);
         }
     }
 }
 
-/// Returns the length of the URL that `text` begins with, without the sentence's own marks at its end.
+/// Returns the length in bytes of the URL at the beginning of `text`, without punctuation of the sentence at its end.
+/// Returns `None` if the text does not begin with `http://` or `https://`.
 pub fn url_length(text: &str) -> Option<usize> {
     if !text.starts_with("http://") && !text.starts_with("https://") {
         return None;
@@ -69,37 +75,39 @@ pub fn url_length(text: &str) -> Option<usize> {
     Some(text[..length].trim_end_matches(['.', ',', ';', ':', '!', '?', '*', '_']).len())
 }
 
-/// Returns whether a name may begin with this byte.
+/// Returns whether a name can begin with this byte.
 pub const fn is_name_start(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'$')
 }
 
-/// Returns whether a name may go on with this byte.
+/// Returns whether this byte can follow in a name.
 pub const fn is_name_continue(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'/' | b'.' | b'~' | b'_' | b'#' | b'-' | b'@' | b'+' | b':' | b'%' | b'$')
 }
 
+/// Returns whether the character ends a URL in running text.
 fn is_url_end(c: char) -> bool {
     c.is_whitespace()
         || matches!(c, '<' | '>' | '"' | '\'' | '`' | ')' | ']' | '}' | '|' | '\\' | '…' | '“' | '”' | '’')
 }
 
-/// Returns the kind of a word and the part of it that is the name.
+/// Returns the kind of name that a word contains, and the part of the word that is the name: `src/lib.rs` of
+/// `src/lib.rs:12`. Returns `None` for prose, and for words of fewer than 2 or more than 200 bytes.
 pub fn classify_word(word: &str) -> Option<(NameKind, &str)> {
     if word.len() < 2 || word.len() > 200 {
         return None;
     }
     if let Some(flag) = word.strip_prefix("--") {
-        let long = flag.len() >= 3
+        let is_flag = flag.len() >= 3
             && flag.bytes().all(|b| b.is_ascii_lowercase() || b == b'-' || b.is_ascii_digit());
-        return long.then_some((NameKind::Identifier, word));
+        return is_flag.then_some((NameKind::Identifier, word));
     }
     let word = word.trim_start_matches(['-', ':', '$', '@']);
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     if let Some(number) = word.strip_prefix('#') {
-        let issue = digits > 0 && digits == number.len() && digits <= 6;
-        return issue.then_some((NameKind::Reference, word));
+        let is_issue = digits > 0 && digits == number.len() && digits <= 6;
+        return is_issue.then_some((NameKind::Reference, word));
     }
     if let Some(path) = path_in(word) {
         return Some((NameKind::Path, path));
@@ -124,7 +132,8 @@ pub fn classify_word(word: &str) -> Option<(NameKind, &str)> {
     is_identifier(word).then_some((NameKind::Identifier, word))
 }
 
-/// Returns the path a word is, without a trailing line number.
+/// Returns the word as a path without a trailing line number, or `None` if it is not a path. A path has a known extension,
+/// at least two slashes, or one slash and an absolute or explicitly relative beginning.
 fn path_in(word: &str) -> Option<&str> {
     let end = word.find(':').unwrap_or(word.len());
     let word = word[..end].trim_end_matches(['.', '/']);
@@ -133,29 +142,32 @@ fn path_in(word: &str) -> Option<&str> {
     }
     let name = word.rsplit('/').next().unwrap_or(word);
     let extension = name.rsplit_once('.').map(|(_, extension)| extension);
-    let known = extension.is_some_and(is_extension);
+    let has_known_extension = extension.is_some_and(is_extension);
     let slashes = word.bytes().filter(|&byte| byte == b'/').count();
-    let rooted =
+    let is_rooted =
         word.starts_with('/') || word.starts_with("./") || word.starts_with("~/") || word.starts_with("../");
-    (known || slashes >= 2 || rooted && slashes >= 1 && word.len() > 5).then_some(word)
+    (has_known_extension || slashes >= 2 || is_rooted && slashes >= 1 && word.len() > 5).then_some(word)
 }
 
-/// Returns whether files end this way.
+/// Returns whether this is a known file extension, in any ASCII case.
 pub fn is_extension(extension: &str) -> bool {
     extension.len() <= 7 && EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension))
 }
 
+/// Returns whether a word with a digit is a hash (7 to 40 lowercase hex digits), a code (5 to 10 digits and capitals), a
+/// ticket, a version or a date.
 fn is_reference(word: &str) -> bool {
     let bytes = word.as_bytes();
-    let hex = (7..=40).contains(&word.len())
+    let is_hash = (7..=40).contains(&word.len())
         && bytes.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b))
         && bytes.iter().any(u8::is_ascii_lowercase);
-    let code = (5..=10).contains(&word.len())
+    let is_code = (5..=10).contains(&word.len())
         && bytes.iter().all(|b| b.is_ascii_digit() || b.is_ascii_uppercase())
         && bytes.iter().any(u8::is_ascii_uppercase);
-    hex || code || is_ticket(word) || is_version(word) || is_date(word)
+    is_hash || is_code || is_ticket(word) || is_version(word) || is_date(word)
 }
 
+/// Returns whether the word is a ticket such as `ABC-34`.
 fn is_ticket(word: &str) -> bool {
     word.split_once('-').is_some_and(|(project, number)| {
         (2..=6).contains(&project.len())
@@ -165,6 +177,7 @@ fn is_ticket(word: &str) -> bool {
     })
 }
 
+/// Returns whether the word is a version of at least three numbers, such as `v1.2.3-rc1`.
 fn is_version(word: &str) -> bool {
     let word = word.strip_prefix('v').unwrap_or(word);
     let core = word.split(['-', '+']).next().unwrap_or(word);
@@ -176,6 +189,7 @@ fn is_version(word: &str) -> bool {
     numeric && parts >= 3
 }
 
+/// Returns whether the word has the shape of an ISO 8601 date, `2026-01-31`. The values are not checked.
 fn is_date(word: &str) -> bool {
     let bytes = word.as_bytes();
     bytes.len() == 10
@@ -184,6 +198,7 @@ fn is_date(word: &str) -> bool {
         && bytes.iter().filter(|b| b.is_ascii_digit()).count() == 8
 }
 
+/// Returns whether the word is a number of at least three digits before the point, or one with a known unit.
 fn is_number(word: &str) -> bool {
     let end = word.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(word.len());
     let (digits, unit) = word.split_at(end);
@@ -193,34 +208,37 @@ fn is_number(word: &str) -> bool {
     UNITS.iter().any(|known| known.eq_ignore_ascii_case(unit))
 }
 
+/// Returns whether the word is the name of an error type (`TypeError`), a compiler's error code (`E0308`), or the name of
+/// an errno or signal.
 fn is_error(word: &str) -> bool {
-    let type_name = ["Error", "Exception", "Warning", "Fault", "Panic"]
+    let is_type_name = ["Error", "Exception", "Warning", "Fault", "Panic"]
         .iter()
-        .any(|end| word.len() > end.len() && word.ends_with(end));
-    let code = word.len() == 5 && word.starts_with('E') && word[1..].bytes().all(|b| b.is_ascii_digit());
-    let errno =
+        .any(|suffix| word.len() > suffix.len() && word.ends_with(suffix));
+    let is_code = word.len() == 5 && word.starts_with('E') && word[1..].bytes().all(|b| b.is_ascii_digit());
+    let is_errno =
         ["ENOENT", "EACCES", "EPERM", "ECONN", "ETIMEDOUT", "EADDRINUSE", "SIGSEGV", "SIGKILL", "SIGABRT"]
             .iter()
             .any(|code| word.starts_with(code));
-    (type_name && word.as_bytes()[0].is_ascii_uppercase() && is_ascii_word(word))
-        || code
-        || errno && is_ascii_word(word)
+    (is_type_name && word.as_bytes()[0].is_ascii_uppercase() && is_ascii_word(word))
+        || is_code
+        || is_errno && is_ascii_word(word)
 }
 
+/// Returns whether the word has only ASCII letters, digits and underscores.
 fn is_ascii_word(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Returns whether a word is written the way names are in code and not in prose.
+/// Returns whether a word is spelled like a name in code: with an inner underscore, or with a capital inside.
 fn is_identifier(word: &str) -> bool {
     if word.len() < 4 || !is_ascii_word(word) || !word.as_bytes()[0].is_ascii_alphabetic() {
         return false;
     }
-    let snake = word.trim_matches('_').contains('_');
+    let has_underscore = word.trim_matches('_').contains('_');
     let bytes = word.as_bytes();
     let humps =
         bytes.windows(2).filter(|pair| !pair[0].is_ascii_uppercase() && pair[1].is_ascii_uppercase()).count();
-    snake || humps >= 1 && bytes.iter().any(u8::is_ascii_lowercase)
+    has_underscore || humps >= 1 && bytes.iter().any(u8::is_ascii_lowercase)
 }
 
 #[cfg(test)]
@@ -228,13 +246,13 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> String {
-        let mut out = Vec::new();
-        scan_names(text, |kind, name| out.push(format!("{kind:?} {name}")));
-        out.join(", ")
+        let mut names = Vec::new();
+        scan_names(text, |kind, name| names.push(format!("{kind:?} {name}")));
+        names.join(", ")
     }
 
     #[test]
-    fn names_are_told_from_prose() {
+    fn names_are_distinguished_from_prose() {
         for (text, expected) in [
             ("nothing to see here, and/or there.", ""),
             ("see src/lib.rs:12 and ./a.md.", "Path src/lib.rs, Path ./a.md"),

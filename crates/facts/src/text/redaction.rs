@@ -1,4 +1,5 @@
-//! Secrets in text, found before the text is kept or passed on. It knows how keys look, not which of them are valid.
+//! Redacts secrets in text before the text is stored, summarized or sent. Secrets are recognised by their form; whether a
+//! key is valid is unknown.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -6,10 +7,11 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 
-/// The text that replaces a secret.
+/// The replacement for a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Words without which no pattern below can match; most texts hold none of them.
+/// Matches words of which every secret contains at least one. Most texts contain none, so this search, which is cheaper
+/// than the patterns below, decides for them.
 static SECRET_HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
@@ -61,7 +63,8 @@ static SECRET_HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the words are constants that the tests build")
 });
 
-/// Keys that are known by their own form. One at the beginning of a line is found behind an escaped end of line, too.
+/// Matches keys of known providers, JSON Web Tokens and PEM private keys. A key directly behind an escaped line break
+/// (`\n`, `\r` or `\t` as two characters, as in JSON) matches too; capture group 1 is that escape.
 static KEY_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(concat!(
         r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
@@ -75,7 +78,8 @@ static KEY_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
-/// A name that says the value after it is secret, then the value.
+/// Matches a name that announces a secret (capture group 1, including the sign of the assignment) and the value behind it
+/// (capture group 2).
 static ASSIGNMENT_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(concat!(
         r#"(?i)((?:[\w-]*(?:password|passwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)[\w-]*)["']?\s*(?:=|:|=>)\s*["']?"#,
@@ -83,6 +87,7 @@ static ASSIGNMENT_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+/// Matches the password in the user information of a URL. Capture group 2 is the password.
 static URL_PASSWORD_PATTERN: LazyLock<Regex> =
     LazyLock::new(|| compile_regex(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)"));
 
@@ -90,42 +95,47 @@ fn compile_regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is a constant that the tests compile")
 }
 
-/// Returns `text` with [`REDACTED`] in the place of keys, tokens, private keys and passwords.
+/// Returns `text` with [`REDACTED`] in the place of keys, tokens, private keys and passwords (invariant M16).
 ///
-/// A value after a telling name (`password = …`) is replaced when it looks like a value: it holds a digit or mixes
-/// cases, or it is quoted or assigned with `=`. Types and prose (`token: String`, `secret: none`) stay.
+/// A value behind a name such as `password` is replaced if it looks like a secret: it has letters and digits, it is long
+/// and mixes cases, or it is quoted or assigned with `=`. Types and prose (`token: String`, `secret: none`) stay. A text
+/// without secrets is returned without a copy.
 pub fn redact(text: &str) -> Cow<'_, str> {
     redact_and_count(text).0
 }
 
-/// Returns what [`redact`] returns, and how many secrets it took out.
+/// Redacts like [`redact`], and also returns the number of secrets that were replaced. Secrets that the text already has
+/// as [`REDACTED`] are not counted.
 pub fn redact_and_count(text: &str) -> (Cow<'_, str>, u64) {
     if !SECRET_HINTS.is_match(text) {
         return (Cow::Borrowed(text), 0);
     }
-    let mut withheld = 0;
-    let keys = KEY_PATTERN.replace_all(text, |found: &Captures<'_>| {
-        withheld += 1;
-        format!("{}{REDACTED}", found.get(1).map_or("", |escaped| escaped.as_str()))
+    let mut count = 0;
+    let without_keys = KEY_PATTERN.replace_all(text, |captures: &Captures<'_>| {
+        count += 1;
+        format!("{}{REDACTED}", captures.get(1).map_or("", |escape| escape.as_str()))
     });
-    let urls = URL_PASSWORD_PATTERN.replace_all(&keys, |found: &Captures<'_>| {
-        withheld += u64::from(&found[2] != REDACTED);
-        format!("{}{REDACTED}{}", &found[1], &found[3])
+    let without_url_passwords = URL_PASSWORD_PATTERN.replace_all(&without_keys, |captures: &Captures<'_>| {
+        count += u64::from(&captures[2] != REDACTED);
+        format!("{}{REDACTED}{}", &captures[1], &captures[3])
     });
-    let all = ASSIGNMENT_PATTERN.replace_all(&urls, |found: &Captures<'_>| {
-        if is_secret_value(&found[1], &found[2]) {
-            withheld += 1;
-            format!("{}{REDACTED}", &found[1])
+    let redacted = ASSIGNMENT_PATTERN.replace_all(&without_url_passwords, |captures: &Captures<'_>| {
+        if is_secret_value(&captures[1], &captures[2]) {
+            count += 1;
+            format!("{}{REDACTED}", &captures[1])
         } else {
-            found[0].to_owned()
+            captures[0].to_owned()
         }
     });
-    match all {
-        _ if withheld == 0 => (Cow::Borrowed(text), 0),
-        other => (Cow::Owned(other.into_owned()), withheld),
+    match redacted {
+        _ if count == 0 => (Cow::Borrowed(text), 0),
+        redacted => (Cow::Owned(redacted.into_owned()), count),
     }
 }
 
+/// Returns whether the value behind a name that announces a secret looks like one. References (`$NAME`), paths, globs and
+/// values that are already redacted do not. Plain numbers count only for passwords and for the flags `--token` and
+/// `--secret`, because `max_tokens: 300` is not a secret.
 fn is_secret_value(name: &str, value: &str) -> bool {
     if value.starts_with(REDACTED)
         || value.starts_with(['$', '&', '*', '[', '%', '.', '/'])
@@ -133,22 +143,23 @@ fn is_secret_value(name: &str, value: &str) -> bool {
     {
         return false;
     }
-    let digits = value.bytes().any(|b| b.is_ascii_digit());
-    let letters = value.bytes().any(|b| b.is_ascii_alphabetic());
-    let symbols = value.bytes().any(|b| matches!(b, b'!' | b'@' | b'#' | b'^' | b'+' | b'=' | b'-'));
-    let upper = value.bytes().skip(1).any(|b| b.is_ascii_uppercase());
-    let lower = value.bytes().any(|b| b.is_ascii_lowercase());
-    let assigned = name.trim_end().ends_with(['=', '"', '\'']);
-    let lowered = name.to_ascii_lowercase();
-    let path_or_count = value.contains('/') || value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let password = lowered.contains("passw") || lowered.contains("--token") || lowered.contains("--secret");
-    if path_or_count && !password {
+    let has_digit = value.bytes().any(|b| b.is_ascii_digit());
+    let has_letter = value.bytes().any(|b| b.is_ascii_alphabetic());
+    let has_symbol = value.bytes().any(|b| matches!(b, b'!' | b'@' | b'#' | b'^' | b'+' | b'=' | b'-'));
+    // An initial capital is common in prose and type names.
+    let has_inner_capital = value.bytes().skip(1).any(|b| b.is_ascii_uppercase());
+    let has_lowercase = value.bytes().any(|b| b.is_ascii_lowercase());
+    let is_assigned = name.trim_end().ends_with(['=', '"', '\'']);
+    let name = name.to_ascii_lowercase();
+    let is_path_or_number = value.contains('/') || value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let is_password = name.contains("passw") || name.contains("--token") || name.contains("--secret");
+    if is_path_or_number && !is_password {
         return false;
     }
-    digits && letters
-        || symbols && letters && assigned
-        || value.len() >= 20 && upper && lower
-        || password && assigned
+    has_digit && has_letter
+        || has_symbol && has_letter && is_assigned
+        || value.len() >= 20 && has_inner_capital && has_lowercase
+        || is_password && is_assigned
 }
 
 #[cfg(test)]
@@ -156,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_behind_an_escaped_end_of_line_is_found_too() {
+    fn a_key_behind_an_escaped_line_break_is_redacted() {
         let key = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
         assert_eq!(redact(&format!(r"read a\n{key}\nb")), r"read a\n[redacted]\nb");
         assert_eq!(redact(&format!("a\n{key}")), "a\n[redacted]");
@@ -182,18 +193,18 @@ mod tests {
     }
 
     #[test]
-    fn m16_what_is_withheld_is_counted() {
+    fn m16_redacted_secrets_are_counted() {
         let two = "password=hunter2hunter2 and ghp_abcdefghijklmnopqrstuvwxyz0123456789";
         assert_eq!(redact_and_count(two), ("password=[redacted] and [redacted]".into(), 2));
         assert_eq!(redact_and_count("[redacted] before"), ("[redacted] before".into(), 0));
-        // What was withheld before is no secret, and does not hide one.
+        // An earlier redaction is not a secret, and does not hide a secret next to it.
         assert_eq!(redact_and_count("password=hunter2x[redacted]"), ("password=[redacted]".into(), 1));
         let url = "postgres://me:[redacted]@host/db";
         assert_eq!(redact_and_count(url), (url.into(), 0));
     }
 
     #[test]
-    fn what_is_no_secret_stays() {
+    fn text_without_secrets_is_unchanged() {
         for text in [
             "the token budget is 4000 tokens",
             "token: String, secret: Option<Secret>",

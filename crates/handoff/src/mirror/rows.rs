@@ -4,6 +4,7 @@
 //! An item names a handoff and contains none of its text. The row is built from the journal at the time of sending,
 //! so the order in which items were replaced makes no difference.
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{EventQuery, HandoffFilter, OutboxItem, PAGE_ROWS_MAX, Store, SupersededVisibility, Write};
 use protocol::{
@@ -78,22 +79,25 @@ pub(crate) fn enqueue_write(handoff: &Handoff, accepted_at: Timestamp, now: Time
 /// # Errors
 ///
 /// When the journal cannot be read.
-pub async fn deletion_writes(
-    store: &dyn Store,
+pub fn deletion_writes<'a>(
+    store: &'a dyn Store,
     thread_id: ThreadId,
     now: Timestamp,
-) -> journal::Result<Vec<Write>> {
-    let accepted = |filter: HandoffFilter| HandoffFilter { statuses: ACCEPTED_STATUSES.to_vec(), ..filter };
-    let as_parent = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
-    let as_child = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
-    let mut writes = Vec::new();
-    for filter in [as_parent, as_child] {
-        for handoff in store.handoffs(accepted(filter)).await? {
-            let accepted_at = decided_at(store, &handoff).await?.unwrap_or(handoff.updated_at);
-            writes.push(enqueue_write(&handoff, accepted_at, now));
+) -> BoxFuture<'a, journal::Result<Vec<Write>>> {
+    Box::pin(async move {
+        let accepted =
+            |filter: HandoffFilter| HandoffFilter { statuses: ACCEPTED_STATUSES.to_vec(), ..filter };
+        let as_parent = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
+        let as_child = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
+        let mut writes = Vec::new();
+        for filter in [as_parent, as_child] {
+            for handoff in store.handoffs(accepted(filter)).await? {
+                let accepted_at = decided_at(store, &handoff).await?.unwrap_or(handoff.updated_at);
+                writes.push(enqueue_write(&handoff, accepted_at, now));
+            }
         }
-    }
-    Ok(writes)
+        Ok(writes)
+    })
 }
 
 /// Returns the time of the decision; `None` for a handoff that is pending, failed or expired.
@@ -101,22 +105,27 @@ pub async fn deletion_writes(
 /// # Errors
 ///
 /// When the journal cannot be read.
-pub async fn decided_at(store: &dyn Store, handoff: &Handoff) -> journal::Result<Option<Timestamp>> {
-    match handoff.status {
-        HandoffStatus::Declined | HandoffStatus::Previewed => Ok(Some(handoff.updated_at)),
-        HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => {
-            // The child thread was created in the transaction of the decision.
-            match store.thread(handoff.child_thread_id).await? {
-                Some(child) => Ok(Some(child.created_at)),
-                None => acceptance_event_time(store, handoff).await,
+pub fn decided_at<'a>(
+    store: &'a dyn Store,
+    handoff: &'a Handoff,
+) -> BoxFuture<'a, journal::Result<Option<Timestamp>>> {
+    Box::pin(async move {
+        match handoff.status {
+            HandoffStatus::Declined | HandoffStatus::Previewed => Ok(Some(handoff.updated_at)),
+            HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => {
+                // The child thread was created in the transaction of the decision.
+                match store.thread(handoff.child_thread_id).await? {
+                    Some(child) => Ok(Some(child.created_at)),
+                    None => acceptance_event_time(store, handoff).await,
+                }
             }
+            HandoffStatus::Requested
+            | HandoffStatus::Drafting
+            | HandoffStatus::AwaitingDecision
+            | HandoffStatus::Failed
+            | HandoffStatus::Expired => Ok(None),
         }
-        HandoffStatus::Requested
-        | HandoffStatus::Drafting
-        | HandoffStatus::AwaitingDecision
-        | HandoffStatus::Failed
-        | HandoffStatus::Expired => Ok(None),
-    }
+    })
 }
 
 /// Returns the time of the `handoff_accepted` event in the parent thread. Reads the events page by page.

@@ -127,7 +127,7 @@ pub(super) async fn upsert_rows(
         {
             Error::Rejected { reason: message }
         }
-        // The upsert resolves conflicts on the table's own key, so this is a constraint that somebody added.
+        // The upsert resolves conflicts on the table's own key, so this is a constraint that an administrator added.
         postgres::Error::ConstraintViolation(reason) => Error::Rejected { reason },
         error => map_permission_error(error, || {
             format!("GRANT SELECT, INSERT, UPDATE ON thread_summaries TO {user}")

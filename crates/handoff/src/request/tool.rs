@@ -4,6 +4,7 @@
 //! Between the two, the handoff takes the same path as one requested by a person.
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{HandoffFilter, Store};
 use model::ToolSpec;
@@ -138,17 +139,19 @@ impl HandoffTool {
 /// # Errors
 ///
 /// When the journal cannot be read.
-pub async fn find_pending_handoff(
-    store: &dyn Store,
+pub fn find_pending_handoff<'a>(
+    store: &'a dyn Store,
     thread_id: ThreadId,
-) -> journal::Result<Option<Handoff>> {
-    let filter = HandoffFilter {
-        parent_thread_id: Some(thread_id),
-        statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
-        limit: Some(1),
-        ..HandoffFilter::default()
-    };
-    Ok(store.handoffs(filter).await?.into_iter().next())
+) -> BoxFuture<'a, journal::Result<Option<Handoff>>> {
+    Box::pin(async move {
+        let filter = HandoffFilter {
+            parent_thread_id: Some(thread_id),
+            statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
+            limit: Some(1),
+            ..HandoffFilter::default()
+        };
+        Ok(store.handoffs(filter).await?.into_iter().next())
+    })
 }
 
 /// The node that gives the tool call which requested the handoff its result. It does nothing when no call waits.
@@ -192,18 +195,20 @@ pub fn is_requested_by_agent(channels: &Channels) -> bool {
 /// # Errors
 ///
 /// When the journal cannot be read or the result cannot be serialized.
-pub async fn unresolved_call_result(
-    store: &dyn Store,
-    channels: &Channels,
+pub fn unresolved_call_result<'a>(
+    store: &'a dyn Store,
+    channels: &'a Channels,
     at: Timestamp,
-) -> journal::Result<Option<NewEvent>> {
-    let Some(waiting_call) = WaitingToolCall::read_lenient(channels) else { return Ok(None) };
-    let handoff = store.handoff(waiting_call.handoff_id).await?;
-    let (status, text) = match handoff.as_ref().filter(|handoff| handoff.status.is_pending()) {
-        Some(_) => (ToolStatus::Error, UNDECIDED_TEXT.to_owned()),
-        None => outcome_result(handoff.as_ref()),
-    };
-    Ok(Some(call_result_event(&waiting_call, status, &text, at)?))
+) -> BoxFuture<'a, journal::Result<Option<NewEvent>>> {
+    Box::pin(async move {
+        let Some(waiting_call) = WaitingToolCall::read_lenient(channels) else { return Ok(None) };
+        let handoff = store.handoff(waiting_call.handoff_id).await?;
+        let (status, text) = match handoff.as_ref().filter(|handoff| handoff.status.is_pending()) {
+            Some(_) => (ToolStatus::Error, UNDECIDED_TEXT.to_owned()),
+            None => outcome_result(handoff.as_ref()),
+        };
+        Ok(Some(call_result_event(&waiting_call, status, &text, at)?))
+    })
 }
 
 /// Returns the result of the call whose handoff has expired without a decision; `None` when no call waits.

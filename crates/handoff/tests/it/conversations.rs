@@ -1,4 +1,4 @@
-//! Reading of real conversations from files next to the workspace. The files may be absent; the tests are skipped then.
+//! Reads real conversations from files next to the workspace. Without such files, the tests are skipped.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use transcripts::{
     TranscriptSource,
 };
 
-/// A conversation.
+/// A conversation that was read from a file.
 pub struct ReadConversation {
     /// The name of the file and of the conversation in it.
     pub name: String,
-    /// Its events.
+    /// The events of the conversation.
     pub items: Vec<TranscriptItem>,
 }
 
@@ -70,6 +70,7 @@ pub fn read_all() -> Vec<ReadConversation> {
     conversations
 }
 
+/// Adds all files of the folder and of its subfolders to `files`.
 fn collect_files(folder: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries {

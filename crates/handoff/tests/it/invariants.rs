@@ -1,4 +1,4 @@
-//! Invariants that hold for every real conversation, whole and cut off in the middle.
+//! Tests of invariants that hold for every real conversation, both whole and cut off in the middle.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub(crate) struct ProviderShape {
     provider: String,
     /// True if its models can be used.
     configured: bool,
-    /// Where its key was found, or what is missing. Only the local operator sees it.
+    /// The source of its API key, or the missing setting. Only the local operator sees it.
     reason: Option<String>,
 }
 

@@ -193,7 +193,7 @@ pub(crate) async fn compact(
     .await)
 }
 
-/// Validates how much is kept.
+/// Validates the requested size of the uncompacted part.
 fn parse_keep(keep: KeepShape) -> Result<KeepPolicy, ApiError> {
     match keep {
         KeepShape::Tokens(tokens) => Ok(KeepPolicy::Tokens(tokens)),

@@ -12,7 +12,7 @@ use protocol::ThreadId;
 
 /// Media types that a browser may show inline: images without scripts, and plain text.
 const INLINE_MEDIA_TYPES: [&str; 5] = ["image/png", "image/jpeg", "image/gif", "image/webp", "text/plain"];
-/// The content security policy of an artifact: no scripts and no loads, whatever it contains.
+/// The content security policy of an artifact: a browser runs no scripts of it and loads nothing for it.
 const SANDBOX_POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox");
 /// The cache policy of an artifact. Its name is the hash of its content, so it never changes.
 const IMMUTABLE_CACHE: HeaderValue = HeaderValue::from_static("private, max-age=31536000, immutable");
@@ -39,7 +39,9 @@ pub(crate) async fn export_thread(
     let (extension, media_type) = match params.text("format") {
         None | Some("md") => ("md", "text/markdown; charset=utf-8"),
         Some("json") => ("json", "application/json"),
-        Some(other) => return Err(ApiError::invalid(format!("`format`: `{other}` is not one of md, json"))),
+        Some(format) => {
+            return Err(ApiError::invalid(format!("`format`: `{format}` is not one of md, json")));
+        }
     };
     let entries = caller.agent.threads().history(thread_id).await?;
     let text = match extension {

@@ -1,5 +1,5 @@
-//! Feedback on runs: one rating and comment for each run and person. Sending the same rating twice has the effect of
-//! once; removing it is a separate request.
+//! Feedback on runs: one rating and comment for each run and user. Requests are idempotent: sending the same rating
+//! again does not remove it, because removing it is a separate request.
 
 use axum::Json;
 use langgraph::extract::{JsonBody, RunPath};

@@ -1,8 +1,8 @@
 //! `POST /api/import`: imports a session file of another agent as threads. The upload is written to a temporary file;
 //! the import itself is the same as on the command line.
 //!
-//! The body is streamed to the file and never held in memory as a whole. An upload has a limit on its size, on the
-//! pause between two chunks, and on its total time, because each one holds a permit of its user.
+//! The body is streamed to the file and never in memory as a whole. An upload has a limit on its size, on the pause
+//! between two chunks, and on its total time, because an upload occupies one of its user's permits until it ends.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,9 +31,9 @@ use crate::server::AppState;
 const SESSION_BYTES_MAX: usize = 256 << 20;
 /// Additional bytes for the other parts of a form.
 const FORM_BYTES_MAX: usize = 64 << 10;
-/// How long to wait for the next chunk of an upload.
+/// Maximum time to wait for the next chunk of an upload.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a whole upload may take, so that a slow client cannot hold its permit for ever.
+/// Maximum time of a whole upload, so that a slow client cannot occupy its permit for an unlimited time.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// The age after which an unchanged upload file counts as left by a killed server.
 const STALE_AFTER: Duration = Duration::from_secs(24 * 60 * 60);

@@ -25,7 +25,7 @@ const SUMMARIES_MAX: usize = 1_000;
 pub(crate) struct MemoryStatsBody {
     /// The file `agent.md`, which is part of every conversation.
     agent_md: AgentMdStatsShape,
-    /// Messages of people and models.
+    /// Messages of users and models.
     turns: TurnStatsShape,
     /// Number of summaries of old messages.
     summaries: u64,

@@ -93,7 +93,7 @@ pub(crate) enum SearchSourceShape {
     },
 }
 
-/// The speaker of a message.
+/// The author of a message.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SpeakerShape {
     /// `human`, `ai`, `tool` or `harness`.

@@ -18,7 +18,7 @@ use langgraph::ApiError;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// How long the status of the response waits for the result. After that, the status is 200, whatever the result is.
+/// Maximum time to wait for the result before the status is sent. After that, the status is 200 even if the work fails.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval at which whitespace is sent after [`STATUS_TIMEOUT`].
 const BLANK_INTERVAL: Duration = Duration::from_secs(5);

@@ -56,8 +56,8 @@ pub(crate) async fn list(caller: Caller, params: QueryParams) -> Result<Json<Thr
 
 /// Parses the query parameters of a list.
 fn parse_filter(caller: &Caller, params: &QueryParams) -> Result<ThreadFilter, ApiError> {
-    let invalid = |name: &str, text: &str, known: &str| {
-        ApiError::invalid(format!("`{name}`: `{text}` is not one of {known}"))
+    let invalid = |name: &str, text: &str, expected: &str| {
+        ApiError::invalid(format!("`{name}`: `{text}` is not one of {expected}"))
     };
     let states = || ThreadState::ALL.map(ThreadState::as_str).join(", ");
     let state = match params.text("state") {

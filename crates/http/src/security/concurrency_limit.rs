@@ -15,23 +15,29 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The limiter of all users.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyLimiter {
+    /// Maximum number of permits of one user.
     per_user_max: usize,
+    /// Maximum number of permits of all users together.
     total_max: usize,
+    /// The permits in use. The lock is held only for the lookup, never across an `await`.
     usage: Mutex<ConcurrencyUsage>,
 }
 
 /// The number of permits in use.
 #[derive(Debug, Default)]
 struct ConcurrencyUsage {
+    /// Permits of all users together.
     total: usize,
-    /// Only users that hold at least one permit.
+    /// Permits of each user. Users without a permit have no entry, so that the map does not grow without limit.
     by_user: HashMap<UserId, usize>,
 }
 
-/// A permit. Dropping it returns it to its limiter.
+/// A permit of a user. Dropping it returns it to its limiter.
 #[derive(Debug)]
 pub(crate) struct ConcurrencyPermit {
+    /// The owner of the permit.
     user: UserId,
+    /// The limiter to which the permit is returned.
     limiter: Arc<ConcurrencyLimiter>,
 }
 

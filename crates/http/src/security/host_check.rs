@@ -1,6 +1,7 @@
-//! Host and Origin checks. A page of another site can send requests to this server from a visitor's browser; the
-//! `Origin` header reveals that. It can also let its own name resolve to this machine (DNS rebinding), so that the
-//! origins match; the `Host` header reveals that. Authentication is separate.
+//! Host and Origin checks, which protect against pages of other sites. Such a page can send requests to this server from
+//! a visitor's browser; the `Origin` header then contains the other site. It can also let its own name resolve to this
+//! machine (DNS rebinding), so that the origins match; the `Host` header then contains the foreign name. Authentication
+//! is separate.
 
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use langgraph::ApiError;
@@ -8,6 +9,10 @@ use langgraph::ApiError;
 use crate::{AllowedOrigins, ServerSettings};
 
 /// Checks the `Host` and `Origin` headers of a request.
+///
+/// # Errors
+/// 403 if the host name is not allowed, if there is more than one origin, or if the origin is neither allowed nor the
+/// origin of the request itself.
 pub(crate) fn check_headers(settings: &ServerSettings, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !is_host_allowed(host, &settings.allowed_hosts) {
@@ -18,7 +23,7 @@ pub(crate) fn check_headers(settings: &ServerSettings, headers: &HeaderMap) -> R
     let (Some(origin), None) = (origins.next(), origins.next()) else {
         return match headers.contains_key(header::ORIGIN) {
             true => Err(forbidden_origin()),
-            // Without an `Origin` header, the client is a program or a person who follows a link.
+            // Without an `Origin` header, the client is a program, or a browser that follows a link.
             false => Ok(()),
         };
     };
@@ -34,7 +39,8 @@ fn forbidden_origin() -> ApiError {
     refused.with_hint("`segue serve --allow-origin ORIGIN` allows an origin")
 }
 
-/// Returns whether the settings allow pages of that origin.
+/// Returns whether the settings allow requests from pages of that origin. Loopback origins are allowed by every
+/// setting.
 pub(crate) fn allows_origin(settings: &ServerSettings, origin: &HeaderValue) -> bool {
     if settings.allowed_origins == AllowedOrigins::Any {
         return true;
@@ -60,17 +66,19 @@ fn is_same_origin(origin: &HeaderValue, host: &str) -> bool {
 /// A normalized origin: lower case, with its port.
 #[derive(Debug, PartialEq, Eq)]
 struct WebOrigin {
+    /// `http` or `https`.
     scheme: &'static str,
     /// The name or address; IPv6 addresses in brackets.
     host: String,
+    /// The port, or the default port of the scheme.
     port: u16,
 }
 
 impl WebOrigin {
     /// Returns whether the host is `localhost`, a subdomain of it, or a loopback address.
     fn is_loopback(&self) -> bool {
-        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
-        is_localhost(bare) || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        is_localhost(host) || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 }
 
@@ -83,9 +91,9 @@ fn parse_origin(text: &str) -> Option<WebOrigin> {
         _ => return None,
     };
     let authority = uri.authority()?;
-    let is_bare = uri.path_and_query().is_none_or(|path| path.as_str() == "/") && !text.ends_with('/');
+    let has_no_path = uri.path_and_query().is_none_or(|path| path.as_str() == "/") && !text.ends_with('/');
     let (host, port) = split_host_port(authority.as_str())?;
-    is_bare.then(|| WebOrigin { scheme, host, port: port.unwrap_or(default) })
+    has_no_path.then(|| WebOrigin { scheme, host, port: port.unwrap_or(default) })
 }
 
 /// Splits `name[:port]` and returns the name in lower case. Returns `None` for a malformed text.
@@ -105,12 +113,12 @@ fn split_host_port(authority: &str) -> Option<(String, Option<u16>)> {
     is_name.then(|| (name.trim_end_matches('.').to_ascii_lowercase(), port))
 }
 
-/// Returns whether the `Host` header is allowed. IP addresses are always allowed, because only names can be made to
-/// resolve to this machine by others.
+/// Returns whether the `Host` header is allowed. IP addresses are always allowed, because DNS rebinding needs a name.
+/// An entry of `allowed` without a port allows every port, and `*` allows every name.
 fn is_host_allowed(host: &str, allowed: &[String]) -> bool {
     let Some((name, port)) = split_host_port(host) else { return false };
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    if is_localhost(bare) || bare.parse::<std::net::IpAddr>().is_ok() {
+    let host = name.trim_start_matches('[').trim_end_matches(']');
+    if is_localhost(host) || host.parse::<std::net::IpAddr>().is_ok() {
         return true;
     }
     allowed.iter().any(|entry| {
@@ -132,7 +140,7 @@ mod tests {
     use crate::AuthMode;
 
     fn check_host(host: &str, allowed: &[&str], expected: bool) {
-        let allowed: Vec<String> = allowed.iter().map(|one| (*one).to_owned()).collect();
+        let allowed: Vec<String> = allowed.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(is_host_allowed(host, &allowed), expected, "{host} of {allowed:?}");
     }
 

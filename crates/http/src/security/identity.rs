@@ -27,7 +27,10 @@ impl Identity {
     const LOCAL_OPERATOR: Self = Self { scope: OwnerScope::Owner(None), key_id: None };
 }
 
-/// Authenticates a request by its headers.
+/// Authenticates a request by its headers. Costs at most two reads of the journal.
+///
+/// # Errors
+/// 401 if the request has no valid key, and the error of the journal if a key cannot be looked up.
 pub(crate) async fn resolve_identity(state: &AppState, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let token = match &state.settings.auth {
         AuthMode::Disabled => return Ok(Identity::LOCAL_OPERATOR),
@@ -35,7 +38,7 @@ pub(crate) async fn resolve_identity(state: &AppState, headers: &HeaderMap) -> R
         AuthMode::Keys => None,
     };
     let mut has_key = false;
-    // All values of both headers are tried, because a proxy may have set one of them for itself.
+    // Keys of both headers are tried, because a proxy may have set one of the headers for its own authentication.
     for key in presented_keys(headers) {
         has_key = true;
         if token.is_some_and(|token| token.matches(key)) {
@@ -65,7 +68,7 @@ fn presented_keys(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .take(2)
 }
 
-/// Returns the token of a bearer `Authorization` header.
+/// Returns the token of an `Authorization` header with the scheme `Bearer`; `None` for any other scheme.
 fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, key) = value.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(key)
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_either_header() {
+    fn keys_are_read_from_either_header() {
         check(&[], &[]);
         check(&[("x-api-key", "k1")], &["k1"]);
         check(&[("authorization", "Bearer k2")], &["k2"]);

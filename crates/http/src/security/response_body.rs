@@ -1,8 +1,7 @@
 //! Response bodies with a guard: each holds its user's concurrency permit until it is sent, and a streamed one ends
 //! with an error when the key of its request is revoked.
 //!
-//! Without the second check, a stream that was opened with a key would stay open for as long as the client likes,
-//! although the key is no longer valid for any new request.
+//! Without the revocation check, a client could read an open stream for an unlimited time after its key was revoked.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,21 +14,23 @@ use hyper::body::{Frame, SizeHint};
 
 use super::concurrency_limit::ConcurrencyPermit;
 
-/// How often the key of a streamed response is validated again.
+/// Time between two validations of a streamed response's key. A revoked key is noticed after this time at the latest.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The body of a response, with its permit and its revocation check.
 pub(super) struct GuardedBody {
+    /// The wrapped body.
     body: Body,
     /// Completes when the key is revoked; `None` if no check is needed.
     revoked: Option<RevocationFuture>,
+    /// The user's concurrency permit, which is returned when the body is dropped; `None` for the local operator.
     _permit: Option<ConcurrencyPermit>,
 }
 
 /// A future that completes when a key is revoked.
 type RevocationFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The access key with which a streamed response was requested.
+/// The API key with which a streamed response was requested.
 pub(super) struct StreamKey {
     /// The agent whose journal holds the key.
     pub(super) agent: Arc<Agent>,

@@ -1,6 +1,6 @@
-//! The install token: a secret in a file that only the local operator can read. Anyone who holds it acts as that
-//! person. It is stored as plain text, because a person reads it from the file; keys of users are stored as hashes
-//! only.
+//! The install token: a secret in a file that only the local operator can read. Anyone who holds it acts as the local
+//! operator. It is stored as plain text, because the operator copies it from the file; keys of users are stored as
+//! hashes only.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -12,10 +12,10 @@ use subtle::ConstantTimeEq;
 
 use crate::{Error, Result};
 
-/// Random bytes of a token.
+/// Number of random bytes in a token. Its text has two hex digits for each byte.
 const TOKEN_BYTES: usize = 32;
 
-/// The install token.
+/// The install token. `Debug` does not show it.
 #[derive(Clone)]
 pub struct InstallToken(SecretString);
 
@@ -53,13 +53,14 @@ impl InstallToken {
         self.0.expose_secret()
     }
 
-    /// Returns whether `given` is the token. The comparison takes constant time.
-    pub(crate) fn matches(&self, given: &str) -> bool {
-        self.expose().as_bytes().ct_eq(given.as_bytes()).into()
+    /// Returns whether `candidate` is the token. The comparison takes constant time, so that its duration does not
+    /// reveal a matching prefix.
+    pub(crate) fn matches(&self, candidate: &str) -> bool {
+        self.expose().as_bytes().ct_eq(candidate.as_bytes()).into()
     }
 }
 
-/// Checks that no other user can have read or created the file.
+/// Checks that no other user of the machine can have read or created the file. Returns the reason if the check fails.
 #[cfg(unix)]
 fn check_private(path: &Path, metadata: &fs::Metadata) -> std::result::Result<(), String> {
     use std::os::unix::fs::MetadataExt as _;
@@ -82,7 +83,8 @@ fn check_private(_: &Path, metadata: &fs::Metadata) -> std::result::Result<(), S
     if metadata.is_file() { Ok(()) } else { Err("it is not a regular file".to_owned()) }
 }
 
-/// Creates a token file atomically. If two processes create one at the same time, the first one wins.
+/// Creates a token file atomically: writes a temporary file and links it under the final name. If two processes create
+/// the file at the same time, the first one wins, and both read the same token afterwards.
 fn create_token_file(path: &Path) -> io::Result<()> {
     let mut bytes = [0; TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Connections: accepts them up to a limit, serves each in its own task, and drains them at shutdown. It does not look
-//! at the requests.
+//! Connections: accepts them up to a limit, serves each in its own task, and drains them at shutdown. This module does
+//! not interpret requests.
 
 use std::io;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::write_timeout::WriteTimeoutStream;
 
-/// How long a client may take to send the head of a request.
+/// Maximum time in which a client must send the head of a request.
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause after a failed accept, for example because the process has no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// How long responses may take to be sent at shutdown.
+/// Maximum time for sending responses at shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The connections that are still open after accepting has ended.
 pub(crate) struct OpenConnections(GracefulShutdown);
 
 impl OpenConnections {
-    /// Waits until the responses in progress are sent, for [`DRAIN_TIMEOUT`] at most. Clients that do not read are cut
-    /// off.
+    /// Waits until the responses in progress are sent, for [`DRAIN_TIMEOUT`] at most. Connections of clients that do not
+    /// read are closed.
     pub async fn drain(self) {
         let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.0.shutdown()).await;
     }

@@ -1,7 +1,7 @@
-//! Request metrics of the server, in Prometheus' text format. They contain nobody's data.
+//! Request metrics of the server, in Prometheus' text format. They contain no user data.
 //!
-//! `prometheus-client` is not used: it owns the numbers, but nearly all of these are read from other crates at the time
-//! of a request. With its encoder the code would have as many lines and three more dependencies. It also writes
+//! `prometheus-client` is not used: it owns the numbers, but nearly all of these numbers are read from other crates at
+//! the time of a scrape. With its encoder the code would have as many lines and three more dependencies. It also writes
 //! OpenMetrics, in which a counter's `# TYPE` line has another name than its samples.
 
 pub(crate) mod activity;
@@ -21,6 +21,7 @@ use scheduler::SchedulerMetrics;
 /// Counters of the requests that this process has answered.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCounters {
+    /// All responses.
     requests: AtomicU64,
     /// Responses with a status 4xx.
     client_errors: AtomicU64,
@@ -29,7 +30,7 @@ pub(crate) struct RequestCounters {
 }
 
 impl RequestCounters {
-    /// Returns all counters, with those of the scheduler, in Prometheus' text format.
+    /// Returns the request counters and the metrics of the scheduler, in Prometheus' text format.
     pub fn render_text(&self, runs: SchedulerMetrics, open_streams: u64) -> String {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rows = [

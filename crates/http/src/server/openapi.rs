@@ -1,5 +1,5 @@
-//! The OpenAPI document, generated from the handlers, and a page that shows it. The page is a single file that loads
-//! nothing from other servers.
+//! The OpenAPI document, which is generated from the handlers, and a page that shows it. The page is a single file that
+//! loads nothing from other servers, so that it works without internet access.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::server::AppState;
 /// The page that shows the document.
 const DOCS_PAGE_HTML: &str = include_str!("docs/page.html");
 
-/// Completes the document with title, security and common responses, and serializes it.
+/// Completes the document with its title, the security schemes and the common responses, and serializes it. It is
+/// called once, at the start of the server.
 pub(crate) fn render_document(mut api: OpenApi) -> Bytes {
     api.info = InfoBuilder::new()
         .title("Segue")
@@ -41,7 +42,8 @@ pub(crate) fn render_document(mut api: OpenApi) -> Bytes {
     json.expect("a document with text keys is always JSON").into()
 }
 
-/// Adds the responses that any endpoint may return because of authentication, limits or the size of the body.
+/// Adds the responses that any endpoint may return because of authentication, limits or the size of the body. Existing
+/// responses are not replaced; a response without a description gets the reason phrase of its status.
 fn complete_operation(operation: &mut Operation) {
     let mut error_responses =
         vec![("403", "The host name or the origin is not allowed."), ("422", "A field is invalid.")];
@@ -57,12 +59,12 @@ fn complete_operation(operation: &mut Operation) {
         let responses = &mut operation.responses.responses;
         responses.entry(status.to_owned()).or_insert_with(|| error_response(description).into());
     }
-    let empty = |response: &RefOr<utoipa::openapi::Response>| match response {
+    let lacks_description = |response: &RefOr<utoipa::openapi::Response>| match response {
         RefOr::T(response) => response.description.is_empty(),
         RefOr::Ref(_) => false,
     };
     for (status, response) in &mut operation.responses.responses {
-        if empty(response)
+        if lacks_description(response)
             && let RefOr::T(response) = response
         {
             response.description = status_reason(status).to_owned();
@@ -76,7 +78,7 @@ fn error_response(description: &str) -> utoipa::openapi::Response {
     ResponseBuilder::new().description(description).content("application/json", content).build()
 }
 
-/// Returns the reason phrase of a status, for responses without a description.
+/// Returns the reason phrase of a status code, such as `Not Found`; empty for an unknown status.
 fn status_reason(status: &str) -> &'static str {
     let code = status.parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
     code.and_then(|code| code.canonical_reason()).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! The web page: the files built from `web/`, embedded in the program and served with security headers under which no
-//! text of a conversation can run as a script. The files contain nobody's data, so they need no authentication; the
-//! page loads its data from the API.
+//! text of a conversation can run as a script. The files contain no user data, so they need no authentication; the page
+//! loads its data from the API.
 
 use axum::Router;
 use axum::extract::Path;
@@ -82,8 +82,9 @@ async fn serve_asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
 /// Responds with a file, or with 304 if the client has it already.
 fn file_response(name: &str, file: EmbeddedFile, headers: &HeaderMap, cache: &'static str) -> Response {
     let tag = etag(&file);
-    let is_known = headers.get(header::IF_NONE_MATCH).is_some_and(|known| matches_etag(known, &tag));
-    let mut response = match is_known {
+    let is_cached =
+        headers.get(header::IF_NONE_MATCH).is_some_and(|if_none_match| matches_etag(if_none_match, &tag));
+    let mut response = match is_cached {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => ([(header::CONTENT_TYPE, media_type(name))], file.data.into_owned()).into_response(),
     };
@@ -103,9 +104,10 @@ fn etag(file: &EmbeddedFile) -> String {
 }
 
 /// Returns whether an `If-None-Match` header contains the tag. Weak comparison (RFC 9110, section 8.8.3.2).
-fn matches_etag(known: &HeaderValue, tag: &str) -> bool {
-    let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-    known.to_str().is_ok_and(|known| known.split(',').any(|known| strong(known) == strong(tag)))
+fn matches_etag(if_none_match: &HeaderValue, tag: &str) -> bool {
+    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    let tags = if_none_match.to_str();
+    tags.is_ok_and(|tags| tags.split(',').any(|cached_tag| opaque(cached_tag) == opaque(tag)))
 }
 
 /// Returns the media type of a file, chosen by its extension.

@@ -33,7 +33,7 @@ impl ServerSettings {
         }
     }
 
-    /// Checks that the server does not let anybody in by accident.
+    /// Checks that the server is not open to every client by accident.
     ///
     /// # Errors
     /// [`Error::Unprotected`] if authentication is disabled and the address is not a loopback address, or any host or

@@ -1,4 +1,4 @@
-//! The endpoints for health, version and metrics of the server, and the start of the page.
+//! The endpoints for the health, version and metrics of the server. The path `/` responds with the web page to browsers.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,5 +1,5 @@
-//! A connection with a write timeout: it fails if its client reads nothing for too long. Without it, a client that does
-//! not read would hold the response and everything it is made from for ever.
+//! A connection with a write timeout: it fails if its client reads nothing for too long. Without the timeout, a client
+//! that does not read would hold the response, and the memory and permits that it needs, for an unlimited time.
 
 use std::io;
 use std::pin::Pin;
@@ -9,13 +9,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// How long a write may make no progress.
+/// Maximum time for which a write may make no progress.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A connection whose writes fail after [`WRITE_TIMEOUT`] without progress.
 pub(super) struct WriteTimeoutStream<T> {
+    /// The wrapped connection.
     stream: T,
-    /// When the pending write fails. Only meaningful while `is_stalled`.
+    /// The time at which the pending write fails. Only meaningful while `is_stalled` is true.
     deadline: Pin<Box<Sleep>>,
     /// True if the last write or flush returned pending.
     is_stalled: bool,
@@ -27,8 +28,10 @@ impl<T> WriteTimeoutStream<T> {
         Self { stream, deadline: Box::pin(tokio::time::sleep(WRITE_TIMEOUT)), is_stalled: false }
     }
 
-    /// Returns the result of a write, or an error if it is pending and the deadline has passed. The deadline starts
-    /// with the first pending result.
+    /// Returns the result of a write or flush, or an error if it is pending and the deadline has passed.
+    ///
+    /// The deadline is set by the first pending result after a completed write. Pauses between two writes are therefore
+    /// not limited: a stream may be idle.
     fn check_stalled<R>(
         &mut self,
         sent: Poll<io::Result<R>>,

@@ -1,4 +1,4 @@
-//! The event-streaming protocol: commands, and numbered events on a thread's stream.
+//! Tests of the event-streaming protocol: commands, and numbered events on a thread's stream.
 
 mod stored;
 
@@ -10,19 +10,23 @@ use uuid::Uuid;
 use crate::fixture::{ServerFixture, TestCaller};
 use crate::sse::{ReceivedEvent, SseReader};
 
+/// Returns a reply that is streamed word by word.
 fn streamed_reply(text: &str) -> ScriptedReply {
     ScriptedReply { text: text.split_inclusive(' ').map(str::to_owned).collect(), ..ScriptedReply::default() }
 }
 
+/// Starts a server whose model gives these replies in order.
 async fn start_with_replies(replies: Vec<ScriptedReply>) -> ServerFixture {
     ServerFixture::with_script(Script { replies, ..Script::default() }, |settings| settings).await
 }
 
+/// Opens the event stream of a thread with that filter.
 async fn follow_events(server: &ServerFixture, thread: &str, filter: &Value) -> SseReader {
     let path = format!("/threads/{thread}/stream/events");
     SseReader::open(server.request(TestCaller::Local, Method::POST, &path).json(filter)).await
 }
 
+/// Sends a command of the event-streaming protocol and returns the response, a success or an error.
 async fn send_command(server: &ServerFixture, thread: &str, method: &str, params: Value) -> Value {
     let envelope = json!({"id": 7, "method": method, "params": params});
     let (status, response) = server.post(&format!("/threads/{thread}/commands"), &envelope).await;
@@ -31,6 +35,7 @@ async fn send_command(server: &ServerFixture, thread: &str, method: &str, params
     response
 }
 
+/// Starts a run by `run.start` and returns its id.
 async fn start_run(server: &ServerFixture, thread: &str, text: &str) -> String {
     let input = json!({"messages": [{"type": "human", "content": text}]});
     let response =
@@ -39,23 +44,26 @@ async fn start_run(server: &ServerFixture, thread: &str, text: &str) -> String {
     response["result"]["run_id"].as_str().unwrap().to_owned()
 }
 
+/// Returns whether the event is the end of a run, and not of a sub-agent.
 fn is_end(event: &ReceivedEvent) -> bool {
     let params = &event.data["params"];
     event.name == "lifecycle" && params["namespace"] == json!([]) && params["data"]["event"] != "running"
 }
 
+/// Reads up to the end of a run; returns all events read.
 async fn read_one_run(events: &mut SseReader) -> Vec<ReceivedEvent> {
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     loop {
         let event = events.next().await.expect("the stream stays open");
         let ended = is_end(&event);
-        seen.push(event);
+        received.push(event);
         if ended {
-            return seen;
+            return received;
         }
     }
 }
 
+/// All channels of the protocol, without Segue's own channel `history`.
 const ALL_CHANNELS: [&str; 9] =
     ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"];
 

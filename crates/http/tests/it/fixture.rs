@@ -33,7 +33,7 @@ pub struct ServerFixture {
 #[derive(Clone, Copy)]
 pub enum TestCaller<'a> {
     /// A client without a key.
-    Nobody,
+    Anonymous,
     /// The local operator, with the install token.
     Local,
     /// A user with that key.
@@ -90,7 +90,7 @@ impl ServerFixture {
     pub fn request(&self, caller: TestCaller<'_>, method: Method, path: &str) -> RequestBuilder {
         let request = self.client.request(method, format!("{}{path}", self.url));
         match caller {
-            TestCaller::Nobody => request,
+            TestCaller::Anonymous => request,
             TestCaller::Local => request.header("x-api-key", &self.token),
             TestCaller::Key(key) => request.header("x-api-key", key),
         }

@@ -1,4 +1,4 @@
-//! Handoffs whose first draft is stopped by cancelling the run that drafts it.
+//! Tests that cancelling the run of a handoff's first draft leaves no handoff.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use test_model::{Gate, GatePosition, Script, ScriptedReply};
 
 use crate::fixture::{ServerFixture, TestCaller, read_response};
 
-/// Words of the drafting prompt, which identify its requests.
+/// The beginning of the drafting prompt, which identifies the requests of drafts.
 const DRAFT_PROMPT: &str = "You write the handoff summary";
 
 /// Returns a server whose model never finishes a draft.
@@ -26,6 +26,7 @@ async fn stop_run(server: &ServerFixture, thread: &str, action: &str) -> u16 {
     server.post(&path, &json!({})).await.0.as_u16()
 }
 
+/// Checks that the thread has no handoff, no pending one and no active run.
 async fn assert_no_handoff_left(server: &ServerFixture, thread: &str) {
     let listed = server.get(&format!("/api/handoffs?status=all&thread_id={thread}")).await.1;
     assert_eq!(listed["handoffs"], json!([]));

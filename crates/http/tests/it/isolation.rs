@@ -1,5 +1,5 @@
-//! K1 for every endpoint: a user cannot see or change the data of another user. The endpoints are read from the OpenAPI
-//! document, so that a new endpoint without a case fails here.
+//! Tests that a user cannot see or change the data of another user (K1), for every endpoint. The endpoints are read from
+//! the OpenAPI document, so that a new endpoint without a case fails here.
 
 use std::time::Duration;
 
@@ -323,7 +323,7 @@ async fn k2_every_endpoint_except_the_public_ones_requires_a_key() {
     for (method, template) in list_endpoints(&server).await {
         let path = ada.fill_path(&template);
         let status = server
-            .request(TestCaller::Nobody, method.clone(), &path)
+            .request(TestCaller::Anonymous, method.clone(), &path)
             .body("{}")
             .send()
             .await

@@ -1,4 +1,4 @@
-//! The endpoints other than those for runs.
+//! Tests of the endpoints other than those for runs.
 
 mod assistants;
 #[cfg(test)]

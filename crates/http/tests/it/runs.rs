@@ -1,4 +1,4 @@
-//! Runs over HTTP: streaming, waiting, rejoining, cancelling.
+//! Tests of runs over HTTP: streaming, waiting, rejoining and cancelling.
 
 mod content;
 mod subagents;
@@ -16,10 +16,12 @@ use crate::sse::{ReceivedEvent, SseReader, event_data, event_names};
 
 const UNKNOWN_ID: &str = "018f0000-0000-7000-8000-0000000000ff";
 
+/// Returns a reply that is streamed word by word.
 fn streamed_reply(text: &str) -> ScriptedReply {
     ScriptedReply { text: text.split_inclusive(' ').map(str::to_owned).collect(), ..ScriptedReply::default() }
 }
 
+/// Returns a reply that waits at the gate `name`, before its first or after its last word.
 fn gated_reply(reply: ScriptedReply, name: &str, at: GatePosition) -> ScriptedReply {
     ScriptedReply { gate: Some(Gate { name: name.to_owned(), at }), ..reply }
 }
@@ -28,24 +30,28 @@ fn new_script(replies: impl IntoIterator<Item = ScriptedReply>) -> Script {
     Script { replies: replies.into_iter().collect(), ..Script::default() }
 }
 
+/// Starts a server whose model gives these replies in order.
 async fn start_with_replies(replies: impl IntoIterator<Item = ScriptedReply>) -> ServerFixture {
     ServerFixture::with_script(new_script(replies), |settings| settings).await
 }
 
-fn run_body(text: &str, more: &Value) -> Value {
+/// Returns the body of a run request with one message, and with the fields of `extra`.
+fn run_body(text: &str, extra: &Value) -> Value {
     let mut body = json!({
         "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": text}]},
     });
-    let more = more.as_object().unwrap().clone();
-    body.as_object_mut().unwrap().extend(more);
+    let fields = extra.as_object().unwrap().clone();
+    body.as_object_mut().unwrap().extend(fields);
     body
 }
 
+/// Creates a run with a streamed response.
 async fn stream_run(server: &ServerFixture, thread: &str, body: &Value) -> SseReader {
     let path = format!("/threads/{thread}/runs/stream");
     SseReader::open(server.request(TestCaller::Local, Method::POST, &path).json(body)).await
 }
 
+/// Joins the stream of a run, with `last` as the `Last-Event-ID` if there is one.
 async fn rejoin_stream(server: &ServerFixture, thread: &str, run: &str, last: Option<&str>) -> SseReader {
     let request =
         server.request(TestCaller::Local, Method::GET, &format!("/threads/{thread}/runs/{run}/stream"));
@@ -56,6 +62,7 @@ async fn rejoin_stream(server: &ServerFixture, thread: &str, run: &str, last: Op
     .await
 }
 
+/// Returns the content of each message of a state.
 fn message_texts(values: &Value) -> Vec<String> {
     let messages = values["messages"].as_array().unwrap();
     messages.iter().map(|message| message["content"].as_str().unwrap_or_default().to_owned()).collect()
@@ -203,9 +210,9 @@ async fn s12_1_a_question_is_sent_with_the_whole_state_and_again_when_the_run_is
 async fn i1_a_resumable_run_can_be_replayed_byte_for_byte_from_any_position() {
     let server = start_with_replies([streamed_reply("one two three four")]).await;
     let thread = server.create_thread(TestCaller::Local).await;
-    let more = json!({"stream_mode": ["values", "messages-tuple", "updates", "tasks", "checkpoints", "debug", "messages"],
+    let fields = json!({"stream_mode": ["values", "messages-tuple", "updates", "tasks", "checkpoints", "debug", "messages"],
         "stream_resumable": true});
-    let events = stream_run(&server, &thread, &run_body("hi", &more)).await;
+    let events = stream_run(&server, &thread, &run_body("hi", &fields)).await;
     let run = events.run_id();
     let first = events.read_to_end().await;
     let text = |events: &[ReceivedEvent]| events.iter().map(|event| event.text.as_str()).collect::<String>();
@@ -229,11 +236,11 @@ async fn i1_the_rejoin_matrix() {
     let server = start_with_replies(replies).await;
     let thread = server.create_thread(TestCaller::Local).await;
     // Resumable and active: with a cursor, the events after it; without one, events from now on.
-    let more = json!({"stream_mode": ["messages-tuple", "values"], "stream_resumable": true});
-    let mut events = stream_run(&server, &thread, &run_body("hi", &more)).await;
+    let fields = json!({"stream_mode": ["messages-tuple", "values"], "stream_resumable": true});
+    let mut events = stream_run(&server, &thread, &run_body("hi", &fields)).await;
     let run = events.run_id();
-    let seen = events.read_until("messages").await;
-    let last = seen.last().unwrap().id.clone().unwrap();
+    let received = events.read_until("messages").await;
+    let last = received.last().unwrap().id.clone().unwrap();
     let mut from_start = rejoin_stream(&server, &thread, &run, Some("-1")).await;
     let mut after_last = rejoin_stream(&server, &thread, &run, Some(&last)).await;
     assert_eq!(from_start.next().await.unwrap().name, "metadata");
@@ -248,7 +255,7 @@ async fn i1_the_rejoin_matrix() {
     assert_eq!(event_names(&foreign)[..2], ["metadata", "gap"]);
     assert_eq!(foreign[1].data["code"], "stream_replay_gap");
     assert_eq!(message_texts(event_data(&foreign, "values").last().unwrap()), ["hi", "one two"]);
-    // Not resumable: events from now on, whatever the cursor is; nothing is kept after the end.
+    // Not resumable: with any cursor, events from now on; after the end of the run, nothing is buffered.
     let mut events =
         stream_run(&server, &thread, &run_body("more", &json!({"stream_mode": "messages-tuple"}))).await;
     let run = events.run_id();
@@ -308,8 +315,8 @@ async fn i5_a_disconnected_client_cancels_its_run_only_if_requested() {
         let server =
             start_with_replies([gated_reply(streamed_reply("one two"), "gate", GatePosition::End)]).await;
         let thread = server.create_thread(TestCaller::Local).await;
-        let more = json!({"stream_mode": ["messages-tuple"], "on_disconnect": on_disconnect});
-        let mut events = stream_run(&server, &thread, &run_body("hi", &more)).await;
+        let fields = json!({"stream_mode": ["messages-tuple"], "on_disconnect": on_disconnect});
+        let mut events = stream_run(&server, &thread, &run_body("hi", &fields)).await;
         let run = events.run_id();
         events.read_until("messages").await;
         drop(events);
@@ -436,12 +443,14 @@ async fn s14_a_run_without_a_thread_gets_a_temporary_thread() {
     let values: Value = response.json().await.unwrap();
     assert_eq!(message_texts(&values), ["hi", "one"]);
     let thread = location.split('/').nth(2).unwrap().to_owned();
-    let gone = async {
+    let deletion = async {
         while server.get(&format!("/threads/{thread}")).await.0 != 404 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the thread is deleted with its run");
+    tokio::time::timeout(Duration::from_secs(10), deletion)
+        .await
+        .expect("the thread is deleted with its run");
     let keep = run_body("hi", &json!({"on_completion": "keep"}));
     let events =
         SseReader::open(server.request(TestCaller::Local, Method::POST, "/runs/stream").json(&keep)).await;
@@ -468,20 +477,20 @@ async fn s10_4_a_stream_of_a_thread_contains_all_its_runs() {
         runs.push(events.run_id());
         events.read_to_end().await;
     }
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     for run in &runs {
         let first = followed.next().await.unwrap();
         assert_eq!((first.name.as_str(), &first.data["run_id"]), ("metadata", &json!(run)));
         let run_events = followed.read_until("metadata").await;
         assert_eq!(event_names(&run_events), ["values", "values", "metadata"]);
         assert_eq!(run_events[2].data, json!({"status": "run_done", "run_id": run}));
-        seen.push(first);
-        seen.extend(run_events);
+        received.push(first);
+        received.extend(run_events);
     }
-    assert!(seen.iter().all(|event| event.id.is_some()));
+    assert!(received.iter().all(|event| event.id.is_some()));
     let rejoin = server.request(TestCaller::Local, Method::GET, &path).header("last-event-id", "-");
     let mut replayed = SseReader::open(rejoin).await;
-    for event in &seen {
+    for event in &received {
         assert_eq!(replayed.next().await.unwrap().text, event.text);
     }
     let lifecycle_only =
@@ -495,6 +504,8 @@ async fn s10_4_a_stream_of_a_thread_contains_all_its_runs() {
     server.stop().await;
 }
 
+/// Sends a run request over a plain TCP connection. `length` is the announced length of the body, which may be
+/// longer than `body`.
 async fn send_raw_request(server: &ServerFixture, thread: &str, length: usize, body: &str) -> TcpStream {
     let address = server.url.strip_prefix("http://").unwrap();
     let mut socket = TcpStream::connect(address).await.unwrap();

@@ -1,4 +1,4 @@
-//! Authentication, Host and Origin checks, and limits (the K group of invariants).
+//! Tests of authentication, Host and Origin checks, and limits (invariants K).
 
 use http::{AllowedOrigins, AuthMode, RateLimit, ServerLimits, ServerSettings};
 use reqwest::{Method, StatusCode};
@@ -11,7 +11,8 @@ async fn k2_only_the_token_or_a_key_authenticates_a_request() {
     let server = ServerFixture::start_default().await;
     let key = server.create_key("ada").await;
     let status = async |name: &str, value: &str| {
-        let request = server.request(TestCaller::Nobody, Method::POST, "/threads/search").header(name, value);
+        let request =
+            server.request(TestCaller::Anonymous, Method::POST, "/threads/search").header(name, value);
         request.json(&json!({})).send().await.unwrap().status().as_u16()
     };
     assert_eq!(status("x-api-key", &server.token).await, 200);
@@ -24,7 +25,7 @@ async fn k2_only_the_token_or_a_key_authenticates_a_request() {
         assert_eq!(status("x-api-key", refused).await, 401, "{refused}");
     }
     assert_eq!(status("cookie", &format!("token={}", server.token)).await, 401);
-    let refused = server.request(TestCaller::Nobody, Method::GET, "/nothing/here").send().await.unwrap();
+    let refused = server.request(TestCaller::Anonymous, Method::GET, "/nothing/here").send().await.unwrap();
     assert_eq!(refused.headers()["www-authenticate"], "Bearer");
     let (status, body) = read_response(refused).await;
     assert_eq!((status.as_u16(), &body["code"]), (401, &json!("unauthorized")));
@@ -70,7 +71,7 @@ async fn k3_pages_of_other_origins_are_refused_and_allowed_ones_can_read_errors(
         ServerFixture::with_settings(|settings| ServerSettings { allowed_origins: origins, ..settings })
             .await;
     let preflight = async |origin: &str| {
-        let request = server.request(TestCaller::Nobody, Method::OPTIONS, "/threads/search");
+        let request = server.request(TestCaller::Anonymous, Method::OPTIONS, "/threads/search");
         let request = request.header("origin", origin).header("access-control-request-method", "POST");
         let request = request.header(
             "access-control-request-headers",
@@ -99,8 +100,9 @@ async fn k3_pages_of_other_origins_are_refused_and_allowed_ones_can_read_errors(
     for name in ["content-location", "location", "x-pagination-total", "x-pagination-next"] {
         assert!(exposed.contains(name), "{exposed}");
     }
-    let refused =
-        server.request(TestCaller::Nobody, Method::GET, "/metrics").header("origin", "http://localhost:3000");
+    let refused = server
+        .request(TestCaller::Anonymous, Method::GET, "/metrics")
+        .header("origin", "http://localhost:3000");
     let refused = refused.send().await.unwrap();
     assert_eq!(refused.status(), 401);
     assert_eq!(refused.headers()["access-control-allow-origin"], "http://localhost:3000");
@@ -151,7 +153,7 @@ fn k2_a_server_without_authentication_accepts_only_loopback_addresses_and_origin
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_authentication_treats_every_client_as_the_local_operator() {
     let server = ServerFixture::with_settings(|_| ServerSettings::new(AuthMode::Disabled)).await;
-    let thread = server.create_thread(TestCaller::Nobody).await;
+    let thread = server.create_thread(TestCaller::Anonymous).await;
     let path = format!("/threads/{thread}");
     assert_eq!(
         server.request(TestCaller::Key("whatever"), Method::GET, &path).send().await.unwrap().status(),

@@ -1,4 +1,4 @@
-//! A client for server-sent events that checks their exact bytes.
+//! A client for server-sent events (SSE) that gives tests the exact bytes of each event.
 
 use bytes::Bytes;
 use reqwest::{RequestBuilder, Response};
@@ -80,15 +80,15 @@ impl SseReader {
 
     /// Reads up to the first event of that name; returns all events read.
     pub async fn read_until(&mut self, name: &str) -> Vec<ReceivedEvent> {
-        let mut seen = Vec::new();
+        let mut received = Vec::new();
         while let Some(event) = self.next().await {
             let is_match = event.name == name;
-            seen.push(event);
+            received.push(event);
             if is_match {
-                return seen;
+                return received;
             }
         }
-        unreachable!("the stream ended without {name}: {:?}", event_names(&seen))
+        unreachable!("the stream ended without {name}: {:?}", event_names(&received))
     }
 
     /// Waits until `count` heartbeats have arrived, with no event in between.
@@ -102,14 +102,15 @@ impl SseReader {
 
     /// Reads to the end of the connection; returns the remaining events.
     pub async fn read_to_end(mut self) -> Vec<ReceivedEvent> {
-        let mut seen = Vec::new();
+        let mut received = Vec::new();
         while let Some(event) = self.next().await {
-            seen.push(event);
+            received.push(event);
         }
-        seen
+        received
     }
 }
 
+/// Parses the text of one event: its name, its id and its JSON data.
 fn parse_event(text: String) -> ReceivedEvent {
     let (mut name, mut data, mut id) = (String::new(), None, None);
     let mut order = Vec::new();

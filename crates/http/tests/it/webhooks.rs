@@ -1,4 +1,4 @@
-//! Webhooks: their bodies, and URLs that are refused.
+//! Tests of webhooks: their bodies, and URLs that are refused.
 
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply};
@@ -10,6 +10,7 @@ use crate::fixture::ServerFixture;
 /// An HTTP server that receives webhooks.
 struct WebhookListener {
     listener: TcpListener,
+    /// The URL to which webhooks are sent.
     url: String,
 }
 
@@ -40,11 +41,13 @@ impl WebhookListener {
     }
 }
 
+/// Returns the body of a run request with one message and a webhook.
 fn run_body(text: &str, webhook: Option<&str>) -> Value {
     let message = json!({"role": "user", "content": text});
     json!({"assistant_id": "agent", "input": {"messages": [message]}, "webhook": webhook, "metadata": {"note": text}})
 }
 
+/// Returns the content of each message in the payload of a webhook.
 fn message_contents(payload: &Value) -> Vec<&str> {
     payload["values"]["messages"]
         .as_array()

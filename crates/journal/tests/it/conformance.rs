@@ -1,4 +1,5 @@
-//! The guarantees of every backend of the journal. Each function takes an empty store and does not know its engine.
+//! The conformance suite: the guarantees of every journal backend. Each test function takes an empty store and does not
+//! depend on its engine.
 
 pub mod artifacts;
 pub mod feedback;
@@ -33,7 +34,7 @@ pub mod work {
     pub mod runs;
 }
 pub mod views {
-    //! Views over a store's events: what people are shown and what a model is sent.
+    //! Views over a store's events: the displayed history and the context of a model request.
 
     pub mod history;
     pub mod random_histories;

@@ -1,4 +1,4 @@
-//! Power is cut while a process writes: what was acknowledged is there, and nothing is torn.
+//! Acknowledged events survive a crash of the writing process, and no transaction is partial.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -15,7 +15,7 @@ use crate::processes::spawn;
 
 const ROUNDS: usize = 25;
 
-/// Returns the seqs that a child reported; a last line that was cut short is none.
+/// Returns the seqs that a child reported. An incomplete last line is ignored.
 pub fn acknowledged_seqs(output: &str) -> Vec<Seq> {
     output
         .split_inclusive('\n')
@@ -24,7 +24,7 @@ pub fn acknowledged_seqs(output: &str) -> Vec<Seq> {
 }
 
 #[tokio::test]
-async fn a3_what_was_acknowledged_survives_a_kill() {
+async fn a3_acknowledged_events_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("segue.db");
     let thread_id = create(&SqliteStore::open(&database).unwrap()).await;
@@ -33,7 +33,7 @@ async fn a3_what_was_acknowledged_survives_a_kill() {
         let mut child = spawn("append_until_killed", &database, thread_id);
         let mut reports = BufReader::new(child.stdout.take().unwrap());
         let mut output = String::new();
-        // A different moment every round, and never one that depends on the clock.
+        // Each round kills after a different number of lines, so that the test does not depend on the clock.
         for _ in 0..(round * 37) % 400 + 10 {
             reports.read_line(&mut output).unwrap();
         }
@@ -47,7 +47,7 @@ async fn a3_what_was_acknowledged_survives_a_kill() {
         let last = events.last().unwrap().seq;
         assert_eq!(seqs(&events), (1..=last).collect::<Vec<_>>(), "round {round}: a prefix without a gap");
         assert!(acknowledged.iter().all(|seq| (stored + 1..=last).contains(seq)), "round {round}");
-        // Two events a transaction, of the same number: both are there, or neither.
+        // A transaction has two events with the same number: either both are stored or neither.
         assert!(last.is_multiple_of(2), "round {round}");
         assert!(events.chunks(2).all(|pair| pair[0].content.get() == pair[1].content.get()), "round {round}");
         stored = last;
@@ -57,12 +57,12 @@ async fn a3_what_was_acknowledged_survives_a_kill() {
     assert_eq!((health.events, health.problems), (stored, vec![]));
 }
 
-/// The work of a child: for ever says four things, takes back two of them, and copies what is left. Each of the last
-/// two is one transaction, whose last event tells what there must be.
+/// The task of a child: in an endless loop, appends four messages, rewinds two of them, and copies the others. The rewind
+/// and the copy are one transaction each, whose last event states the expected result.
 pub async fn rewind_and_copy(store: &dyn Store, thread_id: ThreadId) {
     loop {
-        let said = append(store, thread_id, ["one", "two", "three", "four"].map(human).to_vec()).await;
-        let keep_seq = said.unwrap()[1];
+        let appended = append(store, thread_id, ["one", "two", "three", "four"].map(human).to_vec()).await;
+        let keep_seq = appended.unwrap()[1];
         let rewound = event(EventType::ThreadRewound, &json!({"keep_seq": keep_seq, "superseded": 2}));
         let writes = vec![
             Write::Rewind { thread_id, keep_seq, at: at(3) },
@@ -83,7 +83,7 @@ pub async fn rewind_and_copy(store: &dyn Store, thread_id: ThreadId) {
 }
 
 #[tokio::test]
-async fn a3_a_rewind_or_a_copy_is_there_whole_or_not_at_all() {
+async fn a3_a_rewind_or_a_copy_is_atomic() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("segue.db");
     let thread_id = create(&SqliteStore::open(&database).unwrap()).await;
@@ -107,7 +107,7 @@ async fn a3_a_rewind_or_a_copy_is_there_whole_or_not_at_all() {
     }
 }
 
-/// Asserts that exactly what the events tell is superseded; returns their seqs.
+/// Asserts that exactly the events named by the rewind events are superseded. Returns the seqs of the rewind events.
 async fn check_rewinds(store: &SqliteStore, thread_id: ThreadId) -> Vec<Seq> {
     let visible = seqs(&all_events(store, thread_id, &[]).await);
     let query = EventQuery { superseded: SupersededVisibility::Shown, ..EventQuery::after(0, 5_000) };
@@ -122,7 +122,7 @@ async fn check_rewinds(store: &SqliteStore, thread_id: ThreadId) -> Vec<Seq> {
     rewinds.map(|event| event.seq).collect()
 }
 
-/// Asserts that every copy has as many messages as its last event tells.
+/// Asserts that every copy has the number of messages that its last event states.
 async fn check_copies(store: &SqliteStore, source: ThreadId) {
     let filter = ThreadFilter {
         order: ThreadSort::NEWEST,
@@ -132,7 +132,7 @@ async fn check_copies(store: &SqliteStore, source: ThreadId) {
         if copy.thread_id == source {
             continue;
         }
-        let told = all_events(store, copy.thread_id, &[]).await.pop().unwrap();
-        assert_eq!(told.content_value()["number"].as_u64(), Some(copy.message_count));
+        let last_event = all_events(store, copy.thread_id, &[]).await.pop().unwrap();
+        assert_eq!(last_event.content_value()["number"].as_u64(), Some(copy.message_count));
     }
 }

@@ -1,4 +1,4 @@
-//! Databases that cannot be used: each is told apart, and none is written to.
+//! Unusable databases: each cause has its own error, and the file is not changed.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::conformance::fixtures::{append, commit, create, human, search_for, thread};
 
-/// A folder, and in it a database with a thread of 2,000 messages.
+/// Creates a folder with a database that has a thread of 2,000 messages.
 async fn database() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
@@ -23,18 +23,20 @@ async fn database() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// Overwrites bytes of the file at `offset`.
 fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
     let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
     file.seek(SeekFrom::Start(offset)).unwrap();
     file.write_all(bytes).unwrap();
 }
 
+/// Opens the database and returns the error.
 fn open_error(path: &Path) -> Error {
     SqliteStore::open(path).err().unwrap()
 }
 
 #[tokio::test]
-async fn a4_a_damaged_database_is_refused_and_left_as_it_is() {
+async fn a4_a_damaged_database_is_refused_and_not_changed() {
     type FileDamage = fn(&Path);
     let damages: [(&str, FileDamage); 6] = [
         ("not a database", |path| {
@@ -69,9 +71,9 @@ async fn a4_a_damaged_database_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a4_damage_inside_is_told_when_it_is_met() {
+async fn a4_damage_inside_the_file_is_reported_when_it_is_read() {
     let (_folder, path) = database().await;
-    // The pages in the middle hold events; the first pages, the schema.
+    // The first pages have the schema; the pages in the middle have events.
     let middle = fs::metadata(&path).unwrap().len() / 2 / 4_096 * 4_096;
     overwrite(&path, middle, &[0xFF; 4_096 * 8]);
     let store = SqliteStore::open(&path).unwrap();
@@ -144,7 +146,7 @@ fn a_folder_without_permission_is_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_writes_without_rest_keeps_no_other_out() {
+async fn a_process_that_writes_continuously_does_not_block_others() {
     let (_folder, path) = database().await;
     let busy = Arc::new(SqliteStore::open(&path).unwrap());
     let writers: Vec<_> = (0..8)
@@ -167,7 +169,7 @@ async fn a_process_that_writes_without_rest_keeps_no_other_out() {
 }
 
 #[tokio::test]
-async fn a_lock_held_too_long_is_told_and_harms_nothing() {
+async fn a_lock_that_exceeds_the_timeout_is_reported_and_harms_nothing() {
     let (_folder, path) = database().await;
     let options = SqliteOpenOptions { lock_wait: Duration::from_millis(20) };
     let store = SqliteStore::open_with(&path, options.clone()).unwrap();
@@ -177,7 +179,7 @@ async fn a_lock_held_too_long_is_told_and_harms_nothing() {
     assert!(matches!(&refused, Err(error @ Error::Locked { .. }) if error.is_retryable()), "{refused:?}");
     let search = store.search(search_for("words")).await;
     assert!(matches!(search, Err(Error::Locked { .. })), "{search:?}");
-    assert_eq!(store.health(HealthCheckDepth::Counts).await.unwrap().threads, 1, "reading goes on");
+    assert_eq!(store.health(HealthCheckDepth::Counts).await.unwrap().threads, 1, "reads still succeed");
     SqliteStore::open_with(&path, options).unwrap();
     other.execute_batch("ROLLBACK").unwrap();
     commit(&store, vec![Write::CreateThread(thread())]).await.unwrap();

@@ -25,7 +25,7 @@ async fn kinds(store: &dyn Store, text: &str) -> Vec<IndexHitKind> {
     kinds
 }
 
-/// A journal in which everything says the same word, and the threads of it.
+/// Creates a journal in which every kind of row has the same word. Returns it with its threads.
 async fn create_filled(path: &Path) -> (SqliteStore, [protocol::ThreadId; 2]) {
     let store = SqliteStore::open(path).unwrap();
     let threads = fill(&store).await;
@@ -36,7 +36,7 @@ async fn fill(store: &dyn Store) -> [protocol::ThreadId; 2] {
     let (parent, child) = (create(store).await, create(store).await);
     append(store, parent, vec![human("a heron"), human("another heron")]).await.unwrap();
     let handoff = Handoff { child_thread_id: child, status: HandoffStatus::Declined, ..handoff(parent, 1) };
-    let told = proposal(&handoff, 0, "count the herons");
+    let proposal_row = proposal(&handoff, 0, "count the herons");
     let item = StoredItem {
         namespace: vec!["birds".to_owned()],
         key: "heron".to_owned(),
@@ -47,7 +47,7 @@ async fn fill(store: &dyn Store) -> [protocol::ThreadId; 2] {
     let writes = vec![
         Write::SummarizeTurns(summarization(parent, (1, 2), "two herons")),
         Write::CreateHandoff(handoff),
-        Write::PutProposal(told),
+        Write::PutProposal(proposal_row),
         Write::PutItem(item),
     ];
     commit(store, writes).await.unwrap();
@@ -63,7 +63,7 @@ const ALL: [IndexHitKind; 5] = [
 ];
 
 #[tokio::test]
-async fn an_older_database_is_searched_whole() {
+async fn an_older_database_gets_a_complete_search_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let (store, [parent, _]) = create_filled(&path).await;
@@ -73,7 +73,7 @@ async fn an_older_database_is_searched_whole() {
         older::make(&path, version);
         let store = SqliteStore::open(&path).unwrap();
         assert_eq!(kinds(&store, "heron").await, ALL, "{version}");
-        assert_eq!(kinds(&store, "program").await, [], "what was indexed by other rules is gone");
+        assert_eq!(kinds(&store, "program").await, [], "rows indexed by older rules are removed");
     }
     for _ in 0..2 {
         let store = SqliteStore::open(&path).unwrap();
@@ -87,7 +87,7 @@ async fn an_older_database_is_searched_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_older_database_of_a_server_is_searched_whole() {
+async fn an_older_postgres_database_gets_a_complete_search_index() {
     let database = test_postgres::TestDatabase::create().unwrap();
     let url = database.socket_url();
     fill(&PostgresStore::open(&url, POOL).await.unwrap()).await;
@@ -108,11 +108,11 @@ async fn an_older_database_of_a_server_is_searched_whole() {
     .unwrap();
     let store = PostgresStore::open(&url, POOL).await.unwrap();
     assert_eq!(kinds(&store, "heron").await, ALL);
-    assert_eq!(kinds(&store, "program").await, [], "what was indexed by other rules is gone");
+    assert_eq!(kinds(&store, "program").await, [], "rows indexed by older rules are removed");
 }
 
 #[tokio::test]
-async fn k9_what_was_deleted_has_no_row_in_the_index() {
+async fn k9_deleted_texts_have_no_row_in_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let (store, threads) = create_filled(&path).await;

@@ -1,4 +1,4 @@
-//! A process that appends and compacts is killed a thousand times at random points: history stays complete.
+//! History stays complete when a process that appends and compacts is killed a thousand times at random points.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -13,20 +13,22 @@ use crate::conformance::fixtures::{
 use crate::crash::acknowledged_seqs;
 use crate::processes::spawn;
 
-/// Databases that are worked in at the same time, each with its share of the kills.
+/// Databases that are tested in parallel, each with its share of the kills.
 const DATABASES: u64 = 2;
+/// Kills for each database.
 const KILLS: u64 = 1_000 / DATABASES;
-/// Kills after which a database is read whole.
+/// Number of kills between two complete checks of a database.
 const KILLS_PER_CHECK: u64 = 100;
+/// Minimum number of compactions of each database at the end of the test.
 const COMPACTIONS_MIN: usize = 20;
-/// Messages after which a conversation is condensed.
+/// Number of messages after which a thread is compacted.
 const MESSAGES_PER_COMPACTION: u64 = 24;
-/// Acknowledgements that are waited for at most before a kill.
+/// Maximum number of acknowledgements before a kill.
 const REPORTS_MAX: u64 = 6;
-/// How long a kill is put off at most, so that it hits other places than the one just after an acknowledgement.
+/// Maximum delay of a kill, in spin-loop iterations, so that kills happen at other points than after an acknowledgement.
 const SPINS_MAX: u64 = 200_000;
 
-/// Numbers that look random and are the same every time (SplitMix64).
+/// A deterministic pseudo-random number generator (SplitMix64).
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -38,48 +40,51 @@ impl SplitMix64 {
     }
 }
 
-/// The work of a child: it appends the next message forever, and compacts the thread when it has grown long. The messages
-/// are the numbers from 1.
+/// The task of a child: appends messages in an endless loop and compacts the thread after
+/// [`MESSAGES_PER_COMPACTION`] messages. The text of each message is its number, counted from 1.
 pub async fn converse(store: &dyn Store, thread_id: ThreadId) {
-    let mut said = store.thread(thread_id).await.unwrap().unwrap().message_count;
-    let mut condensed = last_compacted_seq(store, thread_id).await;
-    for left in store.active_runs(Some(thread_id)).await.unwrap() {
+    let mut messages = store.thread(thread_id).await.unwrap().unwrap().message_count;
+    let mut compacted = last_compacted_seq(store, thread_id).await;
+    for unfinished in store.active_runs(Some(thread_id)).await.unwrap() {
         let patch = RunPatch { status: Some(RunStatus::Cancelled), ..RunPatch::default() };
-        commit(store, vec![Write::UpdateRun { run_id: left.run_id, patch }]).await.unwrap();
+        commit(store, vec![Write::UpdateRun { run_id: unfinished.run_id, patch }]).await.unwrap();
     }
     loop {
         let run = run(thread_id, "child");
-        let asked = vec![human(&(said + 1).to_string()).with_run(run.run_id), trace_event(said + 1)];
+        let question =
+            vec![human(&(messages + 1).to_string()).with_run(run.run_id), trace_event(messages + 1)];
         let writes = vec![
             Write::AdmitRun(run.clone()),
-            Write::Append { thread_id, events: asked },
+            Write::Append { thread_id, events: question },
             Write::PutCheckpoint(checkpoint(&run, 0)),
         ];
         report(commit(store, writes).await.unwrap().seqs[0][1]);
-        let answered = vec![ai(&(said + 2).to_string()).with_run(run.run_id), trace_event(said + 2)];
+        let answer = vec![ai(&(messages + 2).to_string()).with_run(run.run_id), trace_event(messages + 2)];
         let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
         let writes = vec![
-            Write::Append { thread_id, events: answered },
+            Write::Append { thread_id, events: answer },
             Write::UpdateRun { run_id: run.run_id, patch },
             Write::PutCheckpoint(checkpoint(&run, 1)),
         ];
         let last = commit(store, writes).await.unwrap().seqs[0][0];
         report(last + 1);
-        said += 2;
-        if last - condensed > 2 * MESSAGES_PER_COMPACTION {
-            let marker = compaction_event((condensed + 1, last - 4), None, &said.to_string());
-            let events = vec![marker, trace_event(said)];
+        messages += 2;
+        if last - compacted > 2 * MESSAGES_PER_COMPACTION {
+            let marker = compaction_event((compacted + 1, last - 4), None, &messages.to_string());
+            let events = vec![marker, trace_event(messages)];
             let writes = vec![Write::Append { thread_id, events }, Write::PutCheckpoint(checkpoint(&run, 2))];
             report(commit(store, writes).await.unwrap().seqs[0][1]);
-            condensed = last - 4;
+            compacted = last - 4;
         }
     }
 }
 
+/// Prints the seq of an acknowledged event for the parent process.
 fn report(seq: Seq) {
     println!("acknowledged {seq}");
 }
 
+/// Returns the last seq that a compaction covers, or 0 without a compaction.
 async fn last_compacted_seq(store: &dyn Store, thread_id: ThreadId) -> Seq {
     let types = vec![EventType::Compacted];
     let query = EventQuery { types, limit: 1, ..EventQuery::default() };
@@ -98,6 +103,7 @@ fn a3_b1_b2_history_is_complete_after_a_thousand_kills_and_twenty_compactions() 
     });
 }
 
+/// Kills children on one database and checks the database every [`KILLS_PER_CHECK`] kills.
 fn kill_repeatedly(database: &Path, mut random: SplitMix64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let thread_id = runtime.block_on(async { create(&SqliteStore::open(database).unwrap()).await });
@@ -107,20 +113,20 @@ fn kill_repeatedly(database: &Path, mut random: SplitMix64) {
         let output = work_until_killed(database, thread_id, (reports, random.below(SPINS_MAX)));
         acknowledged_so_far = acknowledged_seqs(&output).into_iter().fold(acknowledged_so_far, Seq::max);
         if kill % KILLS_PER_CHECK == 0 {
-            let found = runtime.block_on(check(database, thread_id));
-            assert!(found.0 >= acknowledged_so_far, "after {kill} kills: {found:?} of {acknowledged_so_far}");
-            assert!(kill < KILLS || found.1 >= COMPACTIONS_MIN, "{} compactions", found.1);
+            let state = runtime.block_on(check(database, thread_id));
+            assert!(state.0 >= acknowledged_so_far, "after {kill} kills: {state:?} of {acknowledged_so_far}");
+            assert!(kill < KILLS || state.1 >= COMPACTIONS_MIN, "{} compactions", state.1);
         }
     }
 }
 
-/// Returns what the child reported before it was killed.
+/// Starts a child, kills it after `reports` acknowledgements and a delay, and returns its output.
 fn work_until_killed(database: &Path, thread_id: ThreadId, (reports, spins): (u64, u64)) -> String {
     let mut child = spawn("converse_until_killed", database, thread_id);
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut output = String::new();
     while (acknowledged_seqs(&output).len() as u64) < reports {
-        assert!(lines.read_line(&mut output).unwrap() > 0, "the child ended on its own: {output}");
+        assert!(lines.read_line(&mut output).unwrap() > 0, "the child exited before it was killed: {output}");
     }
     (0..spins).for_each(|_| std::hint::spin_loop());
     child.kill().unwrap();
@@ -129,26 +135,29 @@ fn work_until_killed(database: &Path, thread_id: ThreadId, (reports, spins): (u6
     output
 }
 
-/// Asserts that nothing is missing and nothing torn; returns the last seq and the number of compactions.
+/// Asserts that no event is missing and no transaction is partial. Returns the last seq and the number of compactions.
 async fn check(database: &Path, thread_id: ThreadId) -> (Seq, usize) {
     let store = SqliteStore::open(database).unwrap();
     let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!(health.problems, Vec::<String>::new());
     let events = all_events(&store, thread_id, &[]).await;
     assert!(events.iter().map(|event| event.seq).eq(1..=events.len() as Seq), "a prefix without a gap");
-    // Every transaction appends two events: both are there, or neither.
+    // Each transaction appends two events: either both are stored or neither.
     assert!(events.chunks(2).all(|pair| pair.len() == 2 && pair[1].kind() == Some(EventType::MemoryRead)));
-    let said = store.thread(thread_id).await.unwrap().unwrap().message_count;
-    let mut told = Vec::new();
+    let message_count = store.thread(thread_id).await.unwrap().unwrap().message_count;
+    let mut texts = Vec::new();
     let mut markers: Vec<(Seq, Seq)> = Vec::new();
     for entry in all_history(&store, thread_id, 500).await {
         match entry.item {
-            HistoryItem::Message(message) => told.push(message.text()),
+            HistoryItem::Message(message) => texts.push(message.text()),
             HistoryItem::Marker(marker) => markers.push((marker.first_seq, marker.last_seq)),
             other => panic!("{other:?}"),
         }
     }
-    assert!(told.into_iter().eq((1..=said).map(|number| number.to_string())), "all {said} messages in order");
+    assert!(
+        texts.into_iter().eq((1..=message_count).map(|number| number.to_string())),
+        "all {message_count} messages in order"
+    );
     assert!(markers.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0), "ranges meet: {markers:?}");
     assert_eq!(
         store.checkpoint(thread_id).await.unwrap().map(|point| point.head_seq),

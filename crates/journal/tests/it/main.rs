@@ -1,5 +1,5 @@
-//! The journal's tests: the conformance suite against every backend, and what only a file can suffer. They need no
-//! service and no network.
+//! The journal's integration tests: the conformance suite against every backend, and tests of one backend only, such as
+//! damaged files. They need no running service and no network.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ mod server;
 mod sqlite;
 mod turn_log;
 
-/// Backends of the suite; each keeps what it lives in for as long as its store is used.
+/// Backends of the suite. Each returns its store with a guard for its folder or database, which must outlive the store.
 mod backends {
     use std::sync::Arc;
     use std::time::Duration;
@@ -35,14 +35,14 @@ mod backends {
         ((), Arc::new(SqliteStore::in_memory().unwrap()))
     }
 
-    /// A database of its own on a server of its own.
+    /// Creates a database on a new server.
     pub async fn postgres() -> (test_postgres::TestDatabase, SharedStore) {
         let database = test_postgres::TestDatabase::create().unwrap();
         let store = journal::PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
         (database, Arc::new(store))
     }
 
-    /// Connections of one test.
+    /// Pool settings of one test.
     pub const POOL: PoolSettings = PoolSettings {
         min_idle: 0,
         max: 6,
@@ -51,7 +51,7 @@ mod backends {
         wait_timeout: Duration::from_secs(10),
     };
 
-    /// A store that is scoped to one owner passes the same suite.
+    /// Creates a store that is scoped to one owner. It passes the same suite.
     pub async fn scoped() -> ((), SharedStore) {
         ((), Arc::new(ScopedStore::new(sqlite_memory().await.1, OwnerScope::Owner(None))))
     }
@@ -63,7 +63,7 @@ macro_rules! against {
             $(mod $room { $(
                 #[tokio::test]
                 async fn $guarantee() {
-                    let (_place, store) = crate::backends::$backend().await;
+                    let (_guard, store) = crate::backends::$backend().await;
                     crate::conformance::$room::$guarantee(store).await;
                 }
             )* })*
@@ -71,7 +71,7 @@ macro_rules! against {
     };
 }
 
-/// The conformance suite against each backend; another backend is one more line here.
+/// Runs the conformance suite against each backend. A new backend needs one more line here.
 macro_rules! against_every_backend {
     ($($rooms:tt)*) => {
         against! { sqlite_file: $($rooms)* }
@@ -87,33 +87,33 @@ against_every_backend! {
         a1_seqs_of_threads_are_independent
         a2_seq_is_never_reused
         a5_events_of_several_runs_keep_their_run
-        a6_content_comes_back_byte_for_byte
-        a6_every_time_comes_back_to_the_nanosecond
+        a6_content_is_read_byte_for_byte
+        a6_times_are_read_with_nanosecond_precision
         a6_half_a_surrogate_pair_is_refused
         a7_a_repeated_key_stores_one_row
         a8_a_failed_transaction_leaves_nothing
-        a8_a_failure_does_not_touch_its_neighbours
+        a8_a_failure_does_not_affect_other_transactions_of_the_batch
         a9_pages_honour_their_bounds
-        a10_other_categories_take_no_place_in_a_page
-        a10_many_hidden_rows_hide_nothing
+        a10_other_categories_do_not_count_against_the_page_limit
+        a10_many_hidden_rows_do_not_hide_visible_rows
         b15_reading_writes_nothing;
     threads:
         h1_prefixes_resolve
         h2_creation_is_idempotent
         h2_metadata_is_patched_key_by_key
         h4_lists_are_ordered_and_paged
-        h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text
-        h4_a_list_has_what_every_set_field_lets_through
-        h4_tokens_of_a_page_of_threads_are_told_at_once
-        h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer
-        h4_a_list_can_be_sorted_by_what_people_see
-        k1_nobody_lists_threads_without_saying_whose
-        threads_of_sub_agents_are_listed_for_who_asks
+        h4_a_list_filters_threads_by_a_text_in_the_name_or_first_prompt
+        h4_a_list_has_the_threads_that_match_every_filter_field
+        h4_one_query_returns_the_tokens_of_a_page_of_threads
+        h4_a_stopped_thread_is_distinguished_from_one_that_waits_for_a_decision
+        h4_a_list_can_be_sorted_by_the_displayed_columns
+        k1_listing_threads_requires_an_owner_scope
+        threads_of_sub_agents_are_listed_on_request
         counters_follow_the_messages
         a_first_prompt_is_cut_between_graphemes
         h3_deletion_removes_what_belongs_to_the_thread
-        a26_a_deleted_thread_takes_no_event
-        h3_an_id_can_begin_again;
+        a26_a_deleted_thread_accepts_no_event
+        h3_a_deleted_thread_id_can_be_created_again;
     runs:
         j1_a_thread_has_one_active_run
         j1_of_concurrent_admissions_one_wins
@@ -123,163 +123,163 @@ against_every_backend! {
         usage_adds_up
         a_checkpoint_knows_the_last_seq
         unfinished_activities_are_found
-        j7_interrupts_wait_in_order
+        j7_pending_interrupts_are_listed_in_order
         g20_the_first_decision_wins;
     queue:
-        j1_any_number_of_runs_wait_while_one_runs
-        j1_of_runs_that_begin_at_once_one_does
-        j3_a_run_that_waits_begins_once
-        j1_a_run_that_was_forgotten_does_not_come_back
-        a_thread_rests_where_its_newest_checkpoint_says
-        a_question_is_expected_to_wait
-        a_run_can_end_without_having_begun
+        j1_any_number_of_runs_can_be_queued_while_one_is_active
+        j1_of_concurrent_starts_one_succeeds
+        j3_a_queued_run_starts_once
+        j1_a_deleted_run_cannot_be_admitted_again
+        a_settled_thread_gets_its_status_from_the_newest_checkpoint
+        a_decision_of_an_interrupt_that_is_not_pending_is_refused
+        a_queued_run_can_end_without_starting
         runs_are_listed_newest_first_in_pages
-        what_a_run_was_asked_for_is_kept_beside_it
-        a_run_that_is_forgotten_leaves_its_events
-        h3_a_run_that_waits_goes_with_its_thread;
+        the_request_of_a_run_is_stored_in_its_own_row
+        deleting_a_run_keeps_its_events
+        h3_deleting_a_thread_deletes_its_queued_runs;
     keys:
         k2_a_key_is_stored_once_and_revoked_once;
     handoffs:
         a_parent_has_one_pending_handoff
-        a_handoff_moves_from_where_it_stands
-        g20_of_concurrent_moves_one_wins
+        a_handoff_transition_requires_the_current_status
+        g20_of_concurrent_transitions_one_wins
         g1_a_stored_proposal_never_changes
         a_stopped_first_draft_leaves_no_handoff
-        handoffs_are_found_by_what_is_known
-        the_outbox_keeps_one_item_a_key
-        an_item_that_took_the_place_of_another_stays
-        an_item_is_changed_by_one_alone
+        handoffs_are_found_by_each_filter_field
+        the_outbox_keeps_one_item_for_each_key
+        deleting_an_outbox_item_keeps_its_replacement
+        of_concurrent_updates_of_an_outbox_item_one_succeeds
         the_outbox_is_read_in_pages
-        an_import_is_remembered
-        an_import_goes_on_only_from_where_it_was_believed_to_be;
+        an_import_is_stored_with_its_source
+        an_import_continues_only_from_the_expected_position;
     rewinds:
-        what_is_superseded_stays_in_the_log_and_out_of_sight
-        every_point_to_keep_has_a_meaning
-        a_thread_is_not_taken_back_under_a_run
+        superseded_events_stay_in_the_log_and_are_hidden
+        a_rewind_accepts_any_seq_to_keep
+        a_thread_with_an_active_run_is_not_rewound
         a8_a_failed_transaction_supersedes_nothing
-        a10_superseded_rows_take_no_place_in_a_page
-        what_was_superseded_is_not_found
-        the_first_prompt_is_the_first_one_that_is_visible
+        a10_superseded_rows_do_not_count_against_the_page_limit
+        superseded_messages_are_not_found
+        the_first_prompt_is_the_first_visible_message
         a_superseded_question_is_withdrawn
-        h3_an_id_that_begins_again_has_nothing_superseded
-        a_key_that_was_superseded_is_not_stored_again;
+        h3_a_reused_thread_id_has_no_superseded_events
+        an_event_with_a_superseded_key_is_not_stored_again;
     random_histories:
-        b1_b5_m9_whatever_happens_history_is_complete_and_the_context_is_what_was_left
-        what_changes_a_beginning_is_told_by_its_event;
+        b1_b5_m9_after_random_operations_history_and_context_match_the_model
+        every_change_of_the_context_start_is_visible_in_its_event;
     history:
         a9_history_pages_honour_their_bounds
         b5_a_long_thread_pages_completely
-        b6_pages_are_filled_whatever_is_hidden_between
-        a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_not
-        b8_a_result_without_its_call_on_the_page_is_told_with_it
+        b6_pages_are_full_despite_hidden_events
+        a10_c4_markers_count_like_messages_and_their_details_do_not
+        b8_a_tool_result_includes_its_call_if_the_page_does_not
         b8_a_call_far_before_its_result_is_found
-        b8_a_call_is_found_behind_everything_that_sub_agents_said
+        b8_a_call_is_found_before_many_messages_of_sub_agents
         a9_pages_of_markers_honour_their_bounds
-        b9_what_was_taken_back_says_so
-        b9_what_was_taken_back_is_shown_only_to_who_asks
-        b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else
-        d7_feedback_that_is_not_asked_for_is_not_told
-        b10_in_a_run_that_goes_on_the_newest_answer_is_its_last
-        b12_d8_a_copy_has_the_history_and_its_runs_and_no_feedback_of_its_source
+        b9_rewound_entries_are_marked
+        b9_rewound_entries_are_returned_only_on_request
+        b10_d6_feedback_is_attached_only_to_the_last_answer_of_a_run
+        d7_feedback_is_returned_only_on_request
+        b10_in_an_active_run_the_newest_answer_is_the_last
+        b12_d8_a_copy_has_the_history_and_runs_but_no_feedback_of_its_source
         b4_an_entry_has_the_same_id_on_every_page
         b3_any_interleaving_sorts_to_the_same_history
         b15_reading_history_writes_nothing;
     feedback:
-        d2_a_person_has_one_thumb_a_run
-        d3_of_many_thumbs_at_once_one_row_stays
+        d2_a_user_has_one_rating_per_run
+        d3_concurrent_ratings_leave_one_row
         d4_only_a_run_of_the_thread_takes_feedback
-        d5_only_the_runs_asked_for_are_answered
-        d8_feedback_goes_with_its_thread_and_survives_everything_else
+        d5_feedback_is_returned_only_for_the_requested_runs
+        d8_feedback_is_deleted_with_its_thread_and_only_then
         a_trace_is_every_event_of_its_run_and_no_other
         b17_a_run_is_traced_in_its_own_thread_only
         a_run_without_events_has_an_empty_trace;
     transcript_copy:
         b12_a_copy_has_the_transcript_at_the_same_seqs
-        b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded
+        b12_a_copy_ends_at_the_given_seq_and_skips_superseded_events
         a_long_transcript_is_copied_whole
-        only_a_thread_without_a_past_takes_a_copy
+        only_a_thread_without_events_accepts_a_copy
         a_copy_outlives_its_source;
     memory:
-        f6_a_transfer_archives_its_window_and_nothing_else
-        f6_what_differs_from_its_window_archives_nothing
-        f6_a_transfer_that_fails_leaves_nothing
-        f6_no_window_archives_a_turn_twice
-        f6_a_window_of_a_thread_leaves_the_others_alone
-        f6_nothing_is_transferred_under_a_run
-        f6_eight_transfers_at_once_leave_every_turn_in_one_place
-        f6_what_sub_agents_say_is_no_turn
+        f6_a_summarization_archives_exactly_its_window
+        f6_a_summarization_that_does_not_match_its_window_archives_nothing
+        f6_a_failed_summarization_leaves_nothing
+        f6_overlapping_windows_do_not_archive_a_turn_twice
+        f6_a_window_of_one_thread_does_not_affect_other_threads
+        f6_turns_are_not_summarized_during_a_run
+        f6_after_eight_concurrent_summarizations_every_turn_is_in_one_place
+        f6_messages_of_sub_agents_are_not_turns
         f7_summaries_are_newest_first_with_ties_by_id
         f7_turns_are_read_in_pages_by_agent_and_by_thread
-        f7_b1_history_is_complete_whatever_went_to_memory;
+        f7_b1_summarization_does_not_change_history;
     summary_removal:
-        f7_restored_turns_are_active_and_their_summary_is_gone
-        f7_a_rewind_past_what_a_summary_tells_of_dissolves_it
-        f7_what_leaves_one_thread_is_not_lost_to_the_others
-        f7_threads_are_told_that_turns_are_in_their_contexts_again
-        f7_no_context_changes_under_a_run
-        k9_a_deleted_thread_takes_what_tells_of_it_along
-        k9_what_a_copy_was_told_of_a_deleted_thread_hides_nothing_any_more
-        b12_a_copy_neither_takes_nor_dissolves_what_memory_has;
+        f7_restored_turns_are_active_and_their_summary_is_deleted
+        f7_rewinding_turns_of_a_summary_or_its_event_dissolves_the_summary
+        f7_dissolving_a_shared_summary_restores_the_turns_of_the_other_threads
+        f7_restored_turns_are_announced_in_their_threads
+        f7_a_context_does_not_change_during_a_run
+        k9_deleting_a_thread_deletes_the_events_and_summaries_that_quote_it
+        k9_in_a_copy_the_archive_event_of_a_deleted_thread_hides_nothing
+        b12_a_copy_neither_owns_nor_dissolves_summaries;
     context_versions:
-        f6_a_plan_holds_while_people_talk
-        f6_a_plan_of_another_context_is_refused
-        f7_what_happens_in_the_background_is_no_activity;
+        f6_a_plan_stays_valid_when_messages_are_added
+        f6_a_plan_for_a_changed_context_is_refused
+        f7_background_events_do_not_change_the_activity_time;
     items:
-        f10_an_item_is_kept_under_its_name_and_replaced_there
-        f10_a_namespace_is_no_beginning_of_another
-        items_are_found_by_what_was_put_last
+        f10_an_item_is_stored_and_replaced_under_its_name
+        f10_a_namespace_prefix_matches_whole_labels
+        items_are_listed_by_their_latest_update
         items_are_found_by_words
         items_are_filtered_by_their_fields
-        a_page_of_items_is_exact_whatever_is_filtered
+        a_filtered_page_of_items_is_exact
         namespaces_are_listed_once_in_order
-        what_cannot_be_told_apart_is_refused;
+        ambiguous_names_of_items_are_refused;
     artifacts:
-        the_same_bytes_are_kept_once
+        the_same_bytes_are_stored_once
         a_name_may_be_shortened_to_eight_digits
-        what_cannot_be_an_artifact_is_refused
-        the_largest_artifact_comes_back
-        h3_an_artifact_goes_with_its_last_thread;
+        an_invalid_artifact_is_refused
+        the_largest_artifact_is_stored_and_read
+        h3_an_artifact_is_deleted_with_its_last_thread;
     checkpoints:
         points_are_listed_newest_first_in_pages
         a_point_has_the_public_channels_of_its_time
         a_repeated_checkpoint_is_one_point
         superseded_points_are_left_out
-        superseded_points_are_shown_to_who_asks
-        an_admission_knows_what_came_in_with_it
+        superseded_points_are_returned_on_request
+        an_admission_has_the_messages_of_its_transaction
         points_are_numbered_along_their_branch
         a_branch_is_numbered_from_the_point_it_names
-        a_point_before_the_first_event_can_be_gone_back_to;
+        a_thread_can_be_rewound_to_a_point_before_its_first_event;
     search:
-        every_word_must_be_there
-        any_word_is_enough_and_more_are_better
-        what_stands_near_the_other_words_is_better
-        a_word_of_nearly_all_messages_finds_them_too
+        a_search_for_all_words_requires_every_word
+        a_search_for_any_word_ranks_hits_with_more_words_higher
+        words_near_the_other_words_rank_higher
+        a_word_of_nearly_all_messages_is_found
         scripts_without_spaces_are_found
         no_query_is_a_syntax_error
-        k9_what_was_deleted_is_not_found
-        passages_mark_what_was_found
-        everything_is_found_where_it_is
-        what_was_said_at_a_named_date_is_better
-        of_a_handoff_the_proposal_that_counts_is_found
-        what_was_superseded_is_in_no_answer
-        searching_and_saying_do_not_wait_for_each_other;
+        k9_deleted_texts_are_not_found
+        snippets_mark_the_matching_words
+        every_kind_of_hit_has_its_location
+        messages_at_a_named_date_rank_higher
+        of_a_handoff_only_the_latest_or_accepted_proposal_is_found
+        superseded_messages_are_in_no_search_result
+        searches_and_appends_do_not_block_each_other;
     scope:
-        filters_leave_only_what_belongs
-        items_belong_to_the_assistant_under_whose_id_they_are
-        a_filter_finds_what_many_others_say_better
-        what_forks_copied_takes_no_place_of_anything_else
-        results_in_the_same_words_are_found_once;
+        filters_keep_only_matching_hits
+        items_belong_to_the_assistant_in_their_namespace
+        a_filter_finds_a_hit_that_rows_outside_it_outrank
+        copies_in_forks_do_not_displace_other_hits
+        identical_tool_results_are_found_once;
     rank:
-        any_word_is_enough_and_rare_ones_say_more
-        of_equal_messages_the_later_is_first
-        only_the_threads_asked_for_are_looked_through
-        a_thread_is_looked_through_up_to_where_it_is_told
-        what_was_superseded_is_not_ranked
-        words_are_compared_as_in_a_search
+        any_word_matches_and_rare_words_weigh_more
+        equally_ranked_messages_are_newest_first
+        only_the_requested_threads_are_searched
+        a_thread_is_searched_up_to_the_given_seq
+        superseded_messages_are_not_ranked
+        ranking_normalizes_words_like_a_search
         a_ranking_has_its_limits;
 }
 
-/// Guarantees between owners and between processes need an unscoped store.
+/// Runs the guarantees between owners and between processes, which need an unscoped store.
 macro_rules! against_every_store {
     ($($rooms:tt)*) => {
         mod owners {
@@ -292,17 +292,17 @@ macro_rules! against_every_store {
 
 against_every_store! {
     isolation:
-        k1_a11_of_others_nothing_is_read
-        k1_a11_what_has_the_same_name_is_ones_own
-        k1_one_worker_does_the_work_of_everybody
-        k1_a11_lists_are_ones_own
-        k1_a11_to_others_nothing_is_written
-        k1_a11_what_is_anothers_is_not_told_from_what_is_not_there
-        k1_a11_what_two_owners_keep_under_one_name_is_two_things
-        k1_an_id_is_nobody_elses_for_ever
-        k1_what_belongs_to_a_thread_belongs_to_its_owner
-        k1_a_transaction_may_name_what_it_makes
-        everyone_sees_what_is_asked_for;
+        k1_a11_rows_of_other_owners_are_not_read
+        k1_a11_reads_by_name_return_the_owners_own_rows
+        k1_an_unscoped_worker_reads_the_outbox_of_all_owners
+        k1_a11_lists_have_only_the_owners_rows
+        k1_a11_rows_of_other_owners_are_not_changed
+        k1_a11_foreign_rows_and_absent_rows_give_the_same_result
+        k1_a11_two_owners_can_use_the_same_name_independently
+        k1_the_id_of_a_deleted_thread_stays_with_its_owner
+        k1_rows_of_a_thread_belong_to_its_owner
+        k1_a_transaction_may_refer_to_rows_that_it_creates
+        each_scope_sees_the_requested_rows;
     queue:
-        j2_a_process_that_said_nothing_for_a_day_is_forgotten;
+        j2_a_replica_without_a_heartbeat_for_a_day_is_removed;
 }

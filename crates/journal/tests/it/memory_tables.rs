@@ -1,5 +1,5 @@
-//! The tables of memory as another program sees them in the file: their columns, and what is left of what was deleted.
-//! What they mean is in the conformance suite.
+//! The memory tables as other programs read them in the SQLite file: their columns, and the erasure of deleted texts. The
+//! conformance suite tests their meaning.
 
 use std::path::Path;
 
@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::conformance::fixtures::{ai, all_events, append, at, commit, create, fork, human, rewind};
 use crate::conformance::tiers::memory_fixtures::{archive_event, current_version, summarization};
 
+/// Returns the names of the table's columns.
 fn columns(raw: &Connection, table: &str) -> Vec<String> {
     let statement = raw.prepare(&format!("SELECT * FROM {table}")).unwrap();
     statement.column_names().map(str::to_owned).collect()
@@ -32,7 +33,7 @@ async fn f6_other_programs_read_the_tables_of_the_contract() {
     let of_turns = columns(&raw, "turn_log");
     let contract = ["agent_id", "thread_id", "turn_index", "role", "content", "created_at", "archived"];
     assert_eq!(of_turns[..7], contract);
-    assert_eq!(of_turns[7..], ["seq", "summary_id"], "and what the contract leaves open");
+    assert_eq!(of_turns[7..], ["seq", "summary_id"], "the columns beyond the contract");
     let stored: (String, String, String, i64, i64, String) = raw
         .query_row("SELECT * FROM medium_term_memory", [], |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
@@ -40,18 +41,18 @@ async fn f6_other_programs_read_the_tables_of_the_contract() {
         .unwrap();
     let created_at = format!("{:.9}", at(5));
     assert_eq!(stored, (id.clone(), "agent".to_owned(), "We began.".to_owned(), 1, 2, created_at));
-    let told =
+    let turns_sql =
         "SELECT group_concat(archived || ifnull(summary_id, '-'), ' ') FROM turn_log ORDER BY turn_index";
-    let turns: String = raw.query_row(told, [], |row| row.get(0)).unwrap();
+    let turns: String = raw.query_row(turns_sql, [], |row| row.get(0)).unwrap();
     assert_eq!(turns, format!("1{id} 1{id} 0-"));
-    // One who makes a turn active again takes it out of its summary.
+    // Making a turn active again removes it from its summary.
     raw.execute("UPDATE turn_log SET archived = 0 WHERE turn_index = 2", []).unwrap();
-    assert_eq!(raw.query_row(told, [], |row| row.get::<_, String>(0)).unwrap(), format!("1{id} 0- 0-"));
+    assert_eq!(raw.query_row(turns_sql, [], |row| row.get::<_, String>(0)).unwrap(), format!("1{id} 0- 0-"));
 }
 
-/// A row that has no number of its own may get another one when the file is rebuilt.
+/// `VACUUM` may assign a new rowid to a row without an integer primary key.
 #[tokio::test]
-async fn f7_a_file_that_is_rebuilt_keeps_what_belongs_together() {
+async fn f7_vacuum_keeps_the_references_between_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -59,19 +60,20 @@ async fn f7_a_file_that_is_rebuilt_keeps_what_belongs_together() {
     append(&store, thread_id, vec![human("q"), ai("a"), human("on")]).await.unwrap();
     let (first, second) =
         (summarization(thread_id, (1, 1), "a heron"), summarization(thread_id, (2, 3), "a grebe"));
-    let kept = second.summary.id;
-    let gone = Write::RestoreTurns { summary_ids: vec![first.summary.id], scope: None };
-    commit(&store, vec![Write::SummarizeTurns(first), Write::SummarizeTurns(second), gone]).await.unwrap();
+    let retained = second.summary.id;
+    let restore = Write::RestoreTurns { summary_ids: vec![first.summary.id], scope: None };
+    commit(&store, vec![Write::SummarizeTurns(first), Write::SummarizeTurns(second), restore]).await.unwrap();
     drop(store);
     Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
     let store = SqliteStore::open(&path).unwrap();
     let turns = store.turns(TurnQuery::for_agent(Default::default())).await.unwrap();
-    let told: Vec<_> = turns.iter().map(|turn| turn.summary_id).collect();
-    assert_eq!(told, [None, Some(kept), Some(kept)]);
-    commit(&store, vec![Write::RestoreTurns { summary_ids: vec![kept], scope: None }]).await.unwrap();
+    let summary_ids: Vec<_> = turns.iter().map(|turn| turn.summary_id).collect();
+    assert_eq!(summary_ids, [None, Some(retained), Some(retained)]);
+    commit(&store, vec![Write::RestoreTurns { summary_ids: vec![retained], scope: None }]).await.unwrap();
     assert_eq!(store.memory_counts(&Default::default()).await.unwrap().active_turns, 3);
 }
 
+/// Returns whether any file of the folder contains the text, ignoring ASCII case.
 fn holds(folder: &Path, text: &str) -> bool {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files.into_iter().any(|path| {
@@ -80,29 +82,33 @@ fn holds(folder: &Path, text: &str) -> bool {
     })
 }
 
-/// A rewind lets go of a summary, and the deletion finds all the same what was told of it.
+/// A rewind dissolves a summary. Deleting the thread afterwards still erases the events that quote the summary.
 #[tokio::test]
-async fn k9_what_was_taken_back_first_is_gone_from_the_file_as_well() {
+async fn k9_deletion_erases_rewound_texts_from_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
-    let (gone, kept) = (create(&store).await, create(&store).await);
-    append(&store, gone, vec![human("Tell me of the Xyloquartz."), ai("It was Zanzibarium.")]).await.unwrap();
-    append(&store, kept, vec![human("Something else."), ai("Kettledrummer.")]).await.unwrap();
+    let (deleted, retained) = (create(&store).await, create(&store).await);
+    append(&store, deleted, vec![human("Tell me of the Xyloquartz."), ai("It was Zanzibarium.")])
+        .await
+        .unwrap();
+    append(&store, retained, vec![human("Something else."), ai("Kettledrummer.")]).await.unwrap();
     let both = TurnSummarization {
         thread_id: None,
-        thread_versions: vec![current_version(gone), current_version(kept)],
-        ..summarization(kept, (1, 4), "They spoke of Wobblestone.")
+        thread_versions: vec![current_version(deleted), current_version(retained)],
+        ..summarization(retained, (1, 4), "They spoke of Wobblestone.")
     };
-    let told = |thread_id| {
+    let announcement = |thread_id| {
         let events = vec![archive_event(&both.summary, ArchiveReason::Request, (1, 2))];
         Write::Append { thread_id, events }
     };
-    commit(&store, vec![Write::SummarizeTurns(both.clone()), told(gone), told(kept)]).await.unwrap();
-    let fork = fork(&store, kept, None).await;
-    rewind(&store, gone, 1).await.unwrap();
+    commit(&store, vec![Write::SummarizeTurns(both.clone()), announcement(deleted), announcement(retained)])
+        .await
+        .unwrap();
+    let fork = fork(&store, retained, None).await;
+    rewind(&store, deleted, 1).await.unwrap();
     assert!(holds(folder.path(), "wobblestone"), "a rewind removes nothing");
-    commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
+    commit(&store, vec![Write::DeleteThread { thread_id: deleted }]).await.unwrap();
     store.update_search_index().await.unwrap();
     drop(store);
     Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
@@ -111,45 +117,47 @@ async fn k9_what_was_taken_back_first_is_gone_from_the_file_as_well() {
     }
     assert!(holds(folder.path(), "kettledrummer"));
     let store = SqliteStore::open(&path).unwrap();
-    for thread_id in [kept, fork] {
+    for thread_id in [retained, fork] {
         let events = all_events(&store, thread_id, &[]).await;
         assert_eq!(journal::view::context(&events).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [1, 2]);
     }
 }
 
 #[tokio::test]
-async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
+async fn k9_deletion_erases_all_texts_from_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
-    let (gone, kept) = (create(&store).await, create(&store).await);
+    let (deleted, retained) = (create(&store).await, create(&store).await);
     append(
         &store,
-        gone,
+        deleted,
         vec![human("Before that."), human("Tell me of the Xyloquartz."), ai("It was Zanzibarium.")],
     )
     .await
     .unwrap();
-    append(&store, kept, vec![human("Something else."), ai("Kettledrummer."), human("On.")]).await.unwrap();
+    append(&store, retained, vec![human("Something else."), ai("Kettledrummer."), human("On.")])
+        .await
+        .unwrap();
     for (thread_id, window, text) in
-        [(gone, (2, 3), "They spoke of Wobblestone."), (kept, (4, 5), "They spoke of Marmaladia.")]
+        [(deleted, (2, 3), "They spoke of Wobblestone."), (retained, (4, 5), "They spoke of Marmaladia.")]
     {
         let transfer = summarization(thread_id, window, text);
-        let told = archive_event(&transfer.summary, ArchiveReason::Budget, (1, 2));
-        let append = Write::Append { thread_id, events: vec![told] };
+        let archived = archive_event(&transfer.summary, ArchiveReason::Budget, (1, 2));
+        let append = Write::Append { thread_id, events: vec![archived] };
         commit(&store, vec![Write::SummarizeTurns(transfer), append]).await.unwrap();
     }
-    // One summary tells of both, and so does the event in the other thread, and the copy of it.
+    // One summary covers both threads. The event in the other thread and the copy of that event quote it.
     let both = TurnSummarization {
         thread_id: None,
         turns: 2,
-        thread_versions: vec![current_version(gone), current_version(kept)],
-        ..summarization(kept, (1, 6), "Of Dingleberg.")
+        thread_versions: vec![current_version(deleted), current_version(retained)],
+        ..summarization(retained, (1, 6), "Of Dingleberg.")
     };
-    let told = archive_event(&both.summary, ArchiveReason::Request, (3, 3));
-    let append = Write::Append { thread_id: kept, events: vec![told] };
+    let archived = archive_event(&both.summary, ArchiveReason::Request, (3, 3));
+    let append = Write::Append { thread_id: retained, events: vec![archived] };
     commit(&store, vec![Write::SummarizeTurns(both), append]).await.unwrap();
-    let fork = fork(&store, kept, None).await;
+    let fork = fork(&store, retained, None).await;
     let item = |key: &str| protocol::StoredItem {
         namespace: vec!["n".to_owned()],
         key: key.to_owned(),
@@ -160,7 +168,7 @@ async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
     commit(&store, vec![Write::PutItem(item("a"))]).await.unwrap();
     store.update_search_index().await.unwrap();
     let delete = Write::DeleteItem { namespace: vec!["n".to_owned()], key: "a".to_owned() };
-    commit(&store, vec![Write::DeleteThread { thread_id: gone }, delete]).await.unwrap();
+    commit(&store, vec![Write::DeleteThread { thread_id: deleted }, delete]).await.unwrap();
     drop(store);
     Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
     for word in ["kettledrummer", "marmaladia"] {
@@ -171,9 +179,10 @@ async fn k9_of_what_was_deleted_nothing_is_left_in_the_file() {
     }
     let store = SqliteStore::open(&path).unwrap();
     let turns = store.turns(TurnQuery::for_agent(Default::default())).await.unwrap();
-    let told: Vec<(u64, bool)> = turns.iter().map(|turn| (turn.turn_index, turn.is_archived)).collect();
-    assert_eq!(told, [(4, true), (5, true), (6, false)]);
-    for thread_id in [kept, fork] {
+    let turn_states: Vec<(u64, bool)> =
+        turns.iter().map(|turn| (turn.turn_index, turn.is_archived)).collect();
+    assert_eq!(turn_states, [(4, true), (5, true), (6, false)]);
+    for thread_id in [retained, fork] {
         let events = all_events(&store, thread_id, &[]).await;
         assert_eq!(journal::view::context(&events).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [3]);
     }

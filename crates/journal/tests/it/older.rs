@@ -1,4 +1,4 @@
-//! Databases of older versions: what later migrations made is taken back, and made again when the file is opened.
+//! Migration of databases of older versions. The tests undo later migrations, and opening the file applies them again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::conformance::fixtures::{
     ai, append, at, checkpoint, commit, create, event, human, run, tool_result,
 };
 
-/// The newest version there is.
+/// The newest schema version.
 pub const NEWEST: u32 = 6;
 
 /// Undoes the third migration.
@@ -56,14 +56,14 @@ const SINCE_VERSION_5: &str = "
     UPDATE thread_heads SET indexed_seq = last_seq;
     UPDATE handoff_index SET is_due = 0;";
 
-/// Takes the database at `path` back to that version of the schema.
+/// Downgrades the database at `path` to the given schema version.
 pub fn make(path: &Path, version: u32) {
     let raw = Connection::open(path).unwrap();
-    for (made, since) in
+    for (migration, undo_sql) in
         [(5, SINCE_VERSION_5), (4, SINCE_VERSION_4), (3, SINCE_VERSION_3), (2, SINCE_VERSION_2)]
     {
-        if version <= made {
-            raw.execute_batch(since).unwrap();
+        if version <= migration {
+            raw.execute_batch(undo_sql).unwrap();
         }
     }
     raw.execute("DELETE FROM schema_migrations WHERE version > ?1", [version]).unwrap();
@@ -75,7 +75,7 @@ async fn points(store: &SqliteStore, thread_id: protocol::ThreadId) -> Vec<Check
 }
 
 #[tokio::test]
-async fn points_of_an_older_database_get_the_numbers_they_would_have() {
+async fn migration_numbers_the_points_of_an_older_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -84,15 +84,15 @@ async fn points_of_an_older_database_get_the_numbers_they_would_have() {
         let thread_id = create(&store).await;
         for turn in 0..3 {
             let run = run(thread_id, "one");
-            let said = match (number + turn) % 3 {
+            let events = match (number + turn) % 3 {
                 0 => vec![tool_result("c", "not done"), human("go on")],
                 1 => vec![human("begin")],
                 _ => Vec::new(),
             };
-            let said = said.into_iter().map(|event| event.with_run(run.run_id)).collect();
+            let events = events.into_iter().map(|event| event.with_run(run.run_id)).collect();
             let writes = vec![
                 Write::AdmitRun(run.clone()),
-                Write::Append { thread_id, events: said },
+                Write::Append { thread_id, events },
                 Write::PutCheckpoint(checkpoint(&run, 0)),
             ];
             commit(&store, writes).await.unwrap();
@@ -117,7 +117,7 @@ async fn points_of_an_older_database_get_the_numbers_they_would_have() {
 }
 
 #[tokio::test]
-async fn k1_what_the_person_at_the_machine_kept_stays_theirs_and_going_back_is_told_from_steps() {
+async fn k1_migration_keeps_the_local_operators_rows_and_distinguishes_rewinds_from_steps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -125,10 +125,10 @@ async fn k1_what_the_person_at_the_machine_kept_stays_theirs_and_going_back_is_t
     let run = run(thread_id, "one");
     let rewound = protocol::EventType::ThreadRewound;
     let rewound = event(rewound, &serde_json::json!({"keep_seq": 1, "superseded": 1}));
-    let said = vec![human("begin").with_run(run.run_id), ai("so be it").with_run(run.run_id)];
+    let events = vec![human("begin").with_run(run.run_id), ai("so be it").with_run(run.run_id)];
     let writes = vec![
         Write::AdmitRun(run.clone()),
-        Write::Append { thread_id, events: said },
+        Write::Append { thread_id, events },
         Write::PutCheckpoint(checkpoint(&run, 0)),
         Write::Append { thread_id, events: vec![rewound] },
         Write::PutCheckpoint(checkpoint(&run, 1)),

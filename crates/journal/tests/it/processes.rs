@@ -1,4 +1,5 @@
-//! Several processes on one database. A child is this test binary again, told by its environment what to do.
+//! Several processes write to one SQLite database. A child process is this test binary, started with its task in
+//! environment variables.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ const CHILD_TASK: &str = "JOURNAL_CHILD_TASK";
 const CHILD_DATABASE: &str = "JOURNAL_CHILD_DATABASE";
 const CHILD_THREAD: &str = "JOURNAL_CHILD_THREAD";
 
-/// Starts this binary again as a child that does `task`.
+/// Starts this test binary as a child process that performs `task`.
 pub fn spawn(task: &str, database: &Path, thread_id: ThreadId) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "processes::in_a_child", "--nocapture"])
@@ -25,7 +26,7 @@ pub fn spawn(task: &str, database: &Path, thread_id: ThreadId) -> Child {
         .unwrap()
 }
 
-/// The work of a child; does nothing in the parent.
+/// Performs the task of a child process. Does nothing in the parent.
 #[tokio::test]
 async fn in_a_child() {
     let Ok(task) = std::env::var(CHILD_TASK) else { return };

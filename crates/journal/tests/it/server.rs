@@ -1,4 +1,4 @@
-//! Failures that only an engine shared by several processes can have.
+//! Failures that only a database server shared by several processes can have.
 
 mod broken;
 mod notifications;

@@ -19,7 +19,7 @@ use crate::conformance::fixtures::{
 
 #[cfg(unix)]
 #[tokio::test]
-async fn k6_files_and_folders_are_the_owners_alone() {
+async fn k6_only_the_owner_can_access_files_and_folders() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("a").join("b");
@@ -35,7 +35,7 @@ async fn k6_files_and_folders_are_the_owners_alone() {
 }
 
 #[tokio::test]
-async fn a2_seqs_go_on_after_a_restart() {
+async fn a2_seqs_continue_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let thread = thread();
@@ -57,7 +57,7 @@ async fn a2_seqs_go_on_after_a_restart() {
 }
 
 #[test]
-fn j5_closing_writes_what_was_queued_and_nothing_after() {
+fn j5_closing_commits_queued_writes_and_refuses_later_ones() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -65,18 +65,18 @@ fn j5_closing_writes_what_was_queued_and_nothing_after() {
     let store = Arc::new(SqliteStore::open(&path).unwrap());
     let thread_id = first.block_on(create(&*store));
     let queued = Arc::clone(&store);
-    // The answer is never waited for: the runtime ends first.
+    // The result is never awaited: the runtime shuts down first.
     first.spawn(async move { append(&*queued, thread_id, vec![trace_event(0)]).await });
     first.block_on(tokio::task::yield_now());
     drop(first);
     drop(store);
-    assert!(!path.with_extension("db-wal").exists(), "the log is folded into the database");
+    assert!(!path.with_extension("db-wal").exists(), "the write-ahead log is checkpointed into the database");
     let store = SqliteStore::open(&path).unwrap();
     assert_eq!(runtime().block_on(all_events(&store, thread_id, &[])).len(), 1);
 }
 
 #[tokio::test]
-async fn a_step_stores_its_channels_only_where_they_change() {
+async fn a_step_stores_only_the_channels_that_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -96,7 +96,7 @@ async fn a_step_stores_its_channels_only_where_they_change() {
 }
 
 #[tokio::test]
-async fn h4_a_list_reads_no_event() {
+async fn h4_listing_threads_reads_no_event() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -122,7 +122,7 @@ async fn two_stores_in_one_process_see_each_other() {
 }
 
 #[tokio::test]
-async fn a25_a_reload_in_the_middle_of_a_run_sees_all_that_was_acknowledged() {
+async fn a25_a_reload_during_a_run_sees_every_acknowledged_event() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let (writer, reader) = (SqliteStore::open(&path).unwrap(), SqliteStore::open(&path).unwrap());
@@ -134,9 +134,9 @@ async fn a25_a_reload_in_the_middle_of_a_run_sees_all_that_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn a20_two_hundred_runs_take_little_more_than_their_messages() {
+async fn a20_two_hundred_runs_take_little_more_space_than_their_messages() {
     const RUNS: u64 = 200;
-    /// Rows of the run, its checkpoints, its events and its turns.
+    /// Size of the rows of a run, its checkpoints, its events and its turns.
     const BYTES_PER_RUN: u64 = 1_024;
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(&folder.path().join("segue.db")).unwrap();
@@ -147,13 +147,13 @@ async fn a20_two_hundred_runs_take_little_more_than_their_messages() {
         if number == RUNS / 2 {
             middle = bytes().await;
         }
-        let said = vec![
+        let events = vec![
             human("go"),
             tool_calls(&["a"]),
             tool_result("a", &"a line of it\n".repeat(200)),
             ai("done"),
         ];
-        let run = complete_run(&store, thread_id, said).await;
+        let run = complete_run(&store, thread_id, events).await;
         commit(&store, vec![Write::PutCheckpoint(checkpoint(&run, 1))]).await.unwrap();
     }
     let messages: u64 =
@@ -165,7 +165,7 @@ async fn a20_two_hundred_runs_take_little_more_than_their_messages() {
 }
 
 #[tokio::test]
-async fn d5_a_page_without_an_answer_asks_nothing_about_feedback() {
+async fn d5_a_page_without_answers_reads_no_feedback() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -182,21 +182,21 @@ async fn d5_a_page_without_an_answer_asks_nothing_about_feedback() {
     assert!(history_page(&store, thread_id, &query(2)).await.is_err());
 }
 
-/// Of many runs that were copied a few are looked at: where one cannot be read, the page can.
+/// A page reads only a few of the many copied runs, so the page is returned even if another run cannot be read.
 #[tokio::test]
-async fn d5_a_page_of_a_copy_looks_at_few_of_the_runs_of_its_source() {
+async fn d5_a_page_of_a_copy_reads_few_runs_of_its_source() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
     let store = SqliteStore::open(&path).unwrap();
     let source = create(&store).await;
-    let said = || vec![human("one"), ai("two")];
-    complete_run(&store, source, said()).await;
-    let second = complete_run(&store, source, said()).await;
+    let events = || vec![human("one"), ai("two")];
+    complete_run(&store, source, events()).await;
+    let second = complete_run(&store, source, events()).await;
     for _ in 0..20 {
-        complete_run(&store, source, said()).await;
+        complete_run(&store, source, events()).await;
     }
     let fork = fork(&store, source, None).await;
-    let own = complete_run(&store, fork, said()).await;
+    let own = complete_run(&store, fork, events()).await;
     commit(&store, vec![Write::PutFeedback(feedback(&own, Rating::Up, 1))]).await.unwrap();
     let raw = rusqlite::Connection::open(&path).unwrap();
     let unreadable = "UPDATE runs SET status = 'of a later version' WHERE run_id = ?1";
@@ -207,11 +207,11 @@ async fn d5_a_page_of_a_copy_looks_at_few_of_the_runs_of_its_source() {
         ..HistoryQuery::default()
     };
     let page = history_page(&store, fork, &query).await.unwrap();
-    let told: Vec<_> = page.entries.iter().filter_map(|entry| entry.feedback.as_ref()).collect();
-    assert!(matches!(told[..], [Some(given)] if given.run_id == own.run_id), "{told:?}");
+    let feedback: Vec<_> = page.entries.iter().filter_map(|entry| entry.feedback.as_ref()).collect();
+    assert!(matches!(feedback[..], [Some(rating)] if rating.run_id == own.run_id), "{feedback:?}");
 }
 
-/// Another connection is told of every change of the database: none is made by who only reads.
+/// SQLite's `data_version` changes on another connection with each commit. Reading does not change it.
 #[tokio::test]
 async fn b15_reading_history_changes_no_byte() {
     let folder = tempfile::tempdir().unwrap();

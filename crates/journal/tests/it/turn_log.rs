@@ -1,5 +1,5 @@
-//! The view `turn_log` that memory and other programs read: which turns it has, their words, their indexes, what may be
-//! changed through it. What becomes of the events is in the conformance suite.
+//! The view `turn_log`, which memory and other programs read: its rows, their text and indexes, and the changes that it
+//! allows. The conformance suite tests the events.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn fixture() -> TurnLogFixture {
     TurnLogFixture { _folder: folder, path, store }
 }
 
-/// The rows a query finds, as another program sees them: one text each.
+/// Returns the rows of a query as another program reads them, each rendered as one text.
 fn rows(path: &Path, sql: &str) -> Vec<String> {
     let raw = rusqlite::Connection::open(path).unwrap();
     let mut statement = raw.prepare(sql).unwrap();
@@ -48,16 +48,16 @@ fn message_event(event_type: EventType, content: &serde_json::Value) -> NewEvent
 }
 
 #[tokio::test]
-async fn it_has_what_people_and_models_said() {
+async fn the_view_has_the_messages_of_users_and_models() {
     let TurnLogFixture { path, store, _folder } = fixture();
     let reviewer = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
-    let (one, two, gone) = (create(&store).await, reviewer.thread_id, create(&store).await);
+    let (one, two, deleted) = (create(&store).await, reviewer.thread_id, create(&store).await);
     commit(&store, vec![Write::CreateThread(reviewer)]).await.unwrap();
     let flagged = |flag: &str| human("hidden").with_metadata(&json!({flag: true, "line": 3})).unwrap();
     let call = json!({"type": "ai", "content": [{"type": "tool_call", "id": "1", "name": "ls", "args": {}}]});
     let parts = json!({"type": "ai", "content": [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "a\u{0}"},
                                                  {"type": "text", "text": "b"}], "model": "m"});
-    append(&store, gone, vec![human("from a thread that is deleted")]).await.unwrap();
+    append(&store, deleted, vec![human("from a thread that is deleted")]).await.unwrap();
     append(
         &store,
         one,
@@ -70,15 +70,15 @@ async fn it_has_what_people_and_models_said() {
     append(&store, one, [vec![human("hello").with_key("k")], answers.into(), vec![ai("done")]].concat())
         .await
         .unwrap();
-    commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
-    let found = rows(
+    commit(&store, vec![Write::DeleteThread { thread_id: deleted }]).await.unwrap();
+    let turns = rows(
         &path,
         "SELECT agent_id, thread_id, turn_index, role, content, created_at, archived, seq FROM turn_log
          ORDER BY agent_id, turn_index",
     );
     let named = |row: &String| row.replace(&one.to_string(), "one").replace(&two.to_string(), "two");
     assert_eq!(
-        found.iter().map(named).collect::<Vec<_>>(),
+        turns.iter().map(named).collect::<Vec<_>>(),
         [
             r#""agent" "one" 2 "user" "hello" "2023-11-14T22:13:21.123456789Z" 0 1"#,
             r#""agent" "one" 3 "assistant" "a\0\nb" "2023-11-14T22:13:22.123456789Z" 0 6"#,
@@ -88,9 +88,9 @@ async fn it_has_what_people_and_models_said() {
     );
 }
 
-/// Both are told by the same rule, one in the program and one in SQL.
+/// The same rule is implemented in Rust for first prompts and in SQL for the view.
 #[tokio::test]
-async fn its_words_are_those_a_first_prompt_is_taken_from() {
+async fn the_view_and_first_prompts_use_the_same_text() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let cases = [
         vec![text("one"), text("two")],
@@ -107,11 +107,11 @@ async fn its_words_are_those_a_first_prompt_is_taken_from() {
         let message = message_event(EventType::HumanMessage, &json!({"type": "human", "content": content}));
         append(&store, thread_id, vec![message]).await.unwrap();
         let prompt = store.thread(thread_id).await.unwrap().unwrap().first_prompt;
-        let found = rows(
+        let turns = rows(
             &path,
             &format!("SELECT trim(content, char(32, 10)) FROM turn_log WHERE thread_id = '{thread_id}'"),
         );
-        assert_eq!(found, [format!("{:?}", prompt.unwrap())], "{content:?}");
+        assert_eq!(turns, [format!("{:?}", prompt.unwrap())], "{content:?}");
     }
     let nothing = [text(""), text(" \n\t"), json!({"type": "media"})].map(|part| json!({"content": [part]}));
     let thread_id = create(&store).await;
@@ -121,7 +121,7 @@ async fn its_words_are_those_a_first_prompt_is_taken_from() {
 }
 
 #[tokio::test]
-async fn its_times_are_those_of_the_events() {
+async fn the_times_are_those_of_the_events() {
     let TurnLogFixture { path, store, _folder } = fixture();
     let thread_id = create(&store).await;
     let times = [
@@ -133,10 +133,11 @@ async fn its_times_are_those_of_the_events() {
         "2262-04-11T23:47:16.854775807Z",
         "9999-12-30T22:00:00.999999999Z",
     ];
-    let said = |time: &&str| NewEvent { created_at: time.parse::<Timestamp>().unwrap(), ..human("now") };
-    append(&store, thread_id, times.iter().map(said).collect()).await.unwrap();
-    let found = rows(&path, "SELECT created_at FROM turn_log ORDER BY turn_index");
-    assert_eq!(found, times.map(|time| format!("{time:?}")));
+    let message_at =
+        |time: &&str| NewEvent { created_at: time.parse::<Timestamp>().unwrap(), ..human("now") };
+    append(&store, thread_id, times.iter().map(message_at).collect()).await.unwrap();
+    let times_read = rows(&path, "SELECT created_at FROM turn_log ORDER BY turn_index");
+    assert_eq!(times_read, times.map(|time| format!("{time:?}")));
 }
 
 #[tokio::test]
@@ -159,31 +160,31 @@ async fn turns_that_were_superseded_are_archived_and_copies_are_no_turns() {
         r#""and otherwise" 0"#,
     ];
     assert_eq!(turns(), expected);
-    // A turn is its source's: the copy neither takes it away nor keeps it.
+    // A turn belongs to the source thread: a copy neither moves it nor keeps it when the source is deleted.
     commit(&store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap();
     assert_eq!(turns(), [r#""of another thread" 0"#, r#""and otherwise" 0"#]);
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn an_index_is_not_given_again_after_its_thread_is_deleted() {
+async fn an_index_is_not_reused_after_its_thread_is_deleted() {
     let TurnLogFixture { path, store, _folder } = fixture();
-    let (kept, gone) = (create(&store).await, create(&store).await);
-    append(&store, kept, vec![human("one")]).await.unwrap();
-    append(&store, gone, vec![human("two"), ai("three")]).await.unwrap();
-    commit(&store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
+    let (retained, deleted) = (create(&store).await, create(&store).await);
+    append(&store, retained, vec![human("one")]).await.unwrap();
+    append(&store, deleted, vec![human("two"), ai("three")]).await.unwrap();
+    commit(&store, vec![Write::DeleteThread { thread_id: deleted }]).await.unwrap();
     drop(store);
     let store = SqliteStore::open(&path).unwrap();
-    append(&store, kept, vec![ai("four")]).await.unwrap();
-    commit(&store, vec![Write::DeleteThread { thread_id: kept }]).await.unwrap();
+    append(&store, retained, vec![ai("four")]).await.unwrap();
+    commit(&store, vec![Write::DeleteThread { thread_id: retained }]).await.unwrap();
     append(&store, create(&store).await, vec![human("five"), ai("six")]).await.unwrap();
-    let found = rows(&path, "SELECT turn_index, content FROM turn_log");
-    assert_eq!(found, [r#"5 "five""#, r#"6 "six""#]);
+    let turns = rows(&path, "SELECT turn_index, content FROM turn_log");
+    assert_eq!(turns, [r#"5 "five""#, r#"6 "six""#]);
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn turns_can_be_archived_through_it_and_nothing_else_can_be_changed() {
+async fn the_view_allows_archiving_turns_and_no_other_change() {
     let TurnLogFixture { path, store, _folder } = fixture();
     let (one, two) = (create(&store).await, create(&store).await);
     let talk = |thread_id: ThreadId| append(&store, thread_id, vec![human("q"), ai("a")]);
@@ -208,7 +209,7 @@ async fn turns_can_be_archived_through_it_and_nothing_else_can_be_changed() {
 }
 
 #[tokio::test]
-async fn its_windows_come_from_an_index() {
+async fn window_queries_use_an_index() {
     let TurnLogFixture { path, store: _store, _folder } = fixture();
     for condition in ["turn_index BETWEEN 3 AND 9", "archived = 0", "thread_id = 't'"] {
         let plan = rows(

@@ -1,11 +1,14 @@
-//! The filter of a client on a thread's events: channels, namespaces, depth, and the position to start from.
+//! The filter of a client on a thread's events: channels, namespaces, depth, and the number to start after.
+//!
+//! A channel is a kind of event, such as `messages`. A namespace is the path of sub-agents within a run that an event
+//! comes from; it is empty for the run itself.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// The channels there are, beside `custom:<name>`.
+/// The known channels. In addition, `custom:<name>` selects the custom events with one name.
 const CHANNELS: [&str; 10] = [
     "values",
     "updates",
@@ -19,41 +22,45 @@ const CHANNELS: [&str; 10] = [
     HISTORY_CHANNEL,
 ];
 
-/// Segue's own channel: every event that is stored, as the history shows it.
+/// A channel of Segue's own: every stored event, in the form that the thread's history shows. See [`super::history`].
 pub(super) const HISTORY_CHANNEL: &str = "history";
 
-/// The most channels or namespaces of one request.
+/// The maximum number of channels, and of namespaces, in one request.
 const ENTRIES_MAX: usize = 64;
 
-/// A client's filter on events.
+/// A client's filter on events, as it is sent.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 pub(crate) struct EventFilterBody {
-    /// The channels: `values`, `updates`, `messages`, `tools`, `lifecycle`, `input`, `checkpoints`, `tasks`, `custom`,
-    /// `custom:<name>`, `history`.
+    /// The channels to send, at least one: `values`, `updates`, `messages`, `tools`, `lifecycle`, `input`,
+    /// `checkpoints`, `tasks`, `custom`, `custom:<name>`, `history`.
     channels: Option<Vec<String>>,
-    /// Where they come from: each is the beginning of a namespace.
+    /// Prefixes of the namespaces to send. Without any, events of all namespaces are sent.
     namespaces: Option<Vec<Vec<String>>>,
-    /// How many steps below these.
+    /// The maximum number of segments that a namespace may have after its prefix. Unlimited if it is missing.
     depth: Option<usize>,
-    /// Only those after this `seq`.
+    /// The `seq` of the last event that the client has received. Only later events are sent.
     since: Option<u64>,
 }
 
 /// A validated filter on events.
 #[derive(Debug, Clone)]
 pub(crate) struct EventFilter {
+    /// The wanted channels: known names and `custom:<name>`.
     channels: Vec<String>,
+    /// The prefixes of the wanted namespaces. An empty list admits all.
     namespaces: Vec<Vec<String>>,
+    /// The maximum number of segments after a prefix.
     depth: Option<usize>,
+    /// The number of the last event that the client has received; 0 if it has received none.
     pub(super) since: u64,
 }
 
 impl EventFilterBody {
-    /// Checks what is wanted.
+    /// Validates the filter.
     ///
     /// # Errors
-    /// When there is no channel, or an unknown one.
+    /// A bad request if no channel or an unknown channel is named, or if a list has more than [`ENTRIES_MAX`] entries.
     pub(crate) fn into_filter(self) -> Result<EventFilter, ApiError> {
         let channels = self.channels.unwrap_or_default();
         if channels.is_empty() {
@@ -79,18 +86,18 @@ impl EventFilterBody {
 }
 
 impl EventFilter {
-    /// Returns whether events of the channel are wanted at all.
+    /// Returns whether the client wants events of the channel.
     pub(super) fn has_channel(&self, channel: &str) -> bool {
         self.channels.iter().any(|wanted| wanted == channel)
     }
 
-    /// Returns whether what the custom event of that name says is wanted.
+    /// Returns whether the client wants custom events with that name: because it wants all of them, or this one.
     pub(super) fn has_custom(&self, name: &str) -> bool {
         let named = |wanted: &String| wanted.strip_prefix("custom:").is_some_and(|wanted| wanted == name);
         self.has_channel("custom") || self.channels.iter().any(named)
     }
 
-    /// Returns whether events from there are wanted.
+    /// Returns whether the client wants events of the namespace.
     pub(super) fn admits_namespace(&self, namespace: &[&str]) -> bool {
         let below = |prefix: &[String]| {
             let is_prefix =

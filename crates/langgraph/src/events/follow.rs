@@ -1,5 +1,10 @@
-//! Following a thread by its events: what is kept is told again, then what happens, over runs, for as long as the client
-//! stays. The thread need not be there yet.
+//! The event stream of a thread: first the events that are still kept and that the client has not received, then live
+//! events, across runs, for as long as the client stays connected. The thread does not have to exist yet.
+//!
+//! The stream has three sources: the frames of the active run, the events that belong to no run (for the channel
+//! `history`), and, where frames are no longer kept, the journal. Frames are lost when a client reads too slowly, when
+//! it reconnects late, and when another process has driven the run. The stream then sends the stored messages and the
+//! state instead, and continues with the frames after them.
 
 use std::sync::Arc;
 
@@ -25,13 +30,17 @@ use crate::streams::origin::{RunOrigin, SubgraphStreaming};
 use crate::streams::recent_runs::RecentRuns;
 use crate::streams::translate::{PartialMessagePolicy, RunTranslator, missed_messages};
 
-/// Follows a thread by its events.
+/// Streams the events of a thread, across its runs, as server-sent events.
+///
+/// With `since`, the stream continues after that event. Where events in between are no longer available, the stored
+/// messages and the current state are sent instead. The stream ends when the client disconnects or the server shuts
+/// down.
 #[utoipa::path(
     post, path = "/threads/{thread_id}/stream/events", tag = "events", request_body = EventFilterBody,
     params(("thread_id" = Uuid, Path, description = "The thread; it need not exist yet.")),
     responses(
-        (status = 200, description = "Its events.", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "The filter makes no sense.", body = ErrorBody),
+        (status = 200, description = "The events of the thread.", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "The filter is invalid.", body = ErrorBody),
     )
 )]
 pub(super) async fn stream_thread_events(
@@ -40,32 +49,36 @@ pub(super) async fn stream_thread_events(
     JsonBody(body): JsonBody<EventFilterBody>,
 ) -> Result<Response, ApiError> {
     let filter = body.into_filter()?;
-    let mut follow = ThreadEventStream::new(caller, thread_id, filter);
-    follow.start_out_of_run_events().await?;
-    Ok(sse::event_stream_response(follow.chunks()))
+    let mut stream = ThreadEventStream::new(caller, thread_id, filter);
+    stream.start_out_of_run_events().await?;
+    Ok(sse::event_stream_response(stream.chunks()))
 }
 
-/// A thread, followed for one client.
+/// The event stream of one thread for one client.
 struct ThreadEventStream {
     caller: Caller,
     thread_id: ThreadId,
+    /// The runs of the thread, in the order in which they start.
     runs: ThreadRuns,
+    /// The run whose events are sent at the moment.
     run: Option<RunFollower>,
-    /// Events outside runs, if the client wants them.
+    /// The reader of events outside runs. Set if the client wants the channel `history`.
     out_of_run: Option<OutOfRunEvents>,
-    /// When there may be some of it.
+    /// Notifications that there may be new events outside runs. Set together with `out_of_run`.
     changes: Option<ThreadChanges>,
-    /// True if the client sent a position and it is not known yet whether events are missing behind it.
+    /// True if the client sent a position, and the journal has not been checked for runs that it missed after it.
     needs_gap_check: bool,
+    /// The encoder of the events, with the bytes that are not sent yet.
     writer: ChannelWriter,
 }
 
 impl ThreadEventStream {
+    /// Returns a stream that has not sent anything. It receives each run that starts from now on.
     fn new(caller: Caller, thread_id: ThreadId, filter: EventFilter) -> Self {
-        let live = caller.server.scheduler.thread_reader(&caller.scope, thread_id);
+        let reader = caller.server.scheduler.thread_reader(&caller.scope, thread_id);
         Self {
             thread_id,
-            runs: ThreadRuns::new(&caller, live),
+            runs: ThreadRuns::new(&caller, reader),
             run: None,
             out_of_run: None,
             changes: None,
@@ -75,12 +88,15 @@ impl ThreadEventStream {
         }
     }
 
-    /// Waits for something to tell; `None` when the server goes.
+    /// Waits for the next item of any source and writes its events, which may be none. Returns `None` when the server
+    /// shuts down.
+    ///
+    /// While a run is followed, nothing else is sent: events outside runs are sent between runs.
     async fn advance(&mut self) -> Option<Result<(), ApiError>> {
         if std::mem::take(&mut self.needs_gap_check) {
             return Some(match self.check_missed_runs().await {
                 Ok(()) => self.send_out_of_run_events().await,
-                Err(fault) => Err(fault),
+                Err(error) => Err(error),
             });
         }
         if let Some(run) = &mut self.run {
@@ -100,52 +116,66 @@ impl ThreadEventStream {
                 self.writer.write_raw(HEARTBEAT);
                 Ok(())
             }
-            ThreadEvent::Run(live) => self.begin_run(live).await,
+            ThreadEvent::Run(reader) => self.begin_run(reader).await,
             ThreadEvent::Gap => self.replay_missed_runs(self.writer.client_position()).await,
         })
     }
 
-    /// Notes from where on it tells what no run tells of. What a client reads of the thread once it is answered is there by
-    /// then, or told.
+    /// Sets the position from which events outside runs are sent, if the client wants them.
+    ///
+    /// The handler calls this before it responds. A client that then reads the thread's history misses nothing: each
+    /// event is either stored by that time or sent on this stream. The subscription to changes is opened before the
+    /// position is read for the same reason.
     async fn start_out_of_run_events(&mut self) -> Result<(), ApiError> {
         if self.writer.filter.has_channel(HISTORY_CHANNEL) {
             self.changes = Some(self.runs.reader.changes());
-            let had = self.writer.client_position().seq;
-            self.out_of_run = Some(OutOfRunEvents::starting_at(&self.caller, self.thread_id, had).await?);
+            let received = self.writer.client_position().seq;
+            self.out_of_run =
+                Some(OutOfRunEvents::starting_at(&self.caller, self.thread_id, received).await?);
         }
         Ok(())
     }
 
+    /// Sends the events outside runs that were stored since the last call, if the client wants them.
     async fn send_out_of_run_events(&mut self) -> Result<(), ApiError> {
         match &mut self.out_of_run {
-            Some(beside) => beside.send_new_events(&self.caller, &mut self.writer).await,
+            Some(events) => events.send_new_events(&self.caller, &mut self.writer).await,
             None => Ok(()),
         }
     }
 
-    async fn begin_run(&mut self, mut live: RunReader) -> Result<(), ApiError> {
-        let (run, request) = runs::find_run_with_request(&self.caller, live.thread_id, live.run_id).await?;
+    /// Starts to follow a run, and writes the events that are available already.
+    ///
+    /// `reader` reads the run from its beginning, and the writer drops the events that the client has received. If the
+    /// beginning is no longer kept, or if the client's position lies in a step that was abandoned, the run is read from
+    /// the client's position instead.
+    async fn begin_run(&mut self, mut reader: RunReader) -> Result<(), ApiError> {
+        let (run, request) =
+            runs::find_run_with_request(&self.caller, reader.thread_id, reader.run_id).await?;
         let mut translator = new_translator(&run, &request);
         self.writer.begin_run(run.run_id, run.created_at);
         let FramePosition { seq, sub } = self.writer.client_position();
-        let place = StreamPosition { seq, sub, index: 0 };
-        let again = || self.caller.server.scheduler.run_reader(run.run_id, Some(place)).filter(|_| seq > 0);
-        // What it had begun to say when it was given up is said anew.
-        let cut = again().filter(RunReader::has_initial_gap);
-        let mut first = if cut.is_some() { None } else { live.try_next() };
-        if cut.is_some() || matches!(first, Some(SubscriptionItem::Gap { .. })) {
-            // The beginning is gone, but what follows the client's place may be there.
-            if let Some(mut again) = cut.or_else(again) {
-                first = again.try_next();
-                if first.is_none() && again.is_closed() {
-                    // The client has had this run to its end.
+        let received = StreamPosition { seq, sub, index: 0 };
+        let reopen =
+            || self.caller.server.scheduler.run_reader(run.run_id, Some(received)).filter(|_| seq > 0);
+        // An initial gap means that the client's position lies in a step that was abandoned, for example because
+        // another process took the run over. The step is executed again, and its messages are streamed from their
+        // beginning.
+        let after_abandoned_step = reopen().filter(RunReader::has_initial_gap);
+        let mut first = if after_abandoned_step.is_some() { None } else { reader.try_next() };
+        if after_abandoned_step.is_some() || matches!(first, Some(SubscriptionItem::Gap { .. })) {
+            // The beginning of the run is no longer kept, but the frames after the client's position may be.
+            if let Some(mut reopened) = after_abandoned_step.or_else(reopen) {
+                first = reopened.try_next();
+                if first.is_none() && reopened.is_closed() {
+                    // The client has received this run to its end.
                     return Ok(());
                 }
-                live = again;
+                reader = reopened;
                 translator.mark_frames_lost();
             }
         }
-        let run = self.run.insert(RunFollower::new(Some(live), translator));
+        let run = self.run.insert(RunFollower::new(Some(reader), translator));
         if first.is_none() {
             return Ok(());
         }
@@ -153,6 +183,7 @@ impl ThreadEventStream {
         self.handle_progress(progress).await
     }
 
+    /// Reacts to the progress of the run: recovers lost frames, or finishes the run at the end of its frames.
     async fn handle_progress(&mut self, progress: ReadProgress) -> Result<(), ApiError> {
         match progress {
             ReadProgress::Pending => Ok(()),
@@ -164,28 +195,33 @@ impl ThreadEventStream {
         }
     }
 
-    /// Tells what the journal has instead of frames that were lost, and goes on from there.
+    /// Sends the stored messages and the state instead of the frames that were lost after `after`, and continues with
+    /// the frames that follow.
     async fn recover_lost_frames(&mut self, after: FramePosition) -> Result<(), ApiError> {
         let Some(run_id) = self.run.as_ref().map(RunFollower::run_id) else { return Ok(()) };
-        // Whatever happens from here on is heard, also where the frames behind the journal's newest message are gone too.
-        let now = self.caller.server.scheduler.run_reader(run_id, Some(STREAM_END));
+        // Opened before the journal is read, so that nothing between that read and the next frame is missed. It is used
+        // if the frames after the journal's newest message are lost too.
+        let from_now = self.caller.server.scheduler.run_reader(run_id, Some(STREAM_END));
         self.catch_up(after).await?;
         let FramePosition { seq, sub } = self.writer.position().max(after);
-        let behind =
+        let reopen =
             || self.caller.server.scheduler.run_reader(run_id, Some(StreamPosition { seq, sub, index: 0 }));
-        let is_whole =
-            behind().is_some_and(|mut live| !matches!(live.try_next(), Some(SubscriptionItem::Gap { .. })));
-        let next = if is_whole { behind() } else { now };
-        match (next, &mut self.run) {
-            (Some(next), Some(run)) => {
-                run.reader = Some(next);
+        let is_gapless = reopen()
+            .is_some_and(|mut reader| !matches!(reader.try_next(), Some(SubscriptionItem::Gap { .. })));
+        let reader = if is_gapless { reopen() } else { from_now };
+        match (reader, &mut self.run) {
+            (Some(reader), Some(run)) => {
+                run.reader = Some(reader);
                 Ok(())
             }
             (Some(_) | None, _) => self.finish_run().await,
         }
     }
 
-    /// Leaves a run whose stream is over. One whose end was not told here is looked up: it has ended, or goes on elsewhere.
+    /// Finishes a run whose frames are over.
+    ///
+    /// If the end of the run was not among them, the journal decides: a run that is still active continues in another
+    /// stream, and of a run that has ended the missed messages and the end are sent.
     async fn finish_run(&mut self) -> Result<(), ApiError> {
         let (run_id, is_ended) = match &self.run {
             Some(run) => (run.run_id(), run.translator.is_ended()),
@@ -205,7 +241,7 @@ impl ThreadEventStream {
                 self.send_run_end(Some(run));
                 Ok(())
             }
-            // It was taken back, or the server goes.
+            // The run was rolled back, or the server is shutting down.
             Some(_) | None => {
                 self.send_run_end(None);
                 Ok(())
@@ -213,87 +249,100 @@ impl ThreadEventStream {
         }
     }
 
-    /// Goes on with a run that goes on without the stream it had: in another one of this process, or in another process.
+    /// Continues with an active run whose stream has ended: in a new stream of this process, or through the journal if
+    /// another process drives the run.
     async fn continue_run(&mut self, run: &Run) -> Result<(), ApiError> {
         let FramePosition { seq, sub } = self.writer.client_position();
-        let place = Some(StreamPosition { seq, sub, index: 0 });
-        let next = self.caller.server.scheduler.follow_run(&self.caller.scope, run, place).await?;
-        match (next, &mut self.run) {
-            (Some(next), Some(run)) => run.reader = Some(next),
+        let received = Some(StreamPosition { seq, sub, index: 0 });
+        let reader = self.caller.server.scheduler.follow_run(&self.caller.scope, run, received).await?;
+        match (reader, &mut self.run) {
+            (Some(reader), Some(run)) => run.reader = Some(reader),
             (Some(_) | None, _) => self.run = None,
         }
         Ok(())
     }
 
+    /// Stops following the current run. Sends its end if `run` is given and the end was not sent.
     fn send_run_end(&mut self, run: Option<Run>) {
         if let (Some(mut follower), Some(run)) = (self.run.take(), run) {
             follower.translator.send_end_of(&run, &mut self.writer);
         }
     }
 
-    /// Tells what the journal has of the run after `after`.
+    /// Sends the stored messages of the current run after `after`, and the thread's state. Without a thread or a run it
+    /// sends nothing.
     async fn catch_up(&mut self, after: FramePosition) -> Result<(), ApiError> {
         let Some(state) = self.caller.agent.threads().state(self.thread_id).await? else { return Ok(()) };
         let Some(run) = &mut self.run else { return Ok(()) };
-        let had = self.writer.client_position().seq.max(after.seq);
-        let missed = missed_messages(&state, run.run_id(), had);
+        let received = self.writer.client_position().seq.max(after.seq);
+        let missed = missed_messages(&state, run.run_id(), received);
         self.writer.replace_lost_frames(after, head_position(Some(&state), after));
-        history::send_missed_events(had, &mut self.writer);
+        history::send_missed_events(received, &mut self.writer);
         run.translator.catch_up(&state, &missed, &mut self.writer);
         Ok(())
     }
 
-    /// Finds out what a client has not had that comes with a place, as far as nothing tells it by itself.
+    /// Checks whether runs ended after the client's position whose frames are no longer kept, and replays them from the
+    /// journal. Runs whose frames are kept are sent by the normal path.
     async fn check_missed_runs(&mut self) -> Result<(), ApiError> {
         let thread = self.caller.agent.threads().get(self.thread_id).await?;
         let last_seq = thread.map_or(0, |thread| thread.last_seq);
-        let had = self.writer.client_position();
-        if had.seq > last_seq {
-            // It is a place of another thread or server.
+        let received = self.writer.client_position();
+        if received.seq > last_seq {
+            // The position belongs to another thread or server.
             self.writer.forget_since();
             return self.replay_missed_runs(FramePosition { seq: last_seq, sub: 0 }).await;
         }
         let newest = RecentRuns::fetch(&self.caller, self.thread_id).await?;
-        match newest.has_missed(&self.caller, had.seq).await? {
-            true => self.replay_ended_runs(had, newest).await,
+        match newest.has_missed(&self.caller, received.seq).await? {
+            true => self.replay_ended_runs(received, newest).await,
             false => Ok(()),
         }
     }
 
-    /// Tells what the journal has of runs that came and went unseen. One that works is told of by itself.
-    async fn replay_missed_runs(&mut self, had: FramePosition) -> Result<(), ApiError> {
+    /// Replays the runs that started and ended after `received` without being followed. An active run is not included,
+    /// because its frames are sent by the normal path.
+    async fn replay_missed_runs(&mut self, received: FramePosition) -> Result<(), ApiError> {
         let newest = RecentRuns::fetch(&self.caller, self.thread_id).await?;
-        self.replay_ended_runs(had, newest).await
+        self.replay_ended_runs(received, newest).await
     }
 
-    async fn replay_ended_runs(&mut self, had: FramePosition, newest: RecentRuns) -> Result<(), ApiError> {
-        let mut runs = newest.ended_after(&self.caller, had.seq).await?;
+    /// Sends the stored messages and the end of each run among `newest` that ended after `received`, in the order of
+    /// the journal. The thread's state follows the messages of the last run. If no run ended there, the state is sent
+    /// as a part of the newest ended run.
+    async fn replay_ended_runs(
+        &mut self,
+        received: FramePosition,
+        newest: RecentRuns,
+    ) -> Result<(), ApiError> {
+        let mut runs = newest.ended_after(&self.caller, received.seq).await?;
         runs.sort_unstable();
         if runs.is_empty() {
-            runs.extend(newest.ended_runs().next().map(|run_id| (had.seq, run_id)));
+            runs.extend(newest.ended_runs().next().map(|run_id| (received.seq, run_id)));
         }
         let Some(state) = self.caller.agent.threads().state(self.thread_id).await? else { return Ok(()) };
-        let is_over = |message: &StateMessage| message.run_id.is_none_or(|run_id| newest.has_ended(run_id));
-        let is_missed = |message: &&Arc<StateMessage>| message.seq > had.seq && is_over(message);
+        let has_ended = |message: &StateMessage| message.run_id.is_none_or(|run_id| newest.has_ended(run_id));
+        let is_missed = |message: &&Arc<StateMessage>| message.seq > received.seq && has_ended(message);
         let missed: Vec<_> = state.messages.iter().filter(is_missed).cloned().collect();
         self.runs.mark_completed(newest.ended_runs());
-        let at = missed.last().map_or(had, |message| FramePosition { seq: message.seq, sub: 0 });
-        let mut rest = missed.as_slice();
+        let position = missed.last().map_or(received, |message| FramePosition { seq: message.seq, sub: 0 });
+        let mut remaining = missed.as_slice();
         for (index, (_, run_id)) in runs.iter().enumerate() {
             let (run, request) = runs::find_run_with_request(&self.caller, self.thread_id, *run_id).await?;
             let mut translator = new_translator(&run, &request);
             self.writer.begin_run(run.run_id, run.created_at);
-            self.writer.replace_lost_frames(had, at);
+            self.writer.replace_lost_frames(received, position);
             if index == 0 {
-                history::send_missed_events(had.seq, &mut self.writer);
+                history::send_missed_events(received.seq, &mut self.writer);
             }
             match runs.get(index + 1) {
-                Some((next, _)) => {
-                    let (own, later) = rest.split_at(rest.partition_point(|message| message.seq < *next));
+                Some((next_seq, _)) => {
+                    let count = remaining.partition_point(|message| message.seq < *next_seq);
+                    let (own, later) = remaining.split_at(count);
                     translator.replay_messages(own, &mut self.writer);
-                    rest = later;
+                    remaining = later;
                 }
-                None => translator.catch_up(&state, rest, &mut self.writer),
+                None => translator.catch_up(&state, remaining, &mut self.writer),
             }
             translator.send_end_of(&run, &mut self.writer);
         }
@@ -306,11 +355,12 @@ impl ChunkStream for ThreadEventStream {
         while self.writer.len() == 0 {
             match self.advance().await? {
                 Ok(()) => {}
-                // The run was taken back or forgotten, or the thread removed; others may follow, also under the same id.
-                Err(fault) if fault.status() == StatusCode::NOT_FOUND => self.run = None,
-                Err(fault) => {
+                // The run was rolled back or forgotten, or the thread was deleted. The stream stays open, because other
+                // runs may follow, even on a new thread with the same id.
+                Err(error) if error.status() == StatusCode::NOT_FOUND => self.run = None,
+                Err(error) => {
                     let thread_id = self.thread_id;
-                    tracing::error!(thread_id = %thread_id, error = %fault, "failed to follow thread {thread_id}");
+                    tracing::error!(thread_id = %thread_id, %error, "failed to follow thread {thread_id}");
                     return None;
                 }
             }
@@ -319,12 +369,14 @@ impl ChunkStream for ThreadEventStream {
     }
 }
 
-/// Returns the translator of a run. What its sub-agents do is in namespaces of their own, which clients filter by.
+/// Returns the translator of a run. It includes the sub-agents whatever the run's request says: their events have
+/// namespaces, and the client's filter selects among these.
 fn new_translator(run: &Run, request: &RunRequest) -> RunTranslator {
-    let about = RunOrigin { subgraphs: SubgraphStreaming::Included, ..runs::run_origin(run, request) };
-    RunTranslator::new(about, PartialMessagePolicy::Repeat)
+    let origin = RunOrigin { subgraphs: SubgraphStreaming::Included, ..runs::run_origin(run, request) };
+    RunTranslator::new(origin, PartialMessagePolicy::Repeat)
 }
 
+/// Waits for a notification of a change. Never returns if there is no subscription.
 async fn wait_for_change(changes: &mut Option<ThreadChanges>) {
     match changes {
         Some(changes) => changes.next().await,

@@ -1,5 +1,8 @@
-//! The channel `history`: every event as it is stored, in the shape in which the history shows it, so that a page which
-//! follows a thread shows the same as one that is opened later. It is Segue's own; foreign clients do not ask for it.
+//! The channel `history`: every stored event, in the shape of an entry of the thread's history. A page that follows a
+//! thread live therefore shows the same as a page that is opened later.
+//!
+//! The channel is Segue's own extension of the protocol, for its web page. Other clients never receive its events,
+//! because they do not name the channel in their filter.
 
 use agent::{EventQuery, HistoryEntry};
 use jiff::Timestamp;
@@ -13,25 +16,30 @@ use super::writer::{ChannelEvent, ChannelWriter};
 use crate::caller::Caller;
 use crate::error::ApiError;
 
-/// Events that are read at a time.
+/// The number of events in one read of the journal.
 const PAGE_ROWS: usize = 200;
 
-/// An event that is stored.
+/// The data of a `stored` event.
 #[derive(Debug, Serialize)]
 struct StoredEventPayload<'a> {
+    /// Always `stored`.
     event: &'static str,
+    /// The sequence number of the event in its thread.
     seq: Seq,
+    /// The type of the event in the journal.
     event_type: &'a str,
+    /// The run that the event belongs to; `null` for an event outside runs.
     run_id: Option<RunId>,
+    /// The time at which the event was stored.
     created_at: Timestamp,
-    /// The history entry of the event, if people are shown it.
+    /// The history entry of the event; `null` if the history does not show the event.
     entry: Option<HistoryEntry>,
-    /// The content of the event, if it has no history entry.
+    /// The content of the event as it is stored. Present only if `entry` is `null`.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a RawValue>,
 }
 
-/// Tells an event.
+/// Sends a stored event.
 pub(super) fn send_stored_event(event: &Event, out: &mut ChannelWriter) {
     send_history(out, || {
         let entry = agent::page_entry(event);
@@ -48,48 +56,51 @@ pub(super) fn send_stored_event(event: &Event, out: &mut ChannelWriter) {
     });
 }
 
-/// Tells that events were missed: what the history has after `after` is to be read again.
+/// Sends a `missed` event: the client has to read the history after `after` again, because events may be missing.
 pub(super) fn send_missed_events(after: Seq, out: &mut ChannelWriter) {
     send_history(out, || json!({"event": "missed", "after_seq": after}));
 }
 
+/// Sends an event on the channel `history`. Events that the client does not want are not built.
 fn send_history<T: Serialize>(out: &mut ChannelWriter, data: impl FnOnce() -> T) {
     out.send(ChannelEvent::new(HISTORY_CHANNEL, data));
 }
 
-/// Events of a thread outside runs: names, rewinds and state updates.
+/// A reader of a thread's events that belong to no run, such as names, rewinds and state updates. The streams of runs
+/// do not contain them.
 #[derive(Debug)]
 pub(super) struct OutOfRunEvents {
     thread_id: ThreadId,
-    /// Everything up to here was looked at.
+    /// The sequence number of the last event that was read, whether it was sent or not.
     read_until: Seq,
 }
 
 impl OutOfRunEvents {
-    /// Returns what is stored after the place the client has, or from here on.
+    /// Returns a reader that starts after `received`, the last event that the client has received, or at the thread's
+    /// current end if that is 0.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// If the journal fails.
     pub(super) async fn starting_at(
         caller: &Caller,
         thread_id: ThreadId,
-        had: Seq,
+        received: Seq,
     ) -> Result<Self, ApiError> {
         let last_seq = last_seq(caller, thread_id).await?;
-        let looked = if had > 0 { had.min(last_seq) } else { last_seq };
-        Ok(Self { thread_id, read_until: looked })
+        let read_until = if received > 0 { received.min(last_seq) } else { last_seq };
+        Ok(Self { thread_id, read_until })
     }
 
-    /// Tells what came since the last look.
+    /// Sends the events that were stored since the last call. Reads the journal page by page up to its current end.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// If the journal fails. Events that were sent before the failure are not sent again.
     pub(super) async fn send_new_events(
         &mut self,
         caller: &Caller,
         out: &mut ChannelWriter,
     ) -> Result<(), ApiError> {
-        // What is stored behind this is news of its own.
+        // Each later commit sends a notification of its own, and with it a call of this function.
         let until = last_seq(caller, self.thread_id).await?;
         while self.read_until < until {
             let query = EventQuery {
@@ -107,15 +118,16 @@ impl OutOfRunEvents {
                 Some(_) | None => until,
             };
         }
-        // The thread may have been removed, and another one begun under its id.
+        // The thread may have been deleted and created again with the same id: its events then start from the
+        // beginning.
         self.read_until = self.read_until.min(until);
         Ok(())
     }
 }
 
-/// Returns the types of event that come of no run, or may.
+/// Returns the event types that can occur outside a run: all but those that only a run writes.
 fn out_of_run_event_types() -> Vec<EventType> {
-    let of_runs = [
+    let only_in_runs = [
         EventType::RunStarted,
         EventType::RunStopRequested,
         EventType::RunInterrupted,
@@ -126,9 +138,10 @@ fn out_of_run_event_types() -> Vec<EventType> {
         EventType::ModelCalled,
         EventType::MemoryRead,
     ];
-    EventType::ALL.iter().copied().filter(|kind| !of_runs.contains(kind)).collect()
+    EventType::ALL.iter().copied().filter(|kind| !only_in_runs.contains(kind)).collect()
 }
 
+/// Returns the sequence number of the thread's last event; 0 if the thread does not exist.
 async fn last_seq(caller: &Caller, thread_id: ThreadId) -> Result<Seq, ApiError> {
     let thread = caller.agent.threads().get(thread_id).await?;
     Ok(thread.map_or(0, |thread| thread.last_seq))

@@ -1,5 +1,6 @@
-//! Messages of a model as chunks: deltas while it streams and a last chunk that completes the message, so that the chunks
-//! together equal the stored message. The translator decides when a message starts and ends.
+//! The messages of a model as LangChain's `AIMessageChunk`s: one chunk for each delta, and a last chunk that
+//! completes the message. Clients add up the chunks of a message; the sum equals the stored message (I4). The
+//! translator decides when a message starts and ends.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -8,7 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::streams::item::ToolCallAnnouncement;
 use crate::streams::streamed_message::{SegmentKind, StreamedMessage, unstreamed_rest};
 
-/// One more piece of an answer.
+/// A chunk with one delta of a message. One is serialized for each token; the types of its constant fields therefore
+/// need no allocation.
 #[derive(Debug, Serialize)]
 pub(crate) struct DeltaChunk<'a> {
     content: &'a str,
@@ -20,22 +22,26 @@ pub(crate) struct DeltaChunk<'a> {
     id: &'a str,
     tool_calls: [u8; 0],
     invalid_tool_calls: [u8; 0],
+    /// Always `null`: the usage is in the last chunk, because clients add it up as well.
     usage_metadata: Option<u8>,
     tool_call_chunks: [u8; 0],
+    /// Always `null`; the last chunk has `last`.
     chunk_position: Option<&'static str>,
 }
 
+/// The `additional_kwargs` of a delta.
 #[derive(Debug, Default, Serialize)]
 struct ReasoningKwargs<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
 }
 
+/// Serializes as `{}`.
 #[derive(Debug, Serialize)]
 struct EmptyObject {}
 
 impl<'a> DeltaChunk<'a> {
-    /// Returns the chunk that adds `text` to the message `id`.
+    /// Returns the chunk that appends `text` to the text or the reasoning of the message `id`.
     pub(crate) fn new(id: &'a str, kind: SegmentKind, text: &'a str) -> Self {
         let (content, reasoning_content) = match kind {
             SegmentKind::Text => (text, None),
@@ -57,11 +63,11 @@ impl<'a> DeltaChunk<'a> {
     }
 }
 
-/// Returns the chunk that announces a call, whose arguments come at the end.
+/// Returns the chunk that announces a tool call: its name and id with empty arguments, which follow in the last chunk.
 pub(super) fn tool_call_announcement(call: &ToolCallAnnouncement<'_>) -> Value {
-    let ToolCallAnnouncement { message: speech, index, call_id, name, .. } = call;
+    let ToolCallAnnouncement { message: streamed, index, call_id, name, .. } = call;
     let chunk = json!({"name": name, "args": "", "id": call_id, "index": index, "type": "tool_call_chunk"});
-    let mut message = partial_message(speech);
+    let mut message = partial_message(streamed);
     message["content"] = "".into();
     message["additional_kwargs"] = json!({});
     message["type"] = "AIMessageChunk".into();
@@ -70,59 +76,65 @@ pub(super) fn tool_call_announcement(call: &ToolCallAnnouncement<'_>) -> Value {
     message
 }
 
-/// Returns the message as far as it was streamed.
-pub(super) fn partial_message(speech: &StreamedMessage) -> Value {
-    let mut extra = Map::new();
-    let thought = speech.text_of(SegmentKind::Reasoning);
-    if !thought.is_empty() {
-        extra.insert("reasoning_content".to_owned(), thought.into());
+/// Returns the message with everything that was streamed so far.
+pub(super) fn partial_message(streamed: &StreamedMessage) -> Value {
+    let mut kwargs = Map::new();
+    let reasoning = streamed.text_of(SegmentKind::Reasoning);
+    if !reasoning.is_empty() {
+        kwargs.insert("reasoning_content".to_owned(), reasoning.into());
     }
     json!({
-        "content": speech.text_of(SegmentKind::Text), "additional_kwargs": extra, "response_metadata": {}, "type": "ai",
-        "name": null, "id": speech.id, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": null,
+        "content": streamed.text_of(SegmentKind::Text), "additional_kwargs": kwargs, "response_metadata": {}, "type": "ai",
+        "name": null, "id": streamed.id, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": null,
     })
 }
 
-/// Returns the chunk that completes the message: what was not streamed yet, and what is known at the end only.
-pub(super) fn last_chunk(speech: Option<&StreamedMessage>, message: &RawValue) -> Value {
-    let all = |kind| speech.map(|speech| speech.text_of(kind)).unwrap_or_default();
-    let (text, thought) = (all(SegmentKind::Text), all(SegmentKind::Reasoning));
-    let announced = speech.map_or(&[][..], |speech| &speech.announced_calls);
+/// Returns the chunk that completes the stored message: the content that was not streamed, the arguments of the tool
+/// calls, and the fields that are known only at the end, such as the usage. `streamed` is `None` if nothing was
+/// streamed; the chunk then contains the complete message.
+pub(super) fn last_chunk(streamed: Option<&StreamedMessage>, message: &RawValue) -> Value {
+    let streamed_text = |kind| streamed.map(|streamed| streamed.text_of(kind)).unwrap_or_default();
+    let (text, reasoning) = (streamed_text(SegmentKind::Text), streamed_text(SegmentKind::Reasoning));
+    let announced = streamed.map_or(&[][..], |streamed| &streamed.announced_calls);
     let mut chunk: Value = serde_json::from_str(message.get()).unwrap_or_default();
     chunk["type"] = "AIMessageChunk".into();
     chunk["chunk_position"] = "last".into();
     chunk["tool_call_chunks"] = tool_call_chunks(announced, &chunk["tool_calls"]);
-    chunk["content"] = unstreamed_content(chunk["content"].take(), &text, &thought);
+    chunk["content"] = unstreamed_content(chunk["content"].take(), &text, &reasoning);
     if let Some(whole) = chunk["additional_kwargs"]["reasoning_content"].as_str() {
-        let rest = unstreamed_rest(whole, &thought).to_owned();
-        if let Some(extra) = chunk["additional_kwargs"].as_object_mut() {
-            match rest.is_empty() {
-                true => extra.shift_remove("reasoning_content"),
-                false => extra.insert("reasoning_content".to_owned(), rest.into()),
+        let remaining = unstreamed_rest(whole, &reasoning).to_owned();
+        if let Some(kwargs) = chunk["additional_kwargs"].as_object_mut() {
+            match remaining.is_empty() {
+                true => kwargs.shift_remove("reasoning_content"),
+                false => kwargs.insert("reasoning_content".to_owned(), remaining.into()),
             };
         }
     }
     chunk
 }
 
-/// Returns what of the content the chunks before did not hold.
-fn unstreamed_content(content: Value, text: &str, thought: &str) -> Value {
+/// Returns the part of the content that earlier chunks did not contain. `text` and `reasoning` are what was streamed.
+///
+/// A string loses its streamed prefix. A list of blocks loses all text blocks if any text was streamed, and all
+/// reasoning blocks if any reasoning was streamed.
+fn unstreamed_content(content: Value, text: &str, reasoning: &str) -> Value {
     match content {
         Value::String(whole) => Value::from(unstreamed_rest(&whole, text)),
-        Value::Array(blocks) if !text.is_empty() || !thought.is_empty() => {
-            let was_said = |block: &Value| {
+        Value::Array(blocks) if !text.is_empty() || !reasoning.is_empty() => {
+            let was_streamed = |block: &Value| {
                 let kind = block["type"].as_str().unwrap_or_default();
                 (kind == "text" && !text.is_empty())
-                    || (["thinking", "reasoning"].contains(&kind) && !thought.is_empty())
+                    || (["thinking", "reasoning"].contains(&kind) && !reasoning.is_empty())
             };
-            let left: Vec<Value> = blocks.into_iter().filter(|block| !was_said(block)).collect();
-            if left.is_empty() { Value::from("") } else { Value::Array(left) }
+            let remaining: Vec<Value> = blocks.into_iter().filter(|block| !was_streamed(block)).collect();
+            if remaining.is_empty() { Value::from("") } else { Value::Array(remaining) }
         }
         other => other,
     }
 }
 
-/// Returns the calls as chunks, each with all of its arguments. Name and id are told once: clients add chunks up.
+/// Returns the tool calls as chunks, each with its complete arguments. A call at one of the indices `announced` has
+/// no name and no id, because clients concatenate the names and ids of chunks.
 fn tool_call_chunks(announced: &[usize], calls: &Value) -> Value {
     let chunks = calls.as_array().into_iter().flatten().enumerate().map(|(index, call)| {
         let is_new = !announced.contains(&index);
@@ -150,20 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn i4_the_chunks_together_are_the_stored_message_however_they_were_cut() {
+    fn i4_the_chunks_add_up_to_the_stored_message_wherever_it_is_split() {
         let whole = "a 🦀é\u{301} z";
-        for cut in whole.char_indices().map(|(at, _)| at) {
+        for cut in whole.char_indices().map(|(index, _)| index) {
             let (first, second) = whole.split_at(cut);
-            let mut speaking = StreamedMessage::new("m1");
+            let mut streamed = StreamedMessage::new("m1");
             let mut got = String::new();
             for piece in [first, second].into_iter().filter(|piece| !piece.is_empty()) {
-                speaking.append(SegmentKind::Text, piece);
+                streamed.append(SegmentKind::Text, piece);
                 let delta = serde_json::to_value(DeltaChunk::new("m1", SegmentKind::Text, piece)).unwrap();
                 got.push_str(delta["content"].as_str().unwrap());
                 assert_eq!(delta["id"], "m1");
                 assert_eq!(delta["usage_metadata"], Value::Null, "usage is counted once");
             }
-            let last = last_chunk(Some(&speaking), &raw(&message(&json!(format!("{whole}!")))));
+            let last = last_chunk(Some(&streamed), &raw(&message(&json!(format!("{whole}!")))));
             got.push_str(last["content"].as_str().unwrap());
             assert_eq!(got, format!("{whole}!"));
             assert_eq!((&last["id"], &last["chunk_position"]), (&json!("m1"), &json!("last")));
@@ -176,13 +188,16 @@ mod tests {
         let content = json!([{"type": "text", "text": "Hello"}, {"type": "image", "url": "x"}]);
         let chunk = last_chunk(None, &raw(&message(&content)));
         assert_eq!(chunk["content"], content);
-        let mut said = StreamedMessage::new("m1");
-        said.append(SegmentKind::Text, "Hello");
-        assert_eq!(last_chunk(Some(&said), &raw(&message(&content)))["content"], json!([content[1].clone()]));
+        let mut streamed = StreamedMessage::new("m1");
+        streamed.append(SegmentKind::Text, "Hello");
+        assert_eq!(
+            last_chunk(Some(&streamed), &raw(&message(&content)))["content"],
+            json!([content[1].clone()])
+        );
     }
 
     #[test]
-    fn a_call_is_one_chunk_with_its_name_its_id_and_its_place() {
+    fn a_call_that_was_not_announced_is_one_chunk_with_name_id_and_index() {
         let mut whole = message(&json!(""));
         whole["tool_calls"] = json!([
             {"name": "read_file", "args": {"path": "a"}, "id": "c1", "type": "tool_call"},
@@ -199,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_announced_keeps_its_name_and_gets_its_arguments() {
-        let mut speaking = StreamedMessage::new("m1");
-        speaking.announced_calls.push(0);
+    fn an_announced_call_gets_its_arguments_in_the_last_chunk_without_a_second_name() {
+        let mut streamed = StreamedMessage::new("m1");
+        streamed.announced_calls.push(0);
         let (call_id, name, opens_message) = ("c1", "read_file", true);
         let first = tool_call_announcement(&ToolCallAnnouncement {
-            message: &speaking,
+            message: &streamed,
             index: 0,
             call_id,
             name,
@@ -214,21 +229,22 @@ mod tests {
         assert_eq!(first["tool_call_chunks"][0]["args"], "");
         let mut whole = message(&json!(""));
         whole["tool_calls"] = json!([{"name": "read_file", "args": {}, "id": "c1", "type": "tool_call"}]);
-        let last = last_chunk(Some(&speaking), &raw(&whole));
-        let rest = json!({"name": null, "args": "{}", "id": null, "index": 0, "type": "tool_call_chunk"});
-        assert_eq!(last["tool_call_chunks"], json!([rest]));
+        let last = last_chunk(Some(&streamed), &raw(&whole));
+        let remaining =
+            json!({"name": null, "args": "{}", "id": null, "index": 0, "type": "tool_call_chunk"});
+        assert_eq!(last["tool_call_chunks"], json!([remaining]));
     }
 
     #[test]
-    fn reasoning_is_told_beside_the_text_and_only_once() {
-        let mut speaking = StreamedMessage::new("m1");
-        speaking.append(SegmentKind::Reasoning, "hm");
+    fn reasoning_is_sent_outside_of_the_text_and_only_once() {
+        let mut streamed = StreamedMessage::new("m1");
+        streamed.append(SegmentKind::Reasoning, "hm");
         let delta = serde_json::to_value(DeltaChunk::new("m1", SegmentKind::Reasoning, "hm")).unwrap();
         assert_eq!(delta["additional_kwargs"]["reasoning_content"], "hm");
         assert_eq!(delta["content"], "");
         let mut whole = message(&json!("yes"));
         whole["additional_kwargs"]["reasoning_content"] = "hm".into();
-        let last = last_chunk(Some(&speaking), &raw(&whole));
+        let last = last_chunk(Some(&streamed), &raw(&whole));
         assert_eq!(last["additional_kwargs"], json!({}));
         assert_eq!(last["content"], "yes");
     }

@@ -1,26 +1,30 @@
-//! Ids of events, and what a client names by one when it comes back. An id is a place in the thread's journal, so that it
-//! means the same whatever became of the stream it was read from.
+//! Event ids, and the cursor that a reconnecting client sends as `Last-Event-ID`.
+//!
+//! An event id is a position in the thread's journal. It stays valid after the stream from which the client read it
+//! is gone, and in every process.
 
 use std::fmt;
 
 use agent::FramePosition;
 use protocol::Seq;
 
-/// The id of one event of a stream: the place of the frame, and which of the events it became.
+/// The id of an event. Ids are ordered like the events of a stream. The text form is `<seq>-<sub>-<index>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EventId {
+    /// The position of the frame from which the event was made.
     pub(crate) position: FramePosition,
+    /// The number of the event among those that can be made from one frame.
     pub(crate) index: u32,
 }
 
-/// Where a client that comes back wants to go on.
+/// The position at which a reconnecting client continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cursor {
-    /// At the beginning of what is kept.
+    /// The oldest frame that is available.
     Beginning,
-    /// Behind this event.
+    /// The first event after this one.
     After(EventId),
-    /// Behind an event of another server: nothing is known of its place here.
+    /// The id of an event of another server or thread. Its position here is unknown.
     Foreign,
 }
 
@@ -31,7 +35,8 @@ impl fmt::Display for EventId {
 }
 
 impl Cursor {
-    /// Returns the same in a thread whose last event is `last_seq`: a place behind that is one of another thread or server.
+    /// Returns the cursor for a thread whose last event is `last_seq`. An id after that event cannot be of this
+    /// thread, and becomes [`Cursor::Foreign`].
     pub(crate) fn clamp_to_thread(self, last_seq: Seq) -> Self {
         match self {
             Self::After(id) if id.position.seq > last_seq => Self::Foreign,
@@ -39,7 +44,10 @@ impl Cursor {
         }
     }
 
-    /// Returns what `text`, a `Last-Event-ID`, names; `None` when it is no id of any server.
+    /// Parses a `Last-Event-ID`; returns `None` if it is malformed.
+    ///
+    /// An empty text, `-`, `-1` and `0` mean the beginning. One or two numbers, such as the ids of the reference
+    /// server, are foreign, and so are three numbers of which one is out of range.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if ["-", "-1", "0", ""].contains(&text) {
@@ -48,11 +56,11 @@ impl Cursor {
         let mut parts = text.split('-').map(str::parse::<u64>);
         let numbers = (parts.next(), parts.next(), parts.next(), parts.next());
         match numbers {
-            (Some(Ok(seq)), Some(Ok(sub)), Some(Ok(n)), None) => {
-                let (Ok(sub), Ok(n)) = (u32::try_from(sub), u32::try_from(n)) else {
+            (Some(Ok(seq)), Some(Ok(sub)), Some(Ok(index)), None) => {
+                let (Ok(sub), Ok(index)) = (u32::try_from(sub), u32::try_from(index)) else {
                     return Some(Self::Foreign);
                 };
-                Some(Self::After(EventId { position: FramePosition { seq, sub }, index: n }))
+                Some(Self::After(EventId { position: FramePosition { seq, sub }, index }))
             }
             (Some(Ok(_)), None | Some(Ok(_)), None, None) => Some(Self::Foreign),
             _ => None,
@@ -90,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn i1_a_place_behind_the_end_of_a_thread_is_of_another_one() {
+    fn i1_an_id_after_the_end_of_the_thread_is_foreign() {
         let cursor = |text: &str| Cursor::parse(text).unwrap().clamp_to_thread(12);
         assert_eq!(
             cursor("12-3-1"),
@@ -100,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn i2_an_id_reads_back_as_the_place_it_names() {
+    fn i2_an_id_parses_back_to_itself() {
         let id = EventId { position: FramePosition { seq: 40, sub: 2 }, index: 1 };
         assert_eq!(Cursor::parse(&id.to_string()), Some(Cursor::After(id)));
         assert!(id < EventId { position: FramePosition { seq: 40, sub: 10 }, index: 0 });

@@ -1,6 +1,9 @@
-//! Following one run for one client: frames as they come, what the journal has where frames were lost, heartbeats in
-//! between, and the end. It holds what is not sent yet and nothing else: a client that does not read falls behind in the
-//! run's one ring, and is told so. What a frame becomes is the translator's work.
+//! The stream of one run for one client, by stream mode: live frames, events from the journal in place of lost frames,
+//! heartbeats, and the end.
+//!
+//! The stream buffers only bytes that were not sent yet. A client that reads too slowly lags behind the run's ring of
+//! frames; it gets a `gap` event, and the stream continues with the state in the journal. The translator converts
+//! frames into items.
 
 use std::sync::Arc;
 
@@ -26,79 +29,83 @@ use crate::streams::follow::{
 use crate::streams::origin::RunOrigin;
 use crate::streams::translate::{PartialMessagePolicy, RunTranslator, missed_messages};
 
-/// How a client wants to see a run.
+/// The view of a run that a client requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamView {
     pub(crate) modes: StreamModes,
     pub(crate) event_ids: EventIds,
 }
 
-/// One run, followed for one client.
+/// The stream of one run for one client.
+///
+/// Dropping it is the client's disconnect: the run is cancelled if its request or the client requested that.
 pub(crate) struct RunModeStream {
     caller: Caller,
     run: RunFollower,
     origin: RunOrigin,
     writer: ModeWriter,
-    /// True if the journal's events of an ended run were replayed; no more events follow.
+    /// True if the ended run was replayed from the journal; no more events follow.
     is_replayed: bool,
-    /// The reader that the client came with, if the run had to be read anew. Dropping it may stop the run.
+    /// The first reader of the run, after another one has replaced it. It is held until the stream is dropped, because
+    /// dropping it applies the run's disconnect policy.
     original_reader: Option<RunReader>,
-    /// Stops the run when the client goes away that wants so.
+    /// Cancels the run when the stream is dropped, for a client that requested that when it joined.
     _cancel_on_drop: Option<CancelOnDrop>,
     end_marker: EndMarker,
 }
 
-/// A stream of one run alone.
+/// The stream of a response that contains one run only.
 struct RunSseStream {
-    follow: RunModeStream,
+    run: RunModeStream,
     heartbeat: Interval,
     _open_guard: OpenStreamGuard,
 }
 
-/// How a client is told that nothing follows.
+/// The event that marks the end of a run's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndMarker {
-    /// The stream ends.
+    /// `end`: the response ends.
     End,
-    /// The stream goes on with the thread's next run.
+    /// `metadata` with the status `run_done`: the response continues with the thread's next run.
     RunDone,
 }
 
 /// The effect on a run when a client that joined it disconnects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisconnectAction {
-    /// It goes on.
+    /// The run continues.
     Continue,
-    /// It is stopped.
+    /// The run is cancelled.
     Cancel,
 }
 
-/// How a client comes back to a run, or comes later.
+/// The options of a client that joins an existing run, for the first time or again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RejoinOptions {
     pub(crate) view: StreamView,
-    /// Where it wants to go on; one without a cursor sees what happens from now on.
+    /// The position at which the client continues. A client without one receives only new events.
     pub(crate) cursor: Option<Cursor>,
     pub(crate) on_disconnect: DisconnectAction,
 }
 
-/// The delivery of the rest of a run whose stream ends early.
+/// Records whether the durable events of a run were sent when its reader ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamTail {
-    /// Nobody has told it yet.
+    /// They were not sent.
     Unsent,
-    /// The durable part has just been sent.
+    /// They were just sent from the journal, because frames were lost.
     Sent,
 }
 
 impl RunModeStream {
-    /// Returns a follower of all that `live` tells.
-    pub(crate) fn new(caller: Caller, about: RunOrigin, live: RunReader, view: StreamView) -> Self {
-        let mut follow = Self::without_reader(caller, about, view);
-        follow.run.reader = Some(live);
-        follow
+    /// Returns a stream of all frames of the reader.
+    pub(crate) fn new(caller: Caller, origin: RunOrigin, reader: RunReader, view: StreamView) -> Self {
+        let mut stream = Self::without_reader(caller, origin, view);
+        stream.run.reader = Some(reader);
+        stream
     }
 
+    /// Returns a stream without frames, which ends at once unless a reader is set.
     fn without_reader(caller: Caller, origin: RunOrigin, view: StreamView) -> Self {
         Self {
             run: RunFollower::new(None, RunTranslator::new(origin.clone(), PartialMessagePolicy::Complete)),
@@ -112,7 +119,7 @@ impl RunModeStream {
         }
     }
 
-    /// Returns a follower of one run among those of a thread, for a client that has had everything up to `after`.
+    /// Makes this a part of the stream of a thread, for a client that has received all events up to `after`.
     pub(crate) fn within_thread(mut self, after: Option<EventId>) -> Self {
         if let Some(after) = after {
             self.writer.mark_received(after);
@@ -121,55 +128,58 @@ impl RunModeStream {
         self
     }
 
-    /// Returns the run.
+    /// Returns the id of the run.
     pub(crate) const fn run_id(&self) -> RunId {
         self.origin.run_id
     }
 
-    /// Returns a follower for a client that comes back, or that comes later; one without a cursor sees what happens from
-    /// now on.
+    /// Returns the stream for a client that joins an existing run. Without a cursor, it contains only new events.
+    ///
+    /// The run may be active in this or another process, or have ended. An ended run whose frames are not kept is
+    /// replayed from the journal if the client has a cursor, and otherwise gets only the end marker.
     ///
     /// # Errors
-    /// When the journal fails.
+    /// Fails if the journal does.
     pub(crate) async fn rejoin(
         caller: Caller,
-        about: RunOrigin,
+        origin: RunOrigin,
         run: &Run,
-        RejoinOptions { view, cursor, on_disconnect: leaving }: RejoinOptions,
+        RejoinOptions { view, cursor, on_disconnect }: RejoinOptions,
     ) -> Result<Self, ApiError> {
-        let mut follow = Self::without_reader(caller, about, view);
-        let (dispatch, scope) = (Arc::clone(&follow.caller.server.scheduler), follow.caller.scope.clone());
-        let mut live = dispatch.follow_run(&scope, run, None).await?;
-        if live.is_none() && matches!(cursor, Some(Cursor::Beginning | Cursor::After(_))) {
-            live = dispatch.replay_ended_run(&scope, run).await?;
+        let mut stream = Self::without_reader(caller, origin, view);
+        let (scheduler, scope) = (Arc::clone(&stream.caller.server.scheduler), stream.caller.scope.clone());
+        let mut reader = scheduler.follow_run(&scope, run, None).await?;
+        if reader.is_none() && matches!(cursor, Some(Cursor::Beginning | Cursor::After(_))) {
+            reader = scheduler.replay_ended_run(&scope, run).await?;
         }
-        match (live, cursor) {
-            (Some(_), Some(Cursor::Foreign)) => follow.recover_lost_frames(FramePosition::default()).await?,
-            (Some(live), None) => follow.skip_to_now(live).await?,
-            (Some(live), Some(Cursor::Beginning)) => follow.resume_after(live, None).await?,
-            (Some(live), Some(Cursor::After(id))) => follow.resume_after(live, Some(id)).await?,
-            (None, _) => follow.write_end_marker(),
+        match (reader, cursor) {
+            (Some(_), Some(Cursor::Foreign)) => stream.recover_lost_frames(FramePosition::default()).await?,
+            (Some(reader), None) => stream.skip_to_now(reader).await?,
+            (Some(reader), Some(Cursor::Beginning)) => stream.resume_after(reader, None).await?,
+            (Some(reader), Some(Cursor::After(id))) => stream.resume_after(reader, Some(id)).await?,
+            (None, _) => stream.write_end_marker(),
         }
-        if leaving == DisconnectAction::Cancel && follow.run.reader.is_some() {
-            let caller = follow.caller.clone();
-            follow._cancel_on_drop = Some(CancelOnDrop { caller, run: run.clone() });
+        if on_disconnect == DisconnectAction::Cancel && stream.run.reader.is_some() {
+            let caller = stream.caller.clone();
+            stream._cancel_on_drop = Some(CancelOnDrop { caller, run: run.clone() });
         }
-        Ok(follow)
+        Ok(stream)
     }
 
-    /// Returns what is sent, as it comes.
+    /// Returns the chunks of the response's body, with heartbeats. The stream is counted as open until it is dropped.
     pub(crate) fn chunks(self) -> impl Stream<Item = Bytes> + Send + 'static {
-        let _counted = self.caller.server.open_streams.open();
-        RunSseStream { follow: self, heartbeat: sse::heartbeat_interval(), _open_guard: _counted }.chunks()
+        let open_guard = self.caller.server.open_streams.open();
+        RunSseStream { run: self, heartbeat: sse::heartbeat_interval(), _open_guard: open_guard }.chunks()
     }
 
-    /// Returns the next bytes; `None` when the stream is over.
+    /// Waits for the next chunk; returns `None` at the end. A failure of the journal is logged and ends the stream
+    /// without an end marker.
     pub(crate) async fn next_chunk(&mut self, heartbeat: &mut Interval) -> Option<Bytes> {
         while self.writer.len() == 0 {
             self.run.reader.as_ref()?;
-            if let Err(fault) = self.advance(heartbeat).await {
-                // Without an end the client comes back and finds out; a run does not fail because one reader does.
-                tracing::error!(run_id = %self.origin.run_id, error = %fault, "failed to follow run {}", self.origin.run_id);
+            if let Err(error) = self.advance(heartbeat).await {
+                // The failure of one reader does not affect the run. Without an end marker, the client reconnects.
+                tracing::error!(run_id = %self.origin.run_id, %error, "failed to follow run {}", self.origin.run_id);
                 self.run.reader = None;
                 return None;
             }
@@ -177,11 +187,13 @@ impl RunModeStream {
         Some(self.writer.take_bytes())
     }
 
+    /// Writes the frames that are available, or waits for the next one or the heartbeat.
     async fn advance(&mut self, heartbeat: &mut Interval) -> Result<(), ApiError> {
         let progress = self.run.advance(&self.caller.agent, heartbeat, &mut self.writer).await?;
         self.handle_progress(progress).await
     }
 
+    /// Continues the stream after the follower has stopped for lost frames or at the end of its reader.
     async fn handle_progress(&mut self, progress: ReadProgress) -> Result<(), ApiError> {
         match progress {
             ReadProgress::Pending => Ok(()),
@@ -190,57 +202,64 @@ impl RunModeStream {
         }
     }
 
-    /// Passes over what the run has told already.
-    async fn skip_to_now(&mut self, mut live: RunReader) -> Result<(), ApiError> {
+    /// Skips the frames that were sent before now. They are translated without output, so that the translator knows the
+    /// current step and the messages.
+    async fn skip_to_now(&mut self, mut reader: RunReader) -> Result<(), ApiError> {
         self.writer.skip_all();
-        let (mut began, mut gap) = (false, false);
-        while let Some(item) = live.try_next() {
+        let (mut is_started, mut has_gap) = (false, false);
+        while let Some(item) = reader.try_next() {
             match item {
                 SubscriptionItem::Frame(position, frame) => {
-                    began |= matches!(&*frame, Frame::RunStarted { .. });
+                    is_started |= matches!(&*frame, Frame::RunStarted { .. });
                     self.run.translator.translate_frame(position, &frame, &mut self.writer);
                 }
-                SubscriptionItem::Gap { .. } => gap = true,
+                SubscriptionItem::Gap { .. } => has_gap = true,
             }
         }
         self.writer.forget_cursor();
         self.writer.mark_skipped();
-        // Where nothing follows, nothing is begun.
-        if (began || gap) && !self.run.translator.is_ended() {
+        // The client did not receive the start of the run. After the end of the run, it needs none.
+        if (is_started || has_gap) && !self.run.translator.is_ended() {
             self.writer.write_without_id("metadata", &json!({"run_id": self.origin.run_id, "attempt": 1}));
         }
-        if gap {
+        if has_gap {
             self.run.translator.mark_frames_lost();
             self.subscribe_from_now();
         } else {
-            self.run.reader = Some(live);
+            self.run.reader = Some(reader);
         }
         Ok(())
     }
 
-    /// Goes on behind `after`, or from the beginning; what is told again is what was told before.
-    async fn resume_after(&mut self, mut live: RunReader, after: Option<EventId>) -> Result<(), ApiError> {
+    /// Continues after the event `after`, or from the beginning. Replayed events have the same ids and contents as
+    /// before.
+    ///
+    /// The frames are read from the beginning of the run if they are available, so that the translator knows the
+    /// current step and the messages; the writer drops the events up to `after`.
+    async fn resume_after(&mut self, mut reader: RunReader, after: Option<EventId>) -> Result<(), ApiError> {
         if let Some(after) = after {
             self.writer.mark_received(after);
         }
-        let place = after.map(|EventId { position: at, index: n }| StreamPosition {
-            seq: at.seq,
-            sub: at.sub,
-            index: n,
+        let position = after.map(|EventId { position, index }| StreamPosition {
+            seq: position.seq,
+            sub: position.sub,
+            index,
         });
-        // What it had begun to say when it was given up is said anew.
-        if let Some(cut) = place.and_then(|place| live.reopen(place)).filter(RunReader::has_initial_gap) {
-            live = cut;
+        // The client's position may lie in a step that was abandoned and started again. The gap tells the client that
+        // the frames of the abandoned step are void.
+        let at_position = position.and_then(|position| reader.reopen(position));
+        if let Some(abandoned) = at_position.filter(RunReader::has_initial_gap) {
+            reader = abandoned;
         }
-        let mut first = live.try_next();
-        if let (Some(SubscriptionItem::Gap { .. }), Some(again)) =
-            (&first, place.and_then(|place| live.reopen(place)))
+        let mut first = reader.try_next();
+        if let (Some(SubscriptionItem::Gap { .. }), Some(at_position)) =
+            (&first, position.and_then(|position| reader.reopen(position)))
         {
-            // The beginning is gone, but what follows the client's place may be there.
-            live = again;
-            first = live.try_next();
+            // The beginning of the run is no longer available, but the frames after the client's position may be.
+            reader = at_position;
+            first = reader.try_next();
         }
-        self.run.reader = Some(live);
+        self.run.reader = Some(reader);
         if first.is_none() {
             return Ok(());
         }
@@ -248,56 +267,62 @@ impl RunModeStream {
         self.handle_progress(progress).await
     }
 
+    /// Replaces the reader by one of new frames only; by none if the run has no stream here.
     fn subscribe_from_now(&mut self) {
-        let now = self.caller.server.scheduler.run_reader(self.origin.run_id, Some(STREAM_END));
-        if let Some(before) = std::mem::replace(&mut self.run.reader, now) {
-            self.original_reader.get_or_insert(before);
+        let reader = self.caller.server.scheduler.run_reader(self.origin.run_id, Some(STREAM_END));
+        if let Some(previous) = std::mem::replace(&mut self.run.reader, reader) {
+            self.original_reader.get_or_insert(previous);
         }
     }
 
-    /// Returns up to where the client has had everything.
+    /// Returns the position up to which the client has received everything.
     pub(crate) fn client_position(&self) -> FramePosition {
         self.writer.cursor().position.max(self.writer.position())
     }
 
-    /// Goes on with a run whose stream ended before it: in another one of this process, or with what the journal tells. `None`
-    /// where there is nothing to go on with.
+    /// Continues a run whose stream ended before the run did: with another stream of this process, for example after
+    /// the run moved to another process, or by replaying the journal. Returns `None` if neither is possible.
     async fn continue_run(&mut self, run: &Run) -> Result<Option<()>, ApiError> {
-        // What was read and not sent is read again: whoever has had nothing of it loses nothing with it.
-        let had = self.writer.last_event();
-        let place = StreamPosition { seq: had.position.seq, sub: had.position.sub, index: had.index };
-        let (dispatch, scope) = (&self.caller.server.scheduler, &self.caller.scope);
-        let live = match dispatch.follow_run(scope, run, Some(place)).await? {
-            None => dispatch.replay_ended_run(scope, run).await?.and_then(|live| live.reopen(place)),
-            live => live,
+        // Frames that were read and produced no event are read again. The client has received nothing from them.
+        let received = self.writer.last_event();
+        let EventId { position: FramePosition { seq, sub }, index } = received;
+        let position = StreamPosition { seq, sub, index };
+        let (scheduler, scope) = (&self.caller.server.scheduler, &self.caller.scope);
+        let reader = match scheduler.follow_run(scope, run, Some(position)).await? {
+            None => {
+                let replay = scheduler.replay_ended_run(scope, run).await?;
+                replay.and_then(|reader| reader.reopen(position))
+            }
+            reader => reader,
         };
-        Ok(live.map(|live| {
-            self.writer.mark_received(had);
+        Ok(reader.map(|reader| {
+            self.writer.mark_received(received);
             self.run.translator.mark_frames_lost();
-            self.run.reader = Some(live);
+            self.run.reader = Some(reader);
         }))
     }
 
-    /// Tells that frames were lost, then what the journal has instead; from there on the stream goes on.
+    /// Writes a `gap` event and the state in the journal in place of the frames after `after`, which were lost.
+    /// Afterwards the stream continues with new frames.
     async fn recover_lost_frames(&mut self, after: FramePosition) -> Result<(), ApiError> {
-        // Whatever happens from here on is heard; what happened before is read.
+        // Subscribe before reading the state, so that nothing is missed in between.
         self.subscribe_from_now();
         self.run.translator.mark_frames_lost();
         let state = self.caller.agent.threads().state(self.origin.thread_id).await?;
-        // What the client came with may be further than what this server knows that it has had.
+        // The client's cursor may be ahead of the frames that this server has sent.
         let requested = self.writer.cursor().max(EventId { position: after, index: 0 });
         let after = requested.position;
-        let at = head_position(state.as_ref(), after);
+        let head = head_position(state.as_ref(), after);
         if after == FramePosition::default() {
             self.writer.write_without_id("metadata", &json!({"run_id": self.origin.run_id, "attempt": 1}));
         }
-        let latest = last_event_at(at);
+        let latest = last_event_at(head);
         if !std::mem::take(&mut self.run.has_sent_gap) {
             self.writer.write_gap(Some(self.origin.run_id), requested, latest);
         }
         self.writer.forget_cursor();
         if let Some(state) = state {
-            self.catch_up(at, &state, after);
+            self.catch_up(head, &state, after);
         }
         self.writer.mark_received(latest);
         if self.run.reader.is_none() {
@@ -306,15 +331,19 @@ impl RunModeStream {
         Ok(())
     }
 
-    /// Tells what a state of the journal has behind `had`, all of it at one place.
-    fn catch_up(&mut self, at: FramePosition, state: &ThreadSnapshot, had: FramePosition) {
-        self.writer.set_position(at);
-        let missed = missed_messages(state, self.origin.run_id, had.seq);
+    /// Writes the state and the messages that the client has missed. The client has received everything up to
+    /// `received`. All events get the position `head`.
+    fn catch_up(&mut self, head: FramePosition, state: &ThreadSnapshot, received: FramePosition) {
+        self.writer.set_position(head);
+        let missed = missed_messages(state, self.origin.run_id, received.seq);
         self.run.translator.catch_up(state, &missed, &mut self.writer);
     }
 
-    /// Ends the stream where nothing follows: at the run's end, or where this server lost sight of it.
-    async fn handle_reader_end(&mut self, rest: StreamTail) -> Result<(), ApiError> {
+    /// Decides how the stream continues after the last item of its reader.
+    ///
+    /// After the run's last frame, the stream ends. If the run is still active, another reader follows it, unless the
+    /// server is shutting down. If the run ended elsewhere, its end is taken from the journal.
+    async fn handle_reader_end(&mut self, tail: StreamTail) -> Result<(), ApiError> {
         if let Some(ended) = self.run.reader.take() {
             self.original_reader.get_or_insert(ended);
         }
@@ -324,19 +353,20 @@ impl RunModeStream {
         }
         match self.caller.agent.runs().get(self.origin.run_id).await? {
             Some(run) if run.status.is_active() && self.caller.server.closing.is_cancelled() => {}
-            Some(run) if run.status.is_active() || (rest == StreamTail::Unsent && !self.is_replayed) => {
+            Some(run) if run.status.is_active() || (tail == StreamTail::Unsent && !self.is_replayed) => {
                 self.is_replayed = !run.status.is_active();
                 if self.continue_run(&run).await?.is_none() && !run.status.is_active() {
                     self.finish_from_journal(&run, self.client_position()).await?;
                 }
             }
             Some(run) => self.finish_from_journal(&run, self.client_position()).await?,
-            // It was taken back, and everything it did.
+            // The run was rolled back, and nothing of it is visible any more.
             None => self.write_end_marker(),
         }
         Ok(())
     }
 
+    /// Writes the event that marks the end of the run's stream.
     fn write_end_marker(&mut self) {
         match self.end_marker {
             EndMarker::End => self.writer.write_raw(END_EVENT),
@@ -344,12 +374,13 @@ impl RunModeStream {
         }
     }
 
-    /// Ends the stream of a run whose end is known from the journal alone.
-    async fn finish_from_journal(&mut self, run: &Run, had: FramePosition) -> Result<(), ApiError> {
+    /// Ends the stream of an ended run from its row and the journal, for a client that has received everything up to
+    /// `received`. A cancelled run gets no state.
+    async fn finish_from_journal(&mut self, run: &Run, received: FramePosition) -> Result<(), ApiError> {
         if run.status != RunStatus::Cancelled
             && let Some(state) = self.caller.agent.threads().state(self.origin.thread_id).await?
         {
-            self.catch_up(head_position(Some(&state), had), &state, had);
+            self.catch_up(head_position(Some(&state), received), &state, received);
         }
         self.run.translator.send_end_of(run, &mut self.writer);
         self.write_end_marker();
@@ -359,11 +390,11 @@ impl RunModeStream {
 
 impl ChunkStream for RunSseStream {
     async fn next_chunk(&mut self) -> Option<Bytes> {
-        self.follow.next_chunk(&mut self.heartbeat).await
+        self.run.next_chunk(&mut self.heartbeat).await
     }
 }
 
-/// Stops a run when it is dropped, wherever that works.
+/// Cancels a run when it is dropped, in whatever process the run is active.
 struct CancelOnDrop {
     caller: Caller,
     run: Run,
@@ -371,13 +402,13 @@ struct CancelOnDrop {
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        // A server that goes takes its clients' leave; its runs go on at the next start.
+        // A shutdown disconnects all clients. Their runs are not cancelled; they resume at the next start.
         let handle = Handle::try_current().ok().filter(|_| !self.caller.server.closing.is_cancelled());
         let Some(handle) = handle else { return };
-        let (dispatch, scope) = (Arc::clone(&self.caller.server.scheduler), self.caller.scope.clone());
+        let (scheduler, scope) = (Arc::clone(&self.caller.server.scheduler), self.caller.scope.clone());
         let run = self.run.clone();
         handle.spawn(async move {
-            if let Err(error) = dispatch.stop_run(&scope, &run, CancelAction::Interrupt).await {
+            if let Err(error) = scheduler.stop_run(&scope, &run, CancelAction::Interrupt).await {
                 tracing::warn!(run_id = %run.run_id, %error, "failed to stop run {}", run.run_id);
             }
         });

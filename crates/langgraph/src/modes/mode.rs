@@ -1,31 +1,32 @@
-//! Which parts of a run a client wants to see. What each part looks like is not said here.
+//! Stream modes: their names, and the set of modes that a client requested. Their payloads are in
+//! [`crate::modes::payload`].
 
 use std::fmt;
 
-/// A part of what a stream tells.
+/// A stream mode: a kind of events that a client can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamMode {
-    /// How the run begins, fails and is lost sight of: everybody is told.
+    /// The start and the end of the run, and its failure. Every client receives these events.
     Always,
-    /// The whole state.
+    /// `values`: the complete state after each change.
     Values,
-    /// The updates that each step wrote.
+    /// `updates`: the changes of each step.
     Updates,
-    /// The model's messages, streamed as they arrive: `messages-tuple`.
+    /// `messages-tuple`: the model's messages as chunks, each with metadata.
     MessagesTuple,
-    /// The same, each time with all that was said so far: `messages`.
+    /// `messages`: the model's messages, each event with the complete text so far.
     Messages,
-    /// Custom events of tools and steps.
+    /// `custom`: events of tools, hooks and steps.
     Custom,
-    /// Steps as they begin and end.
+    /// `tasks`: the start and the end of each step.
     Tasks,
-    /// Points of the thread's past as they are written.
+    /// `checkpoints`: each checkpoint that a step wrote.
     Checkpoints,
-    /// The last two in one envelope.
+    /// `debug`: the events of `tasks` and `checkpoints`, each in an envelope.
     Debug,
 }
 
-/// The names clients know the parts by.
+/// The name of each mode on the wire.
 const MODE_NAMES: [(&str, StreamMode); 8] = [
     ("values", StreamMode::Values),
     ("updates", StreamMode::Updates),
@@ -37,57 +38,58 @@ const MODE_NAMES: [(&str, StreamMode); 8] = [
     ("debug", StreamMode::Debug),
 ];
 
-/// Names that newer clients ask for and that nothing is sent for.
+/// Names of modes that newer clients request. They are accepted, and no events are sent for them.
 const IGNORED_MODES: [&str; 3] = ["tools", "events", "lifecycle"];
 
-/// A set of parts.
+/// A set of stream modes, as a bit set indexed by the discriminants of [`StreamMode`]. It always contains `Always`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamModes(u16);
 
-/// None of the names a client gave is the name of a part.
+/// The error for a request in which no mode is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnknownModes {
+    /// The requested names, separated for quoting in backticks.
     names: String,
 }
 
 impl StreamModes {
-    /// Events that every client receives, and nothing else.
+    /// The set with only the events that every client receives.
     pub(crate) const NONE: Self = Self(1 << StreamMode::Always as u16);
 
-    /// Returns the parts of these names; none at all means `values`. Names that mean nothing here are passed over as long
-    /// as one means something, so that a client newer than this server is served all the same.
+    /// Returns the set with the modes of these names; no names mean `values`. Unknown names are ignored if at least
+    /// one name is known, so that a client can be newer than this server.
     ///
     /// # Errors
-    /// When no name means anything.
+    /// [`UnknownModes`] if there are names and none is known.
     pub(crate) fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, UnknownModes> {
-        let (mut modes, mut is_any_known, mut given) = (Self::NONE, false, Vec::new());
+        let (mut modes, mut is_any_known, mut requested) = (Self::NONE, false, Vec::new());
         for name in names {
             let mode = MODE_NAMES.iter().find(|(known, _)| *known == name);
             is_any_known |= mode.is_some() || IGNORED_MODES.contains(&name);
             if let Some((_, mode)) = mode {
                 modes = modes.with(*mode);
             }
-            given.push(name);
+            requested.push(name);
         }
-        match (given.is_empty(), is_any_known) {
+        match (requested.is_empty(), is_any_known) {
             (true, _) => Ok(Self::NONE.with(StreamMode::Values)),
             (false, true) => Ok(modes),
-            (false, false) => Err(UnknownModes { names: given.join("`, `") }),
+            (false, false) => Err(UnknownModes { names: requested.join("`, `") }),
         }
     }
 
-    /// Returns the set with one more part.
+    /// Returns the set with one more mode.
     #[must_use]
     pub(crate) const fn with(self, mode: StreamMode) -> Self {
         Self(self.0 | 1 << mode as u16)
     }
 
-    /// Returns whether the part is in the set.
+    /// Returns whether the mode is in the set.
     pub(crate) const fn has(self, mode: StreamMode) -> bool {
         self.0 & 1 << mode as u16 != 0
     }
 
-    /// Returns whether any of the parts is in the set.
+    /// Returns whether any of the modes is in the set.
     pub(crate) fn has_any(self, modes: &[StreamMode]) -> bool {
         modes.iter().any(|mode| self.has(*mode))
     }
@@ -105,20 +107,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s22_8_a_mode_of_a_newer_client_is_no_error_while_one_is_known() {
-        let check = |names: &[&str]| StreamModes::from_names(names.iter().copied());
-        assert_eq!(check(&[]), Ok(StreamModes::NONE.with(StreamMode::Values)));
-        assert_eq!(check(&["values", "tools"]), check(&["values"]));
-        assert_eq!(check(&["updates", "from-the-future"]), check(&["updates"]));
-        assert_eq!(check(&["tools"]), Ok(StreamModes::NONE));
-        let error = check(&["nope", "neither"]).unwrap_err().to_string();
-        for named in ["nope", "neither", "values", "messages-tuple", "debug"] {
-            assert!(error.contains(named), "{error}");
+    fn s22_8_unknown_modes_are_ignored_if_one_mode_is_known() {
+        let parse = |names: &[&str]| StreamModes::from_names(names.iter().copied());
+        assert_eq!(parse(&[]), Ok(StreamModes::NONE.with(StreamMode::Values)));
+        assert_eq!(parse(&["values", "tools"]), parse(&["values"]));
+        assert_eq!(parse(&["updates", "from-the-future"]), parse(&["updates"]));
+        assert_eq!(parse(&["tools"]), Ok(StreamModes::NONE));
+        let error = parse(&["nope", "neither"]).unwrap_err().to_string();
+        for expected in ["nope", "neither", "values", "messages-tuple", "debug"] {
+            assert!(error.contains(expected), "{error}");
         }
     }
 
     #[test]
-    fn only_what_was_named_is_in_the_set() {
+    fn the_set_contains_only_the_requested_modes() {
         let modes = StreamModes::from_names(["updates", "messages-tuple"]).unwrap();
         assert!(
             modes.has(StreamMode::Always)

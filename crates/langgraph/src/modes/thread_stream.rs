@@ -1,5 +1,7 @@
-//! Following a thread for one client, run after run, for as long as the client stays. What is told of each run is the
-//! follower's work; of runs that came and went unseen the journal tells.
+//! The stream of a thread for one client: the events of one run after another, until the client disconnects.
+//!
+//! A [`RunModeStream`] writes the events of each run. Runs that started and ended while the client was not connected,
+//! or whose frames were lost, are replayed from the journal.
 
 use std::collections::HashSet;
 
@@ -22,86 +24,102 @@ use crate::streams::follow::{ChunkStream, StreamWriter, ThreadEvent, ThreadRuns,
 use crate::streams::recent_runs::RecentRuns;
 use crate::streams::translate::{PartialMessagePolicy, RunTranslator, missed_messages};
 
-/// The events of runs that a client wants to see.
+/// The events of the runs that a client requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThreadStreamKind {
-    /// The modes that each run was requested with.
+    /// The events of the modes with which each run was requested.
     RunModes,
-    /// The start and the end of runs.
+    /// Only the start and the end of each run.
     Lifecycle,
 }
 
-/// Where a client begins that follows a thread.
+/// The position at which the stream of a thread starts or continues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThreadStreamStart {
-    /// Behind this event, of whatever run.
+    /// The last event that the client has received, of any run; `None` if it is unknown.
     after: Option<EventId>,
-    /// The last event that it knows, or does not want to know of.
+    /// The last event of the journal that is not replayed, because the client has received it or did not request it.
     last_known_seq: Seq,
     missed_runs: MissedRuns,
 }
 
-/// Records whether runs ended while the client was not connected.
+/// Records whether the client has missed runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MissedRuns {
+    /// It has missed none.
     None,
+    /// Runs may have ended while the client was not connected. The journal must be checked.
     Possible,
+    /// Runs were missed, because frames were lost or the client's position is unknown.
     Certain,
 }
 
 impl ThreadStreamStart {
-    /// Returns where a client with that cursor begins in a thread whose last event is `last_seq`.
+    /// Returns the start for a client with that cursor, in a thread whose last event is `last_seq`.
+    ///
+    /// Without a cursor, and with one at the beginning, the stream contains the runs whose frames are available, and
+    /// nothing from the journal.
     pub(crate) fn from_cursor(cursor: Option<Cursor>, last_seq: Seq) -> Self {
-        let nowhere = Self { after: None, last_known_seq: last_seq, missed_runs: MissedRuns::None };
+        let without_replay = Self { after: None, last_known_seq: last_seq, missed_runs: MissedRuns::None };
         match cursor.map(|cursor| cursor.clamp_to_thread(last_seq)) {
-            None | Some(Cursor::Beginning) => nowhere,
+            None | Some(Cursor::Beginning) => without_replay,
             Some(Cursor::After(id)) => {
                 Self { after: Some(id), last_known_seq: id.position.seq, missed_runs: MissedRuns::Possible }
             }
-            Some(Cursor::Foreign) => Self { missed_runs: MissedRuns::Certain, ..nowhere },
+            Some(Cursor::Foreign) => Self { missed_runs: MissedRuns::Certain, ..without_replay },
         }
     }
 }
 
-/// A thread, followed for one client.
+/// The stream of a thread for one client.
 pub(crate) struct ThreadModeStream {
     caller: Caller,
     thread_id: ThreadId,
     runs: ThreadRuns,
     kind: ThreadStreamKind,
+    /// The position after the runs that were sent.
     start: ThreadStreamStart,
+    /// The stream of the current run.
     run: Option<RunModeStream>,
 }
 
 impl ThreadModeStream {
-    /// Returns a follower of the runs of the thread that `live` has, and of those to come.
+    /// Returns a stream of the runs that the reader returns: those whose frames are available, and those that start
+    /// later.
     pub(crate) fn new(
         caller: Caller,
         thread_id: ThreadId,
-        live: ThreadReader,
+        reader: ThreadReader,
         kind: ThreadStreamKind,
         start: ThreadStreamStart,
     ) -> Self {
-        Self { runs: ThreadRuns::new(&caller, live), caller, thread_id, kind, start, run: None }
+        Self { runs: ThreadRuns::new(&caller, reader), caller, thread_id, kind, start, run: None }
     }
 
-    async fn begin_run(&mut self, live: RunReader) -> Result<RunModeStream, ApiError> {
-        let (run, request) = runs::find_run_with_request(&self.caller, live.thread_id, live.run_id).await?;
-        let modes = self.stream_modes(&request);
-        let about = runs::run_origin(&run, &request);
-        let asked = self.caller.clone();
-        // What the run had begun to say when it was given up is said anew: the client is told so.
-        let place = self.start.after.map(|EventId { position: at, index: n }| StreamPosition {
-            seq: at.seq,
-            sub: at.sub,
-            index: n,
+    /// Returns the stream of a run that the thread's reader returned.
+    ///
+    /// # Errors
+    /// 404 if the run or the thread was removed meanwhile, and an internal error if the journal fails.
+    async fn begin_run(&mut self, reader: RunReader) -> Result<RunModeStream, ApiError> {
+        let (run, request) =
+            runs::find_run_with_request(&self.caller, reader.thread_id, reader.run_id).await?;
+        let view = StreamView { modes: self.stream_modes(&request), event_ids: EventIds::Sent };
+        let origin = runs::run_origin(&run, &request);
+        // The client's position may lie in a step that was abandoned and started again. The gap tells the client that
+        // the frames of the abandoned step are void.
+        let position = self.start.after.map(|EventId { position, index }| StreamPosition {
+            seq: position.seq,
+            sub: position.sub,
+            index,
         });
-        let cut = place.and_then(|place| self.caller.server.scheduler.run_reader(live.run_id, Some(place)));
-        let live = cut.filter(RunReader::has_initial_gap).unwrap_or(live);
-        let follow = RunModeStream::new(asked, about, live, StreamView { modes, event_ids: EventIds::Sent });
-        Ok(follow.within_thread(self.start.after))
+        let scheduler = &self.caller.server.scheduler;
+        let at_position = position.and_then(|position| scheduler.run_reader(reader.run_id, Some(position)));
+        let reader = at_position.filter(RunReader::has_initial_gap).unwrap_or(reader);
+        let stream = RunModeStream::new(self.caller.clone(), origin, reader, view);
+        Ok(stream.within_thread(self.start.after))
     }
 
+    /// Returns the modes in which a run with that request is shown.
     fn stream_modes(&self, request: &RunRequest) -> StreamModes {
         match self.kind {
             ThreadStreamKind::RunModes => {
@@ -112,71 +130,68 @@ impl ThreadModeStream {
         }
     }
 
-    /// Tells what the journal has of runs that came and went unseen, if any did; those that work are told of by themselves.
+    /// Returns events from the journal if the client has missed runs, and `None` otherwise. An active run is not a
+    /// missed one, because its frames follow.
+    ///
+    /// The events are a `gap`, then the messages of each missed run, and the current state with the last one.
     async fn catch_up(&mut self) -> Result<Option<Bytes>, ApiError> {
-        let unseen = std::mem::replace(&mut self.start.missed_runs, MissedRuns::None);
-        if unseen == MissedRuns::None {
+        let missed_runs = std::mem::replace(&mut self.start.missed_runs, MissedRuns::None);
+        if missed_runs == MissedRuns::None {
             return Ok(None);
         }
-        // What ends after this is told by its own frames.
-        let newest = RecentRuns::fetch(&self.caller, self.thread_id).await?;
-        let had = FramePosition { seq: self.start.last_known_seq, sub: 0 };
-        let asked = &self.caller;
-        if unseen == MissedRuns::Possible && !newest.has_missed(asked, had.seq).await? {
+        // Fetched before the state: the end of a run that is still active here arrives as a frame.
+        let recent = RecentRuns::fetch(&self.caller, self.thread_id).await?;
+        let received = FramePosition { seq: self.start.last_known_seq, sub: 0 };
+        if missed_runs == MissedRuns::Possible && !recent.has_missed(&self.caller, received.seq).await? {
             return Ok(None);
         }
         let state = match self.caller.agent.threads().state(self.thread_id).await {
             Err(agent::Error::Thread(agent::ThreadError::Unknown(_))) => None,
             state => state?,
         };
-        let at = head_position(state.as_ref(), had);
+        let head = head_position(state.as_ref(), received);
         let mut out = ModeWriter::new(StreamModes::NONE, EventIds::Sent);
-        out.write_gap(None, self.start.after.unwrap_or(last_event_at(had)), last_event_at(at));
-        let mut told = out.take_bytes().to_vec();
+        out.write_gap(None, self.start.after.unwrap_or(last_event_at(received)), last_event_at(head));
+        let mut bytes = out.take_bytes().to_vec();
         if let Some(state) = state {
-            let ended = newest.ended_after(&self.caller, had.seq).await?;
-            for run in select_missed_runs(&state, had.seq, ended, &newest) {
-                told.extend(
-                    self.replay_run(
-                        run,
-                        &MissedState { state: &state, last_known_seq: had.seq, position: at },
-                        &newest,
-                    )
-                    .await?,
-                );
+            let ended = recent.ended_after(&self.caller, received.seq).await?;
+            let missed = MissedState { state: &state, last_known_seq: received.seq, position: head };
+            for run in select_missed_runs(&state, received.seq, ended, &recent) {
+                bytes.extend(self.replay_run(run, &missed, &recent).await?);
             }
         }
-        self.runs.mark_completed(newest.ended_runs());
+        self.runs.mark_completed(recent.ended_runs());
         self.start = ThreadStreamStart {
-            after: self.start.after.max(Some(last_event_at(at))),
-            last_known_seq: at.seq,
+            after: self.start.after.max(Some(last_event_at(head))),
+            last_known_seq: head.seq,
             missed_runs: MissedRuns::None,
         };
-        Ok(Some(told.into()))
+        Ok(Some(bytes.into()))
     }
 
-    /// Tells what the journal has of one run; behind the last one, how the thread stands.
+    /// Returns the events of one run from the journal: its start, the missed messages, and its end if it has ended.
+    /// The last run also gets the current state. A run that was removed meanwhile has no events.
     async fn replay_run(
         &mut self,
         MissedRun { run_id, rank }: MissedRun,
-        unheard: &MissedState<'_>,
-        newest: &RecentRuns,
+        missed: &MissedState<'_>,
+        recent: &RecentRuns,
     ) -> Result<Bytes, ApiError> {
         let (run, request) = match runs::find_run_with_request(&self.caller, self.thread_id, run_id).await {
-            Err(fault) if fault.status() == StatusCode::NOT_FOUND => return Ok(Bytes::new()),
-            found => found?,
+            Err(error) if error.status() == StatusCode::NOT_FOUND => return Ok(Bytes::new()),
+            result => result?,
         };
         let mut out = ModeWriter::new(self.stream_modes(&request), EventIds::Sent);
         let mut translator =
             RunTranslator::new(runs::run_origin(&run, &request), PartialMessagePolicy::Complete);
         out.write_without_id("metadata", &json!({"run_id": run_id, "attempt": 1}));
-        out.set_position(unheard.position);
-        let missed = missed_messages(unheard.state, run_id, unheard.last_known_seq);
+        out.set_position(missed.position);
+        let messages = missed_messages(missed.state, run_id, missed.last_known_seq);
         match rank {
-            MissedRunRank::Earlier => translator.replay_messages(&missed, &mut out),
-            MissedRunRank::Last => translator.catch_up(unheard.state, &missed, &mut out),
+            MissedRunRank::Earlier => translator.replay_messages(&messages, &mut out),
+            MissedRunRank::Last => translator.catch_up(missed.state, &messages, &mut out),
         }
-        if newest.has_ended(run_id) {
+        if recent.has_ended(run_id) {
             translator.send_end_of(&run, &mut out);
             out.write_run_done(run_id);
         }
@@ -197,20 +212,20 @@ impl ChunkStream for ThreadModeStream {
             }
             match self.catch_up().await {
                 Ok(None) => {}
-                Ok(told) => return told,
-                Err(fault) => {
-                    tracing::error!(thread_id = %self.thread_id, error = %fault, "failed to follow thread {}", self.thread_id);
+                Ok(bytes) => return bytes,
+                Err(error) => {
+                    tracing::error!(thread_id = %self.thread_id, %error, "failed to follow thread {}", self.thread_id);
                     return None;
                 }
             }
             match self.runs.next().await? {
                 ThreadEvent::Heartbeat => return Some(Bytes::from_static(HEARTBEAT)),
-                ThreadEvent::Run(live) => match self.begin_run(live).await {
+                ThreadEvent::Run(reader) => match self.begin_run(reader).await {
                     Ok(run) => self.run = Some(run),
-                    // It was taken back or forgotten, or the thread removed; others may follow.
-                    Err(fault) if fault.status() == StatusCode::NOT_FOUND => {}
-                    Err(fault) => {
-                        tracing::error!(error = %fault, "failed to follow a run of a thread");
+                    // The run was rolled back, or the thread was removed. Other runs may follow.
+                    Err(error) if error.status() == StatusCode::NOT_FOUND => {}
+                    Err(error) => {
+                        tracing::error!(thread_id = %self.thread_id, %error, "failed to follow a run of thread {}", self.thread_id);
                         return None;
                     }
                 },
@@ -220,44 +235,49 @@ impl ChunkStream for ThreadModeStream {
     }
 }
 
-/// The state of the thread, the last event that the client has had, and the place at which the rest is told.
+/// The data for the replay of missed runs.
 struct MissedState<'a> {
+    /// The current state of the thread.
     state: &'a ThreadSnapshot,
+    /// The last event of the journal that is not replayed.
     last_known_seq: Seq,
+    /// The position that all replayed events get.
     position: FramePosition,
 }
 
-/// A run that came and went unseen.
+/// A run that the client has missed.
 #[derive(Debug, Clone, Copy)]
 struct MissedRun {
     run_id: RunId,
     rank: MissedRunRank,
 }
 
-/// Selects whether events of other runs follow behind a run.
+/// Selects whether the current state is sent with a missed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MissedRunRank {
+    /// Other missed runs follow. Only the messages of the run are sent.
     Earlier,
+    /// The last missed run, with which the current state is sent.
     Last,
 }
 
-/// Returns the runs of what was said behind `had` and those that `ended` there, in order; the newest that has ended where
-/// there are none.
+/// Returns the runs with a message after `received` and the runs in `ended`, in the order of their first event after
+/// `received`. If there are none, returns the newest ended run, so that the client gets the current state.
 fn select_missed_runs(
     state: &ThreadSnapshot,
-    had: Seq,
+    received: Seq,
     ended: Vec<(Seq, RunId)>,
-    newest: &RecentRuns,
+    recent: &RecentRuns,
 ) -> Vec<MissedRun> {
-    let unseen = state.messages.iter().filter(|message| message.seq > had);
-    let said = unseen.filter_map(|message| Some((message.seq, message.run_id?)));
-    let mut runs: Vec<(Seq, RunId)> = said.chain(ended).collect();
+    let missed = state.messages.iter().filter(|message| message.seq > received);
+    let with_messages = missed.filter_map(|message| Some((message.seq, message.run_id?)));
+    let mut runs: Vec<(Seq, RunId)> = with_messages.chain(ended).collect();
     runs.sort_unstable();
-    let mut known = HashSet::new();
+    let mut selected = HashSet::new();
     let mut runs: Vec<RunId> =
-        runs.into_iter().map(|(_, run_id)| run_id).filter(|run_id| known.insert(*run_id)).collect();
+        runs.into_iter().map(|(_, run_id)| run_id).filter(|run_id| selected.insert(*run_id)).collect();
     if runs.is_empty() {
-        runs.extend(newest.ended_runs().next());
+        runs.extend(recent.ended_runs().next());
     }
     let last = runs.last().copied();
     let rank = |run_id| if last == Some(run_id) { MissedRunRank::Last } else { MissedRunRank::Earlier };

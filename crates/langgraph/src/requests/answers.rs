@@ -1,24 +1,30 @@
-//! Answers as clients write them: the decisions alone or in a list, and the names that clients in JavaScript use. Which
-//! question an answer is for is not decided here.
+//! Parses a client's answer to an interrupt in each form that clients send: `{"decisions": [...]}`, a list of
+//! decisions or a single decision, and with the camel-case names of JavaScript clients. The interrupt to which an
+//! answer belongs is not determined here.
 
 use agent::{ParsedAnswer, UnreadableAnswer};
 use serde_json::{Map, Value};
 
-/// Reads what an answer decides.
+/// Parses an answer to an interrupt.
+///
+/// # Errors
+/// [`UnreadableAnswer`] with the reason and the expected form, if the answer is no list of decisions.
 pub(super) fn read_answer(answer: &Value) -> ParsedAnswer {
-    let shaped = match answer {
+    let normalized = match answer {
         Value::Object(fields) if fields.contains_key("decisions") => normalize_decisions(fields),
-        // One decision by itself, or a list of them.
+        // A single decision. The next arm is a list of decisions without the enclosing object.
         Value::Object(fields) if fields.contains_key("type") => wrap_decisions(std::slice::from_ref(answer)),
         Value::Array(decisions) => wrap_decisions(decisions),
         other => other.clone(),
     };
-    serde_json::from_value(shaped).map_err(|error| {
-        let expected = "expected {\"decisions\": [\u{2026}]}, one for each action";
+    serde_json::from_value(normalized).map_err(|error| {
+        let expected = "expected {\"decisions\": [\u{2026}]} with one decision for each action";
         UnreadableAnswer(format!("{error}; {expected}"))
     })
 }
 
+/// Normalizes an object with the field `decisions`. Other fields of the object are dropped; an object whose decisions
+/// are no list stays unchanged, so that deserialization reports the error.
 fn normalize_decisions(fields: &Map<String, Value>) -> Value {
     match fields.get("decisions") {
         Some(Value::Array(decisions)) => wrap_decisions(decisions),
@@ -26,12 +32,14 @@ fn normalize_decisions(fields: &Map<String, Value>) -> Value {
     }
 }
 
+/// Returns the object `{"decisions": [...]}` with the given decisions in snake case.
 fn wrap_decisions(decisions: &[Value]) -> Value {
     let decisions = decisions.iter().map(to_snake_case).collect();
     Value::Object(Map::from_iter([("decisions".to_owned(), Value::Array(decisions))]))
 }
 
-/// Clients in JavaScript write `editedAction`, alone or beside its twin.
+/// Renames `editedAction`, which JavaScript clients send, to `edited_action`. If both are present, `edited_action` is
+/// kept.
 fn to_snake_case(decision: &Value) -> Value {
     let mut decision = decision.clone();
     if let Some(fields) = decision.as_object_mut()
@@ -50,20 +58,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g3_decisions_are_read_as_clients_of_the_wire_write_them() {
+    fn g3_decisions_are_parsed_in_each_form_that_clients_send() {
         let types = |answer: Value| {
-            let read = read_answer(&answer).ok()?;
-            Some(read.decisions.iter().map(protocol::Decision::type_name).collect())
+            let parsed = read_answer(&answer).ok()?;
+            Some(parsed.decisions.iter().map(protocol::Decision::type_name).collect())
         };
         let edited = json!({"name": "write_file", "args": {"path": "a"}});
         let approve = json!({"type": "approve"});
         for answer in [json!({"decisions": [approve]}), json!([approve]), approve.clone()] {
             assert_eq!(types(answer.clone()), Some(vec!["approve"]), "{answer}");
         }
-        let twin = json!({"decisions": [{"type": "edit", "edited_action": edited, "editedAction": edited}]});
-        assert_eq!(types(twin), Some(vec!["edit"]));
-        let alone = json!({"decisions": [{"type": "edit", "editedAction": edited}, {"type": "reject", "message": "no"}]});
-        assert_eq!(types(alone), Some(vec!["edit", "reject"]));
+        let both_spellings =
+            json!({"decisions": [{"type": "edit", "edited_action": edited, "editedAction": edited}]});
+        assert_eq!(types(both_spellings), Some(vec!["edit"]));
+        let camel_case = json!({"decisions": [{"type": "edit", "editedAction": edited}, {"type": "reject", "message": "no"}]});
+        assert_eq!(types(camel_case), Some(vec!["edit", "reject"]));
         assert_eq!(
             types(json!({"decisions": [{"type": "approve", "id": 3}], "more": 1})),
             Some(vec!["approve"])

@@ -1,4 +1,5 @@
-//! Reads how a client changes the state of a thread: `values`, and `as_node`.
+//! Parses a client's update of a thread's state: `values` and `as_node`. The update is planned and committed by
+//! `agent`.
 
 use agent::{Continuation, Error, Result, StateChange, ThreadError};
 use jiff::Timestamp;
@@ -9,25 +10,29 @@ use super::MESSAGES_KEY;
 use super::messages::{MessageDestination, read_messages};
 use crate::wire::graph::{END_NODE, START_NODE};
 
-/// As which node a point is written once more.
+/// The value of `as_node` that requests a copy of the checkpoint.
 const COPY_NODE: &str = "__copy__";
 
-/// Reads a change of the thread's state at `point`, or at its head.
+/// Parses an update of the thread's state at the checkpoint `point`; `None` means the current one.
+///
+/// `values` are the channels to set; the channel `messages` is parsed like the messages of a run's input. `as_node`
+/// is the node after which the thread continues; without it, the next node stays the same.
 ///
 /// # Errors
-/// [`ThreadError::InvalidStateChange`] with what cannot be read.
+/// [`ThreadError::InvalidStateChange`] if a message is malformed, or if there are values although `as_node` is
+/// `__end__` or `__copy__`.
 pub fn read_state_update(
     thread_id: ThreadId,
     values: Option<Map<String, Value>>,
     as_node: Option<&str>,
     point: Option<CheckpointId>,
 ) -> Result<StateChange> {
-    let refused = |reason: String| Error::from(ThreadError::InvalidStateChange { thread_id, reason });
+    let invalid = |reason: String| Error::from(ThreadError::InvalidStateChange { thread_id, reason });
     let mut channels = values.unwrap_or_default();
     if let Some(node @ (END_NODE | COPY_NODE)) = as_node
         && !channels.is_empty()
     {
-        return Err(refused(format!("as `{node}` nothing can be put in")));
+        return Err(invalid(format!("`values` must be empty if `as_node` is `{node}`")));
     }
     let continuation = match as_node {
         None => Continuation::Unchanged,
@@ -38,6 +43,6 @@ pub fn read_state_update(
     };
     let messages = channels.shift_remove(MESSAGES_KEY).unwrap_or_default();
     let to = MessageDestination { thread_id, received_at: Timestamp::now() };
-    let messages = read_messages(&messages, Some(to)).map_err(|fault| refused(fault.to_string()))?;
+    let messages = read_messages(&messages, Some(to)).map_err(|error| invalid(error.to_string()))?;
     Ok(StateChange { messages, channels, continuation, point })
 }

@@ -1,4 +1,4 @@
-//! The parsed form of requests, one line each.
+//! Parsing of run requests: each request with its action and its messages.
 
 use agent::MessageChange;
 use protocol::{Message, RunId};
@@ -6,42 +6,42 @@ use serde_json::json;
 
 use super::*;
 
-/// Reads a request; what is said comes as text.
+/// Parses a request. Each message is rendered as one line: `U:`, `A:` or `T:` with its text, or `-` with a removed id.
 fn read(request: Value) -> Result<(RunAction, Vec<String>), String> {
     let request: RunRequest = serde_json::from_value(request).unwrap();
     let thread_id = ThreadId::from_uuid(RunId::generate().uuid());
-    let wanted = read_request(&request, thread_id, Timestamp::UNIX_EPOCH)
-        .map_err(|fault| format!("{}: {}", fault.kind, fault.message))?;
-    let said = wanted.messages.iter().map(|message| match &message.change {
+    let input = read_request(&request, thread_id, Timestamp::UNIX_EPOCH)
+        .map_err(|failure| format!("{}: {}", failure.kind, failure.message))?;
+    let lines = input.messages.iter().map(|message| match &message.change {
         MessageChange::Put(Message::Human(_)) => format!("U: {}", text(message)),
         MessageChange::Put(Message::Ai(_)) => format!("A: {}", text(message)),
         MessageChange::Put(Message::Tool(_)) => format!("T: {}", text(message)),
         MessageChange::Remove => format!("- {}", message.id.as_deref().unwrap()),
         MessageChange::RemoveAll => "- all".to_owned(),
     });
-    Ok((wanted.action, said.collect()))
+    Ok((input.action, lines.collect()))
 }
 
 fn text(message: &InputMessage) -> String {
-    let MessageChange::Put(said) = &message.change else { return String::new() };
-    said.text()
+    let MessageChange::Put(message) = &message.change else { return String::new() };
+    message.text()
 }
 
 #[track_caller]
-fn check(request: Value, action: RunAction, said: &[&str]) {
+fn check(request: Value, action: RunAction, messages: &[&str]) {
     let shown = request.to_string();
-    assert_eq!(read(request), Ok((action, said.iter().map(ToString::to_string).collect())), "{shown}");
+    assert_eq!(read(request), Ok((action, messages.iter().map(ToString::to_string).collect())), "{shown}");
 }
 
 #[track_caller]
-fn check_refused(request: Value, why: &str) {
+fn check_refused(request: Value, reason: &str) {
     let shown = request.to_string();
-    let refused = read(request).unwrap_err();
-    assert!(refused.starts_with("InvalidUpdateError: ") && refused.contains(why), "{shown}: {refused}");
+    let error = read(request).unwrap_err();
+    assert!(error.starts_with("InvalidUpdateError: ") && error.contains(reason), "{shown}: {error}");
 }
 
 #[test]
-fn an_input_begins_a_turn_and_no_input_goes_on() {
+fn an_input_starts_a_turn_and_no_input_continues() {
     check(json!({}), RunAction::Continue, &[]);
     check(json!({"input": null}), RunAction::Continue, &[]);
     check(json!({"input": {}}), RunAction::BeginTurn, &[]);
@@ -54,10 +54,10 @@ fn an_input_begins_a_turn_and_no_input_goes_on() {
 }
 
 #[test]
-fn a_command_wins_over_the_input_unless_it_commands_nothing() {
+fn a_command_takes_precedence_over_the_input_unless_it_is_empty() {
     let input = json!({"messages": "hi"});
-    for nothing in [json!({}), json!({"resume": null, "goto": null, "update": null}), json!({"goto": []})] {
-        check(json!({"input": input, "command": nothing}), RunAction::BeginTurn, &["U: hi"]);
+    for empty in [json!({}), json!({"resume": null, "goto": null, "update": null}), json!({"goto": []})] {
+        check(json!({"input": input, "command": empty}), RunAction::BeginTurn, &["U: hi"]);
     }
     check(json!({"input": input, "command": {"goto": "__end__"}}), RunAction::DiscardPending, &[]);
     check(
@@ -72,7 +72,7 @@ fn a_command_wins_over_the_input_unless_it_commands_nothing() {
 }
 
 #[test]
-fn a_place_to_go_is_a_node_with_or_without_input() {
+fn a_goto_names_one_node_with_or_without_input() {
     let node = || RunAction::GoToNode("model".to_owned());
     check(json!({"command": {"goto": "model"}}), node(), &[]);
     check(json!({"command": {"goto": ["model"]}}), node(), &[]);
@@ -87,11 +87,11 @@ fn a_place_to_go_is_a_node_with_or_without_input() {
     check_refused(json!({"command": {"goto": ["model", "tools"]}}), "one node at a time");
     check_refused(json!({"command": {"goto": 3}}), "the name of a node");
     check_refused(json!({"command": {"goto": {"input": {}}}}), "`node` is missing");
-    check_refused(json!({"command": {"goto": "model", "resume": true}}), "both an answer");
+    check_refused(json!({"command": {"goto": "model", "resume": true}}), "cannot be combined");
 }
 
 #[test]
-fn an_answer_names_its_questions_when_all_its_keys_are_ids_of_interrupts() {
+fn an_answer_is_by_interrupt_if_all_of_its_keys_are_interrupt_ids() {
     let id = "0123456789abcdef0123456789abcdef";
     let named = |fields: Value| match read_answers(&fields) {
         InterruptAnswers::Named(named) => Some(named.len()),
@@ -99,14 +99,14 @@ fn an_answer_names_its_questions_when_all_its_keys_are_ids_of_interrupts() {
     };
     assert_eq!(named(json!({id: {"decisions": []}})), Some(1));
     assert_eq!(named(json!({})), Some(0));
-    for only in [
+    for single in [
         json!({"decisions": []}),
         json!({id: 1, "decisions": []}),
         json!({id.to_uppercase(): 1}),
         json!([id]),
         json!("yes"),
     ] {
-        assert_eq!(named(only.clone()), None, "{only}");
+        assert_eq!(named(single.clone()), None, "{single}");
     }
     check(
         json!({"command": {"resume": {}}}),

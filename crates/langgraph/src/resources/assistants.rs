@@ -1,5 +1,6 @@
-//! Assistants: the one this server has, under its name and under the id that follows from it. Others cannot be made here:
-//! what an assistant is stands in its folder and in `config.toml`.
+//! The endpoints for assistants. A server has one assistant for each owner, addressed by its name or by an id that is
+//! derived from the name. Assistants cannot be created or changed over HTTP, because they are defined by their home
+//! folder and by `config.toml`.
 
 use agent::Agent;
 use axum::Json;
@@ -21,7 +22,7 @@ use crate::wire::AnyObject;
 use crate::wire::assistant::{ASSISTANT_FIELDS, Assistant};
 use crate::wire::graph::node_name;
 
-/// Returns the endpoints.
+/// Returns the routes of assistants.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new()
         .routes(routes!(search))
@@ -33,72 +34,78 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
         .routes(routes!(subgraphs_of))
 }
 
-/// Which assistants to list; every set field must match.
+/// A search for assistants. An assistant must match every field that is set.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct AssistantSearch {
-    /// Fields that their metadata must contain.
+    /// Fields that the assistant's metadata must contain.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// Their name.
+    /// The exact name of the assistant's graph.
     graph_id: Option<String>,
-    /// A part of their name.
+    /// A part of the assistant's name. Case is ignored.
     name: Option<String>,
-    /// The most to return.
+    /// The maximum number of assistants to return; 10 by default.
     #[schema(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// How many to skip.
+    /// The number of assistants to skip; 0 by default.
     offset: Option<usize>,
-    /// Only these fields.
+    /// The fields to return. All fields by default.
     select: Option<Vec<String>>,
 }
 
 impl AssistantSearch {
+    /// Returns whether the assistant matches every field that is set.
     fn matches(&self, assistant: &Assistant) -> bool {
-        let contains = |part: &str| assistant.name.to_lowercase().contains(&part.to_lowercase());
+        let name_contains = |part: &str| assistant.name.to_lowercase().contains(&part.to_lowercase());
         self.graph_id.as_ref().is_none_or(|graph_id| *graph_id == assistant.graph_id)
-            && self.name.as_deref().is_none_or(contains)
+            && self.name.as_deref().is_none_or(name_contains)
             && self.metadata.as_ref().is_none_or(|part| subset::has_fields(&assistant.metadata.0, part))
     }
 }
 
-/// Returns the plain name of the assistant that is given by its name or its id.
-pub(crate) fn resolve_assistant(agent: &Agent, given: &str) -> Result<String, ApiError> {
+/// Returns the name of the assistant that `name_or_id` refers to. Only the agent's own assistant exists.
+///
+/// # Errors
+/// Not found for an unknown UUID; an invalid field for an unknown name. The two statuses are those of the reference
+/// server.
+pub(crate) fn resolve_assistant(agent: &Agent, name_or_id: &str) -> Result<String, ApiError> {
     let name = agent.assistant_id().name();
-    if given == name {
+    if name_or_id == name {
         return Ok(name.to_owned());
     }
-    match Uuid::try_parse(given) {
+    match Uuid::try_parse(name_or_id) {
         Ok(id) if id == agent.assistant_id().wire_id() => Ok(name.to_owned()),
         Ok(_) => Err(ApiError::not_found("Thread or assistant not found.")),
         Err(_) => {
-            let shown: String = given.chars().take(80).collect();
-            let hint = format!("`{name}` is the one there is");
+            let shown: String = name_or_id.chars().take(80).collect();
+            let hint = format!("the only assistant is `{name}`");
             Err(ApiError::invalid(format!("Invalid assistant: '{shown}'. Must be a graph name or a UUID."))
                 .with_hint(hint))
         }
     }
 }
 
-/// Returns the assistant that the path names.
+/// Returns the assistant that the path segment `assistant_id` refers to.
 fn find_assistant(caller: &Caller, path: &PathParams) -> Result<Assistant, ApiError> {
     resolve_assistant(&caller.agent, path.get("assistant_id"))?;
     Ok(Assistant::from_id(caller.agent.assistant_id(), home_created_at(&caller.agent)))
 }
 
-/// Returns since when there is an assistant: since its home was made.
+/// Returns the creation time of an assistant, which is that of its home folder. Returns the Unix epoch if the file
+/// system does not record it.
 fn home_created_at(agent: &Agent) -> Timestamp {
-    let made = std::fs::metadata(agent.home().root()).and_then(|home| home.created());
-    made.ok().and_then(|made| Timestamp::try_from(made).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+    let created = std::fs::metadata(agent.home().root()).and_then(|home| home.created());
+    created.ok().and_then(|created| Timestamp::try_from(created).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Lists assistants; with `select`, only the fields it names.
+/// Searches assistants. With `select`, only the named fields are returned.
 #[utoipa::path(post, path = "/assistants/search", tag = "assistants", request_body = AssistantSearch,
-    responses((status = 200, body = Vec<AnyObject>, description = "Assistants, whole or in part."), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+    responses((status = 200, body = Vec<AnyObject>, description = "The assistants, with all fields or with the selected ones."), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn search(caller: Caller, JsonBody(search): JsonBody<AssistantSearch>) -> Result<Response, ApiError> {
     let page = PageRequest::from_query(search.limit, search.offset, 10)?;
-    let found = matching_assistants(&caller, &search);
-    let total = found.len() as u64;
-    let rows = found.into_iter().skip(page.offset).take(page.limit).map(serde_json::to_value);
+    let assistants = matching_assistants(&caller, &search);
+    let total = assistants.len() as u64;
+    let rows = assistants.into_iter().skip(page.offset).take(page.limit).map(serde_json::to_value);
     let mut rows = rows.collect::<Result<Vec<Value>, _>>().map_err(ApiError::internal)?;
     if let Some(select) = &search.select {
         let select = page::check_select(select.iter().map(String::as_str), &ASSISTANT_FIELDS)?;
@@ -109,20 +116,21 @@ async fn search(caller: Caller, JsonBody(search): JsonBody<AssistantSearch>) -> 
     Ok(page.with_pagination_headers(Json(rows), total))
 }
 
-/// Counts assistants.
+/// Counts the assistants that match a search.
 #[utoipa::path(post, path = "/assistants/count", tag = "assistants", request_body = AssistantSearch,
     responses((status = 200, body = u64, content_type = "application/json"), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn count(caller: Caller, JsonBody(search): JsonBody<AssistantSearch>) -> Json<u64> {
     Json(matching_assistants(&caller, &search).len() as u64)
 }
 
+/// Returns the caller's assistant if it matches the search, and otherwise nothing.
 fn matching_assistants(caller: &Caller, search: &AssistantSearch) -> Vec<Assistant> {
     let own = Assistant::from_id(caller.agent.assistant_id(), home_created_at(&caller.agent));
     Some(own).into_iter().filter(|assistant| search.matches(assistant)).collect()
 }
 
 /// Returns an assistant.
-#[utoipa::path(get, path = "/assistants/{assistant_id}", tag = "assistants", params(("assistant_id" = String, Path, description = "Its id or its name.")),
+#[utoipa::path(get, path = "/assistants/{assistant_id}", tag = "assistants", params(("assistant_id" = String, Path, description = "The assistant's id or its name.")),
     responses((status = 200, body = Assistant), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn get(caller: Caller, path: PathParams) -> Result<Json<Assistant>, ApiError> {
     find_assistant(&caller, &path).map(Json)
@@ -131,30 +139,30 @@ async fn get(caller: Caller, path: PathParams) -> Result<Json<Assistant>, ApiErr
 /// The graph of an assistant.
 #[derive(Debug, Serialize, ToSchema)]
 struct AssistantGraph {
-    /// The places.
+    /// The nodes.
     nodes: Vec<AssistantGraphNode>,
-    /// The ways between them.
+    /// The edges between the nodes.
     edges: Vec<AssistantGraphEdge>,
 }
 
-/// A place in the graph.
+/// A node of the graph.
 #[derive(Debug, Serialize, ToSchema)]
 struct AssistantGraphNode {
-    /// Its name.
+    /// The name of the node.
     id: String,
     /// Always `runnable`.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The data of the node.
+    /// The node's name again, as `id` (a list with one segment) and as `name`.
     data: AnyObject,
 }
 
-/// A way from one place to another. It has no other fields: clients unpack it.
+/// An edge of the graph. It must not have other fields, because clients pass all fields to a constructor.
 #[derive(Debug, Serialize, ToSchema)]
 struct AssistantGraphEdge {
-    /// From there.
+    /// The node that the edge leaves.
     source: String,
-    /// To there.
+    /// The node that the edge enters.
     target: String,
     /// True for a conditional edge.
     conditional: bool,
@@ -162,13 +170,13 @@ struct AssistantGraphEdge {
 
 /// Returns the graph of an assistant.
 #[utoipa::path(get, path = "/assistants/{assistant_id}/graph", tag = "assistants",
-    params(("assistant_id" = String, Path, description = "Its id or its name."), ("xray" = Option<String>, Query, description = "Accepted; there are no graphs within.")),
+    params(("assistant_id" = String, Path, description = "The assistant's id or its name."), ("xray" = Option<String>, Query, description = "Accepted and ignored; the graph has no subgraphs.")),
     responses((status = 200, body = AssistantGraph), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn graph(caller: Caller, path: PathParams) -> Result<Json<AssistantGraph>, ApiError> {
     find_assistant(&caller, &path)?;
     let shape = caller.agent.admin().graph_shape();
-    let node = |place: &agent::GraphVertex| {
-        let id = node_name(*place);
+    let node = |vertex: &agent::GraphVertex| {
+        let id = node_name(*vertex);
         let data = Map::from_iter([("id".to_owned(), json!([id])), ("name".to_owned(), json!(id))]);
         AssistantGraphNode { id: id.to_owned(), kind: "runnable", data: AnyObject(data) }
     };
@@ -183,10 +191,10 @@ async fn graph(caller: Caller, path: PathParams) -> Result<Json<AssistantGraph>,
     }))
 }
 
-/// JSON Schemas of what goes into an assistant and comes out of it.
+/// The JSON Schemas of an assistant's input, output, state and configuration.
 #[derive(Debug, Serialize, ToSchema)]
 struct AssistantSchemas {
-    /// The assistant's name.
+    /// The name of the assistant's graph.
     graph_id: String,
     /// The schema of a run's input.
     #[schema(value_type = Object)]
@@ -197,16 +205,16 @@ struct AssistantSchemas {
     /// The schema of a thread's state.
     #[schema(value_type = Object)]
     state_schema: Value,
-    /// How a run can be configured.
+    /// The schema of a run's `config.configurable`.
     #[schema(value_type = Object)]
     config_schema: Value,
-    /// The schema of a run's configuration.
+    /// The schema of a run's `context`.
     #[schema(value_type = Object)]
     context_schema: Value,
 }
 
-/// Returns JSON Schemas of what goes into an assistant and comes out of it.
-#[utoipa::path(get, path = "/assistants/{assistant_id}/schemas", tag = "assistants", params(("assistant_id" = String, Path, description = "Its id or its name.")),
+/// Returns the JSON Schemas of an assistant's input, output, state and configuration.
+#[utoipa::path(get, path = "/assistants/{assistant_id}/schemas", tag = "assistants", params(("assistant_id" = String, Path, description = "The assistant's id or its name.")),
     responses((status = 200, body = AssistantSchemas), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn schemas(caller: Caller, path: PathParams) -> Result<Json<AssistantSchemas>, ApiError> {
     let assistant = find_assistant(&caller, &path)?;
@@ -219,28 +227,28 @@ async fn schemas(caller: Caller, path: PathParams) -> Result<Json<AssistantSchem
     let todos = json!({"type": "array", "title": "Todos", "items": {"type": "object"}});
     let state =
         json!({"type": "object", "title": "State", "properties": {"messages": messages, "todos": todos}});
-    let nothing = json!({"type": "object", "properties": {}});
+    let no_properties = json!({"type": "object", "properties": {}});
     Ok(Json(AssistantSchemas {
         graph_id: assistant.graph_id,
         input_schema: input,
         output_schema: state.clone(),
         state_schema: state,
-        config_schema: nothing.clone(),
-        context_schema: nothing,
+        config_schema: no_properties.clone(),
+        context_schema: no_properties,
     }))
 }
 
-/// Returns the graphs within an assistant's graph: there are none.
-#[utoipa::path(get, path = "/assistants/{assistant_id}/subgraphs", tag = "assistants", params(("assistant_id" = String, Path, description = "Its id or its name.")),
+/// Returns the subgraphs of an assistant's graph: an empty object, because the graph has none.
+#[utoipa::path(get, path = "/assistants/{assistant_id}/subgraphs", tag = "assistants", params(("assistant_id" = String, Path, description = "The assistant's id or its name.")),
     responses((status = 200, body = AnyObject), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn subgraphs(caller: Caller, path: PathParams) -> Result<Json<AnyObject>, ApiError> {
     find_assistant(&caller, &path)?;
     Ok(Json(AnyObject::default()))
 }
 
-/// Returns the graphs within a part of an assistant's graph: there are none.
+/// Returns the subgraphs in one namespace of an assistant's graph: an empty object, because the graph has none.
 #[utoipa::path(get, path = "/assistants/{assistant_id}/subgraphs/{namespace}", tag = "assistants",
-    params(("assistant_id" = String, Path, description = "Its id or its name."), ("namespace" = String, Path, description = "The part.")),
+    params(("assistant_id" = String, Path, description = "The assistant's id or its name."), ("namespace" = String, Path, description = "The namespace.")),
     responses((status = 200, body = AnyObject), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn subgraphs_of(caller: Caller, path: PathParams) -> Result<Json<AnyObject>, ApiError> {
     subgraphs(caller, path).await

@@ -1,5 +1,5 @@
-//! Pages of lists: how many rows, from where, and the headers that tell of the rest. Long lists of large things are sent
-//! row by row, so that none is ever in memory as a whole.
+//! Pagination of lists: the requested page, the pagination headers of a response, and JSON lists that are streamed row
+//! by row, so that a long list of large rows is never in memory as a whole.
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, header};
@@ -9,38 +9,46 @@ use serde::Serialize;
 
 use crate::error::ApiError;
 
-/// Rows of a page at most.
+/// The maximum number of rows in one page.
 pub(crate) const ROWS_MAX: usize = 1_000;
 
-/// Rows that may be skipped at most.
+/// The maximum number of rows that a request may skip.
 const OFFSET_MAX: usize = 1 << 40;
 
-/// Tells how many rows there are.
+/// The response header with the total number of rows, over all pages.
 pub(crate) const TOTAL_HEADER: HeaderName = HeaderName::from_static("x-pagination-total");
 
-/// A page of a list.
+/// The page of a list that a client requested.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PageRequest {
-    /// How many rows are skipped.
+    /// The number of rows to skip.
     pub offset: usize,
-    /// The most rows.
+    /// The maximum number of rows to return, from 1 to [`ROWS_MAX`].
     pub limit: usize,
 }
 
 impl PageRequest {
-    /// Returns the page that was asked for; `usual` is its `limit` unless one was given.
-    pub fn from_query(limit: Option<usize>, offset: Option<usize>, usual: usize) -> Result<Self, ApiError> {
-        let (given, offset) = (limit.unwrap_or(usual), offset.unwrap_or(0));
-        if !(1..=ROWS_MAX).contains(&given) {
+    /// Returns the page with that `limit` and `offset`. The defaults are `default_limit` and 0.
+    ///
+    /// # Errors
+    /// An invalid field if `limit` is not between 1 and [`ROWS_MAX`], or if `offset` is too large.
+    pub fn from_query(
+        limit: Option<usize>,
+        offset: Option<usize>,
+        default_limit: usize,
+    ) -> Result<Self, ApiError> {
+        let (limit, offset) = (limit.unwrap_or(default_limit), offset.unwrap_or(0));
+        if !(1..=ROWS_MAX).contains(&limit) {
             return Err(ApiError::invalid(format!("`limit` must be 1 to {ROWS_MAX}")));
         }
         if offset > OFFSET_MAX {
             return Err(ApiError::invalid(format!("`offset` must be 0 to {OFFSET_MAX}")));
         }
-        Ok(Self { offset, limit: given })
+        Ok(Self { offset, limit })
     }
 
-    /// Tells with the answer how many rows there are, and where the next page begins.
+    /// Returns the response with the pagination headers: `x-pagination-total`, and `x-pagination-next` with the offset
+    /// of the next page if there is one.
     pub fn with_pagination_headers(self, response: impl IntoResponse, total: u64) -> Response {
         let mut response = response.into_response();
         let headers = response.headers_mut();
@@ -53,10 +61,10 @@ impl PageRequest {
     }
 }
 
-/// Checks the fields of its rows that a client chooses.
+/// Returns the fields that a client selected for the rows of a list, after checking that each is one of `fields`.
 ///
 /// # Errors
-/// When one is no field of theirs; the fault names those there are.
+/// An invalid field if a selected field is unknown. The message lists the known fields.
 pub(crate) fn check_select<'a>(
     select: impl IntoIterator<Item = &'a str>,
     fields: &[&str],
@@ -68,8 +76,13 @@ pub(crate) fn check_select<'a>(
     }
 }
 
-/// Returns a JSON list whose elements are made one after the other while it is sent. The first one is made before, so that
-/// what fails at once is told with a status.
+/// Returns a response with a JSON list whose elements are computed while it is sent.
+///
+/// The first element is computed before the function returns, so that an immediate failure still gets an error status.
+/// A later failure aborts the connection, because the status has been sent already.
+///
+/// # Errors
+/// The error of the first element.
 pub(crate) async fn list_response<T>(
     rows: impl Stream<Item = Result<T, ApiError>> + Send + 'static,
 ) -> Result<Response, ApiError>
@@ -78,23 +91,24 @@ where
 {
     let mut rows = Box::pin(rows.map(|row| serialize_row(&row?)));
     let first = rows.next().await.transpose()?;
-    let begin = match first {
+    let start = match first {
         Some(first) => [b"[", first.as_slice()].concat(),
         None => b"[".to_vec(),
     };
     let others = rows.map(|row| row.map(|row| [b",", row.as_slice()].concat()));
-    let begin = futures::stream::once(async { Ok(begin) });
+    let start = futures::stream::once(async { Ok(start) });
     let end = futures::stream::once(async { Ok(b"]".to_vec()) });
-    let chunks = begin.chain(others).chain(end).map(|chunk| {
-        // What was sent cannot be taken back: the connection breaks off, and the client sees that it did.
+    let chunks = start.chain(others).chain(end).map(|chunk| {
+        // The error aborts the connection. The client sees an incomplete body instead of a list that looks complete.
         chunk
             .map(Bytes::from)
-            .inspect_err(|fault| tracing::error!(error = %fault, "failed to go on with a list"))
+            .inspect_err(|error| tracing::error!(%error, "failed to send the remaining rows of a list"))
     });
     let json = HeaderValue::from_static("application/json");
     Ok(([(header::CONTENT_TYPE, json)], Body::from_stream(chunks)).into_response())
 }
 
+/// Serializes one row as JSON.
 fn serialize_row<T: Serialize>(row: &T) -> Result<Vec<u8>, ApiError> {
     serde_json::to_vec(row).map_err(ApiError::internal)
 }
@@ -104,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_have_a_limit_and_tell_of_the_rest() {
+    fn page_limits_are_checked_and_the_next_offset_is_sent() {
         for limit in [0, 1_001] {
             assert!(PageRequest::from_query(Some(limit), None, 10).is_err(), "{limit}");
         }

@@ -1,5 +1,9 @@
-//! States of a thread: at its head, at a point of its past, over all its branches; and changing it. What a state is, and
-//! what a change does, is the agent's matter.
+//! The endpoints for the states of a thread: the current state, the state at a checkpoint, the history of states over
+//! all branches, and updates of the state.
+//!
+//! A thread's head is its newest checkpoint on the current branch. The agent computes the states and applies the
+//! updates; this module converts requests and responses only. The graph has no subgraphs, so a checkpoint namespace
+//! other than the empty one contains no states.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,13 +27,14 @@ use crate::extract::{JsonBody, PathParams, QueryParams, ThreadPath, parse_checkp
 use crate::requests::state_update::read_state_update;
 use crate::wire::state::{Checkpoint, ThreadState, checkpoint_metadata};
 
-/// States that are read at a time.
+/// The maximum number of states in one read of the journal.
 const STATES_PAGE_ROWS: usize = 20;
 
-/// States that are looked through for one page that asks for some metadata.
+/// The maximum number of states that are examined for one page when the client filters by metadata. The page may then
+/// be incomplete.
 const STATES_SCANNED_MAX: usize = 5_000;
 
-/// Returns the endpoints.
+/// Returns the routes of thread states.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new()
         .routes(routes!(get_state, update_state))
@@ -38,43 +43,42 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
         .routes(routes!(list_states, query_states))
 }
 
-/// Names a point, whole or in part. Without an id it is the head.
+/// A reference to a checkpoint. Without an id, it refers to the head.
 #[derive(Debug, Default, Clone, Deserialize, ToSchema)]
 struct CheckpointSelector {
-    /// The point.
-    #[serde(rename = "checkpoint_id")]
+    /// The id of the checkpoint.
     #[schema(value_type = Option<String>)]
-    point: Option<CheckpointId>,
-    /// Which graph within; there are none.
+    checkpoint_id: Option<CheckpointId>,
+    /// The namespace of a subgraph. Only the empty namespace contains states.
     checkpoint_ns: Option<String>,
-    /// The same fields, as SDKs wrap them.
+    /// The same fields in the wrapped form that some SDKs send.
     configurable: Option<ConfigurableCheckpoint>,
 }
 
-/// A point, wrapped.
+/// The fields of a checkpoint reference, as SDKs wrap them into `configurable`.
 #[derive(Debug, Default, Clone, Deserialize, ToSchema)]
 struct ConfigurableCheckpoint {
-    /// The point.
-    #[serde(rename = "checkpoint_id")]
+    /// The id of the checkpoint.
     #[schema(value_type = Option<String>)]
-    point: Option<CheckpointId>,
-    /// Which graph within; there are none.
+    checkpoint_id: Option<CheckpointId>,
+    /// The namespace of a subgraph. Only the empty namespace contains states.
     checkpoint_ns: Option<String>,
 }
 
 impl CheckpointSelector {
+    /// Returns the id of the checkpoint, wrapped or not; `None` for the head.
     fn id(self) -> Option<CheckpointId> {
-        self.point.or_else(|| self.configurable?.point)
+        self.checkpoint_id.or_else(|| self.configurable?.checkpoint_id)
     }
 
-    /// Returns whether the point is one of a graph within.
+    /// Returns whether the reference names the namespace of a subgraph.
     fn has_namespace(&self) -> bool {
         let wrapped = self.configurable.as_ref().and_then(|wrapped| wrapped.checkpoint_ns.as_deref());
         [self.checkpoint_ns.as_deref(), wrapped].into_iter().flatten().any(|namespace| !namespace.is_empty())
     }
 }
 
-/// Returns what a thread holds.
+/// Returns the current state of a thread.
 #[utoipa::path(get, path = "/threads/{thread_id}/state", tag = "states",
     params(("thread_id" = String, Path, format = "uuid", description = "The thread."), ("subgraphs" = Option<bool>, Query, description = "Accepted; there are no graphs within.")),
     responses((status = 200, body = ThreadState), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
@@ -87,9 +91,9 @@ async fn get_state(
     head_state(&caller, thread_id).await.map(Json)
 }
 
-/// Returns what a thread held at a point of its past.
+/// Returns the state of a thread at a checkpoint.
 #[utoipa::path(get, path = "/threads/{thread_id}/state/{checkpoint_id}", tag = "states",
-    params(("thread_id" = String, Path, format = "uuid", description = "The thread."), ("checkpoint_id" = String, Path, description = "The point."), ("subgraphs" = Option<bool>, Query, description = "Accepted; there are no graphs within.")),
+    params(("thread_id" = String, Path, format = "uuid", description = "The thread."), ("checkpoint_id" = String, Path, description = "The checkpoint."), ("subgraphs" = Option<bool>, Query, description = "Accepted; there are no graphs within.")),
     responses((status = 200, body = ThreadState), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn get_state_at(
     caller: Caller,
@@ -104,14 +108,14 @@ async fn get_state_at(
     Ok(Json(ThreadState::from_state(thread_id, Some(&state))))
 }
 
-/// Names a point in a body.
+/// The body of a request for the state at a checkpoint.
 #[derive(Debug, Deserialize, ToSchema)]
 struct CheckpointQuery {
-    /// The point; without an id, the head.
+    /// The checkpoint. Without an id, the current state is returned.
     checkpoint: CheckpointSelector,
 }
 
-/// Returns what a thread held at a point of its past.
+/// Returns the state of a thread at the checkpoint in the body.
 #[utoipa::path(post, path = "/threads/{thread_id}/state/checkpoint", tag = "states", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")), request_body = CheckpointQuery,
     responses((status = 200, body = ThreadState), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn query_state_at(
@@ -121,49 +125,52 @@ async fn query_state_at(
 ) -> Result<Json<ThreadState>, ApiError> {
     find_thread(&caller, thread_id).await?;
     match query.checkpoint.id() {
-        Some(point) => {
-            let state = caller.agent.threads().state_at(thread_id, point).await?;
+        Some(checkpoint_id) => {
+            let state = caller.agent.threads().state_at(thread_id, checkpoint_id).await?;
             Ok(Json(ThreadState::from_state(thread_id, Some(&state))))
         }
         None => head_state(&caller, thread_id).await.map(Json),
     }
 }
 
+/// Returns the state of a thread at its head. A thread without events has an empty state.
 async fn head_state(caller: &Caller, thread_id: ThreadId) -> Result<ThreadState, ApiError> {
     find_thread(caller, thread_id).await?;
     let state = caller.agent.threads().state(thread_id).await?;
     Ok(ThreadState::from_state(thread_id, state.as_ref()))
 }
 
-/// A change of a thread's state.
+/// An update of a thread's state.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct StateUpdate {
-    /// The new values: messages by their ids, other fields as they are.
+    /// The new values. `messages` are merged by id; other fields are replaced.
     #[schema(value_type = Option<Object>)]
     values: Option<Value>,
-    /// The node that is taken to have put it.
+    /// The node after which the thread continues. `__end__` ends the turn, and `__copy__` copies the checkpoint.
+    /// Without it, the next node stays the same.
     as_node: Option<String>,
-    /// The point from which it goes on; the head unless it is given.
+    /// The checkpoint to update. The head by default; an older one starts a branch.
     checkpoint: Option<CheckpointSelector>,
-    /// The point from which it goes on, once more.
-    #[serde(rename = "checkpoint_id")]
+    /// The id of the checkpoint to update. Used if `checkpoint` has no id.
     #[schema(value_type = Option<String>)]
-    point: Option<CheckpointId>,
+    checkpoint_id: Option<CheckpointId>,
 }
 
-/// Where a thread stands after a change.
+/// The checkpoint that a state update created.
 #[derive(Debug, Serialize, ToSchema)]
 struct StateUpdateResult {
-    /// The point.
+    /// The checkpoint.
     checkpoint: Checkpoint,
-    /// The point, once more.
+    /// The checkpoint again, under the name that older clients read.
     configurable: Checkpoint,
-    /// The point, once more.
-    #[serde(rename = "checkpoint_id")]
-    point: String,
+    /// The id of the checkpoint.
+    #[schema(value_type = String)]
+    checkpoint_id: CheckpointId,
 }
 
-/// Changes what a thread holds. While something works on the thread, the change waits until it is done.
+/// Updates the state of a thread.
+///
+/// While a run is active on the thread, the update is queued and the response comes when it has been applied.
 #[utoipa::path(post, path = "/threads/{thread_id}/state", tag = "states", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")), request_body = StateUpdate,
     responses((status = 200, body = StateUpdateResult), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody), (status = 429, body = ErrorBody)))]
 async fn update_state(
@@ -177,54 +184,58 @@ async fn update_state(
         Some(Value::Object(values)) => Some(values),
         Some(_) => return Err(ApiError::bad_request("`values` must be an object")),
     };
-    let point = update.checkpoint.and_then(CheckpointSelector::id).or(update.point);
-    let change = read_state_update(thread_id, values, update.as_node.as_deref(), point)
+    let base = update.checkpoint.and_then(CheckpointSelector::id).or(update.checkpoint_id);
+    let change = read_state_update(thread_id, values, update.as_node.as_deref(), base)
         .map_err(|error| ApiError::from(error).or_bad_request())?;
     let agent = Arc::clone(&caller.agent);
-    let put = move |_| async move { agent.threads().update_state(thread_id, change).await };
-    let put = caller.server.scheduler.run_exclusive(&caller.scope, thread_id, put).await?;
-    let point = put.map_err(|error| ApiError::from(error).or_bad_request())?.to_string();
-    let checkpoint = Checkpoint::new(thread_id, &point);
-    Ok(Json(StateUpdateResult { configurable: checkpoint.clone(), checkpoint, point }))
+    let apply = move |_| async move { agent.threads().update_state(thread_id, change).await };
+    let result = caller.server.scheduler.run_exclusive(&caller.scope, thread_id, apply).await?;
+    let checkpoint_id = result.map_err(|error| ApiError::from(error).or_bad_request())?;
+    let checkpoint = Checkpoint::new(thread_id, &checkpoint_id.to_string());
+    Ok(Json(StateUpdateResult { configurable: checkpoint.clone(), checkpoint, checkpoint_id }))
 }
 
-/// Which states to list.
+/// A query of a thread's past states.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct StateHistoryQuery {
-    /// The most states.
+    /// The maximum number of states to return; 1 by default.
     #[schema(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// Only those before this point: its id, or an object that has it.
+    /// Only states before this checkpoint: its id, or an object that contains the id.
     before: Option<StateHistoryCursor>,
-    /// Fields that their metadata must contain.
+    /// Fields that the metadata of the state's checkpoint must contain.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// Of which graph.
+    /// The namespace to list. With the namespace of a subgraph, the list is empty.
     checkpoint: Option<CheckpointSelector>,
 }
 
-/// A point before which states are listed.
+/// The checkpoint before which states are listed.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "expected the id of a checkpoint, or an object that has it")]
 enum StateHistoryCursor {
-    /// Its id.
+    /// The id of the checkpoint.
     Id(String),
-    /// An object that has it.
-    Point(CheckpointSelector),
+    /// An object that contains the id.
+    Selector(CheckpointSelector),
 }
 
 impl StateHistoryCursor {
+    /// Returns the id of the checkpoint; `None` if the object contains none.
+    ///
+    /// # Errors
+    /// If the text is not a checkpoint id.
     fn id(self) -> Result<Option<CheckpointId>, ApiError> {
         match self {
-            Self::Id(given) => parse_checkpoint_id(&given).map(Some),
-            Self::Point(point) => Ok(point.id()),
+            Self::Id(text) => parse_checkpoint_id(&text).map(Some),
+            Self::Selector(selector) => Ok(selector.id()),
         }
     }
 }
 
-/// Lists what a thread held, newest first, over all its branches.
+/// Lists the past states of a thread, newest first, over all branches.
 #[utoipa::path(get, path = "/threads/{thread_id}/history", tag = "states",
-    params(("thread_id" = String, Path, format = "uuid", description = "The thread."), ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "The most states, 10 unless it is given."), ("before" = Option<String>, Query, description = "Only states before this point.")),
+    params(("thread_id" = String, Path, format = "uuid", description = "The thread."), ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "The maximum number of states; 10 by default."), ("before" = Option<String>, Query, description = "Only states before this checkpoint.")),
     responses((status = 200, body = Vec<ThreadState>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn list_states(
     caller: Caller,
@@ -237,7 +248,9 @@ async fn list_states(
         .await
 }
 
-/// Lists what a thread held, newest first, over all its branches.
+/// Lists the past states of a thread, newest first, over all branches, optionally filtered by metadata.
+///
+/// With `metadata`, at most 5,000 states are examined.
 #[utoipa::path(post, path = "/threads/{thread_id}/history", tag = "states", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")), request_body = StateHistoryQuery,
     responses((status = 200, body = Vec<ThreadState>), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn query_states(
@@ -246,7 +259,7 @@ async fn query_states(
     JsonBody(query): JsonBody<StateHistoryQuery>,
 ) -> Result<Response, ApiError> {
     let limit = page::PageRequest::from_query(query.limit, None, 1)?.limit;
-    if query.checkpoint.is_some_and(|point| point.has_namespace()) {
+    if query.checkpoint.is_some_and(|selector| selector.has_namespace()) {
         find_thread(&caller, thread_id).await?;
         return page::list_response(futures::stream::empty::<Result<ThreadState, ApiError>>()).await;
     }
@@ -261,50 +274,54 @@ async fn query_states(
 
 /// A scan over the past states of a thread.
 struct StateHistoryScan {
+    /// The checkpoint before which the scan continues; `None` at the newest one.
     before: Option<CheckpointId>,
+    /// The number of states that may still be returned.
     remaining: usize,
+    /// Fields that the metadata of a returned state must contain.
     metadata: Map<String, Value>,
 }
 
+/// Returns a response with the list of states that a scan finds.
 async fn history_response(
     caller: Caller,
     thread_id: ThreadId,
-    past: StateHistoryScan,
+    scan: StateHistoryScan,
 ) -> Result<Response, ApiError> {
     find_thread(&caller, thread_id).await?;
-    page::list_response(stream_states(caller, thread_id, past)).await
+    page::list_response(stream_states(caller, thread_id, scan)).await
 }
 
-/// Returns the states, of which only a few are read at a time.
+/// Returns the states that a scan finds as a stream. A state may contain all messages of a long thread, so only one
+/// page of [`STATES_PAGE_ROWS`] states is in memory at a time.
 fn stream_states(
     caller: Caller,
     thread_id: ThreadId,
-    past: StateHistoryScan,
+    scan: StateHistoryScan,
 ) -> impl Stream<Item = Result<ThreadState, ApiError>> + Send {
-    let reading = StateReader {
-        caller,
-        thread_id,
-        scan: past,
-        buffer: VecDeque::new(),
-        scanned: 0,
-        is_exhausted: false,
-    };
-    futures::stream::try_unfold(reading, |mut reading| async move {
-        let next = reading.next().await?;
-        Ok(next.map(|state| (ThreadState::from_state(reading.thread_id, Some(&state)), reading)))
+    let reader =
+        StateReader { caller, thread_id, scan, buffer: VecDeque::new(), scanned: 0, is_exhausted: false };
+    futures::stream::try_unfold(reader, |mut reader| async move {
+        let next = reader.next().await?;
+        Ok(next.map(|state| (ThreadState::from_state(reader.thread_id, Some(&state)), reader)))
     })
 }
 
+/// A reader of past states, page by page.
 struct StateReader {
     caller: Caller,
     thread_id: ThreadId,
     scan: StateHistoryScan,
+    /// The states of the current page that have not been examined.
     buffer: VecDeque<ThreadSnapshot>,
+    /// The number of states that were read, at most [`STATES_SCANNED_MAX`] and one page more.
     scanned: usize,
+    /// True if the journal has no older states.
     is_exhausted: bool,
 }
 
 impl StateReader {
+    /// Returns the next state that matches, or `None` at the end of the scan.
     async fn next(&mut self) -> Result<Option<ThreadSnapshot>, ApiError> {
         while self.scan.remaining > 0 {
             let Some(state) = self.buffer.pop_front() else {
@@ -322,6 +339,7 @@ impl StateReader {
         Ok(None)
     }
 
+    /// Reads the next page into the buffer. Without a filter, it reads no more states than are still wanted.
     async fn read_page(&mut self) -> Result<(), ApiError> {
         let wanted = if self.scan.metadata.is_empty() { self.scan.remaining } else { STATES_PAGE_ROWS };
         let rows = wanted.min(STATES_PAGE_ROWS);

@@ -1,4 +1,5 @@
-//! The store: what clients and agents keep under names. What may be kept, and how it is found, is the memory's matter.
+//! The endpoints of the store: JSON objects that clients and agents keep under a namespace and a key. A namespace is a
+//! list of labels. The `memory` crate defines the limits of items and the search.
 
 use agent::{ItemSearch, NamespaceSearch};
 use axum::Json;
@@ -17,24 +18,24 @@ use crate::wire::timestamp;
 
 use super::page::PageRequest;
 
-/// Returns the endpoints.
+/// Returns the routes of the store.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new().routes(routes!(get, put, delete)).routes(routes!(search)).routes(routes!(namespaces))
 }
 
-/// Something kept under a name.
+/// An item of the store.
 #[derive(Debug, Serialize, ToSchema)]
 struct StoreItem {
-    /// Where: labels from the widest to the narrowest.
+    /// The namespace: labels from the widest to the narrowest.
     namespace: Vec<String>,
-    /// Its name there.
+    /// The key of the item in its namespace.
     key: String,
     /// The stored value.
     #[schema(value_type = Object)]
     value: Map<String, Value>,
-    /// When the name was first used.
+    /// The time at which the key was first stored.
     created_at: String,
-    /// When it was last put.
+    /// The time at which the value was last stored.
     updated_at: String,
 }
 
@@ -48,98 +49,98 @@ impl From<protocol::StoredItem> for StoreItem {
 /// An item to store.
 #[derive(Debug, Deserialize, ToSchema)]
 struct StoreItemPut {
-    /// Where: labels from the widest to the narrowest.
+    /// The namespace: labels from the widest to the narrowest. It must not be empty.
     namespace: Vec<String>,
-    /// The name there.
+    /// The key of the item in its namespace.
     key: String,
-    /// The value: an object.
+    /// The value, an object. It replaces an earlier value as a whole.
     #[schema(value_type = Object)]
     value: Map<String, Value>,
-    /// Minutes after which it goes: `null`, for it stays until it is removed.
+    /// The time to live. It must be `null`, because items stay until they are deleted.
     #[serde(default)]
     ttl: Option<Value>,
 }
 
-/// Names what is kept.
+/// The address of an item.
 #[derive(Debug, Deserialize, ToSchema)]
 struct StoreItemKey {
-    /// Where.
+    /// The namespace.
     #[serde(default)]
     namespace: Option<Vec<String>>,
-    /// The name there.
+    /// The key of the item in its namespace.
     key: String,
 }
 
-/// Keeps something under a name, in place of what was kept there.
+/// Stores an item. An earlier value of the same key is replaced.
 #[utoipa::path(put, path = "/store/items", tag = "store", request_body = StoreItemPut,
     responses((status = 204), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn put(caller: Caller, JsonBody(item): JsonBody<StoreItemPut>) -> Result<StatusCode, ApiError> {
     check_namespace(&item.namespace)?;
     if item.ttl.is_some() {
-        return Err(ApiError::invalid("`ttl` must be null: items stay until they are removed"));
+        return Err(ApiError::invalid("`ttl` must be null: items stay until they are deleted"));
     }
     let (items, value) = (caller.agent.memory().items(), Value::Object(item.value));
     items.put(&item.namespace, &item.key, value, Timestamp::now()).await.map_err(agent::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns what is kept under a name, or `null`.
+/// Returns an item, or `null` if there is none with that key.
 #[utoipa::path(get, path = "/store/items", tag = "store",
-    params(("key" = String, Query, description = "The name."), ("namespace" = Option<String>, Query, description = "Where: labels joined by dots.")),
+    params(("key" = String, Query, description = "The key of the item."), ("namespace" = Option<String>, Query, description = "The namespace: labels joined by dots.")),
     responses((status = 200, body = Option<StoreItem>), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn get(caller: Caller, params: QueryParams) -> Result<Json<Option<StoreItem>>, ApiError> {
     let key = params.text("key").ok_or_else(|| ApiError::invalid("`key` is missing"))?;
     let labels = params.all("namespace").flat_map(|labels| labels.split('.'));
     let namespace: Vec<String> = labels.map(str::to_owned).collect();
     check_namespace(&namespace)?;
-    let found = caller.agent.memory().items().get(&namespace, key).await.map_err(agent::Error::from)?;
-    Ok(Json(found.map(StoreItem::from)))
+    let item = caller.agent.memory().items().get(&namespace, key).await.map_err(agent::Error::from)?;
+    Ok(Json(item.map(StoreItem::from)))
 }
 
-/// Removes what is kept under a name; nothing when there is nothing.
+/// Deletes an item. The request also succeeds if there is none with that key.
 #[utoipa::path(delete, path = "/store/items", tag = "store", request_body = StoreItemKey,
     responses((status = 204), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
-async fn delete(caller: Caller, JsonBody(name): JsonBody<StoreItemKey>) -> Result<StatusCode, ApiError> {
-    let namespace = name.namespace.unwrap_or_default();
+async fn delete(caller: Caller, JsonBody(address): JsonBody<StoreItemKey>) -> Result<StatusCode, ApiError> {
+    let namespace = address.namespace.unwrap_or_default();
     check_namespace(&namespace)?;
-    caller.agent.memory().items().delete(&namespace, &name.key).await.map_err(agent::Error::from)?;
+    caller.agent.memory().items().delete(&namespace, &address.key).await.map_err(agent::Error::from)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A search for items.
+/// A search for items. An item must match every condition.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct StoreItemQuery {
-    /// Only namespaces that begin with these labels.
+    /// Only items whose namespace begins with these labels.
     namespace_prefix: Option<Vec<String>>,
     /// Conditions on fields: a value, or an object of `$eq`, `$ne`, `$gt`, `$gte`, `$lt` and `$lte`.
     #[schema(value_type = Option<Object>)]
     filter: Option<Map<String, Value>>,
-    /// Words to rank by; without any, what was put last comes first.
+    /// The words to search and rank by. Without words, the items that were stored last come first.
     query: Option<String>,
-    /// The most items to return.
+    /// The maximum number of items to return; 10 by default.
     #[schema(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// How many to skip.
+    /// The number of items to skip; 0 by default.
     offset: Option<usize>,
 }
 
-/// The items that were found.
+/// The result of a search for items.
 #[derive(Debug, Serialize, ToSchema)]
 struct StoreSearchResults {
-    /// The items.
+    /// The items: the best matches first, or without words the items that were stored last.
     items: Vec<StoreSearchHit>,
 }
 
-/// An item, and how well it matches.
+/// An item that a search found, with its score.
 #[derive(Debug, Serialize, ToSchema)]
 struct StoreSearchHit {
     #[serde(flatten)]
     item: StoreItem,
-    /// How well it matches the words; `null` without words.
+    /// The relevance of the item for the words of the search; `null` without words.
     score: Option<f64>,
 }
 
-/// Finds what is kept.
+/// Searches the items of the store.
 #[utoipa::path(post, path = "/store/items/search", tag = "store", request_body = StoreItemQuery,
     responses((status = 200, body = StoreSearchResults), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn search(
@@ -154,35 +155,35 @@ async fn search(
         limit: page.limit,
         offset: page.offset,
     };
-    let found = caller.agent.memory().items().search(&search).await.map_err(agent::Error::from)?;
-    let items = found.into_iter().map(|found| StoreSearchHit { item: found.item.into(), score: found.score });
+    let hits = caller.agent.memory().items().search(&search).await.map_err(agent::Error::from)?;
+    let items = hits.into_iter().map(|hit| StoreSearchHit { item: hit.item.into(), score: hit.score });
     Ok(Json(StoreSearchResults { items: items.collect() }))
 }
 
-/// Which namespaces to list.
+/// A query of the namespaces in use. A namespace must match every condition.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct NamespaceQuery {
-    /// Only those that begin with these labels; `*` stands for any one.
+    /// Only namespaces that begin with these labels. `*` matches any one label.
     prefix: Option<Vec<String>>,
-    /// Only those that end with these labels; `*` stands for any one.
+    /// Only namespaces that end with these labels. `*` matches any one label.
     suffix: Option<Vec<String>>,
-    /// Longer ones are cut to so many labels.
+    /// The maximum number of labels. Longer namespaces are truncated to their first labels.
     max_depth: Option<usize>,
-    /// The most to return.
+    /// The maximum number of namespaces to return; 100 by default.
     #[schema(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// How many to skip.
+    /// The number of namespaces to skip; 0 by default.
     offset: Option<usize>,
 }
 
-/// Namespaces in use.
+/// A list of namespaces.
 #[derive(Debug, Serialize, ToSchema)]
 struct NamespaceList {
-    /// Each once, in order.
+    /// The namespaces in ascending order, without duplicates.
     namespaces: Vec<Vec<String>>,
 }
 
-/// Lists the namespaces in use.
+/// Lists the namespaces that contain items.
 #[utoipa::path(post, path = "/store/namespaces", tag = "store", request_body = NamespaceQuery,
     responses((status = 200, body = NamespaceList), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn namespaces(
@@ -202,7 +203,11 @@ async fn namespaces(
     Ok(Json(NamespaceList { namespaces }))
 }
 
-/// Refuses namespaces that make no sense with the status clients expect; everything else is the memory's to refuse.
+/// Checks the two rules about namespaces that clients expect to fail with status 400. The `memory` crate checks all
+/// other limits.
+///
+/// # Errors
+/// A bad request if the namespace is empty or begins with the reserved label `langgraph`.
 fn check_namespace(namespace: &[String]) -> Result<(), ApiError> {
     match namespace.first().map(String::as_str) {
         None => Err(ApiError::bad_request("the namespace is empty")),

@@ -1,14 +1,15 @@
-//! Containment of values, as searches need it: an object contains one with fewer fields, a list contains one whose
-//! elements it has all.
+//! Containment of JSON values, for searches by metadata or values. It follows the operator `@>` of PostgreSQL's
+//! `jsonb`: an object contains another object if it contains each of its fields, and a list contains another list if
+//! each element of that list is contained in one of its own. All other values contain equal values only.
 
 use serde_json::{Map, Value};
 
-/// Returns whether `whole` has every field of `part`.
+/// Returns whether `whole` has every field of `part`, with a value that contains the value in `part`.
 pub(crate) fn has_fields(whole: &Map<String, Value>, part: &Map<String, Value>) -> bool {
     part.iter().all(|(key, value)| whole.get(key).is_some_and(|own| contains(own, value)))
 }
 
-/// Returns whether `whole` contains `part`.
+/// Returns whether `whole` contains `part`. The cost is the product of the lengths of two lists, and linear otherwise.
 pub(crate) fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => has_fields(whole, part),

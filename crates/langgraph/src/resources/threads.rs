@@ -1,4 +1,8 @@
-//! Threads: made, read, noted on, removed, copied. Searching them is in a file of its own.
+//! The endpoints for threads: create, read, update metadata, delete and copy. The submodule [`search`] searches and
+//! counts threads.
+//!
+//! Changes that must not overlap with a run (a thread with initial state, a deletion) take a slot of the thread's
+//! queue.
 
 mod search;
 
@@ -24,13 +28,13 @@ use crate::requests::state_update::read_state_update;
 use crate::wire::failure::WireRunFailure;
 use crate::wire::thread::WireThread;
 
-/// Steps that a new thread may be given at once.
+/// The maximum number of state updates, over all supersteps, in the request that creates a thread.
 const SUPERSTEPS_MAX: usize = 1_000;
 
-/// Runs that are stopped at a time when a thread is removed.
+/// The number of runs that are read and stopped at a time when a thread is deleted.
 const RUNS_PAGE_ROWS: usize = 100;
 
-/// Returns the endpoints.
+/// Returns the routes of threads.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::new()
         .routes(routes!(create))
@@ -40,20 +44,20 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
         .routes(routes!(copy))
 }
 
-/// A thread to be made.
+/// The body of a request that creates a thread.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct ThreadCreate {
-    /// Its id; one is made when there is none.
+    /// The id of the thread. Generated if it is missing.
     #[schema(value_type = Option<String>, format = Uuid)]
     thread_id: Option<ThreadId>,
-    /// Notes about it.
+    /// The client's metadata about the thread.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// The behaviour if a thread with that id exists: `raise` or `do_nothing`.
+    /// The behaviour if a thread with that id exists: `raise` (the default) or `do_nothing`.
     if_exists: Option<IfThreadExists>,
-    /// Changes of its state to begin with.
+    /// State updates that give the thread its initial state, applied in order. At most 1,000 in total.
     supersteps: Option<Vec<Superstep>>,
-    /// Taken and not looked at: threads stay until they are deleted.
+    /// Accepted and ignored: threads stay until they are deleted.
     #[serde(rename = "ttl")]
     #[schema(value_type = Option<Object>)]
     _ttl: Option<Map<String, Value>>,
@@ -63,33 +67,33 @@ struct ThreadCreate {
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum IfThreadExists {
-    /// It is refused.
+    /// The request fails with status 409.
     Raise,
-    /// It returns the thread.
+    /// The existing thread is returned unchanged. Supersteps are not applied to it.
     DoNothing,
 }
 
-/// Changes that are made together.
+/// A group of state updates.
 #[derive(Debug, Deserialize, ToSchema)]
 struct Superstep {
-    /// The changes, in order.
+    /// The updates, in order.
     #[serde(default)]
     updates: Vec<SuperstepUpdate>,
 }
 
-/// A change of a thread's state.
+/// One update of the initial state.
 #[derive(Debug, Deserialize, ToSchema)]
 struct SuperstepUpdate {
-    /// The new values.
+    /// The new values. `messages` are merged by id; other fields are replaced.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     values: Option<Map<String, Value>>,
-    /// The node that is taken to have put it.
+    /// The node after which the thread continues. Without it, the next node stays the same.
     #[serde(default)]
     as_node: Option<String>,
 }
 
-/// Makes a thread.
+/// Creates a thread.
 #[utoipa::path(post, path = "/threads", tag = "threads", request_body = ThreadCreate,
     responses((status = 200, body = WireThread), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn create(caller: Caller, JsonBody(new): JsonBody<ThreadCreate>) -> Result<Json<WireThread>, ApiError> {
@@ -110,21 +114,25 @@ async fn create(caller: Caller, JsonBody(new): JsonBody<ThreadCreate>) -> Result
         }
     } else {
         let thread_id = new.thread_id.unwrap_or_else(ThreadId::generate);
-        let maker = caller.clone();
-        let make = move |_| async move {
-            match maker.agent.threads().ensure_thread(Some(thread_id), metadata, if_exists).await {
+        let creator = caller.clone();
+        let create = move |_| async move {
+            match creator.agent.threads().ensure_thread(Some(thread_id), metadata, if_exists).await {
                 Ok((thread, false)) => Ok(thread),
-                Ok((_, true)) => apply_supersteps(&maker.agent, thread_id, updates).await,
-                Err(error) => Err(super::create_thread_error(&maker, error).await),
+                Ok((_, true)) => apply_supersteps(&creator.agent, thread_id, updates).await,
+                Err(error) => Err(super::create_thread_error(&creator, error).await),
             }
         };
-        // No run begins on a thread that is made in part.
-        caller.server.scheduler.run_exclusive(&caller.scope, thread_id, make).await??
+        // The slot of the thread's queue keeps a run from starting before all updates are applied.
+        caller.server.scheduler.run_exclusive(&caller.scope, thread_id, create).await??
     };
     thread_with_state(&caller, &thread).await.map(Json)
 }
 
-/// Changes the state of a thread that was just made; a change that cannot be made takes the thread along.
+/// Applies state updates to a thread that was just created, and returns the thread. If an update fails, the thread is
+/// deleted, so that the request leaves nothing behind.
+///
+/// # Errors
+/// The error of the first update that fails.
 async fn apply_supersteps(
     agent: &Agent,
     thread_id: ThreadId,
@@ -132,20 +140,20 @@ async fn apply_supersteps(
 ) -> Result<Thread, ApiError> {
     for update in updates {
         let change = read_state_update(thread_id, update.values, update.as_node.as_deref(), None);
-        let changed = match change {
+        let result = match change {
             Ok(change) => agent.threads().update_state(thread_id, change).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = changed {
+        if let Err(error) = result {
             agent.threads().delete(thread_id).await?;
             return Err(ApiError::from(error).or_bad_request());
         }
     }
-    let made = agent.threads().get(thread_id).await?;
-    made.ok_or_else(|| super::thread_not_found(thread_id))
+    let thread = agent.threads().get(thread_id).await?;
+    thread.ok_or_else(|| super::thread_not_found(thread_id))
 }
 
-/// Returns a thread.
+/// Returns a thread with its current state.
 #[utoipa::path(get, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")),
     responses((status = 200, body = WireThread), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn get(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<Json<WireThread>, ApiError> {
@@ -153,15 +161,15 @@ async fn get(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<Json<W
     thread_with_state(&caller, &thread).await.map(Json)
 }
 
-/// Changes to a thread.
+/// The body of a request that updates a thread.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct ThreadPatch {
-    /// Notes about it: those given take the place of those of the same name, the others stay.
+    /// Metadata to merge into the thread's metadata. Fields that are not named stay unchanged.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
 }
 
-/// Changes the notes about a thread. With the header `Prefer: return=minimal` the answer is empty.
+/// Updates the metadata of a thread. With the header `Prefer: return=minimal`, the response has no body.
 #[utoipa::path(patch, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")), request_body = ThreadPatch,
     responses((status = 200, body = WireThread), (status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn patch(
@@ -173,26 +181,27 @@ async fn patch(
     find_thread(&caller, thread_id).await?;
     let thread = caller.agent.threads().patch_metadata(thread_id, patch.metadata.unwrap_or_default()).await?;
     let mut preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    match preferences.any(|value| value.split(',').any(|one| one.trim() == "return=minimal")) {
+    match preferences.any(|value| value.split(',').any(|preference| preference.trim() == "return=minimal")) {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Ok(Json(thread_with_state(&caller, &thread).await?).into_response()),
     }
 }
 
-/// Removes a thread with everything that belongs to it. What works on it is stopped first.
+/// Deletes a thread with everything that belongs to it. Active and queued runs are stopped first.
 #[utoipa::path(delete, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")),
     responses((status = 204), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn delete(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<StatusCode, ApiError> {
     find_thread(&caller, thread_id).await?;
     cancel_active_runs(&caller, thread_id).await?;
     let agent = Arc::clone(&caller.agent);
-    let remove = move |_| async move { agent.threads().delete(thread_id).await };
-    caller.server.scheduler.run_exclusive(&caller.scope, thread_id, remove).await??;
+    let delete = move |_| async move { agent.threads().delete(thread_id).await };
+    caller.server.scheduler.run_exclusive(&caller.scope, thread_id, delete).await??;
     caller.server.scheduler.forget_streams(&caller.scope, thread_id);
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Stops what works on the thread, and what waits.
+/// Stops all active and queued runs of a thread, and returns when none is left. The runs are read page by page until a
+/// page is empty, because new ones may be created in the meantime.
 async fn cancel_active_runs(caller: &Caller, thread_id: ThreadId) -> Result<(), ApiError> {
     loop {
         let filter = RunFilter {
@@ -205,7 +214,8 @@ async fn cancel_active_runs(caller: &Caller, thread_id: ThreadId) -> Result<(), 
         if active.is_empty() {
             return Ok(());
         }
-        // The newest are stopped first: they wait, and would begin when the one that works is stopped.
+        // The newest runs are stopped first. They are queued, and one of them would start if the active run stopped
+        // first.
         for run in active {
             match caller
                 .server
@@ -220,7 +230,7 @@ async fn cancel_active_runs(caller: &Caller, thread_id: ThreadId) -> Result<(), 
     }
 }
 
-/// Copies a thread with its history into a new one.
+/// Copies a thread with its history into a new thread.
 #[utoipa::path(post, path = "/threads/{thread_id}/copy", tag = "threads", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")),
     responses((status = 200, body = WireThread), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
 async fn copy(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<Json<WireThread>, ApiError> {
@@ -229,20 +239,22 @@ async fn copy(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<Json<
     thread_with_state(&caller, &copy).await.map(Json)
 }
 
-/// Returns a thread with what stands at its head.
+/// Returns a thread as clients read it: with its current state and the failure of its last run.
 async fn thread_with_state(caller: &Caller, thread: &Thread) -> Result<WireThread, ApiError> {
     let state = caller.agent.threads().state(thread.thread_id).await?;
     let failure = last_run_failure(caller, thread).await?;
     Ok(WireThread::from_thread(thread, state.as_ref(), failure.as_ref()))
 }
 
-/// Returns how the thread's last run failed, or that it was stopped. One that left the thread as it was has not failed it.
+/// Returns the failure of the thread's last run, if it counts as an error of the thread: the run was cancelled, or the
+/// thread has the status `error`. A run that failed without changing the status of the thread does not count. Returns
+/// `None` while a run is active.
 async fn last_run_failure(caller: &Caller, thread: &Thread) -> Result<Option<WireRunFailure>, ApiError> {
     if thread.status == ThreadStatus::Busy {
         return Ok(None);
     }
     let filter = RunFilter { thread_id: Some(thread.thread_id), limit: 1, ..RunFilter::default() };
-    let last = caller.agent.runs().list(filter).await?.pop();
+    let last_run = caller.agent.runs().list(filter).await?.pop();
     let counts = |run: &Run| run.status == RunStatus::Cancelled || thread.status == ThreadStatus::Error;
-    Ok(last.filter(counts).and_then(|run| run.failure).map(WireRunFailure::from))
+    Ok(last_run.filter(counts).and_then(|run| run.failure).map(WireRunFailure::from))
 }

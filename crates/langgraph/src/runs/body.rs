@@ -1,5 +1,7 @@
-//! The body of a request for a run: what clients send, as [`RunRequest`] keeps it. What it means for a thread is decided
-//! where runs are admitted.
+//! The body of a request that creates a run, and its conversion into a [`RunRequest`].
+//!
+//! Only the form of the body is checked here. The input and the command are kept as the client sent them and are
+//! interpreted when the run is admitted, because their meaning depends on the state of the thread at that time.
 
 use protocol::{CheckpointId, DisconnectMode, MultitaskStrategy, RunCommand, RunRequest};
 use serde::{Deserialize, Deserializer};
@@ -10,7 +12,7 @@ use crate::error::ApiError;
 use crate::extract::parse_checkpoint_id;
 use crate::modes::mode::StreamModes;
 
-/// The body of a request for a run. Unknown fields are ignored, and `null` counts as missing.
+/// The body of a request that creates a run. Unknown fields are ignored, and `null` counts as missing.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RunBody {
     /// The assistant, by id or by name.
@@ -18,87 +20,92 @@ pub(crate) struct RunBody {
     /// The input: `{"messages": […]}` starts a turn; without input the run resumes at the thread's checkpoint.
     #[serde(default)]
     input: Option<Value>,
-    /// An answer, a change of the state, a place to go; it wins over `input`.
+    /// A command: answers to interrupts, a state update, or the node to continue at. Takes precedence over `input`.
     #[serde(default)]
     command: Option<CommandBody>,
-    /// The stream modes: one or several.
+    /// The stream modes, one or several; `values` by default.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     pub stream_mode: Option<OneOrMany>,
-    /// True to stream events of sub-agents too.
+    /// True to stream the events of sub-agents too.
     #[serde(default)]
     stream_subgraphs: Option<bool>,
-    /// True to give the stream ids and to keep it for clients that reconnect.
+    /// True to send event ids and to keep the stream for clients that reconnect.
     #[serde(default)]
     stream_resumable: Option<bool>,
-    /// The effect on the run when this client disconnects.
+    /// The effect on the run when this client disconnects: `cancel` or `continue`.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     on_disconnect: Option<DisconnectMode>,
-    /// The strategy when the thread is busy.
+    /// The strategy if the thread is busy: `enqueue` (the default), `reject`, `interrupt` or `rollback`.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     multitask_strategy: Option<MultitaskStrategy>,
-    /// The behaviour if the thread does not exist.
+    /// The behaviour if the thread does not exist: `reject` (the default) or `create`.
     #[serde(default)]
     pub if_not_exists: Option<IfNotExistsBody>,
-    /// The fate of a run's own thread at its end, if the request named no thread.
+    /// For a run on its own thread: `delete` (the default) or `keep` that thread when the run ends.
     #[serde(default)]
     pub on_completion: Option<OnCompletion>,
-    /// `tags`, `recursion_limit`, `configurable`.
+    /// The configuration: `tags`, `recursion_limit` (the maximum number of steps) and `configurable`.
     #[serde(default)]
     config: Option<Map<String, Value>>,
-    /// The static context.
+    /// The static context of the run. Cannot be combined with `config.configurable`.
     #[serde(default)]
     context: Option<Map<String, Value>>,
-    /// Notes about the run.
+    /// The client's metadata about the run.
     #[serde(default)]
     metadata: Option<Map<String, Value>>,
-    /// The point of the thread's past to begin at.
+    /// The checkpoint of the thread to start from. An older checkpoint starts a branch.
     #[serde(default)]
     checkpoint: Option<CheckpointBody>,
-    /// The same, by its id alone.
+    /// The id of the checkpoint to start from. Used if `checkpoint` has no id.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     checkpoint_id: Option<CheckpointId>,
-    /// Nodes to stop before: `*`, or names.
+    /// Nodes before which the run stops: names, or `*` for all.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     interrupt_before: Option<OneOrMany>,
-    /// Nodes to stop behind: `*`, or names.
+    /// Nodes after which the run stops: names, or `*` for all.
     #[serde(default)]
     #[schema(value_type = Option<Value>)]
     interrupt_after: Option<OneOrMany>,
-    /// Where to tell of the end.
+    /// The URL that receives a request when the run has ended.
     #[serde(default)]
     webhook: Option<String>,
-    /// True to refuse an answer to a question that is not pending.
+    /// True to refuse an answer to an interrupt that is not pending.
     #[serde(default)]
     strict_resume: Option<bool>,
-    /// Kept to be read back; every step is durable.
+    /// Stored and returned with the run, but without effect: every step is durable.
     #[serde(default)]
     durability: Option<Durability>,
-    /// The same, as older clients say it.
+    /// The deprecated form of `durability`. Accepted and ignored.
     #[serde(default, rename = "checkpoint_during")]
     _checkpoint_during: Option<bool>,
-    /// Seconds to wait before; taken and not looked at.
+    /// The delay of the run in seconds. It must not be negative; otherwise accepted and ignored.
     #[serde(default)]
     after_seconds: Option<f64>,
-    /// Names of feedback; taken and not looked at.
+    /// The names of feedback to collect. Accepted and ignored.
     #[serde(default, rename = "feedback_keys")]
     _feedback_keys: Option<Vec<String>>,
 }
 
-/// When what a run does is durable.
+/// The durability mode that a client requests for a run. It has no effect, because every step is durable before the
+/// next one starts (`sync`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Durability {
+    /// Checkpoints are written while the next step runs.
     Async,
+    /// Each checkpoint is written before the next step starts.
     Sync,
+    /// One checkpoint is written when the run ends.
     Exit,
 }
 
 impl Durability {
+    /// Returns the name on the wire.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Async => "async",
@@ -108,16 +115,16 @@ impl Durability {
     }
 }
 
-/// A command, as clients send it.
+/// A command to a thread. Its fields can be combined.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct CommandBody {
-    /// An answer to what the thread asks.
+    /// The answer to the pending interrupt, or an object with the answers to several interrupts by their ids.
     #[serde(default)]
     pub(crate) resume: Option<Value>,
-    /// A change of the state.
+    /// A state update to apply before the run continues.
     #[serde(default)]
     pub(crate) update: Option<Value>,
-    /// A node, several, or `{node, input}`.
+    /// The node or nodes to continue at: a name, a list of names, or an object `{node, input}`.
     #[serde(default)]
     pub(crate) goto: Option<Value>,
 }
@@ -126,31 +133,32 @@ pub(crate) struct CommandBody {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum IfNotExistsBody {
-    /// It is made.
+    /// The thread is created.
     Create,
-    /// The run is refused.
+    /// The request fails with status 404.
     Reject,
 }
 
-/// The fate of a run's own thread at its end.
+/// The effect on a run's own thread when the run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnCompletion {
-    /// It goes.
+    /// The thread is deleted.
     Delete,
-    /// It stays.
+    /// The thread is kept.
     Keep,
 }
 
-/// A point of the thread's past.
+/// A reference to a checkpoint. Other fields that clients send with it, such as `checkpoint_ns`, are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct CheckpointBody {
+    /// The id of the checkpoint.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     checkpoint_id: Option<CheckpointId>,
 }
 
-/// A word or several.
+/// A list of strings that a client may also send as a single string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OneOrMany(pub(crate) Vec<String>);
 
@@ -163,52 +171,54 @@ impl<'de> Deserialize<'de> for OneOrMany {
             Many(Vec<String>),
         }
         Ok(match Either::deserialize(deserializer)? {
-            Either::One(word) => Self(vec![word]),
-            Either::Many(words) => Self(words),
+            Either::One(entry) => Self(vec![entry]),
+            Either::Many(entries) => Self(entries),
         })
     }
 }
 
-/// The most words of a list in a request for a run.
+/// The maximum number of entries of each list in the body: stream modes, and nodes to stop at.
 const LIST_ENTRIES_MAX: usize = 100;
 
 impl RunBody {
-    /// Returns what is asked for, with what the client wants to see of it.
+    /// Converts the body into a run request, and the stream modes that the client wants to receive.
     ///
     /// # Errors
-    /// When a field makes no sense, alone or beside another.
+    /// An invalid field if a list is too long, or if a stream mode, `config.configurable` or `after_seconds` is
+    /// invalid; a bad request if both `context` and `config.configurable` are set; not found if `config.configurable`
+    /// names a malformed checkpoint id.
     pub(crate) fn into_request(self) -> Result<(RunRequest, StreamModes), ApiError> {
-        let words = |given: Option<OneOrMany>, field: &str| match given {
-            Some(OneOrMany(words)) if words.len() > LIST_ENTRIES_MAX => {
+        let entries = |list: Option<OneOrMany>, field: &str| match list {
+            Some(OneOrMany(entries)) if entries.len() > LIST_ENTRIES_MAX => {
                 Err(ApiError::invalid(format!("`{field}`: at most {LIST_ENTRIES_MAX} entries")))
             }
-            given => Ok(given.map(|OneOrMany(words)| words).unwrap_or_default()),
+            list => Ok(list.map(|OneOrMany(entries)| entries).unwrap_or_default()),
         };
-        let stream_mode = words(self.stream_mode, "stream_mode")?;
+        let stream_mode = entries(self.stream_mode, "stream_mode")?;
         let modes = StreamModes::from_names(stream_mode.iter().map(String::as_str));
         let modes = modes.map_err(|error| ApiError::invalid(error.to_string()))?;
         let config = self.config.unwrap_or_default();
         let configurable = match config.get("configurable") {
             None | Some(Value::Null) => None,
-            Some(Value::Object(given)) => Some(given),
+            Some(Value::Object(fields)) => Some(fields),
             Some(_) => return Err(ApiError::invalid("`config.configurable`: expected an object")),
         };
-        let is_given = |fields: Option<&Map<String, Value>>| fields.is_some_and(|fields| !fields.is_empty());
-        if is_given(self.context.as_ref()) && is_given(configurable) {
+        let is_set = |fields: Option<&Map<String, Value>>| fields.is_some_and(|fields| !fields.is_empty());
+        if is_set(self.context.as_ref()) && is_set(configurable) {
             let detail = "Cannot specify both configurable and context. Use context alone";
             return Err(ApiError::bad_request(detail));
         }
         if self.after_seconds.is_some_and(|seconds| seconds < 0.0) {
             return Err(ApiError::invalid("`after_seconds`: expected a number that is not negative"));
         }
-        let named = self.checkpoint.and_then(|checkpoint| checkpoint.checkpoint_id).or(self.checkpoint_id);
-        let checkpoint_id = named.map_or_else(|| configured_checkpoint(&config), |named| Ok(Some(named)))?;
+        let explicit = self.checkpoint.and_then(|checkpoint| checkpoint.checkpoint_id).or(self.checkpoint_id);
+        let checkpoint_id = explicit.map_or_else(|| configured_checkpoint(&config), |id| Ok(Some(id)))?;
         let request = RunRequest {
             input: self.input,
             command: self.command.and_then(CommandBody::into_command),
             checkpoint_id,
-            interrupt_before: words(self.interrupt_before, "interrupt_before")?,
-            interrupt_after: words(self.interrupt_after, "interrupt_after")?,
+            interrupt_before: entries(self.interrupt_before, "interrupt_before")?,
+            interrupt_after: entries(self.interrupt_after, "interrupt_after")?,
             context: self.context.map(Value::Object),
             metadata: self.metadata.unwrap_or_default(),
             stream_mode: if stream_mode.is_empty() { vec!["values".to_owned()] } else { stream_mode },
@@ -230,18 +240,22 @@ impl RunBody {
 }
 
 impl CommandBody {
-    /// Returns the command; `None` when it commands nothing.
+    /// Converts the body into a command. Returns `None` if no field is set.
     pub(crate) fn into_command(self) -> Option<RunCommand> {
         let Self { resume, update, goto } = self;
-        let is_any = resume.is_some() || update.is_some() || goto.is_some();
-        is_any.then_some(RunCommand { resume, update, goto })
+        let has_field = resume.is_some() || update.is_some() || goto.is_some();
+        has_field.then_some(RunCommand { resume, update, goto })
     }
 }
 
-/// Reads the point of the past that a configuration names.
+/// Returns the checkpoint id in a run's configuration (`configurable.checkpoint_id`), if there is one. Values that are
+/// not text are ignored.
+///
+/// # Errors
+/// Not found if the text is not a checkpoint id.
 pub(crate) fn configured_checkpoint(config: &Map<String, Value>) -> Result<Option<CheckpointId>, ApiError> {
-    let named = config.get("configurable").and_then(|given| given.get("checkpoint_id"));
-    named.and_then(Value::as_str).map(parse_checkpoint_id).transpose()
+    let id = config.get("configurable").and_then(|configurable| configurable.get("checkpoint_id"));
+    id.and_then(Value::as_str).map(parse_checkpoint_id).transpose()
 }
 
 #[cfg(test)]
@@ -250,26 +264,28 @@ mod tests {
 
     use super::*;
 
-    const POINT: &str = "1ef4f797-8335-6428-8001-8a1503f9b875";
     use crate::modes::mode::StreamMode;
+
+    /// A checkpoint id as LangGraph makes them.
+    const CHECKPOINT_ID: &str = "1ef4f797-8335-6428-8001-8a1503f9b875";
 
     fn parse_body(body: &Value) -> Result<(RunRequest, StreamModes), ApiError> {
         crate::extract::parse_json::<RunBody>(body.to_string().as_bytes())?.into_request()
     }
 
-    fn assert_refused(body: &Value, status: u16, named: &str) {
-        let fault = parse_body(body).unwrap_err();
-        assert_eq!(fault.status().as_u16(), status, "{body}: {fault}");
-        assert!(fault.detail().contains(named), "{body}: {fault}");
+    fn assert_refused(body: &Value, status: u16, expected: &str) {
+        let error = parse_body(body).unwrap_err();
+        assert_eq!(error.status().as_u16(), status, "{body}: {error}");
+        assert!(error.detail().contains(expected), "{body}: {error}");
     }
 
     #[test]
-    fn what_real_clients_send_is_understood() {
+    fn bodies_of_real_clients_are_accepted() {
         let (request, modes) = parse_body(&json!({
             "assistant_id": "agent", "input": null, "command": {"resume": {"decisions": []}, "goto": null},
             "stream_mode": ["values", "messages-tuple", "custom", "tools"], "stream_resumable": true,
             "on_disconnect": "cancel", "multitask_strategy": null, "metadata": null, "langsmith_tracer": {},
-            "checkpoint": {"checkpoint_id": POINT, "checkpoint_ns": ""}, "checkpoint_during": true,
+            "checkpoint": {"checkpoint_id": CHECKPOINT_ID, "checkpoint_ns": ""}, "checkpoint_during": true,
             "config": {"recursion_limit": 100, "configurable": {}}, "context": {"thread_id": "x"},
             "interrupt_before": "*", "interrupt_after": ["tools"], "feedback_keys": [], "after_seconds": 1,
         }))
@@ -280,27 +296,28 @@ mod tests {
                 && !modes.has(StreamMode::Updates)
         );
         assert_eq!(request.command.unwrap().resume, Some(json!({"decisions": []})));
-        assert_eq!(request.checkpoint_id, Some(POINT.parse().unwrap()));
+        assert_eq!(request.checkpoint_id, Some(CHECKPOINT_ID.parse().unwrap()));
         assert_eq!(request.interrupt_before, ["*"]);
         assert_eq!(request.on_disconnect, DisconnectMode::Cancel);
         assert_eq!(request.multitask_strategy, MultitaskStrategy::Enqueue);
     }
 
     #[test]
-    fn a_command_of_nothings_is_none_and_no_mode_means_values() {
+    fn an_empty_command_is_none_and_the_default_mode_is_values() {
         let (request, modes) =
             parse_body(&json!({"assistant_id": "a", "command": {"goto": null}, "stream_mode": []})).unwrap();
         assert_eq!(request.command, None);
         assert!(modes.has(StreamMode::Values));
         assert_eq!(request.stream_mode, ["values"]);
-        let (request, _) =
-            parse_body(&json!({"assistant_id": "a", "config": {"configurable": {"checkpoint_id": POINT}}}))
-                .unwrap();
-        assert_eq!(request.checkpoint_id, Some(POINT.parse().unwrap()));
+        let (request, _) = parse_body(
+            &json!({"assistant_id": "a", "config": {"configurable": {"checkpoint_id": CHECKPOINT_ID}}}),
+        )
+        .unwrap();
+        assert_eq!(request.checkpoint_id, Some(CHECKPOINT_ID.parse().unwrap()));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_field() {
+    fn invalid_fields_are_refused_and_named_in_the_error() {
         assert_refused(&json!({}), 422, "assistant_id");
         assert_refused(&json!({"assistant_id": 1}), 422, "assistant_id");
         assert_refused(&json!({"assistant_id": "a", "stream_mode": "nope"}), 422, "messages-tuple");

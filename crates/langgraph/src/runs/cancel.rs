@@ -1,4 +1,4 @@
-//! Stopping runs. How a run is stopped, wherever it works, is dispatch's business.
+//! The endpoints that cancel runs. The scheduler stops a run in whatever process it is active or queued.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -14,37 +14,39 @@ use crate::caller::Caller;
 use crate::error::{ApiError, ErrorBody};
 use crate::extract::{JsonBody, QueryParams, RunPath, parse_id};
 
-/// Runs that one request may stop.
+/// The maximum number of runs that one request may cancel.
 const RUNS_MAX: usize = 1_000;
 
-/// Stops a run. It may be asked for again as long as the run has not stopped.
+/// Cancels a run. The request may be repeated until the run has stopped.
+///
+/// Without `wait`, the response comes when the stop is durable, and the run stops in the background.
 #[utoipa::path(
     post, path = "/threads/{thread_id}/runs/{run_id}/cancel", tag = "runs",
     params(
         ("thread_id" = Uuid, Path, description = "The thread."),
         ("run_id" = Uuid, Path, description = "The run."),
-        ("wait" = Option<bool>, Query, description = "Whether the answer comes when it has stopped."),
-        ("action" = Option<String>, Query, description = "`interrupt` keeps what it did, `rollback` takes it back."),
+        ("wait" = Option<bool>, Query, description = "True to respond when the run has stopped."),
+        ("action" = Option<String>, Query, description = "`interrupt` (the default) keeps the events of the run; `rollback` also removes its effects from the thread."),
     ),
     responses(
-        (status = 200, description = "It has stopped.", body = serde_json::Value),
-        (status = 202, description = "It is being stopped."),
-        (status = 409, description = "It has ended.", body = ErrorBody),
-        (status = "4XX", description = "There is none.", body = ErrorBody),
+        (status = 200, description = "The run has stopped.", body = serde_json::Value),
+        (status = 202, description = "The run is being stopped."),
+        (status = 409, description = "The run had ended before.", body = ErrorBody),
+        (status = "4XX", description = "The run does not exist, or a parameter is invalid.", body = ErrorBody),
     )
 )]
 pub(super) async fn cancel_run(
     caller: Caller,
-    of: RunPath,
+    path: RunPath,
     params: QueryParams,
 ) -> Result<Response, ApiError> {
     let action = parse_action(&params)?;
-    let waits = params.flag("wait")?.unwrap_or(false);
-    let run = find_run(&caller, of.thread_id, of.run_id).await?;
+    let wait = params.flag("wait")?.unwrap_or(false);
+    let run = find_run(&caller, path.thread_id, path.run_id).await?;
     if !run.status.is_active() {
         return Err(scheduler::Error::Ended { run_id: run.run_id, status: run.status }.into());
     }
-    if waits {
+    if wait {
         cancel_and_wait(&caller, &run, action).await?;
         return Ok(Json(json!({})).into_response());
     }
@@ -52,26 +54,26 @@ pub(super) async fn cancel_run(
     Ok(StatusCode::ACCEPTED.into_response())
 }
 
-/// Which runs to stop.
+/// The runs to cancel: either `run_ids` with their `thread_id`, or all runs with a `status`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default)]
 pub(super) struct CancelBody {
-    /// The thread of those named.
+    /// The thread of the runs. Required with `run_ids`; optional with `status`.
     #[schema(value_type = Option<String>)]
     thread_id: Option<ThreadId>,
-    /// These.
+    /// The ids of the runs, at most 1,000. Runs that have ended are ignored.
     run_ids: Option<Vec<String>>,
-    /// Or all that are `pending`, `running`, or either: `all`.
+    /// The status of the runs: `pending`, `running`, or `all` for both.
     status: Option<String>,
 }
 
-/// Stops several runs.
+/// Cancels several runs. The response comes when all stops are durable; the runs stop in the background.
 #[utoipa::path(
     post, path = "/runs/cancel", tag = "runs", request_body = CancelBody,
-    params(("action" = Option<String>, Query, description = "`interrupt` keeps what they did, `rollback` takes it back.")),
+    params(("action" = Option<String>, Query, description = "`interrupt` (the default) keeps the events of the runs; `rollback` also removes their effects from the thread.")),
     responses(
-        (status = 204, description = "They are being stopped."),
-        (status = "4XX", description = "There are none.", body = ErrorBody),
+        (status = 204, description = "The runs are being stopped."),
+        (status = "4XX", description = "No active or queued run matches, or a field is invalid.", body = ErrorBody),
     )
 )]
 pub(super) async fn cancel_runs(
@@ -97,12 +99,17 @@ pub(super) async fn cancel_runs(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Returns the active and queued runs among `run_ids`.
+///
+/// # Errors
+/// If `thread_id` is missing, if there are too many ids, or if the thread does not have one of the runs.
 async fn find_active_runs(
     caller: &Caller,
     thread_id: Option<ThreadId>,
     run_ids: &[String],
 ) -> Result<Vec<Run>, ApiError> {
-    let thread_id = thread_id.ok_or_else(|| ApiError::invalid("`thread_id`: missing beside `run_ids`"))?;
+    let thread_id =
+        thread_id.ok_or_else(|| ApiError::invalid("`thread_id`: missing; `run_ids` requires it"))?;
     if run_ids.len() > RUNS_MAX {
         return Err(ApiError::invalid(format!("`run_ids`: at most {RUNS_MAX} entries")));
     }
@@ -116,6 +123,10 @@ async fn find_active_runs(
     Ok(runs)
 }
 
+/// Returns at most [`RUNS_MAX`] of the caller's active and queued runs with that status, on one thread or on all.
+///
+/// # Errors
+/// If the status is unknown, or if the journal fails.
 async fn list_runs_with_status(
     caller: &Caller,
     thread_id: Option<ThreadId>,
@@ -131,6 +142,10 @@ async fn list_runs_with_status(
     Ok(caller.agent.runs().list(filter).await?)
 }
 
+/// Parses the query parameter `action`.
+///
+/// # Errors
+/// An invalid field if the value is unknown.
 fn parse_action(params: &QueryParams) -> Result<CancelAction, ApiError> {
     match params.text("action") {
         None | Some("interrupt") => Ok(CancelAction::Interrupt),
@@ -139,7 +154,8 @@ fn parse_action(params: &QueryParams) -> Result<CancelAction, ApiError> {
     }
 }
 
-/// Returns when the run has stopped. One that came to its end by itself meanwhile has stopped too.
+/// Cancels a run and waits until it has stopped. A run that ends on its own in the meantime counts as stopped, but it
+/// cannot be rolled back.
 async fn cancel_and_wait(caller: &Caller, run: &Run, action: CancelAction) -> Result<(), ApiError> {
     match caller.server.scheduler.cancel_run(&caller.scope, run.thread_id, run.run_id, action).await {
         Ok(()) => Ok(()),

@@ -1,4 +1,5 @@
-//! Runs without a thread: each has one of its own, which goes with it unless it is to be kept.
+//! The endpoints for stateless runs: runs for which the client names no thread. Each run gets a thread of its own,
+//! which is deleted at the end of the run unless the client sets `on_completion` to `keep`.
 
 use axum::Json;
 use axum::extract::Request;
@@ -16,15 +17,15 @@ use crate::error::{ApiError, ErrorBody};
 use crate::extract::{self, JsonBody, PathParams, QueryParams};
 use crate::wire::run::WireRun;
 
-/// Runs that one request may ask for.
+/// The maximum number of runs in one batch.
 const BATCH_MAX: usize = 100;
 
-/// Asks for a run in a thread of its own, and answers at once.
+/// Creates a run on a thread of its own, and responds without waiting for it.
 #[utoipa::path(
     post, path = "/runs", tag = "stateless runs", request_body = RunBody,
     responses(
-        (status = 200, description = "It works or waits.", body = WireRun),
-        (status = "4XX", description = "It was not taken.", body = ErrorBody),
+        (status = 200, description = "The run has started or is queued.", body = WireRun),
+        (status = "4XX", description = "The run was not created.", body = ErrorBody),
     )
 )]
 pub(super) async fn background(
@@ -35,28 +36,28 @@ pub(super) async fn background(
     Ok(create::background_response(created))
 }
 
-/// Asks for a run in a thread of its own, and follows it to its end.
+/// Creates a run on a thread of its own, and streams its events until it ends.
 #[utoipa::path(
     post, path = "/runs/stream", tag = "stateless runs", request_body = RunBody,
     responses(
-        (status = 200, description = "Its events.", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "It was not taken.", body = ErrorBody),
+        (status = 200, description = "The events of the run.", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "The run was not created.", body = ErrorBody),
     )
 )]
 pub(super) async fn stream(caller: Caller, JsonBody(body): JsonBody<RunBody>) -> Result<Response, ApiError> {
-    let asked = CheckedRunRequest::from_body(&caller, body)?.on_own_thread();
-    let modes = asked.modes;
-    let created = asked.submit(&caller, None).await?;
-    let place = format!("/runs/{}", created.run.run_id);
-    Ok(create::stream_response(caller, created, modes, &place))
+    let checked = CheckedRunRequest::from_body(&caller, body)?.on_own_thread();
+    let modes = checked.modes;
+    let created = checked.submit(&caller, None).await?;
+    let path = format!("/runs/{}", created.run.run_id);
+    Ok(create::stream_response(caller, created, modes, &path))
 }
 
-/// Asks for a run in a thread of its own, and answers with what came of it.
+/// Creates a run on a thread of its own, waits until it ends, and returns the thread's state.
 #[utoipa::path(
     post, path = "/runs/wait", tag = "stateless runs", request_body = RunBody,
     responses(
-        (status = 200, description = "The state at its end; `__interrupt__` with it when it asks, `__error__` alone when it failed.", body = serde_json::Value),
-        (status = "4XX", description = "It was not taken.", body = ErrorBody),
+        (status = 200, description = "The state at the end of the run; with `__interrupt__` if the run was interrupted. Only `__error__` if it failed.", body = serde_json::Value),
+        (status = "4XX", description = "The run was not created.", body = ErrorBody),
     )
 )]
 pub(super) async fn wait(caller: Caller, JsonBody(body): JsonBody<RunBody>) -> Result<Response, ApiError> {
@@ -64,12 +65,14 @@ pub(super) async fn wait(caller: Caller, JsonBody(body): JsonBody<RunBody>) -> R
     Ok(create::wait_response(caller, created))
 }
 
-/// Asks for several runs, each in a thread of its own. Either all of them make sense and find a place or none is taken.
+/// Creates several background runs, each on a thread of its own: all of them or none.
+///
+/// If one run is invalid or cannot be queued, no run is created.
 #[utoipa::path(
     post, path = "/runs/batch", tag = "stateless runs", request_body = Vec<RunBody>,
     responses(
-        (status = 200, description = "They work or wait.", body = Vec<WireRun>),
-        (status = "4XX", description = "They were not taken.", body = ErrorBody),
+        (status = 200, description = "The runs, in the order of the request. Each has started or is queued.", body = Vec<WireRun>),
+        (status = "4XX", description = "No run was created.", body = ErrorBody),
     )
 )]
 pub(super) async fn batch(caller: Caller, request: Request) -> Result<Response, ApiError> {
@@ -78,11 +81,13 @@ pub(super) async fn batch(caller: Caller, request: Request) -> Result<Response, 
     if bodies.is_empty() || bodies.len() > BATCH_MAX {
         return Err(ApiError::invalid(format!("the request body must be an array of 1 to {BATCH_MAX} runs")));
     }
-    let asked =
-        bodies.into_iter().map(|body| Ok(CheckedRunRequest::from_body(&caller, body)?.on_own_thread()));
-    let asked: Vec<CheckedRunRequest> = asked.collect::<Result<_, ApiError>>()?;
-    let mut runs = Vec::with_capacity(asked.len());
-    for created in create::submit_all(asked, &caller).await? {
+    // Every body is checked before the first run is submitted.
+    let requests: Vec<CheckedRunRequest> = bodies
+        .into_iter()
+        .map(|body| Ok(CheckedRunRequest::from_body(&caller, body)?.on_own_thread()))
+        .collect::<Result<_, ApiError>>()?;
+    let mut runs = Vec::with_capacity(requests.len());
+    for created in create::submit_all(requests, &caller).await? {
         created.reader.detach();
         let run = WireRun::from_run(&created.run, Some(Arc::unwrap_or_clone(created.request)));
         runs.push(WireRun { status: "pending", ..run });
@@ -90,18 +95,20 @@ pub(super) async fn batch(caller: Caller, request: Request) -> Result<Response, 
     Ok(Json(runs).into_response())
 }
 
-/// Follows a run that was asked for without a thread.
+/// Joins the stream of a stateless run.
+///
+/// With `Last-Event-ID`, the stream continues after that event. Without it, only new events are sent.
 #[utoipa::path(
     get, path = "/runs/{run_id}/stream", tag = "stateless runs",
     params(
         ("run_id" = Uuid, Path, description = "The run."),
-        ("Last-Event-ID" = Option<String>, Header, description = "The last event the client has had; `-1` is none."),
-        ("stream_mode" = Option<Vec<String>>, Query, description = "What to show; what the run was asked to stream unless set."),
-        ("cancel_on_disconnect" = Option<bool>, Query, description = "Whether the run is stopped when this client goes away."),
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that the client has received; `-1` requests all events."),
+        ("stream_mode" = Option<Vec<String>>, Query, description = "The stream modes; by default those of the request that created the run."),
+        ("cancel_on_disconnect" = Option<bool>, Query, description = "True to cancel the run when this client disconnects."),
     ),
     responses(
-        (status = 200, description = "Its events.", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "There is none.", body = ErrorBody),
+        (status = 200, description = "The events of the run.", content_type = "text/event-stream", body = String),
+        (status = "4XX", description = "The run does not exist, or a parameter is invalid.", body = ErrorBody),
     )
 )]
 pub(super) async fn rejoin(

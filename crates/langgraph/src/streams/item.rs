@@ -1,4 +1,5 @@
-//! The items of a run's stream, in no protocol's shape, and the encoder that each protocol has for them.
+//! The items of a run's stream, independent of a wire format, and the trait of the encoders that write them. The
+//! translator makes the items from frames.
 
 use std::sync::Arc;
 
@@ -17,51 +18,52 @@ use crate::wire::failure::WireRunFailure;
 /// One item of a run's stream.
 #[derive(Debug)]
 pub(crate) enum StreamItem<'a> {
-    /// The run began.
+    /// The start of the run.
     RunStarted,
-    /// The run was found under way: its beginning was lost.
+    /// The first item of a run whose start was lost.
     RunJoined,
-    /// A step does something. It is sent once per step, with the state that the step begins with.
+    /// The start of a step, with the state at which the step starts. It is sent with the first effect of the step.
     TaskStarted(StreamedState<'a>),
-    /// A step failed.
+    /// The failure of a step, with its message.
     TaskFailed(&'a str),
-    /// A piece of the message that the model streams.
+    /// A delta of the message that the model streams.
     Delta(MessageDelta<'a>),
-    /// The message that the model streams calls a tool. The arguments come with the stored message.
+    /// A tool call in the message that the model streams. The arguments follow with the stored message.
     ToolCall(ToolCallAnnouncement<'a>),
-    /// A tool call begins to run.
+    /// The start of a tool's execution.
     ToolStarted { call_id: &'a str, name: &'a str, args: &'a Value },
-    /// Whatever a tool, a hook or a step tells clients.
+    /// A custom event of a tool, a hook or a step.
     Custom { name: &'a str, payload: &'a Value },
-    /// A message is stored.
+    /// A message that is now stored.
     Message(StoredMessage<'a>),
-    /// An event is stored. One that is a message follows its message.
+    /// An event that is now stored. For the event of a message, this item follows [`Self::Message`].
     Stored(&'a Event),
-    /// A step wrote something, and is over.
+    /// The changes of a step, which has ended.
     Update(StepWrites<'a>),
-    /// The state changed.
+    /// The state after a change.
     Values(StreamedState<'a>),
-    /// The points of the thread's past that a step wrote, as far as they were asked for.
+    /// The checkpoints that a step wrote; `None` if the encoder does not need them.
     Checkpoints(Option<&'a CheckpointStates>),
-    /// Frames were lost: the state from which on the stream is whole again.
+    /// The state in the journal after lost frames. The stream is complete again from here on.
     Snapshot(&'a ThreadSnapshot, StreamedState<'a>),
-    /// The run asks something.
+    /// An interrupt that the run raised.
     Interrupted(&'a Interrupt),
-    /// The run stopped: for the answers to what it asked, or, where it asked nothing, at a breakpoint.
+    /// The stop of the run with its pending interrupts, or with none at a breakpoint.
     Paused(&'a [Interrupt], StreamedState<'a>),
-    /// The run ended.
+    /// The end of the run, with the failure of a failed run.
     RunEnded(RunStatus, Option<WireRunFailure>),
 }
 
-/// A piece of a message that is being streamed.
+/// A delta of a message that is being streamed.
 #[derive(Debug)]
 pub(crate) struct MessageDelta<'a> {
-    /// The message so far, with this piece.
+    /// The message so far, including this delta.
     pub(crate) message: &'a StreamedMessage,
+    /// The text to append.
     pub(crate) text: &'a str,
-    /// The segment that the delta belongs to.
+    /// The effect of the delta on the segments of the message.
     pub(crate) segment: SegmentChange,
-    /// True if the message starts with it.
+    /// True if this is the first item of the message.
     pub(crate) opens_message: bool,
 }
 
@@ -70,11 +72,12 @@ pub(crate) struct MessageDelta<'a> {
 pub(crate) struct ToolCallAnnouncement<'a> {
     /// The message so far.
     pub(crate) message: &'a StreamedMessage,
-    /// Which of the message's calls, from 0.
+    /// The index of the call among the calls of the message, from 0.
     pub(crate) index: usize,
     pub(crate) call_id: &'a str,
+    /// The name of the tool.
     pub(crate) name: &'a str,
-    /// True if the message starts with it.
+    /// True if this is the first item of the message.
     pub(crate) opens_message: bool,
 }
 
@@ -82,32 +85,34 @@ pub(crate) struct ToolCallAnnouncement<'a> {
 #[derive(Debug)]
 pub(crate) struct StoredMessage<'a> {
     pub(crate) message: &'a StateMessage,
-    /// The streamed part of the message.
+    /// The part of the message that was streamed; `None` if nothing was, or if the encoder does not need it.
     pub(crate) streamed: Option<StreamedMessage>,
     pub(crate) route: MessageRoute,
 }
 
-/// How a message comes to be in a stream.
+/// The source from which a stored message entered the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageRoute {
-    /// By its frame.
+    /// Its frame.
     Frame,
-    /// By its frame, behind frames of the same step that were lost.
+    /// Its frame, after frames of the same step were lost.
     FrameAfterLoss,
-    /// From the journal, instead of its frame.
+    /// The journal, because its frame was lost.
     Journal,
 }
 
-/// The update of a step.
+/// The changes of a step.
 #[derive(Debug)]
 pub(crate) struct StepWrites<'a> {
     pub(crate) node: &'a str,
+    /// The messages that the step stored, as JSON.
     pub(crate) messages: &'a [Arc<RawValue>],
+    /// The other channels that the step set and clients may see.
     pub(crate) channels: &'a Map<String, Value>,
 }
 
 impl StepWrites<'_> {
-    /// Returns them as one object, the messages first.
+    /// Returns the changes as one object, with the key `messages` first.
     pub(crate) fn to_object(&self) -> Map<String, Value> {
         let mut merged = self.channels.clone();
         if !self.messages.is_empty() {
@@ -118,43 +123,50 @@ impl StepWrites<'_> {
     }
 }
 
-/// The run, or the sub-agent's run, that an item comes from, and how far it is.
+/// The run or sub-agent from which an item comes, and its progress.
 #[derive(Debug)]
 pub(crate) struct ItemSource<'a> {
     pub(crate) origin: &'a RunOrigin,
     pub(crate) step: &'a CurrentStep,
-    /// The newest moment that an event of the run told.
+    /// The time of the newest event of the run. Items have no time of their own, so that a replay gives the same
+    /// events.
     pub(crate) clock: Timestamp,
+    /// The newest checkpoint that was read from the journal.
     pub(crate) checkpoint: CheckpointMark,
 }
 
-/// The number and the time of a point of the thread's past.
+/// The number and the creation time of a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CheckpointMark {
+    /// The number along the branch; see [`ThreadSnapshot::number`].
     pub(crate) number: i64,
     pub(crate) created_at: Timestamp,
 }
 
-/// Items that an encoder needs in addition to those of the frames.
+/// The data that an encoder needs in addition to the frames. Data that the client did not request is not read from the
+/// journal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EncoderNeeds {
+    /// True to read the checkpoints that each step wrote.
     pub(crate) checkpoints: bool,
+    /// True to read the messages of the thread, for complete states.
     pub(crate) messages: bool,
-    /// True to pass the streamed part of a message.
+    /// True to send deltas, and to pass the streamed part of a message with the stored message.
     pub(crate) streamed_messages: bool,
-    /// True to pass the events that were stored with the admission.
+    /// True to send the events that were stored with the run's admission, of which there are no frames.
     pub(crate) admission: bool,
 }
 
-/// The encoder of one protocol: it writes the items that its client wants.
+/// The encoder of one wire format. It writes the items that its client requested, and drops the others.
 pub(crate) trait Encoder {
-    /// Says which frame the next items come from.
+    /// Sets the position of the frame from which the next items are made.
     fn set_frame_position(&mut self, position: FramePosition);
 
-    /// Says from where within the run the next items come; nothing is its root.
+    /// Sets the namespace of the next items; an empty one is the run itself.
     fn enter_namespace(&mut self, namespace: &Arc<str>);
 
-    /// Returns what the next items must come with.
+    /// Returns the data that the encoder needs for the current frame. It may differ between frames, because data for
+    /// events that the client has already received is not needed.
     fn needs(&self) -> EncoderNeeds;
 
     /// Writes an item.

@@ -1,5 +1,5 @@
-//! The origin of every item of a run: the run, its thread, its assistant and the step. Only the step changes while the
-//! run is active.
+//! The origin of the items of a run: the run, its thread, its assistant, and the current step. Only the step changes
+//! while the run is active.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,24 +11,25 @@ use uuid::Uuid;
 
 use crate::wire::state::task_id;
 
-/// The run that is told of.
+/// The run, or the sub-agent of a run, from which items come.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOrigin {
     pub(crate) thread_id: ThreadId,
     pub(crate) run_id: RunId,
-    /// Where within the run what is told happens: nothing at its root, otherwise the calls that lead there, divided by `|`.
+    /// The namespace: empty for the run itself, and for a sub-agent the path of tool calls that lead to it, such as
+    /// `tools:c1|tools:c2`.
     pub(crate) namespace: Arc<str>,
-    /// The call whose sub-agent is told of.
+    /// The tool call that started the sub-agent; `None` for the run itself.
     pub(crate) call_id: Option<String>,
-    /// The thread with the messages: the run's, or the sub-agent's.
+    /// The thread that contains the messages: that of the run, or that of the sub-agent.
     pub(crate) message_thread_id: ThreadId,
-    /// The assistant's plain name.
+    /// The name of the assistant, without its owner.
     pub(crate) graph_id: String,
-    /// The assistant's id on the wire.
+    /// The id of the assistant on the wire, a UUID.
     pub(crate) assistant_id: String,
-    /// The notes of the client about the run.
+    /// The metadata that the client gave to the run.
     pub(crate) metadata: Map<String, Value>,
-    /// The tags of the client.
+    /// The tags that the client gave to the run.
     pub(crate) tags: Vec<String>,
     /// Selects whether the client receives items of sub-agents.
     pub(crate) subgraphs: SubgraphStreaming,
@@ -41,38 +42,42 @@ pub(crate) enum SubgraphStreaming {
     Excluded,
 }
 
-/// The step that is under way.
+/// The step that is running.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CurrentStep {
+    /// The node of the step; empty before the first step.
     pub(crate) node: String,
+    /// The number of the step within the run.
     pub(crate) number: u64,
-    /// The point that it begins at, where that is known.
+    /// The checkpoint at which the step starts; `None` if it is unknown.
     pub(crate) start_checkpoint: Option<CheckpointId>,
-    /// True if the step was announced; a step without effect is not.
+    /// True if the start of the step was sent. It is sent with the first effect of the step, so that steps without an
+    /// effect are not shown.
     pub(crate) is_announced: bool,
-    /// The metadata of each of its messages, computed on first use.
+    /// The metadata that is sent with the messages of the step, as JSON. It is computed on first use.
     pub(crate) message_metadata: OnceLock<Arc<RawValue>>,
 }
 
 impl RunOrigin {
-    /// Returns whether this is the run itself, and none of its sub-agents.
+    /// Returns whether this is the run itself, and not one of its sub-agents.
     pub(crate) const fn is_root(&self) -> bool {
         self.call_id.is_none()
     }
 
-    /// Returns what is said of what the sub-agent does.
-    pub(crate) fn for_subagent(&self, within: &SubagentFrame) -> Self {
-        let SubagentFrame { call_id, thread_id, .. } = within;
-        let divided = if self.namespace.is_empty() { "" } else { "|" };
+    /// Returns the origin of the items of the frame's sub-agent.
+    pub(crate) fn for_subagent(&self, frame: &SubagentFrame) -> Self {
+        let SubagentFrame { call_id, thread_id, .. } = frame;
+        let separator = if self.namespace.is_empty() { "" } else { "|" };
         Self {
-            namespace: format!("{}{divided}tools:{call_id}", self.namespace).into(),
+            namespace: format!("{}{separator}tools:{call_id}", self.namespace).into(),
             call_id: Some(call_id.clone()),
             message_thread_id: *thread_id,
             ..self.clone()
         }
     }
 
-    /// Returns the id of the step's task: that of the state at the point where it begins.
+    /// Returns the id of the step's task. It equals the task id in the state of the checkpoint at which the step
+    /// starts; if that checkpoint is unknown, the id is derived from the run and the step.
     pub(crate) fn task_id(&self, step: &CurrentStep) -> String {
         match step.start_checkpoint {
             Some(point) => task_id(point, &step.node),

@@ -1,5 +1,5 @@
-//! The state as it is streamed: the messages so far and the channels beside them. Reading them from the journal is the
-//! work of whoever follows the run.
+//! The thread state of a stream: the messages so far as JSON, and the other channels. The messages are read from the
+//! journal by the follower of the run, and updated here with the messages of frames.
 
 use std::sync::Arc;
 
@@ -11,30 +11,33 @@ use serde_json::{Map, Value};
 
 use crate::wire;
 
-/// The messages of a thread as they stand.
+/// The messages of a thread, updated with each stored message.
 #[derive(Debug)]
 pub(crate) struct StreamTranscript {
     thread_id: ThreadId,
+    /// The messages as JSON, in order. The JSON is shared with the cache of each message.
     messages: Vec<Arc<RawValue>>,
-    /// The newest message among them.
+    /// The `seq` of the newest of the messages.
     last_seq: Seq,
-    /// True if all messages are present.
+    /// True if all messages are present. Otherwise they must be read from the journal before a state can be sent.
     is_complete: bool,
 }
 
 impl StreamTranscript {
+    /// Returns a transcript whose messages were not read yet.
     pub(crate) const fn new(thread_id: ThreadId) -> Self {
         Self { thread_id, messages: Vec::new(), last_seq: 0, is_complete: false }
     }
 
-    /// Takes the messages of a point of the thread.
+    /// Replaces the messages by all messages of a state.
     pub(crate) fn set(&mut self, messages: &[Arc<StateMessage>]) {
         self.messages = messages.iter().map(|message| raw_message(self.thread_id, message)).collect();
         self.last_seq = messages.iter().map(|message| message.seq).max().unwrap_or(0);
         self.is_complete = true;
     }
 
-    /// Adds a message that was stored since.
+    /// Appends a message that was stored since. It is ignored if the transcript is incomplete, or has the message
+    /// already.
     pub(crate) fn push(&mut self, message: &StateMessage) {
         if self.is_complete && message.seq > self.last_seq {
             self.last_seq = message.seq;
@@ -42,22 +45,23 @@ impl StreamTranscript {
         }
     }
 
-    /// Says that something happened that changes more than adding a message.
+    /// Marks the messages as incomplete, after frames were lost or the thread was changed by more than a new message.
     pub(crate) fn mark_stale(&mut self) {
         self.is_complete = false;
     }
 
+    /// Returns whether all messages are present.
     pub(crate) const fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns the whole state, as a client sees it.
+    /// Returns the state with these messages and the given channels.
     pub(crate) fn values<'a>(&'a self, channels: &'a Map<String, Value>) -> StreamedState<'a> {
         StreamedState { messages: &self.messages, channels, interrupts: &[] }
     }
 }
 
-/// The whole state, as it is written.
+/// The complete state of a thread, which serializes as the values of the API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StreamedState<'a> {
     messages: &'a [Arc<RawValue>],
@@ -66,7 +70,7 @@ pub(crate) struct StreamedState<'a> {
 }
 
 impl<'a> StreamedState<'a> {
-    /// Adds what waits for an answer, if anything does; it is told with the state and is no part of it.
+    /// Adds the pending interrupts as `__interrupt__`. They are sent with the state and are not a channel of it.
     pub(crate) const fn with_interrupts(mut self, interrupts: &'a [wire::Interrupt]) -> Self {
         self.interrupts = interrupts;
         self
@@ -84,12 +88,12 @@ impl Serialize for StreamedState<'_> {
     }
 }
 
-/// Returns the message as clients read it.
+/// Returns the JSON of a message, from the cache of the message if it was rendered before.
 pub(crate) fn raw_message(thread_id: ThreadId, message: &StateMessage) -> Arc<RawValue> {
     Arc::clone(wire::message::render_message(thread_id, message))
 }
 
-/// Messages that are JSON already.
+/// A list of messages that are JSON already. They are copied, not parsed and serialized again.
 pub(crate) struct RawMessages<'a>(pub(crate) &'a [Arc<RawValue>]);
 
 impl Serialize for RawMessages<'_> {
@@ -98,8 +102,8 @@ impl Serialize for RawMessages<'_> {
     }
 }
 
-/// Returns whether an event changes the messages of a state in another way than by being one: what is told of handoffs
-/// follows from several events, and a thread that went back has fewer.
+/// Returns whether an event of that type changes the messages of a state in another way than by appending a message.
+/// The messages that represent a handoff are derived from several events, and a rewind removes messages.
 pub(crate) const fn changes_transcript(kind: EventType) -> bool {
     matches!(
         kind,

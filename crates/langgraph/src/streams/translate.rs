@@ -1,5 +1,8 @@
-//! The translator of runs: frames in, items out. Pure. What the journal knows and frames do not hold is asked for with
-//! [`Translator::need`] and given with [`Translator::give`]. In which shape an item is sent is the [`Encoder`]'s work.
+//! The translator of a run: it converts the run's frames into items, independent of a wire format. An [`Encoder`]
+//! writes the items for a client.
+//!
+//! The translator is pure. Data of the journal that frames do not contain is requested with
+//! [`RunTranslator::query_for_frame`] and supplied with [`RunTranslator::supply`], before the frame is translated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +26,13 @@ use crate::wire::failure::WireRunFailure;
 /// The handling of a message when frames are lost while it is streamed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PartialMessagePolicy {
-    /// It is completed: the rest of it follows what was sent.
+    /// The message is completed: when it is stored, the part after the streamed text is sent.
     Complete,
-    /// It is sent again, whole.
+    /// The message is sent again as a whole when it is stored.
     Repeat,
 }
 
-/// How far a run is.
+/// The progress of a run, as far as its frames show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunPhase {
     NotStarted,
@@ -37,39 +40,46 @@ enum RunPhase {
     Ended,
 }
 
-/// The translator of one run.
+/// The translator of one run, or of one sub-agent of a run.
 pub(crate) struct RunTranslator {
     origin: RunOrigin,
     partial_messages: PartialMessagePolicy,
     phase: RunPhase,
     step: CurrentStep,
+    /// The message that is being streamed.
     streamed: Option<StreamedMessage>,
-    /// The messages that the step wrote.
+    /// The messages that the current step has stored, as JSON. They are part of the step's update.
     step_messages: Vec<Arc<RawValue>>,
     transcript: StreamTranscript,
-    /// The translators of the sub-agents that work, by the calls that began them.
+    /// The translators of active sub-agents, by the id of the tool call that started each.
     subagents: BTreeMap<String, RunTranslator>,
-    /// The newest message of those that were given.
+    /// The newest of the messages that were supplied for the next frame. It contains the bytes of its files, unlike a
+    /// message that is made from the frame's event.
     newest_message: Option<Arc<StateMessage>>,
-    /// The query results for the next frame.
+    /// The checkpoints that were supplied for the next frame.
     checkpoints: Option<Box<CheckpointStates>>,
-    /// The events of the admission that were given.
+    /// The events of the admission that were supplied for the next frame.
     admission_events: Vec<Event>,
-    /// The newest point that was given.
+    /// The newest checkpoint that was supplied.
     checkpoint: CheckpointMark,
-    /// The channels of the newest state.
+    /// The channels of the newest state that clients may see.
     channels: Map<String, Value>,
+    /// True if the state has changed for clients since it was sent. It is true at the start, so that the first state
+    /// is sent.
     is_changed: bool,
+    /// The interrupts that the run has raised. They are sent when the run stops.
     interrupts: Vec<Interrupt>,
-    /// True if frames were lost since the step started.
+    /// True if frames were lost since the step started. Deltas are then dropped, because they no longer fit to the
+    /// streamed text.
     has_lost_frames: bool,
-    /// The last event that was told of instead of lost frames.
+    /// The last message that was sent from the journal. The frames of messages up to it are skipped.
     caught_up_seq: Seq,
-    /// The newest moment that an event of the run told.
+    /// The time of the newest event of the run.
     clock: Timestamp,
 }
 
 impl RunTranslator {
+    /// Returns a translator at the start of a run.
     pub(crate) fn new(origin: RunOrigin, partial_messages: PartialMessagePolicy) -> Self {
         Self {
             partial_messages,
@@ -93,17 +103,19 @@ impl RunTranslator {
         }
     }
 
-    /// Returns the run.
+    /// Returns the id of the run.
     pub(crate) const fn run_id(&self) -> RunId {
         self.origin.run_id
     }
 
-    /// Returns whether the run's end was told.
+    /// Returns whether the end of the run was translated.
     pub(crate) fn is_ended(&self) -> bool {
         self.phase == RunPhase::Ended
     }
 
-    /// Returns what has to be given before `frame` can be translated.
+    /// Returns the query whose result must be supplied before the frame can be translated.
+    ///
+    /// The encoder decides which data it needs; most frames need none.
     pub(crate) fn query_for_frame(
         &mut self,
         position: FramePosition,
@@ -119,38 +131,40 @@ impl RunTranslator {
         }
     }
 
+    /// Returns the query for any frame except the start of the run itself. The frame of a sub-agent is passed to its
+    /// translator.
     fn query_for(&mut self, frame: &Frame, needs: EncoderNeeds) -> JournalQuery {
-        let held_in = self.origin.message_thread_id;
-        if let Frame::Subagent(within) = frame {
+        let thread_id = self.origin.message_thread_id;
+        if let Frame::Subagent(subagent) = frame {
             return match self.origin.subgraphs {
                 SubgraphStreaming::Excluded => JournalQuery::Nothing,
                 SubgraphStreaming::Included => {
-                    self.subagent_translator(within).query_for(&within.frame, needs)
+                    self.subagent_translator(subagent).query_for(&subagent.frame, needs)
                 }
             };
         }
         if let Frame::Values { checkpoint_id, head_seq, .. } = frame {
             return match (needs.checkpoints, needs.messages && !self.transcript.is_complete()) {
-                (true, _) => JournalQuery::Checkpoints(held_in, *checkpoint_id),
-                (false, true) => JournalQuery::Messages(held_in, *head_seq),
+                (true, _) => JournalQuery::Checkpoints(thread_id, *checkpoint_id),
+                (false, true) => JournalQuery::Messages(thread_id, *head_seq),
                 (false, false) => JournalQuery::Nothing,
             };
         }
-        // The bytes of an event's files are stored apart from it.
+        // The bytes of a message's files are not in its event, but in artifacts.
         if let Frame::Event(event) = frame
             && agent::has_media(event)
         {
-            return JournalQuery::Messages(held_in, event.seq);
+            return JournalQuery::Messages(thread_id, event.seq);
         }
         JournalQuery::Nothing
     }
 
-    /// Takes what was asked for.
-    pub(crate) fn supply(&mut self, frame: &Frame, given: JournalReply) {
-        if let Frame::Subagent(within) = frame {
-            return self.subagent_translator(within).supply(&within.frame, given);
+    /// Accepts the result of the query for the frame. Call it before the frame is translated.
+    pub(crate) fn supply(&mut self, frame: &Frame, reply: JournalReply) {
+        if let Frame::Subagent(subagent) = frame {
+            return self.subagent_translator(subagent).supply(&subagent.frame, reply);
         }
-        match given {
+        match reply {
             JournalReply::Nothing => {}
             JournalReply::Messages(messages) => {
                 self.transcript.set(&messages);
@@ -167,7 +181,7 @@ impl RunTranslator {
         }
     }
 
-    /// Translates a frame.
+    /// Translates the frame at that position into items for the encoder.
     pub(crate) fn translate_frame(
         &mut self,
         position: FramePosition,
@@ -178,6 +192,7 @@ impl RunTranslator {
         self.translate(frame, encoder);
     }
 
+    /// Translates a frame at the position that the encoder has.
     fn translate(&mut self, frame: &Frame, encoder: &mut impl Encoder) {
         match frame {
             Frame::RunStarted { .. } => {
@@ -211,7 +226,7 @@ impl RunTranslator {
             Frame::ToolOutput { call_id, text } => {
                 self.send_custom("tool_output", &json!({"tool_call_id": call_id, "text": text}), encoder);
             }
-            Frame::Subagent(within) => self.translate_subagent(within, encoder),
+            Frame::Subagent(subagent) => self.translate_subagent(subagent, encoder),
             Frame::Custom { name, value } => self.send_custom(name, value, encoder),
             Frame::Progress { what, done, total } => {
                 self.send_custom("progress", &json!({"what": what, "done": done, "total": total}), encoder);
@@ -236,8 +251,9 @@ impl RunTranslator {
         }
     }
 
-    /// Says that frames are missing before the next one: what is being streamed is sent again, or the rest of it, once it is
-    /// stored.
+    /// Records that frames before the next one were lost. The message that was being streamed is completed or
+    /// repeated when it is stored, according to the [`PartialMessagePolicy`]. The messages of the thread are read
+    /// again before the next state.
     pub(crate) fn mark_frames_lost(&mut self) {
         self.has_lost_frames = true;
         self.subagents.clear();
@@ -249,8 +265,9 @@ impl RunTranslator {
         }
     }
 
-    /// Translates what the journal has instead of lost frames: the messages that the client has `missed`, and the state.
-    /// From here on the stream is whole again; frames that tell of the same messages are left out.
+    /// Sends the messages that the client has `missed` and the state, both from the journal, in place of lost frames.
+    ///
+    /// The stream is complete again from here on. Later frames of the same messages are skipped.
     pub(crate) fn catch_up(
         &mut self,
         state: &ThreadSnapshot,
@@ -266,7 +283,7 @@ impl RunTranslator {
         encoder.encode(&self.item_source(), StreamItem::Snapshot(state, values));
     }
 
-    /// Translates the messages of the run that the client has `missed`.
+    /// Sends the messages of the run that the client has `missed`, without the state.
     pub(crate) fn replay_messages(&mut self, missed: &[Arc<StateMessage>], encoder: &mut impl Encoder) {
         self.mark_frames_lost();
         if self.phase == RunPhase::NotStarted {
@@ -279,7 +296,7 @@ impl RunTranslator {
         }
     }
 
-    /// Translates the end of a run whose last frame was lost.
+    /// Sends the end of a run whose last frame was lost, from the row of the run. Does nothing if the end was sent.
     pub(crate) fn send_end_of(&mut self, run: &Run, encoder: &mut impl Encoder) {
         if !self.is_ended() {
             self.phase = RunPhase::Ended;
@@ -288,11 +305,12 @@ impl RunTranslator {
         }
     }
 
+    /// Returns the source of the next items.
     fn item_source(&self) -> ItemSource<'_> {
         ItemSource { origin: &self.origin, step: &self.step, clock: self.clock, checkpoint: self.checkpoint }
     }
 
-    /// Says that the step does something, once.
+    /// Sends the start of the current step, once. It is called before the first effect of the step.
     fn begin_task(&mut self, encoder: &mut impl Encoder) {
         if self.step.is_announced || self.step.node.is_empty() {
             return;
@@ -302,19 +320,21 @@ impl RunTranslator {
         encoder.encode(&self.item_source(), StreamItem::TaskStarted(values));
     }
 
+    /// Sends a delta of a message, unless frames of the step were lost or the encoder does not need deltas.
     fn translate_delta(&mut self, id: &str, kind: SegmentKind, text: &str, encoder: &mut impl Encoder) {
         self.begin_task(encoder);
         if self.has_lost_frames || !encoder.needs().streamed_messages {
             return;
         }
         let opens_message = self.open_message(id);
-        let Some(speech) = &mut self.streamed else { return };
-        let segment = speech.append(kind, text);
-        let Some(speech) = &self.streamed else { return };
-        let delta = MessageDelta { message: speech, text, segment, opens_message };
+        let Some(streamed) = &mut self.streamed else { return };
+        let segment = streamed.append(kind, text);
+        let Some(streamed) = &self.streamed else { return };
+        let delta = MessageDelta { message: streamed, text, segment, opens_message };
         encoder.encode(&self.item_source(), StreamItem::Delta(delta));
     }
 
+    /// Sends the announcement of a tool call, under the same conditions as a delta.
     fn translate_tool_call(&mut self, frame: &Frame, encoder: &mut impl Encoder) {
         let Frame::ToolCall { message_id, index, call_id, name } = frame else { return };
         self.begin_task(encoder);
@@ -322,31 +342,34 @@ impl RunTranslator {
             return;
         }
         let opens_message = self.open_message(message_id);
-        if let Some(speech) = &mut self.streamed {
-            speech.announced_calls.push(*index);
+        if let Some(streamed) = &mut self.streamed {
+            streamed.announced_calls.push(*index);
         }
-        let Some(speech) = &self.streamed else { return };
-        let call = ToolCallAnnouncement { message: speech, index: *index, call_id, name, opens_message };
+        let Some(streamed) = &self.streamed else { return };
+        let call = ToolCallAnnouncement { message: streamed, index: *index, call_id, name, opens_message };
         encoder.encode(&self.item_source(), StreamItem::ToolCall(call));
     }
 
-    /// Returns whether a message of that id begins: nothing of it was streamed before.
+    /// Makes the message with that id the streamed one. Returns true if nothing of it was streamed before.
     fn open_message(&mut self, id: &str) -> bool {
-        let is_new = self.streamed.as_ref().is_none_or(|speech| speech.id != id);
+        let is_new = self.streamed.as_ref().is_none_or(|streamed| streamed.id != id);
         if is_new {
             self.streamed = Some(StreamedMessage::new(id));
         }
         is_new
     }
 
+    /// Translates a stored event. An event that is a message is sent as a message, unless it was sent from the journal.
     fn translate_event(&mut self, event: &Event, encoder: &mut impl Encoder) {
         self.clock = self.clock.max(event.created_at);
         if event.kind().is_some_and(changes_transcript) {
             self.transcript.mark_stale();
             self.is_changed = true;
         }
-        let given = self.newest_message.take().filter(|given| given.seq == event.seq);
-        let Some(message) = given.or_else(|| StateMessage::from_event(event).map(Arc::new)) else { return };
+        let supplied = self.newest_message.take().filter(|supplied| supplied.seq == event.seq);
+        let Some(message) = supplied.or_else(|| StateMessage::from_event(event).map(Arc::new)) else {
+            return;
+        };
         self.is_changed = true;
         self.begin_task(encoder);
         if message.seq > self.caught_up_seq {
@@ -357,22 +380,23 @@ impl RunTranslator {
         self.step_messages.push(raw_message(self.origin.message_thread_id, &message));
     }
 
-    /// Sends a message that is stored, with what was streamed of it.
+    /// Sends a stored message, with the part of it that was streamed.
     fn send_message(&mut self, message: &StateMessage, route: MessageRoute, encoder: &mut impl Encoder) {
-        let speech = match &message.message {
-            Message::Ai(_) => self.streamed.take().filter(|speech| speech.id == message.id),
+        let streamed = match &message.message {
+            Message::Ai(_) => self.streamed.take().filter(|streamed| streamed.id == message.id),
             Message::Human(_) | Message::Tool(_) => None,
         };
-        let stored = StoredMessage { message, streamed: speech, route };
+        let stored = StoredMessage { message, streamed, route };
         encoder.encode(&self.item_source(), StreamItem::Message(stored));
     }
 
+    /// Sends a custom event of the current step.
     fn send_custom(&mut self, name: &str, payload: &Value, encoder: &mut impl Encoder) {
         self.begin_task(encoder);
         encoder.encode(&self.item_source(), StreamItem::Custom { name, payload });
     }
 
-    /// Sends what a step wrote. One that wrote nothing a client may see is not told.
+    /// Sends the changes of a step that has ended. A step without changes that clients may see is not sent.
     fn send_update(&mut self, node: &str, channels: &Map<String, Value>, encoder: &mut impl Encoder) {
         let messages = std::mem::take(&mut self.step_messages);
         let channels = agent::client_channels(channels);
@@ -386,21 +410,22 @@ impl RunTranslator {
         encoder.encode(&self.item_source(), StreamItem::Update(writes));
     }
 
-    /// Sends the state after a step, if the step changed what a client sees of it.
+    /// Sends the state after a step if it has changed for clients, and the checkpoints of the step.
     fn send_values(&mut self, channels: &Map<String, Value>, encoder: &mut impl Encoder) {
         self.channels = agent::client_channels(channels);
         if std::mem::take(&mut self.is_changed) {
             let values = self.transcript.values(&self.channels);
             encoder.encode(&self.item_source(), StreamItem::Values(values));
         }
-        let points = self.checkpoints.take();
-        encoder.encode(&self.item_source(), StreamItem::Checkpoints(points.as_deref()));
+        let checkpoints = self.checkpoints.take();
+        encoder.encode(&self.item_source(), StreamItem::Checkpoints(checkpoints.as_deref()));
     }
 
-    fn translate_end(&mut self, status: RunStatus, failed: Option<RunFailure>, encoder: &mut impl Encoder) {
+    /// Sends the end of the run, preceded by the pending interrupts or by the failure of its last step.
+    fn translate_end(&mut self, status: RunStatus, failure: Option<RunFailure>, encoder: &mut impl Encoder) {
         self.phase = RunPhase::Ended;
-        let failure = wire_failure(status, failed);
-        // What a sub-agent asks, its parent asks for it.
+        let failure = wire_failure(status, failure);
+        // The interrupts of a sub-agent are raised again by its parent, and are sent there.
         if status == RunStatus::Interrupted && self.origin.is_root() {
             self.send_paused(encoder);
         }
@@ -410,49 +435,58 @@ impl RunTranslator {
         encoder.encode(&self.item_source(), StreamItem::RunEnded(status, failure));
     }
 
+    /// Sends the stop of a run with its pending interrupts. The step that is shown is that of the node which raised
+    /// them.
     fn send_paused(&mut self, encoder: &mut impl Encoder) {
-        let asked = std::mem::take(&mut self.interrupts);
-        if let Some(first) = asked.first() {
+        let interrupts = std::mem::take(&mut self.interrupts);
+        if let Some(first) = interrupts.first() {
             first.node.clone_into(&mut self.step.node);
             self.begin_task(encoder);
         }
         let values = self.transcript.values(&self.channels);
-        encoder.encode(&self.item_source(), StreamItem::Paused(&asked, values));
+        encoder.encode(&self.item_source(), StreamItem::Paused(&interrupts, values));
     }
 
-    /// Translates what a sub-agent does, for clients that want to know.
-    fn translate_subagent(&mut self, within: &SubagentFrame, encoder: &mut impl Encoder) {
+    /// Translates the frame of a sub-agent in the namespace of the sub-agent, for clients that requested sub-agents.
+    fn translate_subagent(&mut self, frame: &SubagentFrame, encoder: &mut impl Encoder) {
         if self.origin.subgraphs == SubgraphStreaming::Excluded {
             return;
         }
-        let subagent = self.subagent_translator(within);
+        let subagent = self.subagent_translator(frame);
         encoder.enter_namespace(&subagent.origin.namespace);
-        subagent.translate(&within.frame, encoder);
+        subagent.translate(&frame.frame, encoder);
         encoder.enter_namespace(&self.origin.namespace);
-        if matches!(&*within.frame, Frame::RunEnded { .. }) {
-            self.subagents.remove(&within.call_id);
+        if matches!(&*frame.frame, Frame::RunEnded { .. }) {
+            self.subagents.remove(&frame.call_id);
         }
     }
 
-    /// Returns the translator of the sub-agent of that call. Of one that is met midway, the message it streams is sent whole.
-    fn subagent_translator(&mut self, within: &SubagentFrame) -> &mut Self {
-        let (about, unfinished) = (&self.origin, self.partial_messages);
-        self.subagents.entry(within.call_id.clone()).or_insert_with(|| {
-            let mut subagent = Self::new(about.for_subagent(within), unfinished);
-            subagent.has_lost_frames = !matches!(&*within.frame, Frame::RunStarted { .. });
+    /// Returns the translator of the frame's sub-agent, and creates it if necessary.
+    ///
+    /// If the first frame is not the start of the sub-agent, earlier frames were lost. Deltas of the message that it
+    /// streams are then dropped, and the message is sent as a whole when it is stored.
+    fn subagent_translator(&mut self, frame: &SubagentFrame) -> &mut Self {
+        let (origin, partial_messages) = (&self.origin, self.partial_messages);
+        self.subagents.entry(frame.call_id.clone()).or_insert_with(|| {
+            let mut subagent = Self::new(origin.for_subagent(frame), partial_messages);
+            subagent.has_lost_frames = !matches!(&*frame.frame, Frame::RunStarted { .. });
             subagent
         })
     }
 }
 
-/// Returns how a run failed; one that was stopped has not.
+/// Returns the failure of a run on the wire. A cancelled run has none, although its row contains the reason.
 fn wire_failure(status: RunStatus, failure: Option<RunFailure>) -> Option<WireRunFailure> {
     failure.map(WireRunFailure::from).filter(|_| status != RunStatus::Cancelled)
 }
 
-/// Returns the messages of a run that a client has missed that had everything up to `had`.
-pub(crate) fn missed_messages(state: &ThreadSnapshot, run_id: RunId, had: Seq) -> Vec<Arc<StateMessage>> {
-    let is_missed = |message: &&Arc<StateMessage>| message.seq > had && message.run_id == Some(run_id);
+/// Returns the messages of a run after `received`, the last event that the client has received.
+pub(crate) fn missed_messages(
+    state: &ThreadSnapshot,
+    run_id: RunId,
+    received: Seq,
+) -> Vec<Arc<StateMessage>> {
+    let is_missed = |message: &&Arc<StateMessage>| message.seq > received && message.run_id == Some(run_id);
     state.messages.iter().filter(is_missed).cloned().collect()
 }
 

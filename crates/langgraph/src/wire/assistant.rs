@@ -1,4 +1,4 @@
-//! Assistants as clients read them: one for each configured agent, made by the system.
+//! Assistants on the wire. There is one for each configured agent; clients cannot create or change them.
 
 use jiff::Timestamp;
 use protocol::AssistantId;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{AnyObject, timestamp};
 
-/// The fields of an assistant, as a client may choose among them.
+/// The fields of an assistant that a client can select.
 pub(crate) const ASSISTANT_FIELDS: [&str; 10] = [
     "assistant_id",
     "graph_id",
@@ -25,32 +25,32 @@ pub(crate) const ASSISTANT_FIELDS: [&str; 10] = [
 /// An assistant.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Assistant {
-    /// Its id, which follows from its name.
+    /// The id: a UUID that is derived from the name, so that it is the same on every server.
     #[schema(format = "uuid")]
     pub assistant_id: String,
-    /// Its name.
+    /// The name of the assistant's graph, which is the name of the assistant.
     pub graph_id: String,
-    /// Its name, once more.
+    /// The name.
     pub name: String,
-    /// The purpose of the assistant.
+    /// The purpose of the assistant. Always `null`.
     pub description: Option<String>,
     /// Always 1.
     pub version: u32,
-    /// How its runs are configured.
+    /// The default configuration of its runs. Always empty.
     pub config: AnyObject,
-    /// The default context of its runs.
+    /// The default context of its runs. Always empty.
     pub context: AnyObject,
-    /// `created_by` is `system`.
+    /// The metadata: `created_by` is `system`.
     pub metadata: AnyObject,
-    /// When it was made.
+    /// The time of its creation.
     pub created_at: String,
-    /// When it last changed.
+    /// The time of its last change, which is that of its creation.
     pub updated_at: String,
 }
 
 impl Assistant {
-    /// Returns the assistant.
-    pub fn from_id(assistant_id: &AssistantId, since: Timestamp) -> Self {
+    /// Returns the assistant with that id. `created_at` is reported as its creation time.
+    pub fn from_id(assistant_id: &AssistantId, created_at: Timestamp) -> Self {
         let name = assistant_id.name();
         let mut metadata = Map::new();
         metadata.insert("created_by".to_owned(), json!("system"));
@@ -63,8 +63,8 @@ impl Assistant {
             config: AnyObject::default(),
             context: AnyObject::default(),
             metadata: AnyObject(metadata),
-            created_at: timestamp(since),
-            updated_at: timestamp(since),
+            created_at: timestamp(created_at),
+            updated_at: timestamp(created_at),
         }
     }
 }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn an_assistant_has_the_same_id_on_every_server() {
-        // As the reference computes it: uuid5 of "agent".
+        // The reference server computes the same id: a version 5 UUID of "agent".
         let agent = Assistant::from_id(&"agent@alice".parse().unwrap(), Timestamp::UNIX_EPOCH);
         assert_eq!(
             (agent.assistant_id.as_str(), agent.name.as_str()),

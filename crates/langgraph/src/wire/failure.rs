@@ -1,12 +1,12 @@
-//! How a failed run is told to clients of the Agent Server protocol: the name of a class of errors, and a message.
+//! The failure of a run on the wire: the name of an error class, and a message.
 
 use protocol::RunFailure;
 use serde::Serialize;
 
-/// A failure in the shape of the Agent Server protocol.
+/// The failure of a run. It is the data of an `error` event, and the `error` of a thread and of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct WireRunFailure {
-    /// The name of the class of errors, such as `EmptyInputError`.
+    /// The name of the error class, such as `EmptyInputError`.
     #[serde(rename = "error")]
     pub(crate) name: &'static str,
     /// The message of the failure.

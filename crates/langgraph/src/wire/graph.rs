@@ -1,15 +1,15 @@
-//! The names of the places in a graph that are no nodes.
+//! The names of a graph's vertices on the wire, including the two ends, which are not nodes.
 
 use agent::GraphVertex;
 
-/// The place before the graph's first node.
+/// The name of the entry, before the first node.
 pub(crate) const START_NODE: &str = "__start__";
-/// The place behind its last one.
+/// The name of the exit, after the last node.
 pub(crate) const END_NODE: &str = "__end__";
 
-/// Returns the name of the place.
-pub(crate) const fn node_name(place: GraphVertex) -> &'static str {
-    match place {
+/// Returns the name of the vertex.
+pub(crate) const fn node_name(vertex: GraphVertex) -> &'static str {
+    match vertex {
         GraphVertex::Entry => START_NODE,
         GraphVertex::Node(name) => name,
         GraphVertex::Exit => END_NODE,

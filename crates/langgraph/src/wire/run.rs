@@ -1,5 +1,5 @@
-//! Runs as clients read them. The wire has its own words for how a run ended: one that waits for an answer succeeded, and
-//! one that was stopped is interrupted.
+//! Runs on the wire. Its statuses differ from Segue's own: a run that waits for an answer has the status `success`,
+//! and a run that was stopped has the status `interrupted`.
 
 use protocol::{MultitaskStrategy, Run, RunId, RunRequest, RunStatus, ThreadId};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::{AnyObject, timestamp};
 
-/// The fields of a run, as a client may choose among them.
+/// The fields of a run that a client can select.
 pub(crate) const RUN_FIELDS: [&str; 9] = [
     "run_id",
     "thread_id",
@@ -25,33 +25,33 @@ pub(crate) const RUN_FIELDS: [&str; 9] = [
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Run)]
 pub(crate) struct WireRun {
-    /// Its id.
+    /// The id of the run.
     #[schema(value_type = String, format = Uuid)]
     pub run_id: RunId,
-    /// The thread it runs on.
+    /// The thread of the run.
     #[schema(value_type = String, format = Uuid)]
     pub thread_id: ThreadId,
-    /// The assistant that runs.
+    /// The assistant of the run.
     #[schema(format = "uuid")]
     pub assistant_id: String,
-    /// `pending`, `running`, `success`, `error`, `timeout` or `interrupted`.
+    /// The status: `pending`, `running`, `success`, `error`, `timeout` or `interrupted`.
     #[schema(pattern = "^(pending|running|success|error|timeout|interrupted)$")]
     pub status: &'static str,
-    /// When it was asked for.
+    /// The time of the request.
     pub created_at: String,
-    /// When it last changed.
+    /// The time of its last change.
     pub updated_at: String,
-    /// The client's notes, and whose run it is.
+    /// The metadata that the client set, and the assistant of the run.
     pub metadata: AnyObject,
     /// The arguments of the request.
     pub kwargs: AnyObject,
-    /// The strategy on a busy thread.
+    /// The effect of the request on a busy thread.
     #[schema(pattern = "^(reject|rollback|interrupt|enqueue)$")]
     pub multitask_strategy: &'static str,
 }
 
 impl WireRun {
-    /// Returns a run; one without a request was begun at the terminal.
+    /// Returns the run. A run without a request was started at the terminal; it has the arguments of an empty request.
     pub fn from_run(run: &Run, request: Option<RunRequest>) -> Self {
         let request = request.unwrap_or_default();
         let name = run.assistant_id.name();
@@ -62,8 +62,8 @@ impl WireRun {
         metadata.insert("assistant_id".to_owned(), assistant_id.as_str().into());
         metadata.insert("created_by".to_owned(), "system".into());
         for (key, id) in [("run_id", run.run_id.to_string()), ("thread_id", run.thread_id.to_string())] {
-            // What a client says there is not of this run.
-            metadata.entry(key).and_modify(|said| *said = id.into());
+            // Ids that the client set may be those of another run. A key that the client did not set is not added.
+            metadata.entry(key).and_modify(|value| *value = id.into());
         }
         Self {
             run_id: run.run_id,
@@ -79,12 +79,12 @@ impl WireRun {
     }
 }
 
-/// Returns the wire's word for where a run stands.
+/// Returns the name of a run's status on the wire.
 pub(crate) const fn run_status(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Pending => "pending",
         RunStatus::Running => "running",
-        // It waits for an answer: on the wire that is the thread's state, not the run's.
+        // On the wire, a pending interrupt is part of the thread's status, not of the run's.
         RunStatus::Success | RunStatus::Interrupted => "success",
         RunStatus::Error => "error",
         RunStatus::Timeout => "timeout",
@@ -92,6 +92,7 @@ pub(crate) const fn run_status(status: RunStatus) -> &'static str {
     }
 }
 
+/// Returns the name of a strategy on the wire.
 const fn multitask_name(strategy: MultitaskStrategy) -> &'static str {
     match strategy {
         MultitaskStrategy::Enqueue => "enqueue",
@@ -101,6 +102,8 @@ const fn multitask_name(strategy: MultitaskStrategy) -> &'static str {
     }
 }
 
+/// Returns the arguments of the request under the names of the API. Arguments that Segue does not have
+/// get fixed values.
 fn run_kwargs(request: RunRequest) -> Map<String, Value> {
     let kwargs = json!({
         "input": request.input,

@@ -1,4 +1,4 @@
-//! States, checkpoints, tasks and interrupts as clients read them.
+//! States, checkpoints, tasks and interrupts on the wire.
 
 use std::sync::Arc;
 
@@ -15,70 +15,70 @@ use uuid::Uuid;
 use super::graph::START_NODE;
 use super::{any_object, message, timestamp};
 
-/// A state of a thread, at its head or at a point of its past.
+/// The state of a thread at a checkpoint.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ThreadState {
-    /// The whole of it, `messages` included.
+    /// The values of the channels, including `messages`.
     pub values: StateValues,
-    /// The nodes that would be executed next; none when nothing is to be done.
+    /// The nodes that would run next. Empty if the thread is idle.
     pub next: Vec<String>,
-    /// The next tasks, with their questions.
+    /// The tasks of these nodes, with their interrupts.
     pub tasks: Vec<ThreadTask>,
-    /// How it came about.
+    /// The origin of the checkpoint: `source`, `step`, the run, and the run's metadata. `null` for an empty thread.
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Value>,
-    /// When it was written.
+    /// The creation time of the checkpoint.
     pub created_at: Option<String>,
-    /// Its point.
+    /// The checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// The point before.
+    /// The checkpoint before it on its branch.
     pub parent_checkpoint: Option<Checkpoint>,
-    /// The pending interrupts.
+    /// The pending interrupts of all tasks.
     pub interrupts: Vec<Interrupt>,
-    /// The id of its point, once more.
+    /// The id of `checkpoint`, for older clients.
     #[serde(rename = "checkpoint_id")]
     pub point: Option<String>,
-    /// The id of the point before, once more.
+    /// The id of `parent_checkpoint`, for older clients.
     pub parent_checkpoint_id: Option<String>,
 }
 
-/// Names a point of a thread's past.
+/// A reference to a checkpoint of a thread.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct Checkpoint {
     /// The thread.
     #[schema(value_type = String, format = Uuid)]
     pub thread_id: ThreadId,
-    /// Which graph within: `""`, the outermost.
+    /// The namespace of the subgraph. Always empty, which means the root graph.
     pub checkpoint_ns: &'static str,
-    /// The point.
+    /// The id of the checkpoint.
     #[serde(rename = "checkpoint_id")]
     pub point: String,
-    /// Those of the graphs within.
+    /// The checkpoints of subgraphs. Always `null`.
     #[schema(value_type = Option<Object>)]
     pub checkpoint_map: Option<Value>,
 }
 
-/// A node that is to be executed, or that asks.
+/// A node that runs next, or that has raised an interrupt.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct ThreadTask {
-    /// Its id, the same whenever the point is read.
+    /// The id of the task. It is the same each time the checkpoint is read.
     #[schema(format = "uuid")]
     pub id: String,
-    /// The node.
+    /// The name of the node.
     pub name: String,
-    /// Where in the graph it is.
+    /// The path of the task in the graph, in the form of LangGraph.
     pub path: Vec<String>,
-    /// How it failed.
+    /// The failure of the run that ended there.
     pub error: Option<String>,
-    /// The questions of the task.
+    /// The interrupts that the task raised.
     pub interrupts: Vec<Interrupt>,
-    /// Its own point.
+    /// The checkpoint of a subgraph. Always `null`.
     #[schema(value_type = Option<Object>)]
     pub checkpoint: Option<Value>,
-    /// Its own state.
+    /// The state of a subgraph. Always `null`.
     #[schema(value_type = Option<Object>)]
     pub state: Option<Value>,
-    /// The result of the task.
+    /// The result of the task. Always `null`, because the task has not finished.
     #[schema(value_type = Option<Object>)]
     pub result: Option<Value>,
 }
@@ -86,10 +86,10 @@ pub(crate) struct ThreadTask {
 /// A pending interrupt. It has exactly these two fields, because clients unpack it into a type of their own.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Interrupt {
-    /// 32 lowercase hex digits.
+    /// The id: 32 lowercase hex digits.
     #[schema(pattern = "^[0-9a-f]{32}$")]
     pub id: String,
-    /// The question.
+    /// The payload: the actions to decide on, and the decisions that are allowed.
     pub value: Value,
 }
 
@@ -102,28 +102,30 @@ impl From<&protocol::Interrupt> for Interrupt {
     }
 }
 
-/// The values of a state. Messages are written as they were made once; a long thread is put together, not made again.
+/// The values of a state. The JSON of each message is cached in the message, so that serializing a long thread copies
+/// the messages instead of rendering them.
 #[derive(Debug, Clone)]
 pub(crate) struct StateValues {
     thread_id: ThreadId,
+    /// The messages in order; `None` leaves out the channel, for a thread without a checkpoint.
     messages: Option<Vec<Arc<StateMessage>>>,
     channels: Map<String, Value>,
     interrupts: Vec<Interrupt>,
 }
 
 impl StateValues {
-    /// Returns the values of a state.
+    /// Returns the values of a state, without `__interrupt__`.
     pub fn from_state(thread_id: ThreadId, state: &ThreadSnapshot) -> Self {
         let (messages, channels) = (Some(state.messages.clone()), state.channels.clone());
         Self { thread_id, messages, channels, interrupts: Vec::new() }
     }
 
-    /// Returns the values of a thread in which nothing happened.
+    /// Returns the values of a thread without a checkpoint.
     pub fn empty(thread_id: ThreadId) -> Self {
         Self { thread_id, messages: None, channels: Map::new(), interrupts: Vec::new() }
     }
 
-    /// Adds what waits for an answer as `__interrupt__`, as results tell it.
+    /// Adds the pending interrupts as `__interrupt__`, as the result of a run contains them.
     #[must_use]
     pub fn with_interrupts(self, interrupts: Vec<Interrupt>) -> Self {
         Self { interrupts, ..self }
@@ -138,7 +140,7 @@ impl Serialize for StateValues {
     }
 }
 
-/// Writes the values of a state: the messages, what else it holds, and what waits for an answer, if anything does.
+/// Serializes the values of a state: the messages, the other channels, and `__interrupt__` if there are interrupts.
 pub(crate) fn serialize_values<S: Serializer>(
     serializer: S,
     messages: Option<&impl Serialize>,
@@ -158,9 +160,9 @@ pub(crate) fn serialize_values<S: Serializer>(
     map.end()
 }
 
-/// Messages, each written as it was made once.
+/// A list of messages that serializes the cached JSON of each.
 pub(crate) struct MessageList<'a> {
-    /// The thread they are of.
+    /// The thread of the messages.
     pub thread_id: ThreadId,
     /// The messages, in order.
     pub messages: &'a [Arc<StateMessage>],
@@ -169,7 +171,7 @@ pub(crate) struct MessageList<'a> {
 impl Serialize for MessageList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer
-            .collect_seq(self.messages.iter().map(|one| &**message::render_message(self.thread_id, one)))
+            .collect_seq(self.messages.iter().map(|item| &**message::render_message(self.thread_id, item)))
     }
 }
 
@@ -182,14 +184,14 @@ impl PartialSchema for StateValues {
 impl ToSchema for StateValues {}
 
 impl Checkpoint {
-    /// Returns the name of a point.
+    /// Returns a reference to the checkpoint with the id `point`.
     pub fn new(thread_id: ThreadId, point: &str) -> Self {
         Self { thread_id, checkpoint_ns: "", point: point.to_owned(), checkpoint_map: None }
     }
 }
 
 impl ThreadState {
-    /// Returns a state as clients read it; `None` is that of a thread in which nothing happened.
+    /// Returns a state; `None` is the state of a thread without a checkpoint.
     pub fn from_state(thread_id: ThreadId, state: Option<&ThreadSnapshot>) -> Self {
         let Some(state) = state else { return Self::empty(thread_id) };
         Self {
@@ -206,6 +208,7 @@ impl ThreadState {
         }
     }
 
+    /// Returns the state of a thread without a checkpoint.
     fn empty(thread_id: ThreadId) -> Self {
         Self {
             values: StateValues::empty(thread_id),
@@ -222,7 +225,7 @@ impl ThreadState {
     }
 }
 
-/// Returns what wrote a state, by its name.
+/// Returns the origin of a state as LangGraph's `source`.
 pub(crate) const fn checkpoint_source(state: &ThreadSnapshot) -> &'static str {
     match state.origin {
         StateOrigin::Input => "input",
@@ -232,7 +235,8 @@ pub(crate) const fn checkpoint_source(state: &ThreadSnapshot) -> &'static str {
     }
 }
 
-/// Returns what wrote a state and where it stands, with what the client noted about the run.
+/// Returns the metadata of a checkpoint: the metadata that the client gave to the run, overwritten by `source`, `step`,
+/// `thread_id`, `parents` and `run_id`.
 pub(crate) fn checkpoint_metadata(thread_id: ThreadId, state: &ThreadSnapshot) -> Map<String, Value> {
     let mut metadata = state.run_metadata.clone();
     metadata.extend(Map::from_iter([
@@ -245,14 +249,14 @@ pub(crate) fn checkpoint_metadata(thread_id: ThreadId, state: &ThreadSnapshot) -
     metadata
 }
 
-/// Returns the metadata without what a client claimed that is the server's to say.
+/// Returns the metadata of a checkpoint without the keys that only the server sets, which a client may have claimed.
 fn public_metadata(thread_id: ThreadId, state: &ThreadSnapshot) -> Map<String, Value> {
-    const OURS: [&str; 3] = ["graph_id", "assistant_id", "created_by"];
-    let told = checkpoint_metadata(thread_id, state).into_iter();
-    told.filter(|(key, _)| !OURS.contains(&key.as_str())).collect()
+    const SERVER_KEYS: [&str; 3] = ["graph_id", "assistant_id", "created_by"];
+    let metadata = checkpoint_metadata(thread_id, state).into_iter();
+    metadata.filter(|(key, _)| !SERVER_KEYS.contains(&key.as_str())).collect()
 }
 
-/// Returns the places that would come next.
+/// Returns the nodes that would run next. Before an input, that is the entry of the graph.
 fn next_nodes(state: &ThreadSnapshot) -> Vec<String> {
     match state.origin {
         StateOrigin::Input => vec![START_NODE.to_owned()],
@@ -260,19 +264,24 @@ fn next_nodes(state: &ThreadSnapshot) -> Vec<String> {
     }
 }
 
-/// Returns the id of the task that `node` has at a point: a UUID, the same on every request.
+/// Returns the id of the task of `node` at a checkpoint: a version 5 UUID, so that it is the same for every request.
 pub(crate) fn task_id(point: CheckpointId, node: &str) -> String {
     Uuid::new_v5(&point.uuid(), node.as_bytes()).hyphenated().to_string()
 }
 
-/// Returns what is to be done at a point: a task for each node that comes next, with what it asks.
+/// Returns a task for each node that runs next at a checkpoint, with the interrupts that the node raised.
 pub(crate) fn pending_tasks(state: &ThreadSnapshot) -> Vec<ThreadTask> {
     let task = |name: &String| ThreadTask {
         id: task_id(state.checkpoint_id, name),
         name: name.clone(),
         path: vec!["__pregel_pull".to_owned(), name.clone()],
         error: state.error.clone(),
-        interrupts: state.interrupts.iter().filter(|one| one.node == *name).map(Interrupt::from).collect(),
+        interrupts: state
+            .interrupts
+            .iter()
+            .filter(|interrupt| interrupt.node == *name)
+            .map(Interrupt::from)
+            .collect(),
         checkpoint: None,
         state: None,
         result: None,
@@ -289,9 +298,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_metadata_of_a_state_says_what_wrote_it_whatever_a_client_noted() {
+    fn a_client_cannot_override_the_origin_in_the_metadata_of_a_state() {
         let (thread_id, run_id) = (ThreadId::generate(), RunId::generate());
-        let noted = json!({"tag": "x", "step": "mine", "graph_id": "other"});
+        let client_metadata = json!({"tag": "x", "step": "mine", "graph_id": "other"});
         for (origin, source, next) in [
             (StateOrigin::Input, "input", vec!["__start__"]),
             (StateOrigin::Step, "loop", vec!["model"]),
@@ -310,26 +319,26 @@ mod tests {
                 interrupts: Vec::new(),
                 error: None,
                 created_at: Timestamp::UNIX_EPOCH,
-                run_metadata: noted.as_object().unwrap().clone(),
+                run_metadata: client_metadata.as_object().unwrap().clone(),
             };
-            let told = ThreadState::from_state(thread_id, Some(&state));
+            let wire = ThreadState::from_state(thread_id, Some(&state));
             let expected = json!({
                 "tag": "x", "step": -1, "source": source, "thread_id": thread_id, "parents": {}, "run_id": run_id,
             });
             assert_eq!(
-                (told.metadata, told.next),
+                (wire.metadata, wire.next),
                 (Some(expected), next.into_iter().map(str::to_owned).collect())
             );
         }
     }
 
     #[test]
-    fn the_id_of_a_task_is_a_uuid_that_follows_from_the_point_and_the_node() {
-        let (one, other) = (CheckpointId::generate(), CheckpointId::generate());
-        let id = task_id(one, "tools");
+    fn a_task_id_is_a_uuid_derived_from_the_checkpoint_and_the_node() {
+        let (first, second) = (CheckpointId::generate(), CheckpointId::generate());
+        let id = task_id(first, "tools");
         assert!(Uuid::try_parse(&id).is_ok());
-        assert_eq!(id, task_id(one, "tools"));
-        assert_ne!(id, task_id(one, "model"));
-        assert_ne!(id, task_id(other, "tools"));
+        assert_eq!(id, task_id(first, "tools"));
+        assert_ne!(id, task_id(first, "model"));
+        assert_ne!(id, task_id(second, "tools"));
     }
 }

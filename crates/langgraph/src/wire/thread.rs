@@ -1,4 +1,4 @@
-//! Threads as clients read them: the row, and what stands at its head.
+//! Threads on the wire: the row of a thread, and the values of its current state.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,11 @@ use super::failure::WireRunFailure;
 use super::state::{Interrupt, StateValues, ThreadTask, pending_tasks};
 use super::{AnyObject, thread_status, timestamp};
 
-/// Metadata of a thread that is not sent: its folder on this machine.
+/// Keys of a thread's metadata that are not sent. The path of the workspace is private to this machine.
 const HIDDEN_METADATA: [&str; 1] = [agent::WORKSPACE_KEY];
 
-/// The fields of a thread, as a search may choose among them. The last are known to clients and may have nothing here.
+/// The fields of a thread that a search can select. `context`, `ttl` and `extracted` are in the protocol, but a
+/// thread may not have them here.
 pub(crate) const THREAD_FIELDS: [&str; 13] = [
     "thread_id",
     "created_at",
@@ -36,37 +37,38 @@ pub(crate) const THREAD_FIELDS: [&str; 13] = [
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Thread)]
 pub(crate) struct WireThread {
-    /// Its id.
+    /// The id of the thread.
     #[schema(value_type = String, format = Uuid)]
     pub thread_id: ThreadId,
-    /// When it was created.
+    /// The time of its creation.
     pub created_at: String,
-    /// When something last happened in it.
+    /// The time of its last change.
     pub updated_at: String,
-    /// When its state last changed.
+    /// The creation time of its current checkpoint.
     pub state_updated_at: String,
-    /// Notes about it.
+    /// The metadata that clients set.
     pub metadata: AnyObject,
-    /// `idle`, `busy`, `interrupted` or `error`.
+    /// The status: `idle`, `busy`, `interrupted` or `error`.
     #[schema(pattern = "^(idle|busy|interrupted|error)$")]
     pub status: &'static str,
-    /// How its runs were configured.
+    /// The configuration. `configurable` is always empty, and absent before the first event.
     pub config: AnyObject,
-    /// The values at its head; `null` before the first event.
+    /// The values of its current state; `null` before the first event.
     #[schema(value_type = Option<Object>)]
     pub values: Option<StateValues>,
-    /// The pending interrupts, by task.
+    /// The pending interrupts, by the id of the task that raised them.
     pub interrupts: BTreeMap<String, Vec<Interrupt>>,
-    /// How its last run failed, or that it was stopped.
+    /// The failure of its last run, or the fact that the run was stopped; `null` if neither applies.
     #[schema(value_type = Option<Object>)]
     pub error: Option<Value>,
-    /// The values of the search's `extract` paths.
+    /// The values at the `extract` paths of a search; absent in other responses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extracted: Option<AnyObject>,
 }
 
 impl WireThread {
-    /// Returns a thread as clients read it. `state` is what stands at its head, `failure` how its last run failed.
+    /// Returns the thread. `state` is its current state, and `failure` that of its last run; both are `None` if there
+    /// is none.
     pub fn from_thread(
         thread: &Thread,
         state: Option<&ThreadSnapshot>,
@@ -75,7 +77,8 @@ impl WireThread {
         let metadata = thread.metadata.iter().filter(|(key, _)| !HIDDEN_METADATA.contains(&key.as_str()));
         let metadata: Map<String, Value> =
             metadata.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let asked = |task: ThreadTask| (!task.interrupts.is_empty()).then_some((task.id, task.interrupts));
+        let task_interrupts =
+            |task: ThreadTask| (!task.interrupts.is_empty()).then_some((task.id, task.interrupts));
         Self {
             thread_id: thread.thread_id,
             created_at: timestamp(thread.created_at),
@@ -85,14 +88,20 @@ impl WireThread {
             metadata: AnyObject(metadata),
             status: thread_status(thread.status),
             values: state.map(|state| StateValues::from_state(thread.thread_id, state)),
-            interrupts: state.map(pending_tasks).unwrap_or_default().into_iter().filter_map(asked).collect(),
-            error: failure.map(|fault| json!({"error": fault.name, "message": fault.message})),
+            interrupts: state
+                .map(pending_tasks)
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(task_interrupts)
+                .collect(),
+            error: failure.map(|failure| json!({"error": failure.name, "message": failure.message})),
             extracted: None,
         }
     }
 }
 
-/// Runs are configured by those who ask for them; a thread only tells that there were some.
+/// Returns the configuration of a thread. It is empty, because each run has the configuration of its request; once
+/// the thread has a state, it contains an empty `configurable`, which shows that there was a run.
 fn thread_config(state: Option<&ThreadSnapshot>) -> AnyObject {
     let mut config = Map::new();
     if state.is_some() {

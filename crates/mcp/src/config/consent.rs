@@ -1,5 +1,6 @@
-//! Which of a project's servers a person has agreed to, kept in a file of the home folder. An answer holds for a
-//! server as it was described then; another description is another question. Asking is the front end's matter.
+//! The user's consent to the servers of a project, stored in a file in Segue's home folder. A decision applies to one
+//! configuration of a server, identified by its hash; a changed configuration needs a new decision. Asking the user is
+//! the task of the front end.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -11,41 +12,45 @@ use serde::{Deserialize, Serialize};
 use crate::config::plan::PlannedServer;
 use crate::{Error, Result};
 
+/// Name of the file that stores the decisions, in the project's folder in the home folder.
 const CONSENT_FILE: &str = "consent.json";
-/// Held locked while an answer is added to the file, which is replaced and so cannot be locked itself.
+/// Name of the file that is locked while a decision is added. It is separate because the consent file is replaced on
+/// every write, which would drop a lock on it.
 const LOCK_FILE: &str = "consent.lock";
 
-/// A person's decision about a server of the project.
+/// The user's decision about a server of the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsentDecision {
-    /// It may be started.
+    /// The server may be started.
     Allow,
-    /// It may not.
+    /// The server must not be started.
     Refuse,
 }
 
-/// The answers given for one project.
+/// The decisions about the servers of one project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProjectConsents {
+    /// Decisions by server name.
     servers: BTreeMap<String, RecordedConsent>,
-    /// Those of them that were given since the file was read.
+    /// Decisions that were recorded since the file was read. Only these are written.
     #[serde(skip)]
     recorded: BTreeMap<String, RecordedConsent>,
 }
 
+/// A decision with the configuration that it applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RecordedConsent {
-    /// The description that was agreed to, by hash.
+    /// Lowercase hex SHA-256 of the server's configuration.
     sha256: String,
     answer: ConsentDecision,
 }
 
 impl ProjectConsents {
-    /// Reads the answers from the project's folder in the home folder; without a file there are none.
+    /// Reads the decisions from `folder`, the project's folder in the home folder. Without a file there are none.
     ///
     /// # Errors
-    /// When the file is there but unreadable.
+    /// Returns [`Error::Read`] or [`Error::Format`] if the file exists and cannot be read or parsed.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(CONSENT_FILE);
         match std::fs::read(&path) {
@@ -56,36 +61,38 @@ impl ProjectConsents {
         }
     }
 
-    /// Adds the recorded answers to those kept in that folder, which must exist. Answers that another process gave
-    /// meanwhile stay.
+    /// Adds the recorded decisions to the file in `folder`, which must exist. The file is locked, read again and
+    /// replaced atomically, so decisions that another process has stored in the meantime are kept.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
+    /// Returns an error if the file cannot be locked, read, parsed or written.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(CONSENT_FILE);
         let failed = |source| Error::Write { path: path.clone(), source };
         let lock =
             OpenOptions::new().create(true).append(true).open(folder.join(LOCK_FILE)).map_err(failed)?;
-        // The system frees it with the file, however this function ends.
+        // The operating system releases the lock when the file is closed, however this function ends.
         lock.lock().map_err(failed)?;
-        let mut kept = Self::read(folder)?;
-        kept.servers.extend(self.recorded.clone());
-        let text = serde_json::to_vec_pretty(&kept).expect("names, hashes and words have a JSON form");
+        let mut stored = Self::read(folder)?;
+        stored.servers.extend(self.recorded.clone());
+        let text = serde_json::to_vec_pretty(&stored).expect("strings and enums have a JSON form");
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         file.write_all(&text).map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(())
     }
 
-    /// Takes the answer about a server, in place of an earlier one.
+    /// Records the decision about a server and its present configuration. It replaces an earlier decision and is stored
+    /// by [`Self::write`].
     pub fn record_decision(&mut self, server: &PlannedServer, answer: ConsentDecision) {
-        let given = RecordedConsent { sha256: server.sha256.clone(), answer };
-        self.recorded.insert(server.name.clone(), given.clone());
-        self.servers.insert(server.name.clone(), given);
+        let consent = RecordedConsent { sha256: server.sha256.clone(), answer };
+        self.recorded.insert(server.name.clone(), consent.clone());
+        self.servers.insert(server.name.clone(), consent);
     }
 
-    /// Returns the answer about a server of that name and description.
+    /// Returns the decision about the server `name` with the configuration hash `sha256`, or `None` if there is no
+    /// decision about this configuration.
     pub(crate) fn decision(&self, name: &str, sha256: &str) -> Option<ConsentDecision> {
-        self.servers.get(name).filter(|given| given.sha256 == sha256).map(|given| given.answer)
+        self.servers.get(name).filter(|consent| consent.sha256 == sha256).map(|consent| consent.answer)
     }
 }

@@ -1,16 +1,17 @@
-//! `${VAR}` and `${VAR:-default}` in text. Where variables come from is the caller's matter.
+//! Expansion of `${VAR}` and `${VAR:-default}` in configuration texts. The caller supplies the lookup of variables.
 
-/// Returns `text` with its variables replaced.
+/// Returns `text` with its variables replaced by their values. A value is inserted literally and not expanded again. A
+/// default applies only if the variable is not set; an empty variable counts as set.
 ///
 /// # Errors
-/// With the name of a variable that is not set and has no default.
+/// Returns the name of the first variable that is not set and has no default.
 pub(crate) fn expand_variables(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<String, String> {
     let mut expanded = String::with_capacity(text.len());
-    for part in split_segments(text) {
-        match part {
+    for segment in split_segments(text) {
+        match segment {
             TextSegment::Text(text) => expanded.push_str(text),
             TextSegment::Variable { name, default } => match (variable(name), default) {
                 (Some(value), _) => expanded.push_str(&value),
@@ -22,42 +23,46 @@ pub(crate) fn expand_variables(
     Ok(expanded)
 }
 
-/// Returns the names of the variables that `text` reads.
+/// Returns the names of the variables that `text` contains, in order, with repetitions.
 pub(crate) fn variable_names(text: &str) -> impl Iterator<Item = &str> {
-    split_segments(text).into_iter().filter_map(|part| match part {
+    split_segments(text).into_iter().filter_map(|segment| match segment {
         TextSegment::Variable { name, .. } => Some(name),
         TextSegment::Text(_) => None,
     })
 }
 
+/// A segment of a text.
 enum TextSegment<'a> {
+    /// Literal text.
     Text(&'a str),
+    /// A variable.
     Variable { name: &'a str, default: Option<&'a str> },
 }
 
-/// Splits a text into literal segments and variables. A variable without an end or a name is literal text.
+/// Splits a text into literal segments and variables. `${…}` without a closing brace or a legal name is literal text.
 fn split_segments(text: &str) -> Vec<TextSegment<'_>> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("${") {
-        let Some(length) = rest[at..].find('}') else { break };
-        let inner = &rest[at + 2..at + length];
+    let mut segments = Vec::new();
+    let mut remaining = text;
+    while let Some(start) = remaining.find("${") {
+        let Some(length) = remaining[start..].find('}') else { break };
+        let inner = &remaining[start + 2..start + length];
         let (name, default) = match inner.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inner, None),
         };
         if is_name(name) {
-            parts.push(TextSegment::Text(&rest[..at]));
-            parts.push(TextSegment::Variable { name, default });
+            segments.push(TextSegment::Text(&remaining[..start]));
+            segments.push(TextSegment::Variable { name, default });
         } else {
-            parts.push(TextSegment::Text(&rest[..=at + length]));
+            segments.push(TextSegment::Text(&remaining[..=start + length]));
         }
-        rest = &rest[at + length + 1..];
+        remaining = &remaining[start + length + 1..];
     }
-    parts.push(TextSegment::Text(rest));
-    parts
+    segments.push(TextSegment::Text(remaining));
+    segments
 }
 
+/// Returns whether a text is a legal variable name.
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -96,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variables_of_a_text_are_known_without_reading_them() {
+    fn variable_names_are_listed_without_looking_them_up() {
         assert_eq!(variable_names("${A} b ${C:-d} ${").collect::<Vec<_>>(), ["A", "C"]);
     }
 }

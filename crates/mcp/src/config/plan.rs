@@ -1,5 +1,7 @@
-//! From what is written down to what may be started: which description of a name counts, whether it makes sense, and
-//! whether a person agreed to it. Pure; nothing is started here.
+//! The plan of which configured servers may be started.
+//!
+//! It resolves names that are configured twice, validates each configuration, expands its variables, and checks the
+//! user's consent to a project's server. The module is pure: it reads no file and starts nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,18 +24,19 @@ pub enum ConfigOrigin {
     Project,
 }
 
-/// A server that is written down, and what comes of it.
+/// A configured server with its readiness.
 #[derive(Debug, Clone)]
 pub struct PlannedServer {
-    /// Its name.
+    /// The server's name.
     pub name: String,
     /// The author of the configuration.
     pub origin: ConfigOrigin,
-    /// The command line or address of the server, as written, for a person to judge.
+    /// The command line or address in its source form, which the user judges before giving consent. Values that the
+    /// user configured are replaced by `…`.
     pub target: String,
-    /// The variables of the environment it reads; their values go to the server.
+    /// Names of the environment variables that the configuration contains, sorted. The server receives their values.
     pub variables: Vec<String>,
-    /// Lowercase hex SHA-256 of the description.
+    /// Lowercase hex SHA-256 of the configuration. Consent is bound to it.
     pub sha256: String,
     /// The readiness of the server.
     pub readiness: ServerReadiness,
@@ -42,59 +45,61 @@ pub struct PlannedServer {
 /// The readiness of a configured server.
 #[derive(Debug, Clone)]
 pub enum ServerReadiness {
-    /// It may be started.
+    /// The server may be started.
     Ready(ServerDefinition),
-    /// It is switched off.
+    /// The server is switched off in its configuration.
     Disabled,
-    /// `config.toml` has a server of the same name, which counts.
+    /// `config.toml` has a server of the same name, which is used instead of the project's.
     Shadowed,
-    /// It is the project's, and nobody has been asked about it.
+    /// The project configures the server, and the user has not decided about it.
     ConsentPending,
-    /// It is the project's, and a person said no.
+    /// The project configures the server, and the user refused to start it.
     ConsentRefused,
-    /// Its description makes no sense; the text says why.
+    /// The configuration is invalid. The text gives the reason.
     Invalid(String),
 }
 
-/// A server that may be started, its variables replaced.
+/// The configuration of a server that may be started, with variables expanded.
 #[derive(Debug, Clone)]
 pub struct ServerDefinition {
-    /// How it is reached.
+    /// The transport by which the server is reached.
     pub transport: ServerTransport,
-    /// How long a call may take without a sign of progress.
+    /// Time limit of a call without a progress notification.
     pub call_timeout: Duration,
-    /// How long it may take to start.
+    /// Time limit for starting the server and listing its tools.
     pub start_timeout: Duration,
-    /// The only tools to use; `None` uses all.
+    /// The tools to use, by the server's names; `None` uses all.
     pub tools: Option<Vec<String>>,
 }
 
-/// How a server is reached.
+/// The transport by which a server is reached.
 #[derive(Debug, Clone)]
 pub enum ServerTransport {
-    /// A program that is started, and spoken to through its input and output.
+    /// A child process that speaks the protocol over its standard input and output.
     Program {
-        /// The program.
+        /// The program: a path, or a name on the search path.
         command: String,
-        /// Its arguments.
+        /// The program's arguments.
         args: Vec<String>,
-        /// Variables added to its environment.
+        /// Variables added to the program's environment.
         env: BTreeMap<String, SecretString>,
-        /// Where it runs, relative to the workspace.
+        /// The working directory, relative to the workspace; `None` for the workspace.
         cwd: Option<PathBuf>,
     },
     /// Streamable HTTP.
     Http {
-        /// The address.
+        /// The address, `http` or `https`.
         url: String,
         /// Headers of every request.
         headers: BTreeMap<String, SecretString>,
     },
 }
 
+/// A function that returns the value of an environment variable, or `None` if it is not set.
 type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Decides what each server is, in the order of their names. `variable` looks up the environment.
+/// Decides the readiness of each configured server and returns the servers sorted by name. `config` are the user's
+/// servers and `project` those of `.mcp.json`. `variable` looks up environment variables.
 pub fn plan_servers(
     config: &BTreeMap<String, ServerConfig>,
     project: &ProjectServers,
@@ -102,21 +107,21 @@ pub fn plan_servers(
     variable: VariableLookup<'_>,
 ) -> Vec<PlannedServer> {
     let own = config.iter().map(|(name, server)| {
-        let standing = resolve_readiness(server, variable);
-        plan_server(name, ConfigOrigin::Config, server, standing)
+        let readiness = resolve_readiness(server, variable);
+        plan_server(name, ConfigOrigin::Config, server, readiness)
     });
     let foreign = project.iter().map(|(name, server)| match server {
         Ok(server) => {
-            let standing = if config.contains_key(name) {
+            let readiness = if config.contains_key(name) {
                 ServerReadiness::Shadowed
             } else {
                 missing_consent(name, server, consents).unwrap_or_else(|| resolve_readiness(server, variable))
             };
-            plan_server(name, ConfigOrigin::Project, server, standing)
+            plan_server(name, ConfigOrigin::Project, server, readiness)
         }
         Err(reason) => {
-            let broken = ServerReadiness::Invalid(reason.clone());
-            plan_server(name, ConfigOrigin::Project, &ServerConfig::default(), broken)
+            let invalid = ServerReadiness::Invalid(reason.clone());
+            plan_server(name, ConfigOrigin::Project, &ServerConfig::default(), invalid)
         }
     });
     let mut all: Vec<PlannedServer> = own.chain(foreign).collect();
@@ -124,7 +129,7 @@ pub fn plan_servers(
     all
 }
 
-/// Returns what a project's server is for lack of consent. One that is switched off needs none.
+/// Returns the readiness of a project's server that lacks consent, or `None` if the user allowed it or it is disabled.
 fn missing_consent(name: &str, server: &ServerConfig, consents: &ProjectConsents) -> Option<ServerReadiness> {
     if !server.enabled {
         return None;
@@ -136,32 +141,29 @@ fn missing_consent(name: &str, server: &ServerConfig, consents: &ProjectConsents
     }
 }
 
+/// Returns the plan's entry for a server.
 fn plan_server(
     name: &str,
-    source: ConfigOrigin,
+    origin: ConfigOrigin,
     server: &ServerConfig,
-    standing: ServerReadiness,
+    readiness: ServerReadiness,
 ) -> PlannedServer {
     let mut variables: Vec<String> =
         expandable_texts(server).flat_map(variable_names).map(str::to_owned).collect();
     variables.sort();
     variables.dedup();
-    let (what, sha256) = (display_target(source, server), fingerprint(server));
-    PlannedServer {
-        name: name.to_owned(),
-        origin: source,
-        target: what,
-        variables,
-        sha256,
-        readiness: standing,
-    }
+    let (target, sha256) = (display_target(origin, server), fingerprint(server));
+    PlannedServer { name: name.to_owned(), origin, target, variables, sha256, readiness }
 }
 
-/// Returns what a person is shown. What the user wrote may hold secrets; what the project wrote is in its repository,
-/// and a variable such as `PATH` decides what a command is.
-fn display_target(source: ConfigOrigin, server: &ServerConfig) -> String {
+/// Returns the command line or address with the server's environment variables or headers.
+///
+/// Values from the user's configuration are replaced by `…`, because they may be secret. Values from the project are
+/// shown, because they are in its repository anyway, and a variable such as `PATH` decides which program a command name
+/// stands for.
+fn display_target(origin: ConfigOrigin, server: &ServerConfig) -> String {
     let settings = |map: &BTreeMap<String, SecretString>| -> Vec<String> {
-        let value = |value: &SecretString| match source {
+        let value = |value: &SecretString| match origin {
             ConfigOrigin::Config => "…".to_owned(),
             ConfigOrigin::Project => quote_word(value.expose_secret()),
         };
@@ -187,11 +189,13 @@ fn display_target(source: ConfigOrigin, server: &ServerConfig) -> String {
     words.join(" ")
 }
 
+/// Quotes a word that contains other than plain characters, so that the boundaries of arguments are visible.
 fn quote_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@${}+,%?&~".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) { word.to_owned() } else { format!("{word:?}") }
 }
 
+/// Returns all texts of a configuration in which variables are expanded.
 fn expandable_texts(server: &ServerConfig) -> impl Iterator<Item = &str> {
     let secrets = server.env.values().chain(server.headers.values()).map(ExposeSecret::expose_secret);
     let cwd = server.cwd.as_deref().and_then(|path| path.to_str());
@@ -205,7 +209,8 @@ fn expandable_texts(server: &ServerConfig) -> impl Iterator<Item = &str> {
         .chain(secrets)
 }
 
-/// Returns the hash of all that says what is started or reached. Names of variables count, their values do not.
+/// Returns the hash of the settings that determine the started program or the address. Variables are hashed by name,
+/// not by value, so that a new value does not require new consent.
 fn fingerprint(server: &ServerConfig) -> String {
     let plain = |map: &BTreeMap<String, SecretString>| -> BTreeMap<String, String> {
         map.iter().map(|(key, value)| (key.clone(), value.expose_secret().to_owned())).collect()
@@ -221,6 +226,7 @@ fn fingerprint(server: &ServerConfig) -> String {
     protocol::sha256_hex(description.to_string())
 }
 
+/// Returns the readiness of a server that needs no consent or has it.
 fn resolve_readiness(server: &ServerConfig, variable: VariableLookup<'_>) -> ServerReadiness {
     if !server.enabled {
         return ServerReadiness::Disabled;
@@ -231,6 +237,10 @@ fn resolve_readiness(server: &ServerConfig, variable: VariableLookup<'_>) -> Ser
     }
 }
 
+/// Validates a configuration and expands its variables.
+///
+/// # Errors
+/// Returns the reason if the transport is missing or ambiguous, the URL is invalid, or a variable is not set.
 fn build_definition(server: &ServerConfig, variable: VariableLookup<'_>) -> Result<ServerDefinition, String> {
     let replace = |text: &str| {
         expand_variables(text, variable).map_err(|name| format!("the variable `{name}` is not set"))
@@ -265,8 +275,12 @@ fn build_definition(server: &ServerConfig, variable: VariableLookup<'_>) -> Resu
     })
 }
 
+/// Returns the URL if it is an absolute `http` or `https` address.
+///
+/// # Errors
+/// Returns the reason otherwise.
 fn check_url(url: &str) -> Result<String, String> {
-    let uri: http_types::Uri = url.parse().map_err(|error| format!("`url` is no address: {error}"))?;
+    let uri: http_types::Uri = url.parse().map_err(|error| format!("`url` is not a valid URL: {error}"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) => Ok(url.to_owned()),
         _ => Err("`url` must begin with http:// or https://".to_owned()),

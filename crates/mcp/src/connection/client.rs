@@ -1,5 +1,5 @@
-//! The client side of the protocol apart from answers: progress notifications and changes of the tool list. Every request
-//! of a server is declined.
+//! The client's handler for messages that a server sends on its own: progress notifications and changes of the tool
+//! list. Requests of a server, such as sampling, are declined, because the client announces no capabilities.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,36 +15,41 @@ use rmcp::{ClientHandler, Peer, RoleClient};
 use runtime::{Frame, FrameSender};
 use tokio::sync::{Mutex, Notify};
 
-/// The most characters of a progress message that are shown.
+/// Maximum number of characters of a progress message that are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// Our side of a connection.
+/// The client side of a session. Clones share their state.
 #[derive(Clone, Default)]
 pub(crate) struct ClientSession {
-    /// Weak, for a call may be dropped at any time, and a watch must not keep its stream open after that.
+    /// The calls that subscribe to progress, by progress token. References are weak because a call may be dropped at
+    /// any time, and its watch must not keep the frame stream open after that.
     watches: Arc<Mutex<HashMap<ProgressToken, Weak<ProgressWatch>>>>,
+    /// True if the server announced a change of its tools and they were not listed again.
     tools_changed: Arc<AtomicBool>,
 }
 
-/// Subscribes a call to its progress notifications for as long as the call holds it.
+/// The subscription of a call to its progress notifications. It ends when the call drops it.
 pub(crate) struct ProgressWatch {
-    /// Where it is shown.
+    /// The stream to which progress is sent.
     pub frames: FrameSender,
-    /// The server and the tool.
+    /// The label of the progress: `server/tool`.
     pub label: String,
-    /// Told of every sign of life.
+    /// Notified of every progress notification, which restarts the call's timeout.
     pub activity: Notify,
 }
 
 impl ClientSession {
-    /// Sends a request whose progress `watch` is told of.
+    /// Sends a request and subscribes `watch` to its progress notifications.
+    ///
+    /// # Errors
+    /// Returns the error of the transport if the request cannot be sent.
     pub async fn send_watched(
         &self,
         peer: &Peer<RoleClient>,
         request: ClientRequest,
         watch: &Arc<ProgressWatch>,
     ) -> Result<RequestHandle<RoleClient>, ServiceError> {
-        // Held until the token is known, so that no progress comes too early for it.
+        // The lock is held until the token is registered, so that an early progress notification waits for it.
         let mut watches = self.watches.lock().await;
         let handle = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
         watches.retain(|_, watch| watch.strong_count() > 0);
@@ -52,7 +57,8 @@ impl ClientSession {
         Ok(handle)
     }
 
-    /// Returns whether the server said that its tools changed since this was asked last.
+    /// Returns whether the server announced a change of its tools since the last call of this function, and resets the
+    /// flag.
     pub fn take_tools_changed(&self) -> bool {
         self.tools_changed.swap(false, Ordering::AcqRel)
     }
@@ -86,7 +92,7 @@ impl ClientHandler for ClientSession {
     }
 }
 
-/// Returns the number without its fraction; what is no number of things is 0.
+/// Returns the integer part of a number. Negative numbers and NaN become 0, and numbers above the range its maximum.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,5 +1,5 @@
-//! The tools a server had when it was last asked, kept in the project's folder, so that a first request need not wait
-//! for a server to start. A server that is described otherwise is another server.
+//! The cache of a server's tools in the project's folder, so that the first request of a process need not wait for the
+//! server to start. The cache is valid for one configuration of the server only.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool::listed_tool::ListedTool;
 
-/// The most bytes that are kept and read.
+/// Maximum size of the cache file in bytes, for reading and writing.
 const KNOWN_TOOLS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The tools of a server as they were listed last.
+/// The tools that a server listed last.
 #[derive(Serialize, Deserialize)]
 pub(super) struct KnownTools {
-    /// The hash of its description.
+    /// Lowercase hex SHA-256 of the server's configuration and tool selection.
     pub sha256: String,
-    /// The tools that models are told of.
+    /// The usable tools.
     pub tools: Vec<ListedTool>,
-    /// Notices for the person about tools that are not usable.
+    /// Notices for the user about tools that are not usable.
     pub notices: Vec<String>,
 }
 
-/// Returns what is known of the server described by `sha256`.
+/// Reads the cache. Returns `None` if it is missing, unreadable, or belongs to another configuration than `sha256`.
 pub(super) fn read_known_tools(path: &Path, sha256: &str) -> Option<KnownTools> {
     let mut bytes = Vec::new();
     std::fs::File::open(path).ok()?.take(KNOWN_TOOLS_BYTES_MAX).read_to_end(&mut bytes).ok()?;
@@ -30,7 +30,7 @@ pub(super) fn read_known_tools(path: &Path, sha256: &str) -> Option<KnownTools> 
     (known.sha256 == sha256).then_some(known)
 }
 
-/// Keeps what is known. A failure costs the next start some time and nothing else.
+/// Writes the cache atomically. Errors are ignored, because a missing cache only makes the next start slower.
 pub(super) fn write_known_tools(path: &Path, known: &KnownTools) {
     let Ok(bytes) = serde_json::to_vec(known) else { return };
     let Some(folder) = path.parent() else { return };

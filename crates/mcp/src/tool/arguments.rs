@@ -1,6 +1,6 @@
-//! A check of a call's arguments against a tool's JSON Schema: that they are an object, that nothing required is missing, and the
-//! types and enumerated values of properties and items. Combinators, references, patterns and bounds are left to the server,
-//! because the check only has to tell a person early that an edited call cannot succeed.
+//! A check of a call's arguments against a tool's JSON Schema: that they are an object, that nothing required is
+//! missing, and the types and enumerated values of properties and items. Combinators, references, patterns and bounds
+//! are left to the server, because the check only has to report early that a call edited by the user cannot succeed.
 
 use serde_json::{Map, Value};
 
@@ -36,14 +36,16 @@ fn check_value(schema: &Value, value: &Value, path: &str, depth: usize) -> Resul
         Value::Object(fields) => check_object(schema, fields, path, depth),
         Value::Array(items) => {
             let Some(item_schema) = schema.get("items") else { return Ok(()) };
-            items.iter().enumerate().try_for_each(|(at, item)| {
-                check_value(item_schema, item, &format!("{path}[{at}]"), depth - 1)
+            items.iter().enumerate().try_for_each(|(index, item)| {
+                check_value(item_schema, item, &format!("{path}[{index}]"), depth - 1)
             })
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
     }
 }
 
+/// Checks an object's properties. Properties that the schema does not name are errors only if `additionalProperties` is
+/// `false`.
 fn check_object(
     schema: &Map<String, Value>,
     fields: &Map<String, Value>,
@@ -99,10 +101,12 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
+/// Returns the path of a property within the value at `path`.
 fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+/// Returns the path as the subject of an error sentence.
 fn path_text(path: &str) -> String {
     if path.is_empty() { "the value".to_owned() } else { format!("`{path}`") }
 }
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_says_nothing_accepts_any_object() {
+    fn a_schema_without_constraints_accepts_any_object() {
         assert_eq!(check_arguments(&json!({}), &json!({"a": 1})), Ok(()));
         assert_eq!(check_arguments(&json!({"$ref": "#/$defs/a"}), &json!({"a": 1})), Ok(()));
         assert_eq!(check_arguments(&Value::Null, &json!({"a": 1})), Ok(()));

@@ -1,17 +1,19 @@
-//! The names under which models know the tools of servers: `mcp__server__tool`, in the characters and the length that
-//! every provider takes, and never two alike.
+//! Qualified names of the servers' tools, such as `mcp__server__tool`. They are unique, and they use only the
+//! characters and the length that every model provider accepts.
 
 use std::collections::HashMap;
 
 /// The prefix of every qualified name.
 const PREFIX: &str = "mcp";
-/// The most characters of a tool's name that every provider takes.
+/// Maximum length of a tool name that every model provider accepts, in characters.
 const NAME_CHARS_MAX: usize = 64;
-/// Hex digits that tell names apart which would be alike.
+/// Number of hex digits of the hash in a name that would be ambiguous or too long without it.
 const HASH_CHARS: usize = 8;
 
-/// Returns a name for each pair of server and tool, in their order. A name depends on its own pair and on whether
-/// another pair would have the same one, not on the order.
+/// Returns a unique name for each pair of server and tool, in the same order.
+///
+/// A name depends on its own pair and on whether another pair would get the same plain name, but not on the order of
+/// the pairs, so names stay the same when servers are added.
 pub(crate) fn qualify_names(pairs: &[(&str, &str)]) -> Vec<String> {
     let plain: Vec<String> = pairs.iter().map(|(server, tool)| plain_name(server, tool)).collect();
     let mut uses: HashMap<&str, usize> = HashMap::new();
@@ -20,27 +22,31 @@ pub(crate) fn qualify_names(pairs: &[(&str, &str)]) -> Vec<String> {
     }
     let names = plain.iter().zip(pairs).map(|(name, pair)| match uses.get(name.as_str()) {
         Some(1) if name.len() <= NAME_CHARS_MAX => name.clone(),
-        // All that would be alike are marked: what a rule says about one name must not come to mean another tool.
+        // Every pair with an ambiguous name gets a hash. If one kept the plain name, a permission rule for that name
+        // could later apply to another tool.
         Some(_) | None => hashed_name(name, pair.0, pair.1),
     });
     names.collect()
 }
 
-/// Returns a server's name as a part of file and tool names.
+/// Returns a name with every character replaced by `_` that is not an ASCII letter, a digit, `-` or `_`. The result is
+/// also used in file names.
 pub(crate) fn legal_name(name: &str) -> String {
     let legal = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' });
     legal.collect()
 }
 
+/// Returns the name of a tool without a hash.
 fn plain_name(server: &str, tool: &str) -> String {
     format!("{PREFIX}__{}__{}", legal_name(server), legal_name(tool))
 }
 
+/// Returns the beginning of a plain name with a hash of the original names.
 fn hashed_name(name: &str, server: &str, tool: &str) -> String {
     let hash = protocol::sha256_hex(format!("{server}\0{tool}"));
-    // Legal names are ASCII.
-    let kept = name.len().min(NAME_CHARS_MAX - HASH_CHARS - 1);
-    format!("{}_{}", &name[..kept], &hash[..HASH_CHARS])
+    // Legal names are ASCII, so every byte offset is a character boundary.
+    let prefix_len = name.len().min(NAME_CHARS_MAX - HASH_CHARS - 1);
+    format!("{}_{}", &name[..prefix_len], &hash[..HASH_CHARS])
 }
 
 #[cfg(test)]

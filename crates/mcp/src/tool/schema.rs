@@ -1,22 +1,23 @@
-//! Makes a tool's schema safe to show to models: constraints stay as they are, descriptions become bounded, inert text.
-//! Checking arguments against the schema is not done here.
+//! Makes a tool's JSON Schema safe to show to models: constraints are kept, and texts that only explain become bounded,
+//! neutralized text. Checking arguments against the schema is the task of [`super::arguments`].
 
 use model::untrusted_text;
 use serde_json::{Map, Value};
 
-/// The most characters of one text that explains.
+/// Maximum number of characters of one explaining text.
 const ANNOTATION_CHARS_MAX: usize = 2_000;
 
 /// The role of a schema keyword.
 enum KeywordRole {
-    /// Schemas by the names of what they describe.
+    /// An object of schemas, by the names of properties or definitions.
     Subschemas,
-    /// A constraint on arguments. Changing it would change what the tool demands.
+    /// A constraint on arguments or a reference. A change would change which arguments are valid.
     Constraint,
-    /// Schemas, or what explains them.
+    /// Explaining text, or nested schemas. Unknown keywords count as this too.
     Annotation,
 }
 
+/// Returns the role of a keyword in the JSON Schema vocabularies.
 fn keyword_role(keyword: &str) -> KeywordRole {
     match keyword {
         "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas"
@@ -30,13 +31,13 @@ fn keyword_role(keyword: &str) -> KeywordRole {
     }
 }
 
-/// Makes every text of the schema inert that only explains: descriptions, titles, comments, examples, and what stands
-/// under a keyword that no standard knows.
+/// Neutralizes and bounds every explaining text of the schema: descriptions, titles, comments, examples, and all texts
+/// under unknown keywords.
 pub(crate) fn neutralize_schema(schema: &mut Map<String, Value>) {
     for (keyword, value) in schema {
         match (keyword_role(keyword), value) {
             (KeywordRole::Subschemas, Value::Object(schemas)) => {
-                // A list is one of names, as `dependencies` has them.
+                // A list under `dependencies` contains property names, which must not change.
                 schemas.values_mut().filter(|schema| !schema.is_array()).for_each(neutralize_value);
             }
             (KeywordRole::Constraint, _) => {}
@@ -45,6 +46,7 @@ pub(crate) fn neutralize_schema(schema: &mut Map<String, Value>) {
     }
 }
 
+/// Neutralizes the texts in a value that is not a constraint. A text above [`ANNOTATION_CHARS_MAX`] is truncated.
 fn neutralize_value(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -59,12 +61,13 @@ fn neutralize_value(value: &mut Value) {
     }
 }
 
-/// Returns whether a name or a text has characters that people cannot see. Such a name or value can neither be changed,
-/// for the server knows no other, nor shown to whoever approves a call.
+/// Returns whether a name or a text has invisible characters. Such a name or value cannot be cleaned, because the
+/// server expects exactly this one, and it cannot be shown to the user who approves a call.
 pub(crate) fn has_hidden_characters(schema: &Map<String, Value>) -> bool {
     schema.iter().any(|(name, value)| has_hidden_in_text(name) || has_hidden_in_value(value))
 }
 
+/// Returns whether a text within a value has invisible characters.
 fn has_hidden_in_value(value: &Value) -> bool {
     match value {
         Value::String(text) => has_hidden_in_text(text),
@@ -74,6 +77,7 @@ fn has_hidden_in_value(value: &Value) -> bool {
     }
 }
 
+/// Returns whether a text has invisible characters.
 fn has_hidden_in_text(text: &str) -> bool {
     untrusted_text::strip_hidden_characters(text) != text
 }

@@ -1,4 +1,4 @@
-//! A server to talk to, made with the server side of the protocol's own library, and the faults it can be told to have.
+//! A test server built with the server side of the protocol library, with selectable faulty behaviours.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -16,30 +16,30 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// The variable that makes this binary a server, and says which.
+/// The environment variable that makes this binary a server and selects its behaviour.
 pub const BEHAVIOUR: &str = "SEGUE_MCP_FIXTURE";
 
-/// Arguments with which this binary is nothing but a server.
+/// Arguments that make this test binary run only the server.
 pub const ARGS: &[&str] =
-    &["--exact", "fixture::a_server_when_it_is_told_to_be", "-q", "--nocapture", "--test-threads=2"];
+    &["--exact", "fixture::run_as_server_if_requested", "-q", "--nocapture", "--test-threads=2"];
 
 #[test]
-fn a_server_when_it_is_told_to_be() {
+fn run_as_server_if_requested() {
     let Ok(behaviour) = std::env::var(BEHAVIOUR) else { return };
     if let Some(("hold", path)) = behaviour.split_once(':') {
         let _lock = hold(Path::new(path));
         println!("held");
-        wait_for_nothing();
+        sleep_forever();
     }
     match behaviour.as_str() {
         "exit" => {
             eprintln!("first words\n  out of \x1b[31mcheese\n");
             std::process::exit(7);
         }
-        "mute" => wait_for_nothing(),
+        "mute" => sleep_forever(),
         "garbage" => {
             std::io::stdout().write_all(b"\xff\xfe{]\n[1]\n{\"jsonrpc\":\"2.0\"}\nWelcome!\n").unwrap();
-            wait_for_nothing();
+            sleep_forever();
         }
         "flood" => flood(),
         _ => {}
@@ -52,7 +52,7 @@ fn a_server_when_it_is_told_to_be() {
     std::process::exit(0);
 }
 
-fn wait_for_nothing() {
+fn sleep_forever() {
     loop {
         std::thread::park();
     }
@@ -61,7 +61,7 @@ fn wait_for_nothing() {
 fn flood() {
     let line = [b"x".repeat(1023), b"\n".to_vec()].concat();
     while std::io::stdout().write_all(&line).is_ok() {}
-    wait_for_nothing();
+    sleep_forever();
 }
 
 fn hold(path: &Path) -> std::fs::File {
@@ -70,7 +70,7 @@ fn hold(path: &Path) -> std::fs::File {
     file
 }
 
-/// The server.
+/// The server. Clones share their state.
 #[derive(Clone)]
 pub struct FixtureServer {
     behaviour: String,
@@ -131,8 +131,8 @@ fn tool(name: String) -> Tool {
         .with_annotations(rmcp::model::ToolAnnotations::new().read_only(read_only))
 }
 
-/// Starts another process that holds a lock, and returns once it does.
-#[expect(clippy::zombie_processes, reason = "it is to outlive the call, and is ended with the server")]
+/// Starts a child process that locks a file, and returns once the lock is held.
+#[expect(clippy::zombie_processes, reason = "the child outlives the call and is killed with the server")]
 fn start_child(path: &str) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(ARGS)
@@ -182,7 +182,7 @@ impl ServerHandler for FixtureServer {
     ) -> Result<CallToolResponse, ErrorData> {
         let args = Value::Object(request.arguments.unwrap_or_default());
         let text = args["text"].as_str().unwrap_or_default().to_owned();
-        let answer = match &*request.name {
+        let response = match &*request.name {
             "echo" => text,
             "refuse" => return Err(ErrorData::invalid_params("no such thing", None)),
             "big" => "é".repeat(100_000),
@@ -225,6 +225,6 @@ impl ServerHandler for FixtureServer {
             }
             other => return Err(ErrorData::invalid_params(format!("no tool {other}"), None)),
         };
-        Ok(CallToolResult::success(vec![ContentBlock::text(answer)]).into())
+        Ok(CallToolResult::success(vec![ContentBlock::text(response)]).into())
     }
 }

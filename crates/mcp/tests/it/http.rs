@@ -1,4 +1,4 @@
-//! Calls of a server over HTTP.
+//! Calls to a server over HTTP.
 
 use std::net::SocketAddr;
 
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fixture::FixtureServer;
 use crate::world::{McpFixture, state};
 
+/// A running HTTP server that requires the header `X-Key: k`.
 struct HttpFixtureServer {
     address: SocketAddr,
     stop: CancellationToken,
@@ -25,12 +26,12 @@ struct HttpFixtureServer {
 }
 
 impl HttpFixtureServer {
-    async fn at(address: &str) -> Self {
+    async fn start(address: &str) -> Self {
         let stop = CancellationToken::new();
         let config = StreamableHttpServerConfig::default().with_cancellation_token(stop.child_token());
         let service: StreamableHttpService<FixtureServer, LocalSessionManager> =
             StreamableHttpService::new(|| Ok(FixtureServer::new("plain")), Default::default(), config);
-        let router = Router::new().nest_service("/mcp", service).layer(from_fn(with_key));
+        let router = Router::new().nest_service("/mcp", service).layer(from_fn(require_key));
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let stopped = stop.clone();
@@ -50,7 +51,7 @@ impl HttpFixtureServer {
     }
 }
 
-async fn with_key(request: Request, next: Next) -> Response {
+async fn require_key(request: Request, next: Next) -> Response {
     if request.headers().get("x-key").is_some_and(|key| key == "k") {
         return next.run(request).await;
     }
@@ -60,29 +61,29 @@ async fn with_key(request: Request, next: Next) -> Response {
 #[tokio::test]
 async fn a_tool_is_called_over_http() {
     let world = McpFixture::new();
-    let served = HttpFixtureServer::at("127.0.0.1:0").await;
+    let server = HttpFixtureServer::start("127.0.0.1:0").await;
     let servers =
-        world.connect(&[("s", served.server_config("k")), ("t", served.server_config("wrong"))]).await;
+        world.connect(&[("s", server.server_config("k")), ("t", server.server_config("wrong"))]).await;
     assert_eq!(state(&servers, "s"), (McpServerState::Ready, String::new()));
     assert_eq!(world.call(&servers, "echo", "hello").await, "hello");
     let (state, reason) = state(&servers, "t");
     assert_eq!(state, McpServerState::Failed);
     assert!(reason.contains("401"), "{reason}");
     servers.close().await;
-    served.stop().await;
+    server.stop().await;
 }
 
 #[tokio::test]
-async fn a_server_that_went_away_and_came_back_is_found_again() {
+async fn a_restarted_server_is_connected_again() {
     let world = McpFixture::new();
-    let served = HttpFixtureServer::at("127.0.0.1:0").await;
-    let address = served.address.to_string();
-    let servers = world.connect(&[("s", served.server_config("k"))]).await;
-    served.stop().await;
+    let server = HttpFixtureServer::start("127.0.0.1:0").await;
+    let address = server.address.to_string();
+    let servers = world.connect(&[("s", server.server_config("k"))]).await;
+    server.stop().await;
     let lost = world.call(&servers, "echo", "there?").await;
-    assert!(lost.starts_with("error: The MCP server `s` "), "{lost}");
-    let served = HttpFixtureServer::at(&address).await;
+    assert!(lost.starts_with("error: The ") && lost.contains("MCP server `s` "), "{lost}");
+    let server = HttpFixtureServer::start(&address).await;
     assert_eq!(world.call(&servers, "echo", "there?").await, "there?");
     servers.close().await;
-    served.stop().await;
+    server.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The room against real servers: programs that this binary starts of itself, and one over HTTP.
+//! The crate against real servers: this test binary started as a child process, and a server over HTTP.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Calls of a server that is a program.
+//! Calls to a server that runs as a child process.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use mcp::McpServerState;
 use runtime::{Frame, RepeatSafety, SubscriptionItem};
 use serde_json::json;
 
-use crate::world::{McpFixture, lock_is_free, output_text, program, state, tool, with};
+use crate::world::{McpFixture, output_text, program, state, tool, wait_for_lock, with};
 
 #[tokio::test]
 async fn a_tool_is_described_and_called() {
@@ -32,7 +32,7 @@ async fn a_tool_is_described_and_called() {
 }
 
 #[tokio::test]
-async fn too_much_output_is_kept_as_an_artifact() {
+async fn long_output_is_stored_as_an_artifact() {
     let world = McpFixture::new();
     let servers = world.connect_one("plain").await;
     let (context, _) = world.context();
@@ -44,14 +44,16 @@ async fn too_much_output_is_kept_as_an_artifact() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_in_a_call_is_started_again_by_the_next() {
+async fn a_server_that_exits_during_a_call_is_restarted_by_the_next_call() {
     let world = McpFixture::new();
     let servers = world.connect_one("plain").await;
     let first = world.call(&servers, "pid", "").await;
     let lost = world.call(&servers, "die", "thirst").await;
-    let reason = "it ended with exit status: 3; its last words: dying of thirst";
+    let reason = "it ended with exit status: 3; last error output: dying of thirst";
     assert!(
-        lost.starts_with(&format!("error: The MCP server `s` was lost during the call: {reason}.")),
+        lost.starts_with(&format!(
+            "error: The connection to the MCP server `s` was lost during the call: {reason}."
+        )),
         "{lost}"
     );
     assert_eq!(state(&servers, "s"), (McpServerState::Failed, reason.to_owned()));
@@ -62,7 +64,7 @@ async fn a_server_that_dies_in_a_call_is_started_again_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_server_is_not_told_the_secrets_of_the_environment() {
+async fn a_server_does_not_inherit_the_whole_environment() {
     let world = McpFixture::new();
     let servers = world
         .connect(&[("s", with(program("plain"), "env", json!({"SEGUE_MCP_FIXTURE": "plain", "GIVEN": "1"})))])
@@ -73,7 +75,7 @@ async fn a_server_is_not_told_the_secrets_of_the_environment() {
 }
 
 #[tokio::test]
-async fn a_stopped_call_tells_the_server_and_its_progress_is_shown() {
+async fn progress_is_shown_and_a_cancelled_call_notifies_the_server() {
     let world = McpFixture::new();
     let servers = world.connect_one("plain").await;
     let slow = tool(&servers, "mcp__s__slow");
@@ -91,7 +93,7 @@ async fn a_stopped_call_tells_the_server_and_its_progress_is_shown() {
 }
 
 #[tokio::test]
-async fn the_stream_of_a_call_that_is_dropped_ends() {
+async fn dropping_a_call_ends_its_frame_stream() {
     let world = McpFixture::new();
     let servers = world.connect_one("plain").await;
     let slow = tool(&servers, "mcp__s__slow");
@@ -106,25 +108,25 @@ async fn the_stream_of_a_call_that_is_dropped_ends() {
 }
 
 #[tokio::test]
-async fn much_progress_hides_no_answer() {
+async fn many_progress_notifications_do_not_lose_the_response() {
     let world = McpFixture::new();
     let servers = world.connect_one("plain").await;
     assert_eq!(world.call(&servers, "babble", "").await, "done");
 }
 
 #[tokio::test]
-async fn a_call_without_a_sign_of_life_ends_and_others_go_on() {
+async fn a_silent_call_times_out_and_others_continue() {
     let world = McpFixture::new();
     let servers = world.connect(&[("s", with(program("plain"), "timeout_seconds", 2))]).await;
     let (hung, echoed) =
         tokio::join!(world.call(&servers, "hang", ""), world.call(&servers, "echo", "still here"));
-    assert!(hung.contains("gave no sign of life for 2 s"), "{hung}");
+    assert!(hung.contains("sent no response and no progress for 2 s"), "{hung}");
     assert_eq!(echoed, "still here");
     assert_eq!(world.call(&servers, "echo", "and after").await, "and after");
 }
 
 #[tokio::test]
-async fn a_server_that_says_too_much_is_cut_off() {
+async fn a_server_that_sends_too_much_is_disconnected() {
     let world = McpFixture::new();
     let servers = world.connect_one("plain").await;
     let flooded = world.call(&servers, "flood", "").await;
@@ -133,7 +135,7 @@ async fn a_server_that_says_too_much_is_cut_off() {
 }
 
 #[tokio::test]
-async fn tools_that_appear_are_there_after_a_refresh() {
+async fn new_tools_are_available_after_a_refresh() {
     let world = McpFixture::new();
     let servers = world.connect_one("plain").await;
     let count = servers.tools().len();
@@ -146,7 +148,7 @@ async fn tools_that_appear_are_there_after_a_refresh() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn nothing_a_server_started_outlives_the_agent() {
+async fn no_process_of_a_server_outlives_the_agent() {
     let world = McpFixture::new();
     let (own, child) = (world.path("own"), world.path("child"));
     for by_closing in [true, false] {
@@ -158,13 +160,13 @@ async fn nothing_a_server_started_outlives_the_agent() {
         } else {
             drop(servers);
         }
-        lock_is_free(own.clone()).await;
-        lock_is_free(child.clone()).await;
+        wait_for_lock(own.clone()).await;
+        wait_for_lock(child.clone()).await;
     }
 }
 
 #[tokio::test]
-async fn calls_at_the_same_time_share_one_connection() {
+async fn concurrent_calls_share_one_connection() {
     let world = McpFixture::new();
     let servers = Arc::new(world.connect_one("plain").await);
     world.call(&servers, "die", "").await;

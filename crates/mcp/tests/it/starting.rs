@@ -1,16 +1,17 @@
-//! Servers that start badly, and those that start beside them.
+//! Starting servers: failures, caches, large tool lists and retries.
 
 use mcp::{McpServerState, McpServers, StartupWait};
 use serde_json::json;
 
 use crate::world::{McpFixture, plan, program, state, status, tool, with};
 
-fn hurried(behaviour: &str) -> serde_json::Value {
+/// Returns the configuration of a server with a start timeout of one second.
+fn with_short_timeout(behaviour: &str) -> serde_json::Value {
     with(program(behaviour), "start_timeout_seconds", 1)
 }
 
 #[tokio::test]
-async fn servers_that_fail_do_not_hold_up_the_others() {
+async fn failing_servers_do_not_delay_the_others() {
     let world = McpFixture::new();
     let missing = json!({"command": "no-such-program-anywhere"});
     let servers = world
@@ -19,16 +20,16 @@ async fn servers_that_fail_do_not_hold_up_the_others() {
             ("broken", json!({"args": ["x"]})),
             ("exit", program("exit")),
             ("flood", program("flood")),
-            ("garbage", hurried("garbage")),
+            ("garbage", with_short_timeout("garbage")),
             ("missing", missing),
-            ("mute", hurried("mute")),
+            ("mute", with_short_timeout("mute")),
             ("off", with(program("plain"), "enabled", false)),
         ])
         .await;
     let failed = |reason: &str| (McpServerState::Failed, reason.to_owned());
     assert_eq!(
         state(&servers, "exit"),
-        failed("it ended with exit status: 7; its last words: out of [31mcheese")
+        failed("it ended with exit status: 7; last error output: out of [31mcheese")
     );
     assert_eq!(state(&servers, "flood"), failed("it sent more than 33554432 bytes and was cut off"));
     assert_eq!(state(&servers, "garbage"), failed("it did not answer in time"));
@@ -46,21 +47,24 @@ async fn servers_that_fail_do_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn of_ten_thousand_tools_some_are_used() {
+async fn of_ten_thousand_tools_the_first_or_the_selected_are_used() {
     let world = McpFixture::new();
     let many = with(program("many"), "start_timeout_seconds", 60);
-    let wanting = with(many.clone(), "tools", json!(["tool_09999", "nothing"]));
-    let servers = world.connect(&[("many", many), ("wanting", wanting)]).await;
+    let selecting = with(many.clone(), "tools", json!(["tool_09999", "nothing"]));
+    let servers = world.connect(&[("many", many), ("selecting", selecting)]).await;
     let many = status(&servers, "many");
     assert_eq!((many.state, many.tools.len()), (McpServerState::Ready, 128));
-    assert_eq!(many.notices, ["it has 10000 tools, and the first 128 are used; `tools` names others"]);
-    let wanting = status(&servers, "wanting");
-    assert_eq!(wanting.tools, ["mcp__wanting__tool_09999"]);
-    assert_eq!(wanting.notices, ["it has no tool `nothing`"]);
+    assert_eq!(
+        many.notices,
+        ["it has 10000 tools, of which the first 128 are used; select others with `tools`"]
+    );
+    let selecting = status(&servers, "selecting");
+    assert_eq!(selecting.tools, ["mcp__selecting__tool_09999"]);
+    assert_eq!(selecting.notices, ["it has no tool `nothing`"]);
 }
 
 #[tokio::test]
-async fn a_server_without_a_greeting_is_understood() {
+async fn a_server_without_an_initialize_request_is_supported() {
     let world = McpFixture::new();
     let servers = world.connect_one("modern").await;
     assert_eq!(state(&servers, "s"), (McpServerState::Ready, String::new()));
@@ -68,12 +72,12 @@ async fn a_server_without_a_greeting_is_understood() {
 }
 
 #[tokio::test]
-async fn tools_of_the_last_time_are_there_before_the_server_is() {
+async fn cached_tools_are_available_before_the_server_has_started() {
     let world = McpFixture::new();
     world.connect_one("plain").await.close().await;
     let plan = || plan(&[("s", program("plain"))]);
     let servers = McpServers::connect(plan(), &world.folders(), StartupWait::UseCachedTools).await;
-    // On one thread nothing was started meanwhile.
+    // The test runtime has one thread, so the background task has not run yet.
     assert_eq!(state(&servers, "s").0, McpServerState::Starting);
     tool(&servers, "mcp__s__echo");
     assert_eq!(world.call(&servers, "echo", "here").await, "here");
@@ -81,7 +85,7 @@ async fn tools_of_the_last_time_are_there_before_the_server_is() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_described_otherwise_is_asked_again() {
+async fn a_changed_configuration_invalidates_the_cached_tools() {
     let world = McpFixture::new();
     world.connect_one("plain").await.close().await;
     let changed = plan(&[("s", program("plain too"))]);
@@ -91,7 +95,7 @@ async fn a_server_that_is_described_otherwise_is_asked_again() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_server_that_could_not_be_reached_is_tried_again_later() {
+async fn an_unreachable_server_is_connected_again_after_the_retry_interval() {
     let world = McpFixture::new();
     let path = world.path("server");
     let servers = world.connect(&[("s", with(program("plain"), "command", path.to_str().unwrap()))]).await;

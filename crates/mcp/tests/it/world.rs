@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{ARGS, BEHAVIOUR};
 
-/// A workspace and a place in the home folder.
+/// A workspace and a state folder.
 pub struct McpFixture {
     folder: tempfile::TempDir,
 }
@@ -24,14 +24,14 @@ pub struct McpFixture {
 impl McpFixture {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["work", "kept"] {
+        for name in ["work", "state"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         Self { folder }
     }
 
     pub fn folders(&self) -> ServerFolders {
-        ServerFolders { workspace: self.path("work"), state_folder: self.path("kept") }
+        ServerFolders { workspace: self.path("work"), state_folder: self.path("state") }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -42,7 +42,7 @@ impl McpFixture {
         McpServers::connect(plan(servers), &self.folders(), StartupWait::WaitForAll).await
     }
 
-    /// Connects to one fixture under the name `s`.
+    /// Connects to one fixture server under the name `s`.
     pub async fn connect_one(&self, behaviour: &str) -> McpServers {
         self.connect(&[("s", program(behaviour))]).await
     }
@@ -70,12 +70,12 @@ impl McpFixture {
     }
 }
 
-/// Returns the description of a server that this binary is.
+/// Returns the configuration of a fixture server: this binary with the given behaviour.
 pub fn program(behaviour: &str) -> Value {
     json!({"command": std::env::current_exe().unwrap(), "args": ARGS, "env": {BEHAVIOUR: behaviour}})
 }
 
-/// Returns the description with a setting more.
+/// Returns the configuration with one more setting.
 pub fn with(mut server: Value, key: &str, value: impl Into<Value>) -> Value {
     server[key] = value.into();
     server
@@ -116,8 +116,8 @@ pub fn state(servers: &McpServers, name: &str) -> (McpServerState, String) {
     (status.state, status.error.unwrap_or_default())
 }
 
-/// Waits until nobody else holds the lock of that file.
-pub async fn lock_is_free(path: PathBuf) {
+/// Waits until no other process holds the lock of a file.
+pub async fn wait_for_lock(path: PathBuf) {
     let locked = tokio::task::spawn_blocking(move || std::fs::File::open(path).unwrap().lock());
     locked.await.unwrap().unwrap();
 }

@@ -1,4 +1,4 @@
-//! `remember`: adds a note to agent.md at a person's explicit request, outside the managed block. Nothing is
+//! `remember`: adds a note to agent.md at the user's explicit request, outside the managed block. Nothing is
 //! remembered without a request.
 
 use std::path::PathBuf;
@@ -36,26 +36,26 @@ pub struct RememberedNote {
 /// # Errors
 /// When the text is blank or too long, or the file would become too large. The file is then unchanged.
 pub fn remember(file: &AgentFile, text: &str) -> Result<RememberedNote> {
-    let (line, withheld) = format_note(text)?;
+    let (line, redacted_secrets) = format_note(text)?;
     let bytes_max = EDITED_BYTES_MAX as u64;
-    let remembered = |bytes: usize, was_known| RememberedNote {
+    let to_report = |bytes: usize, was_already_noted| RememberedNote {
         path: file.path().to_owned(),
         line: line.clone(),
-        was_already_noted: was_known,
-        redacted_secrets: withheld,
+        was_already_noted,
+        redacted_secrets,
         bytes: bytes as u64,
         bytes_max,
     };
-    let mut holding = file.lock()?;
-    file.replace_with(&mut holding, |found| {
-        let old = found.unwrap_or_default();
+    let mut guard = file.lock()?;
+    file.replace_with(&mut guard, |current| {
+        let old = current.unwrap_or_default();
         if has_note(old, &line) {
-            return Ok(FileAction::KeepFile(remembered(old.len(), true)));
+            return Ok(FileAction::KeepFile(to_report(old.len(), true)));
         }
         let path = || file.path().to_owned();
         match edit::append_notes(old, &line) {
             Ok((bytes, _)) => {
-                let report = remembered(bytes.len(), false);
+                let report = to_report(bytes.len(), false);
                 Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report })
             }
             Err(EditRefusal::TooLarge { bytes }) => {
@@ -78,7 +78,7 @@ fn format_note(text: &str) -> Result<(String, u64)> {
     if chars > NOTE_CHARS_MAX {
         return Err(Error::NoteTooLong { chars, chars_max: NOTE_CHARS_MAX });
     }
-    let (safe, withheld) = redact_and_count(text);
+    let (safe, redacted) = redact_and_count(text);
     let inert = managed_block::escape_block_tags(&safe);
     let mut lines = inert.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
     // A text that already begins with a list marker gets no second one.
@@ -89,18 +89,16 @@ fn format_note(text: &str) -> Result<(String, u64)> {
         item.push_str("\n  ");
         item.push_str(line);
     }
-    Ok((item, withheld))
+    Ok((item, redacted))
 }
 
 /// Returns whether the notes contain exactly these consecutive lines.
 fn has_note(text: &[u8], lines: &str) -> bool {
     let notes = String::from_utf8_lossy(&managed_block::remove_blocks(text)).replace("\r\n", "\n");
-    let next = |at: usize| notes[at..].chars().next();
-    let mut places = notes.match_indices(lines);
-    places.any(|(at, _)| {
-        let is_begin = at == 0 || notes[..at].ends_with(['\n', '\u{feff}']);
+    notes.match_indices(lines).any(|(start, _)| {
+        let is_line_start = start == 0 || notes[..start].ends_with(['\n', '\u{feff}']);
         // Indented lines after the match belong to a longer note, which is a different one.
-        let rest = &notes[at + lines.len()..];
-        is_begin && matches!(next(at + lines.len()), None | Some('\n')) && !rest.starts_with("\n  ")
+        let after = &notes[start + lines.len()..];
+        is_line_start && (after.is_empty() || after.starts_with('\n')) && !after.starts_with("\n  ")
     })
 }

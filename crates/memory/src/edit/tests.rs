@@ -47,7 +47,7 @@ fn f4_notes_are_replaced_exactly() {
     check("a\r\nb\r\nc", &[("a\nb", "x\ny\nz")], "x\r\ny\r\nz\r\nc");
     check("a <b> c", &[("&lt;b> c", "&lt;b> d")], "a <b> d");
     check("S\n", &[("S", "T")], "T\n");
-    // What occurs in the block too is unique among the notes.
+    // An occurrence in the block does not count: the text is unique among the notes.
     check(&NOTES.replace("tea", "S"), &[("S\n\n", "T\n\n")], &NOTES.replace("tea", "T"));
     check_refused(NOTES, ("absent", "x"), "does not occur");
     check_refused(NOTES, ("- t", "x"), "occurs 2 times");
@@ -68,7 +68,7 @@ fn f4_an_edit_that_touches_the_block_is_refused_and_the_others_stay() {
     check_refused(NOTES, ("- tea", second), block_changes);
     check_refused("a\n", ("a", second), block_changes);
     check_refused(NOTES, ("- tea", "</current_thread_summary>"), block_changes);
-    // It would make the marker the end of another line.
+    // The edit would join the marker to the line before it.
     check_refused(NOTES, ("- tea\n\n", "- tea "), block_changes);
     // A fence around the block hides it.
     let fenced = format!("{NOTES}```\ncode\n");
@@ -98,12 +98,12 @@ fn f4_notes_are_added_before_a_block_at_the_end() {
 }
 
 #[test]
-fn f9_secrets_are_never_kept() {
+fn f9_secrets_are_never_stored() {
     let key = "sk-ant-api03-abcdefghijklmnop1234";
     for (text, edit, expected) in [
         (NOTES, ("tea", key), NOTES.replace("tea", "[redacted]")),
         (NOTES, ("tea", "password=hunter2hunter2"), NOTES.replace("tea", "password=[redacted]")),
-        // The name was there, the value comes.
+        // The edit adds a value to a name that was there before.
         (
             "api_key = \n",
             ("api_key = ", "api_key = \"a1b2c3d4e5f6\""),
@@ -120,15 +120,15 @@ fn f9_secrets_are_never_kept() {
     let applied =
         apply_change(NOTES.as_bytes(), &change(&[("tea", key)], Some(&format!("- {key}\n- also {key}"))));
     assert_eq!((applied.applied_count, applied.redacted_secrets), (2, 3));
-    // What becomes a secret only beside what stands there is refused.
+    // A text that forms a secret only together with the adjacent text is refused.
     check_refused("password: 'X'\n", ("X", "s3cr3tvalue"), "secrets are never kept");
-    // A person's own secret is neither repeated nor taken away.
+    // A secret that the user wrote is neither repeated nor removed.
     check_refused(
         &format!("- {key} old\n"),
         (&format!("{key} old"), &format!("{key} new")),
         "secrets are never kept",
     );
-    // A line that a person gave a secret may be changed elsewhere.
+    // Other parts of a line with the user's secret may be changed.
     check(&format!("{key} old\n"), &[(" old", " new")], &format!("{key} new\n"));
     check(
         NOTES,

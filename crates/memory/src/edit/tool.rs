@@ -37,6 +37,8 @@ impl EditMemoryTool {
         Self { file }
     }
 
+    /// Returns the review of a call: a diff of the file. Returns `None` when the call would change nothing, or when
+    /// the file cannot be read whole.
     fn plan_review(&self, args: &Value) -> Option<CallReview> {
         let change = parse_args(args).ok()?;
         let old = self.file.read().ok().filter(|old| old.extent == ReadExtent::Whole)?;
@@ -62,6 +64,7 @@ impl Tool for EditMemoryTool {
         ToolSpec::for_args::<NotesChange>(EDIT_MEMORY, DESCRIPTION)
     }
 
+    /// Unsafe: a repeated call would append its notes twice.
     fn repeat_safety(&self) -> RepeatSafety {
         RepeatSafety::Unsafe
     }
@@ -74,6 +77,7 @@ impl Tool for EditMemoryTool {
         self.plan_review(args).unwrap_or_default()
     }
 
+    /// Performs the call on a blocking thread, because it waits for a lock and syncs the file.
     async fn call(&self, args: &Value, _context: &ToolContext) -> ToolOutput {
         let change = match parse_args(args) {
             Ok(change) => change,
@@ -98,7 +102,7 @@ fn parse_args(args: &Value) -> Result<NotesChange, String> {
     }
 }
 
-/// Returns the notice about redacted secrets for the model and the person.
+/// Returns the notice about redacted secrets for the model and the user.
 pub(crate) fn redaction_notice(count: u64) -> String {
     let secrets = if count == 1 { "1 secret was".to_owned() } else { format!("{count} secrets were") };
     format!(
@@ -106,24 +110,25 @@ pub(crate) fn redaction_notice(count: u64) -> String {
     )
 }
 
+/// Returns the result of a call. It is an error if any part was refused, although the other parts were applied.
 fn render_report(applied: &AppliedChange) -> ToolOutput {
-    let AppliedChange { text, applied_count: made, refusals: refused, redacted_secrets: withheld } = applied;
+    let AppliedChange { text, applied_count, refusals, redacted_secrets } = applied;
     let mut lines = Vec::new();
-    if *made > 0 {
+    if *applied_count > 0 {
         let size = text.len();
         lines.push(format!(
-            "agent.md is changed ({made} of {} parts; {size} of {EDITED_BYTES_MAX} bytes).",
-            made + refused.len()
+            "agent.md is changed ({applied_count} of {} parts; {size} of {EDITED_BYTES_MAX} bytes).",
+            applied_count + refusals.len()
         ));
     } else {
         lines.push("agent.md is unchanged.".to_owned());
     }
-    if *withheld > 0 {
-        lines.push(redaction_notice(*withheld));
+    if *redacted_secrets > 0 {
+        lines.push(redaction_notice(*redacted_secrets));
     }
-    lines.extend(refused.iter().cloned());
+    lines.extend(refusals.iter().cloned());
     let text = lines.join("\n");
-    if refused.is_empty() { ToolOutput::success(text) } else { ToolOutput::error(text) }
+    if refusals.is_empty() { ToolOutput::success(text) } else { ToolOutput::error(text) }
 }
 
 #[cfg(test)]

@@ -95,6 +95,7 @@ impl LockedBlockRecord {
         self.put_record(target, block, WriteStage::Written)
     }
 
+    /// Writes a record with the next generation.
     fn put_record(&mut self, target: &Path, block: Option<String>, stage: WriteStage) -> Result<()> {
         let generation = self.current.as_ref().map_or(0, |record| record.generation) + 1;
         let record = BlockRecord { generation, block, stage };
@@ -104,6 +105,7 @@ impl LockedBlockRecord {
         Ok(())
     }
 
+    /// Replaces the content of the lock file. `None` empties it.
     fn write_record(&mut self, record: Option<&BlockRecord>) -> io::Result<()> {
         let text = record.map(serde_json::to_vec).transpose()?.unwrap_or_default();
         // Truncate first, so that no reader sees the beginning of one record and the end of another.
@@ -113,6 +115,7 @@ impl LockedBlockRecord {
     }
 }
 
+/// Parses a record. An empty or incomplete file has none.
 fn parse_record(bytes: &[u8]) -> Option<BlockRecord> {
     serde_json::from_slice(bytes).ok()
 }

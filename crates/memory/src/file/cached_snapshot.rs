@@ -33,9 +33,11 @@ pub(crate) struct CachedSnapshot {
     pub stamp: Option<FileStamp>,
     /// Says if an equal stamp proves equal content.
     trust: StampTrust,
+    /// The file mode; `None` when the file did not exist.
     pub permissions: Option<Permissions>,
     /// The resolved path of the file at the time of the read.
     pub resolved_path: ResolvedPath,
+    /// The prompt section of the content, built on first use. Snapshots with the same content share it.
     prompt_section: Arc<OnceLock<PromptSection>>,
 }
 
@@ -51,6 +53,7 @@ pub(crate) struct ResolvedPath {
 /// Says if an equal stamp proves equal content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StampTrust {
+    /// Every later change produces another stamp.
     Trusted,
     /// The file changed too recently before it was read, so its content must be compared.
     CompareContent,
@@ -108,11 +111,11 @@ impl CachedSnapshot {
     /// Returns a snapshot read at `at`, after its stamp was taken.
     pub(crate) fn new(
         snapshot: AgentFileSnapshot,
-        found: Option<FileStat>,
-        place: ResolvedPath,
+        stat: Option<FileStat>,
+        resolved_path: ResolvedPath,
         at: SystemTime,
     ) -> Self {
-        let unread = Self {
+        let unstamped = Self {
             snapshot: Arc::new(snapshot),
             stamp: None,
             trust: StampTrust::CompareContent,
@@ -120,13 +123,18 @@ impl CachedSnapshot {
             resolved_path: ResolvedPath::default(),
             prompt_section: Arc::default(),
         };
-        unread.with_stamp(found, place, at)
+        unstamped.with_stamp(stat, resolved_path, at)
     }
 
     /// Returns the same content with a newer stamp, read at `at`. Keeps the values already derived from the
     /// content.
-    pub(crate) fn with_stamp(&self, found: Option<FileStat>, place: ResolvedPath, at: SystemTime) -> Self {
-        let (stamp, permissions) = found.map(|stat| (stat.stamp, stat.permissions)).unzip();
+    pub(crate) fn with_stamp(
+        &self,
+        stat: Option<FileStat>,
+        resolved_path: ResolvedPath,
+        at: SystemTime,
+    ) -> Self {
+        let (stamp, permissions) = stat.map(|stat| (stat.stamp, stat.permissions)).unzip();
         let trust = match stamp {
             Some(stamp) if !stamp.is_trustworthy(at) => StampTrust::CompareContent,
             // The file was created between the stamp and the read.
@@ -134,7 +142,7 @@ impl CachedSnapshot {
             Some(_) | None => StampTrust::Trusted,
         };
         let (snapshot, section) = (Arc::clone(&self.snapshot), Arc::clone(&self.prompt_section));
-        Self { snapshot, stamp, trust, permissions, resolved_path: place, prompt_section: section }
+        Self { snapshot, stamp, trust, permissions, resolved_path, prompt_section: section }
     }
 
     /// Returns whether the snapshot holds exactly this content.
@@ -170,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_a_stamp_is_trusted_once_no_later_edit_can_have_it() {
+    fn f1_a_stamp_is_trusted_once_every_later_edit_must_have_another() {
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
         for (changed, modified, settled) in [
             (Some(90), 90, true),
@@ -179,10 +187,10 @@ mod tests {
             (Some(100), 100, false),
             // The clock of the file system is ahead.
             (Some(200), 200, false),
-            // The time of modification was set back, or ahead, by hand.
+            // A program set the modification time to the past, or to the future.
             (Some(100), 10, false),
             (Some(90), 200, true),
-            // No time of change: the time of modification has to do.
+            // Without a time of change, the modification time is used.
             (None, 90, true),
             (None, 99, false),
         ] {
@@ -191,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_a_reading_holds_for_its_own_stamp_only() {
+    fn f1_a_snapshot_is_valid_only_for_its_own_stamp() {
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
         let folder = tempfile::tempdir().unwrap();
         let permissions = fs::metadata(folder.path()).unwrap().permissions();

@@ -1,4 +1,4 @@
-//! Redacts secrets in newly added notes only. Older text is left alone, because a person may have put a secret
+//! Redacts secrets in newly added notes only. Older text is left alone, because the user may have put a secret
 //! there on purpose.
 
 use std::collections::HashSet;
@@ -13,29 +13,30 @@ use crate::managed_block;
 pub(super) fn redact_new_secrets(before: &[u8], now: &[u8]) -> Option<(Vec<u8>, u64)> {
     let known: HashSet<&[u8]> = before.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end).collect();
     let before = String::from_utf8_lossy(before);
-    let (mut clean, mut withheld) = (Vec::with_capacity(now.len()), 0);
-    let mut at = 0;
-    for stretch in new_line_ranges(now, &known) {
-        clean.extend_from_slice(&now[at..stretch.start]);
-        at = stretch.end;
-        let text = String::from_utf8_lossy(&now[stretch.clone()]);
+    let (mut clean, mut redacted) = (Vec::with_capacity(now.len()), 0);
+    let mut copied = 0;
+    for range in new_line_ranges(now, &known) {
+        clean.extend_from_slice(&now[copied..range.start]);
+        copied = range.end;
+        let text = String::from_utf8_lossy(&now[range.clone()]);
         match redact_unknown(&text, &before) {
             Some((text, count)) => {
                 clean.extend_from_slice(text.as_bytes());
-                withheld += count;
+                redacted += count;
             }
-            None => clean.extend_from_slice(&now[stretch]),
+            // Unchanged bytes are copied as they are, even if they are not UTF-8.
+            None => clean.extend_from_slice(&now[range]),
         }
     }
-    clean.extend_from_slice(&now[at..]);
-    (withheld > 0).then_some((clean, withheld))
+    clean.extend_from_slice(&now[copied..]);
+    (redacted > 0).then_some((clean, redacted))
 }
 
-/// Returns the ranges of consecutive new lines outside the block. Lines are joined because a key may span
-/// several.
+/// Returns the ranges of consecutive new lines outside the block. A line is new if it is not in `known`, whatever its
+/// position. Consecutive lines are joined because a key may span several.
 fn new_line_ranges(text: &[u8], known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
     let managed = managed_block::managed_ranges(text);
-    let mut stretches: Vec<Range<usize>> = Vec::new();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let range = start..start + line.len();
@@ -44,12 +45,12 @@ fn new_line_ranges(text: &[u8], known: &HashSet<&[u8]>) -> Vec<Range<usize>> {
         if is_managed || known.contains(line.trim_ascii_end()) {
             continue;
         }
-        match stretches.last_mut().filter(|last| last.end == range.start) {
+        match ranges.last_mut().filter(|last| last.end == range.start) {
             Some(last) => last.end = range.end,
-            None => stretches.push(range),
+            None => ranges.push(range),
         }
     }
-    stretches
+    ranges
 }
 
 /// Returns the text with the secrets redacted that `known` does not contain, or `None` when there are none.
@@ -59,40 +60,43 @@ fn redact_unknown(text: &str, known: &str) -> Option<(String, u64)> {
     if count == 0 {
         return None;
     }
-    let (clean, withheld) =
+    let (clean, redacted) =
         redact_except_known(text, &safe, known).unwrap_or_else(|| (safe.into_owned(), count));
-    (withheld > 0).then_some((clean, withheld))
+    (redacted > 0).then_some((clean, redacted))
 }
 
 /// Returns the text with only the unknown secrets redacted, and their number. Returns `None` when the position of
 /// a redacted secret of `safe` in `text` is ambiguous.
+///
+/// `safe` is `text` with all secrets redacted. The secrets are recovered by aligning both texts at the parts between
+/// them.
 fn redact_except_known(text: &str, safe: &str, known: &str) -> Option<(String, u64)> {
-    let (mut clean, mut withheld) = (String::with_capacity(text.len()), 0);
-    let mut rest = text;
+    let (mut clean, mut redacted) = (String::with_capacity(text.len()), 0);
+    let mut remaining = text;
     let mut parts = safe.split(REDACTED).peekable();
-    let mut left = safe.matches(REDACTED).count();
+    let mut secrets_left = safe.matches(REDACTED).count();
     while let Some(part) = parts.next() {
         // The text around secrets is the same in both texts, in the same order.
-        rest = rest.strip_prefix(part)?;
+        remaining = remaining.strip_prefix(part)?;
         clean.push_str(part);
         let Some(next) = parts.peek() else { break };
-        left -= 1;
-        let end = match (next.is_empty(), left) {
-            (true, 0) => rest.len(),
+        secrets_left -= 1;
+        let end = match (next.is_empty(), secrets_left) {
+            (true, 0) => remaining.len(),
             // Two adjacent secrets have no text between them to separate them.
             (true, _) => return None,
-            (false, _) => rest.find(*next)?,
+            (false, _) => remaining.find(*next)?,
         };
-        let secret = &rest[..end];
+        let secret = &remaining[..end];
         if secret == REDACTED || known.contains(secret) {
             clean.push_str(secret);
         } else {
             clean.push_str(REDACTED);
-            withheld += 1;
+            redacted += 1;
         }
-        rest = &rest[end..];
+        remaining = &remaining[end..];
     }
-    rest.is_empty().then_some((clean, withheld))
+    remaining.is_empty().then_some((clean, redacted))
 }
 
 #[cfg(test)]
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn m16_what_is_new_is_kept_without_its_secrets() {
+    fn m16_secrets_in_added_text_are_redacted() {
         check("- a\n", "- a\n- b\n", None);
         check("", &format!("- {KEY}"), Some(("- [redacted]", 1)));
         check(
@@ -122,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn m16_what_a_person_wrote_before_is_theirs() {
+    fn m16_secrets_that_were_in_the_file_before_stay() {
         let own = format!("- mine: {KEY}\n");
         check(&own, &format!("{own}- b\n"), None);
-        // Moved, and changed beside it.
+        // The line with the secret is moved, or changed next to the secret.
         check(&format!("{own}- b\n"), &format!("- b\n{own}"), None);
         check(&own, &format!("- mine is still: {KEY}\n"), None);
         let more = format!("- mine: {KEY}, not ghp_abcdefghijklmnopqrstuvwxyz0123456789\n");
@@ -134,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn m16_what_cannot_be_told_apart_is_withheld_whole() {
-        // A secret beside what stands for one, with nothing between them.
+    fn m16_adjacent_secrets_are_redacted_together() {
+        // A secret directly after the text that marks a redacted one.
         check(
             "",
             "- [redacted]ghp_abcdefghijklmnopqrstuvwxyz0123456789\n",
@@ -144,7 +148,7 @@ mod tests {
         let pem = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----";
         check("", &format!("{pem}{pem}\n"), Some(("[redacted][redacted]\n", 2)));
         check("", &format!("{pem}\n{pem}\n"), Some(("[redacted]\n[redacted]\n", 2)));
-        // A line end is in the key, and behind it.
+        // A key contains line breaks, and a line break follows it.
         check("", &format!("{pem}\n"), Some(("[redacted]\n", 1)));
     }
 

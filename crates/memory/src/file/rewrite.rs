@@ -1,4 +1,4 @@
-//! Replaces agent.md with the text that a person edited, unless that would undo a concurrent change. Conflicting
+//! Replaces agent.md with the text that the user edited, unless that would undo a concurrent change. Conflicting
 //! edits are never merged silently.
 
 use crate::edit::count_secrets;
@@ -6,7 +6,7 @@ use crate::file::{AgentFile, BlockIntent, FileAction};
 use crate::managed_block;
 use crate::{AGENT_MD_BYTES_MAX, Error, Result};
 
-/// The outcome of a person's edit.
+/// The outcome of an edit by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteOutcome {
     /// The file holds the edited text. If the block was written concurrently, the newer block was kept.
@@ -25,7 +25,7 @@ pub enum RewriteOutcome {
 }
 
 impl AgentFile {
-    /// Replaces the file's text with `edited`, which a person made from `shown`. The block keeps its content on
+    /// Replaces the file's text with `edited`, which the user made from `shown`. The block keeps its content on
     /// disk.
     ///
     /// # Errors
@@ -44,9 +44,9 @@ impl AgentFile {
         if edited.len() as u64 > AGENT_MD_BYTES_MAX {
             return Err(Error::TooLarge { path: self.path.clone(), bytes_max: AGENT_MD_BYTES_MAX });
         }
-        let mut holding = self.lock()?;
-        self.replace_with(&mut holding, |found| {
-            let old = found.unwrap_or_default();
+        let mut guard = self.lock()?;
+        self.replace_with(&mut guard, |current| {
+            let old = current.unwrap_or_default();
             Ok(match merge_block(old, shown, edited) {
                 Some(bytes) => FileAction::ReplaceFile {
                     bytes,
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn f4_a_persons_edit_takes_the_place_of_the_notes() {
+    fn f4_an_edit_by_the_user_replaces_the_notes() {
         let edited = NOTES.replace("tabs", "blanks");
         assert_eq!(check(NOTES, &edited), (RewriteOutcome::Replaced, edited));
         assert_eq!(check(NOTES, NOTES), (RewriteOutcome::Unchanged, NOTES.to_owned()));
     }
 
     #[test]
-    fn f4_a_persons_edit_never_changes_the_block() {
+    fn f4_an_edit_by_the_user_never_changes_the_block() {
         for edited in [
             NOTES.replace("Of A.", "Of B."),
             NOTES.replace("</current_thread_summary>\n", ""),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn f4_a_block_that_was_written_meanwhile_stays() {
+    fn f4_a_concurrently_written_block_stays() {
         let on_disk = NOTES.replace("Of A.", "Of another thread.");
         let (done, text) = check(&on_disk, &NOTES.replace("tabs", "blanks"));
         assert_eq!(done, RewriteOutcome::Replaced);
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn f4_what_others_noted_meanwhile_is_not_lost() {
+    fn f4_concurrently_added_notes_are_not_lost() {
         let on_disk = format!("{NOTES}Never on Fridays.\n");
         assert_eq!(check(&on_disk, &NOTES.replace("tabs", "blanks")), (RewriteOutcome::Conflict, on_disk));
     }
 
     #[test]
-    fn m16_a_secret_is_not_taken_into_agent_md() {
+    fn m16_an_edit_that_adds_a_secret_is_refused() {
         let edited = format!("{NOTES}password: hunter2-and-more\n");
         assert_eq!(check(NOTES, &edited), (RewriteOutcome::NewSecrets { count: 1 }, NOTES.to_owned()));
     }

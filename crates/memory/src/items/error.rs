@@ -4,49 +4,52 @@ use journal::PAGE_ROWS_MAX;
 
 use super::{ITEM_BYTES_MAX, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX};
 
-/// The most characters of a name that are shown.
+/// Maximum number of characters of a name in an error message.
 const SHOWN_CHARS_MAX: usize = 80;
 
 /// An item could not be stored or found. Stored items are unchanged.
+///
+/// The messages read on after "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ItemError {
-    /// There is no label.
+    /// The namespace has no label.
     #[error("use the store: the namespace is empty")]
     EmptyNamespace,
-    /// The namespace is nobody's here.
+    /// The first label of the namespace is reserved for LangGraph.
     #[error("use the store: namespaces that begin with `langgraph` are reserved")]
     ReservedNamespace,
-    /// There are too many labels.
+    /// The namespace has more than [`NAMESPACE_LABELS_MAX`] labels.
     #[error("use the store: the namespace has {labels} labels, more than {NAMESPACE_LABELS_MAX}")]
     TooDeep {
-        /// How many there are.
+        /// Number of labels.
         labels: usize,
     },
-    /// A label is empty or too long, or has a control character in it, or a dot, which would make two of it.
-    #[error("use the store: `{label}` is no label of a namespace")]
+    /// A label is empty, is longer than [`NAME_BYTES_MAX`], or contains a control character or a dot. The Agent
+    /// Server API separates labels by dots.
+    #[error("use the store: `{label}` is not a valid label of a namespace")]
     BadLabel {
-        /// The beginning of it.
+        /// The first characters of the label.
         label: String,
     },
-    /// The key is empty or too long.
-    #[error("use the store: `{key}` is no key")]
+    /// The key is empty or longer than [`NAME_BYTES_MAX`].
+    #[error("use the store: `{key}` is not a valid key")]
     BadKey {
-        /// The beginning of it.
+        /// The first characters of the key.
         key: String,
     },
-    /// A label, a key or the name of a field is a secret, and names are not withheld.
-    #[error("keep an item: a name in it looks like a secret")]
+    /// A label, a key or the name of a field contains a secret. Names cannot be redacted.
+    #[error("store an item: a name in it looks like a secret")]
     SecretName,
-    /// The value is no object.
-    #[error("keep an item: its value is no object")]
+    /// The value is not a JSON object.
+    #[error("store an item: its value is not an object")]
     NotAnObject,
     /// The value is larger than [`ITEM_BYTES_MAX`].
-    #[error("keep an item: its value is {bytes} bytes of JSON, more than {ITEM_BYTES_MAX}")]
+    #[error("store an item: its value is {bytes} bytes of JSON, more than {ITEM_BYTES_MAX}")]
     TooLarge {
-        /// How large it is.
+        /// The size of the value in bytes, as JSON.
         bytes: usize,
     },
-    /// The filter says nothing that a field can be compared by.
+    /// The condition of a field is invalid.
     #[error("search the store: the filter of field `{field}` {fault}")]
     BadFilter {
         /// The field.
@@ -54,7 +57,7 @@ pub enum ItemError {
         /// The problem.
         fault: FilterError,
     },
-    /// The page would be empty, or too large.
+    /// The limit of a page is zero, or larger than [`PAGE_ROWS_MAX`].
     #[error("search the store: the limit must be 1 to {PAGE_ROWS_MAX}, not {limit}")]
     BadLimit {
         /// The requested limit.
@@ -65,25 +68,25 @@ pub enum ItemError {
     Journal(#[from] journal::Error),
 }
 
-/// A problem of a filter.
+/// A problem of the condition of a field. The messages follow the field's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// The comparison is unknown.
     #[error("has `{name}`, which is none of $eq, $ne, $gt, $gte, $lt and $lte")]
     UnknownComparison {
-        /// The name.
+        /// The name of the comparison.
         name: String,
     },
-    /// The value has no order to compare by.
+    /// A value of this type has no order.
     #[error("has `{name}` with a value that is neither a number nor a text")]
     NotOrdered {
-        /// The comparison.
+        /// The name of the comparison.
         name: String,
     },
 }
 
 impl ItemError {
-    /// Returns what to do about it, as one sentence.
+    /// Returns what the client or the model can do about the error, as a clause without a period.
     pub fn hint(&self) -> String {
         match self {
             Self::EmptyNamespace => "give at least one label".to_owned(),
@@ -106,12 +109,13 @@ impl ItemError {
         }
     }
 
-    /// Returns whether the same call may succeed without anyone changing anything.
+    /// Returns whether the same call may succeed later without any change of its arguments.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Journal(error) if error.is_retryable())
     }
 }
 
+/// Returns the first [`SHOWN_CHARS_MAX`] characters of a name.
 pub(super) fn truncate_name(name: &str) -> String {
     name.chars().take(SHOWN_CHARS_MAX).collect()
 }

@@ -1,35 +1,40 @@
-//! Filters as the Agent Server API writes them: each field a value it equals, or an object of comparisons. It compares
-//! nothing.
+//! Parses filters in the form of the Agent Server API: for each field either a value that it must equal, or an object
+//! of comparisons. The journal compares the values.
 
 use journal::{FieldComparison, FieldCondition};
 use serde_json::{Map, Value};
 
 use super::error::{FilterError, ItemError, truncate_name};
 
-/// Returns what the filter asks for. An object without a name that begins with `$` is a value like any other.
+/// Returns the conditions of a filter. All must hold. An object is a set of comparisons if any of its names begins
+/// with `$`; otherwise it is a value that the field must equal.
+///
+/// # Errors
+/// [`ItemError::BadFilter`] for an unknown comparison, and for an ordering by a value without an order.
 pub(super) fn parse_conditions(filter: &Map<String, Value>) -> Result<Vec<FieldCondition>, ItemError> {
     let mut conditions = Vec::with_capacity(filter.len());
-    for (field, wanted) in filter {
-        let condition = |comparison, with: &Value| FieldCondition {
+    for (field, expected) in filter {
+        let condition = |comparison, value: &Value| FieldCondition {
             field: field.clone(),
             comparison,
-            value: with.clone(),
+            value: value.clone(),
         };
-        match wanted {
+        match expected {
             Value::Object(comparisons) if comparisons.keys().any(|name| name.starts_with('$')) => {
-                for (name, with) in comparisons {
-                    let comparison = parse_comparison(name, with)
+                for (name, value) in comparisons {
+                    let comparison = parse_comparison(name, value)
                         .map_err(|fault| ItemError::BadFilter { field: truncate_name(field), fault })?;
-                    conditions.push(condition(comparison, with));
+                    conditions.push(condition(comparison, value));
                 }
             }
-            equal => conditions.push(condition(FieldComparison::Equal, equal)),
+            value => conditions.push(condition(FieldComparison::Equal, value)),
         }
     }
     Ok(conditions)
 }
 
-fn parse_comparison(name: &str, with: &Value) -> Result<FieldComparison, FilterError> {
+/// Parses the name of a comparison. Only numbers and texts can be compared by order.
+fn parse_comparison(name: &str, value: &Value) -> Result<FieldComparison, FilterError> {
     let comparison = match name {
         "$eq" => return Ok(FieldComparison::Equal),
         "$ne" => return Ok(FieldComparison::NotEqual),
@@ -39,7 +44,7 @@ fn parse_comparison(name: &str, with: &Value) -> Result<FieldComparison, FilterE
         "$lte" => FieldComparison::LessOrEqual,
         _ => return Err(FilterError::UnknownComparison { name: truncate_name(name) }),
     };
-    match with {
+    match value {
         Value::Number(_) | Value::String(_) => Ok(comparison),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
             Err(FilterError::NotOrdered { name: name.to_owned() })
@@ -56,14 +61,14 @@ mod tests {
     #[track_caller]
     fn check(filter: Value, expected: &[(&str, FieldComparison, Value)]) {
         let Value::Object(filter) = filter else { panic!("an object") };
-        let found: Vec<(String, FieldComparison, Value)> = parse_conditions(&filter)
+        let conditions: Vec<(String, FieldComparison, Value)> = parse_conditions(&filter)
             .unwrap()
             .into_iter()
             .map(|condition| (condition.field, condition.comparison, condition.value))
             .collect();
         let expected: Vec<_> =
             expected.iter().map(|(field, how, with)| ((*field).to_owned(), *how, with.clone())).collect();
-        assert_eq!(found, expected);
+        assert_eq!(conditions, expected);
     }
 
     #[track_caller]
@@ -73,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_is_read_as_the_api_writes_it() {
+    fn a_filter_of_the_agent_server_api_is_parsed() {
         use FieldComparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
         check(json!({}), &[]);
         check(json!({"a": 1, "b": null}), &[("a", Equal, json!(1)), ("b", Equal, json!(null))]);
@@ -93,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_comparison_is_refused_by_name() {
+    fn an_invalid_comparison_is_refused_by_name() {
         let unknown = "search the store: the filter of field `a` has `$in`, which is none of $eq, $ne, $gt, $gte, $lt and $lte";
         check_refused(json!({"a": {"$in": [1]}}), unknown);
         check_refused(json!({"a": {"$gt": 1, "$in": [1]}}), unknown);

@@ -1,4 +1,4 @@
-//! Redacts secrets in the values of items.
+//! Redacts secrets in the values of items, and refuses secrets in their names.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,10 @@ use serde_json::{Map, Value};
 
 use super::error::ItemError;
 
-/// Redacts the secrets in all texts and returns their number.
+/// Redacts the secrets in all texts of the object, at any depth, and returns their number.
+///
+/// # Errors
+/// [`ItemError::SecretName`] when the name of a field contains a secret. The object may be redacted in part then.
 pub(super) fn redact_fields(value: &mut Map<String, Value>) -> Result<u64, ItemError> {
     let mut withheld = 0;
     for (field, value) in value {
@@ -17,6 +20,7 @@ pub(super) fn redact_fields(value: &mut Map<String, Value>) -> Result<u64, ItemE
     Ok(withheld)
 }
 
+/// Redacts the secrets in the value of a field. Elements of an array count as values of the same field.
 fn redact_value(field: &str, value: &mut Value) -> Result<u64, ItemError> {
     match value {
         Value::String(text) => Ok(redact_text(field, text)),
@@ -26,22 +30,27 @@ fn redact_value(field: &str, value: &mut Value) -> Result<u64, ItemError> {
     }
 }
 
+/// Redacts the secrets in a text and returns their number. If only the field's name shows that the text is secret,
+/// the whole text is redacted.
 fn redact_text(field: &str, text: &mut String) -> u64 {
     if let (Cow::Owned(safe), withheld) = facts::redact_and_count(text) {
         *text = safe;
         return withheld;
     }
-    // A field may say that its text is secret where the text itself does not show it.
-    let told = format!("\"{field}\": \"{text}\"");
-    if matches!(redact(&told), Cow::Borrowed(_)) {
+    // A text such as "abcdef123456" looks like a secret only after a name such as "db_password".
+    let named_text = format!("\"{field}\": \"{text}\"");
+    if matches!(redact(&named_text), Cow::Borrowed(_)) {
         return 0;
     }
     *text = REDACTED.to_owned();
     1
 }
 
-/// Refuses a name that contains a secret. Names are not redacted, because nobody could find the item under
-/// another name.
+/// Checks that a name contains no secret. Names are not redacted, because the item could not be found under another
+/// name.
+///
+/// # Errors
+/// [`ItemError::SecretName`].
 pub(super) fn check_no_secret(name: &str) -> Result<(), ItemError> {
     match redact(name) {
         Cow::Borrowed(_) => Ok(()),
@@ -78,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn m16_a_field_may_say_that_its_text_is_secret() {
+    fn m16_the_name_of_a_field_can_mark_its_text_as_secret() {
         check(
             json!({"db_password": "s3cr3t!!", "tokens": ["abcdef123456"], "token_budget": "4000 tokens"}),
             json!({"db_password": "[redacted]", "tokens": ["[redacted]"], "token_budget": "4000 tokens"}),
@@ -88,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn m16_a_secret_is_no_name() {
+    fn m16_a_secret_as_a_name_is_refused() {
         let mut value =
             Map::from_iter([("a".to_owned(), json!({"ghp_abcdefghijklmnopqrstuvwxyz0123456789": 1}))]);
         assert!(matches!(redact_fields(&mut value), Err(ItemError::SecretName)));

@@ -1,5 +1,5 @@
-//! The tool `store`: lets an agent store values under names, for all its conversations. Items of others are out
-//! of its reach.
+//! The tool `store`: lets an agent store values under names, for all its conversations. It cannot access items of other
+//! agents or of clients, because every namespace that it uses begins with the agent's own labels.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -17,34 +17,37 @@ use super::{ItemSearch, ItemStore, NamespaceSearch, PutReceipt, prepare_item};
 /// The tool's name.
 pub const STORE: &str = "store";
 
-/// The most items or namespaces of one answer.
+/// Maximum number of items or namespaces in one answer.
 const FOUND_MAX: usize = 20;
-/// The most bytes that are shown of a value where several are.
+/// Maximum bytes of each value in a list of items. A single item is shown whole.
 const SHOWN_BYTES_MAX: usize = 1_000;
 
-/// The tool.
+/// The tool `store`, for one agent.
 pub struct StoreTool {
-    /// The labels that everything the agent keeps begins with.
+    /// The first labels of all namespaces of the agent. The model does not see them.
     agent_prefix: [String; 2],
 }
 
 impl StoreTool {
-    /// Returns the tool for what the agent keeps.
+    /// Returns the tool for the items of the agent.
     pub fn new(agent_id: &AssistantId) -> Self {
         Self { agent_prefix: [AGENT_NAMESPACE_LABEL.to_owned(), agent_id.to_string()] }
     }
 
+    /// Returns the namespace with the agent's labels before those of the call.
     fn full_namespace(&self, labels: &[String]) -> Vec<String> {
         self.agent_prefix.iter().chain(labels).cloned().collect()
     }
 
+    /// Performs a call. Reads are made at once; writes are returned in the output and committed with the result of
+    /// the call.
     async fn execute_call(&self, call: StoreCall, context: &ToolContext) -> Result<ToolOutput, ItemError> {
         let items = ItemStore { store: context.store.clone() };
         let namespace = self.full_namespace(&call.namespace);
         match call.action {
             StoreAction::Put { key, value } => {
-                let (item, kept) = prepare_item(&namespace, &key, value, Timestamp::now())?;
-                let text = match kept {
+                let (item, receipt) = prepare_item(&namespace, &key, value, Timestamp::now())?;
+                let text = match receipt {
                     PutReceipt { withheld: 0 } => format!("`{key}` is kept."),
                     PutReceipt { withheld } => {
                         format!("`{key}` is kept without {withheld} secret(s): secrets are never kept.")
@@ -75,18 +78,21 @@ impl StoreTool {
         }
     }
 
-    fn render_items(&self, found: &[ItemHit], limit: usize) -> ToolOutput {
-        if found.is_empty() {
+    /// Returns the answer of a search, with one line for each item. A full page ends with a note that there may be
+    /// more.
+    fn render_items(&self, hits: &[ItemHit], limit: usize) -> ToolOutput {
+        if hits.is_empty() {
             return ToolOutput::success(include_str!("../../prompts/store/nothing_found.md").trim());
         }
         let mut lines: Vec<String> =
-            found.iter().map(|found| self.render_item(&found.item, SHOWN_BYTES_MAX)).collect();
-        if found.len() == limit {
+            hits.iter().map(|hit| self.render_item(&hit.item, SHOWN_BYTES_MAX)).collect();
+        if hits.len() == limit {
             lines.push(include_str!("../../prompts/store/more_items.md").trim().to_owned());
         }
         ToolOutput::success(lines.join("\n"))
     }
 
+    /// Returns the answer of a listing, with one line for each namespace, without the agent's labels.
     fn render_namespaces(&self, namespaces: &[Vec<String>]) -> ToolOutput {
         if namespaces.is_empty() {
             return ToolOutput::success(include_str!("../../prompts/store/nothing_found.md").trim());
@@ -103,26 +109,27 @@ impl StoreTool {
         ToolOutput::success(lines.join("\n"))
     }
 
-    /// Returns the item as a line of JSON.
+    /// Returns the item as one line: its name as JSON, and at most `bytes_max` bytes of its value as JSON.
     fn render_item(&self, item: &StoredItem, bytes_max: usize) -> String {
         let namespace = item.namespace.get(self.agent_prefix.len()..).unwrap_or_default();
         let value = to_inert_json(&Value::Object(item.value.clone()));
-        let place = json!({"namespace": namespace, "key": item.key, "updated_at": item.updated_at});
-        let place = to_inert_json(&place);
+        let name = json!({"namespace": namespace, "key": item.key, "updated_at": item.updated_at});
+        let name = to_inert_json(&name);
         if value.len() <= bytes_max {
-            return format!("{} {value}", place);
+            return format!("{name} {value}");
         }
         let shown = &value[..value.floor_char_boundary(bytes_max)];
-        format!("{place} {shown}… ({} of {} bytes; get it to read the rest)", shown.len(), value.len())
+        format!("{name} {shown}… ({} of {} bytes; get it to read the rest)", shown.len(), value.len())
     }
 }
 
-/// Returns the value as JSON without a single `<`: what was kept can neither close an element nor open one.
+/// Returns the value as JSON with every `<` escaped, so that a stored text can neither open nor close an element of a
+/// prompt.
 fn to_inert_json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
 
-/// A change is committed with the call's result: neither is there without the other.
+/// Returns a result whose write is committed in the same transaction. Either both are stored or neither.
 fn output_with_write(text: String, write: Write) -> ToolOutput {
     ToolOutput {
         update: GraphUpdate { writes: vec![write], ..GraphUpdate::default() },
@@ -130,6 +137,7 @@ fn output_with_write(text: String, write: Write) -> ToolOutput {
     }
 }
 
+/// Returns the result of a call for a name that does not exist. It is not an error, because the model can continue.
 fn not_found_output(key: &str) -> ToolOutput {
     ToolOutput::success(format!("Nothing is kept as `{key}` there."))
 }
@@ -162,10 +170,12 @@ impl Tool for StoreTool {
 
 /// A parsed call.
 struct StoreCall {
+    /// The labels after the agent's own.
     namespace: Vec<String>,
     action: StoreAction,
 }
 
+/// The action of a call, with its arguments.
 enum StoreAction {
     Put { key: String, value: Value },
     Get { key: String },
@@ -174,6 +184,7 @@ enum StoreAction {
     List { offset: usize },
 }
 
+// The arguments of a call. Their descriptions are for the model and are prompt files.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct StoreArgs {
@@ -204,8 +215,9 @@ enum StoreActionName {
     List,
 }
 
-/// Reads a call's arguments; the error is what the model is told. Models fill in what they need not: what an action has
-/// no use for is not looked at.
+/// Parses a call's arguments. The error is the message for the model.
+///
+/// Arguments that the action does not use are ignored, because models often fill in all of them.
 fn parse_args(args: &Value) -> Result<StoreCall, String> {
     let args = StoreArgs::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
     let key = args.key.ok_or_else(|| "bad arguments: put, get and delete need key".to_owned());

@@ -1,5 +1,8 @@
-//! Taking back what was done to the block while what was done to the rest of the text stays. Whether it must be taken
-//! back is decided elsewhere.
+//! Undoes changes of the managed block while changes of the rest of the text stay. The tamper guard decides when that
+//! is necessary.
+//!
+//! The old and the new text are compared line by line. Lines of the old block return to the block, and lines that
+//! were added inside it are dropped.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,42 +15,43 @@ use super::{
     widen_to_heading,
 };
 
-/// How long the two texts are compared; after that the comparison is coarser.
+/// Time limit of the comparison. After it, the rest is compared more coarsely.
 const DIFF_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// Lines of the mended text, by where they stand.
+/// The lines of the restored text, by their position relative to the block.
 #[derive(Default)]
 struct PartitionedLines<'a> {
     above: Vec<&'a [u8]>,
+    /// The lines of the block, with its heading.
     block: Vec<&'a [u8]>,
     below: Vec<&'a [u8]>,
 }
 
-/// Returns `now` with the block holding `wanted`, or without one: lines that stood in the block `before` are no notes,
-/// even when its markers are gone, and a second block is none.
+/// Returns the text `now` with `wanted` in its block. With `None`, the result has no block.
 ///
-/// `before` holds one well-formed block or none.
+/// Lines that were in the block in `before` do not become notes, even if its markers were removed. A second block is
+/// removed. `before` must have one well-formed block or none.
 pub(crate) fn restore_block(before: &[u8], now: &[u8], wanted: Option<&str>) -> Vec<u8> {
-    let mended = match scan_markers(before).blocks.first() {
+    let restored = match scan_markers(before).blocks.first() {
         Some(pair) => keep_old_block(before, now, pair),
         None if wanted.is_some() => repair_markers(now),
         None => remove_blocks(now),
     };
     match wanted {
-        None => remove_blocks(&mended),
+        None => remove_blocks(&restored),
         Some(text)
-            if marker_problems(&mended).is_empty() && block_content(&mended).as_deref() == Some(text) =>
+            if marker_problems(&restored).is_empty() && block_content(&restored).as_deref() == Some(text) =>
         {
-            mended
+            restored
         }
-        // A text without any marker can always be given a block.
-        Some(text) => replace_block(&mended, text)
-            .or_else(|_| replace_block(&remove_blocks(&mended), text))
-            .unwrap_or(mended),
+        // Inserting a block fails only if the text has malformed markers, so it succeeds once all markers are removed.
+        Some(text) => replace_block(&restored, text)
+            .or_else(|_| replace_block(&remove_blocks(&restored), text))
+            .unwrap_or(restored),
     }
 }
 
-/// Returns `now` with the lines of `before`'s block, and its heading, in their place.
+/// Returns `now` with the block of `before`, and its heading, restored. `pair` is the block of `before`.
 fn keep_old_block(before: &[u8], now: &[u8], pair: &BlockSpan) -> Vec<u8> {
     let (old, new) = (split_lines(before), split_lines(now));
     let range = widen_to_heading(before, &old, pair);
@@ -66,13 +70,13 @@ fn keep_old_block(before: &[u8], now: &[u8], pair: &BlockSpan) -> Vec<u8> {
     if has_one_block(&whole) {
         return whole;
     }
-    // Someone wrote markers of their own.
+    // The new text has additional markers outside the block. They are removed.
     let (above, below) = (remove_blocks(&parts.above.concat()), remove_blocks(&parts.below.concat()));
     let whole = join_lines(&[&above], &parts.block, &[&below]);
     if has_one_block(&whole) { whole } else { remove_blocks(&join_lines(&[&above], &[], &[&below])) }
 }
 
-/// Compares the lines; how they end does not matter.
+/// Compares the lines of two texts without their line endings.
 fn diff_lines(before: &[u8], old: &[LineSpan], now: &[u8], new: &[LineSpan]) -> Vec<DiffOp> {
     let old: Vec<&[u8]> = old.iter().map(|line| &before[line.start..line.end]).collect();
     let new: Vec<&[u8]> = new.iter().map(|line| &now[line.start..line.end]).collect();
@@ -80,6 +84,8 @@ fn diff_lines(before: &[u8], old: &[LineSpan], now: &[u8], new: &[LineSpan]) -> 
     capture_diff_slices_by_key_deadline(Algorithm::Myers, &old, &new, |line| *line, deadline)
 }
 
+/// Assigns the lines of one difference to the parts of the restored text. `block` is the range of the block's lines
+/// in the old text; `old_line` and `new_line` return lines of the two texts by index.
 fn partition_diff_op<'a>(
     op: &DiffOp,
     block: &Range<usize>,
@@ -89,20 +95,20 @@ fn partition_diff_op<'a>(
 ) {
     let (old, new) = (op.old_range(), op.new_range());
     if let DiffOp::Equal { .. } = op {
-        for (at, index) in old.zip(new) {
-            if at < block.start {
-                parts.above.push(new_line(index));
-            } else if at < block.end {
-                parts.block.push(new_line(index));
+        for (old_index, new_index) in old.zip(new) {
+            if old_index < block.start {
+                parts.above.push(new_line(new_index));
+            } else if old_index < block.end {
+                parts.block.push(new_line(new_index));
             } else {
-                parts.below.push(new_line(index));
+                parts.below.push(new_line(new_index));
             }
         }
         return;
     }
-    // Lines of the block that went away are put back, lines that came into it go.
-    let kept = old.start.max(block.start)..old.end.min(block.end);
-    parts.block.extend(kept.map(old_line));
+    // Removed lines of the block are restored. Lines added inside the block are dropped.
+    let removed = old.start.max(block.start)..old.end.min(block.end);
+    parts.block.extend(removed.map(old_line));
     let covers_block = old.start <= block.start && block.end <= old.end;
     if old.start < block.start || old.end <= block.start || covers_block {
         parts.above.extend(new.map(new_line));
@@ -111,11 +117,12 @@ fn partition_diff_op<'a>(
     }
 }
 
+/// Returns whether the text has exactly one well-formed block.
 fn has_one_block(text: &[u8]) -> bool {
     marker_problems(text).is_empty() && block_content(text).is_some()
 }
 
-/// Joins lines; one that was the last of its text gets a line end when others follow.
+/// Joins lines. A line without a line break, which was the last of its text, gets one if other lines follow.
 fn join_lines(above: &[&[u8]], block: &[&[u8]], below: &[&[u8]]) -> Vec<u8> {
     let mut text: Vec<u8> = Vec::new();
     for line in above.iter().chain(block).chain(below).filter(|line| !line.is_empty()) {
@@ -135,17 +142,17 @@ mod tests {
         "a\n\n## Recent Thread Snapshot\n<current_thread_summary>\nS1\nS2\n</current_thread_summary>\nz\n";
 
     fn check(now: &str, expected: &str) {
-        let mended = restore_block(BEFORE.as_bytes(), now.as_bytes(), Some("S1\nS2"));
-        assert_eq!(String::from_utf8(mended).unwrap(), expected, "{now:?}");
+        let restored = restore_block(BEFORE.as_bytes(), now.as_bytes(), Some("S1\nS2"));
+        assert_eq!(String::from_utf8(restored).unwrap(), expected, "{now:?}");
     }
 
-    /// `BEFORE` with `a` and `z` replaced.
+    /// Returns `BEFORE` with `a` and `z` replaced.
     fn block_between(above: &str, below: &str) -> String {
         BEFORE.replacen("a\n", above, 1).replacen("z\n", below, 1)
     }
 
     #[test]
-    fn f4_what_was_done_to_the_block_is_undone_and_the_rest_stays() {
+    fn f4_changes_of_the_block_are_undone_and_other_changes_stay() {
         check(BEFORE, BEFORE);
         check(&BEFORE.replace("S1", "other"), BEFORE);
         check(&BEFORE.replace("S1\nS2\n", ""), BEFORE);
@@ -167,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn f4_a_file_written_anew_keeps_its_text_and_gets_the_block_back() {
+    fn f4_a_rewritten_file_keeps_its_new_text_and_gets_the_block_back() {
         check("mine\n", &block_between("mine\n", "").replacen("\n\n", "\n", 1));
         check("", BEFORE.strip_prefix("a\n\n").unwrap().strip_suffix("z\n").unwrap());
         let crlf = BEFORE.replace('\n', "\r\n").replace("S1", "X");
-        let mended = restore_block(BEFORE.as_bytes(), crlf.as_bytes(), Some("S1\nS2"));
-        let text = String::from_utf8(mended).unwrap();
+        let restored = restore_block(BEFORE.as_bytes(), crlf.as_bytes(), Some("S1\nS2"));
+        let text = String::from_utf8(restored).unwrap();
         assert!(text.starts_with("a\r\n") && text.ends_with("z\r\n"), "{text:?}");
         assert_eq!(block_content(text.as_bytes()).as_deref(), Some("S1\nS2"));
     }
@@ -188,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn f4_what_a_writer_noted_meanwhile_wins() {
+    fn f4_a_newer_recorded_summary_replaces_the_old_one() {
         let now = BEFORE.replace("S1\nS2", "forged");
-        let mended = restore_block(BEFORE.as_bytes(), now.as_bytes(), Some("newer"));
-        assert_eq!(String::from_utf8(mended).unwrap(), BEFORE.replace("S1\nS2", "newer"));
+        let restored = restore_block(BEFORE.as_bytes(), now.as_bytes(), Some("newer"));
+        assert_eq!(String::from_utf8(restored).unwrap(), BEFORE.replace("S1\nS2", "newer"));
         let created = restore_block(b"a\n", b"a\nb\n", Some("newer"));
         assert_eq!(block_content(&created).as_deref(), Some("newer"));
         assert!(created.starts_with(b"a\nb\n"));

@@ -6,7 +6,7 @@ use super::*;
 
 const BLOCK: &str = "## Recent Thread Snapshot|<current_thread_summary>|S|</current_thread_summary>|";
 
-/// Turns the compact form of a text into the text.
+/// Expands the compact form of a text.
 fn expand_lines(compact: &str) -> Vec<u8> {
     compact
         .replace("{BLOCK}", BLOCK)
@@ -207,7 +207,7 @@ proptest! {
     #[test]
     fn g11_repair_loses_no_line_that_is_not_managed(parts in prop::collection::vec(line(), 0..24)) {
         let text = parts.join(b"\n".as_slice());
-        // What no reading of the markers calls managed; a pair that turns out to be an example in a fence stays too.
+        // Only lines that no interpretation of the markers treats as managed; a pair inside a fence stays too.
         let mut kept = plain_lines(&repair_markers(&text));
         for line in plain_lines(&remove_blocks(&text)) {
             let at = kept.iter().position(|other| *other == line);

@@ -1,5 +1,5 @@
-//! Recall from everything an assistant has: the original messages of all its threads, its summaries and its handoffs. How
-//! these are found and ordered is the search's matter.
+//! Recall in the scope of everything: searches the original messages of all threads of an assistant, its summaries and
+//! its handoffs. Matching and ranking are the task of [`crate::search`].
 
 use journal::{HitLocation, IndexHitKind, Store, ThreadPrefix};
 use protocol::{AssistantId, OwnerScope, ParentKind, Seq, ThreadId};
@@ -11,12 +11,17 @@ use super::passage::QueryWordFinder;
 use super::{NoteSource, RecallError, RecallNote, RecallQuery, RecallResult, RecallScope, Remaining};
 use crate::search::{SearchMatch, SearchRequest, best_matches};
 
-/// Summaries and handoffs that are shown.
+/// Maximum number of summaries and handoffs in an answer.
 const NOTES_MAX: usize = 3;
-/// The part of the room for an answer that these may take.
+/// Divisor of an answer's token limit: summaries and handoffs together get a quarter of it, because original messages
+/// are more exact.
 const NOTES_DIVISOR: u64 = 4;
 
-/// Returns what the assistant of the thread that asks has about the words of `text`.
+/// Returns the best matches of the words of `text` among everything that the assistant of `thread_id` has.
+///
+/// # Errors
+/// When `thread_id` is a sub-agent's thread, when the query names a thread that the assistant does not have, when the
+/// text has no word, and when the journal fails.
 pub(super) async fn recall_from_assistant(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -35,68 +40,77 @@ pub(super) async fn recall_from_assistant(
         assistant_id: Some(assistant_id.clone()),
         ..SearchRequest::new(text)
     };
-    // Twice as many, because some are in sight.
-    let (words, found) = best_matches(store, &request(vec![IndexHitKind::Message], SHOWN_MAX * 2)).await?;
+    // Twice as many as are shown, because the visible ones are removed.
+    let (words, message_matches) =
+        best_matches(store, &request(vec![IndexHitKind::Message], SHOWN_MAX * 2)).await?;
     let (_, notes) =
         best_matches(store, &request(vec![IndexHitKind::Summary, IndexHitKind::Handoff], NOTES_MAX)).await?;
-    let mut places: Vec<(ThreadId, Seq)> = Vec::new();
-    for message in &found {
-        if let HitLocation::Message { thread_id: found_in, seq, .. } = *message.location()
-            && !is_visible(store, thread_id, query, found_in, seq).await?
+    let mut locations: Vec<(ThreadId, Seq)> = Vec::new();
+    for message in &message_matches {
+        if let HitLocation::Message { thread_id: match_thread_id, seq, .. } = *message.location()
+            && !is_visible(store, thread_id, query, match_thread_id, seq).await?
         {
-            places.push((found_in, seq));
+            locations.push((match_thread_id, seq));
         }
     }
     let mut threads: Vec<ThreadId> = Vec::new();
-    for (found_in, _) in &places {
-        if !threads.contains(found_in) {
-            threads.push(*found_in);
+    for (match_thread_id, _) in &locations {
+        if !threads.contains(match_thread_id) {
+            threads.push(*match_thread_id);
         }
     }
     let finder = QueryWordFinder::new(&words);
-    let notes = notes.iter().filter_map(|read| to_note(read, &finder)).collect();
+    let notes = notes.iter().filter_map(|note| to_note(note, &finder)).collect();
     let parts =
         threads.iter().map(|thread_id| ThreadPrefix { thread_id: *thread_id, before: None }).collect();
-    let mut gathering = RecallCollector::for_assistant(store, parts, query.tokens_max);
-    let notes = gathering.place_notes(notes, query.tokens_max / NOTES_DIVISOR);
-    let left = places.len().saturating_sub(SHOWN_MAX);
-    places.truncate(SHOWN_MAX);
-    let (excerpts, hidden) = gathering.collect_at(&places, &finder).await?;
-    let rest = Remaining::Messages((left + hidden) as u64);
+    let mut collector = RecallCollector::for_assistant(store, parts, query.tokens_max);
+    // Notes are placed first, because their share of the budget is limited and messages may use all that remains.
+    let notes = collector.place_notes(notes, query.tokens_max / NOTES_DIVISOR);
+    let skipped = locations.len().saturating_sub(SHOWN_MAX);
+    locations.truncate(SHOWN_MAX);
+    let (excerpts, hidden) = collector.collect_at(&locations, &finder).await?;
+    let remaining = Remaining::Messages((skipped + hidden) as u64);
     Ok(RecallResult {
         scope: RecallScope::Everything,
         threads,
         excerpts,
         notes,
-        remaining: rest,
+        remaining,
         resume_at: None,
         departed_at: None,
     })
 }
 
-/// Returns whether who asks has a message in sight. What a fork copied is found where it was said.
+/// Returns whether the requesting thread already sees the message `seq` of `match_thread_id`.
+///
+/// The index returns a copied message in the thread where it was written, so a match in another thread may be one
+/// that a fork copied. A copy has the same seq and the same event id as its original.
 async fn is_visible(
     store: &dyn Store,
     thread_id: ThreadId,
     query: &RecallQuery,
-    found_in: ThreadId,
+    match_thread_id: ThreadId,
     seq: Seq,
 ) -> Result<bool, RecallError> {
     let is_within =
         query.visible_from.is_some_and(|before| seq >= before) || query.visible_request == Some(seq);
-    if !is_within || found_in == thread_id {
+    if !is_within || match_thread_id == thread_id {
         return Ok(is_within);
     }
     let event_of = async |thread_id| -> Result<_, RecallError> {
-        Ok(messages::read_utterance(store, thread_id, seq).await?.map(|said| said.event_id))
+        Ok(messages::read_utterance(store, thread_id, seq).await?.map(|utterance| utterance.event_id))
     };
-    Ok(event_of(thread_id).await? == event_of(found_in).await?)
+    Ok(event_of(thread_id).await? == event_of(match_thread_id).await?)
 }
 
-/// Returns the assistant whose thread asks, unless that is a sub-agent's or came from one.
+/// Returns the assistant of the requesting thread.
+///
+/// # Errors
+/// [`RecallError::SubagentScope`] when the thread is a sub-agent's or descends from one: a sub-agent knows only its
+/// task. At most [`LINEAGE_THREADS_MAX`] ancestors are checked.
 async fn requesting_assistant(store: &dyn Store, thread_id: ThreadId) -> Result<AssistantId, RecallError> {
-    let asking = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
-    let (mut parent_id, mut parent_kind) = (asking.parent_id, asking.parent_kind);
+    let requesting = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
+    let (mut parent_id, mut parent_kind) = (requesting.parent_id, requesting.parent_kind);
     for _ in 0..LINEAGE_THREADS_MAX {
         if parent_kind == Some(ParentKind::Subagent) {
             return Err(RecallError::SubagentScope);
@@ -105,11 +119,13 @@ async fn requesting_assistant(store: &dyn Store, thread_id: ThreadId) -> Result<
         let Some(parent) = store.thread(id).await? else { break };
         (parent_id, parent_kind) = (parent.parent_id, parent.parent_kind);
     }
-    Ok(asking.assistant_id)
+    Ok(requesting.assistant_id)
 }
 
-/// Returns the one thread of the assistant whose id begins with `prefix`. A thread of another one is not told from one
-/// that does not exist.
+/// Returns the one thread of the assistant whose id begins with `prefix`.
+///
+/// # Errors
+/// When no thread or several threads match. The error does not reveal whether another assistant has such a thread.
 async fn find_thread(
     store: &dyn Store,
     assistant_id: &AssistantId,
@@ -131,7 +147,7 @@ async fn find_thread(
     }
 }
 
-/// Returns the thread with that prefix that belongs to the assistant of the thread that asks.
+/// Returns the thread whose id begins with `prefix` and that belongs to the same assistant as `thread_id`.
 pub(super) async fn find_thread_of_same_assistant(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -140,9 +156,9 @@ pub(super) async fn find_thread_of_same_assistant(
     find_thread(store, &requesting_assistant(store, thread_id).await?, prefix).await
 }
 
-/// Returns what a summary or a handoff says; `None` for anything else.
-fn to_note(read: &SearchMatch, finder: &QueryWordFinder) -> Option<RecallNote> {
-    let source = match *read.location() {
+/// Returns the best passage of a matching summary or handoff as a note; `None` for other kinds.
+fn to_note(search_match: &SearchMatch, finder: &QueryWordFinder) -> Option<RecallNote> {
+    let source = match *search_match.location() {
         HitLocation::Summary { thread_id, first_turn, last_turn, .. } => {
             NoteSource::Summary { thread_id, first_turn, last_turn }
         }
@@ -153,7 +169,7 @@ fn to_note(read: &SearchMatch, finder: &QueryWordFinder) -> Option<RecallNote> {
     };
     Some(RecallNote {
         source,
-        at: read.created_at(),
-        text: finder.best_passage(&read.redacted_text(), MATCH_CHARS_MAX),
+        at: search_match.created_at(),
+        text: finder.best_passage(&search_match.redacted_text(), MATCH_CHARS_MAX),
     })
 }

@@ -1,71 +1,74 @@
-//! Why nothing could be recalled, told so that a model or a person knows what to do. Nothing is handled here.
+//! The errors of recall and search, each with a hint for the model or the user. Errors are not handled here.
+//!
+//! The messages read on after "failed to".
 
 use journal::PAGE_ROWS_MAX;
 use protocol::{Seq, ThreadId};
 
-/// Why nothing could be recalled.
+/// An error of a recall or a search. Both only read, so a failure changes nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum RecallError {
     /// The request contains no letter or digit.
-    #[error("recall: there is no word to look for")]
+    #[error("recall: the query has no word to search for")]
     NoWords,
-    /// So many hits are none or too many.
-    #[error("search: {limit} is no number of hits")]
+    /// The limit of a search is zero, or larger than [`PAGE_ROWS_MAX`].
+    #[error("search: {limit} is not a valid number of hits")]
     BadLimit {
-        /// The number asked for.
+        /// The requested number of hits.
         limit: usize,
     },
-    /// A sub-agent asks for what is not its own.
-    #[error("recall from everything: a sub-agent sees its own conversation alone")]
+    /// A sub-agent's thread requests the scope of everything. A sub-agent knows only its task.
+    #[error("recall from everything: a sub-agent can recall only its own conversation")]
     SubagentScope,
-    /// The range ends before it begins.
-    #[error("recall: {from} to {to} is no range")]
+    /// The last seq of the range is before its first seq.
+    #[error("recall: {from} to {to} is not a range")]
     EmptyRange {
-        /// The first seq asked for.
+        /// The requested first seq.
         from: Seq,
-        /// The last seq asked for.
+        /// The requested last seq.
         to: Seq,
     },
-    /// The thread that asks does not exist.
+    /// The requesting thread does not exist.
     #[error("recall: thread {thread_id} does not exist")]
     UnknownThread {
-        /// The thread.
+        /// The requesting thread.
         thread_id: ThreadId,
     },
-    /// The thread named is none that this one came from.
+    /// No thread of the lineage, or of the same assistant in the scope of everything, has this id prefix.
     #[error("recall from thread {prefix}: this conversation did not come from it")]
     ForeignThread {
-        /// The beginning of an id that was given.
+        /// The requested id or prefix of an id.
         prefix: String,
-        /// The threads that can be named, nearest first.
+        /// The threads that can be named, nearest first. Empty in the scope of everything.
         lineage: Vec<ThreadId>,
     },
-    /// Several threads of the lineage begin like that.
-    #[error("recall from thread {prefix}: several threads of this conversation begin like that")]
+    /// Several threads have this id prefix.
+    #[error("recall from thread {prefix}: several thread ids begin with it")]
     AmbiguousThread {
-        /// The beginning of an id that was given.
+        /// The requested prefix of an id.
         prefix: String,
     },
-    /// The threads came from each other in a circle.
-    #[error("recall: thread {thread_id} is recorded as having come from itself")]
+    /// The parents of the thread form a cycle.
+    #[error("recall: thread {thread_id} is recorded as its own ancestor")]
     Cycle {
-        /// The thread that was met twice.
+        /// The thread that occurs twice in its lineage.
         thread_id: ThreadId,
     },
-    /// The thread that another one came from is not there any longer.
+    /// A thread of the lineage names a parent that does not exist, because it was deleted.
     #[error("recall: thread {parent_id}, which thread {thread_id} came from, no longer exists")]
     ParentMissing {
-        /// The thread that is there.
+        /// The existing thread.
         thread_id: ThreadId,
-        /// The one that is not.
+        /// Its missing parent.
         parent_id: ThreadId,
     },
-    /// Nothing tells how far the thread that another one came from belongs to it.
-    #[error("recall: where thread {thread_id} left thread {parent_id}, which it came from, is not recorded")]
+    /// The journal has no accepted handoff from the parent to the child, so it is unknown which part of the parent
+    /// belongs to the conversation.
+    #[error("recall: the point at which thread {thread_id} left its parent {parent_id} is not recorded")]
     BranchUnknown {
-        /// The thread that came from the other.
+        /// The child.
         thread_id: ThreadId,
-        /// The other.
+        /// The parent.
         parent_id: ThreadId,
     },
     /// The journal failed.
@@ -74,13 +77,13 @@ pub enum RecallError {
 }
 
 impl RecallError {
-    /// Returns what to do about it, as one sentence.
+    /// Returns what the model or the user can do about the error, as a clause without a period.
     pub fn hint(&self) -> String {
         match self {
             Self::NoWords => "name what you look for, such as a file, a command or a subject".to_owned(),
             Self::BadLimit { .. } => format!("ask for 1 to {PAGE_ROWS_MAX}"),
             Self::SubagentScope => {
-                "leave out `scope`, and work with what the task tells; say what is missing in it".to_owned()
+                "leave out `scope` and work with the task as given; say what it does not contain".to_owned()
             }
             Self::EmptyRange { .. } => "give the lower number first".to_owned(),
             Self::UnknownThread { .. } => "open the thread again".to_owned(),

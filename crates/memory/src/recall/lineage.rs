@@ -1,5 +1,5 @@
-//! The threads a thread came from, and how far each belongs to its conversation. What is read in them is not decided
-//! here.
+//! The lineage of a thread: the thread itself, the threads that it came from by handoffs and forks, and the part of
+//! each that belongs to its conversation. Messages are not read here.
 
 use journal::{EventQuery, HandoffFilter, Store, SupersededVisibility, ThreadPrefix};
 
@@ -7,19 +7,23 @@ use protocol::{Category, Event, EventType, Handoff, HandoffId, ParentKind, Seq, 
 
 use super::RecallError;
 
-/// The most threads of a lineage; what is further back is not looked at.
+/// Maximum number of threads of a lineage. Older ancestors are not searched.
 pub(super) const LINEAGE_THREADS_MAX: usize = 64;
-/// Facts behind what a summary covers among which its acceptance is looked for. Each draft and each feedback is one.
+/// Maximum number of middleware events that are scanned for the acceptance of a handoff, from the end of the range that
+/// its summary covers. Each draft and each feedback is one such event.
 const EVENTS_SCANNED_MAX: usize = 64;
 
 /// A thread of a lineage.
 #[derive(Debug)]
 pub(super) struct Ancestor {
     pub(super) thread_id: ThreadId,
-    /// The thread that a handoff of this one seeded; `None` for the first of a lineage, which all belongs to it.
+    /// The thread that a handoff of this thread seeded. `None` for the first thread of a lineage, which belongs to the
+    /// conversation as a whole.
     child_id: Option<ThreadId>,
-    /// The threads whose transcript it copied, nearest first. They are not looked at: it holds what it copied at the
-    /// same seqs, what was said in them later is no part of it, and what it took back is to stay so.
+    /// The threads that this thread copied as a fork, nearest first.
+    ///
+    /// They are not searched. The fork has the copied messages at the same seqs; later messages of its source do not
+    /// belong to the fork; and messages that the fork rewound must stay hidden.
     copied_from: Vec<ThreadId>,
 }
 
@@ -28,16 +32,20 @@ impl Ancestor {
         Self { thread_id, child_id, copied_from: Vec::new() }
     }
 
+    /// Returns whether this is the thread, or a fork of it.
     fn has_id(&self, thread_id: ThreadId) -> bool {
         self.thread_id == thread_id || self.copied_from.contains(&thread_id)
     }
 
-    /// Returns whether a handoff of this thread seeded that one.
+    /// Returns whether a handoff of this thread seeded the thread `thread_id`.
     pub(super) fn has_seeded(&self, thread_id: ThreadId) -> bool {
         self.child_id == Some(thread_id)
     }
 
-    /// Returns the part of the thread that belongs to the lineage: what was said before the conversation left it.
+    /// Returns the part of the thread that belongs to the conversation: everything before the conversation left it.
+    ///
+    /// # Errors
+    /// When the handoff to the child is not recorded, and when the journal fails.
     pub(super) async fn thread_part(&self, store: &dyn Store) -> Result<ThreadPrefix, RecallError> {
         let before = match self.child_id {
             Some(child_id) => Some(departure_seq(store, self.thread_id, child_id).await?),
@@ -47,7 +55,10 @@ impl Ancestor {
     }
 }
 
-/// Returns the lineage of a thread that is looked at alone.
+/// Returns a lineage of only the thread itself, without loading its ancestors.
+///
+/// # Errors
+/// When the thread does not exist, and when the journal fails.
 pub(super) async fn single_thread_lineage(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -56,11 +67,14 @@ pub(super) async fn single_thread_lineage(
     Ok(vec![Ancestor::new(thread_id, None)])
 }
 
-/// Returns the thread, the one it came from by a handoff or a fork, and so on, nearest first; what a fork copied counts
-/// as the fork.
+/// Returns the thread and its ancestors by handoffs and forks, nearest first. A fork and the threads that it copied
+/// are one entry.
 ///
-/// A sub-agent's thread has no lineage but itself: its task is all it was given. What is not a plain chain is an error,
-/// never a guess.
+/// The lineage of a sub-agent's thread is that thread alone, because a sub-agent knows only its task.
+///
+/// # Errors
+/// When the thread or an ancestor does not exist, when the ancestors form a cycle, and when the journal fails. A
+/// lineage that is not a plain chain is never completed by a guess.
 pub(super) async fn load_lineage(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -70,8 +84,8 @@ pub(super) async fn load_lineage(
     let mut ancestor = Ancestor::new(thread_id, None);
     for _ in 1..LINEAGE_THREADS_MAX {
         let Some(parent_id) = thread.parent_id else { break };
-        let is_met = |ancestor: &Ancestor| ancestor.has_id(parent_id);
-        if lineage.iter().chain([&ancestor]).any(is_met) {
+        let is_parent = |ancestor: &Ancestor| ancestor.has_id(parent_id);
+        if lineage.iter().chain([&ancestor]).any(is_parent) {
             return Err(RecallError::Cycle { thread_id: parent_id });
         }
         match thread.parent_kind {
@@ -82,45 +96,50 @@ pub(super) async fn load_lineage(
                 lineage.push(std::mem::replace(&mut ancestor, parent));
             }
         }
-        let gone = RecallError::ParentMissing { thread_id: thread.thread_id, parent_id };
-        thread = store.thread(parent_id).await?.ok_or(gone)?;
+        let missing = RecallError::ParentMissing { thread_id: thread.thread_id, parent_id };
+        thread = store.thread(parent_id).await?.ok_or(missing)?;
     }
     lineage.push(ancestor);
     Ok(lineage)
 }
 
-/// Returns the seq at which the conversation left `parent_id` for the child that a handoff seeded: where the handoff was
-/// accepted. What was said while its summary was made and reviewed belongs to the child too, though no summary has it.
+/// Returns the seq at which the conversation left `parent_id` for the child that a handoff seeded: the seq of the event
+/// that accepted the handoff. Messages before it belong to the child's conversation even if they were added during the
+/// review, after the range that the summary covers.
 ///
-/// An acceptance that does not stand near what the summary covers is not looked for; then only what it covers belongs
-/// to the child.
+/// If the acceptance is not within [`EVENTS_SCANNED_MAX`] middleware events after the covered range, the conversation
+/// ends with that range.
 async fn departure_seq(
     store: &dyn Store,
     parent_id: ThreadId,
     child_id: ThreadId,
 ) -> Result<Seq, RecallError> {
     let unknown = RecallError::BranchUnknown { thread_id: child_id, parent_id };
-    let Some((handoff, covered)) = find_accepted_handoff(store, parent_id, child_id).await? else {
+    let Some((handoff, last_covered_seq)) = find_accepted_handoff(store, parent_id, child_id).await? else {
         return Err(unknown);
     };
-    let mut at = covered;
-    // One at a time: the next fact is mostly the one, and the one after it may be a long thread away.
+    let mut cursor = last_covered_seq;
+    // Events are read one at a time, because the first is usually the acceptance, and a page would make the journal
+    // search a long thread for events that are not needed.
     for _ in 0..EVENTS_SCANNED_MAX {
         let query = EventQuery {
             categories: vec![Category::Middleware],
             superseded: SupersededVisibility::Shown,
-            ..EventQuery::after(at, 1)
+            ..EventQuery::after(cursor, 1)
         };
-        let Some(fact) = store.events(parent_id, query).await?.pop() else { break };
-        if is_acceptance(&fact, handoff.handoff_id) {
-            return Ok(fact.seq);
+        let Some(event) = store.events(parent_id, query).await?.pop() else { break };
+        if is_acceptance(&event, handoff.handoff_id) {
+            return Ok(event.seq);
         }
-        at = fact.seq;
+        cursor = event.seq;
     }
-    Ok(covered.saturating_add(1))
+    Ok(last_covered_seq.saturating_add(1))
 }
 
-/// Returns the handoff of `parent_id` that seeded the child, and the last seq that the accepted summary covers.
+/// Returns the handoff of `parent_id` that seeded the child, and the last seq that its accepted summary covers.
+///
+/// The accepted proposal is identified by the hash of its summary. Returns `None` when no handoff between the threads
+/// was accepted.
 async fn find_accepted_handoff(
     store: &dyn Store,
     parent_id: ThreadId,
@@ -135,33 +154,38 @@ async fn find_accepted_handoff(
         let Some(sha256) = &handoff.accepted_sha256 else { continue };
         let proposals = store.proposals(handoff.handoff_id).await?;
         if let Some(proposal) = proposals.iter().find(|proposal| proposal.summary_sha256 == *sha256) {
-            let covered = proposal.summary_json.coverage.last_seq;
-            return Ok(Some((handoff, covered)));
+            let last_covered_seq = proposal.summary_json.coverage.last_seq;
+            return Ok(Some((handoff, last_covered_seq)));
         }
     }
     Ok(None)
 }
 
-fn is_acceptance(fact: &Event, handoff_id: HandoffId) -> bool {
-    fact.kind() == Some(EventType::HandoffAccepted) && fact.handoff_id() == Some(handoff_id)
+fn is_acceptance(event: &Event, handoff_id: HandoffId) -> bool {
+    event.kind() == Some(EventType::HandoffAccepted) && event.handoff_id() == Some(handoff_id)
 }
 
-/// Returns the thread of `lineage` whose id begins with `prefix`; hyphens and case are ignored. Who names what a fork
-/// copied means the fork.
+/// Returns the thread of `lineage` whose id begins with `prefix`. Hyphens and case are ignored. A prefix of a thread
+/// that a fork copied refers to the fork.
+///
+/// # Errors
+/// [`RecallError::ForeignThread`] when no thread matches, [`RecallError::AmbiguousThread`] when several do.
 pub(super) fn find_named<'a>(lineage: &'a [Ancestor], prefix: &str) -> Result<&'a Ancestor, RecallError> {
-    let digits = |text: &str| text.trim().replace('-', "").to_lowercase();
-    let wanted = digits(prefix);
-    let is_meant = |id: &ThreadId| !wanted.is_empty() && digits(&id.to_string()).starts_with(&wanted);
-    // Answers shorten the ids of the threads that are looked at so that these are told apart, and no others.
-    let mut matches: Vec<&Ancestor> = lineage.iter().filter(|one| is_meant(&one.thread_id)).collect();
+    let hex_digits = |text: &str| text.trim().replace('-', "").to_lowercase();
+    let digits = hex_digits(prefix);
+    let is_named = |id: &ThreadId| !digits.is_empty() && hex_digits(&id.to_string()).starts_with(&digits);
+    // The threads of the lineage are matched first: answers shorten ids so that these are distinct from each other, but
+    // not from the ids of the threads that were copied.
+    let mut matches: Vec<&Ancestor> =
+        lineage.iter().filter(|ancestor| is_named(&ancestor.thread_id)).collect();
     if matches.is_empty() {
-        matches = lineage.iter().filter(|one| one.copied_from.iter().any(is_meant)).collect();
+        matches = lineage.iter().filter(|ancestor| ancestor.copied_from.iter().any(is_named)).collect();
     }
     match matches[..] {
         [only] => Ok(only),
         [] => Err(RecallError::ForeignThread {
             prefix: prefix.to_owned(),
-            lineage: lineage.iter().map(|one| one.thread_id).collect(),
+            lineage: lineage.iter().map(|ancestor| ancestor.thread_id).collect(),
         }),
         _ => Err(RecallError::AmbiguousThread { prefix: prefix.to_owned() }),
     }

@@ -9,18 +9,21 @@ use super::{RECALL, RecallError, RecalledMessage, Speaker};
 
 /// A message reduced to its author and its text.
 pub(crate) struct Utterance {
-    /// The event, which copies of it have too.
+    /// The id of the message's event. Copies of the message in forks have the same id.
     pub(crate) event_id: EventId,
+    /// The message's seq in its thread.
     pub(crate) seq: Seq,
     pub(crate) speaker: Speaker,
+    /// Time at which the message was journaled.
     pub(crate) at: Timestamp,
-    /// The words, without secrets.
+    /// The readable text, with secrets redacted; never empty.
     pub(crate) text: String,
 }
 
 impl Utterance {
-    /// Returns what a message says; `None` for one without words, and for the answer of a recall: its passages are
-    /// elsewhere, and newer than they are only by looking so.
+    /// Returns the author and text of a message. Returns `None` for an event that is no message, for a message without
+    /// readable text, and for the result of a recall: that only repeats older messages under a newer date, and could
+    /// displace them.
     pub(crate) fn from_event(event: &Event) -> Option<Self> {
         let message = event.message()?;
         let speaker = match &message {
@@ -35,14 +38,15 @@ impl Utterance {
         (!text.is_empty()).then_some(Self { event_id, seq, speaker, at, text })
     }
 
-    /// Returns it as a passage that does not match by itself.
+    /// Converts the utterance to a recalled message that is not marked as a match.
     pub(super) fn into_recalled_message(self, thread_id: ThreadId) -> RecalledMessage {
         let Self { seq, speaker, at, text, .. } = self;
         RecalledMessage { thread_id, seq, speaker, at, is_match: false, text }
     }
 }
 
-/// Returns what was said at a place.
+/// Reads the message `seq` of a thread. Returns `None` in the cases of [`Utterance::from_event`], and for a superseded
+/// message.
 pub(crate) async fn read_utterance(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -52,7 +56,9 @@ pub(crate) async fn read_utterance(
     Ok(store.events(thread_id, query).await?.pop().as_ref().and_then(Utterance::from_event))
 }
 
-/// Returns what was said right before and right after a place, the latter before the seq `end`.
+/// Reads the messages directly before and after the message `seq`. The message after it must be before the seq `end`.
+///
+/// An adjacent message without readable text is `None`; the message beyond it is not read instead.
 pub(crate) async fn read_adjacent(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -61,15 +67,15 @@ pub(crate) async fn read_adjacent(
 ) -> Result<[Option<Utterance>; 2], RecallError> {
     let before = EventQuery { after: None, before: Some(seq), ..EventQuery::after(0, 1) };
     let after = EventQuery { before: end, ..EventQuery::after(seq, 1) };
-    let mut said = [None, None];
-    for (query, slot) in [before, after].into_iter().zip(&mut said) {
+    let mut adjacent = [None, None];
+    for (query, slot) in [before, after].into_iter().zip(&mut adjacent) {
         let query = EventQuery { categories: vec![Category::Message], ..query };
         *slot = store.events(thread_id, query).await?.pop().as_ref().and_then(Utterance::from_event);
     }
-    Ok(said)
+    Ok(adjacent)
 }
 
-/// Returns whether a program put the message in, and not the person.
+/// Returns whether a program wrote the message in the user's role, as recorded by an imported session.
 pub(super) fn is_injected(event: &Event) -> bool {
     event.parsed_metadata().injected
 }

@@ -10,20 +10,22 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 use facts::redact;
 
-/// The part of a message that is looked at; a search finds nothing behind it either.
+/// Maximum bytes of a message that are read, 64 KiB from its start. The search index does not cover more either.
 const READ_BYTES_MAX: usize = 64 << 10;
-/// Characters of a tool call's arguments.
+/// Maximum characters of a tool call's arguments.
 const ARGS_CHARS_MAX: usize = 400;
-/// The shortest beginning by which a word is recognised in another form.
+/// Minimum length in characters of a stem that stands for its word. A shorter stem would match unrelated words.
 const STEM_CHARS_MIN: usize = 3;
-/// Places of words that are looked at in one text.
+/// Maximum number of word positions that are considered in one text. It limits the cost of choosing a passage.
 const WORD_POSITIONS_MAX: usize = 2_000;
-/// The part of a passage that stands before the first word found.
+/// Divisor of a passage's length: the first matched word has a quarter of the passage before it as context.
 const LEAD_DIVISOR: usize = 4;
-/// Stands where something was cut.
+/// Marks where a text was cut.
 pub(super) const ELLIPSIS: &str = "…";
 
-/// Returns what the message says, without secrets; empty when it says nothing.
+/// Returns the readable text of a message with its secrets redacted. The text is empty when the message has none.
+///
+/// Tool calls appear as `[calls NAME ARGUMENTS]` and media as their media type. Reasoning is left out.
 pub(super) fn readable_text(message: &Message) -> String {
     let mut text = String::new();
     for block in message.content() {
@@ -48,7 +50,7 @@ pub(super) fn readable_text(message: &Message) -> String {
     redact(head_at_word(&text)).trim().to_owned()
 }
 
-/// Returns the beginning of `text`, cut between words.
+/// Returns the first [`READ_BYTES_MAX`] bytes of `text` at most, cut between words.
 fn head_at_word(text: &str) -> &str {
     if text.len() <= READ_BYTES_MAX {
         return text;
@@ -62,31 +64,35 @@ pub(crate) fn truncate_chars(text: &str, chars_max: usize) -> String {
     excerpt_from(text, 0, chars_max)
 }
 
-/// Finds words of a question in texts, in the forms they take there.
+/// Finds the words of a query in texts, in any inflected form.
+///
+/// A word is matched by the prefix that it shares with its English stem, in one pass over the text.
 pub(super) struct QueryWordFinder {
+    /// The automaton of all prefixes; `None` when it could not be built, and then no word is found.
     forms: Option<AhoCorasick>,
-    /// The word each form belongs to.
+    /// For each pattern of `forms`, the index of its word.
     form_words: Vec<usize>,
 }
 
 impl QueryWordFinder {
-    /// Returns a finder for `words`.
+    /// Returns a finder for `words`. Each word has two patterns, because the automaton ignores case only for ASCII
+    /// letters: the prefix as given, and with its first letter in upper case.
     pub(super) fn new(words: &[String]) -> Self {
         let stemmer = Stemmer::create(Algorithm::English);
         let mut forms = Vec::new();
-        let mut owners = Vec::new();
-        for (number, word) in words.iter().enumerate() {
-            let beginning = common_prefix(word, &stemmer.stem(word)).to_owned();
-            let capitalised = capitalize(&beginning);
-            owners.extend([number, number]);
-            forms.extend([beginning, capitalised]);
+        let mut form_words = Vec::new();
+        for (index, word) in words.iter().enumerate() {
+            let prefix = common_prefix(word, &stemmer.stem(word)).to_owned();
+            let capitalised = capitalize(&prefix);
+            form_words.extend([index, index]);
+            forms.extend([prefix, capitalised]);
         }
         let forms = AhoCorasick::builder().ascii_case_insensitive(true).build(forms).ok();
-        Self { forms, form_words: owners }
+        Self { forms, form_words }
     }
 
-    /// Returns the part of `text`, at most `chars_max` characters, that holds most of the words; its beginning when it
-    /// holds none.
+    /// Returns the passage of `text`, at most `chars_max` characters, that contains the most different words. Returns
+    /// the start of the text when it contains none.
     pub(super) fn best_passage(&self, text: &str, chars_max: usize) -> String {
         if text.len() <= chars_max {
             return text.to_owned();
@@ -94,75 +100,81 @@ impl QueryWordFinder {
         excerpt_from(text, self.best_start(text, chars_max), chars_max)
     }
 
-    /// Returns the byte at which the passage with most words begins, its lead included.
+    /// Returns the byte offset at which the best passage begins, including the context before its first word. Among
+    /// equally good passages, the first one wins.
+    ///
+    /// The cost is quadratic in the number of word positions, which [`WORD_POSITIONS_MAX`] limits.
     fn best_start(&self, text: &str, chars_max: usize) -> usize {
-        let places = self.word_positions(text);
-        let reach = chars_max - chars_max / LEAD_DIVISOR;
+        let positions = self.word_positions(text);
+        let window_chars = chars_max - chars_max / LEAD_DIVISOR;
         let mut best = (0, 0);
-        for (first, (at, _, chars)) in places.iter().enumerate() {
-            let within = places[first..].iter().take_while(|(_, _, later)| later - chars < reach);
-            let held = within.fold(0_u64, |held, (_, word, _)| held | 1 << (word % 64)).count_ones();
-            if held > best.0 {
-                best = (held, *at);
+        for (first, (offset, _, chars)) in positions.iter().enumerate() {
+            let window = positions[first..].iter().take_while(|(_, _, later)| later - chars < window_chars);
+            let word_count = window.fold(0_u64, |words, (_, word, _)| words | 1 << (word % 64)).count_ones();
+            if word_count > best.0 {
+                best = (word_count, *offset);
             }
         }
         let lead = text[..best.1].char_indices().rev().nth((chars_max / LEAD_DIVISOR).saturating_sub(1));
-        lead.map_or(0, |(at, _)| at)
+        lead.map_or(0, |(offset, _)| offset)
     }
 
-    /// Returns where words begin: the byte, the word's number and the character.
+    /// Returns the positions of words, in order: the byte offset, the index of the word, and the character offset.
     fn word_positions(&self, text: &str) -> Vec<(usize, usize, usize)> {
         let Some(forms) = &self.forms else { return Vec::new() };
-        let mut places: Vec<(usize, usize, usize)> = Vec::new();
+        let mut positions: Vec<(usize, usize, usize)> = Vec::new();
         let (mut bytes, mut chars) = (0, 0);
-        for found in forms.find_overlapping_iter(text) {
-            let start = found.start();
+        for hit in forms.find_overlapping_iter(text) {
+            let start = hit.start();
             let is_inside = text[..start].chars().next_back().is_some_and(char::is_alphanumeric);
-            // Where a script has no spaces, every word stands inside.
+            // A match inside a word counts only in scripts without spaces, where every word follows another directly.
             if is_inside && text[start..].starts_with(|c: char| c.is_ascii_alphanumeric()) || start < bytes {
                 continue;
             }
             chars += text[bytes..start].chars().count();
             bytes = start;
-            places.push((start, self.form_words[found.pattern().as_usize()], chars));
-            if places.len() == WORD_POSITIONS_MAX {
+            positions.push((start, self.form_words[hit.pattern().as_usize()], chars));
+            if positions.len() == WORD_POSITIONS_MAX {
                 break;
             }
         }
-        places
+        positions
     }
 }
 
-/// Returns the part of the word that its stem begins with, or the word when that is too short to tell anything.
+/// Returns the prefix that the word shares with its stem, or the whole word when that prefix is shorter than
+/// [`STEM_CHARS_MIN`].
 fn common_prefix<'a>(word: &'a str, stem: &str) -> &'a str {
     let same = word.char_indices().zip(stem.chars()).take_while(|((_, a), b)| a == b);
-    let end = same.last().map_or(0, |((at, char), _)| at + char.len_utf8());
+    let end = same.last().map_or(0, |((offset, char), _)| offset + char.len_utf8());
     if word[..end].chars().count() < STEM_CHARS_MIN { word } else { &word[..end] }
 }
 
+/// Returns the word with its first letter in upper case.
 fn capitalize(word: &str) -> String {
     let mut chars = word.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Returns at most `chars_max` characters of `text` from about `start` on, cut between grapheme clusters and where
-/// possible between words, with a sign where something was cut.
+/// Returns at most `chars_max` characters of `text` from about the byte offset `start` on, with an [`ELLIPSIS`]
+/// wherever text was cut off. Cuts are between grapheme clusters, and between words where a word boundary is near.
 fn excerpt_from(text: &str, start: usize, chars_max: usize) -> String {
     let start = floor_grapheme_boundary(text, start);
     let start = match text[..start].ends_with(|char: char| !char.is_whitespace()) {
-        // Within a word: the next one is near, or there is none.
+        // `start` is inside a word. The excerpt begins after the word if it ends soon. A text without blanks is cut
+        // here.
         true => text[start..]
             .find(char::is_whitespace)
-            .filter(|at| *at <= chars_max / LEAD_DIVISOR)
-            .map_or(start, |at| start + at),
+            .filter(|length| *length <= chars_max / LEAD_DIVISOR)
+            .map_or(start, |length| start + length),
         false => start,
     };
-    let rest = text[start..].trim_start();
-    let before = if text.len() - rest.len() > 0 && start > 0 { ELLIPSIS } else { "" };
-    let Some((end, _)) = rest.char_indices().nth(chars_max) else { return format!("{before}{rest}") };
-    let shown = &rest[..floor_grapheme_boundary(rest, end)];
+    let tail = text[start..].trim_start();
+    let before = if text.len() - tail.len() > 0 && start > 0 { ELLIPSIS } else { "" };
+    let Some((end, _)) = tail.char_indices().nth(chars_max) else { return format!("{before}{tail}") };
+    let shown = &tail[..floor_grapheme_boundary(tail, end)];
     let shown = match shown.rfind(char::is_whitespace) {
-        Some(at) if at >= shown.len() / 2 => &shown[..at],
+        Some(offset) if offset >= shown.len() / 2 => &shown[..offset],
         Some(_) | None => shown,
     };
     format!("{before}{}{ELLIPSIS}", shown.trim_end())

@@ -1,19 +1,25 @@
-//! The words of a question that are worth looking for. How they are compared with those of a message is not known here.
+//! Extracts the words of a question that a search uses. Matching them with the words of a message is the journal's
+//! task.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use journal::QUERY_WORDS_MAX;
 
-/// Words that hold a sentence together in the languages people ask in most, and say nothing of what it is about.
+/// Stop words of the most used languages: words that occur in any sentence, such as articles and pronouns, and so
+/// distinguish no message from another.
 static STOP_WORDS: LazyLock<HashSet<&'static str>> =
     LazyLock::new(|| include_str!("stop_words.txt").split_whitespace().collect());
 
-/// The shortest part of a name such as a path that is looked for by itself.
+/// Minimum length in characters of a part of a compound name, such as a path, that is searched for as a word of its
+/// own.
 const PART_CHARS_MIN: usize = 3;
 
-/// Returns what to look for: the words of `text` without stop words, or all of them when it has no others, each once.
-/// A name of several words, such as a path, is one; its parts come after everything else, where there is room.
+/// Returns the words to search for, each once and in lower case: the words of `text` without stop words, or all words
+/// when `text` has only stop words.
+///
+/// A compound name such as a path is one word. Its parts are added after all other words. At most [`QUERY_WORDS_MAX`]
+/// words are returned, so that parts are the first to be left out.
 pub(crate) fn parse_query_words(text: &str) -> Vec<String> {
     let all: Vec<String> = text
         .split(|char: char| char.is_whitespace() || char.is_control())
@@ -21,12 +27,13 @@ pub(crate) fn parse_query_words(text: &str) -> Vec<String> {
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();
-    let is_telling = |word: &String| !is_stop_word(word);
-    let mut words: Vec<String> = all.iter().filter(|word| is_telling(word)).cloned().collect();
+    let is_content_word = |word: &String| !is_stop_word(word);
+    let mut words: Vec<String> = all.iter().filter(|word| is_content_word(word)).cloned().collect();
     if words.is_empty() {
         words = all;
     }
-    let parts: Vec<String> = words.iter().flat_map(|word| compound_parts(word)).filter(is_telling).collect();
+    let parts: Vec<String> =
+        words.iter().flat_map(|word| compound_parts(word)).filter(is_content_word).collect();
     words.extend(parts);
     let mut seen = HashSet::new();
     words.retain(|word| seen.insert(word.clone()));
@@ -34,20 +41,22 @@ pub(crate) fn parse_query_words(text: &str) -> Vec<String> {
     words
 }
 
+/// Returns whether the word is a stop word, with either form of the apostrophe.
 fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.contains(word.replace('’', "'").as_str())
 }
 
-/// Returns the word without the signs around it and without the ending of a possessor.
+/// Returns the word without the punctuation around it and without a possessive ending.
 fn strip_punctuation(word: &str) -> &str {
     let word = word.trim_matches(|char: char| !char.is_alphanumeric());
     ["'s", "’s", "'S", "’S"].into_iter().find_map(|ending| word.strip_suffix(ending)).unwrap_or(word)
 }
 
+/// Returns the parts of a compound name that are at least [`PART_CHARS_MIN`] long; none for a simple word.
 fn compound_parts(word: &str) -> impl Iterator<Item = String> {
-    let is_one = word.chars().all(char::is_alphanumeric);
+    let is_simple = word.chars().all(char::is_alphanumeric);
     word.split(|char: char| !char.is_alphanumeric())
-        .filter(move |part| !is_one && part.chars().count() >= PART_CHARS_MIN)
+        .filter(move |part| !is_simple && part.chars().count() >= PART_CHARS_MIN)
         .map(str::to_owned)
 }
 
@@ -60,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_asked_by_its_telling_words() {
+    fn stop_words_are_left_out_of_a_question() {
         check("What port does staging use?", &["port", "staging"]);
         check("which port, which PORT?", &["port"]);
         check("Where's Caroline’s car", &["caroline", "car"]);
@@ -69,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_stop_words_is_asked_as_it_is() {
+    fn a_question_of_only_stop_words_keeps_them() {
         check("Who are you?", &["who", "are", "you"]);
         check("to be", &["to", "be"]);
         check(" ?! ", &[]);
@@ -77,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_looked_for_whole_and_in_parts() {
+    fn a_compound_name_is_searched_whole_and_in_parts() {
         check("does src/parse_table.rs:42 fail", &["src/parse_table.rs:42", "fail", "src", "parse", "table"]);
         check("`--dry-run`", &["dry-run", "dry", "run"]);
     }

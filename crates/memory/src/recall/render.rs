@@ -5,41 +5,43 @@ use protocol::ThreadId;
 
 use super::{NoteSource, RecallNote, RecallResult, RecallScope, RecalledMessage, Remaining, Speaker};
 
-/// The frame around the passages.
+/// Template of the text around the passages, in the scope of a conversation.
 const RECALLED_TEMPLATE: &str = include_str!("../../prompts/recalled.md");
-/// The frame when everything was looked through.
+/// Template of the text around the passages, in the scope of everything.
 const RECALLED_EVERYTHING_TEMPLATE: &str = include_str!("../../prompts/recalled_everything.md");
-/// Stands in the place of passages when there are none.
+/// The answer when nothing was found in the conversation.
 const NOTHING_FOUND: &str = include_str!("../../prompts/recall/nothing_found.md");
-/// Stands in their place when everything was looked through.
+/// The answer when nothing was found in the scope of everything.
 const NOTHING_FOUND_ANYWHERE: &str = include_str!("../../prompts/recall/nothing_at_all.md");
-/// Stands before what summaries and handoffs say.
+/// A note that passages of summaries and handoffs are not original words.
 const NOTES_INTRO: &str = include_str!("../../prompts/recall/notes.md");
-/// Stands behind the passages when more messages match.
+/// The closing sentence when more messages match.
 const MORE_MESSAGES: &str = include_str!("../../prompts/recall/more_messages.md");
-/// Stands at the end of a range that goes on where the thread does not belong to the conversation any longer.
+/// The closing sentence of a range that extends beyond the point at which the conversation left the thread.
 const THREAD_DEPARTED: &str = include_str!("../../prompts/recall/left.md");
-
-/// Stands at the end of a range whose first message goes on.
+/// The closing sentence of a range whose first message was cut.
 const MESSAGE_CONTINUES: &str = include_str!("../../prompts/recall/goes_on.md");
 
-/// The most characters of everything but the passages.
+/// Upper bound in characters of everything but the passages. It is reserved in the budget of an answer.
 pub(super) const FRAME_CHARS_MAX: u64 = 1_000;
-/// Between excerpts.
+/// The line between two excerpts.
 const SEPARATOR: &str = "--\n";
-/// Hex digits of a thread's id that are shown when they are enough.
+/// Minimum number of hex digits of a thread id. More are shown where these are not unique.
 const ID_DIGITS_MIN: usize = 8;
-/// Hex digits of an id.
+/// Number of hex digits of a whole id.
 const ID_DIGITS_MAX: usize = 32;
-/// Characters of a tool's name.
+/// Maximum characters of a tool's name.
 const NAME_CHARS_MAX: usize = 60;
 
 impl RecallResult {
-    /// Returns the text for a model: the passages as inert data between tags, and what else there is.
+    /// Returns the text for a model: the passages as inert data between tags, and a closing sentence about the
+    /// remaining messages. A result without passages is only that sentence.
+    ///
+    /// The text has at most the tokens of [`super::RecallQuery::tokens_max`], by estimate.
     pub fn to_text(&self) -> String {
-        let rest = self.remaining_text();
+        let remaining = self.remaining_text();
         if self.is_empty() {
-            return rest;
+            return remaining;
         }
         let digits = id_digits(self.scope, &self.threads);
         let excerpts = self
@@ -48,15 +50,17 @@ impl RecallResult {
             .map(|excerpt| excerpt.iter().map(|passage| render_message(passage, digits)).collect());
         let notes = self.notes.iter().map(render_note);
         let passages = excerpts.chain(notes).collect::<Vec<String>>().join(SEPARATOR);
-        // What is filled in is never searched for fields.
+        // The template is split at its fields instead of being filled by `replace`, because a passage can contain the
+        // text of a field.
         let template = match self.scope {
             RecallScope::Conversation => RECALLED_TEMPLATE,
             RecallScope::Everything => RECALLED_EVERYTHING_TEMPLATE,
         };
         let (before, after) = template.split_once("{{passages}}").unwrap_or((template, ""));
         let (between, after) = after.split_once("{{rest}}").unwrap_or((after, ""));
-        let rest = if self.notes.is_empty() { rest } else { format!("{} {rest}", NOTES_INTRO.trim()) };
-        let text = format!("{before}{}{between}{rest}{after}", passages.trim_end());
+        let remaining =
+            if self.notes.is_empty() { remaining } else { format!("{} {remaining}", NOTES_INTRO.trim()) };
+        let text = format!("{before}{}{between}{remaining}{after}", passages.trim_end());
         text.trim_end().to_owned()
     }
 
@@ -64,17 +68,20 @@ impl RecallResult {
         self.excerpts.is_empty() && self.notes.is_empty()
     }
 
+    /// Returns the closing sentences: how to read on in a message that was cut, and which messages remain.
     fn remaining_text(&self) -> String {
         match self.resume_at {
             None => self.remaining_messages_text(),
             Some((seq, chars)) => {
-                let goes_on = fill_number(MESSAGE_CONTINUES, "{{seq}}", seq)
+                // The tool's argument `from_char` counts from one.
+                let continues = fill_number(MESSAGE_CONTINUES, "{{seq}}", seq)
                     .replace("{{char}}", &(chars + 1).to_string());
-                format!("{goes_on} {}", self.remaining_messages_text())
+                format!("{continues} {}", self.remaining_messages_text())
             }
         }
     }
 
+    /// Returns the sentence about the messages that the excerpts do not contain.
     fn remaining_messages_text(&self) -> String {
         let is_empty = self.is_empty();
         match (self.remaining, self.departed_at) {
@@ -98,12 +105,13 @@ impl RecallResult {
     }
 }
 
+/// Returns the sentence with the number in place of the field.
 fn fill_number(sentence: &str, field: &str, number: u64) -> String {
     sentence.trim().replace(field, &number.to_string())
 }
 
-/// Returns the passage with its place, ended by a line break. Only the places stand at the beginning of a line, so that
-/// no text can pretend to be another passage.
+/// Returns the passage as text with its location, ending with a line break. Only locations begin at the start of a
+/// line; lines of the message are indented, so that a message cannot imitate another passage.
 pub(super) fn render_message(passage: &RecalledMessage, id_digits: usize) -> String {
     let id = short_thread_id(passage.thread_id, id_digits);
     let at = passage.at.strftime("%Y-%m-%d %H:%M");
@@ -111,10 +119,10 @@ pub(super) fn render_message(passage: &RecalledMessage, id_digits: usize) -> Str
     format!("[thread {id}: {}] {}, {at}: {text}\n", passage.seq, speaker_label(&passage.speaker))
 }
 
-/// Returns the note with its location, ended by a line break, like [`render_message`].
+/// Returns the note as text with its location, ending with a line break, in the form of [`render_message`].
 pub(super) fn render_note(note: &RecallNote) -> String {
     let id = |id: ThreadId| short_thread_id(id, ID_DIGITS_MAX);
-    let place = match note.source {
+    let location = match note.source {
         NoteSource::Summary { thread_id: Some(thread_id), first_turn, last_turn } => {
             format!("summary of messages {first_turn} to {last_turn}, from thread {} on", id(thread_id))
         }
@@ -126,30 +134,33 @@ pub(super) fn render_note(note: &RecallNote) -> String {
         }
     };
     let at = note.at.strftime("%Y-%m-%d %H:%M");
-    format!("[{place}] {at}: {}\n", untrusted_text::neutralize(&indent_continuation_lines(&note.text)))
+    format!("[{location}] {at}: {}\n", untrusted_text::neutralize(&indent_continuation_lines(&note.text)))
 }
 
-/// Returns how many hex digits tell the threads apart: all where these are some of very many.
+/// Returns the number of leading hex digits that make the ids of `threads` distinct. In the scope of everything these
+/// are all digits, because the answer must also be distinct from the assistant's other threads.
 pub(super) fn id_digits(scope: RecallScope, threads: &[ThreadId]) -> usize {
-    let least = match scope {
+    let digits_min = match scope {
         RecallScope::Conversation => ID_DIGITS_MIN,
         RecallScope::Everything => ID_DIGITS_MAX,
     };
     let ids: Vec<String> = threads.iter().map(|id| id.uuid().simple().to_string()).collect();
-    let are_different = |digits: &usize| {
-        let mut beginnings: Vec<&str> = ids.iter().map(|id| &id[..*digits]).collect();
-        beginnings.sort_unstable();
-        beginnings.windows(2).all(|pair| pair[0] != pair[1])
+    let are_distinct = |digits: &usize| {
+        let mut prefixes: Vec<&str> = ids.iter().map(|id| &id[..*digits]).collect();
+        prefixes.sort_unstable();
+        prefixes.windows(2).all(|pair| pair[0] != pair[1])
     };
-    (least..ID_DIGITS_MAX).find(are_different).unwrap_or(ID_DIGITS_MAX)
+    (digits_min..ID_DIGITS_MAX).find(are_distinct).unwrap_or(ID_DIGITS_MAX)
 }
 
+/// Returns the first hex digits of the id, without hyphens.
 fn short_thread_id(thread_id: ThreadId, digits: usize) -> String {
     let mut id = thread_id.uuid().simple().to_string();
     id.truncate(digits);
     id
 }
 
+/// Returns the author's label. A tool's name is untrusted: it is made inert and cannot end the backticks around it.
 fn speaker_label(speaker: &Speaker) -> String {
     match speaker {
         Speaker::User => "User".to_owned(),
@@ -164,7 +175,8 @@ fn speaker_label(speaker: &Speaker) -> String {
     }
 }
 
-/// Returns `text` with every line but the first set in.
+/// Returns `text` with every line except the first indented, and without blank lines. Every character that a reader may
+/// take for a line break ends a line.
 fn indent_continuation_lines(text: &str) -> String {
     let ends_line =
         |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}');

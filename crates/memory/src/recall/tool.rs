@@ -1,5 +1,5 @@
-//! The tool `recall`: how the agent finds again what was said before its context began, was condensed in it, or was said
-//! in another thread. It only reads.
+//! The tool `recall`: lets the agent find messages that are not in its context, because they were compacted or are in
+//! another thread. It only reads.
 
 use async_trait::async_trait;
 use journal::Store;
@@ -16,9 +16,10 @@ use super::{MessageFilter, RecallError, RecallQuery, RecallScope, recall};
 /// The tool's name.
 pub const RECALL: &str = "recall";
 
-/// The tool.
+/// The tool `recall`. It recalls from the thread of the call, so it needs no state.
 pub struct RecallTool;
 
+// The arguments of a call. Their descriptions are for the model and are prompt files.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecallArgs {
@@ -64,6 +65,7 @@ impl Tool for RecallTool {
     }
 }
 
+/// Returns the answer of a call. A query by words does not return messages that the model already sees.
 async fn recall_text(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -76,10 +78,10 @@ async fn recall_text(
     Ok(recall(store, thread_id, &query).await?.to_text())
 }
 
-/// Reads a call's arguments; the error is what the model is told.
+/// Parses a call's arguments. The error is the message for the model.
 fn parse_args(args: &Value) -> Result<RecallQuery, String> {
     let args = RecallArgs::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
-    let wanted = match (args.query, args.from_seq, args.to_seq) {
+    let filter = match (args.query, args.from_seq, args.to_seq) {
         (Some(query), None, None) => MessageFilter::Words(query),
         (None, Some(from), Some(to)) => MessageFilter::Range(from, to),
         (None, Some(only), None) | (None, None, Some(only)) => MessageFilter::Range(only, only),
@@ -87,9 +89,9 @@ fn parse_args(args: &Value) -> Result<RecallQuery, String> {
             return Err("bad arguments: give query, or from_seq and to_seq, and not both".to_owned());
         }
     };
-    // Models fill in what they need not.
+    // Models often fill in optional arguments with empty strings.
     let thread = args.thread.filter(|thread| !thread.trim().is_empty());
-    // They count from one.
+    // The argument counts from one; 0 means that it was not given.
     let from_char = args.from_char.saturating_sub(1);
-    Ok(RecallQuery { thread, from_char, scope: args.scope, ..RecallQuery::new(wanted) })
+    Ok(RecallQuery { thread, from_char, scope: args.scope, ..RecallQuery::new(filter) })
 }

@@ -8,81 +8,89 @@ use protocol::{Category, Event, EventType, Seq, ThreadId, TurnsArchived};
 use super::RecallError;
 use super::messages::is_injected;
 
-/// Messages that are read at a time to find where a turn began.
+/// Number of messages that are read at a time to find the start of a turn.
 const TURN_PAGE_ROWS: usize = 50;
-/// Compactions and the like that are read at a time.
+/// Number of boundary events, such as compactions, that are read at a time.
 const BOUNDARIES_PAGE_ROWS: usize = 20;
 
 /// The part of a thread that its model sees in addition to a summary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct VisibleTurn {
-    /// Everything of its turn from this seq on.
+    /// The seq from which on everything is visible; `None` for a thread without a user message.
     pub(super) from: Option<Seq>,
-    /// The person's request, when what follows it was condensed.
+    /// The seq of the user's request, if messages after it were compacted. A compaction keeps the request verbatim.
     pub(super) request: Option<Seq>,
 }
 
-/// Returns what the thread's model sees of the turn it works in.
+/// Returns the part of its current turn that the thread's model sees.
+///
+/// # Errors
+/// When the journal fails.
 pub(super) async fn read_visible_turn(
     store: &dyn Store,
     thread_id: ThreadId,
 ) -> Result<VisibleTurn, RecallError> {
-    let Some(begin) = turn_start_seq(store, thread_id).await? else { return Ok(VisibleTurn::default()) };
-    let mut markers: Vec<Event> = Vec::new();
+    let Some(turn_start) = turn_start_seq(store, thread_id).await? else { return Ok(VisibleTurn::default()) };
+    let mut boundaries: Vec<Event> = Vec::new();
     loop {
-        // A compaction that reaches into the turn happened in it.
-        let after = markers.last().map_or(begin, |last| last.seq);
+        // Events before the turn are not read: a compaction that covers a part of the turn was made during the turn.
+        let after = boundaries.last().map_or(turn_start, |last| last.seq);
         let page = store.events(thread_id, boundaries_query(Some(after))).await?;
         let is_last = page.len() < BOUNDARIES_PAGE_ROWS;
-        markers.extend(page);
+        boundaries.extend(page);
         if is_last {
             break;
         }
     }
-    let mut beginning = ContextOutline::default();
-    beginning.scan_page(&markers);
-    let compaction = beginning.compaction().map(|(_, compaction)| compaction);
-    Ok(match compaction.filter(|compaction| compaction.last_seq >= begin) {
+    let mut outline = ContextOutline::default();
+    outline.scan_page(&boundaries);
+    let compaction = outline.compaction().map(|(_, compaction)| compaction);
+    Ok(match compaction.filter(|compaction| compaction.last_seq >= turn_start) {
         Some(compaction) => {
             VisibleTurn { from: Some(compaction.last_seq + 1), request: compaction.last_request_seq }
         }
-        None => VisibleTurn { from: Some(begin), request: None },
+        None => VisibleTurn { from: Some(turn_start), request: None },
     })
 }
 
-/// Returns whether summaries stand for messages of the thread itself, one of its compaction or of memory.
+/// Returns whether the model sees a summary of messages of the thread itself, made by a compaction or by memory.
+///
+/// # Errors
+/// When the journal fails.
 pub(super) async fn is_compacted(store: &dyn Store, thread_id: ThreadId) -> Result<bool, RecallError> {
-    let mut beginning = ContextOutline::default();
+    let mut outline = ContextOutline::default();
     let mut query = boundaries_query(None);
+    // The newest events are read first, because the newest boundary usually decides.
     loop {
         let page = store.events(thread_id, query.clone()).await?;
-        beginning.scan_page(&page);
+        outline.scan_page(&page);
         if page.iter().any(is_context_departure) {
             return Ok(true);
         }
         match page.first() {
-            Some(first) if page.len() == BOUNDARIES_PAGE_ROWS && beginning.start.is_none() => {
+            Some(first) if page.len() == BOUNDARIES_PAGE_ROWS && outline.start.is_none() => {
                 query.before = Some(first.seq);
             }
-            Some(_) | None => return Ok(beginning.compaction().is_some()),
+            Some(_) | None => return Ok(outline.compaction().is_some()),
         }
     }
 }
 
-/// Returns whether turns left the context by the event: what memory says of them is in sight.
+/// Returns whether the event removed messages from the context. The model then sees memory's summary of them.
 fn is_context_departure(event: &Event) -> bool {
     event.kind() == Some(EventType::TurnsArchived)
         && event.body::<TurnsArchived>().is_ok_and(|archived| archived.reason.is_removed_from_context())
 }
 
-/// Returns a query of a page of what took messages out of a thread's context and what took that back: the first behind a
-/// seq, or the newest.
+/// Returns a query for one page of the events that remove messages from a thread's context or undo such a removal: the
+/// first page after the seq `after`, or the newest page.
 fn boundaries_query(after: Option<Seq>) -> EventQuery {
     let types = vec![EventType::Compacted, EventType::CompactionUndone, EventType::TurnsArchived];
     EventQuery { after, types, limit: BOUNDARIES_PAGE_ROWS, ..EventQuery::default() }
 }
 
-/// Returns the seq of what the person said last.
+/// Returns the seq of the user's newest message, which begins the current turn. Messages that a program injected in the
+/// user's role are skipped.
 async fn turn_start_seq(store: &dyn Store, thread_id: ThreadId) -> Result<Option<Seq>, RecallError> {
     let mut query = EventQuery {
         categories: vec![Category::Message],

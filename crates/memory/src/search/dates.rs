@@ -1,5 +1,7 @@
-//! The dates that a question names: what was said then is likelier to be meant. Which time is now is not known here, so
-//! that "yesterday" names nothing.
+//! Parses the dates that a question names. The journal's index multiplies the score of a message for each part of a
+//! date that its own date matches, because the question is probably about messages of that time.
+//!
+//! Relative dates such as "yesterday" are not parsed, because the time of the question is not known here.
 
 use journal::PartialDate;
 
@@ -18,43 +20,50 @@ const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
-/// Names of months that are other words too, and name one only beside a number or one of [`LEADS`].
+/// Month names that are also other words. They name a month only next to a number or after one of [`LEAD_WORDS`].
 const AMBIGUOUS_MONTHS: [&str; 5] = ["march", "mar", "may", "dec", "sep"];
-/// Stand before a month or a year.
+/// Words that can precede a month or a year.
 const LEAD_WORDS: [&str; 17] = [
     "in", "on", "of", "since", "until", "till", "by", "during", "early", "mid", "late", "last", "from",
     "before", "after", "around", "between",
 ];
-/// The length of the short form of a month's name, …
+/// Length in characters of the short form of a month's name.
 const MONTH_CHARS: usize = 3;
-/// … and the one that is longer.
+/// The one short form that is longer.
 const SEPTEMBER: &str = "sept";
 
-/// Returns the dates that `text` names, in order.
+/// Returns the dates that `text` names: first the dates with a month, in order, then years alone. Parts of a date
+/// that the text does not name are `None`.
+///
+/// Known forms are `2026-03-14`, `2026-03`, a month with or without a day and a year, and a year after a word such as
+/// "in".
 pub(super) fn parse_dates(text: &str) -> Vec<PartialDate> {
     let lower = text.to_lowercase();
     let words: Vec<&str> =
         lower.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let word = |at: Option<usize>| at.and_then(|at| words.get(at)).copied().unwrap_or_default();
+    let word = |index: Option<usize>| index.and_then(|index| words.get(index)).copied().unwrap_or_default();
     let mut dates = Vec::new();
-    let mut years_used = Vec::new();
-    for at in 0..words.len() {
-        let (before, after) = (at.checked_sub(1), Some(at + 1));
-        if let Some(date) = parse_iso_date(&words[at..]) {
+    // Indexes of words that are the year of a date, so that they do not count again as a year alone.
+    let mut used_years = Vec::new();
+    for index in 0..words.len() {
+        let (before, after) = (index.checked_sub(1), Some(index + 1));
+        if let Some(date) = parse_iso_date(&words[index..]) {
             dates.push(date);
-            years_used.push(at);
-        } else if let Some(month) = parse_month(words[at], word(before), word(after)) {
-            let second = Some(at + 2);
-            let day = [before, after].into_iter().find_map(|at| parse_day(word(at)));
-            let year_at =
-                [after, second, before].into_iter().find(|at| parse_year(word(*at)).is_some()).flatten();
-            years_used.extend(year_at);
-            dates.push(PartialDate { year: parse_year(word(year_at)), month: Some(month), day });
+            used_years.push(index);
+        } else if let Some(month) = parse_month(words[index], word(before), word(after)) {
+            let second_after = Some(index + 2);
+            let day = [before, after].into_iter().find_map(|index| parse_day(word(index)));
+            let year_index = [after, second_after, before]
+                .into_iter()
+                .find(|index| parse_year(word(*index)).is_some())
+                .flatten();
+            used_years.extend(year_index);
+            dates.push(PartialDate { year: parse_year(word(year_index)), month: Some(month), day });
         }
     }
-    for at in 1..words.len() {
-        if !years_used.contains(&at) && LEAD_WORDS.contains(&words[at - 1]) {
-            dates.extend(parse_year(words[at]).map(|year| PartialDate {
+    for index in 1..words.len() {
+        if !used_years.contains(&index) && LEAD_WORDS.contains(&words[index - 1]) {
+            dates.extend(parse_year(words[index]).map(|year| PartialDate {
                 year: Some(year),
                 month: None,
                 day: None,
@@ -64,38 +73,42 @@ pub(super) fn parse_dates(text: &str) -> Vec<PartialDate> {
     dates
 }
 
-/// Returns the date that the words begin with, such as `2026 03 14`.
+/// Returns the ISO date that the words begin with, such as `2026 03 14`, or `2026 03` without a day.
 fn parse_iso_date(words: &[&str]) -> Option<PartialDate> {
-    let [first, second, rest @ ..] = words else { return None };
+    let [first, second, others @ ..] = words else { return None };
     let month = Some(*second)
         .filter(|second| second.len() == 2)?
         .parse()
         .ok()
         .filter(|month| (1..=12).contains(month))?;
-    let day = rest.first().filter(|day| day.len() == 2).and_then(|word| parse_day(word));
+    let day = others.first().filter(|day| day.len() == 2).and_then(|word| parse_day(word));
     Some(PartialDate { year: Some(parse_year(first)?), month: Some(month), day })
 }
 
-/// Returns the month that a word names between those two.
+/// Returns the number of the month, 1 to 12, that `word` names. The words before and after it decide about ambiguous
+/// names.
 fn parse_month(word: &str, before: &str, after: &str) -> Option<i8> {
     let is_short = |name: &str| word.len() == MONTH_CHARS || word == SEPTEMBER && name.starts_with(SEPTEMBER);
     let is_form = |name: &str| name == word || is_short(name) && name.starts_with(word);
     let number = (1..).zip(MONTHS).find(|(_, name)| is_form(name))?.0;
-    let is_sure = !AMBIGUOUS_MONTHS.contains(&word)
+    let is_certain = !AMBIGUOUS_MONTHS.contains(&word)
         || LEAD_WORDS.contains(&before)
         || is_number(before)
         || is_number(after);
-    is_sure.then_some(number)
+    is_certain.then_some(number)
 }
 
+/// Returns whether the word can be a day or a year.
 fn is_number(word: &str) -> bool {
     parse_day(word).is_some() || parse_year(word).is_some()
 }
 
+/// Parses a year of four digits, from 1970 to 2100.
 fn parse_year(word: &str) -> Option<i16> {
     word.parse().ok().filter(|year| word.len() == 4 && (1970..=2100).contains(year))
 }
 
+/// Parses a day of a month, with or without an ordinal ending such as `th`.
 fn parse_day(word: &str) -> Option<i8> {
     let digits =
         ["st", "nd", "rd", "th"].into_iter().find_map(|ending| word.strip_suffix(ending)).unwrap_or(word);
@@ -106,10 +119,10 @@ fn parse_day(word: &str) -> Option<i8> {
 mod tests {
     use super::*;
 
-    /// Dates as `year-month-day`, with a dash for what is not named.
+    /// Checks the dates of a text, written as `year-month-day` with `_` for a missing part.
     fn check(text: &str, expected: &[&str]) {
         let part = |part: Option<i16>| part.map_or("_".to_owned(), |part| part.to_string());
-        let told = |date: &PartialDate| {
+        let render = |date: &PartialDate| {
             format!(
                 "{}-{}-{}",
                 part(date.year),
@@ -117,7 +130,7 @@ mod tests {
                 part(date.day.map(i16::from))
             )
         };
-        assert_eq!(parse_dates(text).iter().map(told).collect::<Vec<_>>(), expected, "{text:?}");
+        assert_eq!(parse_dates(text).iter().map(render).collect::<Vec<_>>(), expected, "{text:?}");
     }
 
     #[test]

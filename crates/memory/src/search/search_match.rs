@@ -1,4 +1,4 @@
-//! Loads the messages behind search matches, with their adjacent messages. Ranking happens elsewhere.
+//! Loads the messages behind index hits, with their adjacent messages. Ranking happens elsewhere.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,8 @@ use crate::recall::passage::truncate_chars;
 use crate::recall::ranking::RankedMatch;
 use crate::{RecallError, Speaker};
 
-/// A match, read as far as its order depends on it.
+/// An index hit, of which only the parts that its rank needs have been read. Its adjacent messages are read only if
+/// the hit is returned.
 pub(crate) struct SearchMatch {
     hit: IndexHit,
     /// The author, if the match is a message.
@@ -22,20 +23,21 @@ pub(crate) struct SearchMatch {
 }
 
 impl SearchMatch {
-    /// Reads a match; `None` for a message that only repeats what was recalled before.
+    /// Reads a match. Returns `None` for a message that is the answer of a recall, or that has no readable text.
     pub(super) async fn read(store: &dyn Store, hit: IndexHit) -> Result<Option<Self>, RecallError> {
         let speaker = match hit.location {
             HitLocation::Message { thread_id, seq, .. } => {
-                let Some(said) = messages::read_utterance(store, thread_id, seq).await? else {
+                let Some(utterance) = messages::read_utterance(store, thread_id, seq).await? else {
                     return Ok(None);
                 };
-                Some(said.speaker)
+                Some(utterance.speaker)
             }
             HitLocation::Summary { .. } | HitLocation::Handoff { .. } | HitLocation::Item { .. } => None,
         };
         Ok(Some(Self { hit, speaker }))
     }
 
+    /// Returns the kind of the match.
     pub(super) const fn kind(&self) -> IndexHitKind {
         match &self.hit.location {
             HitLocation::Message { .. } => IndexHitKind::Message,
@@ -45,7 +47,7 @@ impl SearchMatch {
         }
     }
 
-    /// Returns what its order depends on.
+    /// Returns the features that the rank depends on. Recency is the time and, for messages of the same time, the seq.
     pub(super) const fn ranked_match(&self) -> RankedMatch<(Timestamp, Seq)> {
         let seq = match &self.hit.location {
             HitLocation::Message { seq, .. } => *seq,
@@ -58,9 +60,12 @@ impl SearchMatch {
         }
     }
 
-    /// Returns the match as it is shown.
+    /// Converts the match to a hit. Reads the messages adjacent to a message.
+    ///
+    /// # Errors
+    /// When the journal fails.
     pub(super) async fn to_search_hit(&self, store: &dyn Store) -> Result<SearchHit, RecallError> {
-        let found = match self.hit.location.clone() {
+        let source = match self.hit.location.clone() {
             HitLocation::Message { thread_id, seq, .. } => {
                 let speaker = self.speaker.clone().unwrap_or(Speaker::Tool(None));
                 let [before, after] = messages::read_adjacent(store, thread_id, seq, None).await?;
@@ -76,29 +81,30 @@ impl SearchMatch {
             HitLocation::Item { namespace, key } => SearchHitSource::Item { namespace, key },
         };
         let IndexHit { score, created_at: at, ref snippet, .. } = self.hit;
-        Ok(SearchHit { source: found, at, snippet: snippet.clone(), score })
+        Ok(SearchHit { source, at, snippet: snippet.clone(), score })
     }
 
-    /// Returns where it was found.
+    /// Returns the location of the match.
     pub(crate) const fn location(&self) -> &HitLocation {
         &self.hit.location
     }
 
-    /// Returns when it was said or stored.
+    /// Returns the time at which the match was written or stored.
     pub(crate) const fn created_at(&self) -> Timestamp {
         self.hit.created_at
     }
 
-    /// Returns the whole text of a summary or a handoff, without secrets: half a one would not be recognised.
+    /// Returns the whole text of a summary or a handoff with its secrets redacted. The text is redacted before it is
+    /// cut, because a part of a secret would not be recognised.
     pub(crate) fn redacted_text(&self) -> Cow<'_, str> {
         redact(&self.hit.text)
     }
 }
 
-fn adjacent_message(said: Utterance) -> AdjacentMessage {
+fn adjacent_message(utterance: Utterance) -> AdjacentMessage {
     AdjacentMessage {
-        seq: said.seq,
-        speaker: said.speaker,
-        text: truncate_chars(&said.text, ADJACENT_CHARS_MAX),
+        seq: utterance.seq,
+        speaker: utterance.speaker,
+        text: truncate_chars(&utterance.text, ADJACENT_CHARS_MAX),
     }
 }

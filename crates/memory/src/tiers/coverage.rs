@@ -1,4 +1,4 @@
-//! Metadata of a summary's turns: their number, threads and times; and the heading line built from it.
+//! Metadata of a summary's messages: their number, threads and times; and the heading line built from it.
 
 use std::collections::HashMap;
 
@@ -12,87 +12,97 @@ use serde::{Deserialize, Serialize};
 
 use super::offline::format_day;
 
-/// Threads that are named in a summary.
+/// Maximum number of threads that the heading of a summary names.
 const TITLES_MAX: usize = 3;
-/// Graphemes of the name of a thread.
+/// Maximum length of a thread's title in grapheme clusters.
 const TITLE_GRAPHEMES: usize = 60;
-/// Digits of the id of a thread that has no name.
+/// Number of hex digits of the id of a thread without a title.
 const ID_DIGITS: usize = 8;
 
-/// Which turns of an agent are meant, in the order of their indexes.
+/// The identity of a set of an agent's messages, in constant space. Equal sets have equal values; it is part of the
+/// queue's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TurnSet {
+    /// Number of messages.
     pub count: u64,
+    /// The lowest index.
     pub first: u64,
+    /// The highest index.
     pub last: u64,
-    /// Differs for other turns between the same ends: the FNV hash of all indexes.
+    /// FNV-1a hash over all indexes, with one round for each index. It distinguishes sets with the same bounds.
     digest: u64,
 }
 
 impl TurnSet {
-    /// Returns the set with one more turn, which comes after the others.
+    /// Returns the set with one more message, whose index must be higher than those before. The constants are the
+    /// offset basis and the prime of the 64-bit FNV-1a hash.
     pub(super) fn with_turn(set: Option<Self>, index: u64) -> Self {
         let set = set.unwrap_or(Self { count: 0, first: index, last: index, digest: 0xcbf2_9ce4_8422_2325 });
         let digest = (set.digest ^ index).wrapping_mul(0x0100_0000_01b3);
         Self { count: set.count + 1, first: set.first.min(index), last: set.last.max(index), digest }
     }
 
-    /// Returns the set of these turns; `None` of no turns.
+    /// Returns the set of the messages with these indexes, in ascending order. Returns `None` when there are none.
     pub(super) fn from_indexes(indexes: impl IntoIterator<Item = u64>) -> Option<Self> {
         indexes.into_iter().fold(None, |set, index| Some(Self::with_turn(set, index)))
     }
 }
 
-/// The turns of a summary.
+/// The messages that a summary covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SummaryCoverage {
-    /// Which they are.
+    /// The set of all messages.
     pub turns: TurnSet,
-    /// When the earliest was said.
+    /// Time of the earliest message.
     pub earliest: Timestamp,
-    /// When the latest was.
+    /// Time of the latest message.
     pub latest: Timestamp,
-    /// The threads they are of, in the order of their first turns here.
+    /// The threads of the messages, in the order of their first messages.
     pub threads: Vec<ThreadTurns>,
+    /// The index in `threads` of each thread.
     thread_indexes: HashMap<ThreadId, usize>,
 }
 
-/// The turns of one thread among them.
+/// The messages of one thread that a summary covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ThreadTurns {
     pub thread_id: ThreadId,
+    /// The seq of the first covered message.
     pub first_seq: Seq,
+    /// The seq of the last covered message, or of a later event that belongs to it, such as a tool result.
     pub last_seq: Seq,
+    /// Number of covered messages.
     pub turns: u64,
 }
 
 impl SummaryCoverage {
-    /// Adds a turn to what was seen so far.
-    pub(super) fn with_turn(seen: Option<Self>, turn: &LoggedMessage) -> Self {
+    /// Returns the coverage with one more message. `None` stands for a coverage without messages.
+    pub(super) fn with_turn(coverage: Option<Self>, turn: &LoggedMessage) -> Self {
         let at = turn.created_at;
-        let turns = TurnSet::with_turn(seen.as_ref().map(|seen| seen.turns), turn.turn_index);
-        let mut seen = seen.unwrap_or_else(|| Self {
+        let turns = TurnSet::with_turn(coverage.as_ref().map(|coverage| coverage.turns), turn.turn_index);
+        let mut coverage = coverage.unwrap_or_else(|| Self {
             turns,
             earliest: at,
             latest: at,
             threads: Vec::new(),
             thread_indexes: HashMap::new(),
         });
-        seen.turns = turns;
-        (seen.earliest, seen.latest) = (seen.earliest.min(at), seen.latest.max(at));
+        coverage.turns = turns;
+        (coverage.earliest, coverage.latest) = (coverage.earliest.min(at), coverage.latest.max(at));
         let (thread_id, seq) = (turn.thread_id, turn.seq);
-        let place = *seen.thread_indexes.entry(thread_id).or_insert(seen.threads.len());
-        match seen.threads.get_mut(place) {
+        let index = *coverage.thread_indexes.entry(thread_id).or_insert(coverage.threads.len());
+        match coverage.threads.get_mut(index) {
             Some(thread) => {
                 (thread.first_seq, thread.last_seq) = (thread.first_seq.min(seq), thread.last_seq.max(seq));
                 thread.turns += 1;
             }
-            None => seen.threads.push(ThreadTurns { thread_id, first_seq: seq, last_seq: seq, turns: 1 }),
+            None => coverage.threads.push(ThreadTurns { thread_id, first_seq: seq, last_seq: seq, turns: 1 }),
         }
-        seen
+        coverage
     }
 
-    /// Returns the line a summary of these turns begins with, and how many secrets were withheld from it.
+    /// Returns the first line of a summary of these messages, with their days and threads, and the number of secrets
+    /// that were redacted from it. A thread that was deleted is named by its id.
     pub(super) async fn summary_heading(&self, store: &dyn Store) -> journal::Result<(String, u64)> {
         let (first, last) = (format_day(self.earliest.as_second()), format_day(self.latest.as_second()));
         let days = if first == last { first } else { format!("{first} to {last}") };
@@ -122,8 +132,10 @@ impl SummaryCoverage {
     }
 }
 
-/// Returns what a thread is called by. A child of a handoff has the title of the summary it was handed, and a fork the name
-/// of its source, which may be such a child: that title is told to no other thread (M3).
+/// Returns the title of a thread, or its first prompt.
+///
+/// The name of a handoff's child is the title of its summary, and a fork has the name of its source, which may be
+/// such a child. That title must not reach another thread (M3), so both are named by their first prompt.
 fn thread_title(thread: Thread) -> Option<String> {
     match thread.parent_kind {
         Some(ParentKind::Handoff | ParentKind::Fork) => thread.first_prompt,

@@ -1,12 +1,14 @@
-//! Why turns did not become a summary, told so that a caller knows what to do. Nothing is handled here.
+//! The errors of summarizing messages, each with a hint for the user. Errors are not handled here.
+//!
+//! The messages read on after "failed to".
 
 use model::UnusableAnswer;
 use protocol::ThreadId;
 
-/// Why turns did not become a summary. They are as they were: nothing of it is stored.
+/// An error of summarizing messages. Nothing is stored then, and the messages stay in their contexts.
 #[derive(Debug, thiserror::Error)]
 pub enum SummarizationError {
-    /// The model gave no summary.
+    /// The model's answer is not a usable summary.
     #[error("read the summary of {model}: {why}")]
     NoSummary {
         /// `provider/name`.
@@ -14,93 +16,94 @@ pub enum SummarizationError {
         /// The reason why its answer was unusable.
         why: NoSummaryReason,
     },
-    /// The model could not be used.
+    /// The model could not be called, or the provider returned an error.
     #[error(transparent)]
     Model(#[from] model::Error),
-    /// The turns are more than a model is shown in as many calls as one summary may take.
-    #[error("summarise {turns} turns with {model}: they take more than {calls_max} calls")]
+    /// The messages need more model calls than one summary may use.
+    #[error("summarize {turns} messages with {model}: they need more than {calls_max} calls")]
     TooManyTurns {
         /// `provider/name`.
         model: String,
-        /// How many there are.
+        /// Number of messages.
         turns: u64,
-        /// The calls that are allowed.
+        /// Maximum number of calls.
         calls_max: u64,
     },
-    /// A run is active on a thread of the turns.
-    #[error("summarise turns of thread {thread_id}: a run is active")]
+    /// A thread of the messages has an active run.
+    #[error("summarize messages of thread {thread_id}: a run is active")]
     Busy {
         /// The thread.
         thread_id: ThreadId,
     },
-    /// A thread of the turns waits for a decision, and what it is about must stay in sight.
-    #[error("summarise turns of thread {thread_id}: it waits for a decision")]
+    /// A thread of the messages has a pending decision. The user needs the messages that it is about.
+    #[error("summarize messages of thread {thread_id}: a decision is pending")]
     AwaitingDecision {
         /// The thread.
         thread_id: ThreadId,
     },
-    /// Others took turns out of the window each time it had been summarised.
-    #[error("summarise turns: others changed them {attempts} times meanwhile")]
+    /// Other processes changed the messages or their threads during every attempt.
+    #[error("summarize messages: other processes changed them during {attempts} attempts")]
     Contended {
-        /// How often it was tried.
+        /// Number of attempts.
         attempts: u32,
     },
-    /// It was stopped.
-    #[error("summarise turns: it was stopped")]
+    /// The caller cancelled the work.
+    #[error("summarize messages: it was cancelled")]
     Stopped,
-    /// The prompt could not be written.
+    /// The prompt's template could not be rendered.
     #[error("write the prompt of a summary")]
     Prompt(#[from] minijinja::Error),
-    /// A record could not be written.
+    /// An event could not be serialised.
     #[error("write the record of a summary")]
     Json(#[from] serde_json::Error),
     /// The journal failed.
-    #[error("summarise turns")]
+    #[error("summarize messages")]
     Journal(#[source] journal::Error),
 }
 
-/// The reason why a model's answer is no summary.
+/// The reason why a model's answer is not a usable summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSummaryReason {
-    /// No whole text.
+    /// The answer has no complete text.
     #[error(transparent)]
     NoAnswer(#[from] UnusableAnswer),
-    /// The words of an error or a refusal.
+    /// The answer is the text of an error or a refusal.
     #[error("it is an error or a refusal and no summary")]
     IsError,
-    /// Words that say nothing.
+    /// The answer has too few content words.
     #[error("it says nothing")]
     SaysNothing,
-    /// More than was asked for, without a place where it can be cut.
+    /// The answer is far too long, or too long and without a sentence at whose end it can be cut.
     #[error("it is too long: {tokens} tokens where {tokens_max} are allowed")]
     TooLong {
-        /// Its tokens.
+        /// Its estimated tokens.
         tokens: u64,
-        /// Those that are allowed.
+        /// The configured length of a summary in tokens.
         tokens_max: u64,
     },
 }
 
 impl SummarizationError {
-    /// Returns what a person can do about it, as one sentence.
+    /// Returns what the user can do about the error, as a clause without a period.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NoSummary { .. } => "set `memory.model` in config.toml to another model, or try again",
             Self::Model(error) => runtime::model_hint(error),
-            Self::TooManyTurns { .. } => "give fewer turns at a time",
+            Self::TooManyTurns { .. } => "summarize fewer messages at a time",
             Self::Busy { .. } => "wait until the run has ended",
-            Self::AwaitingDecision { .. } => "decide what the thread waits for, then try again",
+            Self::AwaitingDecision { .. } => "answer the pending decision of the thread, then try again",
             Self::Contended { .. } | Self::Stopped | Self::Journal(_) => "try again",
-            Self::Prompt(_) | Self::Json(_) => "this is a defect of Segue; the turns are as they were",
+            Self::Prompt(_) | Self::Json(_) => "this is a defect of Segue; the messages are unchanged",
         }
     }
 
-    /// Returns whether another model, or none, might have made a summary.
+    /// Returns whether the model is the cause, so that another model or an offline summary may succeed.
     pub(super) const fn is_model_failure(&self) -> bool {
         matches!(self, Self::NoSummary { .. } | Self::Model(_) | Self::TooManyTurns { .. })
     }
 }
 
+/// An active run is reported as [`SummarizationError::Busy`] whether it is detected before or during the commit.
 impl From<journal::Error> for SummarizationError {
     fn from(error: journal::Error) -> Self {
         match error {

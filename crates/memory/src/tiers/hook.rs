@@ -1,5 +1,5 @@
-//! The middleware of medium-term memory: it shows the model recent summaries, as delimited, dated, inert reference data
-//! within a budget. Which turns became summaries is not decided here.
+//! The hook of medium-term memory: adds recent summaries to the system prompt, as delimited, dated and inert
+//! reference data within a token budget. It does not decide which messages are summarized.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,33 +17,38 @@ use crate::hook::memory_read_event;
 use crate::hook::run_cache::RunCache;
 use crate::prompt::{PromptSection, PromptSource};
 
-/// The frame around the summaries.
+/// The template of the section.
 const RECENT_MEMORY_TEMPLATE: &str = include_str!("../../prompts/recent_memory.md");
 
-/// Summaries of other threads that are looked at.
+/// Maximum number of summaries of other threads that are considered.
 const SUMMARIES_MAX: usize = 50;
-/// Summaries of this thread that are looked at: those of its compactions are among them.
+/// Maximum number of `turns_archived` events of this thread that are considered. Those of compactions count too,
+/// although they are not shown.
 const ARCHIVED_EVENTS_MAX: usize = 200;
-/// Those that are looked at first, of nearly every thread all: so few are had at once, without another thread that reads.
+/// Number of these events that are read first. Nearly all threads have fewer, and the journal reads so few without
+/// moving to a blocking thread.
 const ARCHIVED_EVENTS_FIRST: usize = 32;
 
-/// Shows what this thread had said before its context begins, and what was said lately in the agent's other threads.
+/// Adds a section to the system prompt with the summaries of messages that left this thread's context, and with recent
+/// summaries of the agent's other threads.
 ///
-/// It is the same for a whole run, so that a provider's cache holds. A handed-over summary is no summary of this sort, and
-/// the summaries of this thread's compactions stand in its context already.
+/// The section is the same for a whole run, so that the provider's prompt cache stays valid. Two kinds of summaries
+/// are not in it: the summary of a handoff, and the summaries of this thread's compactions, which its context
+/// contains already.
 pub struct TieredMemoryHook {
     agent_id: AssistantId,
-    /// Tokens of the whole section.
+    /// Maximum estimated tokens of the whole section; 0 disables it.
     tokens_max: u64,
-    /// The section of each run, if any.
+    /// The section of each run; `None` for a run without one.
     sections: RunCache<Option<Arc<PromptSection>>>,
 }
 
-/// A summary as it is shown.
+/// A summary in the form that the template expects.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct RecentSummaryEntry {
-    /// Where its words are.
+    /// The attributes of its element: the thread and, for this thread, the seqs of the summarized messages.
     place: String,
+    /// The summary's text, escaped.
     text: String,
 }
 
@@ -55,19 +60,20 @@ struct RecentSummaryFields<'a> {
 }
 
 impl TieredMemoryHook {
-    /// Returns the hook for the agent's threads.
+    /// Returns the hook for threads of the agent.
     pub fn new(settings: &MemorySettings, agent_id: AssistantId) -> Self {
         let tokens_max = if settings.enabled { settings.recent_summaries_tokens } else { 0 };
         Self { agent_id, tokens_max, sections: RunCache::default() }
     }
 
+    /// Returns the section of the step's run, and builds it on the first request of the run.
     async fn cached_section(
         &self,
         step: &StepContext<'_>,
     ) -> Result<Option<Arc<PromptSection>>, StepFailure> {
         let run = step.run_ref();
-        if let Some(known) = self.sections.get(run) {
-            return Ok(known);
+        if let Some(section) = self.sections.get(run) {
+            return Ok(section);
         }
         let section = self.build_section(&**step.store, step.thread_id).await?.map(Arc::new);
         let bytes = section.as_ref().map_or(0, |section| section.text.len());
@@ -75,6 +81,10 @@ impl TieredMemoryHook {
         Ok(section)
     }
 
+    /// Builds the section for a thread. Returns `None` when memory is off or no summary fits.
+    ///
+    /// Summaries of this thread have precedence, because messages that left its context are most likely to be needed.
+    /// The rest of the budget is for other threads.
     async fn build_section(
         &self,
         store: &dyn Store,
@@ -98,7 +108,8 @@ impl TieredMemoryHook {
         let Some(mut left) = self.tokens_max.checked_sub(frame) else { return Ok(None) };
         let own: HashSet<SummaryId> = archived.iter().map(|archived| archived.summary_id).collect();
         let this_thread = select_fitting(departed_entries(archived, thread_id), &mut left);
-        // A fork has been told of turns of its source: what it has of them is in its own events, or in its context.
+        // A fork copies the `turns_archived` events of its source. Summaries in these events are shown as the fork's
+        // own or are in its context, so they are not shown again as another thread's.
         let others = others.into_iter().filter(|stored| !own.contains(&stored.summary.id)).map(|stored| {
             let place = match stored.thread_id {
                 Some(thread_id) => format!("thread=\"{thread_id}\""),
@@ -110,11 +121,12 @@ impl TieredMemoryHook {
         if this_thread.is_empty() && other_threads.is_empty() {
             return Ok(None);
         }
-        let of = |entry: &RecentSummaryEntry| PromptSource {
+        let to_source = |entry: &RecentSummaryEntry| PromptSource {
             name: "medium_term_memory",
             sha256: protocol::sha256_hex(&entry.text),
         };
-        let mut sources: Vec<PromptSource> = this_thread.iter().chain(&other_threads).map(of).collect();
+        let mut sources: Vec<PromptSource> =
+            this_thread.iter().chain(&other_threads).map(to_source).collect();
         sources.push(PromptSource {
             name: "prompts/recent_memory.md",
             sha256: protocol::sha256_hex(RECENT_MEMORY_TEMPLATE),
@@ -146,7 +158,7 @@ impl Hook for TieredMemoryHook {
     }
 }
 
-/// Returns what the thread was told of summaries of its turns, the newest first.
+/// Reads the newest `turns_archived` events of the thread, newest first. At most [`ARCHIVED_EVENTS_MAX`] are returned.
 async fn read_archived_turns(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec<TurnsArchived>> {
     let newest = |limit| EventQuery { types: vec![EventType::TurnsArchived], limit, ..EventQuery::default() };
     let mut events = store.events(thread_id, newest(ARCHIVED_EVENTS_FIRST)).await?;
@@ -156,22 +168,23 @@ async fn read_archived_turns(store: &dyn Store, thread_id: ThreadId) -> journal:
     Ok(events.iter().rev().filter_map(|event| event.body().ok()).collect())
 }
 
-/// Returns the summaries of what left the thread's context without a compaction.
+/// Returns the summaries of messages that left the thread's context without a compaction.
 fn departed_entries(archived: Vec<TurnsArchived>, thread_id: ThreadId) -> Vec<RecentSummaryEntry> {
-    let left = archived.into_iter().filter(|archived| archived.reason.is_removed_from_context());
-    let entries = left.map(|archived| RecentSummaryEntry {
+    let departed = archived.into_iter().filter(|archived| archived.reason.is_removed_from_context());
+    let entries = departed.map(|archived| RecentSummaryEntry {
         place: format!("thread=\"{thread_id}\" seqs=\"{}-{}\"", archived.first_seq, archived.last_seq),
         text: untrusted_text::neutralize(archived.summary.trim()),
     });
     entries.collect()
 }
 
-/// Returns as many of the entries, the newest first, as fit, in the order of time.
+/// Returns the newest entries that fit into `left` tokens, oldest first, and subtracts their tokens. The first entry
+/// that does not fit ends the selection, so that the selected time span has no gaps.
 fn select_fitting(newest_first: Vec<RecentSummaryEntry>, left: &mut u64) -> Vec<RecentSummaryEntry> {
     let mut fitting: Vec<RecentSummaryEntry> = newest_first
         .into_iter()
         .map_while(|entry| {
-            // The tags of its element, and a line of its own for the first of its sort.
+            // 12 tokens for the tags of the element and for the heading before the first entry of a group.
             let tokens = tokens::estimate_tokens(&entry.text) + tokens::estimate_tokens(&entry.place) + 12;
             *left = left.checked_sub(tokens)?;
             Some(entry)
@@ -181,6 +194,7 @@ fn select_fitting(newest_first: Vec<RecentSummaryEntry>, left: &mut u64) -> Vec<
     fitting
 }
 
+/// Renders the template with these entries.
 fn render_section(
     this_thread: &[RecentSummaryEntry],
     other_threads: &[RecentSummaryEntry],

@@ -1,5 +1,7 @@
-//! A summary without a model: what was asked, said, decided and left open, in the words it was said in, and the names it was
-//! about. It sees each turn once and keeps a bounded part, however many there are; it rewords nothing.
+//! The offline summary of memory: extracts requests, decisions, open questions, the most representative sentences and
+//! names from messages without a model. All text is quoted, never reworded.
+//!
+//! [`OfflineSummaryBuilder`] takes the messages one by one. Its memory is bounded, however many there are.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,83 +15,92 @@ use protocol::{Message, MessageRole};
 use super::turn_text::{SummarizerTurn, role_label};
 
 const DAY_SECONDS: i64 = 86_400;
-/// Changes of the day that are remembered; what was said after more of them is not dated.
+/// Maximum number of day changes that are recorded. Messages after that many changes get the last recorded day.
 const DAYS_MAX: usize = 20_000;
-/// Sentences that are kept until the most telling of them are found, and how many of those stay.
+/// Maximum number of sentences in memory. When it is exceeded, only the best [`SENTENCES_KEPT`] remain.
 const SENTENCES_MAX: usize = 4_000;
+/// Number of sentences that remain after pruning.
 const SENTENCES_KEPT: usize = 500;
+/// Maximum length of an entry of the summary in grapheme clusters.
 const ENTRY_GRAPHEMES: usize = 220;
-/// Words that carry meaning below which a sentence tells nothing.
+/// Minimum number of content words of a sentence in the summary.
 const SENTENCE_CONTENT_WORDS_MIN: usize = 3;
-/// Bytes of a name of a person, a place or a thing.
+/// Maximum length of a proper name in bytes.
 const NAME_BYTES_MAX: usize = 80;
-/// Such names that are counted at a time, and how many are told.
+/// Maximum number of proper names that are counted at the same time.
 const NAMES_MAX: usize = 2_000;
-/// Words that were seen without a capital and are remembered, and the bytes of such a word.
+/// Maximum number of recorded words that occur in lower case.
 const COMMON_WORDS_MAX: usize = 10_000;
+/// Maximum length in bytes of such a word.
 const COMMON_WORD_BYTES_MAX: usize = 20;
-/// Words that are no names where they have a capital, whether or not they are seen without one.
+/// Words that are never names, even if the messages contain them only with a capital letter.
 const NON_NAMES: [&str; 40] = [
     "about", "all", "and", "are", "but", "can", "could", "did", "does", "for", "from", "had", "has", "have",
     "here", "how", "its", "let", "may", "not", "now", "our", "should", "some", "that", "the", "then",
     "there", "these", "they", "this", "was", "what", "when", "where", "which", "who", "why", "will", "you",
 ];
+/// Maximum number of proper names in the summary.
 const NAMES_SHOWN_MAX: usize = 24;
-/// Of every hundred plain characters, those that what was asked may take, what was decided, what is open, and names.
+/// Share of the summary's length, in percent, that the section of requests may use at most. The sections of
+/// decisions, open questions and names have the shares below; the sentences get the rest.
 const REQUESTS_PERCENT: u64 = 30;
 const DECISIONS_PERCENT: u64 = 20;
 const OPEN_QUESTIONS_PERCENT: u64 = 8;
 const NAMES_PERCENT: u64 = 15;
-/// The first requests that are told before the newest ones: they say what it was about.
+/// Number of first requests that have precedence over the newest ones, because they state the subject.
 const FIRST_REQUESTS_KEPT: usize = 2;
 
-/// The fold.
+/// Builds an offline summary from messages that are pushed in order.
 #[derive(Default)]
 pub(super) struct OfflineSummaryBuilder {
+    /// Collects requests, decisions, open questions, references and identifiers.
     fact_collector: FactCollector,
-    /// The day from a turn on, where it differs from the one before.
+    /// The days of the messages as `(index of the day's first message, days since 1970)`, in order.
     days: Vec<(u64, i64)>,
+    /// The candidates for the section of sentences, in order.
     sentences: Vec<TurnSentence>,
+    /// Number of occurrences of each possible proper name.
     names: HashMap<String, u32>,
-    /// Words that were seen without a capital.
+    /// Words that occur in lower case, and so are not names only because a sentence begins with them.
     common_words: HashSet<String>,
     /// Texts that are already part of the summary.
     used_texts: HashSet<String>,
 }
 
-/// Something that was said.
+/// A sentence of a message.
 struct TurnSentence {
+    /// The index of its message.
     turn_index: u64,
     role: MessageRole,
     text: String,
 }
 
 impl OfflineSummaryBuilder {
-    /// Takes the next turn.
-    pub(super) fn push_turn(&mut self, turn_index: u64, said: &SummarizerTurn) {
-        let day = said.at.as_second().div_euclid(DAY_SECONDS);
+    /// Adds the next message. `turn_index` must be higher than those before.
+    pub(super) fn push_turn(&mut self, turn_index: u64, turn: &SummarizerTurn) {
+        let day = turn.at.as_second().div_euclid(DAY_SECONDS);
         if self.days.len() < DAYS_MAX && self.days.last().is_none_or(|(_, last)| *last != day) {
             self.days.push((turn_index, day));
         }
-        let message = match said.role {
-            MessageRole::User => Message::human(said.text.as_str()),
-            MessageRole::Assistant => Message::ai(said.text.as_str()),
+        let message = match turn.role {
+            MessageRole::User => Message::human(turn.text.as_str()),
+            MessageRole::Assistant => Message::ai(turn.text.as_str()),
         };
-        let what = TranscriptItemKind::Message(message);
+        // The index takes the place of the seq, because the messages can be of several threads.
         self.fact_collector.push(&TranscriptItem {
             seq: turn_index,
-            at: said.at,
-            kind: what,
+            at: turn.at,
+            kind: TranscriptItemKind::Message(message),
             is_subagent: false,
             is_injected: false,
             is_imported: true,
         });
-        for sentence in split_sentences(&said.text) {
+        for sentence in split_sentences(&turn.text) {
             self.count_names(sentence);
             let text = strip_markdown(sentence);
             if count_content_words(&text) >= SENTENCE_CONTENT_WORDS_MIN {
                 let text = truncate_with_ellipsis(&text, ENTRY_GRAPHEMES);
-                self.sentences.push(TurnSentence { turn_index, role: said.role, text });
+                self.sentences.push(TurnSentence { turn_index, role: turn.role, text });
             }
         }
         if self.sentences.len() > SENTENCES_MAX {
@@ -97,19 +108,21 @@ impl OfflineSummaryBuilder {
         }
     }
 
-    /// Counts the words that begin with a capital where a sentence does not; those that follow each other are one name.
+    /// Counts possible proper names: words with a capital letter that are not the first word of a sentence or phrase.
+    /// Consecutive such words are one name.
     fn count_names(&mut self, sentence: &str) {
         let mut name = String::new();
         let mut words = sentence.split_whitespace();
-        // What follows a mark, such as a colon or a bullet, begins another phrase.
-        let mut begins = !words.next().is_some_and(is_phrase_continued);
+        // A word after punctuation, such as a colon or a bullet, begins a phrase and may have a capital for that
+        // reason.
+        let mut begins_phrase = !words.next().is_some_and(is_phrase_continued);
         for word in words {
             let bare = word
                 .trim_matches(|c: char| !c.is_alphanumeric())
                 .trim_end_matches("'s")
                 .trim_end_matches("’s");
-            let is_name = is_name_word(bare) && !begins;
-            begins = !is_phrase_continued(word);
+            let is_name = is_name_word(bare) && !begins_phrase;
+            begins_phrase = !is_phrase_continued(word);
             if is_name {
                 if !name.is_empty() {
                     name.push(' ');
@@ -117,7 +130,7 @@ impl OfflineSummaryBuilder {
                 name.push_str(bare);
             }
             self.record_common_word(bare);
-            // What stands behind a word ends the name.
+            // Punctuation after a word ends the name.
             if !is_name || !word.ends_with(char::is_alphanumeric) {
                 self.count_name(std::mem::take(&mut name));
             }
@@ -125,6 +138,7 @@ impl OfflineSummaryBuilder {
         self.count_name(name);
     }
 
+    /// Records a word that occurs in lower case.
     fn record_common_word(&mut self, word: &str) {
         let is_common = word.len() <= COMMON_WORD_BYTES_MAX && word.chars().all(char::is_lowercase);
         if is_common && self.common_words.len() < COMMON_WORDS_MAX && !self.common_words.contains(word) {
@@ -132,7 +146,8 @@ impl OfflineSummaryBuilder {
         }
     }
 
-    /// Returns whether any word of a name is more than a common one that has a capital for another reason.
+    /// Returns whether at least one word of the name is neither a known common word nor one of [`NON_NAMES`]. A word
+    /// with a capital letter inside, such as `LedgerReader`, always counts.
     fn is_proper_name(&self, name: &str) -> bool {
         name.split(' ').any(|word| {
             let lower = word.to_lowercase();
@@ -141,6 +156,10 @@ impl OfflineSummaryBuilder {
         })
     }
 
+    /// Counts one occurrence of a name.
+    ///
+    /// When the table is full, all counts are lowered by one and names without a count are removed, as in the
+    /// Misra–Gries algorithm. So names that were frequent long ago make room for newer ones.
     fn count_name(&mut self, name: String) {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return;
@@ -150,7 +169,6 @@ impl OfflineSummaryBuilder {
             return;
         }
         if self.names.len() >= NAMES_MAX {
-            // The rarest are given up, and the others count less: what was frequent long ago does not stay for ever.
             self.names.values_mut().for_each(|count| *count -= 1);
             self.names.retain(|_, count| *count > 0);
         }
@@ -159,19 +177,23 @@ impl OfflineSummaryBuilder {
         }
     }
 
-    /// Keeps the sentences that tell most of what all of them are about, in their order.
+    /// Removes all but the `count` sentences that represent all of them best, by [`rank_sentences`]. Their order is
+    /// unchanged.
     fn prune_sentences(&mut self, count: usize) {
         let texts: Vec<&str> = self.sentences.iter().map(|sentence| sentence.text.as_str()).collect();
         let scores = rank_sentences(&texts);
         let mut best: Vec<usize> = (0..scores.len()).collect();
         best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
         let mut is_kept = vec![false; scores.len()];
-        best.into_iter().take(count).for_each(|at| is_kept[at] = true);
-        let mut kept = is_kept.into_iter();
-        self.sentences.retain(|_| kept.next().unwrap_or_default());
+        best.into_iter().take(count).for_each(|index| is_kept[index] = true);
+        let mut flags = is_kept.into_iter();
+        self.sentences.retain(|_| flags.next().unwrap_or_default());
     }
 
-    /// Returns what is told of the turns in so many tokens.
+    /// Returns the summary, at most `tokens_max` tokens by estimate. It is empty when nothing was pushed or nothing
+    /// fits.
+    ///
+    /// The sentences are selected last, because they fill the space that the other sections leave.
     pub(super) fn finish(mut self, tokens_max: u64) -> String {
         let weight_max = tokens_max * tokens::CHARS_PER_TOKEN;
         let share = |percent: u64| weight_max * percent / 100;
@@ -181,78 +203,82 @@ impl OfflineSummaryBuilder {
         text.push_section("Decided", self.newest_quote_lines(&facts.decisions, share(DECISIONS_PERCENT)));
         text.push_section("Open", self.open_question_lines(&facts, share(OPEN_QUESTIONS_PERCENT)));
         let names = self.names_line(&facts, share(NAMES_PERCENT));
-        let left = weight_max.saturating_sub(text.weight + tokens::weight(&names) + 8);
-        let said = self.sentence_lines(&text.body, left);
-        text.push_section("Said", said);
+        let weight_left = weight_max.saturating_sub(text.weight + tokens::weight(&names) + 8);
+        let sentences = self.sentence_lines(&text.body, weight_left);
+        text.push_section("Said", sentences);
         text.push_line(&names);
         text.body
     }
 
-    /// Returns what people asked: the first requests and the newest.
+    /// Returns the lines of requests: the first [`FIRST_REQUESTS_KEPT`] and as many of the newest as fit.
     fn request_lines(&mut self, facts: &ConversationFacts, weight_max: u64) -> Vec<String> {
         let first = facts.requests.iter().take(FIRST_REQUESTS_KEPT).enumerate();
         let newest = facts.requests.iter().enumerate().skip(FIRST_REQUESTS_KEPT).rev();
         self.select_fitting(first.chain(newest).collect(), weight_max)
     }
 
-    /// Returns the newest of these.
+    /// Returns the lines of the newest quotes that fit.
     fn newest_quote_lines(&mut self, quotes: &[Quote], weight_max: u64) -> Vec<String> {
         self.select_fitting(quotes.iter().enumerate().rev().collect(), weight_max)
     }
 
-    /// Returns what nobody had answered at the end.
+    /// Returns the lines of the last open question and of the last request without an answer.
     fn open_question_lines(&mut self, facts: &ConversationFacts, weight_max: u64) -> Vec<String> {
         let open: Vec<&Quote> = facts.open_question.iter().chain(facts.unanswered_requests.last()).collect();
         self.select_fitting(open.into_iter().enumerate().collect(), weight_max)
     }
 
-    /// Returns as many of the quotes as fit, those that come first before the others, in the order of their numbers.
+    /// Returns lines for the quotes that fit. Earlier elements of `quotes` have precedence, and the lines are sorted
+    /// by the numbers. A text that the summary already contains is skipped.
     fn select_fitting(&mut self, quotes: Vec<(usize, &Quote)>, weight_max: u64) -> Vec<String> {
-        let mut left = weight_max;
-        let mut told: Vec<(usize, String)> = Vec::new();
+        let mut weight_left = weight_max;
+        let mut selected: Vec<(usize, String)> = Vec::new();
         for (number, quote) in quotes {
             let text = truncate_with_ellipsis(&to_single_line(&quote.text), ENTRY_GRAPHEMES);
             let line = self.with_date(quote.seq, &text);
-            let Some(rest) = left.checked_sub(tokens::weight(&line) + 3) else { continue };
+            // 3 characters for the bullet and the line break.
+            let Some(after) = weight_left.checked_sub(tokens::weight(&line) + 3) else { continue };
             if !self.used_texts.insert(text) {
                 continue;
             }
-            left = rest;
-            told.push((number, line));
+            weight_left = after;
+            selected.push((number, line));
         }
-        told.sort_by_key(|(number, _)| *number);
-        told.into_iter().map(|(_, line)| line).collect()
+        selected.sort_by_key(|(number, _)| *number);
+        selected.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// Returns the most telling sentences that are not in `told` already, in their order.
-    fn sentence_lines(&mut self, told: &str, weight_max: u64) -> Vec<String> {
+    /// Returns lines for the most representative sentences that `body` does not contain yet, in their original order.
+    fn sentence_lines(&mut self, body: &str, weight_max: u64) -> Vec<String> {
         let key = |text: &str| text.trim_end_matches(facts::formatting::ELLIPSIS).to_owned();
-        self.sentences.retain(|sentence| !told.contains(&key(&sentence.text)));
+        self.sentences.retain(|sentence| !body.contains(&key(&sentence.text)));
         let texts: Vec<&str> = self.sentences.iter().map(|sentence| sentence.text.as_str()).collect();
         let scores = rank_sentences(&texts);
         let mut best: Vec<usize> = (0..scores.len()).collect();
         best.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
-        let mut left = weight_max;
-        let mut chosen: Vec<(usize, String)> = Vec::new();
-        for at in best {
-            let TurnSentence { turn_index, role, text } = &self.sentences[at];
-            if chosen.iter().any(|(other, _)| self.sentences[*other].text == *text) {
+        let mut weight_left = weight_max;
+        let mut selected: Vec<(usize, String)> = Vec::new();
+        for index in best {
+            let TurnSentence { turn_index, role, text } = &self.sentences[index];
+            if selected.iter().any(|(other, _)| self.sentences[*other].text == *text) {
                 continue;
             }
             let line = self.with_date(*turn_index, &format!("{}: {text}", role_label(*role)));
-            match left.checked_sub(tokens::weight(&line) + 3) {
-                Some(rest) => left = rest,
-                // What is a little shorter may still fit, and what is much shorter tells little.
-                None if left < weight_max / 8 => break,
+            match weight_left.checked_sub(tokens::weight(&line) + 3) {
+                Some(after) => weight_left = after,
+                // Shorter sentences are tried as long as an eighth of the space is left. Less space would only admit
+                // very short sentences, which say little.
+                None if weight_left < weight_max / 8 => break,
                 None => continue,
             }
-            chosen.push((at, line));
+            selected.push((index, line));
         }
-        chosen.sort_by_key(|(at, _)| *at);
-        chosen.into_iter().map(|(_, line)| line).collect()
+        selected.sort_by_key(|(index, _)| *index);
+        selected.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// Returns the line of names: the most used of each sort.
+    /// Returns the line of names: the most frequent proper names, then references such as issue numbers, then
+    /// identifiers. Each appears once, whatever its case.
     fn names_line(&self, facts: &ConversationFacts, weight_max: u64) -> String {
         let mut proper: Vec<(&String, &u32)> =
             self.names.iter().filter(|(name, _)| self.is_proper_name(name)).collect();
@@ -260,37 +286,40 @@ impl OfflineSummaryBuilder {
         let proper = proper.into_iter().take(NAMES_SHOWN_MAX).map(|(name, _)| name.as_str());
         let other = facts.references.iter().chain(&facts.identifiers).map(|name| name.text.as_str());
         let mut line = String::new();
-        let mut told: Vec<&str> = Vec::new();
+        let mut shown: Vec<&str> = Vec::new();
         for name in proper.chain(other) {
-            let is_new = !told.iter().any(|told| told.eq_ignore_ascii_case(name));
+            let is_new = !shown.iter().any(|shown| shown.eq_ignore_ascii_case(name));
             if is_new && tokens::weight(&line) + tokens::weight(name) + 2 <= weight_max.saturating_sub(8) {
-                line.push_str(if told.is_empty() { "Names: " } else { ", " });
+                line.push_str(if shown.is_empty() { "Names: " } else { ", " });
                 line.push_str(name);
-                told.push(name);
+                shown.push(name);
             }
         }
         line
     }
 
-    /// Returns the line with the day of its turn before it, where there is more than one.
+    /// Returns the line with the day of its message before it. If all messages are of one day, the line has no day,
+    /// because the heading of the summary states it.
     fn with_date(&self, turn_index: u64, line: &str) -> String {
-        let at = self.days.partition_point(|(first, _)| *first <= turn_index);
-        match at.checked_sub(1).and_then(|at| self.days.get(at)) {
-            Some((_, number)) if self.days.len() > 1 => {
-                format!("{}: {line}", format_day(number * DAY_SECONDS))
+        let next_day = self.days.partition_point(|(first, _)| *first <= turn_index);
+        match next_day.checked_sub(1).and_then(|index| self.days.get(index)) {
+            Some((_, day)) if self.days.len() > 1 => {
+                format!("{}: {line}", format_day(day * DAY_SECONDS))
             }
             Some(_) | None => line.to_owned(),
         }
     }
 }
 
-/// A text that grows by sections.
+/// A text of sections, with its weight.
 struct SectionedText {
     body: String,
+    /// The weight of `body` in plain characters.
     weight: u64,
 }
 
 impl SectionedText {
+    /// Appends a heading and the lines as a list; nothing when there are no lines.
     fn push_section(&mut self, name: &str, lines: Vec<String>) {
         if lines.is_empty() {
             return;
@@ -299,6 +328,7 @@ impl SectionedText {
         lines.iter().for_each(|line| self.push_line(&format!("- {line}")));
     }
 
+    /// Appends a line, unless it is empty.
     fn push_line(&mut self, line: &str) {
         if line.is_empty() {
             return;
@@ -311,21 +341,22 @@ impl SectionedText {
     }
 }
 
-/// Returns whether a word is written as names are; a contraction is none.
+/// Returns whether a word is written like a name: with a capital first letter, a lower-case letter and at least three
+/// characters. Contractions such as "I'll" are excluded.
 fn is_name_word(word: &str) -> bool {
     let mut letters = word.chars();
-    let begins = letters.next().is_some_and(char::is_uppercase);
+    let is_capitalised = letters.next().is_some_and(char::is_uppercase);
     let is_contracted =
         ["'ll", "'m", "'re", "'ve", "'d", "n't"].iter().any(|end| word.replace('’', "'").ends_with(end));
-    begins && letters.any(char::is_lowercase) && word.chars().count() > 2 && !is_contracted
+    is_capitalised && letters.any(char::is_lowercase) && word.chars().count() > 2 && !is_contracted
 }
 
-/// Returns whether the phrase goes on behind the word.
+/// Returns whether the phrase continues after the word, so that a capital of the next word means a name.
 fn is_phrase_continued(word: &str) -> bool {
     word.ends_with(|last: char| last.is_alphanumeric() || matches!(last, ',' | ')' | '\'' | '’'))
 }
 
-/// Returns the day of a moment, in UTC.
+/// Formats the UTC date of a Unix time in seconds as `YYYY-MM-DD`. Returns an empty string for a time out of range.
 pub(super) fn format_day(second: i64) -> String {
     Timestamp::from_second(second).map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Plans the transfers that are due in a thread: turns that were compacted, and turns that exceed the budget.
-//! Only reads; the worker performs the plan.
+//! Plans the transfers that are due in a thread: of messages that were compacted, and of messages that exceed the
+//! context budget. Only reads; the worker performs the plan.
 
 mod context_budget;
 
@@ -20,42 +20,49 @@ use context_budget::{
     ContextLimit, DepartingRange, NewestTurnState, TurnPosition, divide_into_summaries, find_departing_range,
 };
 
-/// Turns that are read at a time.
+/// Number of logged messages that are read at a time.
 const PAGE_TURNS: usize = 200;
 
-/// Turns of a thread that become one summary.
+/// A planned transfer: messages of a thread that become one summary.
 pub(super) struct TransferStep {
     pub window: TurnWindow,
+    /// The way in which the messages leave the context.
     pub departure: TurnDeparture,
 }
 
-/// How far the work on a thread is.
+/// The progress of reducing one thread's context. It selects the limit that applies; see [`ContextLimit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferProgress {
-    /// Nothing has left.
+    /// No messages have left the context yet.
     NotStarted,
-    /// Some of its turns have left, and the others follow.
+    /// Some messages have left the context. More leave until the target is reached.
     InProgress,
 }
 
-/// The events between which turns are looked for; neither belongs to them.
+/// An open interval of seqs: neither end belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SeqInterval {
     pub after: Seq,
     pub before: Seq,
 }
 
-/// Compacted turns that may not be in memory yet.
+/// Messages that the newest compaction covers and that may not be summarized in memory yet.
 #[derive(Clone, Copy)]
 struct CompactedTurns {
+    /// The seq of the compaction's event.
     marker_seq: Seq,
-    /// Where its turns are.
+    /// The seqs of the messages.
     interval: SeqInterval,
 }
 
 impl SummarizationWorker {
-    /// Returns what is due, in the order in which it is done. Turns that a draft tells of are a part of their own when they
-    /// come first: what was said since does not make it worthless.
+    /// Returns the transfers that are due for a queue item, in the order in which they must be performed.
+    ///
+    /// If the first due messages are those of `draft`, they are a transfer of their own. So a summary that could not be
+    /// stored remains usable when more messages became due since.
+    ///
+    /// # Errors
+    /// When the journal fails.
     pub(super) async fn plan_transfers(
         &self,
         thread: &Thread,
@@ -65,48 +72,53 @@ impl SummarizationWorker {
     ) -> Result<Vec<TransferStep>, SummarizationError> {
         let context = self.contexts.read_context(&*self.summarization.store, thread.thread_id).await?;
         let Some(budget) = &due.budget else {
-            let Some(CompactedTurns { marker_seq, interval: between }) =
+            let Some(CompactedTurns { marker_seq, interval }) =
                 self.compacted_turns(thread, &context).await?
             else {
                 return Ok(Vec::new());
             };
-            let turns = self.read_unarchived_turns(&due.agent_id, thread.thread_id, between).await?;
+            let turns = self.read_unarchived_turns(&due.agent_id, thread.thread_id, interval).await?;
             let departure = TurnDeparture::Compaction { marker_seq };
             let steps = divide_turns(&turns, draft).into_iter();
             return Ok(steps
                 .map(|part| TransferStep { window: turn_window(part, thread.thread_id), departure })
                 .collect());
         };
-        let Some(leaving) = self.over_budget_range(thread, &context, budget, progress).await? else {
+        let Some(departing) = self.over_budget_range(thread, &context, budget, progress).await? else {
             return Ok(Vec::new());
         };
-        let turns = self.read_unarchived_turns(&due.agent_id, thread.thread_id, leaving.interval()).await?;
+        let turns = self.read_unarchived_turns(&due.agent_id, thread.thread_id, departing.interval()).await?;
         let marker_seq = context.beginning.compaction().map(|(seq, _)| seq);
-        Ok(plan_departures(&divide_turns(&turns, draft), leaving, thread.thread_id, marker_seq))
+        Ok(plan_departures(&divide_turns(&turns, draft), departing, thread.thread_id, marker_seq))
     }
 
-    /// Returns whether any turn of the thread is due for one reason or the other: compacted, or over that
-    /// budget.
+    /// Returns whether any message of the thread is due. With a budget, messages are due that exceed it; without one,
+    /// messages that were compacted.
+    ///
+    /// # Errors
+    /// When the journal fails.
     pub(super) async fn has_due_turns(
         &self,
         thread: &Thread,
         budget: Option<&ShortTermBudget>,
     ) -> Result<bool, SummarizationError> {
         let context = self.contexts.read_context(&*self.summarization.store, thread.thread_id).await?;
-        let between = match budget {
+        let interval = match budget {
             Some(budget) => {
-                let leaving =
+                let departing =
                     self.over_budget_range(thread, &context, budget, TransferProgress::NotStarted).await?;
-                leaving.map(|leaving| leaving.interval())
+                departing.map(|departing| departing.interval())
             }
-            None => self.compacted_turns(thread, &context).await?.map(|condensed| condensed.interval),
+            None => self.compacted_turns(thread, &context).await?.map(|compacted| compacted.interval),
         };
-        let Some(between) = between else { return Ok(false) };
+        let Some(interval) = interval else { return Ok(false) };
         let query =
-            TurnQuery { limit: 1, ..unarchived_query(&thread.assistant_id, thread.thread_id, between) };
+            TurnQuery { limit: 1, ..unarchived_query(&thread.assistant_id, thread.thread_id, interval) };
         Ok(!self.summarization.store.turns(query).await?.is_empty())
     }
 
+    /// Returns the messages that the newest compaction covers, without those that memory archived for it or for the one
+    /// before it. Returns `None` when the thread has no compaction.
     async fn compacted_turns(
         &self,
         thread: &Thread,
@@ -115,11 +127,13 @@ impl SummarizationWorker {
         let beginning = &context.beginning;
         let Some((marker_seq, compaction)) = beginning.compaction() else { return Ok(None) };
         let after = self.archived_until(thread.thread_id, compaction.previous_seq, marker_seq).await?;
-        // The turn whose request is still sent stays until the next compaction.
+        // The context still contains the request that the compaction kept, so the messages of its turn are not due
+        // before the next compaction.
         let before = beginning.request_seq().unwrap_or(compaction.last_seq + 1);
         Ok(Some(CompactedTurns { marker_seq, interval: SeqInterval { after, before } }))
     }
 
+    /// Returns the messages that must leave the context so that it is within the budget; `None` when none must or can.
     async fn over_budget_range(
         &self,
         thread: &Thread,
@@ -134,24 +148,26 @@ impl SummarizationWorker {
             }
         };
         let newest = newest_turn_state(thread.status, context);
-        let found = find_departing_range(context, limit, newest, 0);
-        if found.is_none() || thread.parent_kind != Some(ParentKind::Fork) {
-            return Ok(found);
+        let range = find_departing_range(context, limit, newest, 0);
+        if range.is_none() || thread.parent_kind != Some(ParentKind::Fork) {
+            return Ok(range);
         }
+        // Copied messages of a fork stay in its context: they are logged for their own thread and are not summarized
+        // here.
         let from = self.first_own_seq(thread, context).await?;
         Ok(find_departing_range(context, limit, newest, from))
     }
 
-    /// Returns the last event of what memory took over because of a compaction or of the one before it: nothing up to there
-    /// is looked for again.
+    /// Returns the last seq that memory archived because of the compaction `marker_seq` or of the one before it, or 0.
+    /// Messages up to that seq are not due again.
     async fn archived_until(
         &self,
         thread_id: ThreadId,
         previous_seq: Option<Seq>,
         marker_seq: Seq,
     ) -> journal::Result<Seq> {
-        let known = [Some(marker_seq), previous_seq];
-        let (mut kept, mut after) = (0, previous_seq.unwrap_or(marker_seq));
+        let marker_seqs = [Some(marker_seq), previous_seq];
+        let (mut archived_until, mut after) = (0, previous_seq.unwrap_or(marker_seq));
         loop {
             let types = vec![EventType::TurnsArchived];
             let query = EventQuery { types, ..EventQuery::after(after, PAGE_ROWS_MAX) };
@@ -160,18 +176,19 @@ impl SummarizationWorker {
             let archived = archived.filter(|archived: &TurnsArchived| {
                 archived.reason == ArchiveReason::Compaction
                     && archived.marker_seq.is_some()
-                    && known.contains(&archived.marker_seq)
+                    && marker_seqs.contains(&archived.marker_seq)
             });
-            kept = archived.map(|archived| archived.last_seq).fold(kept, Seq::max);
+            archived_until = archived.map(|archived| archived.last_seq).fold(archived_until, Seq::max);
             match page.last() {
                 Some(last) if page.len() == PAGE_ROWS_MAX => after = last.seq,
-                Some(_) | None => return Ok(kept),
+                Some(_) | None => return Ok(archived_until),
             }
         }
     }
 
-    /// Returns where the turns in the fork's context begin that were not copied from another thread: those are that
-    /// thread's, and no summary is made of them here.
+    /// Returns the seq of the first logged message in the fork's context that was not copied from another thread.
+    /// Copied messages are logged only for the thread they were copied from. Returns [`Seq::MAX`] when all messages
+    /// are copies.
     async fn first_own_seq(&self, thread: &Thread, context: &ModelContext) -> journal::Result<Seq> {
         let sent_from = context.seqs.get(context.summary_len).copied().unwrap_or_default();
         let first = TurnQuery {
@@ -183,15 +200,16 @@ impl SummarizationWorker {
         Ok(self.summarization.store.turns(first).await?.first().map_or(Seq::MAX, |turn| turn.seq))
     }
 
-    /// Returns the turns of the thread between two events that no summary stands for.
+    /// Returns the positions of all logged messages of the thread in the interval that have no summary yet. The texts
+    /// are not kept in memory.
     async fn read_unarchived_turns(
         &self,
         agent_id: &AssistantId,
         thread_id: ThreadId,
-        between: SeqInterval,
+        interval: SeqInterval,
     ) -> Result<Vec<TurnPosition>, SummarizationError> {
         let mut turns = Vec::new();
-        let mut query = TurnQuery { limit: PAGE_TURNS, ..unarchived_query(agent_id, thread_id, between) };
+        let mut query = TurnQuery { limit: PAGE_TURNS, ..unarchived_query(agent_id, thread_id, interval) };
         loop {
             let page = self.summarization.store.turns(query.clone()).await?;
             turns.extend(page.iter().map(|turn| TurnPosition {
@@ -208,56 +226,63 @@ impl SummarizationWorker {
     }
 }
 
-fn unarchived_query(agent_id: &AssistantId, thread_id: ThreadId, between: SeqInterval) -> TurnQuery {
+/// Returns a query for the logged messages of the thread in the interval that have no summary yet.
+fn unarchived_query(agent_id: &AssistantId, thread_id: ThreadId, interval: SeqInterval) -> TurnQuery {
     TurnQuery {
         thread_id: Some(thread_id),
-        after_seq: Some(between.after),
-        before_seq: Some(between.before),
+        after_seq: Some(interval.after),
+        before_seq: Some(interval.before),
         archived: Some(false),
         ..TurnQuery::for_agent(agent_id.clone())
     }
 }
 
+/// Returns the window from the first to the last of these messages.
 fn turn_window(part: &[TurnPosition], thread_id: ThreadId) -> TurnWindow {
     let ends = part.first().into_iter().chain(part.last());
     TurnWindow::from_indexes(ends.map(|turn| turn.turn_index)).in_thread(thread_id)
 }
 
-/// Divides turns among summaries: first those that a draft tells of, when exactly they come first.
+/// Divides messages among summaries. If the first messages are exactly those of the draft, they are the first part.
 fn divide_turns<'a>(turns: &'a [TurnPosition], draft: Option<&UnstoredSummary>) -> Vec<&'a [TurnPosition]> {
-    let told = draft.and_then(|draft| {
+    let draft_split = draft.and_then(|draft| {
         let count = usize::try_from(draft.turns.count).ok()?;
-        let (told, rest) = turns.split_at_checked(count)?;
-        let is_whole = rest.first().is_none_or(|next| next.is_user);
-        let is_same = TurnSet::from_indexes(told.iter().map(|turn| turn.turn_index)) == Some(draft.turns);
-        (is_whole && is_same).then_some((told, rest))
+        let (summarized, others) = turns.split_at_checked(count)?;
+        let is_whole = others.first().is_none_or(|next| next.is_user);
+        let is_same =
+            TurnSet::from_indexes(summarized.iter().map(|turn| turn.turn_index)) == Some(draft.turns);
+        (is_whole && is_same).then_some((summarized, others))
     });
-    match told {
-        Some((told, rest)) => std::iter::once(told).chain(divide_into_summaries(rest)).collect(),
+    match draft_split {
+        Some((summarized, others)) => {
+            std::iter::once(summarized).chain(divide_into_summaries(others)).collect()
+        }
         None => divide_into_summaries(turns),
     }
 }
 
-/// Returns how the parts of what leaves a context leave; each takes with it what lies between its turns.
+/// Returns one step for each part of the messages that leave a context. Each step also removes the events between its
+/// messages, such as tool calls. Together the steps cover the whole range.
 fn plan_departures(
     parts: &[&[TurnPosition]],
-    leaving: DepartingRange,
+    departing: DepartingRange,
     thread_id: ThreadId,
     marker_seq: Option<Seq>,
 ) -> Vec<TransferStep> {
-    let begins = |part: &[TurnPosition]| part.first().map_or(0, |turn| turn.seq);
+    let start_seq = |part: &[TurnPosition]| part.first().map_or(0, |turn| turn.seq);
     let mut steps = Vec::new();
-    for (at, part) in parts.iter().enumerate() {
-        let first_seq = if at == 0 { leaving.first_seq } else { begins(part) };
-        let last_seq = parts.get(at + 1).map_or(leaving.last_seq, |next| begins(next) - 1);
-        let context_from = leaving.is_oldest.then_some(last_seq + 1);
+    for (index, part) in parts.iter().enumerate() {
+        let first_seq = if index == 0 { departing.first_seq } else { start_seq(part) };
+        let last_seq = parts.get(index + 1).map_or(departing.last_seq, |next| start_seq(next) - 1);
+        let context_from = departing.is_oldest.then_some(last_seq + 1);
         let departure = TurnDeparture::Budget { first_seq, last_seq, context_from, marker_seq };
         steps.push(TransferStep { window: turn_window(part, thread_id), departure });
     }
     steps
 }
 
-/// Returns whether the newest turn has come to its end.
+/// Returns the state of the newest turn. It is complete when the thread is idle and its last message is a complete
+/// answer without tool calls.
 fn newest_turn_state(status: ThreadStatus, context: &ModelContext) -> NewestTurnState {
     let is_answered = match context.messages.last() {
         Some(message @ Message::Ai(answer)) => !answer.incomplete && message.tool_calls().next().is_none(),

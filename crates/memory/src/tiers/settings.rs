@@ -1,21 +1,23 @@
-//! Settings of tiered memory, as `config.toml` has them. What they do is decided where they are used.
+//! The settings of tiered memory: the section `memory` of `config.toml`, its defaults and its validation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one summary, unless configured.
+/// Default length of a summary in tokens.
 const DEFAULT_SUMMARY_TOKENS: u64 = 400;
-/// Tokens of one summary: fewer say nothing, and more are no summary.
+/// Allowed lengths of a summary in tokens. Fewer are too few for a statement, and more would be no summary.
 const SUMMARY_TOKENS_RANGE: std::ops::RangeInclusive<u64> = 60..=4_000;
-/// Tokens of recent summaries in a request, unless configured.
+/// Default tokens of recent summaries in a request.
 const DEFAULT_RECENT_SUMMARIES_TOKENS: u64 = 1_500;
-/// Tokens of recent summaries in a request at most: they are part of every one.
+/// Maximum tokens of recent summaries in a request. They are part of every request.
 const RECENT_SUMMARIES_TOKENS_MAX: u64 = 20_000;
-/// Of every hundred tokens of the model's window, those a thread may have before its oldest turns leave, unless
-/// configured. It is above where a conversation is condensed, so that condensing, which can be taken back, comes first.
+/// Default budget of the short-term tier, as a percentage of the model's context window.
+///
+/// It is higher than the trigger of a compaction, so that a conversation is compacted first: a compaction can be
+/// undone, and the archival of messages cannot.
 const WINDOW_PERCENT: u64 = 90;
 
-/// When old turns leave, and how they are remembered.
+/// The settings of tiered memory: the context budget, and the summaries of messages that leave the context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemorySettings {
@@ -44,12 +46,13 @@ impl Default for MemorySettings {
 }
 
 impl MemorySettings {
-    /// Returns the tokens of a conversation above which its oldest turns leave; `None` where nobody knows the window.
+    /// Returns the number of tokens of a conversation above which its oldest messages leave the context, for a model
+    /// with a context window of `window` tokens. Returns `None` when neither the setting nor the window is known.
     pub fn short_term_budget(&self, window: Option<u64>) -> Option<u64> {
         self.short_term_tokens.or_else(|| window.map(|window| window * WINDOW_PERCENT / 100))
     }
 
-    /// Returns the problem of invalid settings; `None` when they are valid.
+    /// Returns the problem of invalid settings, in the words of `config.toml`. Returns `None` when they are valid.
     pub fn validation_error(&self) -> Option<String> {
         if self.short_term_tokens == Some(0) {
             return Some(
@@ -57,14 +60,14 @@ impl MemorySettings {
             );
         }
         if !SUMMARY_TOKENS_RANGE.contains(&self.summary_tokens) {
-            let (least, most) = SUMMARY_TOKENS_RANGE.into_inner();
-            let given = self.summary_tokens;
-            return Some(format!("`memory.summary_tokens` is {given}; it is {least} to {most}"));
+            let (min, max) = SUMMARY_TOKENS_RANGE.into_inner();
+            let tokens = self.summary_tokens;
+            return Some(format!("`memory.summary_tokens` is {tokens}; it must be {min} to {max}"));
         }
         if self.recent_summaries_tokens > RECENT_SUMMARIES_TOKENS_MAX {
-            let given = self.recent_summaries_tokens;
+            let tokens = self.recent_summaries_tokens;
             return Some(format!(
-                "`memory.recent_summaries_tokens` is {given}; it is at most {RECENT_SUMMARIES_TOKENS_MAX}"
+                "`memory.recent_summaries_tokens` is {tokens}; it must be at most {RECENT_SUMMARIES_TOKENS_MAX}"
             ));
         }
         None
@@ -77,12 +80,12 @@ mod tests {
 
     use super::*;
 
-    fn fault(written: Value) -> Option<String> {
-        serde_json::from_value::<MemorySettings>(written).unwrap().validation_error()
+    fn problem(settings: Value) -> Option<String> {
+        serde_json::from_value::<MemorySettings>(settings).unwrap().validation_error()
     }
 
     #[test]
-    fn what_is_not_written_has_its_default() {
+    fn a_missing_setting_has_its_default() {
         let settings: MemorySettings = serde_json::from_value(json!({})).unwrap();
         assert_eq!(settings, MemorySettings::default());
         assert_eq!(settings.validation_error(), None);
@@ -93,11 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_in_the_words_of_the_file() {
-        assert!(fault(json!({"short_term_tokens": 0})).unwrap().contains("`memory.short_term_tokens` is 0"));
-        assert!(fault(json!({"summary_tokens": 0})).unwrap().contains("it is 60 to 4000"));
-        assert!(fault(json!({"recent_summaries_tokens": 50_000})).unwrap().contains("at most 20000"));
-        assert_eq!(fault(json!({"recent_summaries_tokens": 0})), None);
+    fn an_invalid_setting_is_reported_by_its_key() {
+        assert!(
+            problem(json!({"short_term_tokens": 0})).unwrap().contains("`memory.short_term_tokens` is 0")
+        );
+        assert!(problem(json!({"summary_tokens": 0})).unwrap().contains("it must be 60 to 4000"));
+        assert!(problem(json!({"recent_summaries_tokens": 50_000})).unwrap().contains("at most 20000"));
+        assert_eq!(problem(json!({"recent_summaries_tokens": 0})), None);
         let error = serde_json::from_value::<MemorySettings>(json!({"tokens": 1})).unwrap_err().to_string();
         assert!(error.contains("unknown field `tokens`"), "{error}");
     }

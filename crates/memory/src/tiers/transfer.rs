@@ -1,9 +1,10 @@
-//! One transfer: reads the turns of a window that no summary stands for, has them summarised, and stores the summary with
-//! what follows from it in one transaction. When it is due, and what leaves a context with it, is decided elsewhere; nothing
-//! is stored of a plan when the thread changed under it.
+//! One transfer: reads the messages of a window that have no summary yet, summarizes them, and stores the summary, the
+//! archival and the events of it in one transaction. If a thread changed since the plan was made, nothing is stored.
 //!
-//! Turns are read in pages and nothing of them is kept but what the summariser is shown next, so that the memory it takes
-//! does not depend on how many there are.
+//! Messages are read in pages, and only the next chunk is kept. So memory use does not depend on the number of
+//! messages; the window is read twice, once to measure it and once to summarize it.
+//!
+//! Deliberately absent: the decisions when a transfer is due and which messages leave a context (`plan`).
 
 mod pages;
 
@@ -31,168 +32,193 @@ use super::window::TurnWindow;
 use super::{OFFLINE_MODEL_NAME, SummarizationHandoff};
 use pages::{TurnChunker, TurnPages};
 
-/// How often in a row it is tried while others change the turns of the window, or their threads.
+/// Maximum number of consecutive attempts while other processes change the messages of the window or their threads.
 pub(super) const ATTEMPTS_MAX: u32 = 16;
-/// Graphemes of a turn that a model is shown: as many as may be, and fewer where they are too many for its calls.
+/// Lengths in grapheme clusters to which messages are cut for a model, longest first. A shorter one is used if the
+/// messages need too many calls otherwise.
 const TURN_GRAPHEME_CUTS: [usize; 3] = [TURN_GRAPHEMES_MAX, 400, 100];
-/// Of every hundred tokens that all calls together take, those that turns may have: chunks are not filled to the end.
+/// Share of the capacity of all calls, in percent, that the messages may fill by plan. Chunks end at whole messages
+/// and so are never quite full.
 const CHUNK_FILL_PERCENT: u64 = 80;
 
-/// A request to summarize turns.
+/// A request to summarize messages.
 pub(super) struct TransferRequest<'a> {
-    /// The agent that the turns belong to.
+    /// The agent that the messages belong to.
     pub agent_id: &'a AssistantId,
     pub window: &'a TurnWindow,
-    /// How they leave.
+    /// The way in which the messages leave their contexts.
     pub departure: TurnDeparture,
     /// The writer of the summary.
     pub writer: SummaryWriter,
-    /// The thread as it was before the departure was worked out; `None`: that is not made of anything that changes.
+    /// The version of the thread for which `departure` was planned; the transfer is stale if the thread has changed.
+    /// `None` for a departure that does not depend on the thread's state.
     pub expected_thread: Option<ThreadVersion>,
     /// A write committed together with the summary.
     pub completion_write: Option<Write>,
 }
 
-/// How turns leave.
+/// The way in which messages leave their contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnDeparture {
-    /// Somebody asked for it.
+    /// By a call of [`SummarizationHandoff::transfer`].
     Request,
-    /// They had left the context by a compaction: its marker.
+    /// They have left already, by the compaction whose event is `marker_seq`.
     Compaction { marker_seq: Seq },
-    /// They leave one thread's context with everything between these events.
+    /// Because the context exceeds its budget. All events from `first_seq` to `last_seq` leave the context of one
+    /// thread. The context then begins at `context_from`, if they were its oldest events. `marker_seq` is the
+    /// thread's newest compaction.
     Budget { first_seq: Seq, last_seq: Seq, context_from: Option<Seq>, marker_seq: Option<Seq> },
 }
 
 /// The writer of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SummaryWriter {
+    /// The configured model, or the offline summary if none is configured.
     Model,
-    /// No model: the offline summary.
+    /// The offline summary.
     Offline,
 }
 
 /// A transfer that was stored.
 pub(super) struct StoredTransfer {
     pub summary: MediumTermSummary,
+    /// `provider/name` of the model that wrote it, or `extractive`.
     pub model: String,
+    /// Number of summarized messages.
     pub turns: u64,
+    /// Number of secrets redacted from the messages and the summary.
     pub redacted_secrets: u64,
 }
 
-/// The outcome of a transfer.
+/// The outcome of one attempt.
 pub(super) enum TransferOutcome {
+    /// The summary is stored and its messages are archived.
     Stored(StoredTransfer),
-    /// No turn of the window is left.
+    /// The window has no message without a summary.
     NoTurns,
-    /// Others changed the turns, or their threads, since: what is left is another matter.
+    /// Another process changed the messages or their threads. Nothing is stored, and the transfer must be planned
+    /// again.
     Stale,
 }
 
-/// The state of a transfer before it is stored.
+/// The state of a transfer that is kept between attempts.
 #[derive(Default)]
 pub(super) struct TransferState {
-    /// A summary that was made, of these turns or of others.
+    /// A summary that was made but not stored. It is used only if it covers exactly the messages of the attempt.
     pub draft: Option<UnstoredSummary>,
-    /// Calls that are not traced yet, whatever came of them.
+    /// Model calls, successful or not, for which no event is stored yet.
     pub calls: Vec<SummarizerCall>,
-    /// Where they are traced when nothing is stored.
+    /// The thread that gets the events of these calls if no summary is stored.
     pub thread_id: Option<ThreadId>,
 }
 
-/// The remaining turns of a window.
+/// The result of measuring a window.
 struct WindowSurvey {
     coverage: SummaryCoverage,
-    /// How long the turns are at each cut; nothing where no model is asked.
+    /// The total weight of the messages at each of [`TURN_GRAPHEME_CUTS`], in plain characters; zero if no model is
+    /// used.
     weights: [u64; TURN_GRAPHEME_CUTS.len()],
-    /// The threads as they were before.
+    /// The versions of the threads before their messages were read.
     expected_threads: Vec<ThreadVersion>,
 }
 
-/// How turns are given to a model, chunk by chunk.
+/// The division of messages into chunks for a model.
 #[derive(Clone, Copy)]
 struct ChunkPlan {
-    /// Graphemes of each turn.
+    /// Maximum grapheme clusters of each message.
     turn_graphemes: usize,
-    /// The most of a chunk, in weighed characters.
+    /// Maximum weight of a chunk in plain characters.
     chunk_weight: u64,
-    /// How many chunks there are, about.
+    /// Estimated number of chunks.
     chunks_total: u64,
 }
 
-/// A summary that was made, and everything that is stored with it.
+/// A summary that was made, with everything that is stored together with it.
 struct FinishedSummary<'a> {
     coverage: &'a SummaryCoverage,
-    /// The threads as they were before anything of them was read.
+    /// The versions of the threads before their messages were read.
     expected_threads: Vec<ThreadVersion>,
     draft: &'a UnstoredSummary,
     calls: &'a [SummarizerCall],
 }
 
 impl SummarizationHandoff {
-    /// Carries out what is requested, again while others change the turns; `None` when none is left to summarise.
+    /// Performs the transfer, and repeats it while other processes change the messages. Returns `None` when the
+    /// window has no message without a summary.
+    ///
+    /// Model calls are recorded in the journal in any case, even when no summary is stored.
+    ///
+    /// # Errors
+    /// When no summary could be made, after [`ATTEMPTS_MAX`] stale attempts, when the caller cancels, and when the
+    /// journal fails.
     pub(super) async fn execute_transfer(
         &self,
         request: &TransferRequest<'_>,
         scope: RunScope<'_>,
     ) -> Result<Option<StoredTransfer>, SummarizationError> {
-        let mut work = TransferState::default();
-        let mut came = Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX });
+        let mut state = TransferState::default();
+        let mut result = Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX });
         for _ in 0..ATTEMPTS_MAX {
-            match self.attempt_transfer(request, &mut work, scope).await {
+            match self.attempt_transfer(request, &mut state, scope).await {
                 Ok(TransferOutcome::Stale) => {}
                 Ok(TransferOutcome::Stored(transferred)) => return Ok(Some(transferred)),
                 Ok(TransferOutcome::NoTurns) => {
-                    came = Ok(None);
+                    result = Ok(None);
                     break;
                 }
                 Err(error) => {
-                    came = Err(error);
+                    result = Err(error);
                     break;
                 }
             }
         }
-        self.trace_calls(&mut work).await?;
-        came
+        self.trace_calls(&mut state).await?;
+        result
     }
 
-    /// Tries it once. A summary of exactly these turns that there is already is not made again, and one that could not be
-    /// stored is left in `work`; so is every call that was made, until it is traced.
+    /// Attempts the transfer once.
+    ///
+    /// A draft in `state` that covers exactly these messages is stored without another model call. If storing fails,
+    /// the draft and the calls stay in `state`, so that the caller can keep them.
+    ///
+    /// # Errors
+    /// When a thread is not idle, when no summary could be made, when the caller cancels, and when the journal fails.
     pub(super) async fn attempt_transfer(
         &self,
         request: &TransferRequest<'_>,
-        work: &mut TransferState,
+        state: &mut TransferState,
         scope: RunScope<'_>,
     ) -> Result<TransferOutcome, SummarizationError> {
         let Some(survey) = self.survey_window(request).await? else { return Ok(TransferOutcome::NoTurns) };
-        work.thread_id = survey.coverage.threads.first().map(|thread| thread.thread_id);
-        // No call is made for what cannot be stored.
+        state.thread_id = survey.coverage.threads.first().map(|thread| thread.thread_id);
+        // Checked before the model is called, because a summary could not be stored, and again after it.
         self.check_threads_idle(request, &survey.coverage).await?;
-        let (seen, draft) = match work.draft.take().filter(|draft| draft.turns == survey.coverage.turns) {
+        let (coverage, draft) = match state.draft.take().filter(|draft| draft.turns == survey.coverage.turns)
+        {
             Some(draft) => (survey.coverage, draft),
-            None => match self.make_summary(request, &survey, &mut work.calls, scope).await? {
-                Some(told) => told,
+            None => match self.make_summary(request, &survey, &mut state.calls, scope).await? {
+                Some(summary) => summary,
                 None => return Ok(TransferOutcome::NoTurns),
             },
         };
-        let draft = work.draft.insert(draft);
+        let draft = state.draft.insert(draft);
         if scope.cancel.is_cancelled() {
             return Err(SummarizationError::Stopped);
         }
-        self.check_threads_idle(request, &seen).await?;
-        let (threads, calls) = (survey.expected_threads, &work.calls);
+        self.check_threads_idle(request, &coverage).await?;
+        let (threads, calls) = (survey.expected_threads, &state.calls);
         match self
             .store_summary(
                 request,
-                FinishedSummary { coverage: &seen, expected_threads: threads, draft, calls },
+                FinishedSummary { coverage: &coverage, expected_threads: threads, draft, calls },
             )
             .await
         {
             Ok(transferred) => {
-                (work.draft, work.calls) = (None, Vec::new());
+                (state.draft, state.calls) = (None, Vec::new());
                 Ok(TransferOutcome::Stored(transferred))
             }
-            // Others were faster, or a thread changed or was deleted.
+            // Another process archived messages of the window, or a thread changed or was deleted.
             Err(SummarizationError::Journal(
                 journal::Error::Conflict { .. } | journal::Error::NotFound { .. },
             )) => Ok(TransferOutcome::Stale),
@@ -200,50 +226,55 @@ impl SummarizationHandoff {
         }
     }
 
-    /// Traces the calls of which nothing was stored.
-    pub(super) async fn trace_calls(&self, work: &mut TransferState) -> Result<(), SummarizationError> {
-        let calls = std::mem::take(&mut work.calls);
-        let Some(thread_id) = work.thread_id.filter(|_| !calls.is_empty()) else { return Ok(()) };
+    /// Appends the events of calls whose summary was not stored.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub(super) async fn trace_calls(&self, state: &mut TransferState) -> Result<(), SummarizationError> {
+        let calls = std::mem::take(&mut state.calls);
+        let Some(thread_id) = state.thread_id.filter(|_| !calls.is_empty()) else { return Ok(()) };
         let writes = vec![Write::Append { thread_id, events: model_call_events(&calls)? }];
         match self.store.commit(Transaction { fence: None, writes }).await {
-            // It was deleted, with what it had cost.
+            // If the thread was deleted meanwhile, the record of its calls is dropped.
             Ok(_) | Err(journal::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Returns what is left of the window, and the threads of it as they were before anything of them was read.
+    /// Measures the unarchived messages of the window, and returns them with the versions that their threads had
+    /// before they were read. Returns `None` when there are none.
     async fn survey_window(
         &self,
         request: &TransferRequest<'_>,
     ) -> Result<Option<WindowSurvey>, SummarizationError> {
-        let one = request.window.thread_id;
-        let mut threads = match (request.expected_thread, one) {
+        let only_thread = request.window.thread_id;
+        let mut threads = match (request.expected_thread, only_thread) {
             (Some(planned), _) => vec![planned],
             (None, Some(thread_id)) => self.thread_heads(&[thread_id]).await?,
             (None, None) => Vec::new(),
         };
         let is_measured = self.summarizer.is_some() && request.writer == SummaryWriter::Model;
-        let (mut seen, mut weights) = (None, [0; TURN_GRAPHEME_CUTS.len()]);
+        let (mut coverage, mut weights) = (None, [0; TURN_GRAPHEME_CUTS.len()]);
         let mut pages = TurnPages::new(&*self.store, request.agent_id, request.window);
         while let Some(page) = pages.next_page().await? {
             for turn in &page {
                 for (cut, weight) in TURN_GRAPHEME_CUTS.iter().zip(&mut weights).filter(|_| is_measured) {
                     *weight += tokens::weight(&SummarizerTurn::from_logged(turn, *cut).to_lines());
                 }
-                seen = Some(SummaryCoverage::with_turn(seen, turn));
+                coverage = Some(SummaryCoverage::with_turn(coverage, turn));
             }
         }
-        let Some(seen) = seen else { return Ok(None) };
-        if one.is_none() {
-            // Only now are they known, and what is summarised of them is read once more.
-            let found: Vec<ThreadId> = seen.threads.iter().map(|thread| thread.thread_id).collect();
-            threads = self.thread_heads(&found).await?;
+        let Some(coverage) = coverage else { return Ok(None) };
+        if only_thread.is_none() {
+            // The threads of a window over all threads are known only now. Their versions still precede the messages
+            // that are summarized, because these are read again for that.
+            let thread_ids: Vec<ThreadId> = coverage.threads.iter().map(|thread| thread.thread_id).collect();
+            threads = self.thread_heads(&thread_ids).await?;
         }
-        Ok(Some(WindowSurvey { coverage: seen, weights, expected_threads: threads }))
+        Ok(Some(WindowSurvey { coverage, weights, expected_threads: threads }))
     }
 
-    /// Returns the threads as they are; none that does not exist.
+    /// Returns the current versions of the threads, without threads that do not exist.
     async fn thread_heads(&self, threads: &[ThreadId]) -> journal::Result<Vec<ThreadVersion>> {
         let mut heads = Vec::new();
         for thread_id in threads.iter().copied() {
@@ -253,7 +284,9 @@ impl SummarizationHandoff {
         Ok(heads)
     }
 
-    /// Returns the summary of what is left of the window, and what is known of those turns.
+    /// Summarizes the unarchived messages of the window. Returns the summary with its coverage, which can differ from
+    /// the survey's if messages changed meanwhile. Returns `None` when no message is left. The model calls are added
+    /// to `calls`.
     async fn make_summary(
         &self,
         request: &TransferRequest<'_>,
@@ -264,183 +297,187 @@ impl SummarizationHandoff {
         match &self.summarizer {
             Some(model) if request.writer == SummaryWriter::Model => {
                 let RunScope { frames, cancel } = scope;
-                let (summary_tokens, calls_made) = (self.settings.summary_tokens, Vec::new());
-                let mut asking = ChunkSummarizer {
+                let mut summarizer = ChunkSummarizer {
                     model,
-                    summary_tokens,
+                    summary_tokens: self.settings.summary_tokens,
                     frames,
                     cancel,
-                    calls: calls_made,
+                    calls: Vec::new(),
                     redacted_secrets: 0,
                 };
-                let told = self.summarize_with_model(request, survey, &mut asking).await;
-                calls.append(&mut asking.calls);
-                told
+                let summary = self.summarize_with_model(request, survey, &mut summarizer).await;
+                calls.append(&mut summarizer.calls);
+                summary
             }
             Some(_) | None => self.summarize_offline(request, scope.cancel).await,
         }
     }
 
-    /// Extracts a summary.
+    /// Makes the offline summary. It reads all messages of the window once, whatever their number.
     async fn summarize_offline(
         &self,
         request: &TransferRequest<'_>,
         cancel: &CancellationToken,
     ) -> Result<Option<(SummaryCoverage, UnstoredSummary)>, SummarizationError> {
-        let (mut extract, mut seen, mut withheld) = (OfflineSummaryBuilder::default(), None, 0);
+        let (mut builder, mut coverage, mut withheld) = (OfflineSummaryBuilder::default(), None, 0);
         let mut pages = TurnPages::new(&*self.store, request.agent_id, request.window);
         while let Some(page) = pages.next_page().await? {
-            for turn in &page {
-                let said = SummarizerTurn::from_logged(turn, TURN_GRAPHEMES_MAX);
-                withheld += said.redacted_secrets;
-                extract.push_turn(turn.turn_index, &said);
-                seen = Some(SummaryCoverage::with_turn(seen, turn));
+            for logged in &page {
+                let turn = SummarizerTurn::from_logged(logged, TURN_GRAPHEMES_MAX);
+                withheld += turn.redacted_secrets;
+                builder.push_turn(logged.turn_index, &turn);
+                coverage = Some(SummaryCoverage::with_turn(coverage, logged));
             }
             if cancel.is_cancelled() {
                 return Err(SummarizationError::Stopped);
             }
         }
-        let Some(seen) = seen else { return Ok(None) };
-        let text = extract.finish(self.settings.summary_tokens);
-        let (turns, model, usage) = (seen.turns, OFFLINE_MODEL_NAME.to_owned(), Usage::default());
-        Ok(Some((seen, UnstoredSummary { turns, text, model, withheld, usage })))
+        let Some(coverage) = coverage else { return Ok(None) };
+        let text = builder.finish(self.settings.summary_tokens);
+        let (turns, model, usage) = (coverage.turns, OFFLINE_MODEL_NAME.to_owned(), Usage::default());
+        Ok(Some((coverage, UnstoredSummary { turns, text, model, withheld, usage })))
     }
 
-    /// Asks the model: for all of the turns at once where they fit, and else chunk by chunk.
+    /// Summarizes with the model, in as many chunks as the messages need.
+    ///
+    /// Messages are cut to the longest of [`TURN_GRAPHEME_CUTS`] with which they fit into the allowed calls. If the
+    /// provider refuses a request as too large, all chunks are made again with half the size.
+    ///
+    /// # Errors
+    /// When the messages need too many calls even at the shortest cut, and when a call fails.
     async fn summarize_with_model(
         &self,
         request: &TransferRequest<'_>,
         survey: &WindowSurvey,
-        asking: &mut ChunkSummarizer<'_>,
+        summarizer: &mut ChunkSummarizer<'_>,
     ) -> Result<Option<(SummaryCoverage, UnstoredSummary)>, SummarizationError> {
         let count = survey.coverage.turns.count;
-        let mut refused = None;
-        for shrunk in 0..=SHRINKS_MAX {
-            let chunk_weight = asking.chunk_tokens(shrunk)? * tokens::CHARS_PER_TOKEN;
-            let fitting = TURN_GRAPHEME_CUTS.iter().zip(survey.weights);
-            let fitting = fitting.map(|(cut, weight)| (*cut, weight.div_ceil(chunk_weight)));
-            let fitting =
-                fitting.into_iter().find(|(_, calls)| *calls <= CALLS_MAX * CHUNK_FILL_PERCENT / 100);
-            let Some((cut, total)) = fitting else { return Err(too_many_turns_error(asking, count)) };
-            match self
-                .summarize_chunks(
-                    request,
-                    asking,
-                    ChunkPlan { turn_graphemes: cut, chunk_weight, chunks_total: total },
-                )
-                .await
-            {
+        let mut overflow = None;
+        for halvings in 0..=SHRINKS_MAX {
+            let chunk_weight = summarizer.chunk_tokens(halvings)? * tokens::CHARS_PER_TOKEN;
+            let candidates = TURN_GRAPHEME_CUTS.iter().zip(survey.weights);
+            let mut candidates = candidates.map(|(cut, weight)| (*cut, weight.div_ceil(chunk_weight)));
+            let fitting = candidates.find(|(_, calls)| *calls <= CALLS_MAX * CHUNK_FILL_PERCENT / 100);
+            let Some((turn_graphemes, chunks_total)) = fitting else {
+                return Err(too_many_turns_error(summarizer, count));
+            };
+            let plan = ChunkPlan { turn_graphemes, chunk_weight, chunks_total };
+            match self.summarize_chunks(request, summarizer, plan).await {
                 Err(SummarizationError::Model(error @ model::Error::ContextOverflow { .. })) => {
-                    refused = Some(error)
+                    overflow = Some(error)
                 }
-                told => return told,
+                result => return result,
             }
         }
-        Err(refused.map_or_else(|| too_many_turns_error(asking, count), SummarizationError::Model))
+        Err(overflow.map_or_else(|| too_many_turns_error(summarizer, count), SummarizationError::Model))
     }
 
-    /// Goes through the turns chunk by chunk, each with the summary of those before it.
+    /// Summarizes the messages chunk by chunk; each call gets the summary of the chunks before it.
+    ///
+    /// # Errors
+    /// When a call fails, and when the chunks need more than [`CALLS_MAX`] calls after all.
     async fn summarize_chunks(
         &self,
         request: &TransferRequest<'_>,
-        asking: &mut ChunkSummarizer<'_>,
-        ChunkPlan { turn_graphemes: cut, chunk_weight, chunks_total: total }: ChunkPlan,
+        summarizer: &mut ChunkSummarizer<'_>,
+        ChunkPlan { turn_graphemes, chunk_weight, chunks_total }: ChunkPlan,
     ) -> Result<Option<(SummaryCoverage, UnstoredSummary)>, SummarizationError> {
-        let (mut seen, mut withheld, mut done) = (None, 0, 0);
+        let (mut coverage, mut withheld, mut chunks_done) = (None, 0, 0);
         let mut summary: Option<String> = None;
-        let mut packing = TurnChunker::new(chunk_weight);
+        let mut chunker = TurnChunker::new(chunk_weight);
         let mut pages = TurnPages::new(&*self.store, request.agent_id, request.window);
         while let Some(page) = pages.next_page().await? {
-            for turn in &page {
-                let said = SummarizerTurn::from_logged(turn, cut);
-                withheld += said.redacted_secrets;
-                let full = packing.add_turn(turn, &said);
-                seen = Some(SummaryCoverage::with_turn(seen, turn));
-                let Some(conversation) = full else { continue };
-                if done + 1 >= CALLS_MAX {
-                    return Err(too_many_turns_error(asking, seen.map_or(0, |seen| seen.turns.count)));
+            for logged in &page {
+                let turn = SummarizerTurn::from_logged(logged, turn_graphemes);
+                withheld += turn.redacted_secrets;
+                let full_chunk = chunker.add_turn(logged, &turn);
+                coverage = Some(SummaryCoverage::with_turn(coverage, logged));
+                let Some(conversation) = full_chunk else { continue };
+                // One call must remain for the last chunk.
+                if chunks_done + 1 >= CALLS_MAX {
+                    let count = coverage.map_or(0, |coverage| coverage.turns.count);
+                    return Err(too_many_turns_error(summarizer, count));
                 }
-                let chunk = TurnChunk {
-                    conversation,
-                    position: ChunkPosition::NotLast,
-                    chunks_done: done,
-                    chunks_total: total,
-                };
-                summary = Some(asking.summarize_chunk(summary.as_deref(), chunk).await?);
-                done += 1;
+                let position = ChunkPosition::NotLast;
+                let chunk = TurnChunk { conversation, position, chunks_done, chunks_total };
+                summary = Some(summarizer.summarize_chunk(summary.as_deref(), chunk).await?);
+                chunks_done += 1;
             }
         }
-        let Some(seen) = seen else { return Ok(None) };
-        let chunk = TurnChunk {
-            conversation: packing.into_last_chunk(),
-            position: ChunkPosition::Last,
-            chunks_done: done,
-            chunks_total: total,
-        };
-        let text = asking.summarize_chunk(summary.as_deref(), chunk).await?;
-        let usage = asking.calls.iter().fold(Usage::default(), |mut usage, call| {
+        let Some(coverage) = coverage else { return Ok(None) };
+        let conversation = chunker.into_last_chunk();
+        let chunk = TurnChunk { conversation, position: ChunkPosition::Last, chunks_done, chunks_total };
+        let text = summarizer.summarize_chunk(summary.as_deref(), chunk).await?;
+        let usage = summarizer.calls.iter().fold(Usage::default(), |mut usage, call| {
             usage.add(call.usage);
             usage
         });
-        let (turns, model, withheld) = (seen.turns, asking.model_name(), withheld + asking.redacted_secrets);
-        Ok(Some((seen, UnstoredSummary { turns, text, model, withheld, usage })))
+        let (turns, model) = (coverage.turns, summarizer.model_name());
+        let withheld = withheld + summarizer.redacted_secrets;
+        Ok(Some((coverage, UnstoredSummary { turns, text, model, withheld, usage })))
     }
 
-    /// Fails when a run is active on any of the threads, or a person is asked about what would leave.
+    /// Fails when a thread has an active run. A requested transfer also fails when a thread has a pending decision,
+    /// because the user needs the messages that the decision is about; a planned one never archives those.
     async fn check_threads_idle(
         &self,
         request: &TransferRequest<'_>,
-        seen: &SummaryCoverage,
+        coverage: &SummaryCoverage,
     ) -> Result<(), SummarizationError> {
-        for ThreadTurns { thread_id, .. } in &seen.threads {
+        for ThreadTurns { thread_id, .. } in &coverage.threads {
             let thread_id = *thread_id;
             if !self.store.active_runs(Some(thread_id)).await?.is_empty() {
                 return Err(SummarizationError::Busy { thread_id });
             }
-            let is_asked = request.departure == TurnDeparture::Request
+            let has_pending_decision = request.departure == TurnDeparture::Request
                 && !self.store.pending_interrupts(thread_id).await?.is_empty();
-            if is_asked {
+            if has_pending_decision {
                 return Err(SummarizationError::AwaitingDecision { thread_id });
             }
         }
         Ok(())
     }
 
-    /// Stores the summary, archives its turns and tells their threads, all at once.
+    /// Commits the transfer in one transaction: the summary, the archival of its messages, a `turns_archived` event
+    /// in each of their threads, the events of the model calls, and the completion write.
+    ///
+    /// # Errors
+    /// [`journal::Error::Conflict`] when a message was archived or a thread changed since it was read, and other
+    /// errors of the journal.
     async fn store_summary(
         &self,
         request: &TransferRequest<'_>,
         finished: FinishedSummary<'_>,
     ) -> Result<StoredTransfer, SummarizationError> {
-        let FinishedSummary { coverage: seen, expected_threads: threads, draft: told, calls } = finished;
+        let FinishedSummary { coverage, expected_threads: threads, draft, calls } = finished;
         let now = Timestamp::now();
-        let (head, in_head) = seen.summary_heading(&*self.store).await?;
-        // Nothing is kept that was put together from what is harmless alone.
-        let (text, in_text) = redact_and_count(&told.text);
+        let (heading, heading_secrets) = coverage.summary_heading(&*self.store).await?;
+        // Redacted once more, because parts that are harmless alone can form a secret when they are joined.
+        let (text, text_secrets) = redact_and_count(&draft.text);
         let summary = MediumTermSummary {
             id: SummaryId::generate(),
             agent_id: request.agent_id.clone(),
-            summary_text: format!("{head}\n{}", untrusted_text::strip_hidden_characters(&text)),
-            turn_range_start: seen.turns.first,
-            turn_range_end: seen.turns.last,
+            summary_text: format!("{heading}\n{}", untrusted_text::strip_hidden_characters(&text)),
+            turn_range_start: coverage.turns.first,
+            turn_range_end: coverage.turns.last,
             created_at: now,
         };
-        let withheld = told.withheld + in_head + in_text;
+        let withheld = draft.withheld + heading_secrets + text_secrets;
         let transfer = journal::TurnSummarization {
             summary: summary.clone(),
             thread_id: request.window.thread_id,
-            turns: seen.turns.count,
+            turns: coverage.turns.count,
             thread_versions: threads,
         };
         let mut writes = vec![Write::SummarizeTurns(transfer)];
-        for (at, thread) in seen.threads.iter().enumerate() {
+        for (index, thread) in coverage.threads.iter().enumerate() {
             let thread = &self.extend_to_next_turn(request, *thread).await?;
-            // The calls are told once.
-            let mut events = if at == 0 { model_call_events(calls)? } else { Vec::new() };
+            // Calls and their usage are recorded once, in the first thread.
+            let mut events = if index == 0 { model_call_events(calls)? } else { Vec::new() };
             let archived = TurnsArchived {
-                model: told.model.clone(),
+                model: draft.model.clone(),
                 withheld,
-                usage: if at == 0 { told.usage } else { Usage::default() },
+                usage: if index == 0 { draft.usage } else { Usage::default() },
                 ..turns_archived_body(&request.departure, thread, &summary)
             };
             let key = format!("turns_archived:{}", summary.id);
@@ -451,13 +488,14 @@ impl SummarizationHandoff {
         self.store.commit(Transaction { fence: None, writes }).await?;
         Ok(StoredTransfer {
             summary,
-            model: told.model.clone(),
-            turns: seen.turns.count,
+            model: draft.model.clone(),
+            turns: coverage.turns.count,
             redacted_secrets: withheld,
         })
     }
 
-    /// Returns the turns with what followed the last of them, such as the tools it called, up to the next turn.
+    /// Returns the range of a thread's messages extended to the next logged message, so that it includes the tool
+    /// calls and results after the last one. Ranges of planned departures are complete already.
     async fn extend_to_next_turn(
         &self,
         request: &TransferRequest<'_>,
@@ -480,18 +518,18 @@ impl SummarizationHandoff {
     }
 }
 
-fn too_many_turns_error(asking: &ChunkSummarizer<'_>, turns: u64) -> SummarizationError {
-    SummarizationError::TooManyTurns { model: asking.model_name(), turns, calls_max: CALLS_MAX }
+fn too_many_turns_error(summarizer: &ChunkSummarizer<'_>, turns: u64) -> SummarizationError {
+    SummarizationError::TooManyTurns { model: summarizer.model_name(), turns, calls_max: CALLS_MAX }
 }
 
-/// Returns what a thread is told of a summary of its turns.
+/// Returns the body of a thread's `turns_archived` event. The caller sets the fields about the writer.
 fn turns_archived_body(
     departure: &TurnDeparture,
     thread: &ThreadTurns,
     summary: &MediumTermSummary,
 ) -> TurnsArchived {
     let (reason, first_seq, last_seq, context_from, marker_seq) = match *departure {
-        // Whether something older is still in its context is not known here.
+        // `context_from` is unknown, because older messages may still be in the context.
         TurnDeparture::Request => (ArchiveReason::Request, thread.first_seq, thread.last_seq, None, None),
         TurnDeparture::Compaction { marker_seq } => {
             (ArchiveReason::Compaction, thread.first_seq, thread.last_seq, None, Some(marker_seq))
@@ -518,7 +556,7 @@ fn turns_archived_body(
     }
 }
 
-/// Returns what is traced of the calls (A19).
+/// Returns one `model_called` event for each call (A19).
 pub(super) fn model_call_events(calls: &[SummarizerCall]) -> Result<Vec<NewEvent>, serde_json::Error> {
     calls
         .iter()

@@ -1,7 +1,11 @@
-//! The worker of the tiers: looks whether a thread is over its budget, and works through the queue of threads that have
-//! turns to transfer. It may be stopped or killed anywhere: an item leaves the queue with its last transfer, and what was
-//! transferred before is not transferred again. What there is to transfer is worked out elsewhere.
+//! The worker of the tiers: queues threads that have messages to summarize, and works through the queue.
+//!
+//! The process may be killed at any time. A queue item is removed in the transaction of its last transfer, and messages
+//! that were transferred before are archived and so are not transferred again.
+//!
+//! Deliberately absent: the decision which messages leave (`plan`), and one transfer (`transfer`).
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -20,72 +24,82 @@ use super::transfer::{
 };
 use super::{SummarizationHandoff, TRANSFER_OUTBOX_KIND};
 
-/// Attempts of a model at the turns of a thread before they are extracted.
+/// Number of failures of the model on one queue item after which offline summaries are made instead.
 const FAILURES_MAX: u32 = 3;
 
-/// Works through the queue.
+/// Queues threads with due messages and summarizes them.
 #[derive(Clone)]
 pub struct SummarizationWorker {
-    /// Makes the summaries.
+    /// Makes and stores the summaries.
     pub summarization: Arc<SummarizationHandoff>,
-    /// The contexts that were used last.
+    /// A cache of recently used contexts. Updating a cached context reads only new events.
     pub contexts: Arc<ContextCache>,
-    /// `provider/name` of the model that the threads looked at are sent to.
+    /// `provider/name` of the model that the threads are sent to. Its calibration corrects token estimates.
     pub model: String,
-    /// The tokens it takes, if known.
+    /// The model's context window in tokens, if known.
     pub window: Option<u64>,
 }
 
-/// A transfer that was done.
+/// A completed transfer: messages that a stored summary covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SummarizedTurns {
-    /// The thread.
+    /// The thread of the messages.
     pub thread_id: ThreadId,
     /// The summary.
     pub summary_id: SummaryId,
-    /// Why.
+    /// The reason for the transfer.
     pub reason: ArchiveReason,
-    /// Turns it stands for.
+    /// Number of summarized messages.
     pub turns: u64,
     /// `provider/name` of the model that wrote it, or `extractive`.
     pub model: String,
-    /// Secrets that were withheld from it.
+    /// Number of secrets redacted from it.
     pub withheld: u64,
 }
 
-/// The work that a queue item asks for.
+/// The work of a queue item.
 #[derive(Clone, Copy)]
 struct QueuedTransfer<'a> {
     queued_turns: &'a QueuedTurns,
-    /// Takes the item out of the queue.
+    /// The write that removes the item from the queue.
     dequeue_write: &'a Write,
     writer: SummaryWriter,
 }
 
 impl SummarizationWorker {
-    /// Puts the thread into the queue when its conversation is over the budget of the short-term tier, or a compaction
-    /// left turns behind; otherwise, and for a sub-agent's thread, nothing. The budget goes into the queue with it, so that
-    /// it holds whoever works on it. Reads what is new, and no old message.
-    pub async fn enqueue_if_due(&self, thread_id: ThreadId) -> Result<(), SummarizationError> {
-        if !self.summarization.settings.enabled {
-            return Ok(());
-        }
-        let tokens = self.summarization.settings.short_term_budget(self.window);
-        let context = self.contexts.read_context(&*self.summarization.store, thread_id).await?;
-        // Of nearly every run this is the end of it.
-        if context.beginning.compaction().is_some() {
-            self.enqueue_for_reason(thread_id, None).await?;
-        }
-        match tokens.filter(|tokens| context.request_tokens(&self.model, 0) > *tokens) {
-            Some(tokens) => {
-                let budget = ShortTermBudget { tokens, model: self.model.clone() };
-                self.enqueue_for_reason(thread_id, Some(budget)).await
+    /// Queues the thread if its conversation exceeds the budget of the short-term tier, or if a compaction left
+    /// messages without a summary. Never queues a sub-agent's thread.
+    ///
+    /// The budget is stored in the queue item, so that it applies in whichever process works on the item. Reads only
+    /// events that are newer than the cached context.
+    ///
+    /// # Errors
+    /// When the journal fails.
+    pub fn enqueue_if_due<'a>(
+        &'a self,
+        thread_id: ThreadId,
+    ) -> BoxFuture<'a, Result<(), SummarizationError>> {
+        Box::pin(async move {
+            if !self.summarization.settings.enabled {
+                return Ok(());
             }
-            None => Ok(()),
-        }
+            let tokens = self.summarization.settings.short_term_budget(self.window);
+            let context = self.contexts.read_context(&*self.summarization.store, thread_id).await?;
+            // Most threads have no compaction and are within the budget; for them nothing more is read.
+            if context.beginning.compaction().is_some() {
+                self.enqueue_for_reason(thread_id, None).await?;
+            }
+            match tokens.filter(|tokens| context.request_tokens(&self.model, 0) > *tokens) {
+                Some(tokens) => {
+                    let budget = ShortTermBudget { tokens, model: self.model.clone() };
+                    self.enqueue_for_reason(thread_id, Some(budget)).await
+                }
+                None => Ok(()),
+            }
+        })
     }
 
-    /// Queues what is due for one reason, unless it is queued already.
+    /// Queues the thread for one reason, unless nothing is due or the same item is queued already.
     async fn enqueue_for_reason(
         &self,
         thread_id: ThreadId,
@@ -100,111 +114,126 @@ impl SummarizationWorker {
         }
         let due = QueuedTurns { agent_id: thread.assistant_id, thread_id, budget, draft: None };
         let queued = find_queued(&**store, &due.queue_key()).await?;
-        let before =
+        let queued_turns =
             queued.as_ref().and_then(|item| serde_json::from_value::<QueuedTurns>(item.payload.clone()).ok());
-        if before.is_some_and(|before| before.budget == due.budget) {
+        if queued_turns.is_some_and(|queued_turns| queued_turns.budget == due.budget) {
             return Ok(());
         }
         let item = due.into_item_replacing(queued, Timestamp::now());
         self.commit(vec![Write::PutOutboxItem(item)]).await
     }
 
-    /// Transfers everything that is queued, the oldest item first. A thread with an active run stays in the queue, and so
-    /// does one whose turns could not be summarised: what failed is told in a notice and tried again with the next call,
-    /// and after three failures of the model the summaries are extracted. A summary that was made and could not be stored
-    /// waits there too, and is not made again. The search index catches up at the end.
+    /// Works through the queue, oldest item first, and returns the completed transfers. Updates the search index at
+    /// the end.
+    ///
+    /// An item stays in the queue if its thread has an active run, or if its messages could not be summarized. A
+    /// failure of the model is reported as a notice; the next call tries again, and after three failures an offline
+    /// summary is made. A summary that was made but could not be stored stays in the item and is not made again.
+    ///
+    /// When `cancel` is cancelled, the call ends after the current write and returns the transfers so far. Dropping the
+    /// future is safe as well: each transfer is one transaction.
     ///
     /// # Errors
-    /// When the journal fails; what was done until then is durable.
-    pub async fn summarize_queue(
-        &self,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<Vec<SummarizedTurns>, SummarizationError> {
-        let mut settled = Vec::new();
-        let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
-        'queue: loop {
-            let items = self.summarization.store.outbox(page.clone()).await?;
-            let is_last = items.len() < page.limit;
-            page.after = items.last().map(OutboxItem::cursor);
-            for item in items {
-                match self.summarize_item(item, &mut settled, RunScope { frames, cancel }).await {
-                    Ok(()) | Err(SummarizationError::Busy { .. } | SummarizationError::Contended { .. }) => {}
-                    Err(SummarizationError::Stopped) => break 'queue,
-                    Err(error) if error.is_model_failure() => {
-                        let text = format!("failed to {error}; it is tried again later");
-                        frames.send(Frame::Notice { text });
+    /// When the journal fails. Transfers that were completed before are durable.
+    pub fn summarize_queue<'a>(
+        &'a self,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Vec<SummarizedTurns>, SummarizationError>> {
+        Box::pin(async move {
+            let mut completed = Vec::new();
+            let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
+            'queue: loop {
+                let items = self.summarization.store.outbox(page.clone()).await?;
+                let is_last = items.len() < page.limit;
+                page.after = items.last().map(OutboxItem::cursor);
+                for item in items {
+                    match self.summarize_item(item, &mut completed, RunScope { frames, cancel }).await {
+                        Ok(())
+                        | Err(SummarizationError::Busy { .. } | SummarizationError::Contended { .. }) => {}
+                        Err(SummarizationError::Stopped) => break 'queue,
+                        Err(error) if error.is_model_failure() => {
+                            let text = format!("failed to {error}; it is tried again later");
+                            frames.send(Frame::Notice { text });
+                        }
+                        Err(error) => return Err(error),
                     }
-                    Err(error) => return Err(error),
+                }
+                if is_last {
+                    break;
                 }
             }
-            if is_last {
-                break;
+            if !cancel.is_cancelled() {
+                // Otherwise the next search would have to wait for the update.
+                self.summarization.store.update_search_index().await?;
             }
-        }
-        if !cancel.is_cancelled() {
-            // Whoever searches next need not wait for it.
-            self.summarization.store.update_search_index().await?;
-        }
-        Ok(settled)
+            Ok(completed)
+        })
     }
 
-    /// Does what one item asks for, and keeps in the queue what is left of it.
+    /// Performs the transfers of one item. If they fail, the item is stored again with the draft and the failure
+    /// count. An item with an unknown payload is removed.
     async fn summarize_item(
         &self,
         item: OutboxItem,
-        settled: &mut Vec<SummarizedTurns>,
+        completed: &mut Vec<SummarizedTurns>,
         scope: RunScope<'_>,
     ) -> Result<(), SummarizationError> {
-        let done = Write::RemoveOutboxItem {
+        let dequeue_write = Write::RemoveOutboxItem {
             kind: TRANSFER_OUTBOX_KIND.to_owned(),
             key: item.key.clone(),
             created_at: Some(item.created_at),
         };
         let Ok(due) = serde_json::from_value::<QueuedTurns>(item.payload.clone()) else {
-            return self.commit(vec![done]).await;
+            return self.commit(vec![dequeue_write]).await;
         };
         if item.key != due.queue_key() {
-            // Everybody's store shows it under its owner's key: it is for the owner's to settle.
+            // A store that is not scoped to an owner shows the items of owners under prefixed keys. The store of the
+            // owner works on them.
             return Ok(());
         }
         let writer = if item.attempts < FAILURES_MAX { SummaryWriter::Model } else { SummaryWriter::Offline };
-        let mut work = TransferState {
+        let mut state = TransferState {
             draft: due.draft.clone(),
             thread_id: Some(due.thread_id),
             ..TransferState::default()
         };
-        let transfer = QueuedTransfer { queued_turns: &due, dequeue_write: &done, writer };
-        let came = self.transfer_due_turns(transfer, &mut work, settled, scope).await;
-        match &came {
-            Ok(()) => self.summarization.trace_calls(&mut work).await?,
-            Err(error) => self.requeue_item(item, due, work, error).await?,
+        let transfer = QueuedTransfer { queued_turns: &due, dequeue_write: &dequeue_write, writer };
+        let result = self.transfer_due_turns(transfer, &mut state, completed, scope).await;
+        match &result {
+            Ok(()) => self.summarization.trace_calls(&mut state).await?,
+            Err(error) => self.requeue_item(item, due, state, error).await?,
         }
-        came
+        result
     }
 
-    /// Goes through what is due in a thread, part by part. The plan is made anew for each: the thread may have changed.
+    /// Performs the due transfers of a thread one by one. The plan is made again for each, because the thread may
+    /// have changed. The last transfer removes the item from the queue; messages that became due meanwhile are then
+    /// queued again.
+    ///
+    /// # Errors
+    /// When the thread has an active run, after [`ATTEMPTS_MAX`] consecutive stale attempts, and when a transfer fails.
     async fn transfer_due_turns(
         &self,
         transfer: QueuedTransfer<'_>,
-        work: &mut TransferState,
-        settled: &mut Vec<SummarizedTurns>,
+        state: &mut TransferState,
+        completed: &mut Vec<SummarizedTurns>,
         scope: RunScope<'_>,
     ) -> Result<(), SummarizationError> {
-        let QueuedTransfer { queued_turns: due, dequeue_write: done, writer } = transfer;
+        let QueuedTransfer { queued_turns: due, dequeue_write, writer } = transfer;
         let (store, thread_id) = (&self.summarization.store, due.thread_id);
-        let (mut progress, mut outdated) = (TransferProgress::NotStarted, 0);
-        while outdated < ATTEMPTS_MAX {
+        let (mut progress, mut stale_attempts) = (TransferProgress::NotStarted, 0);
+        while stale_attempts < ATTEMPTS_MAX {
             let Some(thread) = store.thread(thread_id).await?.filter(|thread| self.is_eligible(thread))
             else {
-                return self.commit(vec![done.clone()]).await;
+                return self.commit(vec![dequeue_write.clone()]).await;
             };
             if !store.active_runs(Some(thread_id)).await?.is_empty() {
                 return Err(SummarizationError::Busy { thread_id });
             }
-            let steps = self.plan_transfers(&thread, due, work.draft.as_ref(), progress).await?;
+            let steps = self.plan_transfers(&thread, due, state.draft.as_ref(), progress).await?;
             let Some(TransferStep { window, departure }) = steps.first() else {
-                self.commit(vec![done.clone()]).await?;
+                self.commit(vec![dequeue_write.clone()]).await?;
                 break;
             };
             let is_last = steps.len() == 1;
@@ -214,41 +243,41 @@ impl SummarizationWorker {
                 departure: *departure,
                 writer,
                 expected_thread: Some(ThreadVersion { thread_id, last_seq: thread.last_seq }),
-                completion_write: is_last.then(|| done.clone()),
+                completion_write: is_last.then(|| dequeue_write.clone()),
             };
-            match self.summarization.attempt_transfer(&request, work, scope).await? {
+            match self.summarization.attempt_transfer(&request, state, scope).await? {
                 TransferOutcome::Stored(transferred) => {
-                    settled.push(to_summarized_turns(thread_id, departure, transferred));
+                    completed.push(to_summarized_turns(thread_id, departure, transferred));
                     if is_last {
                         break;
                     }
-                    (progress, outdated) = (TransferProgress::InProgress, 0);
+                    (progress, stale_attempts) = (TransferProgress::InProgress, 0);
                 }
-                TransferOutcome::NoTurns | TransferOutcome::Stale => outdated += 1,
+                TransferOutcome::NoTurns | TransferOutcome::Stale => stale_attempts += 1,
             }
         }
-        if outdated == ATTEMPTS_MAX {
+        if stale_attempts == ATTEMPTS_MAX {
             return Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX });
         }
-        // What became due meanwhile was not queued again, for it was queued.
+        // Messages that became due during the transfers were not queued, because the item was still in the queue.
         self.enqueue_for_reason(thread_id, due.budget.clone()).await
     }
 
-    /// Keeps the item in the queue with the summary that could not be stored, counts a failure of the model, and traces the
-    /// calls that were made.
+    /// Updates the item after a failure: stores the summary that could not be stored in it, counts a failure of the
+    /// model, and records the model calls. The item keeps its place in the queue.
     async fn requeue_item(
         &self,
         item: OutboxItem,
         due: QueuedTurns,
-        work: TransferState,
+        state: TransferState,
         error: &SummarizationError,
     ) -> Result<(), SummarizationError> {
         let mut writes = Vec::new();
-        if !work.calls.is_empty() {
-            let events = model_call_events(&work.calls)?;
+        if !state.calls.is_empty() {
+            let events = model_call_events(&state.calls)?;
             writes.push(Write::Append { thread_id: due.thread_id, events });
         }
-        let draft = work.draft.filter(UnstoredSummary::is_from_model);
+        let draft = state.draft.filter(UnstoredSummary::is_from_model);
         let failures = u32::from(error.is_model_failure());
         if draft != due.draft || failures > 0 {
             let (attempts, created_at) = (item.attempts.saturating_add(failures), item.created_at);
@@ -259,13 +288,14 @@ impl SummarizationWorker {
             return Ok(());
         }
         match self.commit(writes).await {
-            // The thread was deleted, and its item goes with the next call.
+            // The thread was deleted. The next call removes its item.
             Err(SummarizationError::Journal(journal::Error::NotFound { .. })) => Ok(()),
-            done => done,
+            result => result,
         }
     }
 
-    /// Returns whether turns of the thread become summaries: not those of a sub-agent, whose work its caller tells.
+    /// Returns whether messages of the thread are summarized. Those of a sub-agent's thread are not, because the
+    /// thread that called the sub-agent contains its result.
     fn is_eligible(&self, thread: &Thread) -> bool {
         self.summarization.settings.enabled && thread.parent_kind != Some(ParentKind::Subagent)
     }
@@ -276,6 +306,7 @@ impl SummarizationWorker {
     }
 }
 
+/// Returns the item with this key in the queue of transfers.
 pub(super) async fn find_queued(store: &dyn Store, key: &str) -> journal::Result<Option<OutboxItem>> {
     store.outbox_item(TRANSFER_OUTBOX_KIND, key).await
 }

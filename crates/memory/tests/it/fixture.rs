@@ -1,4 +1,5 @@
-//! A journal in memory, an agent.md in a folder of its own, a graph with the hook under test, and a scripted model.
+//! The fixture: a journal in memory, an agent.md in a temporary folder, a graph with the hook under test, and a
+//! scripted model.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 /// The name of this process in leases.
 const OWNER: &str = "test";
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 pub struct FinishedRun {
     pub status: RunStatus,
@@ -40,18 +41,18 @@ pub struct AgentMdFixture {
     pub store: Arc<dyn Store>,
     pub server: ScriptedServer,
     pub file: Arc<AgentFile>,
-    /// Hooks before that of agent.md.
+    /// Hooks that run before the hook of agent.md.
     pub hooks: Vec<Arc<dyn Hook>>,
     tools: Vec<Arc<dyn Tool>>,
 }
 
 impl AgentMdFixture {
-    /// An agent that has `edit_memory` and these tools, and a model that plays these replies.
+    /// Returns an agent that has `edit_memory` and these tools, and a model that plays these replies.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>, tools: Vec<Arc<dyn Tool>>) -> Self {
         Self::in_folder(tempfile::tempdir().unwrap(), replies, |_| tools)
     }
 
-    /// As [`Self::new`], in a folder; the tools are made for the path of its agent.md.
+    /// Like [`Self::new`], in this folder. The tools are created for the path of its agent.md.
     pub fn in_folder(
         folder: TempDir,
         replies: impl IntoIterator<Item = ScriptedReply>,
@@ -83,7 +84,7 @@ impl AgentMdFixture {
         fs::write(self.path(), text).unwrap();
     }
 
-    /// Forgets what the process knows of the file, as a restart does.
+    /// Drops the cached state of the file, like a restart.
     pub fn forget_cached_file(&mut self) {
         self.file = Arc::new(AgentFile::new(self.path()));
     }
@@ -94,7 +95,7 @@ impl AgentMdFixture {
         thread_id
     }
 
-    /// A child whose first turn is still to come, and its accepted summary; the file shows it.
+    /// Creates a child that has had no turn yet, with an accepted summary that the file shows.
     pub async fn create_child_thread(&self, summary_md: &str) -> ThreadId {
         let (parent, child, handoff_id) =
             (self.create_thread().await, ThreadId::generate(), HandoffId::generate());
@@ -156,7 +157,7 @@ impl AgentMdFixture {
         self.store.commit(Transaction { fence: None, writes }).await.unwrap();
     }
 
-    /// Runs a turn that begins with a person's message.
+    /// Runs a turn that begins with a message of the user.
     pub async fn run_turn(&self, thread_id: ThreadId, text: &str) -> FinishedRun {
         let driver = self.driver();
         let message = NewEvent::from_message(&Message::human(text), Timestamp::now()).unwrap();
@@ -244,7 +245,7 @@ impl AgentMdFixture {
             .collect()
     }
 
-    /// Returns what the requests said of agent.md.
+    /// Returns the sections about agent.md in the requests.
     pub fn system_prompts(&self) -> Vec<String> {
         let requests = self.server.requests();
         let system = requests.iter().map(|request| &request.body["system"]);
@@ -258,7 +259,7 @@ fn blank_thread(thread_id: ThreadId, metadata: Map<String, Value>) -> Thread {
     Thread { metadata, ..Thread::blank(thread_id, AssistantId::default(), Timestamp::UNIX_EPOCH) }
 }
 
-/// A tool that does something with a path and says that it is done.
+/// A tool that performs an action on a path and reports success.
 struct ActionTool<F> {
     name: &'static str,
     path: PathBuf,

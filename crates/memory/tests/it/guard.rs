@@ -1,4 +1,4 @@
-//! Tool calls that touch agent.md behind its writers' backs, and writers that work meanwhile.
+//! Tool calls that tamper with agent.md, and concurrent writers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use crate::fixture::{AgentMdFixture, FinishedRun, action_tool};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// Runs a turn with one call that does `work`, after `before` was done to the file; returns what became of it.
+/// Runs a turn with one call that performs `work`, after `before` was applied to the file. Returns the fixture and
+/// the run.
 async fn check_tampering(
     before: impl Fn(&AgentFile),
     work: impl Fn(&PathBuf) + Send + Sync + 'static,
@@ -42,7 +43,7 @@ fn edit(path: &PathBuf, from: &str, to: &str) {
     fs::write(path, text.replace(from, to)).unwrap();
 }
 
-/// A result that says what was put back, and a notice that does.
+/// Asserts that the call's result and a notice report the repair.
 async fn assert_reported(world: &AgentMdFixture, thread_id: ThreadId, end: &FinishedRun, what: &str) {
     let results = world.tool_results(thread_id).await;
     let (status, text) = &results[0];
@@ -64,7 +65,7 @@ fn block_content(world: &AgentMdFixture) -> Option<String> {
 }
 
 #[tokio::test]
-async fn f4_a_changed_block_is_put_back_and_other_changes_stay() {
+async fn f4_a_changed_block_is_restored_and_other_changes_stay() {
     type ToolAction = fn(&PathBuf);
     let cases: [(&str, ToolAction); 6] = [
         ("text", |path| edit(path, "S1", "forged")),
@@ -105,7 +106,7 @@ async fn f4_a_deleted_file_or_folder_is_restored() {
     let (world, thread_id, end) = check_tampering(write_test_block, folder_gone).await;
     assert_eq!(block_content(&world).as_deref(), Some("S1\nS2"));
     assert_reported(&world, thread_id, &end, "has been restored").await;
-    // Without a block, too.
+    // The same without a block.
     let (world, thread_id, end) = check_tampering(|_| {}, gone).await;
     assert_eq!(world.text(), "# Notes\n- a\n");
     assert_reported(&world, thread_id, &end, "has been restored").await;
@@ -113,7 +114,7 @@ async fn f4_a_deleted_file_or_folder_is_restored() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn f4_a_restored_file_has_its_mode_and_a_removed_link_leads_there_again() {
+async fn f4_a_restored_file_has_its_mode_and_a_removed_link_is_restored() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let (world, ..) = check_tampering(
         |file| fs::set_permissions(file.path(), fs::Permissions::from_mode(0o640)).unwrap(),
@@ -136,7 +137,7 @@ async fn f4_a_restored_file_has_its_mode_and_a_removed_link_leads_there_again() 
 }
 
 #[tokio::test]
-async fn f4_a_call_may_change_and_make_the_rest_of_the_file() {
+async fn f4_a_call_may_change_the_notes_and_create_the_file() {
     let (world, thread_id, end) = check_tampering(write_test_block, |path| edit(path, "- a", "- b")).await;
     assert!(world.text().starts_with("# Notes\n- b\n"));
     assert_not_reported(&world, thread_id, &end).await;
@@ -153,7 +154,7 @@ async fn f4_a_call_may_change_and_make_the_rest_of_the_file() {
 }
 
 #[tokio::test]
-async fn f4_a_block_nobody_wrote_is_removed() {
+async fn f4_a_block_without_a_record_is_removed() {
     let (world, thread_id, end) = check_tampering(
         |_| {},
         |path| {
@@ -166,8 +167,8 @@ async fn f4_a_block_nobody_wrote_is_removed() {
 }
 
 #[tokio::test]
-async fn f4_what_accept_and_cleanup_write_meanwhile_stays() {
-    // An `AgentFile` of its own knows as little of the agent's as another process does.
+async fn f4_concurrent_writes_of_accept_and_cleanup_stay() {
+    // A separate `AgentFile` shares no state with the agent's, like another process.
     let (world, thread_id, end) = check_tampering(
         |_| {},
         |path| {
@@ -186,7 +187,7 @@ async fn f4_what_accept_and_cleanup_write_meanwhile_stays() {
     assert_eq!(block_content(&world).as_deref(), Some(PLACEHOLDER));
     assert_not_reported(&world, thread_id, &end).await;
 
-    // Cleared, and a person's or a call's edit around it.
+    // The block is cleared while the user or a call edits the notes around it.
     let (world, thread_id, end) = check_tampering(write_test_block, |path| {
         AgentFile::new(path).compare_and_swap_block("S1\nS2", "other", NOW).unwrap();
         edit(path, "- a", "- b");
@@ -198,8 +199,8 @@ async fn f4_what_accept_and_cleanup_write_meanwhile_stays() {
 }
 
 #[tokio::test]
-async fn f4_damage_beside_a_writer_leaves_what_the_writer_wrote() {
-    // A script that read the file before an acceptance, and writes it whole after it.
+async fn f4_a_repair_keeps_what_a_concurrent_writer_wrote() {
+    // A script reads the file before an acceptance and writes the whole file after it.
     let (world, thread_id, end) = check_tampering(write_test_block, |path| {
         let old = fs::read_to_string(path).unwrap();
         AgentFile::new(path).write_block("accepted", NOW).unwrap();
@@ -219,11 +220,11 @@ async fn f4_damage_beside_a_writer_leaves_what_the_writer_wrote() {
     assert!(world.text().starts_with("# Notes\n- a\n"));
     assert_reported(&world, thread_id, &end, "has been restored").await;
 
-    // The block is not the child's any more when its cleanup comes; it must not come back either.
+    // The block belongs to another thread when the child's cleanup runs. The child's text must not return either.
     let (world, _, _) = check_tampering(write_test_block, |path| {
         edit(path, "S1", "forged");
-        let left = AgentFile::new(path).clear_block("S1\nS2", NOW).unwrap();
-        assert_eq!(left.outcome, BlockWriteOutcome::Skipped);
+        let write = AgentFile::new(path).clear_block("S1\nS2", NOW).unwrap();
+        assert_eq!(write.outcome, BlockWriteOutcome::Skipped);
     })
     .await;
     assert_eq!(block_content(&world).as_deref(), Some(PLACEHOLDER));
@@ -243,7 +244,7 @@ async fn f4_a_lock_file_that_is_deleted_too_changes_nothing() {
 }
 
 #[tokio::test]
-async fn f4_what_cannot_be_put_back_is_said() {
+async fn f4_a_failed_repair_is_reported() {
     let replies = [ScriptedReply::call("c1", "shell", json!({}))];
     let work = |path: &PathBuf| {
         fs::remove_file(path).unwrap();
@@ -255,7 +256,7 @@ async fn f4_what_cannot_be_put_back_is_said() {
     write_test_block(&AgentFile::new(world.path()));
     let thread_id = world.create_thread().await;
     let end = world.run_turn(thread_id, "Go.").await;
-    // Nor is the model asked without its notes.
+    // The model is not called without its notes either.
     assert_eq!(end.status, RunStatus::Error);
     assert_reported(&world, thread_id, &end, "could not be checked or put back").await;
 }
@@ -286,15 +287,15 @@ async fn f4_calls_at_the_same_time_do_not_undo_each_other() {
 }
 
 #[tokio::test]
-async fn m16_a_secret_that_a_call_writes_into_the_file_is_withheld() {
+async fn m16_a_secret_that_a_call_writes_into_the_file_is_redacted() {
     const KEY: &str = "sk-ant-api03-abcdefghijklmnop1234";
     let own = |file: &AgentFile| fs::write(file.path(), format!("# Notes\n- mine: {KEY}\n- a\n")).unwrap();
     let noted = |path: &PathBuf| edit(path, "- a", "- a\n- token=0123456789abcdef\n- b");
     let (world, thread_id, end) = check_tampering(own, noted).await;
-    // What a person wrote by hand before is theirs.
+    // A secret that the user wrote before stays.
     assert_eq!(world.text(), format!("# Notes\n- mine: {KEY}\n- a\n- token=[redacted]\n- b\n"));
     assert_reported(&world, thread_id, &end, "1 secret was withheld").await;
-    // Together with the block.
+    // The call changes the block as well.
     let both = |path: &PathBuf| {
         edit(path, "S1", "forged");
         edit(path, "- a", &format!("- {KEY}"));
@@ -304,7 +305,7 @@ async fn m16_a_secret_that_a_call_writes_into_the_file_is_withheld() {
     assert!(world.text().starts_with("# Notes\n- [redacted]\n"), "{}", world.text());
     assert_reported(&world, thread_id, &end, "has been put back").await;
     assert_reported(&world, thread_id, &end, "1 secret was withheld").await;
-    // Into a file that was not there.
+    // The call creates the file.
     let made = |path: &PathBuf| fs::write(path, format!("{KEY}\n")).unwrap();
     let (world, thread_id, end) = check_tampering(|file| fs::remove_file(file.path()).unwrap(), made).await;
     assert_eq!(world.text(), "[redacted]\n");
@@ -312,7 +313,7 @@ async fn m16_a_secret_that_a_call_writes_into_the_file_is_withheld() {
 }
 
 #[tokio::test]
-async fn m16_what_a_person_writes_between_turns_stays() {
+async fn m16_a_secret_that_the_user_writes_between_turns_stays() {
     let (world, thread_id, _) = check_tampering(|_| {}, |_| {}).await;
     let own = "# Notes\n- password=hunter2hunter2\n";
     world.write(own);

@@ -39,12 +39,12 @@ fn search(body: Value) -> ItemSearch {
 }
 
 async fn keys(items: &ItemStore, body: Value) -> Vec<String> {
-    let found = items.search(&search(body)).await.unwrap();
-    found.into_iter().map(|found| found.item.key).collect()
+    let hits = items.search(&search(body)).await.unwrap();
+    hits.into_iter().map(|hit| hit.item.key).collect()
 }
 
 #[tokio::test]
-async fn f10_what_is_put_is_got_by_its_name_and_no_other() {
+async fn f10_an_item_is_returned_by_its_name_and_no_other() {
     let items = item_store();
     assert_eq!(put(&items, ("users/ada", "k"), json!({"a": 1})).await.unwrap(), PutReceipt { withheld: 0 });
     items.put(&labels("users/ada"), "k", json!({"b": 2}), at(9)).await.unwrap();
@@ -61,30 +61,35 @@ async fn f10_what_is_put_is_got_by_its_name_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_kept_is_refused_by_name() {
+async fn an_invalid_item_is_refused_with_a_reason() {
     let items = item_store();
     let long = "x".repeat(NAME_BYTES_MAX + 1);
     let deep = vec!["x"; NAMESPACE_LABELS_MAX + 1].join("/");
     for (namespace, key, value, expected) in [
         ("langgraph/x", "k", json!({}), "use the store: namespaces that begin with `langgraph` are reserved"),
-        ("a//b", "k", json!({}), "use the store: `` is no label of a namespace"),
-        ("a.b", "k", json!({}), "use the store: `a.b` is no label of a namespace"),
-        ("a\u{1f}b", "k", json!({}), "use the store: `a\u{1f}b` is no label of a namespace"),
-        (&long, "k", json!({}), &format!("use the store: `{}` is no label of a namespace", "x".repeat(80))),
+        ("a//b", "k", json!({}), "use the store: `` is not a valid label of a namespace"),
+        ("a.b", "k", json!({}), "use the store: `a.b` is not a valid label of a namespace"),
+        ("a\u{1f}b", "k", json!({}), "use the store: `a\u{1f}b` is not a valid label of a namespace"),
+        (
+            &long,
+            "k",
+            json!({}),
+            &format!("use the store: `{}` is not a valid label of a namespace", "x".repeat(80)),
+        ),
         (&deep, "k", json!({}), "use the store: the namespace has 33 labels, more than 32"),
-        ("a", "", json!({}), "use the store: `` is no key"),
-        ("a", &long, json!({}), &format!("use the store: `{}` is no key", "x".repeat(80))),
-        ("a", "k", json!([]), "keep an item: its value is no object"),
-        ("a", "k", json!("text"), "keep an item: its value is no object"),
+        ("a", "", json!({}), "use the store: `` is not a valid key"),
+        ("a", &long, json!({}), &format!("use the store: `{}` is not a valid key", "x".repeat(80))),
+        ("a", "k", json!([]), "store an item: its value is not an object"),
+        ("a", "k", json!("text"), "store an item: its value is not an object"),
         (
             "a",
             "k",
             json!({"t": "x".repeat(ITEM_BYTES_MAX)}),
-            "keep an item: its value is 65544 bytes of JSON, more than 65536",
+            "store an item: its value is 65544 bytes of JSON, more than 65536",
         ),
-        ("a", "AKIAABCDEFGHIJKLMNOP", json!({}), "keep an item: a name in it looks like a secret"),
-        ("a/AKIAABCDEFGHIJKLMNOP", "k", json!({}), "keep an item: a name in it looks like a secret"),
-        ("a", "k", json!({"AKIAABCDEFGHIJKLMNOP": 1}), "keep an item: a name in it looks like a secret"),
+        ("a", "AKIAABCDEFGHIJKLMNOP", json!({}), "store an item: a name in it looks like a secret"),
+        ("a/AKIAABCDEFGHIJKLMNOP", "k", json!({}), "store an item: a name in it looks like a secret"),
+        ("a", "k", json!({"AKIAABCDEFGHIJKLMNOP": 1}), "store an item: a name in it looks like a secret"),
     ] {
         let refused = put(&items, (namespace, key), value).await.unwrap_err();
         assert_eq!(refused.to_string(), expected);
@@ -94,13 +99,13 @@ async fn what_cannot_be_kept_is_refused_by_name() {
     assert!(matches!(empty, Err(ItemError::EmptyNamespace)));
     assert!(matches!(items.get(&[], "k").await, Err(ItemError::EmptyNamespace)));
     assert!(matches!(items.delete(&labels("a.b"), "k").await, Err(ItemError::BadLabel { .. })));
-    assert_eq!(keys(&items, json!({})).await, Vec::<String>::new(), "nothing was kept");
+    assert_eq!(keys(&items, json!({})).await, Vec::<String>::new(), "nothing was stored");
     let largest = json!({"t": "x".repeat(ITEM_BYTES_MAX - r#"{"t":""}"#.len())});
     put(&items, ("a", &long[1..]), largest).await.unwrap();
 }
 
 #[tokio::test]
-async fn m16_a_secret_is_withheld_from_every_text() {
+async fn m16_secrets_are_redacted_in_every_text() {
     let items = item_store();
     let key = "sk-ant-api03-abcdefghijklmnop1234";
     let value =
@@ -114,7 +119,7 @@ async fn m16_a_secret_is_withheld_from_every_text() {
 }
 
 #[tokio::test]
-async fn a_search_is_asked_as_the_api_asks_it() {
+async fn a_search_accepts_the_fields_of_the_agent_server_api() {
     let items = item_store();
     for (second, (namespace, key, value)) in [
         ("docs", "retries", json!({"text": "Retries wait 250 ms", "stars": 3})),
@@ -144,8 +149,8 @@ async fn a_search_is_asked_as_the_api_asks_it() {
     ] {
         assert_eq!(keys(&items, body.clone()).await, expected, "{body}");
     }
-    let found = items.search(&search(json!({"query": "tea"}))).await.unwrap();
-    let written = serde_json::to_value(&found[0]).unwrap();
+    let hits = items.search(&search(json!({"query": "tea"}))).await.unwrap();
+    let written = serde_json::to_value(&hits[0]).unwrap();
     assert!(
         written["score"].as_f64().unwrap() > 0.0 && written["namespace"] == json!(["users"]),
         "{written}"
@@ -166,7 +171,7 @@ async fn a_search_is_asked_as_the_api_asks_it() {
 }
 
 #[tokio::test]
-async fn namespaces_are_listed_as_the_api_asks_it() {
+async fn a_listing_accepts_the_fields_of_the_agent_server_api() {
     let items = item_store();
     for namespace in ["users/ada/notes", "users/ada/tasks", "users/bo/notes", "docs"] {
         for key in ["1", "2"] {
@@ -185,9 +190,9 @@ async fn namespaces_are_listed_as_the_api_asks_it() {
         (json!({"prefix": ["users"], "max_depth": 2, "offset": 1}), "users/bo"),
     ] {
         let search: NamespaceSearch = serde_json::from_value(body.clone()).unwrap();
-        let found = items.list_namespaces(&search).await.unwrap();
-        let told: Vec<String> = found.iter().map(|labels| labels.join("/")).collect();
-        assert_eq!(told.join(" "), expected, "{body}");
+        let namespaces = items.list_namespaces(&search).await.unwrap();
+        let names: Vec<String> = namespaces.iter().map(|labels| labels.join("/")).collect();
+        assert_eq!(names.join(" "), expected, "{body}");
     }
     let refused = items.list_namespaces(&NamespaceSearch { limit: 0, ..NamespaceSearch::default() }).await;
     assert!(matches!(refused, Err(ItemError::BadLimit { limit: 0 })));
@@ -197,7 +202,7 @@ fn agent() -> AssistantId {
     AssistantId::default()
 }
 
-/// Makes a call, and commits what it changes, as the runtime does.
+/// Makes a call and commits its writes, as the runtime does.
 async fn call_store(context: &ToolContext, args: Value) -> (ToolStatus, String) {
     let output = StoreTool::new(&agent()).call(&args, context).await;
     let writes = output.update.writes.clone();
@@ -206,7 +211,7 @@ async fn call_store(context: &ToolContext, args: Value) -> (ToolStatus, String) 
 }
 
 #[tokio::test]
-async fn f10_an_agent_keeps_things_for_itself_and_sees_nothing_else() {
+async fn f10_an_agent_sees_only_its_own_items() {
     let context = tool_context();
     let items = ItemStore { store: Arc::clone(&context.store) };
     put(&items, ("agents/other", "plan"), json!({"text": "a secret heron"})).await.unwrap();
@@ -221,7 +226,7 @@ async fn f10_an_agent_keeps_things_for_itself_and_sees_nothing_else() {
         (json!({"action": "get", "key": "other"}), "Nothing is kept as `other` there."),
         (
             json!({"action": "get", "namespace": ["..", "other"], "key": "plan"}),
-            "failed to use the store: `..` is no label of a namespace. To do: a label has 1 to 512 bytes and neither a dot nor a control character; give the labels one by one.",
+            "failed to use the store: `..` is not a valid label of a namespace. To do: a label has 1 to 512 bytes and neither a dot nor a control character; give the labels one by one.",
         ),
         (json!({"action": "list"}), "[]\n[\"x\",\"y\"]"),
         (json!({"action": "list", "namespace": ["z"]}), "Nothing was found in your store there."),
@@ -255,8 +260,8 @@ async fn a_long_value_is_shown_whole_only_when_it_is_got() {
     let context = tool_context();
     let value = json!({"text": "é".repeat(4_000)});
     call_store(&context, json!({"action": "put", "key": "long", "value": value})).await;
-    let (_, found) = call_store(&context, json!({"action": "search"})).await;
-    assert!(found.ends_with("… (999 of 8011 bytes; get it to read the rest)"), "{found}");
+    let (_, text) = call_store(&context, json!({"action": "search"})).await;
+    assert!(text.ends_with("… (999 of 8011 bytes; get it to read the rest)"), "{text}");
     let (_, got) = call_store(&context, json!({"action": "get", "key": "long"})).await;
     assert!(got.contains(&"é".repeat(4_000)));
     for number in 0..25 {
@@ -264,12 +269,12 @@ async fn a_long_value_is_shown_whole_only_when_it_is_got() {
     }
     let (_, first) = call_store(&context, json!({"action": "search"})).await;
     assert_eq!(first.lines().last(), Some("There may be more: give offset to go on."));
-    let (_, rest) = call_store(&context, json!({"action": "search", "offset": 20})).await;
-    assert_eq!((first.lines().count(), rest.lines().count()), (21, 6));
+    let (_, second) = call_store(&context, json!({"action": "search", "offset": 20})).await;
+    assert_eq!((first.lines().count(), second.lines().count()), (21, 6));
 }
 
 #[tokio::test]
-async fn what_a_call_gets_wrong_is_said() {
+async fn an_invalid_call_is_an_error_with_a_hint() {
     let context = tool_context();
     for (args, expected) in [
         (json!({}), "bad arguments: missing field `action`"),
@@ -279,7 +284,7 @@ async fn what_a_call_gets_wrong_is_said() {
         (json!({"action": "get", "key": "k", "path": "x"}), "bad arguments: unknown field `path`"),
         (
             json!({"action": "put", "key": "k", "value": 3}),
-            "failed to keep an item: its value is no object. To do: ",
+            "failed to store an item: its value is not an object. To do: ",
         ),
         (
             json!({"action": "search", "filter": {"a": {"$in": 1}}}),

@@ -1,5 +1,5 @@
-//! agent.md on a real file system: what is kept, what is refused, what survives other programs, and what a model reads;
-//! what a thread finds again of what was said, and what becomes of old turns.
+//! Integration tests: agent.md on a real file system with concurrent programs, its prompt section and its tools;
+//! recall and search; the item store; and the summarization of old messages.
 
 #[cfg(test)]
 mod files;

@@ -21,13 +21,13 @@ async fn f1_an_edit_on_disk_is_seen_by_the_next_turn_of_the_same_thread() {
     world.run_turn(thread_id, "No file.").await;
     let edits: [FixtureEdit; 5] = [
         |world| world.write("- aaaa\n"),
-        // The same size, at once, and with the same time of modification.
+        // The same size and the same modification time, written at once.
         |world| {
             let before = fs::metadata(world.path()).unwrap().modified().unwrap();
             world.write("- bbbb\n");
             fs::File::options().write(true).open(world.path()).unwrap().set_modified(before).unwrap();
         },
-        // As most editors save: another file takes the place.
+        // Most editors save by replacing the file.
         |world| {
             fs::write(world.folder.path().join("new"), "- cccc\n").unwrap();
             fs::rename(world.folder.path().join("new"), world.path()).unwrap();
@@ -57,14 +57,14 @@ async fn f1_an_unchanged_file_is_not_read_again() {
     let (first, second) = (world.file.read().unwrap(), world.file.read().unwrap());
     assert!(std::sync::Arc::ptr_eq(&first, &second));
     world.write("- a\n");
-    // The same content again: what was worked out about it stays.
+    // The same content again: the cached snapshot stays valid.
     assert!(std::sync::Arc::ptr_eq(&first, &world.file.read().unwrap()));
     world.write("- b\n");
     assert_eq!(world.file.read().unwrap().bytes, b"- b\n");
 }
 
 #[tokio::test]
-async fn f2_what_cannot_be_read_fails_the_turn_with_a_reason_and_a_missing_file_does_not() {
+async fn f2_an_unreadable_file_fails_the_turn_and_a_missing_file_does_not() {
     let world = AgentMdFixture::new(answers(3), vec![]);
     let thread_id = world.create_thread().await;
     assert_eq!(world.run_turn(thread_id, "No file.").await.status, RunStatus::Success);
@@ -80,7 +80,7 @@ async fn f2_what_cannot_be_read_fails_the_turn_with_a_reason_and_a_missing_file_
 }
 
 #[tokio::test]
-async fn f2_a_child_goes_on_with_its_summary_when_the_file_cannot_be_read() {
+async fn f2_a_child_continues_with_its_summary_when_the_file_is_unreadable() {
     let world = AgentMdFixture::new(answers(1), vec![]);
     let child = world.create_child_thread("Mine.").await;
     fs::remove_file(world.path()).unwrap();
@@ -92,7 +92,7 @@ async fn f2_a_child_goes_on_with_its_summary_when_the_file_cannot_be_read() {
 }
 
 #[tokio::test]
-async fn f2_a_file_over_the_limit_is_said_once_a_turn() {
+async fn f2_a_file_over_the_limit_is_reported_once_a_turn() {
     let calls = ScriptedReply::call("c1", "edit_memory", json!({"append": "x"}));
     let world = AgentMdFixture::new([calls, ScriptedReply::text("Done.")], vec![]);
     world.write(&"0123456789abcde\n".repeat(20_000));
@@ -123,7 +123,7 @@ async fn f3_two_pending_children_neither_see_nor_lose_each_others_summary() {
 }
 
 #[tokio::test]
-async fn f5_what_was_read_is_recorded_once_a_run_by_hash() {
+async fn f5_the_sources_of_a_prompt_are_recorded_once_a_run_by_hash() {
     let calls = ScriptedReply::call("c1", "edit_memory", json!({"append": "- new"}));
     let replies = [ScriptedReply::text("One."), calls, ScriptedReply::text("Two.")];
     let world = AgentMdFixture::new(replies, vec![]);
@@ -133,7 +133,7 @@ async fn f5_what_was_read_is_recorded_once_a_run_by_hash() {
     world.run_turn(thread_id, "Two.").await;
     let events = world.events(thread_id).await;
     let read = events.iter().filter(|event| event.event_type == EventType::MemoryRead.as_str());
-    // The file changed within the second run, so that one read two versions.
+    // The file changed during the second run, so that run read two versions.
     assert_eq!(read.count(), 3);
     assert!(events.iter().all(|event| !event.content.get().contains("reference data")));
 }

@@ -1,4 +1,4 @@
-//! Recall in a thread and in the threads it was handed off from: the journal that the tests start with.
+//! Recall in a thread and its ancestors: the fixture of the tests.
 
 mod answers;
 mod condensed;
@@ -45,7 +45,7 @@ impl RecallFixture {
         thread_id
     }
 
-    /// Hands a thread off as it stands.
+    /// Hands off all of a thread and accepts the handoff. Returns the child.
     pub async fn create_child_thread(&self, parent: ThreadId) -> ThreadId {
         let covered = self.store.thread(parent).await.unwrap().unwrap().last_seq;
         let child = self.create_covered_child(parent, covered).await;
@@ -53,7 +53,7 @@ impl RecallFixture {
         child
     }
 
-    /// Hands off what a thread holds up to a seq, as the handoff's rows tell it; the parent's log does not.
+    /// Hands off a thread up to a seq. Only the handoff's rows record it; the parent's log has no acceptance.
     pub async fn create_covered_child(&self, parent: ThreadId, last_seq: Seq) -> ThreadId {
         let child = self.create_thread(Some((parent, ParentKind::Handoff))).await;
         let handoff = handoff(parent, child);
@@ -65,14 +65,14 @@ impl RecallFixture {
         child
     }
 
-    /// Says in the parent's log that the handoff which seeded the child was accepted.
+    /// Appends the acceptance of the child's handoff to the parent's log.
     pub async fn accept_handoff(&self, parent: ThreadId, child: ThreadId) {
         let filter = journal::HandoffFilter { child_thread_id: Some(child), ..Default::default() };
         let handoff_id = self.store.handoffs(filter).await.unwrap()[0].handoff_id;
         self.append_handoff_event(parent, EventType::HandoffAccepted, handoff_id).await;
     }
 
-    /// Says something about a handoff in a thread's log.
+    /// Appends an event of a handoff to a thread's log.
     pub async fn append_handoff_event(
         &self,
         thread_id: ThreadId,
@@ -84,14 +84,14 @@ impl RecallFixture {
         self.commit(vec![Write::Append { thread_id, events }]).await;
     }
 
-    /// Copies a thread up to a seq.
+    /// Forks a thread up to a seq.
     pub async fn fork_thread(&self, from: ThreadId, until: Option<Seq>) -> ThreadId {
         let into = self.create_thread(Some((from, ParentKind::Fork))).await;
         self.commit(vec![Write::CopyEvents { from, until, into }]).await;
         into
     }
 
-    /// Appends messages, a second apart, `hours` after the others.
+    /// Appends messages one second apart, beginning `hours` after the epoch.
     pub async fn append_messages(
         &self,
         thread_id: ThreadId,
@@ -172,8 +172,8 @@ fn proposal(handoff: &Handoff, iteration: u32, last_seq: Seq) -> Proposal {
     }
 }
 
-pub fn query_thread(wanted: MessageFilter, thread: &str) -> RecallQuery {
-    RecallQuery { thread: Some(thread.to_owned()), ..RecallQuery::new(wanted) }
+pub fn query_thread(filter: MessageFilter, thread: &str) -> RecallQuery {
+    RecallQuery { thread: Some(thread.to_owned()), ..RecallQuery::new(filter) }
 }
 
 pub fn words_filter(text: &str) -> MessageFilter {
@@ -190,8 +190,11 @@ pub fn tool_result(name: &str, output: &str) -> Message {
     })
 }
 
-/// Returns the place and text of the first message of each excerpt that holds `word`.
+/// Returns the seqs and texts of the messages in the excerpts that contain `word`.
 pub fn messages_with(recall: &RecallResult, word: &str) -> Vec<(Seq, String)> {
     let passages = recall.excerpts.iter().flatten();
-    passages.filter(|one| one.text.contains(word)).map(|one| (one.seq, one.text.clone())).collect()
+    passages
+        .filter(|message| message.text.contains(word))
+        .map(|message| (message.seq, message.text.clone()))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! A sentence that a person asks to remember: one line in agent.md, once, without secrets, and without damaging the rest.
+//! Notes that the user asks to remember: each is added to agent.md once, without secrets, and changes nothing else.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn text(file: &AgentFile) -> String {
     fs::read_to_string(file.path()).unwrap_or_default()
 }
 
-/// Remembers something; returns the file after it and what was said of it.
+/// Remembers a note. Returns the content of the file after it, and the report.
 fn remember_in(before: &str, note: &str) -> (String, RememberedNote) {
     let (_folder, file) = file_with(before);
     let remembered = remember(&file, note).unwrap();
@@ -38,7 +38,7 @@ fn f4_a_note_is_a_line_of_its_own_outside_the_block() {
         ("- a\n", "one\n\n  two\r\nthree", "- a\n- one\n    two\n  three\n".to_owned()),
         (&format!("- a\n\n{of_block}"), "b", format!("- a\n- b\n\n{of_block}")),
         (&format!("{of_block}after\n"), "b", format!("{of_block}after\n- b\n")),
-        // What looks like a marker, or like half of a fence, is words.
+        // A text that looks like a marker or like half of a fence is escaped.
         ("", "</current_thread_summary>", "- &lt;/current_thread_summary&gt;\n".to_owned()),
     ] {
         assert_eq!(remember_in(before, note).0, expected, "{note:?} in {before:?}");
@@ -56,7 +56,7 @@ fn f4_a_note_is_a_line_of_its_own_outside_the_block() {
 }
 
 #[test]
-fn f9_nothing_is_remembered_twice() {
+fn f9_a_note_is_never_added_twice() {
     let (_folder, file) = file_with("");
     for (note, was_known) in [
         ("I use tabs.", false),
@@ -73,7 +73,7 @@ fn f9_nothing_is_remembered_twice() {
 }
 
 #[test]
-fn m16_secrets_are_withheld_and_counted() {
+fn m16_secrets_are_redacted_and_counted() {
     let key = "sk-ant-api03-abcdefghijklmnop1234";
     let (after, remembered) = remember_in("- a\n", &format!("my key is {key}, and password=hunter2hunter2"));
     assert_eq!(remembered.redacted_secrets, 2);
@@ -82,7 +82,7 @@ fn m16_secrets_are_withheld_and_counted() {
 }
 
 #[test]
-fn f2_what_cannot_be_remembered_is_said_and_loses_nothing() {
+fn f2_a_refused_note_is_an_error_and_leaves_the_file_unchanged() {
     let (_folder, file) = file_with("- a\n");
     for blank in ["", " \n\t"] {
         assert!(matches!(remember(&file, blank), Err(Error::BlankNote)));

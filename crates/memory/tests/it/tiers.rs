@@ -1,5 +1,5 @@
-//! Turns that become summaries: a journal, a scripted small model, and what is left in a context, in the trace and in the
-//! queue.
+//! Turns that become summaries: a journal, a scripted small model, and what is left in a context, in the trace and in
+//! the queue.
 
 mod answers;
 mod due;
@@ -30,15 +30,15 @@ use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 use tokio_util::sync::CancellationToken;
 
-/// The model threads are sent to.
+/// The model that the threads are sent to.
 const MODEL: &str = "anthropic/large";
 
-/// A journal, and a small model that plays replies.
+/// A journal, and a small model that plays scripted replies.
 pub struct TierFixture {
     pub store: Arc<dyn Store>,
     pub server: ScriptedServer,
     pub settings: MemorySettings,
-    /// The tokens the small model takes.
+    /// The context window of the small model in tokens.
     pub window: u64,
     contexts: Arc<ContextCache>,
 }
@@ -54,7 +54,7 @@ impl TierFixture {
         Self { store, server, settings, window: 100_000, contexts }
     }
 
-    /// The small model.
+    /// Connects to the small model.
     fn model(&self) -> Arc<dyn ChatModel> {
         let settings = model::ProviderSettings {
             api_key: Some("test".into()),
@@ -71,7 +71,7 @@ impl TierFixture {
         SummarizationHandoff { store, summarizer: Some(self.model()), settings }
     }
 
-    /// As [`Self::tiers`], without a model.
+    /// Like [`Self::summarization`], without a model.
     pub fn offline_summarization(&self) -> SummarizationHandoff {
         SummarizationHandoff { summarizer: None, ..self.summarization() }
     }
@@ -121,7 +121,7 @@ impl TierFixture {
         self.append(thread_id, (1..).zip(lines).map(event).collect()).await
     }
 
-    /// Admits a run, which stays active until it is ended.
+    /// Admits a run. It stays active until [`Self::end_run`].
     pub async fn begin_run(&self, thread_id: ThreadId) -> RunId {
         let run = Run {
             run_id: RunId::generate(),
@@ -159,7 +159,7 @@ impl TierFixture {
         self.store.outbox(OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, 10)).await.unwrap()
     }
 
-    /// A marker of a compaction that condensed everything up to `last_seq`.
+    /// Appends the event of a compaction of everything up to `last_seq`.
     pub async fn compact(&self, thread_id: ThreadId, last_seq: Seq, request: Option<Seq>) -> Seq {
         let content = json!({
             "schema_version": 1, "trigger": "auto", "first_seq": 1, "last_seq": last_seq, "replaced_count": 1,
@@ -175,7 +175,7 @@ impl TierFixture {
         self.summarization().get_task_trace(thread_id, None, 5_000).await.unwrap()
     }
 
-    /// Returns the texts of the turns that no summary stands for.
+    /// Returns the texts of the messages that have no summary.
     pub async fn unarchived_texts(&self, thread_id: ThreadId) -> Vec<String> {
         let trace = self.task_trace(thread_id).await;
         trace.into_iter().filter(|turn| !turn.is_archived).map(|turn| turn.content).collect()
@@ -196,13 +196,13 @@ impl TierFixture {
         archived.iter().map(|event| serde_json::from_str(event.content.get()).unwrap()).collect()
     }
 
-    /// Returns what a model would be sent of the thread, as it is read anew.
+    /// Returns the texts of the thread's context, read without a cache.
     pub async fn context_texts(&self, thread_id: ThreadId) -> Vec<String> {
         let context = ContextCache::default().read_context(&*self.store, thread_id).await.unwrap();
         context.messages.iter().map(Message::text).collect()
     }
 
-    /// Returns the texts of the requests the small model was sent.
+    /// Returns the texts of the requests to the small model.
     pub fn model_prompts(&self) -> Vec<String> {
         self.server.requests().iter().map(|request| request_text(&request.body["messages"])).collect()
     }
@@ -222,7 +222,7 @@ pub fn agent_id() -> AssistantId {
     AssistantId::default()
 }
 
-/// The second after the first of March 2026.
+/// Returns the time `second` seconds after 09:00 on 1 March 2026.
 pub fn timestamp(second: i64) -> Timestamp {
     "2026-03-01T09:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(second)
 }
@@ -248,7 +248,7 @@ fn parse_line(line: &str) -> Message {
     }
 }
 
-/// A reply that is a summary, for every request.
+/// Returns a reply with this text for every request.
 pub fn repeated_reply(text: &str) -> ScriptedReply {
     ScriptedReply { always: true, ..ScriptedReply::text(text) }
 }

@@ -112,7 +112,7 @@ async fn f4_a_missing_memory_is_made_privately() {
 }
 
 #[tokio::test]
-async fn a_person_is_shown_the_diff_and_nothing_is_changed_before() {
+async fn the_user_reviews_a_diff_before_anything_is_changed() {
     let folder = tempfile::tempdir().unwrap();
     let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
     fs::write(file.path(), "- a\n- b\n").unwrap();
@@ -124,12 +124,12 @@ async fn a_person_is_shown_the_diff_and_nothing_is_changed_before() {
     let diff = "--- a/agent.md\n+++ b/agent.md\n@@ -1,2 +1,3 @@\n-- a\n+- x\n - b\n+- c\n";
     assert_eq!(review.detail, ReviewDetail::Diff(diff.to_owned()));
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "- a\n- b\n");
-    // A call that would be refused is about nothing.
+    // A call that would be refused has no review.
     assert_eq!(tool.review(&json!({"edits": []}), &tool_context()).await.subjects, []);
 }
 
 #[tokio::test]
-async fn f9_the_agent_is_told_how_many_secrets_were_withheld() {
+async fn f9_the_result_states_the_number_of_redacted_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
     fs::write(file.path(), "- a\n").unwrap();
@@ -139,9 +139,9 @@ async fn f9_the_agent_is_told_how_many_secrets_were_withheld() {
         call_tool(&file, json!({"edits": edits, "append": format!("- the key is {key}")})).await;
     assert_eq!(status, ToolStatus::Success);
     assert!(text.contains("2 secrets were withheld: secrets are never kept in agent.md"), "{text}");
-    let kept = fs::read_to_string(file.path()).unwrap();
-    assert_eq!(kept, "- a, password=[redacted]\n- the key is [redacted]\n");
-    // A person decides about what would be there, and sees no secret either.
+    let stored = fs::read_to_string(file.path()).unwrap();
+    assert_eq!(stored, "- a, password=[redacted]\n- the key is [redacted]\n");
+    // The review shows the text as it would be stored, with secrets redacted.
     let tool = EditMemoryTool::new(file);
     let review = tool.review(&json!({"append": format!("- {key}")}), &tool_context()).await;
     let ReviewDetail::Diff(diff) = review.detail else { panic!("no diff") };
@@ -149,7 +149,7 @@ async fn f9_the_agent_is_told_how_many_secrets_were_withheld() {
 }
 
 #[tokio::test]
-async fn f9_nothing_is_kept_that_nobody_asked_for() {
+async fn f9_nothing_is_noted_without_a_call() {
     let world =
         AgentMdFixture::new([ScriptedReply::text("Hello, Ada."), ScriptedReply::text("Nice.")], vec![]);
     let thread_id = world.create_thread().await;

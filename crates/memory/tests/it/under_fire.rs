@@ -1,4 +1,4 @@
-//! Several processes and one file. The processes are this test binary, told by its environment what to play.
+//! Several processes and one file. The processes are this test binary; an environment variable selects their role.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -19,20 +19,20 @@ use test_model::ScriptedReply;
 use crate::fixture::{AgentMdFixture, action_tool};
 use crate::tool::tool_context;
 
-/// Handoffs a process plays.
+/// Number of handoffs of a process.
 const HANDOFFS: usize = 1_000;
-/// Lines the editor appends.
+/// Number of lines that the editor appends.
 const LINES: usize = 2_000;
-/// Notes an agent keeps beside them.
+/// Number of notes that an agent adds at the same time.
 const NOTES: usize = 300;
-/// How often an agent is killed while it keeps notes.
+/// Number of times that an agent is killed while it adds notes.
 const KILLS: usize = 20;
-/// Calls of a tool that changes what it may not.
+/// Number of calls of a tool that tampers with the block.
 const CALLS: usize = 60;
 /// The environment variable with the role of a process.
 const ROLE: &str = "SEGUE_TEST_ROLE";
 const FOLDER: &str = "SEGUE_TEST_FOLDER";
-/// The number of the first note an agent keeps.
+/// The environment variable with the number of the first note that an agent adds.
 const FIRST: &str = "SEGUE_TEST_FIRST";
 
 #[test]
@@ -64,7 +64,7 @@ fn m13_two_processes_and_an_editor_lose_nothing() {
 }
 
 #[test]
-fn f4_notes_an_editor_and_handoffs_lose_nothing_of_each_other() {
+fn f4_concurrent_notes_editor_and_handoffs_lose_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.md");
     fs::write(&path, "# Notes\n").unwrap();
@@ -115,7 +115,7 @@ async fn f4_guarded_calls_undo_no_handoff_of_another_process() {
     assert!(outside.starts_with("# Notes\n") && !outside.contains("one "), "{outside}");
 }
 
-/// Rewrites agent.md as a script may: reads it, changes block and notes, and puts a new file in its place.
+/// Rewrites agent.md like a script: reads it, changes the block and the notes, and replaces the file.
 fn overwrite_block(path: &PathBuf) {
     let text = fs::read_to_string(path).unwrap();
     let forged =
@@ -126,38 +126,39 @@ fn overwrite_block(path: &PathBuf) {
 }
 
 #[test]
-fn f4_an_agent_killed_while_it_keeps_notes_loses_none_it_was_told_are_kept() {
+fn f4_a_killed_agent_loses_no_confirmed_note() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.md");
     fs::write(&path, "# Notes\n").unwrap();
-    let mut kept = 0;
+    let mut note_count = 0;
     for round in 0..KILLS {
         let mut child = command("notes", folder.path())
-            .env(FIRST, kept.to_string())
+            .env(FIRST, note_count.to_string())
             .arg("--nocapture")
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let told = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let told: Vec<String> = told.filter(|line| line.starts_with("kept ")).take(1 + round % 4).collect();
+        let output = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let confirmed: Vec<String> =
+            output.filter(|line| line.starts_with("kept ")).take(1 + round % 4).collect();
         child.kill().unwrap();
         child.wait().unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        for number in told.iter().map(|line| line.strip_prefix("kept ").unwrap()) {
+        for number in confirmed.iter().map(|line| line.strip_prefix("kept ").unwrap()) {
             assert!(lines.contains(&format!("- note {number}, kept").as_str()), "{number}: {text}");
         }
-        // What was under way is there whole, once, or not at all: the next begins where the file ends.
-        kept = lines.iter().filter(|line| line.starts_with("- note")).count();
+        // The note that was in progress is in the file once or not at all, and never in part.
+        note_count = lines.iter().filter(|line| line.starts_with("- note")).count();
         let last = lines.last().unwrap();
         if last.contains("open") {
             fs::write(&path, text.replace(", open", ", kept")).unwrap();
         }
-        let expected: Vec<String> = (0..kept).map(|number| format!("- note {number}, ")).collect();
+        let expected: Vec<String> = (0..note_count).map(|number| format!("- note {number}, ")).collect();
         assert!(lines[1..].iter().zip(&expected).all(|(line, note)| line.starts_with(note)), "{text}");
-        assert_eq!(lines.len(), kept + 1, "{text}");
+        assert_eq!(lines.len(), note_count + 1, "{text}");
     }
-    // What the killed ones left is removed by the next writer.
+    // The next writer removes the temporary files of killed processes.
     AgentFile::new(&path).write_block("S", Timestamp::UNIX_EPOCH).unwrap();
     let mut names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -165,7 +166,7 @@ fn f4_an_agent_killed_while_it_keeps_notes_loses_none_it_was_told_are_kept() {
     assert_eq!(names, ["agent.md", "agent.md.lock"]);
 }
 
-/// The part that runs in a process of its own. Without the variables there is nothing to do.
+/// The entry point of the child processes. Does nothing without the environment variables.
 #[test]
 fn process_that_plays_a_role() {
     let (Ok(role), Some(folder)) = (env::var(ROLE), env::var_os(FOLDER)) else { return };
@@ -182,7 +183,7 @@ fn command(role: &str, folder: &Path) -> Command {
     command
 }
 
-/// Keeps notes as an agent does: adds one, then changes it.
+/// Adds notes like an agent: adds one, then changes it.
 fn append_notes(path: &Path) {
     let tool = EditMemoryTool::new(Arc::new(AgentFile::new(path)));
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -208,7 +209,7 @@ fn play_role(role: &str, path: &Path) {
         for number in 0..LINES {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
             file.write_all(format!("line {number}\n").as_bytes()).unwrap();
-            // The pace of someone who waits for the disk.
+            // A pause as long as a write to disk takes.
             file.sync_data().unwrap();
         }
         return;

@@ -8,6 +8,7 @@ use test_model::{ScriptedFault, ScriptedReply};
 
 use super::{KEY, collect_answer, model, question, settings, start_server};
 
+/// The maximum number of retries in the tests that count requests.
 const RETRIES: usize = 2;
 
 /// Returns the name of the error's variant.

@@ -14,10 +14,12 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 /// The API key, which must only appear in a header.
 const KEY: &str = "sk-secret-key-123";
 
+/// Starts a server that plays `replies` in order.
 fn start_server(replies: impl IntoIterator<Item = ScriptedReply>) -> ScriptedServer {
     ScriptedServer::start(Script::new(replies)).expect("the server starts")
 }
 
+/// Returns settings with the API key and the URL of `server`.
 fn settings(server: &ScriptedServer) -> ProviderSettings {
     ProviderSettings {
         api_key: Some(KEY.into()),
@@ -26,11 +28,13 @@ fn settings(server: &ScriptedServer) -> ProviderSettings {
     }
 }
 
+/// Returns a client of `provider` for a model named `m`.
 fn model(provider: Provider, settings: ProviderSettings) -> Arc<dyn ChatModel> {
     let name = format!("{}/m", provider.as_str()).parse().expect("a name");
     connect(name, settings).expect("the settings can be used")
 }
 
+/// Returns a request with one human message.
 fn question() -> ChatRequest {
     ChatRequest { messages: vec![Message::human("Hello?")].into(), ..ChatRequest::default() }
 }
@@ -62,6 +66,7 @@ async fn collect_answer(
     unreachable!("a stream ends with the complete answer or an error");
 }
 
+/// Returns the text of all parts, without reasoning and tool calls.
 fn text_of(parts: &[AnswerPart]) -> String {
     let texts = parts.iter().map(|part| match part {
         AnswerPart::Text(text) => text.as_str(),

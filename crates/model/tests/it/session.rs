@@ -27,12 +27,13 @@ fn script() -> Script {
     }))
 }
 
+/// Returns the result of a `read` call.
 fn result(call_id: &str, path: &str) -> Message {
     Message::Tool(ToolMessage {
         id: None,
         call_id: call_id.to_owned(),
         name: Some("read".to_owned()),
-        content: vec![ContentBlock::text(format!("What {path} says."))],
+        content: vec![ContentBlock::text(format!("The content of {path}."))],
         status: ToolStatus::Success,
     })
 }
@@ -46,7 +47,7 @@ async fn play_session(model: &dyn ChatModel) -> Vec<Message> {
     };
     let mut request = ChatRequest { tools: vec![tool].into(), ..ChatRequest::default() };
     for turn in 1..=TURNS {
-        Arc::make_mut(&mut request.messages).push(Message::human(format!("Go on with {turn}.")));
+        Arc::make_mut(&mut request.messages).push(Message::human(format!("Continue with {turn}.")));
         loop {
             let answer = Message::Ai(model.answer(&request).await.expect("the model answers"));
             let results: Vec<Message> = answer

@@ -198,6 +198,7 @@ async fn l4_parallel_calls_arrive_and_their_results_go_back_in_order() {
     }
 }
 
+/// Returns the result of a tool call.
 fn result(call_id: &str, text: &str) -> Message {
     let content = vec![ContentBlock::text(text)];
     Message::Tool(ToolMessage {

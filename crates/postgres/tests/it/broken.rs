@@ -12,6 +12,7 @@ use crate::{SETTINGS, insert_number, make_table, open_database_and_pool, pool, r
 /// Upper bound for the bytes that a commit of one number sends in either direction.
 const COMMIT_BYTES_MAX: usize = 700;
 
+/// Creates a database, a proxy in front of it, and a pool of one connection that connects through the proxy.
 async fn open_pool_behind_proxy() -> (test_postgres::TestDatabase, Proxy, Pool) {
     let (database, _direct) = open_database_and_pool().await;
     let proxy = Proxy::start(database.address()).unwrap();

@@ -1,4 +1,4 @@
-//! Notifications from the server.
+//! Tests of notifications from the server.
 
 use postgres::{Error, NotificationListener};
 use test_postgres::Proxy;

@@ -1,5 +1,5 @@
-//! Tests of the client against real servers, and through a proxy that breaks connections. They use tables of their
-//! own, not the journal's.
+//! Tests of the client against real servers, and through a proxy that breaks connections. They do not use the tables of
+//! the journal.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use postgres::{Connection, Error, Pool, PoolSettings};
 
-/// Pool settings of a test that needs no special ones.
+/// Default pool settings of the tests.
 const SETTINGS: PoolSettings = PoolSettings {
     min_idle: 0,
     max: 4,

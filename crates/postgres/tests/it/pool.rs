@@ -1,4 +1,4 @@
-//! The pool: its size, the lifetime of its connections, retries and locks.
+//! Tests of the pool: its size, the lifetime of its connections, retries and locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -58,7 +58,7 @@ async fn connections_that_are_unused_or_old_are_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn limits_of_zero_are_none() {
+async fn a_timeout_of_zero_means_no_limit() {
     let database = test_postgres::TestDatabase::create().unwrap();
     let settings = PoolSettings {
         min_idle: 9,
@@ -80,7 +80,7 @@ async fn a_request_that_exceeds_the_wait_timeout_reports_an_exhausted_pool() {
     let pool = pool(&database.socket_url(), settings).await;
     let (busy, holder) = (Arc::new(AtomicU32::new(0)), pool.clone());
     let is_busy = Arc::clone(&busy);
-    let held = tokio::spawn(async move {
+    let holding = tokio::spawn(async move {
         holder
             .with_connection(move |db| {
                 is_busy.store(1, Ordering::SeqCst);
@@ -90,7 +90,7 @@ async fn a_request_that_exceeds_the_wait_timeout_reports_an_exhausted_pool() {
     });
     wait_until("the only connection is in use", || busy.load(Ordering::SeqCst) == 1).await;
     assert!(matches!(pool.with_connection(|db| db.batch_execute("SELECT 1")).await, Err(Error::Exhausted)));
-    held.await.unwrap().unwrap();
+    holding.await.unwrap().unwrap();
     assert_eq!(pool.statistics().timeouts, 1);
 }
 
@@ -120,19 +120,19 @@ async fn a_failure_to_connect_is_reported_at_once_with_its_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn j9_requests_wait_when_the_server_refuses_more_connections() {
-    let few = ClusterSettings {
+    let few_connections = ClusterSettings {
         options: vec![("max_connections", "5"), ("superuser_reserved_connections", "1")],
         ..ClusterSettings::default()
     };
-    let cluster = Cluster::start_with(&few).unwrap();
+    let cluster = Cluster::start_with(&few_connections).unwrap();
     let database = cluster.create_database().unwrap();
     let pool = pool(&database.socket_url(), PoolSettings { max: 12, ..SETTINGS }).await;
     make_table(&pool).await;
-    let all = (0..60).map(|number| {
+    let inserts = (0..60).map(|number| {
         let pool = pool.clone();
         tokio::spawn(async move { insert_number(&pool, number).await })
     });
-    for task in all.collect::<Vec<_>>() {
+    for task in inserts.collect::<Vec<_>>() {
         task.await.unwrap().unwrap();
     }
     assert_eq!(read_numbers(&pool).await, (0..60).collect::<Vec<_>>());
@@ -157,27 +157,27 @@ async fn a_panic_in_a_transaction_rolls_it_back_and_discards_its_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_constraint_violation_caused_by_a_concurrent_insert_is_retried() {
     let (_database, pool) = open_database_and_pool().await;
-    let (other, runtime) = (pool.clone(), tokio::runtime::Handle::current());
-    let tries = Arc::new(AtomicU32::new(0));
-    let tried = Arc::clone(&tries);
-    let was_there = pool.write(vec![], move |db| {
-        let is_there = select_numbers(db)?.contains(&5);
-        if tried.fetch_add(1, Ordering::SeqCst) == 0 {
-            runtime.block_on(insert_number(&other, 5))?;
+    let (other_pool, runtime) = (pool.clone(), tokio::runtime::Handle::current());
+    let attempts = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&attempts);
+    let existed = pool.write(vec![], move |db| {
+        let exists = select_numbers(db)?.contains(&5);
+        if counter.fetch_add(1, Ordering::SeqCst) == 0 {
+            runtime.block_on(insert_number(&other_pool, 5))?;
         }
-        if !is_there {
+        if !exists {
             db.execute("INSERT INTO t VALUES (5)", &[])?;
         }
-        Ok::<_, Error>(is_there)
+        Ok::<_, Error>(exists)
     });
-    assert!(was_there.await.unwrap());
-    assert_eq!(tries.load(Ordering::SeqCst), 2);
-    let own = pool.write(vec![], |db| {
+    assert!(existed.await.unwrap());
+    assert_eq!(attempts.load(Ordering::SeqCst), 2);
+    let duplicate = pool.write(vec![], |db| {
         db.execute("INSERT INTO t VALUES (6)", &[])?;
         db.execute("INSERT INTO t VALUES (6)", &[])
     });
     assert!(
-        matches!(own.await, Err(Error::ConstraintViolation(_))),
+        matches!(duplicate.await, Err(Error::ConstraintViolation(_))),
         "a violation by the transaction's own rows is reported"
     );
 }

@@ -1,4 +1,5 @@
-//! Statements on one connection: pipelining, cursors, time limits, snapshots and the cache of prepared statements.
+//! Tests of statements on one connection: pipelining, cursors, time limits, snapshots and the cache of prepared
+//! statements.
 
 use std::ops::ControlFlow;
 
@@ -8,27 +9,27 @@ use crate::{insert_number, open_database_and_pool, read_numbers, select_numbers}
 
 const SERIES_QUERY: &str = "SELECT g::bigint FROM generate_series(1, $1::bigint) AS g";
 
-/// Streams the numbers from 1 to `many` and returns them, stopping after `stop` rows.
-fn stream_first_rows(db: &Connection, many: i64, stop: i64) -> Result<Vec<i64>, Error> {
-    let mut seen = Vec::new();
-    db.stream(SERIES_QUERY, &[many.into()], |row| {
-        seen.extend(row.integer(0)?);
-        Ok::<_, Error>(if seen.len() as i64 == stop {
+/// Streams the numbers from 1 to `last` and returns those of the first `rows_max` rows.
+fn stream_first_rows(db: &Connection, last: i64, rows_max: i64) -> Result<Vec<i64>, Error> {
+    let mut numbers = Vec::new();
+    db.stream(SERIES_QUERY, &[last.into()], |row| {
+        numbers.extend(row.integer(0)?);
+        Ok::<_, Error>(if numbers.len() as i64 == rows_max {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
         })
     })?;
-    Ok(seen)
+    Ok(numbers)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cursors_can_be_nested_and_stopped_early() {
     let (_database, pool) = open_database_and_pool().await;
     pool.read(|db| {
-        for many in [0, 1, 255, 256, 257, 1_000] {
-            assert_eq!(stream_first_rows(db, many, -1)?, (1..=many).collect::<Vec<_>>());
-            assert_eq!(stream_first_rows(db, many, 300)?.len() as i64, many.min(300));
+        for last in [0, 1, 255, 256, 257, 1_000] {
+            assert_eq!(stream_first_rows(db, last, -1)?, (1..=last).collect::<Vec<_>>());
+            assert_eq!(stream_first_rows(db, last, 300)?.len() as i64, last.min(300));
         }
         let mut inner = 0;
         db.stream(SERIES_QUERY, &[400.into()], |_| {
@@ -97,40 +98,40 @@ async fn a8_a_statement_that_cannot_be_encoded_is_reported_and_rolls_back() {
 async fn time_limits_are_disabled_only_where_that_was_requested() {
     let (database, pool) = open_database_and_pool().await;
     let read_timeout = |db: &Connection| db.query("SHOW statement_timeout", &[])?[0].text(0);
-    let during = pool.read(move |db| db.without_timeouts(|| read_timeout(db))).await.unwrap();
-    assert_eq!(during.as_deref(), Some("0"));
-    let usual = pool.with_connection(read_timeout).await.unwrap();
-    assert_eq!((usual.as_deref(), pool.statistics().created), (Some("1min"), 1));
+    let disabled = pool.read(move |db| db.without_timeouts(|| read_timeout(db))).await.unwrap();
+    assert_eq!(disabled.as_deref(), Some("0"));
+    let restored = pool.with_connection(read_timeout).await.unwrap();
+    assert_eq!((restored.as_deref(), pool.statistics().created), (Some("1min"), 1));
     let url = database.socket_url();
-    let always = tokio::task::spawn_blocking(move || {
+    let disabled_for_connection = tokio::task::spawn_blocking(move || {
         let db = Connection::open(&url.parse().unwrap())?;
         db.disable_timeouts()?;
         db.read_snapshot(read_timeout)
     });
-    assert_eq!(always.await.unwrap().unwrap().as_deref(), Some("0"));
+    assert_eq!(disabled_for_connection.await.unwrap().unwrap().as_deref(), Some("0"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_sees_the_pipelined_statements_before_it() {
     let (_database, pool) = open_database_and_pool().await;
-    let seen = pool.write(vec![], |db| {
+    let count = pool.write(vec![], |db| {
         (0..500_i64).try_for_each(|number| db.send("INSERT INTO t VALUES ($1)", vec![number.into()]))?;
         Ok::<_, Error>(select_numbers(db)?.len())
     });
-    assert_eq!(seen.await.unwrap(), 500);
+    assert_eq!(count.await.unwrap(), 500);
     assert_eq!(read_numbers(&pool).await.len(), 500);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_does_not_see_later_commits() {
     let (_database, pool) = open_database_and_pool().await;
-    let (other, runtime) = (pool.clone(), tokio::runtime::Handle::current());
-    let seen = pool.read(move |db| {
+    let (other_pool, runtime) = (pool.clone(), tokio::runtime::Handle::current());
+    let snapshots = pool.read(move |db| {
         let before = select_numbers(db)?;
-        runtime.block_on(insert_number(&other, 7))?;
+        runtime.block_on(insert_number(&other_pool, 7))?;
         Ok::<_, Error>((before, select_numbers(db)?))
     });
-    assert_eq!(seen.await.unwrap(), (vec![], vec![]));
+    assert_eq!(snapshots.await.unwrap(), (vec![], vec![]));
     assert_eq!(read_numbers(&pool).await, [7]);
 }
 

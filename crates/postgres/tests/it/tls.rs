@@ -1,4 +1,4 @@
-//! TLS modes and the verification of the server's certificate.
+//! Tests of the TLS modes and of the verification of the server's certificate.
 
 use postgres::Error;
 use test_postgres::{Cluster, ClusterSettings, TestDatabase, TlsMode};
@@ -23,7 +23,7 @@ async fn each_sslmode_encrypts_and_verifies_as_documented() {
             .unwrap();
     let database = cluster.create_database().unwrap();
     let certificate = cluster.certificate();
-    let right = format!("sslrootcert={}", certificate.display());
+    let trusted_root = format!("sslrootcert={}", certificate.display());
     let is_encrypted =
         async |host: &str, query: &str| is_session_encrypted(&url(&database, host, query)).await;
     assert!(!is_encrypted("localhost", "sslmode=disable").await.unwrap());
@@ -31,11 +31,14 @@ async fn each_sslmode_encrypts_and_verifies_as_documented() {
         assert!(is_encrypted("127.0.0.1", query).await.unwrap(), "{query}");
     }
     for mode in ["require", "verify-ca", "verify-full"] {
-        assert!(is_encrypted("localhost", &format!("sslmode={mode}&{right}")).await.unwrap(), "{mode}");
+        assert!(
+            is_encrypted("localhost", &format!("sslmode={mode}&{trusted_root}")).await.unwrap(),
+            "{mode}"
+        );
     }
     for (host, query) in [
         ("localhost", "sslmode=verify-full".to_owned()),
-        ("127.0.0.1", format!("sslmode=verify-full&{right}")),
+        ("127.0.0.1", format!("sslmode=verify-full&{trusted_root}")),
         ("localhost", "sslmode=verify-full&sslrootcert=/nowhere.pem".to_owned()),
     ] {
         let error = is_encrypted(host, &query).await.unwrap_err();

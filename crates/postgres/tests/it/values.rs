@@ -1,4 +1,4 @@
-//! Values sent to the server and read back.
+//! Tests that values are sent to the server and read back without a change.
 
 use postgres::{Connection, Error, SqlValue};
 

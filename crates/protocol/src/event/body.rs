@@ -1,5 +1,6 @@
-//! Event bodies: one type for the content of each event type. Every version that was ever stored reads as the type of today, and
-//! unknown fields are ignored. What an event means for a view is decided by its readers.
+//! Event bodies: one type for the content of each event type. Every content that an earlier version stored parses as
+//! the current type, and unknown fields are ignored. Readers of the journal decide the effect of an event on their
+//! view.
 
 mod compaction;
 mod handoffs;
@@ -30,38 +31,38 @@ pub use threads::{ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound};
 pub use tools::{SubagentEnded, ToolCallDecided, ToolCallDecision};
 pub use traces::{DraftTrace, MemoryRead, MemorySource, ModelCallPurpose, ModelCalled};
 
-/// The content of events of one type.
+/// The content of one event type.
 pub trait EventBody: Serialize + DeserializeOwned {
-    /// The type of the events that hold it.
+    /// The event type that has this content.
     const TYPE: EventType;
 
-    /// Returns the JSON that is stored.
+    /// Returns the stored JSON.
     ///
     /// # Errors
-    /// When it cannot be written as JSON, such as a path that is not Unicode.
+    /// Returns an error if the body has no JSON form, such as a path that is not Unicode.
     fn to_stored_json(&self) -> serde_json::Result<RawJson> {
         serde_json::value::to_raw_value(self)
     }
 }
 
-/// An event's content cannot be read as the body that was asked for.
+/// An error that says that an event's content cannot be parsed as the requested body.
 #[derive(Debug, thiserror::Error)]
 #[error("read event {seq} of thread {thread_id}, a `{event_type}`, as `{}`", expected.as_str())]
 pub struct EventBodyError {
     /// The thread of the event.
     pub thread_id: ThreadId,
-    /// Its position there.
+    /// The event's sequence number in that thread.
     pub seq: Seq,
-    /// The stored name of its type.
+    /// The stored name of the event type.
     pub event_type: String,
-    /// The type whose body was asked for.
+    /// The event type whose body was requested.
     pub expected: EventType,
-    /// The JSON error; `None` when the event is of another type.
+    /// The JSON error; `None` if the event has another type than `expected`.
     #[source]
     pub source: Option<serde_json::Error>,
 }
 
-/// Names the event type of each body.
+/// Implements [`EventBody`] for bodies that have the same name as their event type.
 macro_rules! bodies {
     ($($body:ident,)*) => {
         $(impl EventBody for $body {

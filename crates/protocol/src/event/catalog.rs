@@ -1,38 +1,41 @@
-//! The catalog of event types: every name that Segue writes into the journal, and the category it belongs to.
-//! The content of each is the type of the same name in [`crate::event::body`].
-//! A reader that meets a name not listed here ignores the event.
+//! The catalog of event types: every event name that Segue writes into the journal, with its category. The content of
+//! an event is the type of the same name in [`crate::event::body`]. Readers ignore events whose name is not listed
+//! here, because a later version may have written them.
 
 named_enum! {
-    /// The group an event belongs to; history reads `message`, everything else explains it.
+    /// The category of an event. History shows events of category `message`; the other categories explain how they
+    /// came about.
     #[derive(PartialOrd, Ord)]
     pub enum Category {
-        /// Messages of people, models and tools.
+        /// Messages of users, models and tools.
         Message = "message",
-        /// Internal model calls and timings.
+        /// Internal model calls, and the memory that a run was given.
         Trace = "trace",
-        /// Decisions of a middleware: handoffs, compaction.
+        /// Decisions of a middleware: handoffs, compaction, tool approval.
         Middleware = "middleware",
-        /// Results of a run.
+        /// Results of a run. No current event type has this category.
         Outputs = "outputs",
-        /// Failures.
+        /// Failures of runs.
         Error = "error",
-        /// Text that reached a model but that nobody said: reminders, instructions, notes of an imported session.
+        /// Text that a model received and that is not a message of a user or a model: reminders, instructions, notes
+        /// of an imported session.
         Context = "context",
         /// Events of a sub-agent.
         Subagent = "subagent",
-        /// Threads and runs beginning and ending.
+        /// Changes of a thread or a run as a whole, such as its creation or its end.
         Lifecycle = "lifecycle",
     }
 }
 
+/// Defines [`EventType`]: each event type with its stored name and its category.
 macro_rules! catalog {
     ($($(#[$doc:meta])* $variant:ident = $name:literal in $category:ident,)*) => {
-        /// The type of an event. Names are at most 32 characters and never change meaning.
+        /// The type of an event. Stored names have at most 32 characters and never change their meaning.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum EventType { $($(#[$doc])* $variant,)* }
 
         impl EventType {
-            /// Every event type that Segue writes.
+            /// All event types, in the order of declaration.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// Returns the stored name.
@@ -40,12 +43,12 @@ macro_rules! catalog {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Returns the category every event of this type is stored under.
+            /// Returns the category of every event of this type.
             pub const fn category(self) -> Category {
                 match self { $(Self::$variant => Category::$category,)* }
             }
 
-            /// Returns the event type of that stored name; `None` for one written by a later version.
+            /// Returns the event type with this stored name; `None` for a name that only a later version knows.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$variant),)* _ => None }
             }
@@ -54,81 +57,82 @@ macro_rules! catalog {
 }
 
 catalog! {
-    /// A person's message.
+    /// A message of the user.
     HumanMessage = "human_message" in Message,
-    /// A model's message.
+    /// A message of the model.
     AiMessage = "ai_message" in Message,
-    /// A tool's result.
+    /// The result of a tool call.
     ToolMessage = "tool_message" in Message,
-    /// Text of an imported session that its harness injected.
+    /// Text that the harness of an imported session injected.
     ImportedNote = "imported_note" in Context,
-    /// A place where the imported session's own agent compacted.
+    /// The point at which the agent of an imported session compacted its context.
     ImportedBoundary = "imported_boundary" in Middleware,
-    /// The summary the imported session's agent wrote at a boundary.
+    /// The summary that the agent of an imported session wrote at a compaction boundary.
     ImportedSummary = "imported_summary" in Middleware,
-    /// A thread began.
+    /// A thread was created.
     ThreadCreated = "thread_created" in Lifecycle,
-    /// A thread got another name.
+    /// A thread was renamed.
     ThreadRenamed = "thread_renamed" in Lifecycle,
-    /// A thread moved to another folder.
+    /// A thread was moved to another workspace folder.
     ThreadRehomed = "thread_rehomed" in Lifecycle,
-    /// A person took the thread back to an earlier point.
+    /// A user rewound the thread to an earlier point.
     ThreadRewound = "thread_rewound" in Lifecycle,
-    /// A run began.
+    /// A run was started or resumed.
     RunStarted = "run_started" in Lifecycle,
-    /// A person asked, from this process or another, that a run stops.
+    /// A user requested, from this process or another, that a run stops.
     RunStopRequested = "run_stop_requested" in Lifecycle,
-    /// A run stopped to ask a person.
+    /// A run was interrupted because it needs a decision of the user.
     RunInterrupted = "run_interrupted" in Lifecycle,
-    /// A run ended.
+    /// A run ended without a failure.
     RunEnded = "run_ended" in Lifecycle,
     /// A run failed.
     RunFailed = "run_failed" in Error,
-    /// A rule or a person decided about a tool call before it ran.
+    /// A rule or a user approved, changed or refused a tool call before it ran.
     ToolCallDecided = "tool_call_decided" in Middleware,
-    /// A sub-agent came to its end.
+    /// A sub-agent ended.
     SubagentEnded = "subagent_ended" in Subagent,
-    /// An internal model call (a handoff draft, a title).
+    /// An internal model call, such as one that drafts a handoff summary.
     ModelCalled = "model_called" in Trace,
-    /// The instructions and memory a run was given, by hash.
+    /// The instructions and memory that a run was given, by hash.
     MemoryRead = "memory_read" in Trace,
-    /// A stretch of the conversation was condensed for the model.
+    /// A summary replaced older messages in the model's context. This event is the compaction boundary.
     Compacted = "middleware:summarize" in Middleware,
-    /// A person took the newest compaction back.
+    /// A user undid the newest compaction.
     CompactionUndone = "compaction_undone" in Middleware,
-    /// The conversation was to be condensed and was not.
+    /// A compaction was attempted and failed.
     CompactionFailed = "compaction_failed" in Middleware,
-    /// A tool's result is too large to be sent; from here on the model is sent its ends.
+    /// A tool result is too large for the context. From this event on, the model is sent its beginning and its end
+    /// only.
     ResultClipped = "tool_result_clipped" in Middleware,
-    /// A summary stands for old turns of the thread.
+    /// Old messages of the thread were archived: a medium-term summary represents them.
     TurnsArchived = "turns_archived" in Middleware,
-    /// Old turns of the thread are in its context again, because their summary is gone.
+    /// Archived messages of the thread were restored, because their medium-term summary was deleted.
     TurnsRestored = "turns_restored" in Middleware,
-    /// A handoff was asked for.
+    /// A handoff was requested.
     HandoffRequested = "handoff_requested" in Middleware,
-    /// A proposal was stored.
+    /// A proposal of a handoff was stored.
     HandoffProposed = "handoff_proposed" in Middleware,
-    /// A person gave feedback, or asked for another draft.
+    /// A user gave feedback on a proposal, or requested another draft.
     HandoffRefined = "handoff_refined" in Middleware,
-    /// A person went back to an earlier proposal.
+    /// A user reverted to an earlier proposal.
     HandoffReverted = "handoff_reverted" in Middleware,
-    /// A summary was over its limit and was cut.
+    /// A handoff summary was truncated to its token limit.
     HandoffTruncated = "handoff_truncated" in Middleware,
     /// A handoff was accepted.
     HandoffAccepted = "handoff_accepted" in Middleware,
     /// A handoff was declined.
     HandoffDeclined = "handoff_declined" in Middleware,
-    /// A handoff was shown and nothing else.
+    /// A handoff ended after a preview, without a decision.
     HandoffPreviewed = "handoff_previewed" in Middleware,
-    /// A handoff could not be completed.
+    /// A handoff failed.
     HandoffFailed = "handoff_failed" in Middleware,
-    /// A pending handoff was given up unanswered.
+    /// A pending handoff expired without a decision.
     HandoffExpired = "handoff_expired" in Middleware,
-    /// The block of the child was written.
+    /// The child thread's summary block was written to `agent.md`.
     HandoffSeeded = "handoff_seeded" in Middleware,
-    /// The block was cleared after the child's first complete turn.
+    /// The summary block was cleared after the child's first complete turn.
     HandoffCleaned = "handoff_cleaned" in Middleware,
-    /// The accepted summary is in the mirror, or the mirror does not take it.
+    /// An accepted summary was exported to the user's PostgreSQL table, or the table refused it.
     HandoffMirrored = "handoff_mirrored" in Middleware,
 }
 

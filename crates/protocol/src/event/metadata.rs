@@ -1,33 +1,33 @@
-//! The metadata of an event: where the fact came from and other notes about it. Views and features read it as this one type.
+//! The metadata of an event: its origin and other notes. All readers parse it as [`EventMetadata`].
 
 use serde::{Deserialize, Serialize};
 
 use super::{RawJson, Seq};
 
-/// The metadata of an event. What does not hold is not written.
+/// The metadata of an event. Fields with their default value are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventMetadata {
-    /// The session file an importer read it from.
+    /// The imported session file that the event comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<EventSource>,
-    /// It happened in a sub-agent, beside the conversation.
+    /// True if the event happened in a sub-agent of an imported session and is not part of the main conversation.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub side: bool,
-    /// A program put the message in; the person did not say it.
+    /// True if a program inserted the message and the user did not write it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub injected: bool,
-    /// How an importer repaired it.
+    /// The repair that an importer made, in plain words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repaired: Option<String>,
     /// The text before the repair.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<String>,
-    /// The seq of the same message on another branch of the thread. A branch that was left is out of sight, so that going on
-    /// from it says its messages again.
+    /// The seq of the same message on an abandoned branch of the thread. Abandoned branches are not visible, so
+    /// resuming from one appends copies of its messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub again: Option<Seq>,
-    /// How many milliseconds a model took to answer, or a tool to do its work.
+    /// Duration of the model's response or the tool's execution, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
     /// The user hooks that failed before a compaction.
@@ -35,27 +35,28 @@ pub struct EventMetadata {
     pub hooks_failed: Vec<FailedHook>,
 }
 
-/// Where an imported event came from.
+/// The origin of an imported event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventSource {
-    /// The format of the session file.
+    /// The name of the session file's format, such as the harness that wrote it.
     pub format: String,
-    /// The id of the record in that file.
+    /// The id of the record in that file, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native_id: Option<String>,
 }
 
-/// A user hook that failed.
+/// A failure of a user hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedHook {
-    /// The hook.
+    /// The name of the hook.
     pub hook: String,
-    /// Why, in one line.
+    /// The reason for the failure, in one line.
     pub reason: String,
 }
 
 impl EventMetadata {
-    /// Reads stored metadata. Metadata that cannot be read notes nothing.
+    /// Parses stored metadata. Returns the default if it is absent or cannot be parsed, because metadata never
+    /// affects correctness.
     pub fn parse(stored: Option<&RawJson>) -> Self {
         stored.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
     }
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_again_says_so() {
+    fn a_repeated_message_refers_to_its_first_seq() {
         for (metadata, again) in [
             (r#"{"again":7}"#, Some(7)),
             (r#"{"source":{"format":"x"},"again":7}"#, Some(7)),

@@ -1,6 +1,8 @@
-//! Enums that are stored by name and keep a name they do not know, so that what a later version wrote is read and written back.
+//! The macro [`stored_enum!`] for enums that preserve unknown names, so that a value that a later version wrote can
+//! be read and written back unchanged.
 
-/// Defines such an enum: its variants with their stored names, and `Other` for every other name.
+/// Defines an enum with a stored name for each variant, and the variant `Other` for every other name. Generates
+/// `as_str`, the conversions from and to strings, `Display` and the serde form, which is the name as a JSON string.
 macro_rules! stored_enum {
     (
         $(#[$doc:meta])*
@@ -27,6 +29,7 @@ macro_rules! stored_enum {
             }
         }
 
+        /// Parses a stored name. An unknown name becomes `Other`.
         impl From<&str> for $name {
             fn from(name: &str) -> Self {
                 match name {

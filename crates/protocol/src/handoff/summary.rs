@@ -1,5 +1,4 @@
-//! The handoff summary: what is shown, stored and injected. Rendering, checking and cutting it are rules of the
-//! `handoff` room.
+//! The structured handoff summary. The `handoff` crate renders, verifies and truncates it.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,36 +7,36 @@ use serde_json::Value;
 use crate::event::Seq;
 use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
 
-/// A drafted or accepted summary (`summary_json`).
+/// A drafted or accepted handoff summary (`summary_json`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HandoffSummary {
-    /// Version of this shape.
+    /// Version of this shape ([`crate::SCHEMA_VERSION`]).
     pub schema_version: u32,
-    /// The handoff it belongs to; the same through all iterations.
+    /// The handoff it belongs to; the same in all iterations.
     pub handoff_id: HandoffId,
-    /// The assistant whose work moves on.
+    /// The assistant of the parent and the child thread.
     pub assistant_id: AssistantId,
-    /// The thread it summarises.
+    /// The summarized thread.
     pub parent_thread_id: ThreadId,
-    /// The thread it seeds; `null` until it is accepted.
+    /// The child thread; `null` until the summary is accepted.
     pub child_thread_id: Option<ThreadId>,
-    /// At most 120 characters (grapheme clusters).
+    /// The title, at most 120 grapheme clusters.
     pub title: String,
-    /// At most 200 characters (grapheme clusters).
+    /// The summary in one sentence, at most 200 grapheme clusters.
     pub tldr: String,
-    /// 3–7 items, in the order of [`SummaryItemKind`].
+    /// The 3–7 items, in the order of [`SummaryItemKind`].
     pub body: Vec<SummaryItem>,
-    /// `provider/name` of the model that wrote it, or `extractive`.
+    /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,
-    /// The run the draft was made in.
+    /// The run in which the summary was drafted.
     pub model_run_id: Option<RunId>,
-    /// Tokens the drafting call used; 0 for an extract.
+    /// Tokens used by the model call; 0 for an offline summary.
     pub tokens_used: u64,
-    /// 0 for the first proposal.
+    /// The number of the proposal; 0 is the first.
     pub iteration: u32,
-    /// When the handoff's first proposal was made; the same through all iterations.
+    /// Time of the handoff's first proposal; the same in all iterations.
     pub created_at: Timestamp,
-    /// Which events the summary covers, and how.
+    /// The events that the summary covers, and in which form its author read them.
     pub coverage: Coverage,
     /// Facts computed without a model.
     pub carry_over: CarryOver,
@@ -48,81 +47,83 @@ pub struct HandoffSummary {
 pub struct SummaryItem {
     /// The kind of statement that the item makes about the work.
     pub kind: SummaryItemKind,
-    /// One or more plain sentences.
+    /// The text: one or more plain sentences.
     pub text: String,
-    /// The seqs of the events it rests on.
+    /// The seqs of the events that support the item.
     #[serde(default)]
     pub refs: Vec<Seq>,
-    /// False when it names something that the covered messages do not contain.
+    /// False if the item names something, such as a file, that the covered messages do not contain.
     #[serde(default = "verified")]
     pub verified: bool,
-    /// The names in it that the covered messages do not contain.
+    /// The names in the item that the covered messages do not contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfound: Vec<String>,
 }
 
 impl SummaryItem {
-    /// The note after an item that names something its source does not contain.
+    /// The suffix that is rendered after an unverified item.
     pub const UNVERIFIED: &str = " (unverified)";
 }
 
+/// Returns the default of [`SummaryItem::verified`] for summaries that were stored without it.
 const fn verified() -> bool {
     true
 }
 
-/// The kinds of items, in the order they are shown.
+/// The kind of a summary item. The order of declaration is the order in which items are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryItemKind {
-    /// The person's objective.
+    /// The user's objective.
     Objective,
     /// Finished work.
     Progress,
-    /// Decisions, and the person's standing instructions.
+    /// Decisions, and the user's standing instructions.
     Decision,
     /// Open work.
     NextStep,
     /// Blockers.
     Blocker,
-    /// Files, commands and references the work rests on.
+    /// Files, commands and references on which the work depends.
     Artifact,
 }
 
 impl SummaryItemKind {
-    /// Every kind, in order.
+    /// All kinds, in the order in which they are shown.
     pub const ALL: [Self; 6] =
         [Self::Objective, Self::Progress, Self::Decision, Self::NextStep, Self::Blocker, Self::Artifact];
 }
 
-/// Inclusive range of seqs.
+/// An inclusive range of seqs: the first and the last event.
 pub type SeqRange = (Seq, Seq);
 
-/// Which events a summary covers: the four lists are disjoint and together are `first_seq..=last_seq`.
+/// The events that a summary covers. The four lists are disjoint, and their union is `first_seq..=last_seq`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// The first event that was read.
+    /// The first covered event.
     pub first_seq: Seq,
-    /// The last event that was read.
+    /// The last covered event (inclusive).
     pub last_seq: Seq,
-    /// Ranges whose text reached the summariser whole.
+    /// Ranges whose whole text the summarizer read.
     pub verbatim: Vec<SeqRange>,
-    /// Ranges that reached it condensed (one line a call, a ledger entry, a chunk's summary).
+    /// Ranges that the summarizer read in a shorter form: one line for each call, a ledger entry, or the summary of a
+    /// chunk.
     pub summarized: Vec<SeqRange>,
-    /// Ranges that reached it shortened.
+    /// Ranges that the summarizer read truncated.
     pub truncated: Vec<SeqRange>,
-    /// Ranges that did not reach it: hidden notes, and what did not fit.
+    /// Ranges that the summarizer did not read: hidden notes, and messages that did not fit.
     pub excluded: Vec<SeqRange>,
-    /// How many of the positions are messages; the others are what Segue noted of runs, and always excluded.
+    /// Number of messages among the events. The other events are Segue's own records of runs; they are always excluded.
     #[serde(default)]
     pub messages: u64,
 }
 
-/// Facts that are carried over whatever the model wrote.
+/// Facts that are computed without a model and carried over to the summary, independently of the model's text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CarryOver {
-    /// The last thing the person asked for, verbatim up to a limit.
+    /// The user's last request, verbatim up to a length limit.
     pub last_user_request: Option<String>,
-    /// True if the conversation shows an answer to that request; `None` when there was no request.
+    /// True if the conversation contains an answer to that request; `None` if there was no request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request_answered: Option<bool>,
     /// The newest state of the task list.
@@ -137,31 +138,33 @@ pub struct CarryOver {
     /// Commands that were run, most used first.
     #[serde(default)]
     pub commands: Vec<String>,
-    /// Errors that nothing after them resolved, most recent first.
+    /// Unresolved errors, most recent first.
     #[serde(default)]
     pub errors: Vec<String>,
-    /// Skills that were loaded, most recent first; what they say is read again when it is needed.
+    /// Names of loaded skills, most recent first. Their text is not carried over; the agent loads it again if it is
+    /// needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<String>,
     /// Tasks delegated to sub-agents, most recent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegations: Vec<String>,
-    /// The state of the files the summary's items name, looked at when it was drafted for a goal.
+    /// The state of the files that the summary's items name. It is recorded if the summary was drafted for a goal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub referenced_files: Vec<ReferencedFile>,
-    /// Fields of a later version, kept.
+    /// Fields of a later version, preserved on rewriting.
     #[serde(flatten)]
     pub more: serde_json::Map<String, Value>,
 }
 
-/// A file a summary refers to, as it was in the thread's folder when the summary was drafted.
+/// The state of a file that a summary names, in the thread's folder at the time of the draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReferencedFile {
-    /// Its path, as the conversation names it.
+    /// The path as written in the conversation.
     pub path: String,
-    /// True if the file existed when it was checked.
+    /// True if the file existed at the time of the draft.
     pub exists: bool,
-    /// Lowercase hex SHA-256 of its bytes; `None` when it was not there, no file, or too large to be read.
+    /// Lowercase hex SHA-256 of the file's bytes; `None` if it did not exist, is not a regular file, or is too large
+    /// to hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
 }
@@ -179,9 +182,9 @@ pub struct TodoItem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not begun.
+    /// Not started.
     Pending,
-    /// Begun.
+    /// In progress.
     InProgress,
     /// Done.
     Completed,

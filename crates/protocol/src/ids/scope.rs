@@ -1,23 +1,24 @@
-//! Owner scopes, which limit the data that a reader or writer may touch, and access keys. Authentication assigns a scope; the
-//! journal enforces it.
+//! Owner scopes, which limit the data that a caller can read and write, and API keys. Authentication assigns a scope
+//! to a request; the journal enforces it.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{AssistantId, UserId};
 
-/// The owners whose data may be read and written. There is no default: the caller that opens the journal chooses.
+/// The owners whose data a caller can read and write. It deliberately has no default: the caller that opens the
+/// journal chooses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum OwnerScope {
-    /// Everybody's: for the person at the machine who administers it, and for work that belongs to nobody, such as
+    /// The data of all owners. Used for administration by the local operator, and for work without an owner, such as
     /// recovery.
     Everyone,
-    /// One person's; `None` is the person at the machine.
+    /// The data of one owner; `None` is the local operator, who runs the server.
     Owner(Option<UserId>),
 }
 
 impl OwnerScope {
-    /// Returns whether what belongs to `assistant_id` may be seen.
+    /// Returns true if the scope includes the data of `assistant_id`.
     pub fn can_access(&self, assistant_id: &AssistantId) -> bool {
         match self {
             Self::Everyone => true,
@@ -26,19 +27,20 @@ impl OwnerScope {
     }
 }
 
-/// A key by which a client of a server shows whose it is. The key itself is not kept, only its hash.
+/// A stored API key, with which a client of a server authenticates as a user. Only the hash of the key is stored,
+/// never the key itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
-    /// Its public part: names the key in lists and is the beginning of the key.
+    /// The public part, which is the beginning of the key. It names the key in lists.
     pub key_id: String,
-    /// The owner.
+    /// The user as whom the client acts.
     pub user_id: UserId,
-    /// The purpose, in the words of the person who created the key.
+    /// A description of the key's purpose, given by its creator.
     pub label: Option<String>,
-    /// SHA-256 of the whole key in lowercase hex.
+    /// Lowercase hex SHA-256 of the whole key.
     pub sha256: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was revoked.
+    /// Time of revocation; `None` while the key is valid.
     pub revoked_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! Failures of runs: what is stored with a run that did not succeed, and sent to clients.
+//! Failures of runs, in the form that is stored with the run and sent to clients.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,49 +6,50 @@ use super::RunStatus;
 use crate::event::names::stored_enum;
 
 stored_enum! {
-    /// The sort of a failure; programs decide by it.
+    /// The kind of a failure, on which programs can depend. The text of a failure is for users only.
     pub enum FailureKind {
-        /// The model could not be used; trying again later or another model may help.
+        /// The model call failed. A later attempt or another model may succeed.
         Model = "model",
-        /// The model was sent more than it takes.
+        /// The request exceeded the model's context window.
         Overflow = "overflow",
-        /// A key or a setting is missing or wrong.
+        /// An API key or a setting is missing or invalid.
         Config = "config",
-        /// The journal failed.
+        /// The journal's database failed.
         Store = "store",
-        /// The conversation is at a limit, such as that of the model's window.
+        /// A limit was reached that an immediate retry cannot avoid, such as the context window or the number of
+        /// model calls.
         Limit = "limit",
-        /// The run took all the steps it may take.
+        /// The run reached its step limit.
         StepLimit = "steps",
-        /// A rule of Segue was broken: a defect.
+        /// An invariant of Segue was violated. This is a defect.
         Internal = "internal",
-        /// The run took longer than it may.
+        /// The run reached its time limit.
         Timeout = "timeout",
-        /// A person stopped the run.
+        /// A user stopped the run.
         Cancelled = "cancelled",
-        /// The request was to begin a run with nothing.
+        /// The thread is empty, and the input contains no message.
         EmptyInput = "EmptyInputError",
-        /// An answer was given to a question that does not wait.
+        /// The answer refers to an interrupt that is not pending.
         UnknownInterrupt = "UnknownInterruptError",
-        /// Several questions wait, and the answer does not say which it is for.
+        /// Several interrupts are pending, and the answer does not name one.
         AmbiguousResume = "AmbiguousResumeError",
-        /// The answer cannot be taken.
+        /// The answer does not have the form that the interrupt requires.
         InvalidDecision = "InvalidDecisionError",
-        /// The input, or a change of the state, cannot be read.
+        /// The input or the state update cannot be parsed.
         InvalidUpdate = "InvalidUpdateError",
-        /// The thread's past has no such checkpoint.
+        /// The thread has no checkpoint with the requested id.
         UnknownCheckpoint = "UnknownCheckpointError",
-        /// The request asks for settings that cannot be had.
+        /// The request contains invalid or unavailable settings.
         Request = "ConfigurationError",
         /// The pending call was proposed in another workspace folder.
         Workspace = "WorkspaceError",
-        /// A failure of which only a text was stored.
+        /// A failure of an earlier version, which stored a text only.
         Unclassified = "RunError",
     }
 }
 
 impl FailureKind {
-    /// The kinds of requests that could not be met.
+    /// The kinds of failures that an invalid request causes. Their stored name is also their class name.
     const REQUEST_ERRORS: [Self; 8] = [
         Self::EmptyInput,
         Self::UnknownInterrupt,
@@ -60,7 +61,7 @@ impl FailureKind {
         Self::Workspace,
     ];
 
-    /// Returns the name of the class of errors that clients of the Agent Server protocol are told.
+    /// Returns the error class that clients of the Agent Server protocol receive.
     pub const fn class_name(&self) -> &'static str {
         match self {
             Self::EmptyInput => "EmptyInputError",
@@ -86,14 +87,14 @@ impl FailureKind {
     }
 }
 
-/// Why a run did not succeed.
+/// The reason why a run did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailure {
-    /// The sort of failure.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// One line for people: what failed, for what.
+    /// One line for the user: the failed operation and its object.
     pub message: String,
-    /// The suggested remedy.
+    /// The suggested remedy, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -104,43 +105,45 @@ impl RunFailure {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// Sets what a person can do about it.
+    /// Sets the suggested remedy.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Returns the text under which it is stored with its run.
+    /// Returns the JSON text that is stored with the run.
     ///
     /// # Errors
-    /// Never in practice: its fields are text.
+    /// Never in practice: all fields are text.
     pub fn stored_text(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
     }
 
-    /// Returns the failure of a run of that status; `None` for a run that did not fail. Earlier versions stored a sentence, which
-    /// is searched for the kind here and nowhere else.
+    /// Parses the stored text of a run with this status; `None` for a run that did not fail.
+    ///
+    /// Earlier versions stored a sentence instead of JSON. Its kind is derived from the status and the sentence. Only
+    /// this function does so.
     pub fn from_stored_text(status: RunStatus, text: Option<&str>) -> Option<Self> {
         let text = text.unwrap_or_default();
         if let Ok(failure) = serde_json::from_str(text) {
             return Some(failure);
         }
-        let of =
-            |kind, otherwise: &str| Some(Self::new(kind, if text.is_empty() { otherwise } else { text }));
+        let failure =
+            |kind, default: &str| Some(Self::new(kind, if text.is_empty() { default } else { text }));
         match status {
             RunStatus::Pending | RunStatus::Running | RunStatus::Success | RunStatus::Interrupted => None,
-            RunStatus::Cancelled => of(FailureKind::Cancelled, "it was stopped"),
+            RunStatus::Cancelled => failure(FailureKind::Cancelled, "it was stopped"),
             RunStatus::Timeout if text.contains("limit of") && text.contains("steps") => {
-                of(FailureKind::StepLimit, text)
+                failure(FailureKind::StepLimit, text)
             }
-            RunStatus::Timeout => of(FailureKind::Timeout, "its time is up"),
+            RunStatus::Timeout => failure(FailureKind::Timeout, "its time is up"),
             RunStatus::Error => {
-                let request = FailureKind::REQUEST_ERRORS.into_iter().find_map(|kind| {
+                let request_error = FailureKind::REQUEST_ERRORS.into_iter().find_map(|kind| {
                     let message = text.strip_prefix(kind.as_str())?.strip_prefix(": ")?;
                     Some(Self::new(kind, message))
                 });
-                request.or_else(|| of(FailureKind::Unclassified, "the run failed"))
+                request_error.or_else(|| failure(FailureKind::Unclassified, "the run failed"))
             }
         }
     }
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_a_run_failed_is_told_from_a_stored_text() {
+    fn a_failure_is_parsed_from_its_stored_text() {
         let check = |status, text: Option<&str>, kind: Option<FailureKind>, message: &str| {
             let failure = RunFailure::from_stored_text(status, text);
             assert_eq!(failure.as_ref().map(|failure| &failure.kind), kind.as_ref(), "{text:?}");
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_reads_as_what_it_is_stored_as() {
+    fn every_kind_parses_from_its_stored_name() {
         for kind in FailureKind::REQUEST_ERRORS {
             assert_eq!(FailureKind::from(kind.as_str()), kind);
             assert_eq!(kind.class_name(), kind.as_str());

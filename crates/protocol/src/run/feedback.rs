@@ -1,44 +1,44 @@
-//! Feedback on a run: one person's thumb, and what they say about it.
+//! Feedback of a user on a run: a thumb up or down with an optional comment.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, ThreadId};
 
-/// A person's feedback on a run. There is at most one for each run and person.
+/// The feedback of a user on a run. There is at most one for each run and user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFeedback {
-    /// The thread.
+    /// The thread of the run.
     pub thread_id: ThreadId,
-    /// The run.
+    /// The rated run.
     pub run_id: RunId,
-    /// The author. Without authentication there is one person, [`RunFeedback::LOCAL_USER`].
+    /// The author. Without authentication it is [`RunFeedback::LOCAL_USER`].
     pub user_id: String,
-    /// The thumb.
+    /// The rating.
     pub rating: Rating,
-    /// The comment.
+    /// The comment, at most [`RunFeedback::COMMENT_GRAPHEMES_MAX`] grapheme clusters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// When it was first given.
+    /// Time of the first rating.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
 impl RunFeedback {
-    /// The one person where nobody signs in.
+    /// The user id of all feedback if the server does not authenticate users.
     pub const LOCAL_USER: &str = "local";
-    /// Grapheme clusters of a comment.
+    /// Maximum length of a comment in grapheme clusters.
     pub const COMMENT_GRAPHEMES_MAX: usize = 2_000;
 }
 
-/// A thumb: 1 or -1 on the wire.
+/// A rating; its JSON form is 1 or -1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "i8", try_from = "i8")]
 pub enum Rating {
-    /// 1.
+    /// A thumb up (1).
     Up,
-    /// -1.
+    /// A thumb down (-1).
     Down,
 }
 

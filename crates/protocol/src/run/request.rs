@@ -1,89 +1,91 @@
-//! A client's request for a run. While the run is queued the request is stored as received, so that any process can start it;
-//! afterwards it is stored without the messages, because the thread has them. Admission decides what it means.
+//! A client's request for a run. While the run is queued, the whole request is stored, so that any process can start
+//! it. After the run has started, the request is stored without its messages, because the thread's events contain
+//! them. The admission code of the runtime interprets the request.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{CheckpointId, InterruptId};
 
-/// A client's request for a run. Fields that the client did not set are not stored.
+/// A client's request for a run. Fields with their default value are not stored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRequest {
-    /// The input: an object starts a turn, `None` resumes at the thread's checkpoint.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The input: an object starts a turn; `None` resumes at the thread's checkpoint.
+    #[serde(skip_serializing_if = "is_default")]
     pub input: Option<Value>,
-    /// An answer, a change of the state, a place to go; it wins over `input`.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// A command (an answer, a state update, or a jump to a node). It takes precedence over `input`.
+    #[serde(skip_serializing_if = "is_default")]
     pub command: Option<RunCommand>,
-    /// The point of the thread's past to begin at; `None` means where it stands.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The checkpoint from which the run starts; `None` means the thread's newest checkpoint.
+    #[serde(skip_serializing_if = "is_default")]
     pub checkpoint_id: Option<CheckpointId>,
-    /// Nodes to stop before; `*` means every node.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// Nodes before which the run is interrupted; `*` means every node.
+    #[serde(skip_serializing_if = "is_default")]
     pub interrupt_before: Vec<String>,
-    /// Nodes to stop behind; `*` means every node.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// Nodes after which the run is interrupted; `*` means every node.
+    #[serde(skip_serializing_if = "is_default")]
     pub interrupt_after: Vec<String>,
-    /// `tags`, `recursion_limit`, `configurable`, as the client sent them.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The configuration (`tags`, `recursion_limit`, `configurable`), as the client sent it.
+    #[serde(skip_serializing_if = "is_default")]
     pub config: Map<String, Value>,
     /// The static context, as the client sent it.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    #[serde(skip_serializing_if = "is_default")]
     pub context: Option<Value>,
-    /// Notes of the client about the run.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The client's metadata about the run, which Segue stores and does not interpret.
+    #[serde(skip_serializing_if = "is_default")]
     pub metadata: Map<String, Value>,
-    /// The stream modes.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The requested stream modes.
+    #[serde(skip_serializing_if = "is_default")]
     pub stream_mode: Vec<String>,
     /// True to stream the frames of sub-agents too.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    #[serde(skip_serializing_if = "is_default")]
     pub stream_subgraphs: bool,
-    /// True to keep the stream for clients that reconnect.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// True to buffer the stream for clients that reconnect.
+    #[serde(skip_serializing_if = "is_default")]
     pub stream_resumable: bool,
     /// The effect on the run when the client that started it disconnects.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    #[serde(skip_serializing_if = "is_default")]
     pub on_disconnect: DisconnectMode,
-    /// The strategy when the thread is busy.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The strategy if the thread is busy.
+    #[serde(skip_serializing_if = "is_default")]
     pub multitask_strategy: MultitaskStrategy,
-    /// Where to tell of its end.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The URL to which a webhook is sent when the run ends.
+    #[serde(skip_serializing_if = "is_default")]
     pub webhook: Option<String>,
     /// True to delete the thread when the run ends.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    #[serde(skip_serializing_if = "is_default")]
     pub temporary: bool,
     /// True to refuse an answer to a question that is not pending.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    #[serde(skip_serializing_if = "is_default")]
     pub strict_resume: bool,
-    /// How often the client wants checkpoints; kept for it to read back, every step is durable.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The client's durability mode. It is only stored for the client to read, because Segue commits every step
+    /// durably.
+    #[serde(skip_serializing_if = "is_default")]
     pub durability: Option<String>,
-    /// The folder in which the run's tools work. The terminal names its own; where a request names none, the run works in
-    /// the thread's folder. A run that has begun is stored with the folder it works in.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The working directory of the run's tools. The terminal sends its own. If a request names none, the run uses
+    /// the thread's folder. The request of a started run is stored with the folder in use.
+    #[serde(skip_serializing_if = "is_default")]
     pub workspace: Option<String>,
     /// True to move the thread to the run's folder. Pending calls are requested again there.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    #[serde(skip_serializing_if = "is_default")]
     pub rehome: bool,
-    /// The question that has to wait still when the thread moves; `None` moves it whatever waits.
-    #[serde(skip_serializing_if = "is_unsaid")]
+    /// The interrupt that must still be pending when the thread is moved; `None` moves the thread in any case.
+    #[serde(skip_serializing_if = "is_default")]
     pub rehome_interrupt_id: Option<InterruptId>,
 }
 
-/// Returns whether a client that says nothing says this.
-fn is_unsaid<T: Default + PartialEq>(value: &T) -> bool {
+/// Returns true if the value is the default, so that the field need not be stored.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The field, or the name in a pair, under which messages are put in.
+/// The name of the messages channel, as a field of an object or as the first element of a pair.
 const MESSAGES: &str = "messages";
 
 impl RunRequest {
-    /// Returns the request without the messages that were put in, and what they hold: once its run has begun, they are
-    /// events of the thread. Of the address that is told of its end the query is not kept: it may hold a key.
+    /// Returns the request without its input messages, which are events of the thread once the run has started. The
+    /// query of the webhook URL is removed too, because it may contain a secret.
     #[must_use]
     pub fn without_input_messages(&self) -> Self {
         let command = self.command.as_ref().map(|command| RunCommand {
@@ -114,20 +116,20 @@ impl RunRequest {
         }
     }
 
-    /// Returns what is put in beside messages.
+    /// Returns the input without messages.
     #[must_use]
     pub fn input_without_messages(&self) -> Option<Value> {
         self.input.as_ref().map(without_messages)
     }
 
-    /// Returns the address that is told of the run's end, without the query.
+    /// Returns the webhook URL without its query and fragment.
     #[must_use]
     pub fn webhook_url_without_query(&self) -> Option<&str> {
         self.webhook.as_deref().and_then(|address| address.split(['?', '#']).next())
     }
 }
 
-/// Returns an object, or a list of pairs, without the messages in it.
+/// Returns a state update, which is an object or a list of `[channel, value]` pairs, without the messages channel.
 fn without_messages(values: &Value) -> Value {
     match values {
         Value::Object(fields) => fields_without_messages(fields).into(),
@@ -136,50 +138,51 @@ fn without_messages(values: &Value) -> Value {
     }
 }
 
+/// Returns the fields of a state update without the messages channel.
 fn fields_without_messages(fields: &Map<String, Value>) -> Map<String, Value> {
-    let kept = fields.iter().filter(|(name, _)| *name != MESSAGES);
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let other_fields = fields.iter().filter(|(name, _)| *name != MESSAGES);
+    other_fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Returns a place to go without the messages that are put in there.
-fn goto_without_messages(place: &Value) -> Value {
-    match place {
+/// Returns a `goto` target, which is a node's name or `{node, input}`, without the messages of its input.
+fn goto_without_messages(target: &Value) -> Value {
+    match target {
         Value::Object(fields) => {
-            let kept = fields.iter().map(|(name, value)| match name.as_str() {
+            let fields = fields.iter().map(|(name, value)| match name.as_str() {
                 "input" => (name.clone(), without_messages(value)),
                 _ => (name.clone(), value.clone()),
             });
-            kept.collect::<Map<_, _>>().into()
+            fields.collect::<Map<_, _>>().into()
         }
-        place => place.clone(),
+        target => target.clone(),
     }
 }
 
-/// A client's command, sent in place of an input.
+/// A client's command, sent in place of an input (the `Command` of the Agent Server protocol).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunCommand {
-    /// An answer to what the thread asks. `null` is none: clients send it beside a place to go.
+    /// An answer to a pending interrupt. `null` means no answer; clients send it together with `goto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<Value>,
-    /// A change of the state.
+    /// A state update: an object or a list of `[channel, value]` pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update: Option<Value>,
-    /// A node, several, or `{node, input}`.
+    /// The nodes to execute next: a node's name, `{node, input}`, or a list of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goto: Option<Value>,
 }
 
 impl RunCommand {
-    /// Returns what is commanded beside messages and the answer.
+    /// Returns the command without its answer and without messages.
     #[must_use]
     pub fn without_messages_and_resume(&self) -> Self {
         Self {
             resume: None,
             update: self.update.as_ref().map(without_messages),
             goto: self.goto.as_ref().map(|goto| match goto {
-                Value::Array(places) => places.iter().map(goto_without_messages).collect(),
-                place => goto_without_messages(place),
+                Value::Array(targets) => targets.iter().map(goto_without_messages).collect(),
+                target => goto_without_messages(target),
             }),
         }
     }
@@ -189,10 +192,10 @@ impl RunCommand {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DisconnectMode {
-    /// It goes on.
+    /// The run continues.
     #[default]
     Continue,
-    /// It is cancelled.
+    /// The run is cancelled.
     Cancel,
 }
 
@@ -200,14 +203,14 @@ pub enum DisconnectMode {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MultitaskStrategy {
-    /// It waits for its turn.
+    /// The new run is queued.
     #[default]
     Enqueue,
-    /// It is refused.
+    /// The new run is refused.
     Reject,
-    /// The one that works is stopped, and what it did stays.
+    /// The active run is stopped, and its effects on the thread are preserved.
     Interrupt,
-    /// The one that works is stopped, and what it did is taken back.
+    /// The active run is stopped, and its effects on the thread are undone.
     Rollback,
 }
 
@@ -218,32 +221,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a20_what_was_said_is_not_kept_a_second_time_beside_the_run() {
-        let said = json!({"messages": [{"role": "user", "content": "x"}], "colour": "red"});
-        let check = |asked: Value, expected: Value| {
-            let asked: RunRequest = serde_json::from_value(asked).unwrap();
+    fn a20_the_stored_request_does_not_repeat_the_messages_of_the_thread() {
+        let update = json!({"messages": [{"role": "user", "content": "x"}], "colour": "red"});
+        let check = |request: Value, expected: Value| {
+            let request: RunRequest = serde_json::from_value(request).unwrap();
             let expected: RunRequest = serde_json::from_value(expected).unwrap();
-            assert_eq!(asked.without_input_messages(), expected);
+            assert_eq!(request.without_input_messages(), expected);
             assert_eq!(expected.without_input_messages(), expected);
         };
         let webhook = "http://127.0.0.1/";
         check(
-            json!({"input": said, "metadata": {"messages": 1}, "webhook": webhook, "durability": "sync"}),
+            json!({"input": update, "metadata": {"messages": 1}, "webhook": webhook, "durability": "sync"}),
             json!({"input": {"colour": "red"}, "metadata": {"messages": 1}, "webhook": webhook, "durability": "sync"}),
         );
         check(
-            json!({"webhook": "http://127.0.0.1/told?key=x#y"}),
-            json!({"webhook": "http://127.0.0.1/told"}),
+            json!({"webhook": "http://127.0.0.1/run-ended?key=x#y"}),
+            json!({"webhook": "http://127.0.0.1/run-ended"}),
         );
         check(json!({"input": null, "temporary": true}), json!({"input": null, "temporary": true}));
         check(
-            json!({"command": {"resume": "yes", "update": [["messages", said], ["colour", "red"]]}}),
+            json!({"command": {"resume": "yes", "update": [["messages", update], ["colour", "red"]]}}),
             json!({"command": {"resume": "yes", "update": [["colour", "red"]]}}),
         );
-        let kept = json!([{"node": "model", "input": {"colour": "red"}}, "tools"]);
+        let targets = json!([{"node": "model", "input": {"colour": "red"}}, "tools"]);
         check(
-            json!({"command": {"update": said, "goto": [{"node": "model", "input": said}, "tools"]}}),
-            json!({"command": {"update": {"colour": "red"}, "goto": kept}}),
+            json!({"command": {"update": update, "goto": [{"node": "model", "input": update}, "tools"]}}),
+            json!({"command": {"update": {"colour": "red"}, "goto": targets}}),
         );
     }
 }

@@ -1,4 +1,5 @@
-//! One golden file for each event type: the content as it is stored now, and every other way in which it was ever stored.
+//! Golden files of event bodies: each event type parses every form in which it was ever stored, and writes the
+//! current form byte for byte.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -17,9 +18,12 @@ use protocol::{Event, EventBody, EventType, FailureKind, Message, NewEvent, Thre
 use serde::Deserialize;
 use serde_json::Value;
 
+/// The golden file of one event type.
 #[derive(Deserialize)]
 struct GoldenEvent {
+    /// Contents that the current version writes.
     now: Vec<Value>,
+    /// Contents that only earlier versions wrote.
     past: Vec<Value>,
 }
 
@@ -37,7 +41,7 @@ fn read_golden(event_type: EventType) -> GoldenEvent {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns a stored event with this content.
+/// Returns a stored event of this type, at seq 9, with this content.
 fn stored_event(event_type: EventType, content: &Value) -> Event {
     let mut event = Event::from_new(
         NewEvent::from_body(&RunStopRequested {}, jiff::Timestamp::UNIX_EPOCH).unwrap(),
@@ -49,7 +53,8 @@ fn stored_event(event_type: EventType, content: &Value) -> Event {
     event
 }
 
-/// Every content reads, also with a field of a later version; one of today is written byte for byte as it was read.
+/// Asserts that every content of the golden file parses as `T`, also with an unknown field, and that each current
+/// content is written back byte for byte.
 fn check_body<T: EventBody + PartialEq + Debug>(event_type: EventType) {
     assert_eq!(T::TYPE, event_type);
     let GoldenEvent { now, past } = read_golden(event_type);
@@ -69,6 +74,7 @@ fn check_body<T: EventBody + PartialEq + Debug>(event_type: EventType) {
     }
 }
 
+/// Checks the golden file of an event type with the body of that type.
 fn check_type(event_type: EventType) {
     match event_type {
         EventType::HumanMessage => check_body::<HumanMessage>(event_type),
@@ -113,45 +119,46 @@ fn check_type(event_type: EventType) {
 }
 
 #[test]
-fn a23_every_event_type_has_a_body_that_reads_all_that_was_ever_stored_and_writes_it_as_today() {
+fn a23_every_event_body_parses_all_stored_forms_and_writes_the_current_form() {
     EventType::ALL.iter().for_each(|event_type| check_type(*event_type));
 }
 
 #[test]
-fn a23_every_event_type_has_its_golden_file_and_there_is_no_other() {
+fn a23_every_event_type_has_exactly_one_golden_file() {
     let files = std::fs::read_dir(folder()).unwrap();
-    let found: BTreeSet<String> =
+    let names: BTreeSet<String> =
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(found, EventType::ALL.iter().map(|event_type| golden_file(*event_type)).collect());
+    assert_eq!(names, EventType::ALL.iter().map(|event_type| golden_file(*event_type)).collect());
 }
 
 #[test]
-fn a_message_is_stored_with_its_tag_whichever_way_it_is_built() {
+fn a_message_is_stored_with_its_tag_by_every_constructor() {
     let message = Message::human("Hello.");
     let Message::Human(body) = &message else { panic!("{message:?}") };
-    let at = jiff::Timestamp::UNIX_EPOCH;
-    let (whole, typed) =
-        (NewEvent::from_message(&message, at).unwrap(), NewEvent::from_body(body, at).unwrap());
-    assert_eq!(whole.content.get(), serde_json::to_string(&message).unwrap());
-    assert_eq!(typed.content.get(), whole.content.get());
+    let time = jiff::Timestamp::UNIX_EPOCH;
+    let (from_message, from_body) =
+        (NewEvent::from_message(&message, time).unwrap(), NewEvent::from_body(body, time).unwrap());
+    assert_eq!(from_message.content.get(), serde_json::to_string(&message).unwrap());
+    assert_eq!(from_body.content.get(), from_message.content.get());
 }
 
 #[test]
-fn a_body_that_cannot_be_read_names_thread_position_and_type() {
-    let broken = stored_event(EventType::ThreadRewound, &serde_json::json!({"keep_seq": "seven"}));
-    let error = broken.body::<ThreadRewound>().unwrap_err();
-    let named = (error.thread_id, error.seq, error.event_type.as_str(), error.expected);
-    assert_eq!(named, (broken.thread_id, 9, "thread_rewound", EventType::ThreadRewound));
+fn the_error_of_an_invalid_body_names_thread_seq_and_type() {
+    let invalid = stored_event(EventType::ThreadRewound, &serde_json::json!({"keep_seq": "seven"}));
+    let error = invalid.body::<ThreadRewound>().unwrap_err();
+    let details = (error.thread_id, error.seq, error.event_type.as_str(), error.expected);
+    assert_eq!(details, (invalid.thread_id, 9, "thread_rewound", EventType::ThreadRewound));
     assert!(error.source.is_some());
-    let other = broken.body::<ThreadRenamed>().unwrap_err();
+    let wrong_type = invalid.body::<ThreadRenamed>().unwrap_err();
     assert!(
-        other.source.is_none() && other.to_string().contains("`thread_rewound`, as `thread_renamed`"),
-        "{other}"
+        wrong_type.source.is_none()
+            && wrong_type.to_string().contains("`thread_rewound`, as `thread_renamed`"),
+        "{wrong_type}"
     );
 }
 
 #[test]
-fn what_earlier_versions_stored_reads_as_what_it_meant() {
+fn forms_of_earlier_versions_parse_with_their_meaning() {
     let past = |event_type: EventType, index: usize| {
         let content = &read_golden(event_type).past[index];
         stored_event(event_type, content)

@@ -1,5 +1,5 @@
-//! Golden files: each shape as the contract writes it, and the same as a later version might. A file that stops
-//! reading or is written otherwise is a change of format.
+//! Golden files of the stored and sent shapes: each shape parses its file and the form of a later version under
+//! `future/`, and is written back unchanged. A failing file means that the format changed.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -35,12 +35,13 @@ fn files_in(folder: &Path) -> BTreeSet<String> {
     files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Returns what a shape is written as.
+/// Returns the JSON that a shape is serialized to.
 fn to_json(shape: &impl Serialize) -> Value {
     serde_json::from_str(&serde_json::to_string(shape).unwrap()).unwrap()
 }
 
-/// The file reads, is written as it was read, and its later form reads as the same.
+/// Asserts that the golden file `name` is written back unchanged, and that its form of a later version parses to the
+/// same value.
 fn check_round_trip<T: DeserializeOwned + Serialize + PartialEq + Debug>(name: &str) {
     let shape: T = read_shape(name);
     assert_eq!(to_json(&shape), read_shape::<Value>(name), "{name}");
@@ -58,7 +59,7 @@ const POINTS: &[&str] = &["step_point", "step_point_idle", "step_point_admission
 const REQUESTS: &[&str] = &["run_request", "run_request_resume", "run_request_rehome"];
 const COMMANDS: &[&str] = &["command", "command_goto"];
 const KEYS: &[&str] = &["api_key", "api_key_revoked"];
-/// Shapes as earlier versions wrote them, where that was otherwise.
+/// Shapes that earlier versions wrote differently. Their old forms are under `past/`.
 const PAST: &[&str] = &["checkpoint", "checkpoint_idle", "step_point", "step_point_idle"];
 const SUMMARIES: &[&str] = &["handoff_summary", "handoff_summary_extract"];
 const PAYLOADS: &[&str] =
@@ -89,11 +90,11 @@ const TURNS: &[&str] = &["logged_turn", "logged_turn_archived"];
 const ARCHIVED: &[&str] = &["turns_archived", "turns_archived_compaction"];
 const RESTORED: &[&str] = &["turns_restored"];
 const ITEMS: &[&str] = &["item"];
-/// A summary of a later version whose carry-over holds more.
+/// A summary of a later version, with an unknown field in its `carry_over`.
 const CARRY_OVER: &str = "handoff_summary_carry_over";
 
 #[test]
-fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
+fn a23_every_shape_parses_its_current_form_and_the_form_of_a_later_version() {
     MESSAGES.iter().for_each(|name| check_round_trip::<Message>(name));
     check_round_trip::<Event>("event_bare");
     MARKS.iter().for_each(|name| check_round_trip::<HandoffMark>(name));
@@ -123,7 +124,7 @@ fn a23_every_shape_reads_as_it_is_written_now_and_by_a_later_version() {
 }
 
 #[test]
-fn a23_what_an_earlier_version_wrote_reads_as_what_it_was() {
+fn a23_forms_of_earlier_versions_parse_as_the_current_form() {
     for name in &PAST[..2] {
         assert_eq!(read_shape::<Checkpoint>(&format!("past/{name}")), read_shape(name), "{name}");
     }
@@ -169,12 +170,11 @@ fn every_golden_file_is_read_by_a_test() {
     let mut expected = later;
     expected.insert(format!("{CARRY_OVER}.json"));
     expected.extend(["events", "future", "past"].map(str::to_owned));
-    let found = files_in(&folder());
-    assert_eq!(found, expected);
+    assert_eq!(files_in(&folder()), expected);
 }
 
 #[test]
-fn a23_an_event_of_an_unknown_type_reads_and_is_kept_byte_for_byte() {
+fn a23_an_event_of_an_unknown_type_parses_and_is_preserved_byte_for_byte() {
     let event: Event = read_shape("event");
     assert_eq!(to_json(&event), read_shape::<Value>("event"));
     assert_eq!((event.kind(), event.seq), (Some(EventType::HumanMessage), 12));
@@ -188,7 +188,7 @@ fn a23_an_event_of_an_unknown_type_reads_and_is_kept_byte_for_byte() {
 }
 
 #[test]
-fn a23_an_unknown_reason_to_stop_is_another_reason() {
+fn a23_an_unknown_stop_reason_parses_as_other() {
     for (name, expected) in [
         ("end_turn", StopReason::EndTurn),
         ("tool_calls", StopReason::ToolCalls),
@@ -205,7 +205,7 @@ fn a23_an_unknown_reason_to_stop_is_another_reason() {
 }
 
 #[test]
-fn a23_what_a_later_version_carries_over_is_kept() {
+fn a23_unknown_carry_over_fields_of_a_later_version_are_preserved() {
     let summary: HandoffSummary = read_shape(CARRY_OVER);
     assert_eq!(summary.carry_over.more["open_questions"][0], "Which fixture?");
     assert_eq!(to_json(&summary), read_shape::<Value>(CARRY_OVER));
@@ -247,13 +247,13 @@ fn c2_fields_that_an_older_compaction_lacks_have_their_default() {
 }
 
 #[test]
-fn f6_what_leaves_a_context_is_told_by_its_reason() {
-    for (name, reason, leaves) in [
+fn f6_the_archive_reason_decides_whether_messages_leave_the_context() {
+    for (name, reason, is_removed) in [
         ("budget", ArchiveReason::Budget, true),
         ("request", ArchiveReason::Request, true),
         ("compaction", ArchiveReason::Compaction, false),
     ] {
-        assert_eq!((to_json(&reason), reason.is_removed_from_context()), (name.into(), leaves));
+        assert_eq!((to_json(&reason), reason.is_removed_from_context()), (name.into(), is_removed));
     }
     assert_eq!(
         (to_json(&MessageRole::User), to_json(&MessageRole::Assistant)),
@@ -262,7 +262,7 @@ fn f6_what_leaves_a_context_is_told_by_its_reason() {
 }
 
 #[test]
-fn an_older_undoing_clipped_nothing() {
+fn a_stored_undo_without_clipped_results_parses() {
     let undone: CompactionUndone = serde_json::from_str(r#"{"marker_seq":7}"#).unwrap();
     assert_eq!((undone.marker_seq, undone.clip_seqs), (7, Vec::new()));
 }
@@ -291,13 +291,13 @@ fn g6_the_golden_summary_holds_every_kind_of_item_in_order() {
 #[test]
 fn both_threads_of_a_handoff_carry_a_readable_mark() {
     let (child, parent): (Thread, Thread) = (read_shape("thread_child"), read_shape("thread_parent"));
-    let (due, settled) = (child.handoff_mark().unwrap(), parent.handoff_mark().unwrap());
-    assert_eq!(due, read_shape("handoff_mark"));
-    assert_eq!(settled.handoff_id, due.handoff_id);
-    assert!(!settled.pending && !settled.cleanup_required && settled.last_cleanup_at.is_some());
+    let (child_mark, parent_mark) = (child.handoff_mark().unwrap(), parent.handoff_mark().unwrap());
+    assert_eq!(child_mark, read_shape("handoff_mark"));
+    assert_eq!(parent_mark.handoff_id, child_mark.handoff_id);
+    assert!(!parent_mark.pending && !parent_mark.cleanup_required && parent_mark.last_cleanup_at.is_some());
     let mut later = child;
     later.metadata.insert(HandoffMark::KEY.to_owned(), read_shape("future/handoff_mark"));
-    assert_eq!(later.handoff_mark(), Some(due));
+    assert_eq!(later.handoff_mark(), Some(child_mark));
 }
 
 #[test]
@@ -316,23 +316,23 @@ fn the_payload_has_exactly_the_fields_of_the_contract() {
         "initiated_by",
     ];
     let refined = ["feedback", "feedback_history"];
-    let asked = [&refined[..], &["goal", "tool_call_id", "problem", "unused_feedback"]].concat();
-    for (name, more) in [
+    let requested_by_agent = [&refined[..], &["goal", "tool_call_id", "problem", "unused_feedback"]].concat();
+    for (name, additional) in [
         ("interrupt_payload", &[][..]),
         ("interrupt_payload_refined", &refined),
-        ("interrupt_payload_asked", &asked),
+        ("interrupt_payload_asked", &requested_by_agent),
     ] {
         let payload: InterruptPayload = read_shape(name);
         let args = payload.action_requests[0].args.as_object().unwrap();
-        let found: BTreeSet<&str> = args.keys().map(String::as_str).collect();
-        assert_eq!(found, common.iter().chain(more).copied().collect(), "{name}");
+        let fields: BTreeSet<&str> = args.keys().map(String::as_str).collect();
+        assert_eq!(fields, common.iter().chain(additional).copied().collect(), "{name}");
         let summary: HandoffSummary = serde_json::from_value(args["summary_json"].clone()).unwrap();
         assert_eq!(u64::from(summary.iteration), args["iteration"].as_u64().unwrap(), "{name}");
     }
 }
 
 #[test]
-fn g3_decisions_read_as_what_the_person_meant() {
+fn g3_decisions_parse_as_their_kind() {
     let types: Vec<&str> = DECISIONS
         .iter()
         .map(|name| read_shape::<Decisions>(name).decisions.first().map(Decision::type_name).unwrap())
@@ -341,7 +341,7 @@ fn g3_decisions_read_as_what_the_person_meant() {
     assert_eq!(types[8..], ["reject", "reject", "preview"]);
 }
 
-/// Every stored name of a status reads as the status and is written as the name.
+/// Asserts for every status that JSON, the column and parsing use the same name.
 #[test]
 fn every_status_has_one_name_in_json_and_in_the_database() {
     for status in RunStatus::ALL {

@@ -1,4 +1,4 @@
-//! The stored and sent shapes, read from files as another version would have written them.
+//! Compatibility tests: the stored and sent shapes against golden files of the current, an earlier and a later version.
 
 #[cfg(test)]
 mod events;

@@ -1,5 +1,6 @@
 //! Answers to interrupts: which decisions are accepted, and the admission of the run that resumes with them.
 
+use futures::future::BoxFuture;
 use journal::{Store, Transaction, Write};
 use protocol::event::body::RunStartKind;
 use protocol::{Checkpoint, Decisions, Interrupt, InterruptStatus};
@@ -32,56 +33,58 @@ use crate::turn::{
 ///
 /// # Errors
 /// [`journal::Error::AlreadyDecided`] when an interrupt was already answered; nothing is written then.
-pub async fn resume_run(
-    store: &dyn Store,
-    graph: &Graph,
-    admission: &RunAdmission,
-    answers: &[(&Interrupt, &Decisions)],
+pub fn resume_run<'a>(
+    store: &'a dyn Store,
+    graph: &'a Graph,
+    admission: &'a RunAdmission,
+    answers: &'a [(&'a Interrupt, &'a Decisions)],
     with: GraphUpdate,
-) -> Result<Option<AdmittedRun>> {
-    let Some((interrupt, _)) = answers.first() else { return Ok(None) };
-    let mut attempts = 0;
-    loop {
-        let head = store.checkpoint(admission.thread_id).await?;
-        let channels = head.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
-        let mut questions = read_step_questions(store, interrupt, &channels).await?;
-        for (id, question) in &mut questions {
-            if let Some((_, given)) = answers.iter().find(|(answered, _)| answered.interrupt_id == *id) {
-                question.1 = Some((*given).clone());
+) -> BoxFuture<'a, Result<Option<AdmittedRun>>> {
+    Box::pin(async move {
+        let Some((interrupt, _)) = answers.first() else { return Ok(None) };
+        let mut attempts = 0;
+        loop {
+            let head = store.checkpoint(admission.thread_id).await?;
+            let channels = head.as_ref().map(|point| point.channels.clone()).unwrap_or_default();
+            let mut questions = read_step_questions(store, interrupt, &channels).await?;
+            for (id, question) in &mut questions {
+                if let Some((_, given)) = answers.iter().find(|(answered, _)| answered.interrupt_id == *id) {
+                    question.1 = Some((*given).clone());
+                }
+            }
+            let mut first = resolve_writes(answers, admission);
+            if questions.iter().any(|(_, (_, decided))| decided.is_none()) {
+                if !with.is_empty() {
+                    return Ok(None);
+                }
+                store.commit(Transaction { fence: None, writes: first }).await?;
+                // Two clients may give the last two answers at the same time, and each transaction sees the other
+                // answer as missing.
+                return resume_answered(store, admission, interrupt).await;
+            }
+            let mut checkpoint = resumed_checkpoint(admission, interrupt, head.clone(), questions)?;
+            checkpoint.channels.extend(with.channels.clone());
+            checkpoint.channels.retain(|_, value| !value.is_null());
+            first.extend([run_admission_write(admission), expect_checkpoint_write(admission, head.as_ref())]);
+            first.extend(with.writes.clone());
+            let mut events = with.events.clone();
+            events.push(run_started_event(admission, RunStartKind::Resumed)?);
+            let joins_step = with.writes.is_empty() || admission.durability == AnswerDurability::WithStep;
+            if joins_step && graph.get(&interrupt.node).is_some_and(|node| node.is_immediate()) {
+                let writes = admission_writes(admission, first, events, &checkpoint);
+                let head_seq = head.map_or(0, |point| point.head_seq);
+                return Ok(Some(AdmittedRun::with_deferred_admission(
+                    Checkpoint { head_seq, ..checkpoint },
+                    writes,
+                )));
+            }
+            match commit_admission(store, admission, first, events, checkpoint).await {
+                Ok(checkpoint) => return Ok(Some(AdmittedRun::new(checkpoint, StepEntry::Fresh))),
+                Err(error) if is_head_conflict(&error) && attempts < ADMISSION_ATTEMPTS_MAX => attempts += 1,
+                Err(error) => return Err(error),
             }
         }
-        let mut first = resolve_writes(answers, admission);
-        if questions.iter().any(|(_, (_, decided))| decided.is_none()) {
-            if !with.is_empty() {
-                return Ok(None);
-            }
-            store.commit(Transaction { fence: None, writes: first }).await?;
-            // Two clients may give the last two answers at the same time, and each transaction sees the other
-            // answer as missing.
-            return resume_answered(store, admission, interrupt).await;
-        }
-        let mut checkpoint = resumed_checkpoint(admission, interrupt, head.clone(), questions)?;
-        checkpoint.channels.extend(with.channels.clone());
-        checkpoint.channels.retain(|_, value| !value.is_null());
-        first.extend([run_admission_write(admission), expect_checkpoint_write(admission, head.as_ref())]);
-        first.extend(with.writes.clone());
-        let mut events = with.events.clone();
-        events.push(run_started_event(admission, RunStartKind::Resumed)?);
-        let joins_step = with.writes.is_empty() || admission.durability == AnswerDurability::WithStep;
-        if joins_step && graph.get(&interrupt.node).is_some_and(|node| node.is_immediate()) {
-            let writes = admission_writes(admission, first, events, &checkpoint);
-            let head_seq = head.map_or(0, |point| point.head_seq);
-            return Ok(Some(AdmittedRun::with_deferred_admission(
-                Checkpoint { head_seq, ..checkpoint },
-                writes,
-            )));
-        }
-        match commit_admission(store, admission, first, events, checkpoint).await {
-            Ok(checkpoint) => return Ok(Some(AdmittedRun::new(checkpoint, StepEntry::Fresh))),
-            Err(error) if is_head_conflict(&error) && attempts < ADMISSION_ATTEMPTS_MAX => attempts += 1,
-            Err(error) => return Err(error),
-        }
-    }
+    })
 }
 
 /// Returns the writes that store the answers.
@@ -97,57 +100,62 @@ fn resolve_writes(answers: &[(&Interrupt, &Decisions)], admission: &RunAdmission
 /// Returns the first question of the step at which the thread stopped, if every question of that step is answered
 /// and no run has resumed with the answers. Returns `None` if the checkpoint's record of the questions cannot be
 /// read, because it is then unknown whether all of them are answered.
-pub async fn find_answered_interrupt(
-    store: &dyn Store,
-    checkpoint: &Checkpoint,
-) -> Result<Option<Interrupt>> {
-    let Some(node) = checkpoint.next.as_deref() else { return Ok(None) };
-    let id = interrupt_id(checkpoint.run_id, checkpoint.step, node, 0);
-    let Some(first) = store.interrupt(id).await? else { return Ok(None) };
-    let questions = match read_step_questions(store, &first, &checkpoint.channels).await {
-        Err(Error::Channel(_)) => return Ok(None),
-        questions => questions?,
-    };
-    let is_answered = pending_questions_channel(node).is_set(&checkpoint.channels)
-        && questions.iter().all(|(_, (_, decided))| decided.is_some());
-    Ok(is_answered.then_some(first))
+pub fn find_answered_interrupt<'a>(
+    store: &'a dyn Store,
+    checkpoint: &'a Checkpoint,
+) -> BoxFuture<'a, Result<Option<Interrupt>>> {
+    Box::pin(async move {
+        let Some(node) = checkpoint.next.as_deref() else { return Ok(None) };
+        let id = interrupt_id(checkpoint.run_id, checkpoint.step, node, 0);
+        let Some(first) = store.interrupt(id).await? else { return Ok(None) };
+        let questions = match read_step_questions(store, &first, &checkpoint.channels).await {
+            Err(Error::Channel(_)) => return Ok(None),
+            questions => questions?,
+        };
+        let is_answered = pending_questions_channel(node).is_set(&checkpoint.channels)
+            && questions.iter().all(|(_, (_, decided))| decided.is_some());
+        Ok(is_answered.then_some(first))
+    })
 }
 
 /// Admits the run that resumes at the node of `interrupt`, if every question of the step is answered and no run
 /// has resumed yet. This is needed because the process that stored the last answer may have ended before it
 /// admitted the run. Returns `None` if there is nothing to resume or another process was faster.
-pub async fn resume_answered(
-    store: &dyn Store,
-    admission: &RunAdmission,
-    interrupt: &Interrupt,
-) -> Result<Option<AdmittedRun>> {
-    let Some(head) = store.checkpoint(admission.thread_id).await? else { return Ok(None) };
-    if !pending_questions_channel(&interrupt.node).is_set(&head.channels) {
-        return Ok(None);
-    }
-    let questions = read_step_questions(store, interrupt, &head.channels).await?;
-    if questions.iter().any(|(_, (_, decided))| decided.is_none()) {
-        return Ok(None);
-    }
-    let checkpoint = resumed_checkpoint(admission, interrupt, Some(head.clone()), questions)?;
-    let writes = vec![run_admission_write(admission), expect_checkpoint_write(admission, Some(&head))];
-    match commit_admission(
-        store,
-        admission,
-        writes,
-        vec![run_started_event(admission, RunStartKind::Resumed)?],
-        checkpoint,
-    )
-    .await
-    {
-        Ok(checkpoint) => Ok(Some(AdmittedRun::new(checkpoint, StepEntry::Fresh))),
-        Err(error)
-            if is_head_conflict(&error) || matches!(error, Error::Journal(journal::Error::Busy { .. })) =>
-        {
-            Ok(None)
+pub fn resume_answered<'a>(
+    store: &'a dyn Store,
+    admission: &'a RunAdmission,
+    interrupt: &'a Interrupt,
+) -> BoxFuture<'a, Result<Option<AdmittedRun>>> {
+    Box::pin(async move {
+        let Some(head) = store.checkpoint(admission.thread_id).await? else { return Ok(None) };
+        if !pending_questions_channel(&interrupt.node).is_set(&head.channels) {
+            return Ok(None);
         }
-        Err(error) => Err(error),
-    }
+        let questions = read_step_questions(store, interrupt, &head.channels).await?;
+        if questions.iter().any(|(_, (_, decided))| decided.is_none()) {
+            return Ok(None);
+        }
+        let checkpoint = resumed_checkpoint(admission, interrupt, Some(head.clone()), questions)?;
+        let writes = vec![run_admission_write(admission), expect_checkpoint_write(admission, Some(&head))];
+        match commit_admission(
+            store,
+            admission,
+            writes,
+            vec![run_started_event(admission, RunStartKind::Resumed)?],
+            checkpoint,
+        )
+        .await
+        {
+            Ok(checkpoint) => Ok(Some(AdmittedRun::new(checkpoint, StepEntry::Fresh))),
+            Err(error)
+                if is_head_conflict(&error)
+                    || matches!(error, Error::Journal(journal::Error::Busy { .. })) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    })
 }
 
 /// One question of a step: the interrupt's id, the key of the question within the node, and the decisions, if

@@ -1,5 +1,6 @@
 //! Runs of other processes: requesting a stop, and taking over or ending a run whose process is gone.
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{FencingToken, Store, Transaction, Write};
 use protocol::event::body::RunStartKind;
@@ -23,16 +24,22 @@ pub(crate) fn stop_key(run_id: RunId) -> String {
 ///
 /// # Errors
 /// [`journal::Error::NotFound`] when the run does not exist.
-pub async fn request_stop(store: &dyn Store, run_id: RunId, now: Timestamp) -> Result<RunStatus> {
-    let Some(run) = store.run(run_id).await? else {
-        return Err(journal::Error::NotFound { what: "run", id: run_id.to_string() }.into());
-    };
-    if run.status.is_active() {
-        let event = RunEvents { run_id, at: now }.stop_requested_event()?.with_key(stop_key(run_id));
-        let writes = vec![Write::Append { thread_id: run.thread_id, events: vec![event] }];
-        store.commit(Transaction { fence: None, writes }).await?;
-    }
-    Ok(run.status)
+pub fn request_stop<'a>(
+    store: &'a dyn Store,
+    run_id: RunId,
+    now: Timestamp,
+) -> BoxFuture<'a, Result<RunStatus>> {
+    Box::pin(async move {
+        let Some(run) = store.run(run_id).await? else {
+            return Err(journal::Error::NotFound { what: "run", id: run_id.to_string() }.into());
+        };
+        if run.status.is_active() {
+            let event = RunEvents { run_id, at: now }.stop_requested_event()?.with_key(stop_key(run_id));
+            let writes = vec![Write::Append { thread_id: run.thread_id, events: vec![event] }];
+            store.commit(Transaction { fence: None, writes }).await?;
+        }
+        Ok(run.status)
+    })
 }
 
 /// Ends an active run as failed when its process is gone and the run cannot continue here. The thread stays
@@ -40,13 +47,20 @@ pub async fn request_stop(store: &dyn Store, run_id: RunId, now: Timestamp) -> R
 ///
 /// # Errors
 /// [`journal::Error::Fenced`] when the run's lease has not expired at `now`.
-pub async fn abandon_run(store: &dyn Store, run: &Run, lease: &LeaseHolder, now: Timestamp) -> Result<()> {
-    let claim = reclaim_write(run, lease, now);
-    let failure = RunFailure::new(FailureKind::Store, "its process ended before it was done");
-    let writes = failure_writes(store, run, failure, now).await?;
-    let writes = std::iter::once(claim).chain(writes).collect();
-    store.commit(Transaction { fence: None, writes }).await?;
-    Ok(())
+pub fn abandon_run<'a>(
+    store: &'a dyn Store,
+    run: &'a Run,
+    lease: &'a LeaseHolder,
+    now: Timestamp,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let claim = reclaim_write(run, lease, now);
+        let failure = RunFailure::new(FailureKind::Store, "its process ended before it was done");
+        let writes = failure_writes(store, run, failure, now).await?;
+        let writes = std::iter::once(claim).chain(writes).collect();
+        store.commit(Transaction { fence: None, writes }).await?;
+        Ok(())
+    })
 }
 
 /// Ends an active run of this process as failed when nothing drives it any more because of an internal error. The
@@ -54,12 +68,20 @@ pub async fn abandon_run(store: &dyn Store, run: &Run, lease: &LeaseHolder, now:
 ///
 /// # Errors
 /// [`journal::Error::Fenced`] when the run is not running or `owner` does not hold its lease.
-pub async fn fail_run(store: &dyn Store, run: &Run, owner: &str, reason: &str, now: Timestamp) -> Result<()> {
-    let fence = Some(FencingToken { run_id: run.run_id, owner: owner.to_owned() });
-    let failure = RunFailure::new(FailureKind::Internal, reason);
-    let writes = failure_writes(store, run, failure, now).await?;
-    store.commit(Transaction { fence, writes }).await?;
-    Ok(())
+pub fn fail_run<'a>(
+    store: &'a dyn Store,
+    run: &'a Run,
+    owner: &'a str,
+    reason: &'a str,
+    now: Timestamp,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let fence = Some(FencingToken { run_id: run.run_id, owner: owner.to_owned() });
+        let failure = RunFailure::new(FailureKind::Internal, reason);
+        let writes = failure_writes(store, run, failure, now).await?;
+        store.commit(Transaction { fence, writes }).await?;
+        Ok(())
+    })
 }
 
 /// Returns the writes that end a run in the middle of a step: the event, the run's status, a checkpoint and the
@@ -117,42 +139,46 @@ pub enum TakeoverReason {
 ///
 /// # Errors
 /// [`journal::Error::Fenced`] when the run's lease has not expired, or another process holds it.
-pub async fn take_over_run(
-    store: &dyn Store,
-    run: &Run,
-    lease: &LeaseHolder,
+pub fn take_over_run<'a>(
+    store: &'a dyn Store,
+    run: &'a Run,
+    lease: &'a LeaseHolder,
     reason: TakeoverReason,
-) -> Result<AdmittedRun> {
-    let events = RunEvents { run_id: run.run_id, at: lease.now() };
-    let started = events.started_event(RunStartKind::TakenOver, run.model.clone())?;
-    let started_append = Write::Append { thread_id: run.thread_id, events: vec![started] };
-    let transaction = match reason {
-        TakeoverReason::Claimed => {
-            let fence = Some(FencingToken { run_id: run.run_id, owner: lease.owner().to_owned() });
-            // The claim may be old, so the lease is renewed.
-            let patch =
-                journal::RunPatch { lease_until: Some(lease.lease_end()), ..journal::RunPatch::default() };
-            Transaction {
-                fence,
-                writes: vec![Write::UpdateRun { run_id: run.run_id, patch }, started_append],
+) -> BoxFuture<'a, Result<AdmittedRun>> {
+    Box::pin(async move {
+        let events = RunEvents { run_id: run.run_id, at: lease.now() };
+        let started = events.started_event(RunStartKind::TakenOver, run.model.clone())?;
+        let started_append = Write::Append { thread_id: run.thread_id, events: vec![started] };
+        let transaction = match reason {
+            TakeoverReason::Claimed => {
+                let fence = Some(FencingToken { run_id: run.run_id, owner: lease.owner().to_owned() });
+                // The claim may be old, so the lease is renewed.
+                let patch = journal::RunPatch {
+                    lease_until: Some(lease.lease_end()),
+                    ..journal::RunPatch::default()
+                };
+                Transaction {
+                    fence,
+                    writes: vec![Write::UpdateRun { run_id: run.run_id, patch }, started_append],
+                }
             }
-        }
-        TakeoverReason::LeaseExpired(now) => {
-            Transaction { fence: None, writes: vec![reclaim_write(run, lease, now), started_append] }
-        }
-    };
-    let committed = store.commit(transaction).await?;
-    let checkpoint = store.checkpoint(run.thread_id).await?.ok_or_else(|| journal::Error::NotFound {
-        what: "checkpoint of thread",
-        id: run.thread_id.to_string(),
-    })?;
-    // The takeover's event gives the frames from here on positions that no frame of the previous process has.
-    let head_seq = committed.seqs.iter().flatten().copied().max().unwrap_or(checkpoint.head_seq);
-    let entry =
-        if run.lease_until == Some(RELEASED_LEASE_END) { StepEntry::Fresh } else { StepEntry::Recovered };
-    let stop_request = match store.seq_of_event_key(run.thread_id, &stop_key(run.run_id)).await? {
-        Some(_) => StopRequest::Pending,
-        None => StopRequest::Absent,
-    };
-    Ok(AdmittedRun::from_takeover(Checkpoint { head_seq, ..checkpoint }, entry, stop_request))
+            TakeoverReason::LeaseExpired(now) => {
+                Transaction { fence: None, writes: vec![reclaim_write(run, lease, now), started_append] }
+            }
+        };
+        let committed = store.commit(transaction).await?;
+        let checkpoint = store.checkpoint(run.thread_id).await?.ok_or_else(|| journal::Error::NotFound {
+            what: "checkpoint of thread",
+            id: run.thread_id.to_string(),
+        })?;
+        // The takeover's event gives the frames from here on positions that no frame of the previous process has.
+        let head_seq = committed.seqs.iter().flatten().copied().max().unwrap_or(checkpoint.head_seq);
+        let entry =
+            if run.lease_until == Some(RELEASED_LEASE_END) { StepEntry::Fresh } else { StepEntry::Recovered };
+        let stop_request = match store.seq_of_event_key(run.thread_id, &stop_key(run.run_id)).await? {
+            Some(_) => StopRequest::Pending,
+            None => StopRequest::Absent,
+        };
+        Ok(AdmittedRun::from_takeover(Checkpoint { head_seq, ..checkpoint }, entry, stop_request))
+    })
 }

@@ -2,6 +2,7 @@
 //! reads only the new events of a thread. The journal stays the source of truth: a cached context is used only if
 //! the journal still has the event at which it ends.
 
+use futures::future::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -175,31 +176,36 @@ impl ContextCache {
     ///
     /// # Errors
     /// Fails when the journal fails.
-    pub async fn read_context(
-        &self,
-        store: &dyn Store,
+    pub fn read_context<'a>(
+        &'a self,
+        store: &'a dyn Store,
         thread_id: ThreadId,
-    ) -> journal::Result<ModelContext> {
-        let events = |query| store.events(thread_id, query);
-        let mut context = match self.take_cached(thread_id) {
-            Some(cached) => {
-                let calibration = cached.calibration.clone();
-                match extend_from_journal(cached, events).await? {
-                    Some(context) => context,
-                    // The calibration stays valid although the context has a new beginning.
-                    None => {
-                        let context = build_context(events).await?;
-                        ModelContext { calibration: context.calibration.clone().or(calibration), ..context }
+    ) -> BoxFuture<'a, journal::Result<ModelContext>> {
+        Box::pin(async move {
+            let events = |query| store.events(thread_id, query);
+            let mut context = match self.take_cached(thread_id) {
+                Some(cached) => {
+                    let calibration = cached.calibration.clone();
+                    match extend_from_journal(cached, events).await? {
+                        Some(context) => context,
+                        // The calibration stays valid although the context has a new beginning.
+                        None => {
+                            let context = build_context(events).await?;
+                            ModelContext {
+                                calibration: context.calibration.clone().or(calibration),
+                                ..context
+                            }
+                        }
                     }
                 }
+                None => build_context(events).await?,
+            };
+            if !context.media_hashes.is_empty() {
+                context.load_media(store, thread_id).await?;
             }
-            None => build_context(events).await?,
-        };
-        if !context.media_hashes.is_empty() {
-            context.load_media(store, thread_id).await?;
-        }
-        self.insert_cached(CachedContext { thread_id, context: context.clone() });
-        Ok(context)
+            self.insert_cached(CachedContext { thread_id, context: context.clone() });
+            Ok(context)
+        })
     }
 
     /// Removes and returns the cached context of the thread.

@@ -1,5 +1,6 @@
 //! The model node: builds the request from the journal, streams the model's answer and returns it as one event.
 
+use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -123,43 +124,46 @@ impl ModelNode {
     ///
     /// # Errors
     /// Fails when the journal or a hook fails.
-    pub async fn preview_request(
-        &self,
-        store: &Arc<dyn Store>,
+    pub fn preview_request<'a>(
+        &'a self,
+        store: &'a Arc<dyn Store>,
         thread_id: ThreadId,
         run_id: RunId,
-    ) -> Result<RequestPreview, StepFailure> {
-        let context = self.contexts.read_context(&**store, thread_id).await?;
-        let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
-        let ((early_commits, _early_receiver), channels) = (EarlyCommitSender::channel(), Channels::new());
-        let step = StepContext {
-            thread_id,
-            run_id,
-            step: 1,
-            entry: StepEntry::Fresh,
-            start_seq: 0,
-            channels: &channels,
-            answers: &[],
-            store,
-            frames: &frames,
-            cancel: &cancel,
-            early_commits: &early_commits,
-            deferred_writes: &[],
-            context: Some(&context),
-        };
-        let mut request = self.build_request(&step, &context);
-        let mut before = tokens::overhead_tokens(&request);
-        let tools = before;
-        let mut hooks = Vec::new();
-        for hook in &self.hooks {
-            hook.before_model(&step, &mut request).await?;
-            let now = tokens::overhead_tokens(&request);
-            if now > before {
-                hooks.push((hook.name(), now - before));
+    ) -> BoxFuture<'a, Result<RequestPreview, StepFailure>> {
+        Box::pin(async move {
+            let context = self.contexts.read_context(&**store, thread_id).await?;
+            let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
+            let ((early_commits, _early_receiver), channels) =
+                (EarlyCommitSender::channel(), Channels::new());
+            let step = StepContext {
+                thread_id,
+                run_id,
+                step: 1,
+                entry: StepEntry::Fresh,
+                start_seq: 0,
+                channels: &channels,
+                answers: &[],
+                store,
+                frames: &frames,
+                cancel: &cancel,
+                early_commits: &early_commits,
+                deferred_writes: &[],
+                context: Some(&context),
+            };
+            let mut request = self.build_request(&step, &context);
+            let mut before = tokens::overhead_tokens(&request);
+            let tools = before;
+            let mut hooks = Vec::new();
+            for hook in &self.hooks {
+                hook.before_model(&step, &mut request).await?;
+                let now = tokens::overhead_tokens(&request);
+                if now > before {
+                    hooks.push((hook.name(), now - before));
+                }
+                before = now;
             }
-            before = now;
-        }
-        Ok(RequestPreview { hooks, tools })
+            Ok(RequestPreview { hooks, tools })
+        })
     }
 
     /// Returns the request with the thread's messages, media and tools.

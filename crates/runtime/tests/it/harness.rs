@@ -51,7 +51,7 @@ impl RuntimeHarness {
         Self { store, thread_id, driver, server }
     }
 
-    /// Admits a run that starts with a person's message.
+    /// Admits a run that starts with a user message.
     pub async fn admit_message(&self, text: &str) -> Checkpoint {
         let message = NewEvent::from_message(&Message::human(text), Timestamp::now()).unwrap();
         let update = GraphUpdate { events: vec![message], ..GraphUpdate::default() };
@@ -62,6 +62,7 @@ impl RuntimeHarness {
             .checkpoint
     }
 
+    /// Returns the admission of a new run of the thread.
     pub fn admission(&self) -> RunAdmission {
         RunAdmission {
             run_id: RunId::generate(),
@@ -75,11 +76,13 @@ impl RuntimeHarness {
         }
     }
 
+    /// Drives the run from the checkpoint to its end.
     pub async fn drive(&self, checkpoint: &Checkpoint, entry: StepEntry) -> RunEnd {
         let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
         self.driver.drive(AdmittedRun::new(checkpoint.clone(), entry), &frames, &cancel).await.unwrap()
     }
 
+    /// Admits a user message and drives its run to its end.
     pub async fn send_message(&self, text: &str) -> RunEnd {
         let checkpoint = self.admit_message(text).await;
         self.drive(&checkpoint, StepEntry::Fresh).await
@@ -104,6 +107,7 @@ impl RuntimeHarness {
         }
     }
 
+    /// Returns all events of the thread.
     pub async fn events(&self) -> Vec<Event> {
         self.store.events(self.thread_id, EventQuery::after(0, 500)).await.unwrap()
     }
@@ -162,10 +166,12 @@ pub fn build_driver(
     }
 }
 
+/// Parses the list with this decision, given as JSON.
 pub fn parse_decisions(decision: &str) -> Decisions {
     serde_json::from_str(&format!("{{\"decisions\":[{decision}]}}")).unwrap()
 }
 
+/// Returns the payload of a question by `source` about one action.
 pub fn interrupt_payload(source: &str, action: &str) -> InterruptPayload {
     InterruptPayload {
         schema_version: 1,

@@ -120,6 +120,7 @@ enum HookAction {
 /// A hook that performs one action.
 struct ActingHook(HookAction);
 
+/// Returns an update that asks one question.
 fn interrupt_update() -> GraphUpdate {
     GraphUpdate {
         interrupts: vec![InterruptRequest {
@@ -130,6 +131,7 @@ fn interrupt_update() -> GraphUpdate {
     }
 }
 
+/// Returns an update that asks a question, or an empty one if the question is answered.
 fn ask_once(step: &StepContext<'_>) -> GraphUpdate {
     if step.answer("acting").is_none() { interrupt_update() } else { GraphUpdate::default() }
 }
@@ -205,7 +207,7 @@ impl Hook for ActingHook {
     }
 }
 
-/// Answers in the way of a fallback model.
+/// Returns the answer of a fallback model, without a model call.
 async fn answer_from_fallback(_: &StepContext<'_>, _: ChatRequest) -> Result<ModelAnswer, StepFailure> {
     let content = vec![ContentBlock::text("From the fallback.")];
     Ok(ModelAnswer {

@@ -38,17 +38,18 @@ pub async fn harness_with_two_interrupts() -> (RuntimeHarness, Arc<AtomicUsize>,
     let both = ScriptedReply::call("c1", "careful", json!({})).with_call("c2", "careful", json!({}));
     let both = both.with_call("c3", "look", json!({}));
     let script = Script::new([both, ScriptedReply::text("Done.")]);
-    let ((careful, _), (look, looks)) = (careful_tool(), counting_tool("look", RepeatSafety::Unsafe));
-    let harness = RuntimeHarness::new(script, vec![careful, look], vec![]).await;
+    let ((asking_tool, _), (look_tool, look_calls)) =
+        (careful_tool(), counting_tool("look", RepeatSafety::Unsafe));
+    let harness = RuntimeHarness::new(script, vec![asking_tool, look_tool], vec![]).await;
     let interrupted = harness.send_message("Go.").await;
     assert_eq!((interrupted.status, interrupted.interrupts.len()), (RunStatus::Interrupted, 2));
     assert_ne!(interrupted.interrupts[0].interrupt_id, interrupted.interrupts[1].interrupt_id);
-    (harness, looks, interrupted)
+    (harness, look_calls, interrupted)
 }
 
 #[tokio::test]
 async fn questions_of_a_step_are_answered_in_any_order_and_the_last_answer_resumes_the_run() {
-    let (harness, looks, interrupted) = harness_with_two_interrupts().await;
+    let (harness, look_calls, interrupted) = harness_with_two_interrupts().await;
     assert!(harness.answer_interrupt(&interrupted, 1, r#"{"type":"reject"}"#).await.is_none());
     let thread = harness.store.thread(harness.thread_id).await.unwrap().unwrap();
     assert_eq!(thread.status, ThreadStatus::Interrupted);
@@ -59,7 +60,7 @@ async fn questions_of_a_step_are_answered_in_any_order_and_the_last_answer_resum
         harness.message_lines().await,
         ["U: Go.", calls, "T#c3: look", "T#c1: approve", "T#c2: reject", "A: Done."]
     );
-    assert_eq!(looks.load(Ordering::SeqCst), 1, "a call that has its result is not made again");
+    assert_eq!(look_calls.load(Ordering::SeqCst), 1, "a call that has its result is not made again");
 }
 
 #[tokio::test]
@@ -129,7 +130,11 @@ async fn a_new_message_withdraws_the_questions_of_the_previous_turn() {
     }
     let sent = harness.server.requests();
     let sent = sent.last().unwrap().body.to_string();
-    assert_eq!(sent.matches("Not finished: the person continued").count(), 2, "each has a result: {sent}");
+    assert_eq!(
+        sent.matches("Not finished: the person continued").count(),
+        2,
+        "each call has a result: {sent}"
+    );
 }
 
 /// A hook that asks about answers with calls once the flag is set, for example after a change of the rules.
@@ -250,7 +255,7 @@ async fn j2_a_call_that_may_have_been_made_is_never_reported_as_not_done() {
 
 #[tokio::test]
 async fn a_question_with_an_unreadable_record_accepts_no_answer_and_leaves_the_thread_usable() {
-    let (harness, looks, interrupted) = harness_with_two_interrupts().await;
+    let (harness, look_calls, interrupted) = harness_with_two_interrupts().await;
     let mut checkpoint = harness.store.checkpoint(harness.thread_id).await.unwrap().unwrap();
     checkpoint.channels.insert("_asked:tools".to_owned(), json!({"step": "first"}));
     checkpoint.checkpoint_id = CheckpointId::generate();
@@ -266,5 +271,5 @@ async fn a_question_with_an_unreadable_record_accepts_no_answer_and_leaves_the_t
     let pending = harness.store.pending_interrupts(harness.thread_id).await.unwrap();
     assert_eq!(pending.len(), 2, "no question was answered");
     assert_eq!(harness.send_message("Go on without it.").await.status, RunStatus::Success);
-    assert_eq!(looks.load(Ordering::SeqCst), 1, "no call is made again");
+    assert_eq!(look_calls.load(Ordering::SeqCst), 1, "no call is made again");
 }

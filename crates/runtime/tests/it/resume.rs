@@ -32,10 +32,12 @@ impl RuntimeHarness {
         self.driver.drive(admitted, &frames, &cancel).await.unwrap()
     }
 
+    /// Returns the next node of the thread's checkpoint.
     async fn next_node(&self) -> Option<String> {
         self.store.checkpoint(self.thread_id).await.unwrap().unwrap().next
     }
 
+    /// Sets the nodes before and after which the driver stops.
     fn with_breakpoints(mut self, before: &[&str], after: &[&str]) -> Self {
         let node_set = |names: &[&str]| NodeSet::Named(names.iter().map(|name| (*name).to_owned()).collect());
         self.driver.breakpoints = Breakpoints { before: node_set(before), after: node_set(after) };
@@ -43,15 +45,18 @@ impl RuntimeHarness {
     }
 }
 
+/// Returns the start of a run at a node.
 fn start_at_node(node: &str) -> RunStart {
     RunStart { node: Some(node.to_owned()), ..RunStart::default() }
 }
 
+/// Returns a graph update that appends a user message.
 fn message_update(text: &str) -> GraphUpdate {
     let message = NewEvent::from_message(&Message::human(text), Timestamp::now()).unwrap();
     GraphUpdate { events: vec![message], ..GraphUpdate::default() }
 }
 
+/// Returns a request to rewind the thread to the event `keep_seq`.
 fn rewind_request(keep_seq: u64) -> Option<RewindRequest> {
     Some(RewindRequest { keep_seq, superseded: 2, ..RewindRequest::default() })
 }
@@ -77,12 +82,12 @@ fn message_ids(stream: &mut runtime::FrameSubscription) -> Vec<(String, &'static
 
 #[tokio::test]
 async fn b3_an_answer_is_stored_with_the_id_of_its_first_delta() {
-    let (look, _) = counting_tool("look", RepeatSafety::Safe);
+    let (look_tool, _) = counting_tool("look", RepeatSafety::Safe);
     let thinking = ScriptedReply::call("c1", "look", json!({})).with_thinking(["Hm."]);
     let truncated =
         ScriptedReply::from_pieces(["Half ", "an answer"]).with_fault(test_model::ScriptedFault::Half);
     let script = Script::new([thinking, ScriptedReply::text("Done."), truncated]);
-    let harness = RuntimeHarness::new(script, vec![look], vec![]).await;
+    let harness = RuntimeHarness::new(script, vec![look_tool], vec![]).await;
     let mut known_ids = HashSet::new();
     for (text, expected) in [
         ("Go.", ["thinking", "call", "stored", "text", "stored"].as_slice()),
@@ -103,7 +108,7 @@ async fn b3_an_answer_is_stored_with_the_id_of_its_first_delta() {
     assert_eq!(
         harness.message_lines().await.last().unwrap(),
         "A: Half an answer",
-        "a truncated answer has an id, too"
+        "a truncated answer has an id too"
     );
 }
 
@@ -163,22 +168,22 @@ async fn b12_the_admission_of_a_rewinding_run_supersedes_the_later_events() {
     let content = json!({"keep_seq": keep_seq, "superseded": 2, "checkpoint_id": checkpoint_id});
     assert_eq!(rewound.content_value(), content);
     let message = events.iter().find(|event| event.content.get().contains("Three.")).unwrap();
-    assert_eq!(message.seq, rewound.seq + 1, "it is the first event after the superseded ones");
+    assert_eq!(message.seq, rewound.seq + 1, "the message is the first event after the superseded ones");
     let checkpoint = harness.store.checkpoint(harness.thread_id).await.unwrap().unwrap();
-    assert_eq!(checkpoint.channels.get("colour"), Some(&json!("red")), "the state is that of the point");
+    assert_eq!(checkpoint.channels.get("colour"), Some(&json!("red")), "the channels are those of the point");
 }
 
 #[tokio::test]
 async fn a_rewind_to_the_tools_node_makes_the_calls_although_a_later_question_is_pending() {
-    let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+    let (look_tool, look_calls) = counting_tool("look", RepeatSafety::Unsafe);
     let script = Script::new([
         ScriptedReply::call("c1", "look", json!({})),
         ScriptedReply::call("c2", "careful", json!({})),
         ScriptedReply::text("Done."),
     ]);
-    let harness = RuntimeHarness::new(script, vec![careful_tool().0, look], vec![]).await;
+    let harness = RuntimeHarness::new(script, vec![careful_tool().0, look_tool], vec![]).await;
     let interrupted = harness.send_message("Go.").await;
-    assert_eq!((interrupted.status, looks.load(Ordering::SeqCst)), (RunStatus::Interrupted, 1));
+    assert_eq!((interrupted.status, look_calls.load(Ordering::SeqCst)), (RunStatus::Interrupted, 1));
     let answer =
         harness.events().await.into_iter().find(|event| event.message().is_some_and(is_call)).unwrap();
     let checkpoint = CheckpointRef::Seq(answer.seq);
@@ -190,7 +195,7 @@ async fn a_rewind_to_the_tools_node_makes_the_calls_although_a_later_question_is
     let rewind = RewindRequest { channels: checkpoint.unwrap().1, ..rewind_request(answer.seq).unwrap() };
     let end = harness.start_run(RunStart { rewind: Some(rewind), ..start_at_node(TOOLS_NODE) }).await;
     assert_eq!(
-        (end.status, looks.load(Ordering::SeqCst)),
+        (end.status, look_calls.load(Ordering::SeqCst)),
         (RunStatus::Success, 2),
         "{:?}",
         harness.message_lines().await
@@ -207,22 +212,27 @@ fn is_call(message: Message) -> bool {
 #[tokio::test]
 async fn after_a_rewind_to_the_tools_node_the_calls_are_reviewed_again() {
     let is_asking = Arc::new(AtomicBool::new(true));
-    let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+    let (look_tool, look_calls) = counting_tool("look", RepeatSafety::Unsafe);
     let script = Script::new([
         ScriptedReply::call("c1", "look", json!({})),
         ScriptedReply::text("Done.").with_repeat(),
     ]);
     let harness =
-        RuntimeHarness::new(script, vec![look], vec![Arc::new(AskingOnceHook(Arc::clone(&is_asking)))]).await;
+        RuntimeHarness::new(script, vec![look_tool], vec![Arc::new(AskingOnceHook(Arc::clone(&is_asking)))])
+            .await;
     let interrupted = harness.send_message("Go.").await;
     let answer = harness.events().await.into_iter().rfind(|event| event.event_type == "ai_message").unwrap();
     harness.answer_interrupt(&interrupted, 0, r#"{"type":"approve"}"#).await.unwrap();
-    assert_eq!(looks.load(Ordering::SeqCst), 1);
+    assert_eq!(look_calls.load(Ordering::SeqCst), 1);
     let again =
         harness.start_run(RunStart { rewind: rewind_request(answer.seq), ..start_at_node(TOOLS_NODE) }).await;
-    assert_eq!(again.status, RunStatus::Interrupted, "what was approved then is asked again");
+    assert_eq!(
+        again.status,
+        RunStatus::Interrupted,
+        "an earlier approval does not apply; the question is asked again"
+    );
     assert_eq!(again.interrupts[0].node, AFTER_MODEL_NODE);
-    assert_eq!(looks.load(Ordering::SeqCst), 1);
+    assert_eq!(look_calls.load(Ordering::SeqCst), 1);
     // A rewind together with a message leaves no call without a result.
     let start = RunStart {
         update: message_update("Other."),
@@ -261,13 +271,14 @@ async fn a_cancelled_run_keeps_its_node_and_another_run_continues_there() {
 
 #[tokio::test]
 async fn a_run_stops_at_a_breakpoint_and_another_continues_from_it() {
-    let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+    let (look_tool, look_calls) = counting_tool("look", RepeatSafety::Unsafe);
     let script = Script::new([
         ScriptedReply::call("c1", "look", json!({})),
         ScriptedReply::text("Done.").with_repeat(),
     ]);
-    let harness =
-        RuntimeHarness::new(script, vec![look], vec![]).await.with_breakpoints(&[TOOLS_NODE], &[TOOLS_NODE]);
+    let harness = RuntimeHarness::new(script, vec![look_tool], vec![])
+        .await
+        .with_breakpoints(&[TOOLS_NODE], &[TOOLS_NODE]);
     let end = harness.send_message("Go.").await;
     assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 0));
     assert_eq!(harness.next_node().await.as_deref(), Some(TOOLS_NODE));
@@ -276,14 +287,17 @@ async fn a_run_stops_at_a_breakpoint_and_another_continues_from_it() {
     let events = harness.events().await;
     let stopped = events.iter().rfind(|event| event.kind() == Some(EventType::RunInterrupted)).unwrap();
     let content = json!({"interrupt_ids": [], "actions": [], "next": "tools"});
-    assert_eq!((stopped.content_value(), looks.load(Ordering::SeqCst)), (content, 0));
+    assert_eq!((stopped.content_value(), look_calls.load(Ordering::SeqCst)), (content, 0));
 
     assert_eq!(
         harness.start_run(start_at_node(TOOLS_NODE)).await.status,
         RunStatus::Interrupted,
-        "it stops after the node"
+        "the run stops after the node"
     );
-    assert_eq!((harness.next_node().await.as_deref(), looks.load(Ordering::SeqCst)), (Some(MODEL_NODE), 1));
+    assert_eq!(
+        (harness.next_node().await.as_deref(), look_calls.load(Ordering::SeqCst)),
+        (Some(MODEL_NODE), 1)
+    );
     assert_eq!(harness.start_run(start_at_node(MODEL_NODE)).await.status, RunStatus::Success);
     assert_eq!(harness.message_lines().await, ["U: Go.", "A: look#c1", "T#c1: look", "A: Done."]);
 }
@@ -291,11 +305,11 @@ async fn a_run_stops_at_a_breakpoint_and_another_continues_from_it() {
 #[tokio::test]
 async fn g2_a_call_that_was_not_made_gets_a_result_when_the_person_continues_without_it() {
     for start_has_result in [false, true] {
-        let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+        let (look_tool, look_calls) = counting_tool("look", RepeatSafety::Unsafe);
         let script =
             Script::new([ScriptedReply::call("c1", "look", json!({})), ScriptedReply::text("Done.")]);
         let harness =
-            RuntimeHarness::new(script, vec![look], vec![]).await.with_breakpoints(&[TOOLS_NODE], &[]);
+            RuntimeHarness::new(script, vec![look_tool], vec![]).await.with_breakpoints(&[TOOLS_NODE], &[]);
         harness.send_message("Go.").await;
         let mut update = message_update("Never mind.");
         if start_has_result {
@@ -310,7 +324,7 @@ async fn g2_a_call_that_was_not_made_gets_a_result_when_the_person_continues_wit
         );
         let lines = harness.message_lines().await;
         let results: Vec<&String> = lines.iter().filter(|line| line.starts_with("T#c1")).collect();
-        assert_eq!((results.len(), looks.load(Ordering::SeqCst)), (1, 0), "{lines:?}");
+        assert_eq!((results.len(), look_calls.load(Ordering::SeqCst)), (1, 0), "{lines:?}");
         assert_eq!(results[0] == "T#c1: Mine.", start_has_result);
         assert_eq!(lines.last().unwrap(), "A: Done.");
     }
@@ -318,9 +332,9 @@ async fn g2_a_call_that_was_not_made_gets_a_result_when_the_person_continues_wit
 
 #[tokio::test]
 async fn a_question_of_the_node_at_which_a_run_starts_is_asked_again() {
-    let (look, _) = counting_tool("look", RepeatSafety::Safe);
+    let (look_tool, _) = counting_tool("look", RepeatSafety::Safe);
     let script = Script::new([ScriptedReply::call("c1", "careful", json!({})), ScriptedReply::text("Done.")]);
-    let harness = RuntimeHarness::new(script, vec![careful_tool().0, look], vec![]).await;
+    let harness = RuntimeHarness::new(script, vec![careful_tool().0, look_tool], vec![]).await;
     let interrupted = harness.send_message("Go.").await;
     let again = harness.start_run(start_at_node(TOOLS_NODE)).await;
     assert_eq!((again.status, again.interrupts.len()), (RunStatus::Interrupted, 1));
@@ -335,10 +349,10 @@ async fn a_question_of_the_node_at_which_a_run_starts_is_asked_again() {
 #[tokio::test]
 async fn a_question_is_not_asked_again_if_the_answered_run_ended_before_its_step() {
     let is_asking = Arc::new(AtomicBool::new(true));
-    let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+    let (look_tool, look_calls) = counting_tool("look", RepeatSafety::Unsafe);
     let script = Script::new([ScriptedReply::call("c1", "look", json!({})), ScriptedReply::text("Done.")]);
     let mut harness =
-        RuntimeHarness::new(script, vec![look], vec![Arc::new(AskingOnceHook(is_asking))]).await;
+        RuntimeHarness::new(script, vec![look_tool], vec![Arc::new(AskingOnceHook(is_asking))]).await;
     let interrupted = harness.send_message("Go.").await;
     harness.driver.limits = DriverLimits { steps_max: 0, ..DriverLimits::default() };
     let end = harness.answer_interrupt(&interrupted, 0, r#"{"type":"approve"}"#).await.unwrap();
@@ -348,7 +362,7 @@ async fn a_question_is_not_asked_again_if_the_answered_run_ended_before_its_step
     );
     harness.driver.limits = DriverLimits::default();
     assert_eq!(harness.start_run(start_at_node(AFTER_MODEL_NODE)).await.status, RunStatus::Success);
-    assert_eq!(looks.load(Ordering::SeqCst), 1);
+    assert_eq!(look_calls.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
@@ -413,12 +427,13 @@ async fn a_thread_may_be_created_with_its_first_run() {
 
 #[tokio::test]
 async fn an_admission_at_a_node_is_refused_when_another_run_changed_the_thread() {
-    let (look, _) = counting_tool("look", RepeatSafety::Unsafe);
+    let (look_tool, _) = counting_tool("look", RepeatSafety::Unsafe);
     let script = Script::new([
         ScriptedReply::call("c1", "look", json!({})),
         ScriptedReply::text("Done.").with_repeat(),
     ]);
-    let harness = RuntimeHarness::new(script, vec![look], vec![]).await.with_breakpoints(&[TOOLS_NODE], &[]);
+    let harness =
+        RuntimeHarness::new(script, vec![look_tool], vec![]).await.with_breakpoints(&[TOOLS_NODE], &[]);
     harness.send_message("Go.").await;
     let checkpoint = harness.store.checkpoint(harness.thread_id).await.unwrap().unwrap();
     harness.send_message("Other.").await;
@@ -457,11 +472,11 @@ async fn other_conflicts_of_an_admission_are_not_reported_as_head_conflicts() {
 #[tokio::test]
 async fn j2_a_run_after_an_abandoned_one_does_not_repeat_a_call_with_an_effect() {
     for at_tools_node in [true, false] {
-        let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+        let (look_tool, look_calls) = counting_tool("look", RepeatSafety::Unsafe);
         let script =
             Script::new([ScriptedReply::call("c1", "look", json!({})), ScriptedReply::text("Done.")]);
         let harness =
-            RuntimeHarness::new(script, vec![look], vec![]).await.with_breakpoints(&[TOOLS_NODE], &[]);
+            RuntimeHarness::new(script, vec![look_tool], vec![]).await.with_breakpoints(&[TOOLS_NODE], &[]);
         harness.send_message("Go.").await;
         // The process of the next run ends during the call.
         let graph = &harness.driver.graph;
@@ -479,7 +494,7 @@ async fn j2_a_run_after_an_abandoned_one_does_not_repeat_a_call_with_an_effect()
         assert_eq!(harness.start_run(start).await.status, RunStatus::Success);
         let lines = harness.message_lines().await;
         assert!(lines[2].contains("It may have had its effect or not"), "{lines:?}");
-        assert_eq!(looks.load(Ordering::SeqCst), 0);
+        assert_eq!(look_calls.load(Ordering::SeqCst), 0);
         let query = EventQuery::after(0, 100);
         let events = harness.store.events(harness.thread_id, query).await.unwrap();
         assert!(events.iter().any(|event| event.kind() == Some(EventType::RunFailed)));

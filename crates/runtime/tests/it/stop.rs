@@ -79,9 +79,9 @@ async fn j3_a_process_that_lost_its_run_writes_nothing_more() {
 
 #[tokio::test]
 async fn j4_a_run_of_many_short_steps_is_stopped_too() {
-    let (look, _) = counting_tool("look", RepeatSafety::Safe);
+    let (look_tool, _) = counting_tool("look", RepeatSafety::Safe);
     let script = Script::new([ScriptedReply::call("c", "look", json!({})).with_repeat()]);
-    let mut harness = RuntimeHarness::new(script, vec![look], vec![]).await;
+    let mut harness = RuntimeHarness::new(script, vec![look_tool], vec![]).await;
     harness.driver.limits = DriverLimits { steps_max: 1_000_000, ..DriverLimits::default() };
     let checkpoint = harness.admit_message("Go.").await;
     runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
@@ -153,12 +153,12 @@ async fn streamed_message_id(stream: &mut FrameSubscription) -> String {
 
 #[tokio::test]
 async fn j4_after_a_stop_the_next_run_does_not_repeat_a_call_that_may_have_been_made() {
-    let (look, looks) = counting_tool("look", RepeatSafety::Unsafe);
+    let (look_tool, look_calls) = counting_tool("look", RepeatSafety::Unsafe);
     let script = Script::new([
         ScriptedReply::call("c1", "look", json!({})),
         ScriptedReply::text("Done.").with_repeat(),
     ]);
-    let mut harness = RuntimeHarness::new(script, vec![look], vec![]).await;
+    let mut harness = RuntimeHarness::new(script, vec![look_tool], vec![]).await;
     let before = NodeSet::Named([TOOLS_NODE.to_owned()].into());
     harness.driver.breakpoints = Breakpoints { before, ..Breakpoints::default() };
     harness.send_message("Go.").await;
@@ -167,7 +167,7 @@ async fn j4_after_a_stop_the_next_run_does_not_repeat_a_call_that_may_have_been_
         let start = RunStart { node: Some(TOOLS_NODE.to_owned()), ..RunStart::default() };
         runtime::admit_run(&*harness.store, &harness.driver.graph, &harness.admission(), start).await.unwrap()
     };
-    // The process that was to make the call is gone and may have made it.
+    // The process that started the call has exited, and may have made the call.
     let checkpoint = admit().await.checkpoint;
     runtime::request_stop(&*harness.store, checkpoint.run_id, Timestamp::now()).await.unwrap();
     let admitted = take_over(&harness, &checkpoint).await;
@@ -177,7 +177,7 @@ async fn j4_after_a_stop_the_next_run_does_not_repeat_a_call_that_may_have_been_
     let admitted = admit().await;
     let end =
         harness.driver.drive(admitted, &FrameSender::default(), &CancellationToken::new()).await.unwrap();
-    assert_eq!((end.status, looks.load(Ordering::SeqCst)), (RunStatus::Success, 0));
+    assert_eq!((end.status, look_calls.load(Ordering::SeqCst)), (RunStatus::Success, 0));
     let lines = harness.message_lines().await;
     assert!(lines[2].starts_with("T#c1: The call was interrupted"), "{lines:?}");
 }

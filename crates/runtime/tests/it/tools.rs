@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{CountingTool, RuntimeHarness, counting_tool};
 
+/// Returns a tool that produces its output with `call_result`.
 fn tool_with_result<F, P>(name: &'static str, repeat: RepeatSafety, call_result: F) -> Arc<dyn Tool>
 where
     F: Fn(Value, ToolContext) -> P + Send + Sync + 'static,
@@ -75,7 +76,7 @@ async fn j2_the_result_of_an_unrepeatable_call_is_durable_while_other_calls_stil
             }
         }
         let lines = harness.message_lines().await;
-        assert_eq!(lines.last().unwrap(), "T#c2: write", "stored while the other call runs");
+        assert_eq!(lines.last().unwrap(), "T#c2: write", "the result is stored while the other call runs");
         resume.notify_one();
     };
     let (end, ()) = tokio::join!(run, watch);
@@ -102,14 +103,17 @@ async fn a_panicking_or_unknown_tool_gives_the_model_an_error_text() {
 
 #[tokio::test]
 async fn a_stopped_call_returns_its_partial_output() {
-    let waits = |_: Value, context: ToolContext| async move {
+    let wait_for_cancel = |_: Value, context: ToolContext| async move {
         context.cancel.cancelled().await;
         ToolOutput::error("half of it")
     };
     let script = Script::new([ScriptedReply::call("c1", "waits", json!({}))]);
-    let harness =
-        RuntimeHarness::new(script, vec![tool_with_result("waits", RepeatSafety::Unsafe, waits)], vec![])
-            .await;
+    let harness = RuntimeHarness::new(
+        script,
+        vec![tool_with_result("waits", RepeatSafety::Unsafe, wait_for_cancel)],
+        vec![],
+    )
+    .await;
     let checkpoint = harness.admit_message("Go.").await;
     let (frames, mut stream) = FrameSender::channel();
     let cancel = CancellationToken::new();

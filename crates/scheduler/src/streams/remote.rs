@@ -4,6 +4,7 @@
 //! The journal is read after each commit notification, and additionally at a fixed interval, because a notification can
 //! be lost when a connection breaks. Text that is not stored yet is not visible here; a message arrives as a whole.
 
+use futures::future::BoxFuture;
 use std::sync::{Arc, Weak};
 
 use agent::{CancellationToken, Replay, ReplayStatus, RunFilter, ThreadSubscription};
@@ -30,35 +31,39 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`crate::Error::Agent`] if the journal fails.
-    pub async fn follow_run(
-        self: &Arc<Self>,
-        scope: &OwnerScope,
-        run: &Run,
+    pub fn follow_run<'a>(
+        self: &'a Arc<Self>,
+        scope: &'a OwnerScope,
+        run: &'a Run,
         after: Option<StreamPosition>,
-    ) -> Result<Option<RunReader>> {
-        let reader = self.run_reader(run.run_id, after);
-        if reader.is_some() || !run.status.is_active() {
-            return Ok(reader);
-        }
-        let stream = self.open_remote_stream(run.run_ref(), scope, RemoteRetention::WhileRead).await?;
-        Ok(RunReader::open(stream, after, Arc::downgrade(self)))
+    ) -> BoxFuture<'a, Result<Option<RunReader>>> {
+        Box::pin(async move {
+            let reader = self.run_reader(run.run_id, after);
+            if reader.is_some() || !run.status.is_active() {
+                return Ok(reader);
+            }
+            let stream = self.open_remote_stream(run.run_ref(), scope, RemoteRetention::WhileRead).await?;
+            Ok(RunReader::open(stream, after, Arc::downgrade(self)))
+        })
     }
 
     /// Returns a reader of an ended run's events from the journal, for a run whose stream is not kept here.
     ///
     /// # Errors
     /// [`crate::Error::Agent`] if the journal fails.
-    pub async fn replay_ended_run(
-        self: &Arc<Self>,
-        scope: &OwnerScope,
-        run: &Run,
-    ) -> Result<Option<RunReader>> {
-        let stream = Arc::new(RunStream::new_remote(run.run_ref(), scope));
-        let commits = self.agent(scope).threads().subscribe_thread_commits(run.thread_id);
-        let mut replay = RemoteReplay { stream, replay: Replay::new(run.thread_id, run.run_id), commits };
-        replay.replay_committed(self).await?;
-        replay.stream.closed.cancel();
-        Ok(RunReader::open(replay.stream, None, Arc::downgrade(self)))
+    pub fn replay_ended_run<'a>(
+        self: &'a Arc<Self>,
+        scope: &'a OwnerScope,
+        run: &'a Run,
+    ) -> BoxFuture<'a, Result<Option<RunReader>>> {
+        Box::pin(async move {
+            let stream = Arc::new(RunStream::new_remote(run.run_ref(), scope));
+            let commits = self.agent(scope).threads().subscribe_thread_commits(run.thread_id);
+            let mut replay = RemoteReplay { stream, replay: Replay::new(run.thread_id, run.run_id), commits };
+            replay.replay_committed(self).await?;
+            replay.stream.closed.cancel();
+            Ok(RunReader::open(replay.stream, None, Arc::downgrade(self)))
+        })
     }
 
     /// Opens the stream of a run that another process drives, and follows the run in the background.

@@ -1,4 +1,4 @@
-//! Cancelling runs: queued, active, ended and foreign ones; once, twice, and because their client disconnected.
+//! Tests of cancelling queued, active, ended and foreign runs: once, twice, and because their client disconnected.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use crate::fixture::{
     wait_for_first_step, wait_until_idle,
 };
 
+/// Cancels a run and waits until it has stopped.
 async fn cancel_created(
     scheduler: &Arc<Scheduler>,
     created: &CreatedRun,
@@ -19,6 +20,7 @@ async fn cancel_created(
     scheduler.cancel_run(&LOCAL, created.run.thread_id, created.run.run_id, action).await
 }
 
+/// Returns the status of a thread.
 async fn thread_status(scheduler: &Arc<Scheduler>, thread_id: ThreadId) -> ThreadStatus {
     scheduler.agent(&LOCAL).store().thread(thread_id).await.unwrap().unwrap().status
 }
@@ -34,8 +36,11 @@ async fn i5_an_active_run_has_stopped_when_the_call_returns_and_its_events_are_k
     assert_eq!(end_statuses(&read_to_end(&mut active.reader).await), [RunStatus::Cancelled]);
     wait_until_idle(&scheduler).await;
     assert_eq!(transcript_lines(&scheduler, thread).await[0], "U: slow");
-    let again = cancel_created(&scheduler, &active, CancelAction::Interrupt).await;
-    assert!(matches!(again, Err(Error::Ended { status: RunStatus::Cancelled, .. })), "{again:?}");
+    let second_result = cancel_created(&scheduler, &active, CancelAction::Interrupt).await;
+    assert!(
+        matches!(second_result, Err(Error::Ended { status: RunStatus::Cancelled, .. })),
+        "{second_result:?}"
+    );
 }
 
 #[tokio::test]
@@ -49,8 +54,8 @@ async fn i5_a_run_that_is_rolled_back_does_not_exist_any_more() {
     assert!(run_row(&scheduler, active.run.run_id).await.is_none());
     assert_eq!(transcript_lines(&scheduler, thread).await, ["U: first", "A: done"]);
     assert_eq!(thread_status(&scheduler, thread).await, ThreadStatus::Idle);
-    let again = cancel_created(&scheduler, &active, CancelAction::Rollback).await;
-    assert!(matches!(again, Err(Error::UnknownRun { .. })), "{again:?}");
+    let second_result = cancel_created(&scheduler, &active, CancelAction::Rollback).await;
+    assert!(matches!(second_result, Err(Error::UnknownRun { .. })), "{second_result:?}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Panics in hooks and tools, and tool calls and stop requests that a shutdown interrupted.
+//! Tests of panics in hooks and tools, and of tool calls and stop requests that a shutdown interrupted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,7 @@ async fn i9_readers_of_the_thread_see_the_runs_of_exclusive_work() {
     };
     let run_id = scheduler.run_exclusive(&LOCAL, thread, work).await.unwrap();
     let Some(scheduler::ThreadItem::Run(mut run_reader)) = reader.next().await else {
-        unreachable!("it has begun")
+        unreachable!("the run has started")
     };
     assert_eq!(run_reader.run_id, run_id);
     let items = read_to_end(&mut run_reader).await;

@@ -100,6 +100,7 @@ fn open_agent(settings: AgentSettings) -> Agent {
 /// The scope of the local operator.
 pub static LOCAL: OwnerScope = OwnerScope::Owner(None);
 
+/// The scope of the user Alice.
 pub fn alice() -> OwnerScope {
     OwnerScope::Owner(Some("alice".parse().unwrap()))
 }
@@ -115,15 +116,18 @@ pub fn gated_model(what: &str) -> ScriptedServer {
     ScriptedServer::start(Script::new([gated, ScriptedReply::text("done").with_repeat()])).unwrap()
 }
 
+/// Returns the reply with [`GATE`] before its first word.
 pub fn gate_at_start(reply: ScriptedReply) -> ScriptedReply {
     ScriptedReply { gate: Some(Gate { name: GATE.to_owned(), at: GatePosition::Start }), ..reply }
 }
 
+/// Returns a request with one message of the user.
 pub fn user_request(text: &str) -> RunRequest {
     let input = json!({"messages": [{"role": "user", "content": text}]});
     RunRequest { input: Some(input), ..RunRequest::default() }
 }
 
+/// Returns a submission of the request on the thread, which is created if it does not exist.
 pub fn new_run_on(thread_id: ThreadId, request: RunRequest) -> NewRun {
     NewRun { thread_id: Some(thread_id), request, if_not_exists: IfNotExists::Create }
 }
@@ -133,14 +137,17 @@ pub async fn submit_message(scheduler: &Arc<Scheduler>, thread_id: ThreadId, tex
     scheduler.create_run(&LOCAL, new_run_on(thread_id, user_request(text))).await.unwrap()
 }
 
+/// Waits until the run has ended and returns its row.
 pub async fn join(scheduler: &Arc<Scheduler>, created: &CreatedRun) -> Run {
     scheduler.join_run(&LOCAL, created.run.thread_id, created.run.run_id).await.unwrap()
 }
 
+/// Returns the row of a run; `None` if it does not exist.
 pub async fn run_row(scheduler: &Arc<Scheduler>, run_id: RunId) -> Option<Run> {
     scheduler.agent(&LOCAL).store().run(run_id).await.unwrap()
 }
 
+/// Returns the status in the row of a run.
 pub async fn run_status(scheduler: &Arc<Scheduler>, created: &CreatedRun) -> Option<RunStatus> {
     run_row(scheduler, created.run.run_id).await.map(|run| run.status)
 }
@@ -165,6 +172,7 @@ pub async fn wait_for_first_step(reader: &mut RunReader) {
     unreachable!("the run ended before its first step");
 }
 
+/// Returns the statuses in the frames that end a run.
 pub fn end_statuses(items: &[SubscriptionItem]) -> Vec<RunStatus> {
     let status = |item: &SubscriptionItem| match item {
         SubscriptionItem::Frame(_, frame) => match **frame {
@@ -176,6 +184,7 @@ pub fn end_statuses(items: &[SubscriptionItem]) -> Vec<RunStatus> {
     items.iter().filter_map(status).collect()
 }
 
+/// Returns all events of a thread.
 pub async fn events(scheduler: &Arc<Scheduler>, thread_id: ThreadId) -> Vec<Event> {
     scheduler.agent(&LOCAL).threads().events(thread_id).await.unwrap()
 }
@@ -192,6 +201,7 @@ pub async fn transcript_lines(scheduler: &Arc<Scheduler>, thread_id: ThreadId) -
         .collect()
 }
 
+/// Returns whether the result is the error of a busy thread.
 pub fn is_busy<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::Busy { .. }))
 }

@@ -1,4 +1,4 @@
-//! The order of runs: one at a time on each thread, multitask strategies, limits, and exclusive work.
+//! Tests of the order of runs: one at a time on each thread, multitask strategies, limits, and exclusive work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,7 @@ use crate::fixture::{
     wait_for_first_step, wait_until_idle,
 };
 
+/// Returns a request with one message and that strategy for a busy thread.
 fn request_with_strategy(text: &str, multitask_strategy: MultitaskStrategy) -> RunRequest {
     RunRequest { multitask_strategy, ..user_request(text) }
 }
@@ -131,7 +132,7 @@ async fn a_run_that_rolls_back_undoes_the_active_run() {
         .unwrap();
     server.open_gate(GATE);
     assert_eq!(join(&scheduler, &urgent).await.status, RunStatus::Success);
-    assert!(run_row(&scheduler, active.run.run_id).await.is_none(), "the run is forgotten");
+    assert!(run_row(&scheduler, active.run.run_id).await.is_none(), "the run is deleted");
     assert_eq!(transcript_lines(&scheduler, thread).await, ["U: first", "A: done", "U: instead", "A: done"]);
     let items = read_to_end(&mut active.reader).await;
     assert_eq!(end_statuses(&items), [RunStatus::Cancelled]);
@@ -221,7 +222,7 @@ async fn j1_exclusive_work_never_overlaps_with_a_run() {
 }
 
 #[tokio::test]
-async fn work_that_panics_or_whose_caller_is_gone_does_not_block_the_queue() {
+async fn work_that_panics_or_lost_its_caller_does_not_block_the_queue() {
     let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
     let (scheduler, thread) = (fixture.scheduler_with_model(&server), ThreadId::generate());
     let panicked =
@@ -229,8 +230,8 @@ async fn work_that_panics_or_whose_caller_is_gone_does_not_block_the_queue() {
     assert!(matches!(panicked, Err(Error::Aborted)), "{panicked:?}");
     let active = submit_message(&scheduler, thread, "slow").await;
     {
-        let abandoned =
-            scheduler.run_exclusive(&LOCAL, thread, |_| async { unreachable!("nobody waits for it") });
+        let abandoned = scheduler
+            .run_exclusive(&LOCAL, thread, |_| async { unreachable!("its caller has disconnected") });
         let mut abandoned = std::pin::pin!(abandoned);
         assert!(poll_once(abandoned.as_mut()).await.is_none());
     }
@@ -241,7 +242,7 @@ async fn work_that_panics_or_whose_caller_is_gone_does_not_block_the_queue() {
 }
 
 #[tokio::test]
-async fn a_run_continues_after_its_caller_is_gone() {
+async fn a_run_continues_after_its_caller_disconnected() {
     let (fixture, server) = (SchedulerFixture::new(), answering_model("yes"));
     let (scheduler, thread) = (fixture.scheduler_with_model(&server), ThreadId::generate());
     {

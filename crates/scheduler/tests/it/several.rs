@@ -1,4 +1,4 @@
-//! Several processes on one journal: each drives its own runs, and takes over the runs of a process that died.
+//! Tests of several processes on one journal: each drives its own runs, and takes over the runs of a process that died.
 
 mod exclusive;
 mod processes;

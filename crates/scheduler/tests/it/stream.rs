@@ -1,4 +1,4 @@
-//! Streams as readers see them: every run completely, once and in order; retention, gaps, and slow readers.
+//! Tests of streams: a reader receives every run completely, once and in order; retention, gaps, and slow readers.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::fixture::{
     wait_for_first_step,
 };
 
+/// Returns a request for a run whose stream is retained after its end.
 fn resumable_request(text: &str) -> RunRequest {
     RunRequest { stream_resumable: true, ..user_request(text) }
 }
@@ -22,6 +23,7 @@ fn debug_lines(items: &[SubscriptionItem]) -> Vec<String> {
     items.iter().map(|item| format!("{item:?}")).collect()
 }
 
+/// Returns the positions of the frames.
 fn positions(items: &[SubscriptionItem]) -> Vec<FramePosition> {
     let position = |item: &SubscriptionItem| match item {
         SubscriptionItem::Frame(position, _) => Some(*position),
@@ -30,6 +32,7 @@ fn positions(items: &[SubscriptionItem]) -> Vec<FramePosition> {
     items.iter().filter_map(position).collect()
 }
 
+/// Returns the id of the run whose start is among the items.
 fn run_id_of(items: &[SubscriptionItem]) -> Option<RunId> {
     items.iter().find_map(|item| match item {
         SubscriptionItem::Frame(_, frame) => match **frame {
@@ -61,7 +64,7 @@ async fn i3_a_stream_ends_once_and_only_when_the_rows_are_final() {
 }
 
 #[tokio::test]
-async fn i1_a_kept_stream_is_the_same_when_it_is_read_again_from_any_position() {
+async fn i1_a_retained_stream_is_the_same_when_read_again_from_any_position() {
     let (fixture, server) = (SchedulerFixture::new(), answering_model("yes, of course"));
     let scheduler = fixture.scheduler_with_model(&server);
     let mut created = scheduler
@@ -82,7 +85,7 @@ async fn i1_a_kept_stream_is_the_same_when_it_is_read_again_from_any_position() 
 }
 
 #[tokio::test]
-async fn i1_a_stream_that_is_not_kept_is_removed_at_the_end_of_its_run() {
+async fn i1_a_stream_without_retention_is_removed_at_the_end_of_its_run() {
     let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
     let scheduler = fixture.scheduler_with_model(&server);
     let mut created = submit_message(&scheduler, ThreadId::generate(), "slow").await;
@@ -100,7 +103,7 @@ async fn i1_a_stream_that_is_not_kept_is_removed_at_the_end_of_its_run() {
 }
 
 #[tokio::test]
-async fn i6_a_slow_reader_receives_one_gap_and_delays_nobody() {
+async fn i6_a_slow_reader_receives_one_gap_and_delays_no_other_reader() {
     let pieces =
         ScriptedReply { text: (0..9_000).map(|n| format!("{n} ")).collect(), ..ScriptedReply::default() };
     let (fixture, server) =
@@ -135,7 +138,7 @@ async fn i6_a_slow_reader_receives_one_gap_and_delays_nobody() {
 }
 
 #[tokio::test]
-async fn i6_kept_streams_are_limited_in_bytes() {
+async fn i6_retained_streams_are_limited_in_bytes() {
     let (fixture, server) = (SchedulerFixture::new(), answering_model(&"x".repeat(20_000)));
     fixture.configure(&server);
     let scheduler =
@@ -148,9 +151,9 @@ async fn i6_kept_streams_are_limited_in_bytes() {
         read_to_end(&mut created.reader).await;
         runs.push(created.run.run_id);
     }
-    let kept = runs.iter().filter(|run_id| scheduler.run_reader(**run_id, None).is_some()).count();
-    assert!((1..5).contains(&kept), "{kept} streams are kept");
-    assert!(scheduler.run_reader(runs[7], None).is_some(), "the newest stream is kept");
+    let retained = runs.iter().filter(|run_id| scheduler.run_reader(**run_id, None).is_some()).count();
+    assert!((1..5).contains(&retained), "{retained} streams are retained");
+    assert!(scheduler.run_reader(runs[7], None).is_some(), "the newest stream is retained");
 }
 
 #[tokio::test]
@@ -168,7 +171,7 @@ async fn i1_a_reader_of_a_thread_sees_one_run_after_the_other() {
     for reader in &mut readers {
         for (run_id, expected) in &runs {
             let Some(ThreadItem::Run(mut run_reader)) = reader.next().await else {
-                unreachable!("there is a run")
+                unreachable!("the thread has a run")
             };
             assert_eq!(run_reader.run_id, *run_id);
             let items = read_to_end(&mut run_reader).await;
@@ -179,7 +182,7 @@ async fn i1_a_reader_of_a_thread_sees_one_run_after_the_other() {
     let mut late = scheduler.thread_reader(&LOCAL, thread).skip_ended();
     assert!(late.try_next().is_none());
     let created = submit_message(&scheduler, thread, "slow").await;
-    let Some(ThreadItem::Run(run_reader)) = late.next().await else { unreachable!("there is a run") };
+    let Some(ThreadItem::Run(run_reader)) = late.next().await else { unreachable!("the thread has a run") };
     assert_eq!(run_reader.run_id, created.run.run_id);
     let active = scheduler.thread_reader(&LOCAL, thread).skip_ended().try_next();
     assert!(matches!(active, Some(ThreadItem::Run(run_reader)) if run_reader.run_id == created.run.run_id));
@@ -211,7 +214,7 @@ async fn i1_a_reader_of_a_thread_that_lags_far_behind_receives_a_gap() {
 }
 
 #[tokio::test]
-async fn a_temporary_thread_is_deleted_when_its_last_reader_is_gone() {
+async fn a_temporary_thread_is_deleted_when_its_last_reader_is_dropped() {
     let (fixture, server) = (SchedulerFixture::new(), answering_model("yes"));
     let scheduler = fixture.scheduler_with_model(&server);
     let request = RunRequest { temporary: true, ..user_request("hello") };

@@ -10,19 +10,23 @@ use crate::fixture::{
     LOCAL, SchedulerFixture, answering_model, events, new_run_on, read_to_end, user_request, wait_until_idle,
 };
 
+/// Number of concurrent clients.
 const CLIENTS: u64 = 8;
+/// Number of actions of each client.
 const ROUNDS: u64 = 30;
 
 /// A deterministic pseudo-random generator, so that every test run uses the same numbers.
 struct TestRng(u64);
 
 impl TestRng {
+    /// Returns the next number, which is less than `limit`.
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
 }
 
+/// Returns a request with a random strategy, disconnect mode and retention.
 fn random_request(rng: &mut TestRng) -> RunRequest {
     let strategies = [
         MultitaskStrategy::Enqueue,
@@ -40,6 +44,7 @@ fn random_request(rng: &mut TestRng) -> RunRequest {
     }
 }
 
+/// Performs the actions of one client, whose number is the seed of its random choices.
 async fn run_client(scheduler: Arc<Scheduler>, threads: [ThreadId; 3], number: u64) {
     let mut rng = TestRng(number);
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! Webhooks: exactly one delivery for every kind of end, also after a crash, and only to allowed targets.
+//! Tests of webhooks: exactly one delivery for every run status, also after a crash, and only to allowed targets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -29,6 +29,7 @@ pub struct WebhookServer {
 }
 
 impl WebhookServer {
+    /// Starts the receiver on a free port.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
@@ -48,11 +49,13 @@ impl WebhookServer {
         Self { url, requests: receiver, statuses }
     }
 
+    /// Returns a request with a user message whose webhook is this receiver.
     pub fn request_with_webhook(&self, text: &str) -> RunRequest {
         RunRequest { webhook: Some(self.url.clone()), ..user_request(text) }
     }
 }
 
+/// Reads one HTTP request and returns its body.
 async fn read_request(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -68,6 +71,7 @@ async fn read_request(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
     }
 }
 
+/// Enables the delivery of webhooks to any target.
 pub fn enable_webhooks(scheduler: &Arc<Scheduler>) {
     scheduler.enable_webhooks(Arc::new(|EndedRun { run, request, .. }| {
         let body = json!({"run_id": run.run_id, "status": run.status, "asked": request.webhook.is_some()});
@@ -75,11 +79,13 @@ pub fn enable_webhooks(scheduler: &Arc<Scheduler>) {
     }));
 }
 
+/// Returns a scheduler that uses `server` as its model and delivers webhooks to any target.
 pub fn open_scheduler(fixture: &SchedulerFixture, server: &ScriptedServer) -> Arc<Scheduler> {
     fixture.configure(server);
     reopen_scheduler(fixture)
 }
 
+/// Returns another scheduler on the fixture's folder, with the model that was configured before.
 pub fn reopen_scheduler(fixture: &SchedulerFixture) -> Arc<Scheduler> {
     let scheduler = fixture.new_scheduler(SchedulerLimits {
         webhook_targets: WebhookTargetPolicy::Any,
@@ -110,7 +116,7 @@ async fn j10_the_webhook_of_a_run_is_delivered_once_whatever_its_status() {
     let scheduler = reopen_scheduler(&fixture);
     scheduler.recover().await.unwrap();
     scheduler.shutdown(GRACE).await;
-    assert!(receiver.requests.try_recv().is_err(), "a delivered webhook is not kept");
+    assert!(receiver.requests.try_recv().is_err(), "a delivered webhook is removed");
 }
 
 #[tokio::test]

@@ -63,6 +63,7 @@ pub(crate) struct HandoffArgs {
     /// Show a handoff and its drafts, by its id or interrupt
     #[arg(
         long,
+        hide_short_help = true,
         group = "pending_action",
         value_name = "ID",
         help_heading = "Pending handoffs",
@@ -72,6 +73,7 @@ pub(crate) struct HandoffArgs {
     /// With --show: the draft's number [default: the newest]
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "N",
         requires = "show",
         help_heading = "Pending handoffs",
@@ -94,10 +96,10 @@ pub(crate) struct HandoffArgs {
     #[arg(long, alias = "approve", group = "answer", help_heading = "Answers")]
     pub(crate) apply: bool,
     /// Answer with the decision in a JSON file (see below)
-    #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers")]
+    #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers", hide_short_help = true)]
     pub(crate) decision_file: Option<PathBuf>,
     /// Cover only the newest N messages
-    #[arg(long, value_name = "N", value_parser = parse_positive::<u64>)]
+    #[arg(long, value_name = "N", value_parser = parse_positive::<u64>, hide_short_help = true)]
     pub(crate) messages: Option<u64>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,

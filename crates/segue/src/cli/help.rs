@@ -1,11 +1,16 @@
-//! The help pages. Clap renders each of them; this file puts the commands of `segue --help` under headings, and keeps every page
-//! compact, so that its first screen of 24 rows is enough to continue with. The texts themselves are on the arguments.
+//! The help pages. Clap renders each of them; this file puts the commands of `segue --help` under headings, wraps every page
+//! at 80 columns, and keeps it compact, so that its first screen of 24 rows is enough to continue with. The texts themselves
+//! are on the arguments.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 
-use clap::Command;
 use clap::builder::{Resettable, StyledStr};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command};
+
+/// The most columns of a help page. Clap would use the whole width of the terminal, and 100 columns without a terminal.
+const COLUMNS_MAX: usize = 80;
 
 /// A heading of `segue --help`.
 struct CommandGroup {
@@ -71,48 +76,110 @@ impl HelpLength {
 /// Returns the command with the layout of its help pages.
 ///
 /// Both lengths are made from clap's short layout, one or two rows for each option: its long layout has three or more, and
-/// pushes most options off the first screen.
+/// pushes most options off the first screen. Clap would print the global options before the text below the options, so
+/// they are hidden from clap and appended as a text: on a full page they are always the last section.
 pub(super) fn with_help_pages(command: Command, length: HelpLength) -> Command {
     let list = match length {
         HelpLength::Short => name_list(&command),
         HelpLength::Full => described_list(&command),
     };
-    let command = command.mut_subcommands(|subcommand| compact_page(subcommand, length));
-    let command = match length {
-        // Clap copies global options to all subcommands when it parses, so hiding them here hides them everywhere.
-        HelpLength::Short => command
-            .mut_args(|option| if option.is_global_set() { option.hide(true) } else { option })
-            .after_help(SHORT_HELP_END),
-        HelpLength::Full => command,
-    };
+    let end = page_end(&command, length);
+    let after_help =
+        join_sections([command.get_after_help().filter(|_| length == HelpLength::Full), Some(&end)]);
     command
+        .mut_args(|option| compact_option(option, length))
+        .mut_subcommands(|subcommand| compact_page(subcommand, length, &end))
+        .max_term_width(COLUMNS_MAX)
         .long_about(Resettable::Reset)
         .before_help(list)
+        .after_help(after_help)
         .help_template(ROOT_TEMPLATE)
         .override_usage(ROOT_USAGE)
         // The list above has them, grouped. They are parsed all the same.
         .mut_subcommands(|subcommand| subcommand.hide(true))
 }
 
-/// Lays out the page of a subcommand and of the subcommands below it.
-fn compact_page(command: Command, length: HelpLength) -> Command {
+/// Lays out the page of a subcommand and of the subcommands below it. `end` is the last section of each page.
+fn compact_page(command: Command, length: HelpLength, end: &StyledStr) -> Command {
     let description = command.get_long_about().cloned();
     let after_long_help = command.get_after_long_help().cloned();
     let command = command
-        .mut_subcommands(|subcommand| compact_page(subcommand, length))
+        .mut_args(|option| compact_option(option, length))
+        .mut_subcommands(|subcommand| compact_page(subcommand, length, end))
         .long_about(Resettable::Reset)
         .after_long_help(Resettable::Reset);
     if length == HelpLength::Short {
-        return command.after_help(SHORT_HELP_END);
+        return command.after_help(end.clone());
     }
-    let command = match after_long_help {
-        Some(text) => command.after_help(text),
-        None => command,
-    };
+    let command = command.after_help(join_sections([after_long_help.as_ref(), Some(end)]));
     match description {
         Some(text) => command.before_help(text).help_template(COMMAND_TEMPLATE),
         None => command,
     }
+}
+
+/// Selects the pages that list an option. A short page has neither global options nor those with `hide_short_help`, and
+/// lists all others under one heading.
+fn compact_option(option: Arg, length: HelpLength) -> Arg {
+    let (is_rare, is_hidden) = (option.is_hide_short_help_set(), option.is_hide_set());
+    // Clap copies global options to all subcommands when it parses, so hiding them here hides them everywhere.
+    let is_hidden = is_hidden || option.is_global_set();
+    // Clap renders full pages with its short layout, too, so its own setting would hide the option from both.
+    let option = option.hide_short_help(false);
+    match length {
+        HelpLength::Short => option.hide(is_hidden || is_rare).help_heading(Resettable::Reset),
+        HelpLength::Full => option.hide(is_hidden),
+    }
+}
+
+/// Returns the last section of every page: the global options, or the way to them.
+fn page_end(root: &Command, length: HelpLength) -> StyledStr {
+    match length {
+        HelpLength::Short => SHORT_HELP_END.into(),
+        HelpLength::Full => Command::new("global")
+            .styles(root.get_styles().clone())
+            .args(root.get_arguments().filter(|option| option.is_global_set()).cloned())
+            .disable_help_flag(true)
+            .max_term_width(COLUMNS_MAX)
+            .help_template("{all-args}")
+            .render_help(),
+    }
+}
+
+/// Joins the sections of a page with an empty line between them.
+fn join_sections(sections: [Option<&StyledStr>; 2]) -> StyledStr {
+    let texts = sections.into_iter().flatten().map(|text| text.ansi().to_string().trim_end().to_owned());
+    texts.collect::<Vec<_>>().join("\n\n").into()
+}
+
+/// Replaces hidden names in the suggestions of an error about an unknown command: the former name of a command by its
+/// present name; a hidden command is not suggested.
+pub(super) fn suggest_visible_names(mut error: clap::Error, root: &Command) -> clap::Error {
+    let Some(ContextValue::Strings(suggested)) = error.get(ContextKind::SuggestedSubcommand) else {
+        return error;
+    };
+    let mut visible: Vec<String> = Vec::new();
+    for name in suggested.iter().filter_map(|name| visible_name(root, name)) {
+        if !visible.contains(&name) {
+            visible.push(name);
+        }
+    }
+    match visible.is_empty() {
+        true => error.remove(ContextKind::SuggestedSubcommand),
+        false => error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible)),
+    };
+    error
+}
+
+/// Returns the visible name of the command below `parent` that has this name or alias; `None` if it is hidden.
+fn visible_name(parent: &Command, name: &str) -> Option<String> {
+    parent.get_subcommands().find_map(|command| {
+        let is_named = command.get_name() == name || command.get_all_aliases().any(|alias| alias == name);
+        match is_named && !command.is_hide_set() {
+            true => Some(command.get_name().to_owned()),
+            false => visible_name(command, name),
+        }
+    })
 }
 
 /// Returns all commands under their headings, each on a line with its description.
@@ -173,13 +240,12 @@ mod tests {
     use super::*;
     use crate::cli::CliArgs;
 
-    /// The size of the smallest terminal whose first screen must be enough.
-    const COLUMNS: usize = 80;
+    /// The rows of the smallest terminal whose first screen must be enough.
     const ROWS: usize = 24;
 
     /// Returns the page of each command, by its full name.
     fn render_pages(length: HelpLength) -> Vec<(String, String)> {
-        let mut root = with_help_pages(CliArgs::command(), length).term_width(COLUMNS);
+        let mut root = with_help_pages(CliArgs::command(), length).term_width(COLUMNS_MAX);
         root.build();
         let mut pages = Vec::new();
         let mut unvisited = vec![("segue".to_owned(), root)];
@@ -206,7 +272,7 @@ mod tests {
     fn the_list_of_commands_has_one_row_for_each_and_their_own_descriptions() {
         let root = CliArgs::command();
         let list = described_list(&root).to_string();
-        assert!(list.lines().all(|line| line.chars().count() <= COLUMNS), "{list}");
+        assert!(list.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{list}");
         for name in grouped_names() {
             let about = root.find_subcommand(name).and_then(Command::get_about).unwrap().to_string();
             let rows: Vec<&str> =
@@ -224,7 +290,7 @@ mod tests {
     fn the_first_screen_has_the_usage_and_the_commands_or_options_of_first_need() {
         for (name, page) in render_pages(HelpLength::Full) {
             let first_screen: Vec<&str> = page.lines().take(ROWS).collect();
-            assert!(page.lines().all(|line| line.chars().count() <= COLUMNS), "{name}: {page}");
+            assert!(page.lines().all(|line| line.chars().count() <= COLUMNS_MAX), "{name}: {page}");
             assert!(first_screen.iter().any(|line| line.starts_with("Usage: ")), "{name}: {page}");
             // `segue` has its work and its threads there; every other command everything but options under a heading of their own.
             let last = if name == "segue" { "Memory:" } else { "  -h, --help" };
@@ -235,9 +301,7 @@ mod tests {
     #[test]
     fn a_short_page_fits_the_screen_and_has_no_global_options() {
         for (name, page) in render_pages(HelpLength::Short) {
-            // Only `segue handoff` has more options, which are under headings of their own.
-            let needed = if name == "segue handoff" { page.find("\nPending handoffs:") } else { None };
-            assert!(page[..needed.unwrap_or(page.len())].lines().count() <= ROWS, "{name}: {page}");
+            assert!(page.lines().count() <= ROWS, "{name}: {page}");
             assert!(!page.contains("\n      --home") && page.contains("--help"), "{name}: {page}");
         }
         let asks =
@@ -248,12 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_segue_ends_with_the_global_options_and_the_exit_codes() {
+    fn the_page_of_segue_ends_with_the_exit_codes_and_the_global_options() {
         let pages = render_pages(HelpLength::Full);
         let (_, page) = pages.iter().find(|(name, _)| name == "segue").unwrap();
         let position = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}: {page}"));
         assert!(position("Administer:") < position("\nOptions:"));
-        assert!(position("\nOptions:") < position("Global options:"));
-        assert!(position("Global options:") < position("Exit codes:"));
+        assert!(position("\nOptions:") < position("Exit codes:"));
+        assert!(position("Exit codes:") < position("Global options:"));
     }
 }

@@ -1,5 +1,6 @@
-//! Work of the agent that a command waits for. For a person at a terminal its progress is shown and typed keys are kept; for
-//! a program only notices are printed. Ctrl-C stops the work. The caller shows the result.
+//! Runs work of the agent in the foreground, such as a draft or a compaction. The progress is shown and typed keys are
+//! buffered if the user is at a terminal; only notices are printed for a program. Ctrl-C stops the work. The caller
+//! shows the result.
 
 use agent::{Agent, CancellationToken, Frame, FrameSender};
 use terminal::{
@@ -11,7 +12,7 @@ use crate::cli::OutputFormat;
 use crate::commands::CommandContext;
 use crate::exit::CliFailure;
 
-/// The frames of work that are shown.
+/// The frames of the work that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkVisibility {
     /// All frames, for work after which the agent may continue its turn.
@@ -20,31 +21,33 @@ pub(crate) enum WorkVisibility {
     Progress,
 }
 
-/// The display of work.
+/// The way in which the work is displayed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkDisplay {
     /// The label of the progress until the work reports its first phase.
     pub(crate) label: &'static str,
+    /// The frames that are shown.
     pub(crate) visibility: WorkVisibility,
 }
 
-/// The result of work.
+/// The result of the work.
 pub(crate) struct WorkResult<T> {
+    /// The value that the work returned.
     pub(crate) output: T,
-    /// True if the person stopped the work.
+    /// True if the work was asked to stop. It may still have completed.
     pub(crate) is_stopped: bool,
 }
 
-/// Returns whether the output is text for a person at a terminal.
+/// Returns whether the output is text for a user at a terminal.
 pub(crate) fn is_interactive(context: &CommandContext) -> bool {
     context.format == OutputFormat::Text && context.screen.audience == Audience::Person
 }
 
-/// Performs work and shows it to a person. `totals` is replaced by the totals of the work; its `pending_calls` are the tool
-/// calls without a result, before and after the work.
+/// Performs work and shows it to the user. `totals` is replaced by the totals of the work; its `pending_calls` are the
+/// tool calls without a result, before and after the work.
 ///
 /// # Errors
-/// Fails if the terminal fails, or if the person does not wait for the work to stop.
+/// Fails if the terminal cannot be read or written, or if the user does not wait for the work to stop.
 pub(crate) async fn run_with_display<T>(
     context: &CommandContext,
     display: WorkDisplay,
@@ -81,7 +84,7 @@ pub(crate) async fn run_with_display<T>(
     Ok(result?)
 }
 
-/// Returns a progress bar. With JSON output it is hidden.
+/// Returns a progress display. It is hidden if the output format is JSON.
 pub(crate) fn progress_display(screen: &Screen, format: OutputFormat, unit: ProgressUnit) -> ProgressDisplay {
     match format {
         OutputFormat::Text => ProgressDisplay::new(screen, unit),
@@ -92,7 +95,7 @@ pub(crate) fn progress_display(screen: &Screen, format: OutputFormat, unit: Prog
 /// Performs work with a progress bar, and prints its notices.
 ///
 /// # Errors
-/// Fails if the person does not wait for the work to stop.
+/// Fails if the user does not wait for the work to stop.
 pub(crate) async fn run_with_notices<T>(
     context: &CommandContext,
     work: impl AsyncFnOnce(&Agent, &FrameSender, &CancellationToken) -> T,

@@ -1,5 +1,5 @@
-//! The approval of tool calls: each pending call is shown with its effect and answered with a key. The rules of the `tools`
-//! crate decide which calls need approval.
+//! The approval of tool calls: each pending call is shown with its effect, and the user answers with a key. The rules
+//! of the crate `tools` decide which calls need approval.
 
 use std::path::Path;
 
@@ -18,34 +18,43 @@ use crate::exit::{self, CliFailure, ExitReason};
 
 /// The `middleware_source` of interrupts that ask about tool calls.
 pub(crate) const TOOL_APPROVAL: &str = "ToolApprovalMiddleware";
-/// The most lines of a command, a diff or arguments that are shown at once. A key shows all of them.
+/// The most lines of a command, a diff or arguments that are shown at once. The key `v` shows all of them.
 const LINES_SHOWN_MAX: usize = 24;
 
-/// A person's answer to an interrupt.
+/// The user's answer to an interrupt.
 #[derive(Debug)]
 pub(crate) enum ApprovalAnswer {
     /// Every call was decided.
     Decided {
-        /// One decision for each call.
+        /// One decision for each call, in the order of the calls.
         decisions: Decisions,
-        /// The rules to remember, each as the call offered it.
+        /// The permission rules to remember and their scopes, each rule in the text form in which the call offered it.
         remembered_rules: Vec<(String, RuleScope)>,
     },
-    /// The thread is to be moved to the current folder; then the calls are asked about again.
+    /// The thread is to be moved to the current folder. Then the same calls are shown again.
     MoveHere,
 }
 
-/// The answers to one call.
+/// The possible answers to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ApprovalKey {
+    /// Run the call as proposed.
     Approve,
+    /// Run the call, and remember its permission rules for this scope.
     Remember(RuleScope),
+    /// Run this call and all calls after it.
     ApproveAll,
+    /// Edit the call, then run it.
     Edit,
+    /// Reject the call, with an optional reason for the model.
     Reject,
+    /// Reject this call and all calls after it.
     RejectAll,
+    /// Give the model a result without running the call.
     Respond,
+    /// Print the whole call and ask again.
     View,
+    /// Move the thread to the current folder.
     MoveHere,
 }
 
@@ -57,7 +66,7 @@ pub(crate) fn is_tool_approval(interrupt: &Interrupt) -> bool {
     interrupt.payload.middleware_source == TOOL_APPROVAL
 }
 
-/// Returns the ids and the arguments of an interrupt's calls.
+/// Returns the ids and the arguments of an interrupt's calls, in order. Requests without a call id are omitted.
 pub(crate) fn pending_calls(interrupt: &Interrupt) -> Vec<(String, Value)> {
     let requests = interrupt.payload.action_requests.iter();
     let call = |request: &ActionRequest| {
@@ -66,7 +75,8 @@ pub(crate) fn pending_calls(interrupt: &Interrupt) -> Vec<(String, Value)> {
     requests.filter_map(call).collect()
 }
 
-/// Returns a notice for a message that is sent while tool calls are pending: the message withdraws them. `None` if none are.
+/// Returns a notice for a message that is sent while tool calls are pending, because the message cancels these calls.
+/// `None` if no call is pending.
 pub(crate) async fn dropped_calls_notice(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -81,11 +91,11 @@ pub(crate) async fn dropped_calls_notice(
     })
 }
 
-/// Asks about each call of an interrupt. Returns `None` if the person leaves the decision for later; then nothing is decided.
-/// A message that they type instead of an answer goes to `typed`.
+/// Asks about each call of an interrupt. Returns `None` if the user postpones the decision; then nothing is decided. A
+/// message that the user types instead of an answer goes to `typed`.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub(crate) fn ask_for_decisions(
     context: &CommandContext,
     interrupt: &Interrupt,
@@ -126,15 +136,17 @@ pub(crate) fn ask_for_decisions(
 
 /// The answer to the question about one call.
 enum CallAnswer {
+    /// A decision about this call only.
     Decided(Decision),
     /// Approve the call, and remember its rules for this scope.
     AllowByRule(RuleScope),
-    /// The same decision for this call and all that follow.
+    /// The same decision for this call and all calls after it. Calls that were decided before keep their decisions.
     All(Decision),
+    /// Move the thread to the current folder. Decisions about earlier calls are discarded.
     MoveHere,
 }
 
-/// Asks about the call at `index` until there is an answer; `None` if the person leaves it for later.
+/// Asks about the call at `index` until it is answered; `None` if the user postpones the answer.
 fn ask_about_call(
     context: &CommandContext,
     interrupt: &Interrupt,
@@ -173,12 +185,12 @@ fn ask_about_call(
     }
 }
 
-/// Returns the folder in which the calls run.
+/// Returns the folder in which the calls run, if the interrupt names one.
 fn workspace(interrupt: &Interrupt) -> Option<&Path> {
     interrupt.payload.workspace.as_deref().map(Path::new)
 }
 
-/// Returns whether the interrupt is pending and the folder of its calls exists.
+/// Returns whether the interrupt is pending and its calls can run on this host, because their folder exists here.
 pub(crate) fn can_run_when_approved(interrupt: &Interrupt) -> bool {
     interrupt.status == InterruptStatus::Pending && workspace(interrupt).is_none_or(is_canonical_folder)
 }
@@ -214,10 +226,12 @@ fn show_workspace(context: &CommandContext, interrupt: &Interrupt) -> Result<(),
     Ok(())
 }
 
+/// Returns the decision to run a call as proposed.
 fn approve_decision() -> Decision {
     Decision::Approve { args: None, summary_sha256: None }
 }
 
+/// Returns the decision to reject a call. An empty reason counts as none.
 fn reject_decision(reason: String) -> Decision {
     Decision::Reject { message: Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty()) }
 }
@@ -229,13 +243,13 @@ fn call_choices(
     undecided: usize,
 ) -> Vec<KeyChoice<ApprovalKey>> {
     let config = interrupt.payload.review_configs.iter().find(|config| config.action_name == request.name);
-    let is_gone = workspace(interrupt).is_some_and(|folder| !is_canonical_folder(folder));
+    let is_missing = workspace(interrupt).is_some_and(|folder| !is_canonical_folder(folder));
     // A call runs only in the folder in which it was proposed, so without the folder it cannot be approved.
     let runs_call = |decision: &str| matches!(decision, "approve" | "edit");
     let allows = |decision: &str| {
         let is_allowed =
             config.is_none_or(|config| config.allowed_decisions.iter().any(|allowed| allowed == decision));
-        is_allowed && !(is_gone && runs_call(decision))
+        is_allowed && !(is_missing && runs_call(decision))
     };
     let mut choices = Vec::new();
     let mut add = |key, label, answer, is_offered: bool| {
@@ -248,7 +262,7 @@ fn call_choices(
     add('a', "Always in this session", ApprovalKey::Remember(RuleScope::Session), has_rules);
     add('p', "Always in this project", ApprovalKey::Remember(RuleScope::Project), has_rules);
     add('e', "Edit", ApprovalKey::Edit, allows("edit"));
-    add('h', "Continue here", ApprovalKey::MoveHere, is_gone);
+    add('h', "Continue here", ApprovalKey::MoveHere, is_missing);
     add('n', "Reject", ApprovalKey::Reject, allows("reject"));
     add('r', "Answer instead", ApprovalKey::Respond, allows("respond"));
     add('v', "View all", ApprovalKey::View, true);
@@ -290,8 +304,8 @@ fn reveal_args(args: &Value) -> Value {
     }
 }
 
-/// Prints a call: its heading, warnings, up to [`LINES_SHOWN_MAX`] lines of its effect, why it needs approval, and the rules
-/// that would allow it.
+/// Prints a call: its heading, warnings, up to [`LINES_SHOWN_MAX`] lines of its effect, the reason why it needs
+/// approval, and the rules that would allow it.
 pub(crate) fn show_call(
     context: &CommandContext,
     request: &ActionRequest,
@@ -343,8 +357,8 @@ fn call_detail_lines(screen: &Screen, request: &ActionRequest) -> Vec<String> {
     reveal_unsafe(&args).lines().map(|line| screen.style.code(line)).collect()
 }
 
-/// Returns a line broken into pieces of at most `columns` columns. All blanks are kept, because they have a meaning in a
-/// command.
+/// Returns a line broken into pieces of at most `columns` columns. Unlike [`wrap`], it preserves all blanks, because
+/// they have a meaning in a command.
 fn wrap_preserving_blanks(line: &str, columns: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut used = 0;
@@ -367,7 +381,7 @@ fn request_detail<'a>(request: &'a ActionRequest, key: &str) -> Option<&'a Value
     request.details.as_ref()?.get(key).filter(|value| !value.is_null())
 }
 
-/// Returns the warnings about a call: each is a text, or an object with a `text`.
+/// Returns the warnings about a call. In the request, each is a text, or an object with a `text`.
 fn call_warnings(request: &ActionRequest) -> Vec<String> {
     let warnings = request_detail(request, "warnings").and_then(Value::as_array).map(Vec::as_slice);
     let text = |warning: &Value| match warning {
@@ -383,8 +397,8 @@ fn offered_rules(request: &ActionRequest) -> Vec<String> {
     rules.unwrap_or_default().iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Stores the rules that a person chose to remember, for the folder of the calls. A rule that cannot be stored is reported, and
-/// the call runs all the same.
+/// Stores the rules that the user chose to remember, for the folder of the calls. If a rule cannot be stored, that
+/// failure is printed, and the call runs anyway.
 ///
 /// # Errors
 /// Fails only if the output is closed.
@@ -409,8 +423,8 @@ pub(crate) async fn store_rules(
     Ok(())
 }
 
-/// Opens an editor on the command of a call, or on all its arguments. Returns the edited call as a decision; `None` if the
-/// person changed nothing or the result cannot be used.
+/// Opens an editor on the command of a call, or on all its arguments. Returns the edited call as a decision; `None` if
+/// the user changed nothing or the result cannot be used.
 fn edit_call(context: &CommandContext, request: &ActionRequest) -> Result<Option<Decision>, CliFailure> {
     let folder = context.agent.home().root();
     // Only a tool that declares it in the details has a shell command. The `command` of another tool is an ordinary argument.
@@ -465,6 +479,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a request to run a command, with these details.
     fn request(details: Value) -> ActionRequest {
         ActionRequest {
             name: "execute".to_owned(),

@@ -1,5 +1,7 @@
 //! `segue chat`: a conversation in the terminal. A line that begins with `/` is a slash command; every other line is a
 //! message, which starts a turn.
+//!
+//! This file has the loop of the chat and the course of a turn. The submodules perform the slash commands.
 
 mod compact_commands;
 mod growth_prompt;
@@ -34,50 +36,54 @@ use memory_commands::BackgroundSummarizer;
 use message_draft::MessageDraft;
 use status_line::ThreadTotals;
 
-/// The most threads that a person can choose from.
+/// The most threads that a list offers to choose from, newest first.
 const THREADS_OFFERED_MAX: usize = 50;
 /// The notice before a turn that a crash interrupted is resumed.
 const RECOVERED_NOTICE: &str = "The last turn was interrupted; it is resumed now. Esc or Ctrl-C stops it.";
 
-/// The notice after a person stopped a turn.
+/// The notice after the user has stopped a turn.
 const STOPPED_NOTICE: &str = "Stopped. Everything that had arrived is kept.";
 /// The notice after a turn failed.
 const MESSAGE_KEPT_NOTICE: &str =
     "Your message is kept: write “try again” to retry, or choose another model with /model.";
-/// The notice after a person stopped a turn during the compaction before it.
+/// The notice after the user has stopped a turn during the compaction before its model call.
 const COMPACTION_STOPPED_NOTICE: &str =
     "Stopped: nothing was compacted. Everything that had arrived before is kept.";
 
 /// The state of a chat.
 struct ChatSession {
+    /// The agent and the output.
     context: CommandContext,
-    /// The current thread. A new thread is created with its first message, so until then there is none.
+    /// The current thread; `None` until the first message, which creates the thread.
     thread: Option<Thread>,
+    /// The reader of the user's lines.
     input: ChatLineReader,
-    /// The input that was typed while a run or a question was on the screen.
+    /// The input that was typed while a run or a question was shown.
     type_ahead: TypeAheadBuffer,
     /// The totals of the last turn, until the status line has shown them.
     turn_totals: Option<TurnTotals>,
-    /// The totals of the thread, if they were read from the journal already.
+    /// The totals of the thread; `None` until they are read from the journal.
     thread_totals: Option<ThreadTotals>,
     /// The ids and arguments of the last answer's tool calls that have no result yet, in order.
     pending_calls: Vec<(String, serde_json::Value)>,
-    /// A note to print before the output of the next run.
+    /// A note to print before the first output of the next run.
     first_note: Option<String>,
     /// True if the status line must be printed before the next prompt.
     is_status_stale: bool,
-    /// True if the last key was Ctrl-C at an empty prompt; another Ctrl-C then leaves the chat.
+    /// True if the last key was Ctrl-C at an empty prompt. Another Ctrl-C then ends the chat.
     is_quit_armed: bool,
     /// The reason for the exit code at the end of the chat.
     exit_reason: ExitReason,
-    /// The summarization of old messages in the background.
+    /// The background task that summarizes old messages.
     background: BackgroundSummarizer,
 }
 
-/// The effect of a line on the chat's loop.
+/// The effect of a line on the loop of the chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChatFlow {
+    /// The chat reads the next line.
     Continue,
+    /// The chat ends.
     Quit,
 }
 
@@ -128,9 +134,9 @@ pub(crate) async fn run(context: CommandContext, args: cli::ChatArgs) -> Command
     outcome
 }
 
-/// The result of looking for an interrupted run of a thread.
+/// The outcome of recovering a thread's interrupted run.
 enum RecoveryOutcome {
-    /// There was none.
+    /// The thread has no interrupted run.
     Nothing,
     /// A run was resumed and has ended.
     Recovered,
@@ -138,13 +144,15 @@ enum RecoveryOutcome {
 
 /// The thread in which a chat starts.
 enum InitialThread {
+    /// A thread that the user has chosen or the arguments name.
     Existing(Box<Thread>),
+    /// A new thread, which is created with its first message.
     New,
-    /// The person was asked and chose none.
+    /// The user was asked and chose no thread, so the chat does not start.
     NoneChosen,
 }
 
-/// Returns the thread that the arguments select, and asks the person if they leave the choice to them.
+/// Returns the thread that the arguments select, or that the user chooses if the arguments ask for a choice.
 async fn choose_initial_thread(
     context: &CommandContext,
     args: &cli::ChatArgs,
@@ -163,10 +171,10 @@ async fn choose_initial_thread(
     })
 }
 
-/// Asks the person to choose one of the newest threads; `None` if they choose none.
+/// Asks the user to choose one of the newest threads; `None` if there is no thread or the user chooses none.
 ///
 /// # Errors
-/// Fails if there is no person at a terminal, or no thread.
+/// Fails if no user is at the terminal, or if the journal cannot be read.
 async fn choose_thread(context: &CommandContext, label: &str) -> Result<Option<Thread>, CliFailure> {
     if context.screen.audience == Audience::Program {
         return Err(CliFailure::new(ExitReason::User, format!("choose a thread: {NO_TERMINAL}"))
@@ -192,7 +200,7 @@ async fn choose_thread(context: &CommandContext, label: &str) -> Result<Option<T
 }
 
 impl ChatSession {
-    /// Reads lines and performs them until the person leaves or the input ends.
+    /// Reads lines and performs them until the user leaves or the input ends.
     async fn run_loop(&mut self) -> CommandResult {
         loop {
             if signals::is_exiting() {
@@ -216,7 +224,7 @@ impl ChatSession {
                             Ok(()) => {}
                             Err(failure) => {
                                 if failure.is_busy() {
-                                    // The message was not stored, so the person can send it again.
+                                    // The message was not stored, so the user can send it again.
                                     self.type_ahead.queued_lines.push_front(text);
                                     self.type_ahead.hold_queued_lines();
                                 }
@@ -235,7 +243,8 @@ impl ChatSession {
         }
     }
 
-    /// Returns the next line: a line that was typed ahead, else a line from the prompt. Prints the status line before it.
+    /// Returns the next line: a line that was typed ahead, else a line from the prompt. Prints reports of background
+    /// work and the status line first.
     async fn next_line(&mut self) -> Result<InputLine, CliFailure> {
         self.report_background_work().await?;
         while std::mem::take(&mut self.is_status_stale)
@@ -274,7 +283,7 @@ impl ChatSession {
         self.input.read_line()
     }
 
-    /// Returns the thread ids and models that completion offers. Threads are left out if the journal cannot be read.
+    /// Returns the thread ids and models that completion offers. Without a readable journal, no threads are offered.
     async fn completion_candidates(&self) -> CompletionCandidates {
         let filter = ThreadFilter { limit: THREADS_OFFERED_MAX, ..ThreadFilter::default() };
         let threads = self.context.agent.threads().list(filter).await.unwrap_or_default();
@@ -286,7 +295,7 @@ impl ChatSession {
         }
     }
 
-    /// Prints a dimmed text, wrapped to the width of the screen.
+    /// Prints a dimmed text, wrapped to the screen.
     fn print_info(&self, text: &str) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
         Ok(screen.print_line(screen.style.dim(wrap(text, screen.columns, "", "  ")))?)
@@ -319,7 +328,8 @@ impl ChatSession {
         }
     }
 
-    /// Prints the model that answers, or a warning that says what works without a model.
+    /// Prints the model that answers. If no model can be used, prints a warning that explains which commands still
+    /// work.
     fn show_model(&self) -> Result<(), CliFailure> {
         let models = self.context.agent.model_status();
         let reason = match (models.default, models.problem) {
@@ -335,7 +345,8 @@ impl ChatSession {
         self.print_info(&format!("hint: {NO_MODEL_HINT}"))
     }
 
-    /// Makes `thread` the current thread, shows its end, and continues what is pending in it: an interrupted run or a handoff.
+    /// Makes `thread` the current thread, shows its last messages, and continues its pending work: an interrupted run
+    /// or a handoff.
     async fn enter_thread(&mut self, thread: Thread) -> Result<(), CliFailure> {
         let thread_id = thread.thread_id;
         self.switch_thread(Some(thread));
@@ -354,7 +365,7 @@ impl ChatSession {
         self.pending_calls.clear();
     }
 
-    /// Resumes a run of the thread that a crash interrupted, and prints a note about it.
+    /// Resumes the thread's run if its process is gone, for example after a crash, and prints a note about it.
     async fn recover_run(&mut self, thread_id: ThreadId) -> Result<RecoveryOutcome, CliFailure> {
         self.first_note = Some(RECOVERED_NOTICE.to_owned());
         let recovered = self
@@ -367,7 +378,7 @@ impl ChatSession {
         }
     }
 
-    /// Sends a message in the current thread, which is created if there is none, and shows the turn that follows.
+    /// Sends a message in the current thread and shows the turn that follows. Creates the thread if there is none.
     async fn send_message(&mut self, input: ExpandedInput) -> Result<(), CliFailure> {
         let draft = MessageDraft::new(input, self.context.agent.workspace());
         for note in &draft.notes {
@@ -393,7 +404,7 @@ impl ChatSession {
         }
     }
 
-    /// Shows a run until it ends, and adds its totals. Input that is typed meanwhile is kept.
+    /// Shows a run until it ends, and adds its totals. Input that is typed meanwhile goes to `type_ahead`.
     ///
     /// # Errors
     /// The outer error is a failure of the terminal, the inner one a failure of the run.
@@ -443,20 +454,20 @@ impl ChatSession {
         }
         match &mut self.turn_totals {
             Some(earlier) => earlier.add(totals),
-            none => *none = Some(totals),
+            empty => *empty = Some(totals),
         }
         Ok(())
     }
 
-    /// Asks the questions of a run that was interrupted, resumes it until none is left, and reports its end. Then starts to
-    /// summarize old messages in the background.
+    /// Asks the questions of an interrupted run, resumes it until no question is left, and reports its end. Then starts
+    /// to summarize old messages in the background.
     async fn handle_run_end(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), CliFailure> {
         let result = self.answer_interrupts(thread_id, end).await;
         self.background.start(&self.context.agent);
         result
     }
 
-    /// Asks about tool calls and handoffs as long as the run stops at a question, and reports how the last run ended.
+    /// Asks about tool calls and handoffs as long as the run stops at a question, and reports the end of the last run.
     async fn answer_interrupts(&mut self, thread_id: ThreadId, end: RunEnd) -> Result<(), CliFailure> {
         let mut end = end;
         while end.status == RunStatus::Interrupted && !signals::is_exiting() {
@@ -490,8 +501,8 @@ impl ChatSession {
         }
     }
 
-    /// Asks about the pending tool calls and resumes the run with the answers. Returns the end of that run, or `None` if no
-    /// call is pending or the person left the question open.
+    /// Asks about the pending tool calls and resumes the run with the answers. Returns the end of that run, or `None`
+    /// if no call is pending or the user postponed the answer.
     async fn approve_calls(&mut self, thread_id: ThreadId) -> Result<Option<RunEnd>, CliFailure> {
         let pending = self.context.agent.runs().pending_interrupts(thread_id).await?;
         let mut interrupts =
@@ -554,7 +565,7 @@ impl ChatSession {
         self.show_model()
     }
 
-    /// Returns the id of the current thread; if there is none, prints that and returns `None`.
+    /// Returns the id of the current thread; if there is none, prints a notice and returns `None`.
     fn current_thread_id(&self) -> Result<Option<ThreadId>, CliFailure> {
         if self.thread.is_none() {
             self.print_info("This thread has no messages yet.")?;
@@ -563,8 +574,8 @@ impl ChatSession {
     }
 }
 
-/// Returns whether a text after a `/` is a slash command. A message may also begin with a path: the text is a path if its first
-/// folder exists.
+/// Returns whether a text after a `/` is a slash command. A message may also begin with a path: the text is a path if
+/// it has another `/` and its first folder exists.
 fn is_command(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default();
     word.split_once('/').is_none_or(|(first, _)| !Path::new("/").join(first).exists())

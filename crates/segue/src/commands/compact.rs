@@ -1,11 +1,12 @@
-//! `segue compact`, `segue uncompact` and `segue context`: compacts the context of a thread, undoes a compaction, and shows the
-//! use of the context window. The chat's commands share this code. The `compaction` crate decides what is compacted and when.
+//! `segue compact`, `segue uncompact` and `segue context`: compacts the context of a thread, undoes a compaction, and
+//! shows the use of the context window. The chat's commands share this code. The crate `compaction` decides which
+//! messages are compacted and when.
 
 use agent::{
     Agent, CancellationToken, CompactionParameters, ContextReport, Error, FrameSender, KeepPolicy,
     OFFLINE_SUMMARY_MODEL, RunError, ThreadCompaction, ThreadCompactionUndo, ThreadError,
 };
-use protocol::{Seq, ThreadId};
+use protocol::{ParentKind, Seq, Thread, ThreadId};
 use serde::Serialize;
 use serde_json::json;
 use terminal::context_window::render_report;
@@ -25,16 +26,17 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// The label of the progress until the compaction reports its first phase.
 const PHASE_LABEL: &str = "compacting the conversation";
 
-/// The notice after a person stopped a compaction.
+/// The notice after the user has stopped a compaction.
 pub(crate) const STOPPED_NOTICE: &str = "Stopped: nothing was changed.";
 
 /// The options of a compaction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct CompactOptions {
-    /// The topics that the summary must keep.
+    /// The topics that the summary must preserve.
     pub(crate) focus: Option<String>,
-    /// The number of newest messages that are not compacted; `None` uses the configuration.
+    /// The number of newest messages that are not compacted; `None` uses the configured number.
     pub(crate) keep: Option<u64>,
+    /// Selects between storing the compaction and a preview.
     pub(crate) mode: CompactionMode,
 }
 
@@ -59,21 +61,25 @@ pub(crate) enum CompactOutcome {
 /// The output of `--json`.
 #[derive(Serialize)]
 struct CompactionReport<'a> {
+    /// The compacted thread.
     thread_id: ThreadId,
+    /// `condensed`, `previewed` or `nothing`.
     outcome: &'static str,
+    /// The reason why nothing was compacted.
     reason: Option<&'a str>,
     /// The marker, in the form of `segue history --json`.
     marker: Option<&'a agent::HistoryEntry>,
-    /// The compaction that is stored, or would be.
+    /// The compaction that was stored, or that would be stored without `--preview`.
     compaction: Option<&'a protocol::Compaction>,
 }
 
 /// Performs `segue compact`, then summarizes old messages that are due.
 ///
 /// # Errors
-/// Fails if there is no such thread, or as [`compact_thread`] does.
+/// Fails if the thread does not exist, or as [`compact_thread`] does.
 pub(crate) async fn run(context: &CommandContext, args: CompactArgs) -> CommandResult {
-    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
+    let thread = context.agent.threads().find(&args.thread).await?;
+    let thread_id = thread.thread_id;
     let mode = if args.preview { CompactionMode::Preview } else { CompactionMode::Store };
     let options = CompactOptions { focus: args.focus, keep: args.keep, mode };
     let mut typed = TypeAheadBuffer::default();
@@ -90,7 +96,7 @@ pub(crate) async fn run(context: &CommandContext, args: CompactArgs) -> CommandR
     };
     match context.format {
         OutputFormat::Json => print_result_json(context, thread_id, &outcome)?,
-        OutputFormat::Text => print_result(context, thread_id, &outcome).await?,
+        OutputFormat::Text => print_result(context, &thread, &outcome).await?,
     }
     if mode == CompactionMode::Store {
         summarize::summarize_after_command(context).await;
@@ -98,12 +104,18 @@ pub(crate) async fn run(context: &CommandContext, args: CompactArgs) -> CommandR
     Ok(ExitReason::Success)
 }
 
-/// Prints the result for people, with a hint after a stored compaction.
+/// Prints the result as text, with a hint after a stored compaction.
 async fn print_result(
     context: &CommandContext,
-    thread_id: ThreadId,
+    thread: &Thread,
     outcome: &CompactOutcome,
 ) -> Result<(), CliFailure> {
+    if let CompactOutcome::NothingToCompact(reason) = outcome {
+        let text = nothing_to_compact_text(context, thread, reason).await;
+        context.screen.print_line(wrap(&text, context.screen.text_columns(), "", "  "))?;
+        return Ok(());
+    }
+    let thread_id = thread.thread_id;
     context.screen.print_lines(result_lines(&context.screen, outcome))?;
     if let CompactOutcome::Compacted(compacted) = outcome
         && compacted.is_stored
@@ -119,11 +131,25 @@ async fn print_result(
     Ok(())
 }
 
-/// Compacts a thread, or computes a preview; `None` if the person stopped the work and nothing was changed. Text that is typed
-/// meanwhile goes to `typed`, the usage of the model to `totals`.
+/// Returns why nothing can be compacted in the thread. For the child of a handoff, names its parent: after a handoff, `last`
+/// is the empty child, and the long thread is its parent.
+async fn nothing_to_compact_text(context: &CommandContext, thread: &Thread, reason: &str) -> String {
+    let id = context.short_id(thread.thread_id).await;
+    let reason = sanitize_line(reason);
+    let (Some(parent), Some(ParentKind::Handoff)) = (thread.parent_id, thread.parent_kind) else {
+        return format!("Nothing to compact in {id}: {reason}.");
+    };
+    let (parent, count) = (context.short_id(parent).await, format_count(thread.message_count, "message"));
+    format!(
+        "Nothing to compact in {id} (the child of a handoff, {count}): {reason}. Compact its parent with `segue compact {parent}`."
+    )
+}
+
+/// Compacts a thread, or computes a preview; `None` if the user stopped the work and nothing was changed. Text that is
+/// typed meanwhile goes to `typed`, the usage of the model to `totals`.
 ///
 /// # Errors
-/// Fails if the compaction fails, another run is active, a decision is pending, or the journal fails.
+/// Fails if the compaction fails, another run is active, a decision is pending, or the journal cannot be used.
 pub(crate) async fn compact_thread(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -156,7 +182,7 @@ pub(crate) async fn compact_thread(
     }
 }
 
-/// Returns the result for people: the card of the compaction, or one line.
+/// Returns the result as text: the card of the compaction, or one line.
 pub(crate) fn result_lines(screen: &Screen, outcome: &CompactOutcome) -> Vec<String> {
     let wrap_text = |text: &str| wrap(text, screen.text_columns(), "", "  ");
     match outcome {
@@ -182,7 +208,7 @@ pub(crate) fn result_lines(screen: &Screen, outcome: &CompactOutcome) -> Vec<Str
     }
 }
 
-/// Prints the result as JSON.
+/// Prints the result as one JSON object.
 fn print_result_json(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -205,7 +231,7 @@ fn print_result_json(
 /// Performs `segue uncompact`: undoes the newest compaction of a thread.
 ///
 /// # Errors
-/// Fails if there is no such thread, nothing to undo, or the journal fails.
+/// Fails if the thread does not exist, nothing to undo, or the journal cannot be used.
 pub(crate) async fn run_uncompact(context: &CommandContext, thread: &str) -> CommandResult {
     let thread_id = context.agent.threads().find(thread).await?.thread_id;
     let undone = context.agent.threads().undo_compaction(thread_id).await?;
@@ -241,7 +267,8 @@ pub(crate) fn uncompacted_text(undone: &ThreadCompactionUndo) -> String {
     )
 }
 
-/// Returns the marker of the thread's active compaction; `None` if there is none or it cannot be determined.
+/// Returns the sequence number of the marker of the thread's active compaction; `None` if no compaction is active or
+/// the journal cannot be read.
 pub(crate) async fn active_compaction(context: &CommandContext, thread_id: ThreadId) -> Option<Seq> {
     let report = context.agent.threads().context_report(thread_id).await.ok()?;
     report.condensed.map(|compaction| compaction.marker_seq)
@@ -261,7 +288,7 @@ pub(crate) fn active_compaction_change_text(before: Option<Seq>, after: Option<S
 /// Performs `segue context`: shows the use of the context window.
 ///
 /// # Errors
-/// Fails if there is no such thread, or as [`context_report`] does.
+/// Fails if the thread does not exist, or as [`context_report`] does.
 pub(crate) async fn run_context(context: &CommandContext, thread: &str) -> CommandResult {
     let thread_id = context.agent.threads().find(thread).await?.thread_id;
     let report = context_report(context, thread_id).await?;
@@ -276,7 +303,7 @@ pub(crate) async fn run_context(context: &CommandContext, thread: &str) -> Comma
 /// Returns the use of the model's context window by the thread.
 ///
 /// # Errors
-/// Fails if no model is configured, because its window is unknown then, or if the journal fails.
+/// Fails if no model is configured, because its window is unknown then, or if the journal cannot be used.
 pub(crate) async fn context_report(
     context: &CommandContext,
     thread_id: ThreadId,

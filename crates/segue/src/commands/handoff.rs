@@ -1,5 +1,6 @@
-//! `segue handoff`: drafts a summary of a thread or a session file, has it reviewed, and creates the child thread. The adjacent
-//! files show handoffs, answer them, report the outcome, and perform the subcommands `stats` and `export`.
+//! `segue handoff`: drafts a summary of a thread or a session file, has the user review it, and creates the child
+//! thread. The submodules list and show handoffs, answer them, report the outcome, and perform the subcommands `stats`
+//! and `export`.
 
 pub(crate) mod answer;
 pub(crate) mod export;
@@ -43,6 +44,9 @@ pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> Comm
 }
 
 /// Drafts a handoff of the thread or the session file in the arguments, or finds its pending handoff, and answers it.
+///
+/// # Errors
+/// Fails if the source or the decision file cannot be read, or if the draft or the decision fails.
 async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> CommandResult {
     let answer = answer_source(context, args)?;
     let mut goal = args.goal.clone();
@@ -83,7 +87,8 @@ async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> Comman
     answer_and_report(context, &pending, answer, imported.as_ref()).await
 }
 
-/// Answers the pending handoff with the given id prefix.
+/// Answers the pending handoff whose id begins with `id`. If the arguments name a thread, only its handoffs are
+/// searched.
 async fn decide_pending(context: &CommandContext, id: &str, args: &HandoffArgs) -> CommandResult {
     let answer = answer_source(context, args)?;
     let handoff = match &args.source {
@@ -95,7 +100,7 @@ async fn decide_pending(context: &CommandContext, id: &str, args: &HandoffArgs) 
     };
     let pending = find_pending(context, handoff.handoff_id).await?;
     let answer = match answer {
-        // The person names the handoff, so the preview is meant as the answer to it and ends it.
+        // The user names the handoff, so `--preview` is the answer to it and ends it.
         HandoffAnswerSource::Preview => {
             HandoffAnswerSource::FromFile(Decisions { decisions: vec![Decision::Preview {}] })
         }
@@ -159,7 +164,7 @@ async fn answer_and_report(
     report_conclusion(context, conclusion).await
 }
 
-/// Prints the thread of the handoff and its proposal.
+/// Prints a heading with the thread of the handoff, and the proposal.
 async fn show_pending(
     context: &CommandContext,
     thread: &Thread,
@@ -172,6 +177,9 @@ async fn show_pending(
 }
 
 /// Prints the child thread of an accepted handoff, and a warning if `agent.md` could not be written.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
 pub(crate) async fn show_child_thread(
     context: &CommandContext,
     decided: &HandoffOutcome,
@@ -196,7 +204,8 @@ pub(crate) async fn show_child_thread(
     Ok(())
 }
 
-/// Returns the thread that `source` names, or imports the session file that it names.
+/// Returns the thread that `source` names, or imports the session file that it names. A text that could be a thread id
+/// but is also the path of an existing file names the file.
 async fn resolve_source(
     context: &CommandContext,
     source: &str,
@@ -216,7 +225,11 @@ async fn import_source(
     context: &CommandContext,
     path: &Path,
 ) -> Result<(Thread, Option<ImportReport>), CliFailure> {
-    let report = import::import_sessions(context, &[PathBuf::from(path)]).await?;
+    let report = import::import_sessions(context, &[PathBuf::from(path)]).await.map_err(|failure| {
+        // The argument may be meant as the name of a thread.
+        let is_missing = path.as_os_str() != "-" && !path.exists();
+        if is_missing { failure.with_extra_hint("`segue threads list` lists the threads") } else { failure }
+    })?;
     let mut newest: Option<Thread> = None;
     for imported in &report.threads {
         let thread = context.agent.threads().find(&imported.thread_id.to_string()).await?;

@@ -1,5 +1,5 @@
-//! `segue history`: the messages of a thread, one page at a time, including compacted ones. `entry` prints one entry, `markers`
-//! loads the markers around a page, and `recall` and `search` find messages.
+//! `segue history`: the messages of a thread, one page at a time, including compacted messages. `entry` prints one
+//! entry, `markers` loads the markers around a page, and `recall` and `search` find messages.
 
 pub(crate) mod entry;
 pub(crate) mod markers;
@@ -19,17 +19,20 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 use entry::{EntryDisplay, show_entry};
 use markers::CompactionMarkers;
 
-/// The most entries that are shown to catch up after a live view has missed frames.
+/// The most entries that are printed to catch up after a live view has missed frames.
 const CATCH_UP_ENTRIES: usize = 200;
 
 /// The output of `--json`.
 #[derive(Serialize)]
 struct HistoryPageReport<'a> {
+    /// The entries.
     #[serde(flatten)]
     page: &'a HistoryPage,
+    /// The first event of the page; `null` if the page is empty.
     first_seq: Option<Seq>,
+    /// The last event of the page; `null` if the page is empty.
     last_seq: Option<Seq>,
-    /// With `--expand`, the markers that cover messages of this page, also if the markers are on another page.
+    /// The markers that cover messages of this page, including markers on other pages. Only with `--expand`.
     #[serde(skip_serializing_if = "Option::is_none")]
     markers: Option<&'a [HistoryEntry]>,
 }
@@ -37,7 +40,7 @@ struct HistoryPageReport<'a> {
 /// Performs `segue history`.
 ///
 /// # Errors
-/// Fails if there is no such thread, or if the journal or stdout fails.
+/// Fails if the thread does not exist, or if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandResult {
     let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
     let superseded = if args.all { SupersededVisibility::Shown } else { SupersededVisibility::Hidden };
@@ -83,7 +86,7 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
     Ok(ExitReason::Success)
 }
 
-/// Prints the commands for the earlier and the later page, and for the original messages of opened markers.
+/// Prints the commands for the earlier and the later page to stderr, and for the original messages of opened markers.
 fn print_navigation_hints(context: &CommandContext, args: &HistoryArgs, page: &HistoryPage) {
     let (Some(first), Some(last)) = (page.entries.first(), page.entries.last()) else { return };
     let history = format!("segue history {}", args.thread);
@@ -104,7 +107,7 @@ fn print_navigation_hints(context: &CommandContext, args: &HistoryArgs, page: &H
     }
 }
 
-/// Returns the numbers of the first and the last event that a marker's summary covers; `None` for other entries.
+/// Returns the first and the last event that a marker's summary covers; `None` for other entries.
 pub(crate) fn covered_range(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
     match &entry.item {
         HistoryItem::Marker(marker) => Some((marker.first_seq, marker.last_seq)),
@@ -116,7 +119,7 @@ pub(crate) fn covered_range(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
     }
 }
 
-/// Returns the options of the arguments that also apply to other pages.
+/// Returns the options of the arguments that also apply to the adjacent pages.
 fn page_options(args: &HistoryArgs) -> String {
     let flags = [(args.markers, " --markers"), (args.expand, " --expand"), (args.all, " --all")];
     let mut options: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
@@ -126,10 +129,11 @@ fn page_options(args: &HistoryArgs) -> String {
     options
 }
 
-/// Returns the query of a page with an event in its middle, or as near to it as the ends of the thread allow.
+/// Returns the query for a page with the event `seq` in its middle, or as close to the middle as the ends of the thread
+/// allow.
 ///
 /// # Errors
-/// Fails if the journal fails.
+/// Fails if the journal cannot be read.
 pub(crate) async fn query_around(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -155,7 +159,7 @@ pub(crate) async fn query_around(
 /// Prints the entries of a thread after an event, at most [`CATCH_UP_ENTRIES`].
 ///
 /// # Errors
-/// Fails if the journal or stdout fails.
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn show_entries_after(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -168,7 +172,7 @@ pub(crate) async fn show_entries_after(
 /// Prints a page of a thread's history and returns it. The event `requested_seq` is labelled.
 ///
 /// # Errors
-/// Fails if the journal or stdout fails.
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn show_page(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -186,10 +190,11 @@ pub(crate) async fn show_page(
     Ok(page)
 }
 
-/// Prints how a run ended if it did not succeed and `entry` is its last entry. Returns whether something was printed.
+/// Prints the end of a run that did not succeed, if `entry` is the run's last entry. Returns whether a line was
+/// printed.
 ///
 /// # Errors
-/// Fails if the journal or stdout fails.
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn show_run_end(
     context: &CommandContext,
     page: &HistoryPage,
@@ -236,6 +241,7 @@ mod tests {
     /// The page of the book that documents the JSON.
     const PAGE: &str = include_str!("../../../../docs/src/history-json.md");
 
+    /// Returns an id of any kind that ends in this byte.
     fn id<T: std::str::FromStr>(last: u8) -> T
     where
         T::Err: std::fmt::Debug,
@@ -243,6 +249,7 @@ mod tests {
         format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
     }
 
+    /// Returns an entry without feedback, call or duration.
     fn entry(seq: Seq, run_id: Option<RunId>, item: HistoryItem) -> HistoryEntry {
         let (created_at, id) = (Timestamp::UNIX_EPOCH, format!("m{seq}"));
         HistoryEntry {
@@ -258,6 +265,7 @@ mod tests {
         }
     }
 
+    /// Returns the result of a tool call, with the header of the call.
     fn result() -> HistoryEntry {
         let result = ToolMessage {
             id: None,
@@ -272,6 +280,7 @@ mod tests {
         HistoryEntry { call: Some(call), ..entry(5, Some(id(2)), message) }
     }
 
+    /// Returns two answers: one with a rating, and one without a rating that a rewind has hidden.
     fn answers() -> [HistoryEntry; 2] {
         let time = Timestamp::UNIX_EPOCH;
         let rated = RunFeedback {
@@ -290,6 +299,7 @@ mod tests {
         ]
     }
 
+    /// Returns the marker of a compaction on request.
     fn marker() -> HistoryEntry {
         let marker = SummaryMarker {
             replaced_count: 4,
@@ -309,6 +319,7 @@ mod tests {
         HistoryEntry { id: "summary-marker-8".to_owned(), ..entry(8, Some(id(4)), item) }
     }
 
+    /// Returns the marker of messages that were moved to memory.
     fn archived() -> HistoryEntry {
         let marker = ArchiveMarker {
             turn_count: 4,

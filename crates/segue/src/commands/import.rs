@@ -1,4 +1,5 @@
-//! `segue import`: imports sessions of other agents as threads. Damaged records are reported with file and line.
+//! `segue import`: imports sessions of other agents as threads. Damaged records are reported with file and line. The
+//! crate `transcripts` reads the files.
 
 use std::path::PathBuf;
 
@@ -11,33 +12,51 @@ use crate::commands::agent_work::progress_display;
 use crate::commands::{CommandContext, threads};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The most damaged records that are listed.
+/// The most damaged records that are printed; the others are counted.
 const PROBLEMS_SHOWN_MAX: usize = 20;
-/// The most sessions of this machine that are listed. Each file is read for its title.
+/// The most sessions of this machine that are listed. Each listed file is opened to read its title.
 const TITLES_MAX: usize = 30;
 
 /// Performs `segue import`.
 ///
 /// # Errors
-/// Fails if a file cannot be read, the journal fails, or the person stops the import.
+/// Fails if a file cannot be read, the journal cannot be written, or the user stops the import.
 pub(crate) async fn run(context: &CommandContext, args: cli::ImportArgs) -> CommandResult {
     if args.discover {
         return show_discovered_sessions(context);
     }
     let report = import_sessions(context, &args.paths).await?;
+    // If nothing could be imported, a script must not continue as if it had been.
+    let has_no_session = report.threads.is_empty() && report.failed.is_empty();
     match context.format {
         OutputFormat::Json => context.print_json(&report)?,
+        OutputFormat::Text if has_no_session => print_problems(context, &report),
         OutputFormat::Text => show_report(context, &report).await?,
     }
-    // If nothing could be imported, a script must not continue as if it had been.
-    let is_empty = report.threads.is_empty() && !report.problems.is_empty();
-    Ok(if is_empty || !report.failed.is_empty() { ExitReason::User } else { ExitReason::Success })
+    match has_no_session {
+        true => Err(no_session_failure(&args.paths, &report)),
+        false if report.failed.is_empty() => Ok(ExitReason::Success),
+        false => Ok(ExitReason::User),
+    }
 }
 
-/// Imports session files and shows a progress bar.
+/// Returns the failure of an import that read all paths and found no session in them.
+fn no_session_failure(paths: &[PathBuf], report: &ImportReport) -> CliFailure {
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    let verb = if paths.len() == 1 { "it contains" } else { "they contain" };
+    let skipped = match report.skipped.len() {
+        0 => String::new(),
+        count => format!(" ({} skipped)", format_count(count as u64, "file")),
+    };
+    CliFailure::new(ExitReason::User, format!("import {}: {verb} no session{skipped}", names.join(", ")))
+        .with_hint("`segue import --discover` lists the sessions of other agents on this machine")
+}
+
+/// Imports session files and shows a progress bar. Events that were already imported are recognised, so the same import
+/// can be repeated.
 ///
 /// # Errors
-/// Fails if a file cannot be read, the journal fails, or the person stops the import.
+/// Fails if a file cannot be read, the journal cannot be written, or the user stops the import.
 pub(crate) async fn import_sessions(
     context: &CommandContext,
     paths: &[PathBuf],
@@ -65,7 +84,7 @@ pub(crate) async fn import_sessions(
 /// Returns the path of the newest session of another agent on this machine, and prints it as a notice.
 ///
 /// # Errors
-/// Fails if there is none.
+/// Fails if no session with messages is found.
 pub(crate) fn newest_session(context: &CommandContext) -> Result<PathBuf, CliFailure> {
     let (sessions, _) = context.agent.threads().discover(TITLES_MAX);
     // A session without messages has no title, and nothing to hand off.
@@ -125,7 +144,7 @@ async fn show_report(context: &CommandContext, report: &ImportReport) -> Result<
     Ok(())
 }
 
-/// Returns how much an import added to a thread.
+/// Returns the number of events that an import added to a thread, as text.
 fn new_events_text(thread: &ImportedThread) -> String {
     match (thread.is_new, thread.events_new) {
         (true, events) => format!("new, {}", format_count(events, "event")),

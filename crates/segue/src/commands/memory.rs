@@ -1,5 +1,5 @@
-//! `segue memory`: the memory that outlives a context. `agent_md` shows and edits agent.md, `tiers` shows the tiers, `summarize`
-//! summarizes old messages, and `store` performs `segue store`.
+//! `segue memory`: the memory that outlives a context. `agent_md` shows and edits agent.md, `tiers` shows the tiers,
+//! `summarize` summarizes old messages, and `store` performs `segue store`.
 
 pub(crate) mod agent_md;
 pub(crate) mod store;
@@ -13,7 +13,7 @@ use crate::exit::CommandResult;
 /// Performs `segue memory`.
 ///
 /// # Errors
-/// Fails as the subcommand does.
+/// Fails if the subcommand fails.
 pub(crate) async fn run(context: &CommandContext, args: MemoryCommand) -> CommandResult {
     match args {
         MemoryCommand::Show { limit } => agent_md::show_memory(context, limit as usize).await,

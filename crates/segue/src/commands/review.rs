@@ -1,5 +1,5 @@
-//! The review of a handoff, shared by `segue handoff` and the chat: shows the proposal, asks the person, and submits their
-//! answer, until the handoff is decided or left pending. The `handoff` crate decides what an answer means.
+//! The review of a handoff, shared by `segue handoff` and the chat: shows the proposal, asks the user, and submits the
+//! answer, until the handoff is decided or left pending. The crate `handoff` decides the effect of an answer.
 
 mod change;
 mod choices;
@@ -27,10 +27,11 @@ use user_text::UserTextEditor;
 
 pub(crate) use drafting::{decide_handoff, draft_handoff};
 
-/// The reason of the rejection when a person continues without a summary. It is stored, and the agent gets it as a result.
+/// The reason of the rejection if the user continues without a summary. It is stored, and the agent gets it as the
+/// result of its request.
 const WITHOUT_SUMMARY: &str = "the person continues without a summary";
 
-/// The end of a review.
+/// The outcome of a review.
 #[derive(Debug)]
 pub(crate) enum ReviewOutcome {
     /// The handoff is still pending.
@@ -43,14 +44,19 @@ pub(crate) enum ReviewOutcome {
 
 /// A handoff under review.
 pub(crate) struct HandoffReviewSession<'a> {
+    /// The agent and the output.
     context: &'a CommandContext,
+    /// The buffer for text that is typed meanwhile.
     type_ahead: &'a mut TypeAheadBuffer,
+    /// The frames that are shown of runs that an answer starts. Only the chat shows all of them.
     visibility: WorkVisibility,
+    /// The proposal under review.
     pending: PendingHandoff,
     /// All proposals of the handoff, the newest last.
     proposals: Vec<Proposal>,
-    /// The feedback that no draft has used yet.
+    /// The user's feedback that no draft has used yet.
     feedback: String,
+    /// The user's own text of the summary.
     user_text: UserTextEditor,
     /// True if a new thread without a summary is offered.
     offers_blank_thread: bool,
@@ -58,25 +64,29 @@ pub(crate) struct HandoffReviewSession<'a> {
     pub(crate) totals: TurnTotals,
 }
 
-/// The result of submitting one answer.
+/// The effect of submitting one answer.
 enum ReviewStep {
+    /// The handoff was decided.
     Decided(Box<HandoffOutcome>),
-    /// There is a new proposal, or the same proposal is pending again.
+    /// The handoff has a new proposal, or the same proposal is pending again.
     StillPending,
     /// The answer is invalid; contains the reason.
     Rejected(String),
 }
 
-/// Returns the decision that accepts exactly the shown proposal: it contains its hash.
+/// Returns the decision that accepts exactly the shown proposal. The decision contains the proposal's hash, so that a
+/// newer proposal is not accepted unseen.
 pub(crate) fn acceptance(pending: &PendingHandoff) -> Decision {
     Decision::Approve { args: None, summary_sha256: Some(pending.proposal.summary_sha256.clone()) }
 }
 
-/// Returns whether the agent requested the handoff. Then its turn continues after a decision other than accept.
+/// Returns whether the agent requested the handoff. In that case the agent's turn continues after every decision other
+/// than accept.
 pub(crate) fn is_requested_by_agent(pending: &PendingHandoff) -> bool {
     request_arg(pending, "initiated_by").and_then(Value::as_str) == Some("agent")
 }
 
+/// Returns the requester that the interrupt names.
 fn requester(pending: &PendingHandoff) -> HandoffRequester {
     let is_preview = request_arg(pending, "preview_only").and_then(Value::as_bool).unwrap_or_default();
     match (is_requested_by_agent(pending), is_preview) {
@@ -86,11 +96,11 @@ fn requester(pending: &PendingHandoff) -> HandoffRequester {
     }
 }
 
-/// Asks the person about a proposal that is already on the screen, until the handoff is decided; `None` if they leave it
+/// Asks the user about a proposal that is already printed, until the handoff is decided; `None` if the user leaves it
 /// pending.
 ///
 /// # Errors
-/// Fails if the terminal fails, or if the handoff can no longer be decided here.
+/// Fails if the terminal cannot be read or written, or if the handoff can no longer be decided here.
 pub(crate) async fn ask_for_decision(
     context: &CommandContext,
     pending: &PendingHandoff,
@@ -112,7 +122,7 @@ pub(crate) async fn ask_for_decision(
     }
 }
 
-/// Prints text that was typed ahead. Outside a chat it cannot be sent as a message.
+/// Prints text that was typed ahead, because it cannot be sent as a message outside a chat.
 pub(crate) fn show_unsent_input(
     context: &CommandContext,
     typed: &mut TypeAheadBuffer,
@@ -126,7 +136,7 @@ pub(crate) fn show_unsent_input(
 }
 
 impl<'a> HandoffReviewSession<'a> {
-    /// Starts a review of a proposal that is already on the screen. Text that is typed meanwhile goes to `typed`.
+    /// Starts a review of a proposal that is already printed. Text that is typed meanwhile goes to `typed`.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
@@ -157,8 +167,8 @@ impl<'a> HandoffReviewSession<'a> {
     /// Asks until the handoff is decided or left pending.
     ///
     /// # Errors
-    /// Fails if the terminal fails, or if the handoff can no longer be decided here. Text that the person wrote is not lost:
-    /// their own text is saved in a file, and their feedback is printed.
+    /// Fails if the terminal cannot be read or written, or if the handoff can no longer be decided here. Text of the
+    /// user is not lost: an edited summary is saved in a file, and feedback is printed.
     pub(crate) async fn ask_until_decided(&mut self) -> Result<ReviewOutcome, CliFailure> {
         let outcome = self.run_question_loop().await;
         self.user_text.save_to_file(self.context, &self.pending.proposal)?;
@@ -214,12 +224,13 @@ impl<'a> HandoffReviewSession<'a> {
     /// Submits a decision without asking.
     ///
     /// # Errors
-    /// Fails if the decision is refused or the terminal fails.
+    /// Fails if the decision is refused or the terminal cannot be written.
     pub(crate) async fn submit_decision(&mut self, decision: Decision) -> Result<ReviewOutcome, CliFailure> {
         let decided = self.run_decision(decision).await?.output?;
         Ok(ReviewOutcome::Decided(Box::new(decided)))
     }
 
+    /// Returns the state on which the offered answers depend.
     fn review_state(&self) -> ReviewState {
         ReviewState {
             is_failed: self.pending.problem.is_some(),
@@ -231,8 +242,8 @@ impl<'a> HandoffReviewSession<'a> {
         }
     }
 
-    /// Returns the decision for an answer, after further questions if it needs any; `None` if the answer only shows something,
-    /// or if the person left the further question.
+    /// Returns the decision for an answer, after a further question if the answer needs one; `None` if the answer only
+    /// shows information, or if the user left the further question.
     fn decision_for(&mut self, answer: ReviewAnswer) -> Result<Option<Decision>, CliFailure> {
         Ok(match answer {
             ReviewAnswer::Accept => Some(acceptance(&self.pending)),
@@ -291,7 +302,8 @@ impl<'a> HandoffReviewSession<'a> {
         }
     }
 
-    /// Reports why a decision was refused, if the handoff is still pending, and shows a newer proposal of another client.
+    /// Reports the reason why a decision was refused, if the handoff is still pending, and shows a newer proposal of
+    /// another client.
     ///
     /// # Errors
     /// Returns the error if the handoff is no longer pending or the program is ending.
@@ -314,7 +326,7 @@ impl<'a> HandoffReviewSession<'a> {
             let own_feedback = std::mem::take(&mut self.feedback);
             let is_used = next.proposal.feedback.as_ref() == Some(&own_feedback);
             self.show_next_proposal(next, "Another client has changed the handoff").await?;
-            // The draft of the other client used its feedback, not this person's.
+            // The draft of the other client used that client's feedback, not the feedback that was written here.
             if !own_feedback.is_empty() && !is_used {
                 self.feedback = own_feedback;
             }
@@ -325,8 +337,8 @@ impl<'a> HandoffReviewSession<'a> {
         Ok(ReviewStep::StillPending)
     }
 
-    /// Makes `next` the proposal under review and shows it with its changes. If it is the same proposal as before, `reason` is
-    /// printed instead.
+    /// Makes `next` the proposal under review and prints it with its changes. If it is the same proposal as before,
+    /// prints `reason` instead.
     async fn show_next_proposal(&mut self, next: PendingHandoff, reason: &str) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
         let is_other = next.proposal.iteration != self.pending.proposal.iteration;
@@ -357,7 +369,7 @@ impl<'a> HandoffReviewSession<'a> {
         Ok(())
     }
 
-    /// Asks for feedback until there is some; `None` if the person leaves the question.
+    /// Asks for feedback until the user writes some; `None` if the user leaves the question.
     fn ask_for_feedback(&mut self) -> Result<Option<Decision>, CliFailure> {
         let screen = &self.context.screen;
         let instructions = "Describe in your own words what should change.";
@@ -384,7 +396,7 @@ impl<'a> HandoffReviewSession<'a> {
         }
     }
 
-    /// Asks the person to choose another model from the list or to type its name; `None` if they leave the question.
+    /// Asks the user to choose another model from a list or to type its name; `None` if the user leaves the question.
     fn choose_model(&self) -> Result<Option<String>, CliFailure> {
         let screen = &self.context.screen;
         let status = self.context.agent.model_status();
@@ -412,7 +424,7 @@ impl<'a> HandoffReviewSession<'a> {
         Ok(name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty() && !name.ends_with('/')))
     }
 
-    /// Asks the person to choose an earlier draft and returns its iteration; `None` if they leave the question.
+    /// Asks the user to choose an earlier draft and returns its iteration; `None` if the user leaves the question.
     fn choose_earlier_draft(&self) -> Result<Option<u32>, CliFailure> {
         let screen = &self.context.screen;
         let shown_iteration = self.pending.proposal.iteration;
@@ -461,7 +473,7 @@ impl<'a> HandoffReviewSession<'a> {
         Ok(screen.print_line("")?)
     }
 
-    /// Lets the person edit the text until it is accepted; `None` if they return to the question.
+    /// Lets the user edit the summary's text until it is accepted; `None` if the user returns to the question.
     async fn edit_text(&mut self) -> Result<Option<Box<HandoffOutcome>>, CliFailure> {
         let mut refused: Option<String> = None;
         loop {

@@ -1,5 +1,5 @@
-//! `segue run`: sends one prompt and prints the answer, without a terminal. `output` prints the turn, and `json_lines` defines
-//! its JSON form. `decide`, `feedback` and `trace` perform the commands about an existing run.
+//! `segue run`: sends one prompt and prints the answer without asking questions. `output` prints the turn, and
+//! `json_lines` defines its JSON form. `decide`, `feedback` and `trace` perform the commands about an existing run.
 
 pub(crate) mod decide;
 pub(crate) mod feedback;
@@ -23,7 +23,7 @@ use output::TurnPrinter;
 /// Performs `segue run`.
 ///
 /// # Errors
-/// Fails if the model is of an unknown provider, the prompt is empty, the thread does not exist, or the turn fails.
+/// Fails if the model's provider is unknown, the prompt is empty, the thread does not exist, or the turn fails.
 pub(crate) async fn run(context: &CommandContext, args: cli::RunArgs) -> CommandResult {
     check_model(context)?;
     context.agent.workspace_name()?;
@@ -38,8 +38,8 @@ pub(crate) async fn run(context: &CommandContext, args: cli::RunArgs) -> Command
     .await
 }
 
-/// Performs a turn, or the rest of one, and prints it: for a person the answer as it arrives, for a program only the whole
-/// answer, or every frame as JSON. If `work` returns `None`, a decision is still pending.
+/// Performs a turn, or the remaining part of one, and prints it: for a user the answer as it arrives, for a program
+/// only the whole answer, or every frame as JSON. If `work` returns `None`, a decision is still pending.
 ///
 /// # Errors
 /// Fails if the turn fails or cannot be printed. With JSON output, a failed turn is part of the result line instead.
@@ -79,11 +79,11 @@ pub(crate) async fn run_turn(
     }
 }
 
-/// Resumes an interrupted run of the thread and prints a note. A run that is active in another process is not touched; the next
-/// step of the command reports it.
+/// Resumes an interrupted run of the thread and prints a note. A run that is active in another process is not touched;
+/// the next step of the command then fails as busy.
 ///
 /// # Errors
-/// Fails if the run cannot be resumed, or if the person stops it.
+/// Fails if the run cannot be resumed, or if the user stops it.
 async fn recover_run(context: &CommandContext, thread_id: ThreadId) -> Result<(), CliFailure> {
     let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
         agent.runs().recover_before_run(thread_id, frames, cancel).await
@@ -120,7 +120,7 @@ fn check_model(context: &CommandContext) -> Result<(), CliFailure> {
 /// Returns the thread of the arguments, or creates one and prints its id.
 ///
 /// # Errors
-/// Fails if the thread does not exist or the journal fails.
+/// Fails if the thread does not exist or the journal cannot be used.
 async fn resolve_thread(context: &CommandContext, args: &cli::RunArgs) -> Result<ThreadId, CliFailure> {
     if let Some(prefix) = &args.thread {
         return Ok(context.agent.threads().find(prefix).await?.thread_id);
@@ -138,7 +138,7 @@ async fn resolve_thread(context: &CommandContext, args: &cli::RunArgs) -> Result
     Ok(created)
 }
 
-/// Returns the message: the prompt, and piped input as a delimited block of its own.
+/// Returns the message: the prompt, followed by piped input as a separate, delimited block.
 ///
 /// # Errors
 /// Fails if both are empty or standard input cannot be read.
@@ -172,6 +172,10 @@ fn read_message(prompt: Option<&str>) -> Result<HumanMessage, CliFailure> {
     Ok(HumanMessage { id: None, content })
 }
 
+/// Reads standard input to its end.
+///
+/// # Errors
+/// Fails if the input cannot be read or is not UTF-8.
 fn read_stdin() -> Result<String, CliFailure> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text).map_err(|error| {
@@ -180,8 +184,8 @@ fn read_stdin() -> Result<String, CliFailure> {
     Ok(text)
 }
 
-/// Returns whether standard input is a pipe or a file. Any other kind, such as a socket, may never end, so it is not read
-/// unless the arguments ask for it.
+/// Returns whether standard input is a pipe or a file. Any other kind, such as a socket, may never end, so it is read
+/// only if the arguments request it.
 #[cfg(unix)]
 fn is_piped() -> bool {
     use rustix::fs::{FileType, fstat};

@@ -1,5 +1,5 @@
-//! The commands that administer Segue: configuration, database, models, MCP servers, API keys, the server, the doctor, and
-//! generated completions and manual pages. None of them changes a thread.
+//! The commands that administer Segue: configuration, database, models, MCP servers, API keys, the server, the doctor,
+//! and generated completions and manual pages. These commands do not change the content of a thread.
 
 pub(crate) mod config;
 pub(crate) mod database;

@@ -1,4 +1,5 @@
-//! `segue threads`: lists, shows, renames, forks, rewinds, stops, deletes and exports threads.
+//! `segue threads`: lists, shows, renames, forks, rewinds, stops, deletes and exports threads. The crate `agent`
+//! decides whether an operation is allowed.
 
 pub(crate) mod newest;
 pub(crate) mod prune;
@@ -20,16 +21,17 @@ use crate::commands::compact::{active_compaction, active_compaction_change_text}
 use crate::commands::{CommandContext, NO_TERMINAL, approval};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The fewest characters of an id that are shown.
+/// The fewest characters of a thread id that are shown.
 const ID_CHARS_MIN: usize = 8;
 
-/// The most columns of a thread's name in a sentence.
+/// The most columns of a thread's name within a sentence.
 const NAME_COLUMNS: usize = 60;
 
 /// Performs `segue threads`.
 ///
 /// # Errors
-/// Fails if there is no such thread, the operation is refused, or the journal or stdout fails.
+/// Fails if the thread does not exist, the operation is refused, the journal cannot be used, or stdout cannot be
+/// written.
 pub(crate) async fn run(context: &CommandContext, args: ThreadsCommand) -> CommandResult {
     match args {
         ThreadsCommand::List { limit } => list_threads(context, limit as usize).await?,
@@ -57,7 +59,7 @@ pub(crate) async fn run(context: &CommandContext, args: ThreadsCommand) -> Comma
     Ok(ExitReason::Success)
 }
 
-/// Rewinds a thread to an event, and reports a change of its active compaction.
+/// Rewinds a thread to an event, and reports a change of its active compaction. Later events are hidden, not deleted.
 async fn rewind_thread(context: &CommandContext, thread_id: ThreadId, keep: Seq) -> Result<(), CliFailure> {
     let before = active_compaction(context, thread_id).await;
     let rewind = context.agent.threads().rewind(thread_id, keep).await?;
@@ -82,7 +84,7 @@ async fn rewind_thread(context: &CommandContext, thread_id: ThreadId, keep: Seq)
 /// Prints the `limit` most recently active threads.
 ///
 /// # Errors
-/// Fails if the journal or stdout fails.
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn list_threads(context: &CommandContext, limit: usize) -> Result<(), CliFailure> {
     let threads = context.agent.threads().list(ThreadFilter { limit, ..ThreadFilter::default() }).await?;
     let states = context.agent.threads().display_states(&threads).await?;
@@ -125,6 +127,9 @@ pub(crate) async fn list_threads(context: &CommandContext, limit: usize) -> Resu
 }
 
 /// Prints the properties of a thread, and its pending tool calls.
+///
+/// # Errors
+/// Fails if the thread does not exist, the journal cannot be read, or stdout cannot be written.
 async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
     let states = context.agent.threads().display_states([&thread]).await?;
@@ -168,6 +173,9 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
 }
 
 /// Prints all threads as trees, or the tree of one thread.
+///
+/// # Errors
+/// Fails if the thread does not exist, the journal cannot be read, or stdout cannot be written.
 async fn show_tree(context: &CommandContext, prefix: Option<&str>) -> Result<(), CliFailure> {
     let root = match prefix {
         Some(prefix) => Some(context.agent.threads().find(prefix).await?.thread_id),
@@ -195,8 +203,8 @@ fn collect_ids(nodes: &[ThreadNode], ids: &mut Vec<ThreadId>) {
     }
 }
 
-/// Prints a thread and, below it, its children. `own_lead` is the prefix of the thread's own line, `child_lead` that of the lines
-/// of its children.
+/// Prints a thread and, below it, its children. `own_lead` is the prefix of the thread's own line, and `child_lead` is
+/// the prefix of its children's lines.
 fn show_node(
     context: &CommandContext,
     node: &ThreadNode,
@@ -223,6 +231,9 @@ fn show_node(
 }
 
 /// Renames a thread.
+///
+/// # Errors
+/// Fails if the name is empty, the thread does not exist, or the journal cannot be written.
 async fn rename_thread(context: &CommandContext, prefix: &str, name: &str) -> Result<(), CliFailure> {
     let name = sanitize_line(name);
     if name.is_empty() {
@@ -234,14 +245,19 @@ async fn rename_thread(context: &CommandContext, prefix: &str, name: &str) -> Re
     print_thread(context, "Renamed", &renamed).await
 }
 
-/// Selects whether a person must confirm a deletion.
+/// Selects whether the user must confirm a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DeleteConfirmation {
+    /// The user is asked.
     Ask,
+    /// The thread is deleted without a question.
     Skip,
 }
 
-/// Deletes a thread after a confirmation.
+/// Deletes a thread after a confirmation. Deleting a thread is the only way to remove its events.
+///
+/// # Errors
+/// Fails if the thread does not exist, the deletion is refused, or the command cannot ask without a terminal.
 async fn delete_thread(
     context: &CommandContext,
     prefix: &str,
@@ -267,7 +283,7 @@ async fn delete_thread(
 /// Asks whether to delete a thread.
 ///
 /// # Errors
-/// Fails if there is no terminal to ask on.
+/// Fails if the command cannot ask without a terminal.
 fn confirm_deletion(context: &CommandContext, thread: &Thread) -> Result<bool, CliFailure> {
     if context.screen.audience == Audience::Program || context.format == OutputFormat::Json {
         return Err(CliFailure::new(
@@ -288,7 +304,11 @@ fn confirm_deletion(context: &CommandContext, thread: &Thread) -> Result<bool, C
     Ok(ask(&context.screen, &choices, "Keep")?.unwrap_or(false))
 }
 
-/// Requests the active run of a thread to stop, in whichever process it is.
+/// Requests the active run of a thread to stop, also if it is active in another process.
+/// The run notices the request when it next polls the journal; this command does not wait for it.
+///
+/// # Errors
+/// Fails if the thread does not exist or the journal cannot be used.
 async fn stop_run(context: &CommandContext, prefix: &str) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
     let is_active = context.agent.runs().stop_thread(thread.thread_id).await?;
@@ -306,8 +326,10 @@ async fn stop_run(context: &CommandContext, prefix: &str) -> Result<(), CliFailu
 
 /// Writes the transcript of a thread to a file or stdout.
 ///
+/// With the global option `--json`, the transcript is always JSON.
+///
 /// # Errors
-/// Fails if there is no such thread or the output cannot be written.
+/// Fails if the thread does not exist or the output cannot be written.
 async fn export_thread(
     context: &CommandContext,
     prefix: &str,
@@ -339,7 +361,7 @@ async fn export_thread(
     }
 }
 
-/// Prints a thread that was changed or created; `action` says what happened to it.
+/// Prints a thread that was changed or created. `action` is the beginning of the line, such as `Renamed`.
 async fn print_thread(context: &CommandContext, action: &str, thread: &Thread) -> Result<(), CliFailure> {
     if context.format == OutputFormat::Json {
         return context.print_json(thread);
@@ -366,18 +388,21 @@ pub(crate) fn thread_title(thread: &Thread) -> String {
 /// A thread with its state, in the form of `--json`.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct ThreadListEntry<'a> {
+    /// The thread.
     #[serde(flatten)]
     thread: &'a Thread,
+    /// The state that a user is shown.
     state: ThreadState,
 }
 
 impl<'a> ThreadListEntry<'a> {
+    /// Returns the entry of a thread, with its state from `states`.
     fn new(thread: &'a Thread, states: &BTreeMap<ThreadId, ThreadState>) -> Self {
         Self { thread, state: agent::display_state(thread, states) }
     }
 }
 
-/// Returns the word in brackets before a thread's name in the list; empty for an idle thread.
+/// Returns the label in brackets before a thread's name in the list; empty for an idle thread.
 fn state_mark(ThreadListEntry { thread, state }: ThreadListEntry<'_>) -> &'static str {
     match state {
         ThreadState::Idle => match thread.handoff_mark() {
@@ -390,7 +415,7 @@ fn state_mark(ThreadListEntry { thread, state }: ThreadListEntry<'_>) -> &'stati
     }
 }
 
-/// Returns the word for a state. The web page uses the same words.
+/// Returns the label of a state. The web page uses the same labels.
 const fn state_word(state: ThreadState) -> &'static str {
     match state {
         ThreadState::Idle => "idle",
@@ -401,7 +426,8 @@ const fn state_word(state: ThreadState) -> &'static str {
     }
 }
 
-/// Returns prefixes of the ids, all of the same length, that are distinct among these ids.
+/// Returns prefixes of the ids, all of the same length, that are distinct among these ids. Other threads may have the
+/// same prefix.
 pub(crate) fn short_ids(ids: impl Iterator<Item = ThreadId>) -> Vec<String> {
     unique_prefixes(ids, ID_CHARS_MIN)
 }
@@ -420,8 +446,8 @@ pub(crate) fn unique_prefixes(ids: impl Iterator<Item = impl ToString>, chars_mi
     ids.into_iter().map(|id| id.chars().take(length).collect()).collect()
 }
 
-/// Returns the age of a point in time, or its date if it is older than a week. A future time counts as now, because the clocks
-/// of two machines can differ.
+/// Returns the age of a point in time, or its date if it is older than a week. A future time counts as the present,
+/// because the clocks of two machines can differ.
 pub(crate) fn format_age(now: Timestamp, time: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(time.as_second());
     match seconds {

@@ -1,4 +1,4 @@
-"""The Python SDK as its users have it: every promise of the Agent Server API that it relies on."""
+"""The Python SDK, unmodified: every guarantee of the Agent Server API on which it relies."""
 
 import asyncio
 import uuid
@@ -13,6 +13,7 @@ MODES = ["values", "messages-tuple", "updates", "custom", "tasks", "checkpoints"
 
 
 def client_of(server):
+    """Returns an SDK client of the server."""
     return get_client(url=server.url, api_key=server.key)
 
 
@@ -21,6 +22,7 @@ def human(text, **more):
 
 
 def text_of(message):
+    """Returns the text of a message, whose content is a string or a list of blocks."""
     content = message["content"]
     if isinstance(content, str):
         return content
@@ -28,6 +30,7 @@ def text_of(message):
 
 
 async def open_gate(server, name):
+    """Opens a gate of the model, so that the replies waiting there continue."""
     async with httpx.AsyncClient() as http:
         await http.get(f"{server.model_url}/gates/{name}")
 
@@ -85,7 +88,7 @@ async def threads(server):
     for missing in (given, str(uuid.uuid4())):
         try:
             await client.threads.get(missing)
-            raise AssertionError("a thread that is gone was found")
+            raise AssertionError("a deleted thread was returned")
         except NotFoundError:
             pass
 
@@ -129,8 +132,8 @@ async def streams_every_mode(server):
         assert metadata["langgraph_node"] == "model" and metadata["run_id"] == ids["run_id"]
         assert metadata["thread_id"] == thread_id and metadata["graph_id"] == "agent"
     updates = [part.data for part in parts if part.event == "updates"]
-    [said] = [update["model"]["messages"] for update in updates if "model" in update]
-    assert said[0]["id"] == answer["id"]
+    [messages] = [update["model"]["messages"] for update in updates if "model" in update]
+    assert messages[0]["id"] == answer["id"]
     order = [part.event for part in parts]
     last_chunk = len(order) - 1 - order[::-1].index("messages")
     update = next(i for i, part in enumerate(parts) if part.event == "updates" and "model" in part.data)
@@ -139,9 +142,9 @@ async def streams_every_mode(server):
     )
     assert last_chunk < update < snapshot, order
     tasks = [part.data for part in parts if part.event == "tasks"]
-    begun = [task["id"] for task in tasks if "triggers" in task]
-    ended = [task["id"] for task in tasks if "result" in task]
-    assert begun and sorted(begun) == sorted(ended)
+    started = [task["id"] for task in tasks if "triggers" in task]
+    finished = [task["id"] for task in tasks if "result" in task]
+    assert started and sorted(started) == sorted(finished)
     checkpoints = [part.data for part in parts if part.event == "checkpoints"]
     assert checkpoints[0]["metadata"]["source"] == "input" and checkpoints[0]["metadata"]["step"] == -1
     assert {part.data["type"] for part in parts if part.event == "debug"} == {"checkpoint", "task", "task_result"}
@@ -150,7 +153,7 @@ async def streams_every_mode(server):
     assert run["kwargs"]["stream_mode"] == MODES
 
 
-async def only_what_was_asked_for_is_streamed(server):
+async def only_the_requested_modes_are_streamed(server):
     client = client_of(server)
     thread_id = await new_thread(client)
     seen = [part.event async for part in client.runs.stream(thread_id, "agent", input=human("[todos]"))]
@@ -178,12 +181,12 @@ async def waits_and_joins(server):
     assert thread["metadata"]["assistant_id"] == listed[0]["assistant_id"]
     try:
         await client.runs.get(thread_id, str(uuid.uuid4()))
-        raise AssertionError("an unknown run was found")
+        raise AssertionError("an unknown run was returned")
     except NotFoundError:
         pass
 
 
-async def failures_are_told_inside(server):
+async def failures_are_in_the_stream_and_in_the_result(server):
     client = client_of(server)
     thread_id = await new_thread(client)
     events = [part async for part in client.runs.stream(thread_id, "agent", input=human("[fail]"))]
@@ -199,12 +202,13 @@ async def failures_are_told_inside(server):
     for wrong in ({"assistant_id": "nobody"}, {"assistant_id": "agent", "multitask_strategy": "sometimes"}):
         try:
             await client.http.post(f"/threads/{empty}/runs", json={"input": human("x"), **wrong})
-            raise AssertionError(f"{wrong} was taken")
+            raise AssertionError(f"{wrong} was accepted")
         except UnprocessableEntityError:
             pass
 
 
 async def interrupted_run(client, text="[tool]"):
+    """Runs a message whose tool call needs approval, on a new thread. Returns the thread's id and the interrupt."""
     thread_id = await new_thread(client)
     events = [
         part
@@ -260,7 +264,7 @@ async def tools_are_approved(server):
         assert thread["status"] == "idle" and thread["interrupts"] == {}
 
 
-async def wrong_answers_leave_the_question(server):
+async def invalid_decisions_leave_the_question_pending(server):
     client = client_of(server)
     thread_id, interrupt = await interrupted_run(client, "[two]")
     assert len(interrupt["value"]["action_requests"]) == 2
@@ -284,7 +288,7 @@ async def wrong_answers_leave_the_question(server):
     assert idle["messages"] == values["messages"], "an answer to nothing changes nothing"
 
 
-async def other_ways_past_a_question(server):
+async def questions_end_without_a_decision(server):
     client = client_of(server)
     thread_id, _ = await interrupted_run(client)
     values = await client.runs.wait(thread_id, "agent", input=human("[again]"))
@@ -395,7 +399,7 @@ async def store(server):
         pass
 
 
-async def a_reader_comes_back(server):
+async def a_reader_reconnects(server):
     client = client_of(server)
     thread_id = await new_thread(client)
     run = await client.runs.create(
@@ -417,7 +421,7 @@ async def a_reader_comes_back(server):
     assert set(live) <= {"end"}, live
 
 
-async def a_run_is_left_and_joined(server):
+async def a_run_continues_without_readers_and_is_joined(server):
     client = client_of(server)
     thread_id = await new_thread(client)
     ids = {}
@@ -460,7 +464,7 @@ async def runs_are_cancelled(server):
         else:
             try:
                 await client.runs.get(thread_id, run["run_id"])
-                raise AssertionError("a run that was rolled back was found")
+                raise AssertionError("a run that was rolled back was returned")
             except NotFoundError:
                 pass
             assert texts == ["[hello]", "Hello there."], texts
@@ -503,11 +507,11 @@ async def without_a_thread(server):
 async def a_thread_is_followed(server):
     client = client_of(server)
     thread_id = await new_thread(client)
-    async def talk(text):
+    async def send_message(text):
         run = await client.runs.create(thread_id, "agent", input=human(text), stream_resumable=True)
         await client.runs.join(thread_id, run["run_id"])
 
-    await talk("[hello]")
+    await send_message("[hello]")
     seen = []
 
     async def follow():
@@ -517,7 +521,7 @@ async def a_thread_is_followed(server):
                 return
 
     following = asyncio.create_task(follow())
-    await talk("[again]")
+    await send_message("[again]")
     await following
     assert all(part.id for part in seen), seen
 
@@ -541,8 +545,8 @@ async def the_event_stream_asks(server):
         async for _ in thread.values:
             pass
         assert thread.interrupted and len(thread.interrupts) == 1, thread.interrupts
-        [asked] = thread.interrupts
-        assert asked["value"]["action_requests"][0]["name"] == "execute", asked
+        [interrupt] = thread.interrupts
+        assert interrupt["value"]["action_requests"][0]["name"] == "execute", interrupt
         await thread.run.respond({"decisions": [{"type": "approve"}]})
         output = await thread.output
         assert text_of(output["messages"][-1]) == "The tool has answered."
@@ -586,9 +590,9 @@ async def handoffs(server):
 
 
 suite.run([
-    assistants, threads, sorted_pages, streams_every_mode, only_what_was_asked_for_is_streamed, waits_and_joins,
-    failures_are_told_inside, tools_are_approved, wrong_answers_leave_the_question, other_ways_past_a_question,
-    breakpoints, history_and_forks, state_is_updated, store, a_reader_comes_back, a_run_is_left_and_joined,
-    runs_are_cancelled, double_texting, without_a_thread, a_thread_is_followed, the_event_stream,
-    the_event_stream_asks, handoffs,
+    assistants, threads, sorted_pages, streams_every_mode, only_the_requested_modes_are_streamed, waits_and_joins,
+    failures_are_in_the_stream_and_in_the_result, tools_are_approved, invalid_decisions_leave_the_question_pending,
+    questions_end_without_a_decision, breakpoints, history_and_forks, state_is_updated, store, a_reader_reconnects,
+    a_run_continues_without_readers_and_is_joined, runs_are_cancelled, double_texting, without_a_thread,
+    a_thread_is_followed, the_event_stream, the_event_stream_asks, handoffs,
 ])

@@ -1,4 +1,4 @@
-// `@langchain/react` as it is: the hook over the thread's event stream.
+// `@langchain/react`, unmodified: its hook over the event stream of a thread.
 
 import { check, human, run, same, server, textOf } from "./suite.mjs";
 import { mount } from "./hooks.mjs";
@@ -12,7 +12,7 @@ function open(more = {}) {
 }
 
 await run({
-  async talks() {
+  async sends_messages() {
     const view = open();
     await view.until((now) => now, "the first render");
     await view.now.submit(human("[hello]"));
@@ -23,7 +23,7 @@ await run({
     view.unmount();
   },
 
-  async asks_and_takes_answers() {
+  async asks_and_accepts_decisions() {
     const view = open();
     await view.until((now) => now, "the first render");
     await view.now.submit(human("[tool]"));
@@ -34,7 +34,7 @@ await run({
     view.unmount();
   },
 
-  async opens_a_thread_that_is_there() {
+  async opens_an_existing_thread() {
     const threadId = crypto.randomUUID();
     const first = open({ threadId });
     await first.until((now) => now, "the first render");
@@ -42,7 +42,7 @@ await run({
     await first.until(ends("Hello there."), "the answer");
     first.unmount();
     const second = open({ threadId });
-    await second.until(ends("Hello there."), "what was said");
+    await second.until(ends("Hello there."), "the earlier answer");
     await second.now.submit(human("[again]"));
     await second.until(ends("Answered once more."), "the second answer");
     second.unmount();

@@ -1,4 +1,4 @@
-"""RemoteGraph, LangGraph's own client of a remote graph, as it is."""
+"""`RemoteGraph`, LangGraph's client for a remote graph, unmodified."""
 
 import uuid
 
@@ -25,7 +25,7 @@ async def invokes_without_a_thread(server):
     assert values["messages"][-1]["content"] == "Hello there.", values["messages"][-1]
 
 
-async def invokes_a_thread_that_is_not_there_yet(server):
+async def invokes_and_creates_a_thread(server):
     graph, config = graph_of(server), configured()
     await graph.ainvoke(human("[hello]"), config)
     values = await graph.ainvoke(human("[again]"), config)
@@ -33,16 +33,16 @@ async def invokes_a_thread_that_is_not_there_yet(server):
     state = await graph.aget_state(config)
     assert state.next == () and len(state.values["messages"]) == 4
     assert state.config["configurable"]["checkpoint_id"] and state.parent_config
-    history = [one async for one in graph.aget_state_history(config, limit=3)]
+    history = [state async for state in graph.aget_state_history(config, limit=3)]
     assert history[0].config == state.config and len(history) == 3
-    older = [one async for one in graph.aget_state_history(config, before=history[0].config, limit=2)]
-    assert [one.config for one in older] == [one.config for one in history[1:]]
+    older = [state async for state in graph.aget_state_history(config, before=history[0].config, limit=2)]
+    assert [state.config for state in older] == [state.config for state in history[1:]]
     changed = await graph.aupdate_state(config, {"messages": [{"role": "user", "content": "[todos]"}]}, as_node="__start__")
     assert changed["configurable"]["checkpoint_id"]
     assert (await graph.aget_state(config)).next != ()
 
 
-async def streams_and_answers(server):
+async def streams_and_resumes(server):
     graph, config = graph_of(server), configured()
     modes = ["values", "updates", "messages"]
     seen = {part.event async for part in graph.astream(human("[tool]"), config, stream_mode=modes)}
@@ -61,5 +61,5 @@ async def draws_the_graph(server):
 
 
 suite.run([
-    invokes_without_a_thread, invokes_a_thread_that_is_not_there_yet, streams_and_answers, draws_the_graph,
+    invokes_without_a_thread, invokes_and_creates_a_thread, streams_and_resumes, draws_the_graph,
 ])

@@ -1,17 +1,21 @@
-// Runs cases one after the other and says which failed. Arguments: the SDK's package, the server, its key, the model behind it.
+// Test runner: runs cases one after the other and prints which of them failed. Arguments: the package name of the SDK,
+// the URL of the server, its API key, and the URL of the scripted model.
 
 const [, , sdk, url, key, modelUrl] = process.argv;
 
 export const server = { sdk, url, key, modelUrl };
 
+// Maximum time of a case, in milliseconds.
 const CASE_MS_MAX = 60_000;
 
-export function check(condition, what) {
-  if (!condition) throw new Error(typeof what === "string" ? what : JSON.stringify(what, null, 1)?.slice(0, 2_000));
+// Throws an error with the message (text or any JSON value) unless the condition is true.
+export function check(condition, message) {
+  if (!condition) throw new Error(typeof message === "string" ? message : JSON.stringify(message, null, 1)?.slice(0, 2_000));
 }
 
-export function same(found, expected) {
-  check(JSON.stringify(found) === JSON.stringify(expected), { found, expected });
+// Checks that two values are equal as JSON.
+export function same(actual, expected) {
+  check(JSON.stringify(actual) === JSON.stringify(expected), { actual, expected });
 }
 
 export function textOf(message) {
@@ -21,19 +25,20 @@ export function textOf(message) {
 
 export const human = (content, more = {}) => ({ messages: [{ type: "human", content, ...more }] });
 
+// Opens a gate of the model, so that the replies waiting there continue.
 export async function openGate(name) {
   await fetch(`${modelUrl}/gates/${name}`);
 }
 
 export async function run(cases) {
   const failed = [];
-  for (const [name, work] of Object.entries(cases)) {
+  for (const [name, testCase] of Object.entries(cases)) {
     let timer;
-    const late = new Promise((_, reject) => {
-      timer = setTimeout(() => reject(new Error("it takes too long")), CASE_MS_MAX);
+    const timeout = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error("the case timed out")), CASE_MS_MAX);
     });
     try {
-      await Promise.race([work(), late]);
+      await Promise.race([testCase(), timeout]);
       console.log(`ok   ${name}`);
     } catch (error) {
       failed.push(name);

@@ -1,4 +1,4 @@
-"""Runs cases one after the other and says which failed; each case is a coroutine that asserts what it sees."""
+"""Test runner: runs cases (coroutines with assertions) one after the other and prints which of them failed."""
 
 import asyncio
 import sys
@@ -6,7 +6,7 @@ import traceback
 
 
 class Server:
-    """Where the server under test is, and the model behind it."""
+    """Addresses of the server under test and of its scripted model, and the API key of the server."""
 
     def __init__(self, argv):
         self.url, self.key, self.model_url = argv[1], argv[2], argv[3]

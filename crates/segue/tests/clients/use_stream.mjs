@@ -1,4 +1,4 @@
-// React's `useStream` as agent-chat-ui, deep-agents-ui and DeerFlow's frontend use it, over the versions they are locked to.
+// React's `useStream`, called as in agent-chat-ui, deep-agents-ui and DeerFlow's frontend, in the SDK versions that these applications pin.
 
 import { check, openGate, run, same, server, textOf } from "./suite.mjs";
 import { mount } from "./hooks.mjs";
@@ -28,10 +28,11 @@ function chatUi(more = {}) {
   return { view, threadId: () => threadId };
 }
 
-const said = { streamMode: ["values"], streamSubgraphs: true, streamResumable: true };
+// Options that agent-chat-ui passes to every submit.
+const submitOptions = { streamMode: ["values"], streamSubgraphs: true, streamResumable: true };
 
 function submit(view, text, more = {}) {
-  return view.now.submit({ messages: [human(text)], context: undefined }, { ...said, ...more });
+  return view.now.submit({ messages: [human(text)], context: undefined }, { ...submitOptions, ...more });
 }
 
 async function ready(view) {
@@ -39,7 +40,7 @@ async function ready(view) {
 }
 
 await run({
-  async agent_chat_ui_talks() {
+  async agent_chat_ui_sends_messages() {
     const { view } = chatUi();
     await ready(view);
     await submit(view, "[hello]");
@@ -57,10 +58,10 @@ await run({
     await view.until(ends("Hello there."), "the first answer");
     await submit(view, "[again]");
     let stream = await view.until(ends("Answered once more."), "the second answer");
-    await view.until((now) => now.getMessagesMetadata(now.messages[2])?.firstSeenState?.parent_checkpoint, "its place in the past");
+    await view.until((now) => now.getMessagesMetadata(now.messages[2])?.firstSeenState?.parent_checkpoint, "the checkpoint before the message");
     stream = view.now;
     const at = stream.getMessagesMetadata(stream.messages[2]).firstSeenState.parent_checkpoint;
-    await stream.submit({ messages: [{ type: "human", content: "[edited]" }] }, { ...said, checkpoint: at });
+    await stream.submit({ messages: [{ type: "human", content: "[edited]" }] }, { ...submitOptions, checkpoint: at });
     stream = await view.until(ends("An answer to the edited question."), "the answer to the edit");
     same(texts(stream), ["[hello]", "Hello there.", "[edited]", "An answer to the edited question."]);
     stream = await view.until((now) => now.getMessagesMetadata(now.messages[2])?.branchOptions?.length === 2, "two branches");
@@ -71,7 +72,7 @@ await run({
     stream = await view.until((now) => texts(now).includes("An answer to the edited question."), "the new branch");
     const again = stream.getMessagesMetadata(stream.messages[3]).firstSeenState.parent_checkpoint;
     const before = stream.messages[3].id;
-    await stream.submit(undefined, { ...said, checkpoint: again });
+    await stream.submit(undefined, { ...submitOptions, checkpoint: again });
     stream = await view.until((now) => ends("An answer to the edited question.")(now) && now.messages[3].id !== before, "another answer");
     same(stream.messages.length, 4);
     view.unmount();
@@ -84,9 +85,9 @@ await run({
     let stream = await view.until((now) => now.interrupt?.value, "the question");
     const { action_requests: [action], review_configs: [config] } = stream.interrupt.value;
     same([action.name, config.action_name], ["execute", "execute"]);
-    check(["ai", "tool"].includes(stream.messages.at(-1).type), "the question is not under an answer");
+    check(["ai", "tool"].includes(stream.messages.at(-1).type), "the last message is neither an answer nor a tool result");
     same(stream.messages.at(-1).tool_calls[0].name, "execute");
-    await view.until((now) => !now.isLoading, "rest");
+    await view.until((now) => !now.isLoading, "the end of the run");
     await view.now.submit({}, { command: { resume: { decisions: [{ type: "approve" }] } } });
     stream = await view.until(ends("The tool has answered."), "the answer");
     check(!stream.interrupt?.value, stream.interrupt);
@@ -122,7 +123,7 @@ await run({
     await stream.submit(null, { command: { resume: { decisions: [{ type: "reject", message: "not now" }] } } });
     await view.until(ends("The tool has answered."), "the answer after no");
     const listed = await client.threads.search({ limit: 20, offset: 0, sortBy: "updated_at", sortOrder: "desc", metadata: { assistant_id: assistant.assistant_id } });
-    check(listed.some((one) => one.thread_id === threadId() && one.values.messages.length > 0), "the thread is not listed");
+    check(listed.some((thread) => thread.thread_id === threadId() && thread.values.messages.length > 0), "the thread is not listed");
     view.unmount();
   },
 

@@ -1,5 +1,5 @@
-//! Whatever is wrong with files, settings or the database: one line that says what, one hint that says what to do,
-//! the right exit code, and nothing lost.
+//! Invalid files, configuration and databases: each gives one error line, one hint that says how to fix it,
+//! and the right exit code, and loses no data.
 
 mod decisions;
 
@@ -11,7 +11,7 @@ use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 use crate::sandbox::{TestSandbox, sample_session};
 
 #[test]
-fn a_file_that_cannot_be_handed_off_is_told_in_one_line_with_a_hint() {
+fn a_file_that_cannot_be_handed_off_gives_one_error_line_and_a_hint() {
     let cases: [(&str, Option<&[u8]>, &str); 5] = [
         ("nowhere.jsonl", None, "nowhere.jsonl"),
         ("empty.jsonl", Some(b""), "empty.jsonl"),
@@ -31,7 +31,33 @@ fn a_file_that_cannot_be_handed_off_is_told_in_one_line_with_a_hint() {
 }
 
 #[test]
-fn a_file_that_may_not_be_read_is_told_as_such() {
+fn an_unknown_source_gives_a_hint_how_to_find_sources() {
+    let sandbox = TestSandbox::new();
+    let output = sandbox.run(&["handoff", "nope"]);
+    output.assert_error(2, "read nope: there is no such file");
+    for command in ["`segue threads list`", "`segue import --discover`"] {
+        assert!(output.stderr.contains(command), "{command}: {output:?}");
+    }
+    let output = sandbox.run(&["import", "nope"]);
+    assert!(output.stderr.contains("`segue import --discover`"), "{output:?}");
+}
+
+#[test]
+fn importing_a_folder_without_a_session_fails_with_a_hint() {
+    let sandbox = TestSandbox::new();
+    fs::create_dir(sandbox.work_folder().join("nothing")).unwrap();
+    let output = sandbox.run(&["import", "./nothing"]);
+    output.assert_error(2, "import ./nothing: it contains no session");
+    assert!(output.stdout.is_empty() && output.stderr.contains("`segue import --discover`"), "{output:?}");
+    fs::write(sandbox.work_folder().join("nothing/notes.txt"), "nothing of interest\n").unwrap();
+    sandbox.run(&["import", "./nothing"]).assert_error(2, "it contains no session (1 file skipped)");
+    let output = sandbox.run(&["import", "./nothing", "--json"]);
+    assert_eq!((output.code, output.json()["threads"].as_array().map(Vec::len)), (2, Some(0)), "{output:?}");
+    assert!(output.stderr.contains("it contains no session"), "{output:?}");
+}
+
+#[test]
+fn a_file_without_read_permission_is_reported() {
     let sandbox = TestSandbox::new();
     let path = sandbox.write_session();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
@@ -43,25 +69,25 @@ fn a_file_that_may_not_be_read_is_told_as_such() {
 }
 
 #[test]
-fn a_half_written_file_gives_what_it_holds() {
+fn a_truncated_file_is_read_up_to_its_end() {
     let sandbox = TestSandbox::new();
     let text = sample_session();
     let path = sandbox.write_file("half.jsonl", &text[..text.len() - 60]);
-    let ended = sandbox.run(&["handoff", &path, "--preview"]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.stderr.contains("half.jsonl:11: "), "{ended:?}");
-    assert!(ended.stdout.contains("Objective"), "{ended:?}");
+    let output = sandbox.run(&["handoff", &path, "--preview"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stderr.contains("half.jsonl:11: "), "{output:?}");
+    assert!(output.stdout.contains("Objective"), "{output:?}");
 }
 
 #[test]
-fn a_folder_without_a_session_is_told_as_such() {
+fn a_folder_without_a_session_is_reported() {
     let sandbox = TestSandbox::new();
     fs::create_dir(sandbox.work_folder().join("nothing")).unwrap();
     sandbox.run(&["handoff", "./nothing"]).assert_error(2, "no conversation");
 }
 
 #[test]
-fn threads_that_are_not_there_or_not_clear_are_told_with_the_way_to_find_them() {
+fn unknown_and_ambiguous_threads_are_reported_with_a_hint() {
     let sandbox = TestSandbox::new();
     for args in [
         &["handoff", "0192f0c1"][..],
@@ -79,7 +105,7 @@ fn threads_that_are_not_there_or_not_clear_are_told_with_the_way_to_find_them() 
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_told_with_their_file_and_line() {
+fn unreadable_settings_are_reported_with_their_file_and_line() {
     let sandbox = TestSandbox::new();
     fs::create_dir(sandbox.home()).unwrap();
     let config = sandbox.home().join("config.toml");
@@ -89,13 +115,13 @@ fn settings_that_cannot_be_read_are_told_with_their_file_and_line() {
         fs::write(&config, content).unwrap();
         sandbox.run(&["threads", "list"]).assert_error(1, "config.toml");
     }
-    let ended = sandbox.run(&["doctor"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
-    assert!(ended.stdout.starts_with("fail") && ended.stdout.contains("config.toml"), "{ended:?}");
+    let output = sandbox.run(&["doctor"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stdout.starts_with("fail") && output.stdout.contains("config.toml"), "{output:?}");
 }
 
 #[test]
-fn a_home_that_cannot_be_used_is_told_and_left_as_it_is() {
+fn an_unusable_home_is_reported_and_not_changed() {
     let sandbox = TestSandbox::new();
     let file = sandbox.write_file("not-a-folder", "mine");
     sandbox.run(&["--home", &file, "threads", "list"]).assert_error(1, "not-a-folder");
@@ -110,12 +136,12 @@ fn a_home_that_cannot_be_used_is_told_and_left_as_it_is() {
 }
 
 #[test]
-fn a4_a_database_of_another_kind_or_a_newer_version_is_told_and_not_touched() {
+fn a4_a_foreign_or_newer_database_is_reported_and_not_changed() {
     let sandbox = TestSandbox::new().with_file_database();
     sandbox.run(&["import", &sandbox.write_session()]);
     let database = sandbox.home().join("segue.db");
     let mut bytes = fs::read(&database).unwrap();
-    // The schema's version stands in the header, at a fixed place.
+    // The header of an SQLite file holds the schema version at a fixed offset.
     bytes[60..64].copy_from_slice(&9_999u32.to_be_bytes());
     fs::write(&database, &bytes).unwrap();
     sandbox.run(&["threads", "list"]).assert_error(1, "version 9999");
@@ -123,13 +149,13 @@ fn a4_a_database_of_another_kind_or_a_newer_version_is_told_and_not_touched() {
     fs::write(&database, "not a database, but a text that is long enough to be read as one".repeat(40))
         .unwrap();
     sandbox.run(&["threads", "list"]).assert_error(1, "segue.db");
-    let ended = sandbox.run(&["doctor", "--json"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
-    assert_eq!(ended.json()[0]["verdict"], "fail");
+    let output = sandbox.run(&["doctor", "--json"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert_eq!(output.json()[0]["verdict"], "fail");
 }
 
 #[test]
-fn a_model_that_cannot_be_used_ends_the_turn_with_the_code_that_tells_who_can_mend_it() {
+fn an_unusable_model_ends_the_run_with_the_exit_code_of_its_error_kind() {
     let cases = [
         (ScriptedReply::status(401, "{\"error\":{\"message\":\"bad key\"}}"), "config"),
         (ScriptedReply::status(500, "oops"), "model"),
@@ -143,15 +169,16 @@ fn a_model_that_cannot_be_used_ends_the_turn_with_the_code_that_tells_who_can_me
         let what = format!("{reply:?}");
         let server = ScriptedServer::start(Script::new([reply])).unwrap();
         let sandbox = TestSandbox::new().with_model(&server);
-        let ended = sandbox.run(&["run", "-p", "hello"]);
-        assert_eq!(ended.code, 1, "{what}: {ended:?}");
-        let told: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("segue: ")).collect();
-        assert_eq!(told.len(), 1, "{what}: {ended:?}");
-        assert!(ended.stderr.contains("  hint: "), "{what}: {ended:?}");
+        let output = sandbox.run(&["run", "-p", "hello"]);
+        assert_eq!(output.code, 1, "{what}: {output:?}");
+        let error_lines: Vec<&str> =
+            output.stderr.lines().filter(|line| line.starts_with("segue: ")).collect();
+        assert_eq!(error_lines.len(), 1, "{what}: {output:?}");
+        assert!(output.stderr.contains("  hint: "), "{what}: {output:?}");
         let history = sandbox.run(&["history", "last"]);
-        assert!(history.stdout.contains("hello"), "what the person said is kept: {history:?}");
-        let ended = sandbox.run(&["run", "-p", "hello", "--json"]);
-        let result: serde_json::Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+        assert!(history.stdout.contains("hello"), "the user's message is stored: {history:?}");
+        let output = sandbox.run(&["run", "-p", "hello", "--json"]);
+        let result: serde_json::Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
         assert_eq!(
             (&result["status"], &result["error"]["code"]),
             (&"error".into(), &code.into()),
@@ -161,7 +188,7 @@ fn a_model_that_cannot_be_used_ends_the_turn_with_the_code_that_tells_who_can_me
 }
 
 #[test]
-fn m4_a_handoff_needs_no_model_that_works() {
+fn m4_a_handoff_works_without_a_working_model() {
     let server = ScriptedServer::start(Script::new([ScriptedReply {
         always: true,
         ..ScriptedReply::status(500, "oops")
@@ -176,19 +203,19 @@ fn m4_a_handoff_needs_no_model_that_works() {
 }
 
 #[test]
-fn no_model_at_all_is_told_before_anything_is_said() {
+fn a_missing_model_is_reported_before_a_message_is_stored() {
     let sandbox = TestSandbox::new();
-    let ended = sandbox.run(&["run", "-p", "hello"]);
-    ended.assert_error(1, "no model is configured");
-    assert!(ended.stderr.contains("the message is kept"), "{ended:?}");
-    let told = sandbox.run(&["history", "last"]);
-    assert!(told.stdout.contains("failed: no model is configured"), "{told:?}");
+    let output = sandbox.run(&["run", "-p", "hello"]);
+    output.assert_error(1, "no model is configured");
+    assert!(output.stderr.contains("the message is kept"), "{output:?}");
+    let history = sandbox.run(&["history", "last"]);
+    assert!(history.stdout.contains("failed: no model is configured"), "{history:?}");
     let opened = sandbox.run_with(&["chat", "-t", "last"], "");
     assert!(opened.code == 0 && opened.stdout.contains("was not answered"), "{opened:?}");
     let piped = sandbox.run_with(&["chat"], "hello\n");
     assert!(piped.code == 1 && piped.stdout.contains("is kept"), "{piped:?}");
-    let ended = sandbox.run(&["run", "-p", "hello", "--model", "anthropic/claude-x"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
+    let output = sandbox.run(&["run", "-p", "hello", "--model", "anthropic/claude-x"]);
+    assert_eq!(output.code, 1, "{output:?}");
     sandbox.run(&["run", "-p", "hello", "--model", "foo/bar"]).assert_error(2, "foo");
     sandbox.run(&["run", "-p", " "]).assert_error(2, "empty");
 }
@@ -209,7 +236,7 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
 }
 
 #[test]
-fn g3_an_answer_that_was_given_counts_though_nobody_reads_on() {
+fn g3_a_decision_takes_effect_even_if_the_reader_of_the_output_is_gone() {
     let sandbox = TestSandbox::new();
     let mut command = sandbox.command(&["handoff", &sandbox.write_session(), "--apply"]);
     let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();

@@ -61,7 +61,7 @@ fn a24_what_a_turn_cost_counts_each_call_once() {
 }
 
 #[test]
-fn a_turn_that_was_stopped_with_esc_waits_for_nobody_in_the_list() {
+fn a_run_that_was_stopped_with_esc_is_not_listed_as_pending() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::call("c1", "ls", json!({"path": "."})),
         ScriptedReply::text("The first line.\n").with_fault(ScriptedFault::Stall),
@@ -89,7 +89,7 @@ fn a_turn_that_was_stopped_with_esc_waits_for_nobody_in_the_list() {
 }
 
 #[test]
-fn control_c_stops_the_answer_and_keeps_what_had_arrived() {
+fn control_c_stops_the_answer_and_keeps_its_received_part() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("The first line.\n").with_fault(ScriptedFault::Stall),
         ScriptedReply::text("Back again.\n"),
@@ -112,16 +112,16 @@ fn control_c_stops_the_answer_and_keeps_what_had_arrived() {
     assert_eq!(sandbox.threads()[0]["status"], "idle");
 }
 
-/// Waits until the chat reads again: keys typed while a turn still works are not promised to arrive.
+/// Waits until the chat accepts input again. Keys that are typed while a run is active may be lost.
 fn wait_for_prompt(terminal: &PtyTerminal) {
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with(PROMPT.trim_end()));
 }
 
 #[test]
-fn g12_a_handoff_in_the_chat_goes_on_in_the_child_with_its_summary_once() {
+fn g12_a_handoff_in_the_chat_continues_in_the_child_with_its_summary_once() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("Hello to you.\n"),
-        // The draft: no JSON, so that the offline summary writes it.
+        // The draft is not JSON, so the offline summary is used.
         ScriptedReply::text("no draft"),
         ScriptedReply { when: None, always: true, ..ScriptedReply::text("Going on.\n") },
     ]))
@@ -153,7 +153,7 @@ fn g12_a_handoff_in_the_chat_goes_on_in_the_child_with_its_summary_once() {
 }
 
 #[test]
-fn a_child_shows_what_is_carried_over_and_a_pending_handoff_is_offered() {
+fn a_child_shows_the_carried_over_summary_and_a_pending_handoff_is_offered() {
     let sandbox = TestSandbox::new();
     let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     let (parent, child) =
@@ -176,7 +176,7 @@ fn a_child_shows_what_is_carried_over_and_a_pending_handoff_is_offered() {
 }
 
 #[test]
-fn j2_a_turn_that_a_crash_cut_off_goes_on_and_its_prompt_is_not_repeated() {
+fn j2_a_run_interrupted_by_a_crash_resumes_without_repeating_its_prompt() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("Half of it.\n").with_fault(ScriptedFault::Stall),
         ScriptedReply { always: true, ..ScriptedReply::text("The whole answer.\n") },
@@ -199,7 +199,7 @@ fn j2_a_turn_that_a_crash_cut_off_goes_on_and_its_prompt_is_not_repeated() {
 }
 
 #[test]
-fn j1_a_second_process_on_the_thread_is_told_that_a_run_is_active() {
+fn j1_a_second_process_on_the_thread_is_refused_because_a_run_is_active() {
     let server =
         ScriptedServer::start(Script::new([ScriptedReply::text("Half.\n").with_fault(ScriptedFault::Stall)]))
             .unwrap();
@@ -250,7 +250,7 @@ fn j1_a_message_that_a_busy_thread_refuses_stays_in_the_prompt() {
 }
 
 #[test]
-fn what_a_model_writes_cannot_steer_the_terminal() {
+fn model_output_cannot_control_the_terminal() {
     let server = ScriptedServer::start(Script::new([ScriptedReply::text(
         "\u{1b}[2J\u{1b}]0;owned\u{7}harm\u{202e}less\n",
     )]))

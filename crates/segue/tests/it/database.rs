@@ -1,5 +1,5 @@
-//! Which database is used, what is told of one that cannot be, and moving everything from one into another: the real binary
-//! against files and real servers.
+//! The database: its choice, errors when it cannot be used, backups, pruning, and copies between engines.
+//! The real binary runs against files and real PostgreSQL servers.
 
 mod address;
 mod backup;

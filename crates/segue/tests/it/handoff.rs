@@ -1,4 +1,4 @@
-//! Handing off without a terminal: flags, decision files, and what each leaves behind.
+//! `segue handoff` without a terminal: flags, decision files, and their effects.
 
 mod agent_requested;
 mod growth;
@@ -14,12 +14,12 @@ use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 use crate::sandbox::{ProgramOutput, TestSandbox};
 use crate::terminal::PtyTerminal;
 
-/// Returns the answer that edits with `args`.
+/// Returns the `edit` decision with these arguments.
 pub fn edit_decision(args: Value) -> Value {
     json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}})
 }
 
-/// A draft as a model answers it, under that title; it names only what the session contains.
+/// Returns a draft as a model answers it, with this title. It names only things that the session contains.
 pub fn summary_draft(title: &str) -> ScriptedReply {
     let item = |kind: &str, text: &str, seq: u64| json!({"kind": kind, "text": text, "refs": [seq]});
     let body = [
@@ -30,11 +30,11 @@ pub fn summary_draft(title: &str) -> ScriptedReply {
     ScriptedReply::text(json!({"title": title, "tldr": "The clock is passed in.", "body": body}).to_string())
 }
 
-/// Asks for a handoff of the session and leaves it pending.
+/// Requests a handoff of the session and leaves it pending.
 pub fn leave_pending_handoff(sandbox: &TestSandbox) -> Value {
-    let ended = sandbox.run(&["handoff", &sandbox.write_session(), "--json"]);
-    assert_eq!(ended.code, 3, "{ended:?}");
-    let report = ended.json();
+    let output = sandbox.run(&["handoff", &sandbox.write_session(), "--json"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    let report = output.json();
     assert_eq!(report["outcome"], "pending");
     report
 }
@@ -84,21 +84,21 @@ fn g1_an_accept_without_asking_stores_and_injects_the_bytes_that_were_shown() {
 }
 
 #[test]
-fn a_handoff_nobody_can_decide_prints_the_summary_and_waits() {
+fn a_handoff_without_a_terminal_prints_the_summary_and_stays_pending() {
     let sandbox = TestSandbox::new();
-    let ended = sandbox.run(&["handoff", &sandbox.write_session()]);
-    assert_eq!(ended.code, 3);
+    let output = sandbox.run(&["handoff", &sandbox.write_session()]);
+    assert_eq!(output.code, 3);
     for part in [
         "Objective",
         " messages: ",
         "offline summary",
         "the handoff is pending. Decide with:\n  segue handoff --decide ",
     ] {
-        assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
+        assert!(output.stdout.contains(part), "{part}: {}", output.stdout);
     }
-    assert!(!ended.stdout.contains('\u{1b}'), "no colour where no terminal is");
-    assert!(ended.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ended.stdout);
-    assert_eq!(ended.stderr, "");
+    assert!(!output.stdout.contains('\u{1b}'), "no colour where no terminal is");
+    assert!(output.stdout.lines().all(|line| line.chars().count() <= 80), "{}", output.stdout);
+    assert_eq!(output.stderr, "");
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn a_file_can_decline_edit_or_preview() {
     for (decision, outcome) in cases {
         let sandbox = TestSandbox::new();
         let report = leave_pending_handoff(&sandbox);
-        let ended = decide_handoff(&sandbox, &report, &decision);
-        assert_eq!(ended.code, 0, "{decision}: {ended:?}");
-        let decided = ended.json();
+        let output = decide_handoff(&sandbox, &report, &decision);
+        assert_eq!(output.code, 0, "{decision}: {output:?}");
+        let decided = output.json();
         assert_eq!(decided["outcome"], outcome, "{decision}");
         assert_eq!(decided["child_thread_id"].is_null(), outcome != "accepted");
         if outcome == "accepted" {
@@ -143,7 +143,7 @@ fn a_file_can_decline_edit_or_preview() {
 }
 
 #[test]
-fn a_decision_file_that_cannot_be_read_costs_nothing() {
+fn an_unreadable_decision_file_fails_before_the_session_is_imported() {
     let sandbox = TestSandbox::new();
     let session = sandbox.write_session();
     sandbox.run(&["handoff", &session, "--decision-file", "/nowhere.json"]).assert_error(2, "/nowhere.json");
@@ -160,10 +160,13 @@ fn g20_a_second_decision_is_a_conflict_that_names_the_outcome() {
     assert_eq!(decide_handoff(&sandbox, &report, &json!({"type": "approve"})).code, 0);
     let second = decide_handoff(&sandbox, &report, &json!({"type": "reject"}));
     assert_eq!(second.code, 1, "{second:?}");
-    let told: Value = serde_json::from_str(&second.stderr).unwrap();
-    assert_eq!(told["error"]["code"], "conflict");
-    assert!(told["error"]["message"].as_str().unwrap().contains("it is accepted already"), "{told}");
-    // The same thread can be handed off again; that is another handoff with its own decision.
+    let report_text: Value = serde_json::from_str(&second.stderr).unwrap();
+    assert_eq!(report_text["error"]["code"], "conflict");
+    assert!(
+        report_text["error"]["message"].as_str().unwrap().contains("it is accepted already"),
+        "{report_text}"
+    );
+    // The same thread can be handed off again. This is another handoff with its own decision.
     let again = sandbox.run(&["handoff", report["thread_id"].as_str().unwrap(), "--json"]).json();
     assert_ne!(again["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
 }
@@ -180,9 +183,9 @@ fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
     ];
     let mut interrupts = vec![first["interrupt_id"].clone()];
     for (n, (args, title, left, feedback)) in steps.into_iter().enumerate() {
-        let ended = decide_handoff(&sandbox, &first, &edit_decision(args.clone()));
-        assert_eq!(ended.code, 3, "{args}: {ended:?}");
-        let report = ended.json();
+        let output = decide_handoff(&sandbox, &first, &edit_decision(args.clone()));
+        assert_eq!(output.code, 3, "{args}: {output:?}");
+        let report = output.json();
         assert_eq!(
             (&report["outcome"], &report["iteration"]),
             (&json!("pending"), &json!(n + 1)),
@@ -217,16 +220,16 @@ fn g5_a_refinement_that_fails_keeps_the_last_good_proposal_and_says_why() {
     let server = ScriptedServer::start(Script::new([summary_draft("One"), broken])).unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
     let first = leave_pending_handoff(&sandbox);
-    let ended = decide_handoff(&sandbox, &first, &edit_decision(json!({"feedback": "Shorter."})));
-    assert_eq!(ended.code, 3, "{ended:?}");
-    let report = ended.json();
+    let output = decide_handoff(&sandbox, &first, &edit_decision(json!({"feedback": "Shorter."})));
+    assert_eq!(output.code, 3, "{output:?}");
+    let report = output.json();
     assert_eq!(report["summary_json"]["title"], "One");
     assert!(report["problem"].as_str().unwrap().starts_with("summarization failed: "), "{report}");
     assert_eq!(report["unused_feedback"], "Shorter.");
 }
 
 #[test]
-fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
+fn pending_handoffs_are_listed_and_each_is_shown_with_all_its_drafts() {
     let sandbox = TestSandbox::new();
     assert!(sandbox.run(&["handoff", "--list"]).stdout.contains("No handoff is pending."));
     let report = leave_pending_handoff(&sandbox);
@@ -245,12 +248,12 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
     );
     assert_eq!(listed[1]["title"], report["summary_json"]["title"]);
     assert!(listed[1]["age_seconds"].as_i64().unwrap() < 600, "{listed}");
-    let ended = sandbox.run(&["handoff", "--list", "--model", "anthropic/x"]);
-    let rows: Vec<&str> = ended.stdout.lines().collect();
-    assert!(rows.len() == 3 && rows[0].starts_with("ID") && rows[2].contains("pending"), "{ended:?}");
+    let output = sandbox.run(&["handoff", "--list", "--model", "anthropic/x"]);
+    let rows: Vec<&str> = output.stdout.lines().collect();
+    assert!(rows.len() == 3 && rows[0].starts_with("ID") && rows[2].contains("pending"), "{output:?}");
     let short = rows[2].split_whitespace().next().unwrap();
-    assert!(id.starts_with(short), "{ended:?}");
-    assert!(rows.iter().all(|row| row.chars().count() <= 80), "{ended:?}");
+    assert!(id.starts_with(short), "{output:?}");
+    assert!(rows.iter().all(|row| row.chars().count() <= 80), "{output:?}");
 
     let shown = sandbox.run(&["handoff", "--show", short]);
     assert_eq!(shown.code, 0, "{shown:?}");
@@ -259,7 +262,7 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
     }
     let earlier = sandbox.run(&["handoff", "--show", short, "--draft", "1"]);
     assert!(earlier.stdout.contains("▸ draft 1  first draft"), "{earlier:?}");
-    // An interrupt's id names its handoff, also after it was answered.
+    // The id of an interrupt names its handoff even after it was answered.
     let by_interrupt =
         sandbox.json(&["handoff", "--show", report["interrupt_id"].as_str().unwrap(), "--json"]);
     assert_eq!(by_interrupt["handoff"]["handoff_id"], id);
@@ -280,7 +283,7 @@ fn those_that_wait_are_listed_and_one_is_shown_with_all_its_drafts() {
 }
 
 #[test]
-fn g19_one_that_waits_is_reviewed_at_a_terminal_by_its_id() {
+fn g19_a_pending_handoff_is_reviewed_in_a_terminal_by_its_id() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
@@ -294,7 +297,7 @@ fn g19_one_that_waits_is_reviewed_at_a_terminal_by_its_id() {
 }
 
 #[test]
-fn g20_of_several_programs_that_decide_at_once_one_is_first_and_the_others_are_told() {
+fn g20_of_several_concurrent_decisions_one_wins_and_the_others_are_refused() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
@@ -304,14 +307,14 @@ fn g20_of_several_programs_that_decide_at_once_one_is_first_and_the_others_are_t
     let start =
         |args: &[&str]| sandbox.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let running = [start(&accepts), start(&declines), start(&accepts), start(&declines)];
-    let ended = running.map(|child| ProgramOutput::from(child.wait_with_output().unwrap()));
-    assert_eq!(ended.iter().filter(|one| one.code == 0).count(), 1, "{ended:?}");
-    for late in ended.iter().filter(|one| one.code != 0) {
+    let output = running.map(|child| ProgramOutput::from(child.wait_with_output().unwrap()));
+    assert_eq!(output.iter().filter(|one| one.code == 0).count(), 1, "{output:?}");
+    for late in output.iter().filter(|one| one.code != 0) {
         assert_eq!(late.code, 1, "{late:?}");
         let reasons = [" already", "a run is working on it", "another process has an active run in it"];
         assert!(reasons.iter().any(|reason| late.stderr.contains(reason)), "{late:?}");
     }
-    let is_accepted = ended[0].code == 0 || ended[2].code == 0;
+    let is_accepted = output[0].code == 0 || output[2].code == 0;
     assert_eq!(sandbox.threads().len(), if is_accepted { 2 } else { 1 });
 }
 
@@ -328,7 +331,7 @@ fn the_chat_has_the_command_under_both_names() {
 }
 
 #[test]
-fn a_person_who_wants_it_plain_says_so_once_in_the_environment() {
+fn plain_mode_is_selected_by_an_environment_variable() {
     let mut sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);
     sandbox.set_variable("SEGUE_PLAIN", "1");
@@ -342,7 +345,7 @@ fn a_person_who_wants_it_plain_says_so_once_in_the_environment() {
 }
 
 #[test]
-fn options_that_make_no_sense_together_are_refused() {
+fn conflicting_options_are_refused() {
     let sandbox = TestSandbox::new();
     for args in [
         &["handoff"][..],
@@ -359,13 +362,13 @@ fn options_that_make_no_sense_together_are_refused() {
         &["recall", "last", "words", "--from", "1"],
         &["recall", "last", "--to", "1"],
     ] {
-        let ended = sandbox.run(args);
-        assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{args:?}: {ended:?}");
-        assert!(!sandbox.home().exists(), "{args:?}: {ended:?}");
+        let output = sandbox.run(args);
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{args:?}: {output:?}");
+        assert!(!sandbox.home().exists(), "{args:?}: {output:?}");
     }
 }
 
-/// Every decision on the page for scripts, in its order.
+/// Returns every decision on the documentation page for scripts, in its order.
 fn documented_decisions() -> Vec<Value> {
     let page = include_str!("../../../../docs/src/decisions.md");
     let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -373,7 +376,7 @@ fn documented_decisions() -> Vec<Value> {
 }
 
 #[test]
-fn every_decision_on_the_page_for_scripts_is_taken() {
+fn every_decision_on_the_page_for_scripts_is_accepted() {
     let decisions = documented_decisions();
     assert!(decisions.len() > 10, "{decisions:?}");
     for mut decision in decisions {
@@ -391,13 +394,13 @@ fn every_decision_on_the_page_for_scripts_is_taken() {
         let is_draft = ["feedback", "revert_to", "redraft"]
             .iter()
             .any(|key| !decision["edited_action"]["args"][key].is_null());
-        let ended = decide_handoff(&sandbox, &report, &decision);
-        assert_eq!(ended.code, if is_draft { 3 } else { 0 }, "{decision}: {ended:?}");
+        let output = decide_handoff(&sandbox, &report, &decision);
+        assert_eq!(output.code, if is_draft { 3 } else { 0 }, "{decision}: {output:?}");
     }
 }
 
 #[test]
-fn a_preview_of_a_handoff_that_waits_does_not_end_it() {
+fn a_preview_leaves_a_pending_handoff_pending() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);
     let looked = sandbox.json(&["handoff", report["thread_id"].as_str().unwrap(), "--preview", "--json"]);
@@ -409,15 +412,15 @@ fn a_preview_of_a_handoff_that_waits_does_not_end_it() {
 fn a_session_can_come_from_standard_input_and_cover_only_the_newest_messages() {
     let sandbox = TestSandbox::new();
     let session = crate::sandbox::sample_session();
-    let ended = sandbox.run_with(&["handoff", "-", "--messages", "3", "--preview", "--json"], &session);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let report = ended.json();
+    let output = sandbox.run_with(&["handoff", "-", "--messages", "3", "--preview", "--json"], &session);
+    assert_eq!(output.code, 0, "{output:?}");
+    let report = output.json();
     assert_eq!(report["import"]["threads"][0]["events_new"], report["import"]["threads"][0]["events_total"]);
     let ranges = |how: &str| report["coverage"][how].as_array().unwrap().clone();
     let count = |how: &str| -> u64 {
         ranges(how).iter().map(|range| range[1].as_u64().unwrap() + 1 - range[0].as_u64().unwrap()).sum()
     };
-    // The first request is always in.
+    // The first user message is always included.
     assert!(count("verbatim") + count("summarized") + count("truncated") <= 4, "{}", report["coverage"]);
 }
 
@@ -425,13 +428,13 @@ fn a_session_can_come_from_standard_input_and_cover_only_the_newest_messages() {
 fn a_failure_in_json_is_one_object_on_stderr() {
     let sandbox = TestSandbox::new();
     for args in [&["handoff", "0192", "--json"][..], &["handoff", "--json", "--nonsense"][..]] {
-        let ended = sandbox.run(args);
-        assert_eq!(ended.code, 2, "{ended:?}");
-        assert_eq!(ended.stdout, "");
-        let told: Value = serde_json::from_str(&ended.stderr).unwrap();
-        assert_eq!((&told["error"]["code"], &told["error"]["exit_code"]), (&json!("usage"), &json!(2)));
-        assert!(told["error"]["message"].as_str().unwrap().starts_with("failed to "), "{told}");
-        assert!(told["error"]["hint"].is_string(), "{told}");
+        let output = sandbox.run(args);
+        assert_eq!(output.code, 2, "{output:?}");
+        assert_eq!(output.stdout, "");
+        let report: Value = serde_json::from_str(&output.stderr).unwrap();
+        assert_eq!((&report["error"]["code"], &report["error"]["exit_code"]), (&json!("usage"), &json!(2)));
+        assert!(report["error"]["message"].as_str().unwrap().starts_with("failed to "), "{report}");
+        assert!(report["error"]["hint"].is_string(), "{report}");
     }
 }
 

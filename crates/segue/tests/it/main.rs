@@ -1,5 +1,6 @@
-//! The program as a person or a script meets it: the real binary in a home folder of its own, offline, against the
-//! scripted model server or in a terminal that is read back cell by cell. Rules are tested in the rooms that hold them.
+//! End-to-end tests of the `segue` binary. Each test has its own home folder and runs offline, against the
+//! scripted model server or in a terminal whose screen is read back. Unit tests of single rules are in the
+//! crates that implement them.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

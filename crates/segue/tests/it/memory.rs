@@ -1,5 +1,5 @@
-//! Memory without a terminal: old turns become summaries behind a run, nothing is lost, and everything is found again;
-//! what is kept in agent.md and in the store.
+//! Memory without a terminal: old turns are summarized after a run, and all original messages stay
+//! searchable. The submodules test agent.md, the store, search, and memory in a chat.
 
 mod chat;
 mod notes;
@@ -22,7 +22,7 @@ use crate::sandbox::TestSandbox;
 /// The text of the summary of [`summary`].
 const SUMMARY: &str = "The person asked about modules, one after the other; each parses line by line.";
 
-/// A summary of old turns.
+/// Returns a summary of old turns as a model answers it.
 fn summary_reply() -> ScriptedReply {
     ScriptedReply { always: true, ..ScriptedReply::text(SUMMARY).when_body_contains(INSTRUCTIONS) }
 }
@@ -31,12 +31,12 @@ fn answer_reply() -> ScriptedReply {
     ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n").with_tokens(8_000, 20) }
 }
 
-/// A server that summarises old turns, and answers everything else.
+/// Starts a server that summarizes old turns and answers all other requests.
 fn summarizing_server() -> ScriptedServer {
     ScriptedServer::start(Script::new([summary_reply(), answer_reply()])).unwrap()
 }
 
-/// A thread of 24 messages, and a budget that most of them are beyond.
+/// Returns a sandbox with a thread of 24 messages, most of which exceed the budget.
 fn over_budget_sandbox(server: &ScriptedServer) -> TestSandbox {
     let sandbox = long_thread(TestSandbox::new().with_model(server), 12);
     let settings = "[memory]\nshort_term_tokens = 1200\nmodel = \"anthropic/small\"\n";
@@ -48,13 +48,13 @@ fn memory_stats(sandbox: &TestSandbox) -> Value {
     sandbox.json(&["memory", "stats", "--json"])
 }
 
-/// Waits until the server was asked so often.
+/// Waits until the server has received this many requests.
 fn wait_for_calls(server: &ScriptedServer, count: usize) {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(server.wait_for_calls(count));
 }
 
 #[test]
-fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
+fn f6_f7_old_turns_are_summarized_after_a_run_and_no_message_is_lost() {
     let server = summarizing_server();
     let sandbox = over_budget_sandbox(&server);
     let before = history_messages(&sandbox);
@@ -80,19 +80,19 @@ fn f6_f7_old_turns_become_a_summary_behind_a_run_and_nothing_is_lost() {
     assert!(marker["summary"].as_str().unwrap().ends_with(SUMMARY), "{marker}");
     assert_eq!(marker["id"], format!("archive-marker-{}", marker["seq"]));
 
-    // The next request has the summary in place of the turns.
+    // The next request contains the summary instead of the turns.
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and then?"]).code, 0);
     let sent = conversation_requests(&server).pop().unwrap().to_string();
     assert!(
         sent.contains(SUMMARY) && !sent.contains("Question 3:") && sent.contains("Question 11:"),
         "{sent}"
     );
-    let told = sandbox.run(&["context", "last"]).stdout;
-    assert!(told.lines().any(|line| line.starts_with("tiered memory ")), "{told}");
+    let output = sandbox.run(&["context", "last"]).stdout;
+    assert!(output.lines().any(|line| line.starts_with("tiered memory ")), "{output}");
 }
 
 #[test]
-fn f7_each_turn_of_a_thread_is_traced_with_what_became_of_it() {
+fn f7_the_trace_of_a_thread_shows_the_memory_state_of_each_turn() {
     let server = summarizing_server();
     let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
@@ -107,16 +107,16 @@ fn f7_each_turn_of_a_thread_is_traced_with_what_became_of_it() {
     let rest = sandbox.json(&["memory", "trace", "last", "--after", &next, "--json"]);
     assert_eq!(rest["turns"][0], turns[4]);
 
-    let told = sandbox.run(&["memory", "trace", "last"]);
+    let output = sandbox.run(&["memory", "trace", "last"]);
     let line =
-        |seq: &str| told.stdout.lines().find(|line| line.contains(&format!(" {seq} "))).unwrap().to_owned();
-    assert!(line("#1").contains("summarized") && line("#1").contains("Question 0:"), "{told:?}");
-    assert!(line("#24").contains("active"), "{told:?}");
-    assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
-    // What is taken back is told as such, and its summary is gone with it.
+        |seq: &str| output.stdout.lines().find(|line| line.contains(&format!(" {seq} "))).unwrap().to_owned();
+    assert!(line("#1").contains("summarized") && line("#1").contains("Question 0:"), "{output:?}");
+    assert!(line("#24").contains("active"), "{output:?}");
+    assert!(output.stdout.lines().all(|line| line.chars().count() <= 80), "{output:?}");
+    // The trace marks a turn that was undone, and the turn's summary is deleted.
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "20"]).code, 0);
-    let told = sandbox.run(&["memory", "trace", "last"]).stdout;
-    assert!(told.contains("rewound"), "{told}");
+    let output = sandbox.run(&["memory", "trace", "last"]).stdout;
+    assert!(output.contains("rewound"), "{output}");
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
     let none = sandbox.run(&["memory", "summaries"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, "No message was summarized yet.\n"), "{none:?}");
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
-    let told = sandbox.run(&["memory", "summaries"]);
+    let output = sandbox.run(&["memory", "summaries"]);
     assert!(
-        told.stdout.contains(" summary of messages 1–") && told.stdout.contains("│ The person asked"),
-        "{told:?}"
+        output.stdout.contains(" summary of messages 1–") && output.stdout.contains("│ The person asked"),
+        "{output:?}"
     );
-    let id = &told.stdout[..8];
+    let id = &output.stdout[..8];
     for way in [format!("`segue memory trace {id} --after 0`"), format!("`segue history {id} --around 1`")] {
-        assert!(told.stderr.replace("\n  ", " ").contains(&way), "{way}: {told:?}");
+        assert!(output.stderr.replace("\n  ", " ").contains(&way), "{way}: {output:?}");
     }
     let json = sandbox.json(&["memory", "summaries", "--json"]);
     let printed = &json["summaries"][0];
@@ -156,7 +156,7 @@ fn f6_summaries_are_listed_newest_first_and_a_marker_opens_to_its_own() {
 }
 
 #[test]
-fn f8_what_waits_for_a_summary_survives_a_kill_and_is_done_once() {
+fn f8_pending_summaries_survive_a_kill_and_are_made_once() {
     let server = ScriptedServer::start(Script::new([
         summary_reply().with_gate("held", GatePosition::Start),
         answer_reply(),
@@ -165,7 +165,7 @@ fn f8_what_waits_for_a_summary_survives_a_kill_and_is_done_once() {
     let sandbox = over_budget_sandbox(&server);
     let mut command = sandbox.command(&["run", "-c", "-p", "and now?"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The run's own call, and that of whoever summarises.
+    // The first call is the run's own; the second one is the summary's.
     wait_for_calls(&server, 2);
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
@@ -190,7 +190,7 @@ fn f8_what_waits_for_a_summary_survives_a_kill_and_is_done_once() {
 }
 
 #[test]
-fn f8_a_run_that_has_answered_is_not_changed_by_what_is_stopped_behind_it() {
+fn f8_stopping_a_summary_does_not_change_the_finished_run() {
     let server = ScriptedServer::start(Script::new([
         summary_reply().with_gate("held", GatePosition::Start),
         answer_reply(),
@@ -201,17 +201,17 @@ fn f8_a_run_that_has_answered_is_not_changed_by_what_is_stopped_behind_it() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for_calls(&server, 2);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let ended: crate::sandbox::ProgramOutput = child.wait_with_output().unwrap().into();
+    let output: crate::sandbox::ProgramOutput = child.wait_with_output().unwrap().into();
     assert_eq!(
-        (ended.code, ended.stdout.as_str(), ended.stderr.as_str()),
+        (output.code, output.stdout.as_str(), output.stderr.as_str()),
         (0, "Going on.\n", ""),
-        "{ended:?}"
+        "{output:?}"
     );
     assert_eq!(memory_stats(&sandbox)["due"], 1, "it waits");
 }
 
 #[test]
-fn f6_without_a_model_that_works_the_turns_wait_and_are_extracted_in_the_end() {
+fn f6_without_a_working_model_turns_stay_pending_and_finally_get_an_offline_summary() {
     let refused =
         ScriptedReply { always: true, ..ScriptedReply::status(400, "{\"error\":{\"message\":\"no\"}}") };
     let script = [refused.when_body_contains(INSTRUCTIONS), answer_reply()];
@@ -219,28 +219,31 @@ fn f6_without_a_model_that_works_the_turns_wait_and_are_extracted_in_the_end() {
     let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     assert_eq!(memory_stats(&sandbox)["due"], 1);
-    let told = sandbox.run(&["memory", "summarize"]);
-    assert!(told.code == 0 && told.stderr.contains("it is tried again later"), "{told:?}");
-    let told: Vec<String> = (0..3).map(|_| sandbox.run(&["memory", "summarize"]).stdout).collect();
-    assert!(told.concat().contains("summarized by the offline summary"), "{told:?}");
+    let output = sandbox.run(&["memory", "summarize"]);
+    assert!(output.code == 0 && output.stderr.contains("it is tried again later"), "{output:?}");
+    let output: Vec<String> = (0..3).map(|_| sandbox.run(&["memory", "summarize"]).stdout).collect();
+    assert!(output.concat().contains("summarized by the offline summary"), "{output:?}");
     assert_eq!(memory_stats(&sandbox)["due"], 0);
 }
 
 #[test]
-fn f6_a_run_tells_where_the_extract_stood_in_for_the_model() {
+fn f6_a_run_reports_the_use_of_the_offline_summary() {
     let refused =
         ScriptedReply { always: true, ..ScriptedReply::status(400, "{\"error\":{\"message\":\"no\"}}") };
     let script = [refused.when_body_contains(INSTRUCTIONS), answer_reply()];
     let server = ScriptedServer::start(Script::new(script)).unwrap();
     let sandbox = over_budget_sandbox(&server);
-    let told: Vec<_> = (0..4).map(|_| sandbox.run(&["run", "-c", "-p", "and now?"])).collect();
-    assert!(told.iter().all(|told| (told.code, told.stdout.as_str()) == (0, "Going on.\n")), "{told:?}");
-    assert!(told[0].stderr.contains("it is tried again later"), "{told:?}");
-    assert!(told[3].stderr.contains("moved to memory and summarized by the offline summary"), "{told:?}");
+    let output: Vec<_> = (0..4).map(|_| sandbox.run(&["run", "-c", "-p", "and now?"])).collect();
+    assert!(
+        output.iter().all(|output| (output.code, output.stdout.as_str()) == (0, "Going on.\n")),
+        "{output:?}"
+    );
+    assert!(output[0].stderr.contains("it is tried again later"), "{output:?}");
+    assert!(output[3].stderr.contains("moved to memory and summarized by the offline summary"), "{output:?}");
 }
 
 #[test]
-fn f8_what_a_compaction_condensed_goes_to_memory_behind_it() {
+fn f8_compacted_turns_are_summarized_into_memory_after_the_compaction() {
     let answered = ScriptedReply { always: true, ..compaction_reply() };
     let server = ScriptedServer::start(Script::new([summary_reply(), answered, answer_reply()])).unwrap();
     let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
@@ -251,11 +254,12 @@ fn f8_what_a_compaction_condensed_goes_to_memory_behind_it() {
 }
 
 #[test]
-fn m16_a_secret_in_what_was_said_is_withheld_from_the_summary_and_counted() {
+fn m16_a_secret_in_a_message_is_redacted_from_the_summary_and_counted() {
     let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(4));
-    let told = ScriptedReply::text(format!("{SUMMARY} The key is {key}.")).when_body_contains(INSTRUCTIONS);
+    let output = ScriptedReply::text(format!("{SUMMARY} The key is {key}.")).when_body_contains(INSTRUCTIONS);
     let server =
-        ScriptedServer::start(Script::new([ScriptedReply { always: true, ..told }, answer_reply()])).unwrap();
+        ScriptedServer::start(Script::new([ScriptedReply { always: true, ..output }, answer_reply()]))
+            .unwrap();
     let sandbox = over_budget_sandbox(&server);
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and now?"]).code, 0);
     let printed = sandbox.run(&["memory", "summaries", "--json"]).stdout;

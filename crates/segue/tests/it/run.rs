@@ -1,4 +1,5 @@
-//! `segue run`: the headless turn, the child's first turn after a handoff, and going on after a crash.
+//! `segue run`: a run without a terminal, the child's first run after a handoff, and resuming after a
+//! crash.
 
 mod headless;
 mod hooks;
@@ -20,20 +21,20 @@ fn an_answer_goes_to_stdout_and_everything_else_to_stderr() {
     .unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
     sandbox.write_file("note.txt", "hi\n");
-    let ended = sandbox.run(&["run", "-p", "what does the note say?"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "The note says hi.\n"), "{ended:?}");
-    assert!(ended.stderr.contains("read_file note.txt"), "{ended:?}");
+    let output = sandbox.run(&["run", "-p", "what does the note say?"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "The note says hi.\n"), "{output:?}");
+    assert!(output.stderr.contains("read_file note.txt"), "{output:?}");
     let sent = server.requests()[1].body.to_string();
     assert!(sent.contains("tool_result") && sent.contains("hi"), "{sent}");
 }
 
 #[test]
-fn i4_json_is_one_frame_a_line_and_ends_with_how_the_run_ended() {
+fn i4_json_output_is_one_frame_per_line_and_ends_with_the_runs_outcome() {
     let server = ScriptedServer::start(Script::new([ScriptedReply::from_pieces(["a", "b"])])).unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run_with(&["run", "-p", "-", "--json"], "from a pipe");
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let frames: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let output = sandbox.run_with(&["run", "-p", "-", "--json"], "from a pipe");
+    assert_eq!(output.code, 0, "{output:?}");
+    let frames: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let text: String = frames
         .iter()
         .filter(|frame| frame["frame"] == "text")
@@ -50,7 +51,7 @@ fn i4_json_is_one_frame_a_line_and_ends_with_how_the_run_ended() {
         .collect();
     assert!(places.is_sorted(), "{places:?}");
     assert_eq!(frames[frames.len() - 2]["frame"], "run_ended");
-    assert_eq!(ended.stderr, "");
+    assert_eq!(output.stderr, "");
 }
 
 #[test]
@@ -66,8 +67,8 @@ fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
     let tldr = report["summary_json"]["tldr"].as_str().unwrap();
     assert!(sandbox.read_agent_md().unwrap().contains(md.trim()));
     for answer in ["first\n", "second\n"] {
-        let ended = sandbox.run(&["run", "-t", child, "-p", "go on"]);
-        assert_eq!((ended.code, ended.stdout.as_str()), (0, answer), "{ended:?}");
+        let output = sandbox.run(&["run", "-t", child, "-p", "go on"]);
+        assert_eq!((output.code, output.stdout.as_str()), (0, answer), "{output:?}");
     }
     let requests: Vec<String> = server.requests().iter().map(|request| request.body.to_string()).collect();
     assert!(requests[0].contains(tldr), "{}", requests[0]);
@@ -80,7 +81,7 @@ fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
 }
 
 #[test]
-fn a_turn_on_a_thread_goes_on_from_what_was_said() {
+fn a_run_on_a_thread_continues_its_conversation() {
     let server =
         ScriptedServer::start(Script::new([ScriptedReply::text("one"), ScriptedReply::text("two")])).unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
@@ -91,7 +92,7 @@ fn a_turn_on_a_thread_goes_on_from_what_was_said() {
 }
 
 #[test]
-fn a17_control_c_ends_with_its_own_code_and_what_had_arrived_is_kept() {
+fn a17_control_c_ends_with_its_own_exit_code_and_keeps_the_received_part() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("Half of it").with_fault(ScriptedFault::Stall)
     ]))

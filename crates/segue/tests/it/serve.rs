@@ -1,4 +1,4 @@
-//! The server as clients meet it: the real binary, with requests written by hand.
+//! `segue serve`: the real binary, and requests written by hand.
 
 mod authentication;
 mod bad_requests;
@@ -23,7 +23,7 @@ use crate::sandbox::{TestSandbox, sample_session};
 use crate::server::ServeProcess;
 use client::ApiClient;
 
-/// A server with the model that suites in another language expect.
+/// A server with the scripted model that the suites in other languages expect.
 struct StagedServer {
     model: ScriptedServer,
     serving: ServeProcess,
@@ -31,7 +31,7 @@ struct StagedServer {
 }
 
 impl StagedServer {
-    /// Starts both; the script is in the folder of the suites.
+    /// Starts the model and the server. The script is in the folder of the suites.
     fn start(suites: &Path) -> Self {
         let script = std::fs::read_to_string(suites.join("model.json")).unwrap();
         let model = ScriptedServer::start(serde_json::from_str::<Script>(&script).unwrap()).unwrap();
@@ -40,35 +40,35 @@ impl StagedServer {
     }
 }
 
-/// A model that says the same to everybody.
+/// Returns a model that gives the same answer to every request.
 fn echo_server() -> ScriptedServer {
     ScriptedServer::start(Script::new([ScriptedReply { always: true, ..ScriptedReply::text("Heard.") }]))
         .unwrap()
 }
 
-/// A client that shows nothing.
+/// Returns a client without credentials.
 fn anonymous_client(serving: &ServeProcess) -> ApiClient {
     ApiClient { addr: serving.announcement["addr"].as_str().unwrap().to_owned(), key: None }
 }
 
-/// A client that shows that key.
+/// Returns a client with this API key.
 fn client_with_key(serving: &ServeProcess, key: &str) -> ApiClient {
     ApiClient { key: Some(key.to_owned()), ..anonymous_client(serving) }
 }
 
-/// A client of the person at the machine.
+/// Returns a client with the local owner's token.
 pub fn owner_client(serving: &ServeProcess) -> ApiClient {
     client_with_key(serving, &serving.owner_token())
 }
 
-/// Imports the small session over HTTP and returns its thread.
+/// Imports the small session over HTTP and returns the id of its thread.
 pub fn import_session(api: &ApiClient) -> String {
     let answer = api.send("POST", "/api/import?name=session.jsonl", &[], sample_session().as_bytes());
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["threads"][0]["thread_id"].as_str().unwrap().to_owned()
 }
 
-/// Does a turn in the thread and returns the run's id.
+/// Sends a message to the thread, waits for its run, and returns the run's id.
 fn run_turn(api: &ApiClient, thread: &str, text: &str) -> String {
     let input = json!({"messages": [{"role": "user", "content": text}]});
     let body = json!({"assistant_id": "agent", "input": input});
@@ -87,7 +87,7 @@ fn create_thread(api: &ApiClient) -> String {
 }
 
 #[test]
-fn k2_the_token_is_for_its_owner_alone_and_nothing_is_told_without_it() {
+fn k2_only_the_owner_can_read_the_token_and_requests_without_it_are_refused() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let file = sandbox.home().join("token");
@@ -108,7 +108,7 @@ fn k2_the_token_is_for_its_owner_alone_and_nothing_is_told_without_it() {
 }
 
 #[test]
-fn every_endpoint_of_our_own_stands_on_its_page() {
+fn every_segue_endpoint_is_documented_on_its_page() {
     const PAGE: &str = include_str!("../../../../docs/src/http.md");
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
@@ -124,7 +124,7 @@ fn every_endpoint_of_our_own_stands_on_its_page() {
 }
 
 #[test]
-fn what_is_said_over_http_is_there_in_the_terminal_and_the_other_way_round() {
+fn the_terminal_and_http_share_their_threads() {
     let model = echo_server();
     let sandbox = TestSandbox::new().with_model(&model);
     let serving = ServeProcess::start(&sandbox);
@@ -132,20 +132,20 @@ fn what_is_said_over_http_is_there_in_the_terminal_and_the_other_way_round() {
     let thread = create_thread(&api);
     run_turn(&api, &thread, "Is the kettle on?");
     assert_eq!(sandbox.threads()[0]["thread_id"], thread.as_str());
-    let ended = sandbox.run(&["run", "-t", &thread, "-p", "And now?"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "Heard.\n"), "{ended:?}");
+    let output = sandbox.run(&["run", "-t", &thread, "-p", "And now?"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "Heard.\n"), "{output:?}");
     let page = api.get(&format!("/api/threads/{thread}/history")).json();
-    let said: Vec<&str> = page["entries"]
+    let messages_of_thread: Vec<&str> = page["entries"]
         .as_array()
         .unwrap()
         .iter()
         .map(|entry| entry["content"][0]["text"].as_str().unwrap())
         .collect();
-    assert_eq!(said, ["Is the kettle on?", "Heard.", "And now?", "Heard."]);
+    assert_eq!(messages_of_thread, ["Is the kettle on?", "Heard.", "And now?", "Heard."]);
 }
 
 #[test]
-fn j5_a_turn_that_the_end_of_the_server_cut_off_goes_on_at_the_next_start() {
+fn j5_a_run_interrupted_by_a_shutdown_resumes_at_the_next_start() {
     let reply = ScriptedReply::text("Done at last.").with_gate("go", GatePosition::Start);
     let model = ScriptedServer::start(Script::new([ScriptedReply { always: true, ..reply }])).unwrap();
     let sandbox = TestSandbox::new().with_model(&model);
@@ -172,22 +172,25 @@ fn j5_a_turn_that_the_end_of_the_server_cut_off_goes_on_at_the_next_start() {
 }
 
 #[test]
-fn j5_a_second_signal_does_not_wait_for_what_will_not_stop() {
+fn j5_a_second_signal_ends_the_server_without_waiting_for_runs() {
     let reply = ScriptedReply::text("Never.").with_gate("never", GatePosition::Start);
     let model = ScriptedServer::start(Script::new([ScriptedReply { always: true, ..reply }])).unwrap();
     let sandbox = TestSandbox::new().with_model(&model);
     let mut command = sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--show-token"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let said: Vec<String> = lines.by_ref().take(4).collect();
+    let startup_lines: Vec<String> = lines.by_ref().take(4).collect();
     let token = std::fs::read_to_string(sandbox.home().join("token")).unwrap();
-    let addr = said[0].rsplit("http://").next().unwrap().to_owned();
+    let addr = startup_lines[0].rsplit("http://").next().unwrap().to_owned();
     assert_eq!(
-        said[1],
+        startup_lines[1],
         format!("Page        http://{addr}/"),
-        "a file is not told the token unless it is asked for"
+        "the address has no token when standard output is not a terminal"
     );
-    assert!(said[2].contains(token.trim()) && said[3].ends_with("/docs"), "{said:?}");
+    assert!(
+        startup_lines[2].contains(token.trim()) && startup_lines[3].ends_with("/docs"),
+        "{startup_lines:?}"
+    );
     let api = ApiClient { addr, key: Some(token.trim().to_owned()) };
     let thread = create_thread(&api);
     let body = json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "go"}]}});
@@ -198,9 +201,9 @@ fn j5_a_second_signal_does_not_wait_for_what_will_not_stop() {
     let process = Pid::from_child(&child);
     kill_process(process, Signal::TERM).unwrap();
     assert!(notes.next().unwrap().contains("Stopping"));
-    let asked = std::time::Instant::now();
+    let signalled_at = std::time::Instant::now();
     kill_process(process, Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert!(asked.elapsed() < std::time::Duration::from_secs(5), "{:?}", asked.elapsed());
-    assert_eq!(sandbox.threads()[0]["status"], "busy", "the next start goes on with it");
+    assert!(signalled_at.elapsed() < std::time::Duration::from_secs(5), "{:?}", signalled_at.elapsed());
+    assert_eq!(sandbox.threads()[0]["status"], "busy", "the next start resumes the run");
 }

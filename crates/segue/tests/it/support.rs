@@ -1,4 +1,5 @@
-//! The test machine: a home folder with the binary, a terminal, and a server.
+//! Fixtures shared by all tests: a home folder with the binary, a terminal, a server and an OpenTelemetry
+//! collector.
 
 pub mod collector;
 pub mod fleet;

@@ -1,4 +1,4 @@
-//! Threads and history: ids by prefix, tables that fit, and changes that do what they say.
+//! `segue threads` and `segue history`: id prefixes, tables that fit the screen, and changes to threads.
 
 mod import;
 
@@ -16,13 +16,13 @@ fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
     let mut sandbox = sandbox_with_two_threads();
     for columns in ["80", "120"] {
         sandbox.set_variable("COLUMNS", columns);
-        let ended = sandbox.run(&["threads", "list"]);
+        let output = sandbox.run(&["threads", "list"]);
         assert!(
-            ended.stdout.lines().all(|line| line.chars().count() <= columns.parse().unwrap()),
-            "{ended:?}"
+            output.stdout.lines().all(|line| line.chars().count() <= columns.parse().unwrap()),
+            "{output:?}"
         );
-        assert_eq!(ended.stdout.lines().count(), 3, "{ended:?}");
-        for line in ended.stdout.lines().skip(1) {
+        assert_eq!(output.stdout.lines().count(), 3, "{output:?}");
+        for line in output.stdout.lines().skip(1) {
             let id = line.split_whitespace().next().unwrap();
             assert!(id.len() >= 8);
             assert_eq!(sandbox.run(&["threads", "show", id]).code, 0, "{id}");
@@ -33,15 +33,15 @@ fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
 #[test]
 fn h6_a_tree_shows_the_child_under_its_parent() {
     let sandbox = sandbox_with_two_threads();
-    let ended = sandbox.run(&["threads", "tree"]);
-    let lines: Vec<&str> = ended.stdout.lines().collect();
-    assert!(lines.len() == 2 && lines[1].starts_with("└─ "), "{ended:?}");
+    let output = sandbox.run(&["threads", "tree"]);
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert!(lines.len() == 2 && lines[1].starts_with("└─ "), "{output:?}");
     let tree = sandbox.json(&["threads", "tree", "last", "--json"]);
     assert_eq!(tree[0]["children"][0]["thread"]["parent_kind"], "handoff");
 }
 
 #[test]
-fn rename_and_fork_do_what_they_say() {
+fn rename_and_fork_change_and_copy_a_thread() {
     let sandbox = TestSandbox::new();
     sandbox.run(&["import", &sandbox.write_session()]);
     sandbox.run(&["threads", "rename", "last", "Flaky", "retry"]);
@@ -53,7 +53,7 @@ fn rename_and_fork_do_what_they_say() {
 }
 
 #[test]
-fn h3_delete_needs_a_yes_where_nobody_can_be_asked() {
+fn h3_delete_without_a_terminal_needs_the_yes_option() {
     let sandbox = sandbox_with_two_threads();
     let child = sandbox.threads().iter().find(|thread| !thread["parent_id"].is_null()).unwrap()["thread_id"]
         .as_str()
@@ -67,14 +67,15 @@ fn h3_delete_needs_a_yes_where_nobody_can_be_asked() {
 }
 
 #[test]
-fn an_export_holds_what_was_said() {
+fn an_export_contains_the_conversation() {
     let sandbox = TestSandbox::new();
     sandbox.run(&["import", &sandbox.write_session()]);
     let markdown = sandbox.run(&["threads", "export", "last"]).stdout;
     assert!(markdown.starts_with("# ") && markdown.contains("Never raise the timeout"), "{markdown}");
     let path = sandbox.work_folder().join("out.json");
-    let ended = sandbox.run(&["threads", "export", "last", "--format", "json", "-o", path.to_str().unwrap()]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, ""), "{ended:?}");
+    let output =
+        sandbox.run(&["threads", "export", "last", "--format", "json", "-o", path.to_str().unwrap()]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, ""), "{output:?}");
     let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(
         json["history"].as_array().unwrap().len() as u64,
@@ -83,7 +84,7 @@ fn an_export_holds_what_was_said() {
 }
 
 #[test]
-fn b5_history_pages_meet_without_gap_or_overlap() {
+fn b5_history_pages_have_no_gap_or_overlap() {
     let sandbox = TestSandbox::new();
     sandbox.run(&["import", &sandbox.write_session()]);
     let all = sandbox.json(&["history", "last", "--json"]);
@@ -102,7 +103,7 @@ fn b5_history_pages_meet_without_gap_or_overlap() {
 }
 
 #[test]
-fn models_and_doctor_tell_what_is_missing_and_write_nothing_outside_home() {
+fn models_and_doctor_report_missing_settings_and_write_only_to_the_home_folder() {
     let sandbox = TestSandbox::new();
     let models = sandbox.run(&["models"]);
     assert!(models.code == 0 && models.stdout.contains("ANTHROPIC_API_KEY"), "{models:?}");
@@ -128,10 +129,29 @@ fn a_projects_mcp_server_is_listed_and_waits_for_consent() {
         assert!(listed.stdout.contains(part), "{part}: {listed:?}");
     }
     assert_eq!(sandbox.run(&["mcp", "allow", "kettle"]).code, 0);
-    assert_eq!(sandbox.json(&["mcp", "list", "--json"])[0]["state"], "ready");
+    assert_eq!(sandbox.json(&["mcp", "list", "--json"])[0]["state"], "not found: kettle-server");
+    let listed = sandbox.run(&["mcp", "list"]);
+    assert!(listed.stdout.contains(".mcp.json · not found: kettle-server"), "{listed:?}");
     let tested = sandbox.run(&["mcp", "test", "kettle"]);
     assert!(tested.code == 1 && tested.stdout.contains("✗ kettle"), "{tested:?}");
     sandbox.run(&["mcp", "test", "teapot"]).assert_error(2, "teapot");
+}
+
+#[test]
+fn a_configured_mcp_server_is_ready_only_if_its_program_exists() {
+    let sandbox = TestSandbox::new();
+    std::fs::create_dir(sandbox.home()).unwrap();
+    std::fs::write(
+        sandbox.home().join("config.toml"),
+        "[mcp.servers.a]\ncommand = \"sh\"\n[mcp.servers.b]\ncommand = \"/bin/sh\"\n\
+         [mcp.servers.c]\ncommand = \"/no/such/kettle\"\n[mcp.servers.d]\nurl = \"http://localhost:1/mcp\"\n\
+         [mcp.servers.e]\ncommand = \"sh\"\nenv = { PATH = \"/no/such/folder\" }\n",
+    )
+    .unwrap();
+    let listed = sandbox.json(&["mcp", "list", "--json"]);
+    let states: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|server| server["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["ready", "ready", "not found: /no/such/kettle", "ready", "not found: sh"]);
 }
 
 #[test]
@@ -148,7 +168,7 @@ fn version_and_help_need_no_home() {
 }
 
 #[test]
-fn colour_is_used_only_where_it_is_wanted() {
+fn colour_follows_the_options_and_the_terminal() {
     let sandbox = sandbox_with_two_threads();
     let colored = |args: &[&str]| sandbox.run(args).stdout.contains("\u{1b}[");
     assert!(colored(&["threads", "list", "--color", "always"]));

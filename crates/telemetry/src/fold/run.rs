@@ -1,4 +1,4 @@
-//! A run while it is under way: its span, the step it is at, and the calls that have not come to their end.
+//! A run in progress: its root span, the current step, and the calls that have not finished.
 
 use jiff::{SignedDuration, Timestamp};
 use protocol::event::body::{
@@ -14,40 +14,45 @@ use serde_json::{Map, Value};
 use super::{SpanLineage, ThreadOrigin, instant_span, interrupt_link, number_value, text};
 use crate::span::{SpanId, SpanOutcome, ToolCallRef, TraceId, TraceSpan, TraceSpanKind};
 
-/// A run that has not ended.
+/// The state of a run that has not ended.
 #[derive(Debug)]
 pub(super) struct OpenRun {
     pub run_id: RunId,
+    /// The trace of the run; for a sub-agent, the trace of the run that called it.
     pub trace_id: TraceId,
+    /// The span of the whole run.
     pub root: TraceSpan,
+    /// The draft of a handoff summary in progress.
     pub draft: Option<TraceSpan>,
-    /// The acceptance of a handoff, and when it was stored.
+    /// The acceptance of a handoff in progress, and the time at which it was stored.
     pub accept: Option<(TraceSpan, Timestamp)>,
+    /// The current step.
     step: Option<TraceSpan>,
+    /// Number of steps so far.
     steps: u64,
-    /// Calls of tools that have not returned, in the order in which they were made.
+    /// Tool calls without a result, in the order in which they were requested.
     calls: Vec<TraceSpan>,
-    /// Calls of models for a compaction that is not stored yet.
+    /// Finished model calls for a compaction that is not stored yet.
     compaction_calls: Vec<TraceSpan>,
-    /// True if the last model call failed and the failure is part of a span.
+    /// True if the last model call failed and has a span with its failure.
     is_failure_reported: bool,
-    /// The memory that the next answer is made with.
+    /// Name and hash of the memory sources in the context of the next answer.
     memory: Option<Value>,
-    /// When the last thing happened.
+    /// Time of the last event.
     last_event_at: Timestamp,
 }
 
 impl OpenRun {
-    /// Returns the run that `event` is the first of.
-    pub fn from_first_event(place: &ThreadOrigin, run_id: RunId, event: &Event) -> Self {
-        let (trace_id, parent) = match &place.caller {
+    /// Opens the run whose first known event is `event`.
+    pub fn from_first_event(origin: &ThreadOrigin, run_id: RunId, event: &Event) -> Self {
+        let (trace_id, parent) = match &origin.caller {
             Some((caller, call_id)) => (TraceId::of_run(*caller), Some(tool_span_id(*caller, call_id))),
             None => (TraceId::of_run(run_id), None),
         };
         let context = SpanLineage { trace_id, span_id: SpanId::of_run(run_id), parent_id: parent };
         let mut root = instant_span(TraceSpanKind::Run, "run", context, event);
         (root.end, root.outcome, root.run_id) = (None, SpanOutcome::Working, Some(run_id));
-        root.metadata.insert("assistant_id".to_owned(), Value::String(place.assistant_id.clone()));
+        root.metadata.insert("assistant_id".to_owned(), Value::String(origin.assistant_id.clone()));
         Self {
             run_id,
             trace_id,
@@ -64,35 +69,36 @@ impl OpenRun {
         }
     }
 
-    /// Returns the spans that are under way, what they are in first.
+    /// Returns the spans in progress, parents before their children.
     pub fn spans(&self) -> impl Iterator<Item = &TraceSpan> {
         let accept = self.accept.as_ref().map(|(span, _)| span);
         std::iter::once(&self.root).chain(&self.step).chain(&self.calls).chain(&self.draft).chain(accept)
     }
 
-    /// Notes that something happened at `at`.
-    pub fn advance_time(&mut self, at: Timestamp) {
-        self.last_event_at = self.last_event_at.max(at);
+    /// Records the time of an event.
+    pub fn advance_time(&mut self, timestamp: Timestamp) {
+        self.last_event_at = self.last_event_at.max(timestamp);
     }
 
-    /// Returns when that began which `event` is the end of.
+    /// Returns the start of the work that `event` ends: by the event's recorded duration, else the time of the event before.
     pub fn start_time(&self, event: &Event) -> Timestamp {
         recorded_start(event).unwrap_or(self.last_event_at).min(event.created_at)
     }
 
-    /// A person said something, as a run begins or while it works.
+    /// Records a message of the user. The first one is the input of the run.
     pub fn record_message(&mut self, event: &Event) {
         if self.root.input.is_none() {
             self.root.input = text::message_text(event);
         }
     }
 
-    /// The run begins, or goes on after a question of an earlier one, or with another process.
+    /// Records the start of the run, or its takeover by another process. If the run resumes after the interrupt of
+    /// `interrupted`, the root is linked to that interrupt, and a resume span is returned.
     pub fn apply_run_started(
         &mut self,
         body: RunStarted,
         event: &Event,
-        asked: Option<RunId>,
+        interrupted: Option<RunId>,
     ) -> Option<TraceSpan> {
         let how = body.how;
         self.root.model = body.model.or(self.root.model.take());
@@ -101,21 +107,22 @@ impl OpenRun {
             false => ("how", Value::String(how.to_string())),
         };
         self.root.metadata.insert(key.to_owned(), value);
-        let asked = interrupt_link(asked.filter(|_| how == RunStartKind::Resumed)?);
-        self.root.links.push(asked);
-        Some(TraceSpan { links: vec![asked], ..self.instant_span(TraceSpanKind::Resume, "resume", event) })
+        let link = interrupt_link(interrupted.filter(|_| how == RunStartKind::Resumed)?);
+        self.root.links.push(link);
+        Some(TraceSpan { links: vec![link], ..self.instant_span(TraceSpanKind::Resume, "resume", event) })
     }
 
     /// Records the memory that is in the context of the next answer.
     pub fn record_memory(&mut self, body: MemoryRead) {
-        let named = body.sources.iter().map(|source| format!("{}:{}", source.name, source.sha256));
-        self.memory = Some(Value::Array(named.map(Value::String).collect()));
+        let sources = body.sources.iter().map(|source| format!("{}:{}", source.name, source.sha256));
+        self.memory = Some(Value::Array(sources.map(Value::String).collect()));
     }
 
-    /// A model answered: a step ends, and the next one begins.
+    /// Records an answer of the model: ends the previous step and begins the next one, with the tool calls of the answer. An
+    /// answer without tool calls ends its step at once. Returns the spans that ended.
     pub fn apply_answer(&mut self, event: &Event) -> Vec<TraceSpan> {
-        let mut ended = self.end_step(event, SpanOutcome::Done);
-        let Some(Message::Ai(message)) = event.message() else { return ended };
+        let mut finished = self.end_step(event, SpanOutcome::Done);
+        let Some(Message::Ai(message)) = event.message() else { return finished };
         self.steps += 1;
         self.is_failure_reported = false;
         let start = self.start_time(event);
@@ -146,7 +153,7 @@ impl OpenRun {
             answer.metadata.insert("memory".to_owned(), sources);
         }
         self.root.output = answer.output.clone();
-        ended.push(answer);
+        finished.push(answer);
         let step_id = step.span_id;
         self.step = Some(step);
         for block in &message.content {
@@ -155,19 +162,20 @@ impl OpenRun {
             self.calls.push(TraceSpan { input: Some(text::json_text(args)), ..call });
         }
         if self.calls.is_empty() {
-            ended.extend(self.end_step(event, SpanOutcome::Done));
+            finished.extend(self.end_step(event, SpanOutcome::Done));
         }
-        ended
+        finished
     }
 
-    /// A call of a tool was allowed or refused: its work begins.
+    /// Records that a tool call was allowed or refused. Its span begins then, so that it does not include the wait for a
+    /// decision.
     pub fn apply_tool_decision(&mut self, body: &ToolCallDecided, event: &Event) {
         let call = self.call_mut(&body.call_id, &body.tool, event);
         call.start = call.start.max(event.created_at);
         call.metadata.extend(text::select_fields(body, &["decision", "by", "rule"]));
     }
 
-    /// A tool returned.
+    /// Records the result of a tool call and returns the spans that ended: the call, and the step if it was its last call.
     pub fn apply_tool_result(&mut self, event: &Event) -> Vec<TraceSpan> {
         let Some(Message::Tool(result)) = event.message() else { return Vec::new() };
         self.call_mut(&result.call_id, result.name.as_deref().unwrap_or("tool"), event);
@@ -180,17 +188,18 @@ impl OpenRun {
         let outcome = match result.status {
             ToolStatus::Success => SpanOutcome::Done,
             ToolStatus::Error => {
-                SpanOutcome::Failed(text::brief_text(call.output.as_deref().unwrap_or("it failed")))
+                SpanOutcome::Failed(text::brief_text(call.output.as_deref().unwrap_or("the tool failed")))
             }
         };
-        let mut ended = vec![call.finish(event, outcome)];
+        let mut finished = vec![call.finish(event, outcome)];
         if self.calls.is_empty() {
-            ended.extend(self.end_step(event, SpanOutcome::Done));
+            finished.extend(self.end_step(event, SpanOutcome::Done));
         }
-        ended
+        finished
     }
 
-    /// A model was called for something other than an answer.
+    /// Records a model call that is not an answer: for a draft, a compaction or another purpose. Returns the spans that
+    /// ended. The span of a call for a compaction is returned with the compaction.
     pub fn apply_model_call(&mut self, body: &ModelCalled, event: &Event) -> Vec<TraceSpan> {
         let mut span = model_span(body, event, self.start_time(event));
         span.trace_id = self.trace_id;
@@ -198,9 +207,9 @@ impl OpenRun {
         self.add_usage(span.usage.unwrap_or_default());
         self.is_failure_reported = matches!(span.outcome, SpanOutcome::Failed(_));
         if let Some(trace) = &body.trace {
-            let (draft_id, before) = self.record_draft_call(trace, event, &span.outcome);
+            let (draft_id, abandoned) = self.record_draft_call(trace, event, &span.outcome);
             span.parent_id = Some(draft_id);
-            return before.into_iter().chain([span]).collect();
+            return abandoned.into_iter().chain([span]).collect();
         }
         if body.purpose == ModelCallPurpose::Compaction {
             self.compaction_calls.push(span);
@@ -210,14 +219,14 @@ impl OpenRun {
         vec![span]
     }
 
-    /// The conversation was condensed, or was not after all.
+    /// Records a compaction that was stored, failed or was vetoed. Returns its span and those of its model calls.
     pub fn apply_compaction(&mut self, event: &Event) -> Vec<TraceSpan> {
-        let internal = std::mem::take(&mut self.compaction_calls);
+        let model_calls = std::mem::take(&mut self.compaction_calls);
         let mut span = TraceSpan {
             span_id: SpanId::in_run(self.run_id, &format!("compaction:{}", event.seq)),
             ..self.instant_span(TraceSpanKind::Compaction, "compaction", event)
         };
-        let start = internal.first().map_or(self.start_time(event), |call| call.start);
+        let start = model_calls.first().map_or(self.start_time(event), |call| call.start);
         if let Ok(compaction) = event.body() {
             self.describe_compaction(&mut span, compaction, event);
         } else if let Ok(failed) = event.body::<CompactionFailed>() {
@@ -225,12 +234,12 @@ impl OpenRun {
             span.outcome = SpanOutcome::Failed(text::brief_text(&failed.reason));
         }
         let span = span.extend_start(start);
-        let whole = span.span_id;
-        let calls = internal.into_iter().map(|call| TraceSpan { parent_id: Some(whole), ..call });
+        let span_id = span.span_id;
+        let calls = model_calls.into_iter().map(|call| TraceSpan { parent_id: Some(span_id), ..call });
         calls.chain([span.clone()]).collect()
     }
 
-    /// The run came to its end: what has not, is cut off with it.
+    /// Ends the run and all spans in it that are in progress. Returns them, the root last.
     pub fn finish_run(&mut self, kind: EventType, event: &Event) -> Vec<TraceSpan> {
         let failed = event.body::<RunFailed>().map(|failed| failed.failure).ok();
         let status = event.body::<RunEnded>().map(|ended| ended.status).ok();
@@ -239,7 +248,7 @@ impl OpenRun {
             (_, Some(failure)) => SpanOutcome::Failed(text::brief_text(&failure.message)),
             (_, None) => match status {
                 Some(RunStatus::Success) => SpanOutcome::Done,
-                Some(RunStatus::Timeout) => SpanOutcome::Failed("it took longer than it may".to_owned()),
+                Some(RunStatus::Timeout) => SpanOutcome::Failed("the run exceeded its time limit".to_owned()),
                 Some(
                     RunStatus::Pending
                     | RunStatus::Running
@@ -250,24 +259,25 @@ impl OpenRun {
                 | None => SpanOutcome::Stopped,
             },
         };
-        let cut = match &outcome {
+        // The outcome of spans that the end of the run cuts off.
+        let inner_outcome = match &outcome {
             SpanOutcome::Waiting => SpanOutcome::Waiting,
             SpanOutcome::Done => SpanOutcome::Done,
             SpanOutcome::Working | SpanOutcome::Stopped | SpanOutcome::Failed(_) => SpanOutcome::Stopped,
         };
-        let mut ended = self.end_step(event, cut.clone());
+        let mut finished = self.end_step(event, inner_outcome.clone());
         let accept = self.accept.take().map(|(span, _)| span);
-        let open = self
+        let compaction_calls = self
             .compaction_calls
             .drain(..)
             .map(|call| TraceSpan { parent_id: Some(self.root.span_id), ..call });
-        ended.extend(open);
-        ended.extend(self.draft.take().map(|draft| abandon_draft(draft, event, cut.clone())));
-        ended.extend(accept.map(|span| span.finish(event, cut.clone())));
-        ended.extend(failed.as_ref().and_then(|failure| self.failed_call_span(failure, event)));
+        finished.extend(compaction_calls);
+        finished.extend(self.draft.take().map(|draft| abandon_draft(draft, event, inner_outcome.clone())));
+        finished.extend(accept.map(|span| span.finish(event, inner_outcome.clone())));
+        finished.extend(failed.as_ref().and_then(|failure| self.failed_call_span(failure, event)));
         if let Ok(interrupted) = event.body::<RunInterrupted>() {
             let keys = ["interrupt_ids", "actions"];
-            ended.push(TraceSpan {
+            finished.push(TraceSpan {
                 outcome: SpanOutcome::Waiting,
                 metadata: text::select_fields(&interrupted, &keys),
                 ..self.instant_span(TraceSpanKind::Interrupt, "interrupt", event)
@@ -277,14 +287,15 @@ impl OpenRun {
         root.metadata.extend(status.map(|status| ("status".to_owned(), status.as_str().into())));
         root.metadata.extend(failed.map(|failure| ("kind".to_owned(), failure.kind.as_str().into())));
         root.metadata.insert("steps".to_owned(), number_value(self.steps));
-        ended.push(root);
-        ended
+        finished.push(root);
+        finished
     }
 
-    /// Returns the call of the model that the run failed with, of which nothing else is stored.
+    /// Returns the span of the model call that failed the run. A failed call for an answer has no event, so the failure of
+    /// the run is its only record. Returns `None` if the call has a span already, or the run failed for another reason.
     fn failed_call_span(&self, failure: &RunFailure, event: &Event) -> Option<TraceSpan> {
-        let is_of_model = matches!(failure.kind, FailureKind::Model | FailureKind::Overflow);
-        if self.is_failure_reported || !is_of_model {
+        let is_model_failure = matches!(failure.kind, FailureKind::Model | FailureKind::Overflow);
+        if self.is_failure_reported || !is_model_failure {
             return None;
         }
         Some(TraceSpan {
@@ -297,15 +308,15 @@ impl OpenRun {
         })
     }
 
-    /// Ends the step, and whatever of it has not come to its end.
+    /// Ends the current step and its unfinished tool calls. Returns the spans, the step last.
     fn end_step(&mut self, event: &Event, outcome: SpanOutcome) -> Vec<TraceSpan> {
-        let mut ended: Vec<TraceSpan> =
+        let mut finished: Vec<TraceSpan> =
             self.calls.drain(..).map(|call| call.finish(event, outcome.clone())).collect();
-        ended.extend(self.step.take().map(|step| step.finish(event, outcome)));
-        ended
+        finished.extend(self.step.take().map(|step| step.finish(event, outcome)));
+        finished
     }
 
-    /// Returns the call, which is there from here on: an earlier run may have made it.
+    /// Returns the span of a tool call, which is created if it is unknown: an earlier run of the turn may have requested it.
     fn call_mut(&mut self, call_id: &str, name: &str, event: &Event) -> &mut TraceSpan {
         let index = self.call_index(call_id).unwrap_or_else(|| {
             let parent = self.step.as_ref().map(|step| step.span_id);
@@ -317,12 +328,14 @@ impl OpenRun {
         &mut self.calls[index]
     }
 
+    /// Returns the index of an unfinished tool call.
     fn call_index(&self, call_id: &str) -> Option<usize> {
         self.calls.iter().position(|call| call.tool.as_ref().is_some_and(|tool| tool.call_id == call_id))
     }
 
+    /// Returns the span of a tool call that begins at the time of `event`.
     fn tool_span(&self, call_id: &str, name: &str, parent: Option<SpanId>, event: &Event) -> TraceSpan {
-        // Whoever named it is a model.
+        // The name comes from a model, so it is redacted and cut.
         let name = &text::brief_text(name);
         TraceSpan {
             span_id: tool_span_id(self.run_id, call_id),
@@ -334,22 +347,24 @@ impl OpenRun {
         }
     }
 
-    /// Returns a moment of this run.
+    /// Returns an instant span of this run. Its id is derived from its name, so callers set another id if the name is not
+    /// unique in the run.
     fn instant_span(&self, kind: TraceSpanKind, name: &str, event: &Event) -> TraceSpan {
         let span_id = SpanId::in_run(self.run_id, name);
         instant_span(kind, name, self.context(span_id), event)
     }
 
-    /// Returns the context of a span right below this run's.
+    /// Returns the ids of a span whose parent is the root span.
     pub(super) fn context(&self, span_id: SpanId) -> SpanLineage {
         SpanLineage { trace_id: self.trace_id, span_id, parent_id: Some(self.root.span_id) }
     }
 
+    /// Adds the tokens of a model call to those of the run.
     fn add_usage(&mut self, usage: Usage) {
         self.root.usage.get_or_insert_default().add(usage);
     }
 
-    /// Says of a compaction what came of it.
+    /// Adds the amounts, the start and the summary of a stored compaction to its span.
     fn describe_compaction(&self, span: &mut TraceSpan, compaction: Compaction, event: &Event) {
         let Compaction { replaced_count, tokens_before, tokens_after, duration_ms, .. } = compaction;
         span.detail = format!("{replaced_count} messages, {tokens_before} → {tokens_after} tokens");
@@ -360,20 +375,21 @@ impl OpenRun {
             ("tokens_after".to_owned(), number_value(tokens_after)),
             ("summary_model".to_owned(), Value::String(compaction.model)),
         ]);
-        let took = SignedDuration::from_millis(i64::try_from(duration_ms).unwrap_or(i64::MAX));
-        span.start = event.created_at.checked_sub(took).unwrap_or(span.start).min(span.start);
+        let duration = SignedDuration::from_millis(i64::try_from(duration_ms).unwrap_or(i64::MAX));
+        span.start = event.created_at.checked_sub(duration).unwrap_or(span.start).min(span.start);
         span.output = Some(text::content_text(&compaction.summary));
     }
 }
 
-/// Ends a draft that was not stored: it failed if the last call for it did.
+/// Ends a draft that was not stored. It failed if its last model call failed; otherwise it has the given outcome.
 pub(super) fn abandon_draft(draft: TraceSpan, event: &Event, outcome: SpanOutcome) -> TraceSpan {
     let outcome =
         if matches!(draft.outcome, SpanOutcome::Failed(_)) { draft.outcome.clone() } else { outcome };
     draft.finish(event, outcome)
 }
 
-/// Returns the span of a model's call that was for no answer, outside any other.
+/// Returns the span of a model call that is not an answer, as the root of its own trace. A caller that knows the run or the
+/// parent changes the ids.
 pub(super) fn model_span(body: &ModelCalled, event: &Event, start: Timestamp) -> TraceSpan {
     let model = body.model.clone();
     let context = SpanLineage {
@@ -394,19 +410,20 @@ pub(super) fn model_span(body: &ModelCalled, event: &Event, start: Timestamp) ->
     }
 }
 
-/// Returns the span of a call, whoever makes it known.
+/// Returns the id of a tool call's span. It depends only on the run and the call, so the spans of a sub-agent can refer to
+/// it as their parent.
 fn tool_span_id(run_id: RunId, call_id: &str) -> SpanId {
     SpanId::in_run(run_id, &format!("tool:{call_id}"))
 }
 
-/// Returns when that began which the event is the end of, if it says how long it took.
+/// Returns the start of the work that the event ends, if the event records a duration.
 fn recorded_start(event: &Event) -> Option<Timestamp> {
-    let took = SignedDuration::from_millis(i64::try_from(event.parsed_metadata().duration_ms?).ok()?);
-    event.created_at.checked_sub(took).ok()
+    let duration = SignedDuration::from_millis(i64::try_from(event.parsed_metadata().duration_ms?).ok()?);
+    event.created_at.checked_sub(duration).ok()
 }
 
-/// Returns a span's name by OpenTelemetry's conventions: what is done, and with which model.
+/// Returns the name of a span by OpenTelemetry's conventions: the operation, and the model without its provider.
 fn span_name(operation: &str, model: Option<&str>) -> String {
-    let bare = model.map(|model| model.split_once('/').map_or(model, |(_, name)| name));
-    bare.map_or_else(|| operation.to_owned(), |name| format!("{operation} {name}"))
+    let model_name = model.map(|model| model.split_once('/').map_or(model, |(_, name)| name));
+    model_name.map_or_else(|| operation.to_owned(), |name| format!("{operation} {name}"))
 }

@@ -1,4 +1,4 @@
-//! Threads told event by event, and the spans that come of them. How spans are sent is tested where they arrive.
+//! Tests of the spans that the fold makes from the events of a thread. The export of spans is tested elsewhere.
 
 use jiff::{SignedDuration, Timestamp};
 use protocol::{ContentBlock, NewEvent};
@@ -14,11 +14,11 @@ fn run(number: u8) -> RunId {
     format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{number:02x}").parse().unwrap()
 }
 
-fn place() -> ThreadOrigin {
+fn origin() -> ThreadOrigin {
     ThreadOrigin { thread_id: THREAD.parse().unwrap(), assistant_id: "agent".to_owned(), caller: None }
 }
 
-/// A thread's events, a second apart unless they say otherwise.
+/// The events of a thread, one second apart.
 #[derive(Default)]
 struct EventScript {
     events: Vec<Event>,
@@ -116,7 +116,7 @@ impl EventScript {
     }
 
     fn spans(&self) -> Vec<TraceSpan> {
-        let mut fold = SpanFold::new(place());
+        let mut fold = SpanFold::new(origin());
         self.events.iter().for_each(|event| fold.apply_event(event));
         let mut spans = fold.take_finished();
         spans.extend(fold.open_spans());
@@ -124,7 +124,7 @@ impl EventScript {
     }
 }
 
-/// Returns the spans as a tree, one a line: what it is, when it began and ended in milliseconds, and what came of it.
+/// Returns the spans as a tree, one span per line: name, start and end in milliseconds, and outcome.
 fn span_tree(spans: &[TraceSpan]) -> String {
     fn below(spans: &[TraceSpan], parent: Option<SpanId>, depth: usize, lines: &mut Vec<String>) {
         let is_known = |id: SpanId| spans.iter().any(|span| span.span_id == id);
@@ -168,7 +168,7 @@ fn turn_script() -> EventScript {
         .with_run_end("success")
 }
 
-/// A handoff that is drafted three times, accepted, and whose child has had its first turn.
+/// A handoff that is drafted three times and accepted, and the first turn of its child.
 fn handoff_script() -> EventScript {
     let about = |extra: Value| {
         let mut content = json!({"handoff_id": HANDOFF});
@@ -219,7 +219,7 @@ fn handoff_script() -> EventScript {
 }
 
 #[test]
-fn a_turn_is_steps_with_the_answer_and_the_calls_it_made() {
+fn a_turn_has_steps_with_their_model_and_tool_calls() {
     insta::assert_snapshot!(span_tree(&turn_script().spans()), @"
     run 1000–8000 done
       step 1 2400–6000 done
@@ -269,7 +269,7 @@ fn g4_each_draft_has_a_span_of_its_own_in_the_run_it_was_made_in() {
 }
 
 #[test]
-fn what_goes_on_after_a_question_is_linked_to_it() {
+fn a_resumed_run_is_linked_to_its_interrupt() {
     let spans = handoff_script().spans();
     let asked: Vec<&TraceSpan> = spans.iter().filter(|span| span.kind == TraceSpanKind::Interrupt).collect();
     let resumed: Vec<&TraceSpan> = spans.iter().filter(|span| span.kind == TraceSpanKind::Resume).collect();
@@ -281,7 +281,7 @@ fn what_goes_on_after_a_question_is_linked_to_it() {
 }
 
 #[test]
-fn what_is_cut_off_ends_with_its_run_and_what_is_under_way_has_no_end() {
+fn unfinished_spans_end_with_their_run_and_open_spans_have_no_end() {
     let cut = EventScript::default()
         .in_run(1)
         .with_message("Go.")
@@ -307,12 +307,12 @@ fn what_is_cut_off_ends_with_its_run_and_what_is_under_way_has_no_end() {
 }
 
 #[test]
-fn compactions_and_transfers_take_in_the_calls_they_took() {
+fn compactions_and_memory_summaries_contain_their_model_calls() {
     let called = |purpose: &str| {
         json!({"purpose": purpose, "model": "openai/gpt-5", "usage": {"input_tokens": 9, "output_tokens": 1},
                "prompt_sha256": "ab", "problem": null})
     };
-    let told = EventScript::default()
+    let script = EventScript::default()
         .in_run(1)
         .with_message("Go.")
         .with_run_started("admitted")
@@ -328,7 +328,7 @@ fn compactions_and_transfers_take_in_the_calls_they_took() {
             json!({"schema_version": 1, "summary_id": HANDOFF, "reason": "budget", "first_seq": 1, "last_seq": 4, "turn_count": 4,
                    "turn_range_start": 1, "turn_range_end": 4, "summary": "x", "model": "openai/gpt-5"}),
         );
-    insta::assert_snapshot!(span_tree(&told.spans()), @r#"
+    insta::assert_snapshot!(span_tree(&script.spans()), @r#"
     run 1000–5000 done
       compaction 2700–4000 failed "it would hardly be smaller"
         chat gpt-5 2700–3000 done
@@ -338,18 +338,18 @@ fn compactions_and_transfers_take_in_the_calls_they_took() {
 }
 
 #[test]
-fn what_failed_is_told_as_a_call_that_failed_and_a_draft_that_came_to_nothing() {
-    let mut told = EventScript::default()
+fn a_failed_draft_has_a_failed_span_with_its_failed_call() {
+    let mut script = EventScript::default()
         .in_run(1)
         .with_message("Go.")
         .with_run_started("admitted")
         .with_draft_call(0, "");
-    let last = told.events.last_mut().unwrap();
+    let last = script.events.last_mut().unwrap();
     let mut content = last.content_value();
     content["error"] = json!("no draft");
     last.content = serde_json::value::to_raw_value(&content).unwrap();
-    let told = told.event(EventType::RunFailed, json!({"kind": "model", "message": "refused (401)"}));
-    insta::assert_snapshot!(span_tree(&told.spans()), @r#"
+    let script = script.event(EventType::RunFailed, json!({"kind": "model", "message": "refused (401)"}));
+    insta::assert_snapshot!(span_tree(&script.spans()), @r#"
     run 1000–4000 failed "refused (401)"
       generate_handoff_summary_iter_0 2300–4000 failed "no draft"
         chat gpt-5 2300–3000 failed "no draft"
@@ -357,29 +357,29 @@ fn what_failed_is_told_as_a_call_that_failed_and_a_draft_that_came_to_nothing() 
 }
 
 #[test]
-fn what_another_branch_said_is_not_told_again() {
-    let mut told = turn_script().in_run(1).with_answer("It says hi.", &[]);
-    told.events.last_mut().unwrap().metadata =
+fn repeated_messages_of_another_branch_make_no_spans() {
+    let mut script = turn_script().in_run(1).with_answer("It says hi.", &[]);
+    script.events.last_mut().unwrap().metadata =
         Some(serde_json::value::to_raw_value(&json!({"again": 4})).unwrap());
-    assert_eq!(told.spans(), turn_script().spans());
+    assert_eq!(script.spans(), turn_script().spans());
 }
 
 #[test]
-fn calls_outside_a_run_that_nothing_came_of_are_told_all_the_same() {
+fn background_calls_without_a_summary_have_their_own_spans() {
     let call =
         json!({"purpose": "transfer", "model": "openai/gpt-5", "prompt_sha256": "ab", "problem": "refused"});
-    let told = EventScript::default().event(EventType::ModelCalled, call);
-    let spans = told.spans();
+    let script = EventScript::default().event(EventType::ModelCalled, call);
+    let spans = script.spans();
     assert_eq!((spans.len(), &spans[0].outcome), (1, &SpanOutcome::Failed("refused".to_owned())));
-    let mut fold = SpanFold::new(place());
-    told.in_run(1).with_message("Go.").events.iter().for_each(|event| fold.apply_event(event));
+    let mut fold = SpanFold::new(origin());
+    script.in_run(1).with_message("Go.").events.iter().for_each(|event| fold.apply_event(event));
     assert_eq!(fold.take_finished(), spans);
 }
 
 #[test]
-fn what_was_said_to_decline_is_content_and_why_it_failed_is_a_failure() {
+fn a_decline_message_is_content_and_a_failure_reason_is_an_outcome() {
     let about = |key: &str, said: &str| json!({"handoff_id": HANDOFF, key: said});
-    let told = EventScript::default()
+    let script = EventScript::default()
         .event(EventType::HandoffDeclined, about("message", "too early"))
         .event(EventType::HandoffFailed, about("reason", "the journal is full"))
         .in_run(1)
@@ -387,8 +387,8 @@ fn what_was_said_to_decline_is_content_and_why_it_failed_is_a_failure() {
             EventType::HandoffRequested,
             json!({"handoff_id": HANDOFF, "goal": "the spout", "initiated_by": "user"}),
         );
-    let mut fold = SpanFold::new(place());
-    told.events.iter().for_each(|event| fold.apply_event(event));
+    let mut fold = SpanFold::new(origin());
+    script.events.iter().for_each(|event| fold.apply_event(event));
     let spans = fold.take_finished();
     let inputs: Vec<Option<&str>> = spans.iter().map(|span| span.input.as_deref()).collect();
     assert_eq!(inputs, [Some("too early"), None, Some("the spout")]);
@@ -398,8 +398,8 @@ fn what_was_said_to_decline_is_content_and_why_it_failed_is_a_failure() {
 }
 
 #[test]
-fn what_a_fork_took_along_happened_elsewhere() {
-    let told = turn_script()
+fn events_copied_by_a_fork_make_no_spans() {
+    let script = turn_script()
         .outside()
         .event(EventType::ThreadCreated, json!({"origin": "fork"}))
         .in_run(2)
@@ -407,7 +407,7 @@ fn what_a_fork_took_along_happened_elsewhere() {
         .with_run_started("admitted")
         .with_answer("This.", &[])
         .with_run_end("success");
-    let spans = told.spans();
+    let spans = script.spans();
     assert!(spans.iter().all(|span| span.run_id == Some(run(2))), "{spans:?}");
     assert_eq!(spans.iter().filter(|span| span.kind == TraceSpanKind::Run).count(), 1);
 }
@@ -415,7 +415,7 @@ fn what_a_fork_took_along_happened_elsewhere() {
 #[test]
 fn m16_no_secret_is_in_a_span() {
     let key = "sk-ant-api03-aaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-    let told = EventScript::default()
+    let script = EventScript::default()
         .in_run(1)
         .with_message(&format!("my key is {key}"))
         .with_run_started("admitted")
@@ -427,22 +427,22 @@ fn m16_no_secret_is_in_a_span() {
         )
         .event(EventType::HandoffFailed, json!({"handoff_id": HANDOFF, "reason": format!("said {key}")}))
         .event(EventType::RunFailed, json!({"kind": "model", "message": format!("with {key}")}));
-    let spans = told.spans();
+    let spans = script.spans();
     assert!(spans.iter().any(|span| span.output.is_some() && span.input.is_some()));
     assert!(!format!("{spans:?}").contains(key), "{spans:#?}");
 }
 
 #[test]
-fn the_same_events_give_the_same_spans_however_they_come() {
-    for told in [turn_script(), handoff_script()] {
-        let mut fold = SpanFold::new(place());
+fn the_same_events_give_the_same_spans_in_any_batches() {
+    for script in [turn_script(), handoff_script()] {
+        let mut fold = SpanFold::new(origin());
         let mut spans = Vec::new();
-        for event in &told.events {
+        for event in &script.events {
             fold.apply_event(event);
             spans.extend(fold.take_finished());
         }
         assert!(fold.is_idle());
-        assert_eq!(spans, told.spans());
+        assert_eq!(spans, script.spans());
         let mut ids: Vec<SpanId> = spans.iter().map(|span| span.span_id).collect();
         ids.sort_unstable();
         ids.dedup();

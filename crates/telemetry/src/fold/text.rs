@@ -1,4 +1,5 @@
-//! The content of events in spans: small fields as they are, content with secrets redacted.
+//! Converts the content of events into values of spans: short metadata, and longer input and output. All texts are redacted
+//! (M16).
 
 use facts::redact;
 use protocol::message::joined_text;
@@ -6,12 +7,13 @@ use protocol::{ContentBlock, Event, Message};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Characters of a text that metadata may hold.
+/// Maximum characters of a text in metadata.
 const METADATA_CHARS_MAX: usize = 300;
-/// Characters of what went in or came out that a span keeps.
+/// Maximum characters of a span's input or output.
 const CONTENT_CHARS_MAX: usize = 20_000;
 
-/// Returns those of the body's fields that are there, as metadata.
+/// Returns the fields of an event body with these keys as metadata. Fields that are missing or that metadata cannot contain
+/// are left out.
 pub(super) fn select_fields(body: &impl Serialize, keys: &[&str]) -> Map<String, Value> {
     let Ok(content) = serde_json::to_value(body) else { return Map::new() };
     keys.iter()
@@ -19,21 +21,22 @@ pub(super) fn select_fields(body: &impl Serialize, keys: &[&str]) -> Map<String,
         .collect()
 }
 
-/// Returns every field that metadata can hold.
+/// Returns the fields that metadata can contain.
 pub(super) fn small_fields(fields: &Map<String, Value>) -> Map<String, Value> {
     fields.iter().filter_map(|(key, value)| metadata_value(value).map(|value| (key.clone(), value))).collect()
 }
 
-/// Returns a text cut to what metadata holds, with its secrets withheld.
+/// Returns a text redacted and cut to [`METADATA_CHARS_MAX`] characters.
 pub(super) fn brief_text(text: &str) -> String {
-    let shown = redact(text);
-    match shown.char_indices().nth(METADATA_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &shown[..end]),
-        None => shown.into_owned(),
+    let redacted = redact(text);
+    match redacted.char_indices().nth(METADATA_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &redacted[..end]),
+        None => redacted.into_owned(),
     }
 }
 
-/// Returns what a message says, as a span keeps it.
+/// Returns the text of a message event as span content. For an answer, this includes its tool calls. Returns `None` if
+/// there is no text.
 pub(super) fn message_text(event: &Event) -> Option<String> {
     let text = match event.message()? {
         Message::Human(message) => joined_text(&message.content),
@@ -43,20 +46,22 @@ pub(super) fn message_text(event: &Event) -> Option<String> {
     (!text.is_empty()).then(|| content_text(&text))
 }
 
-/// Returns a text as a span keeps it.
+/// Returns a text redacted and cut to [`CONTENT_CHARS_MAX`] characters.
 pub(super) fn content_text(text: &str) -> String {
-    let shown = redact(text);
-    match shown.char_indices().nth(CONTENT_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &shown[..end]),
-        None => shown.into_owned(),
+    let redacted = redact(text);
+    match redacted.char_indices().nth(CONTENT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &redacted[..end]),
+        None => redacted.into_owned(),
     }
 }
 
-/// Returns a value as a span keeps it: what is escaped in JSON no longer looks like a secret, so its texts are looked at before.
+/// Returns a JSON value as span content. Its strings are redacted before serialization, because JSON escapes can hide a
+/// secret from the patterns.
 pub(super) fn json_text(value: &Value) -> String {
     content_text(&redact_value(value).to_string())
 }
 
+/// Returns the value with all strings and object keys redacted.
 fn redact_value(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(redact(text).into_owned()),
@@ -68,7 +73,7 @@ fn redact_value(value: &Value) -> Value {
     }
 }
 
-/// Returns an answer's words, and the calls it makes.
+/// Returns the text of an answer, followed by one line with name and arguments for each tool call.
 fn answer_text(blocks: &[ContentBlock]) -> String {
     let mut lines = vec![joined_text(blocks)];
     for block in blocks {
@@ -80,7 +85,8 @@ fn answer_text(blocks: &[ContentBlock]) -> String {
     lines.join("\n")
 }
 
-/// Returns a value as metadata holds it: no null, nothing nested, no long text.
+/// Returns a value as metadata, or `None` if it is null or nested. Texts are redacted and cut. An array of strings counts as
+/// flat.
 fn metadata_value(value: &Value) -> Option<Value> {
     match value {
         Value::Bool(_) | Value::Number(_) => Some(value.clone()),

@@ -1,4 +1,5 @@
-//! Questions for one entry of a list: the person moves to the entry or types a part of it.
+//! List pickers: the user moves to an entry of a list, or types a part of it to filter the list.
+//! The terminal UI is the crate `inquire`. A picker only returns the choice; it does not act on it.
 
 use std::cell::RefCell;
 use std::io::{self, BufRead, Write};
@@ -10,13 +11,17 @@ use crate::screen::{CursorMode, Screen};
 use crate::text::style::Style;
 
 /// The most items that are visible at the same time.
+/// Longer lists scroll, so that the picker fits a small terminal.
 const VISIBLE_ITEMS_MAX: usize = 12;
 
-/// Asks the person to choose one of `items` and returns its index; `None` if they leave the question with Esc or Ctrl-C. Each
-/// item must be one line that fits the screen. If rows cannot be redrawn, the items are numbered and a number is read.
+/// Asks the user to choose one of `items` and returns its index, or `None` if they leave the question with Esc or
+/// Ctrl-C.
+///
+/// Each item must be one sanitized line that fits the screen. On a terminal whose rows cannot be redrawn, the items are
+/// printed with numbers, and the user types a number. Blocks the thread until the user answers.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn pick(screen: &Screen, label: &str, items: Vec<String>) -> io::Result<Option<usize>> {
     if screen.cursor == CursorMode::Fixed {
         return select_by_number(screen, label, &items);
@@ -24,20 +29,24 @@ pub fn pick(screen: &Screen, label: &str, items: Vec<String>) -> io::Result<Opti
     select_interactively(Select::new(label, items), screen)
 }
 
-/// The choice of a person in a list that also accepts free text.
+/// The user's choice in a list that also accepts free text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PickResult {
     /// The item at this index.
+    /// Counted from 0.
     Item(usize),
-    /// A text that is not an item.
+    /// A typed text that is not an item, without leading and trailing white space.
     Typed(String),
 }
 
-/// Asks like [`pick`], but also accepts a text that is not an item: once `is_complete` accepts the typed text, Enter chooses it.
-/// The last item must explain this.
+/// Asks like [`pick`], but also accepts a text that is not an item: once `is_complete` accepts the typed text, Enter
+/// chooses that text instead of an item.
+///
+/// The last item must explain this to the user: it stays visible for every input, and it is the only visible item once
+/// the typed text is complete.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn pick_or_type(
     screen: &Screen,
     label: &str,
@@ -65,7 +74,7 @@ pub fn pick_or_type(
         .map(|index| if is_complete(&typed) { PickResult::Typed(typed) } else { PickResult::Item(index) }))
 }
 
-/// Shows the list and returns the index of the chosen item.
+/// Shows the list and returns the index of the chosen item, or `None` after Esc or Ctrl-C.
 fn select_interactively(select: Select<'_, String>, screen: &Screen) -> io::Result<Option<usize>> {
     let render_config = match screen.style {
         Style::Color => RenderConfig::default_colored(),
@@ -84,7 +93,7 @@ fn select_interactively(select: Select<'_, String>, screen: &Screen) -> io::Resu
     }
 }
 
-/// Prints the numbered items and reads a number.
+/// Prints the numbered items and reads a number. Any other input chooses nothing.
 fn select_by_number(screen: &Screen, label: &str, items: &[String]) -> io::Result<Option<usize>> {
     match select_by_number_or_text(screen, label, items, |_| false)? {
         Some(PickResult::Item(index)) => Ok(Some(index)),

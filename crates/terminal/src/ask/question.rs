@@ -1,6 +1,10 @@
-//! Questions with labelled keys. A key only highlights an answer, and Enter confirms it; Enter alone chooses nothing. Several
-//! letters in a row are taken as a line typed ahead, also if the first came before the question appeared. Neither such a line
-//! nor a paste answers the question.
+//! Questions with labelled keys.
+//!
+//! A key only highlights an answer, and Enter confirms it. Enter alone chooses nothing, so a key that was pressed by
+//! accident never decides anything (invariant G5).
+//!
+//! Several letters in a row are treated as a message that the user is typing ahead, also if its first letter was typed
+//! before the question appeared. Neither such a message nor pasted text answers the question.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -26,19 +30,22 @@ pub struct KeyChoice<T> {
     pub answer: T,
 }
 
-/// Asks a question and returns the answer; `None` if the person leaves it with Esc or Ctrl-C. `later` is the label for leaving.
+/// Asks a question and returns the answer, or `None` if the user leaves the question with Esc, Ctrl-C or Ctrl-D.
+/// `later` is the label for leaving.
+///
+/// Input that was typed before the question appeared is discarded. Blocks the thread until the user answers.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn ask<T: Copy>(screen: &Screen, choices: &[KeyChoice<T>], later: &str) -> io::Result<Option<T>> {
     run_question(screen, choices, later, None)
 }
 
-/// Asks like [`ask`] while the person may be typing a message: lines that they have typed before the question or type in it go to
-/// `typed`.
+/// Asks like [`ask`] while the user may be typing a message. Lines that the user types before the question appears, or
+/// while it is open, go to `typed`.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn ask_while_typing<T: Copy>(
     screen: &Screen,
     choices: &[KeyChoice<T>],
@@ -48,7 +55,7 @@ pub fn ask_while_typing<T: Copy>(
     run_question(screen, choices, later, Some(typed))
 }
 
-/// Asks a question. Without `typed`, letters that are no key are ignored.
+/// Asks a question. Without `typed`, letters that are not a key of the question are ignored.
 fn run_question<T: Copy>(
     screen: &Screen,
     choices: &[KeyChoice<T>],
@@ -86,8 +93,9 @@ fn run_question<T: Copy>(
     }
 }
 
-/// Asks on a terminal whose rows cannot be redrawn: the choices are printed, and a line answers if it is a key or a label. Any
-/// other line, and every line that was typed before the question appeared, is kept as a message for later.
+/// Asks on a terminal whose rows cannot be redrawn: the choices are printed, and a line answers if it is a key or a
+/// label. Any other line of more than one letter is stored as a draft of the next message. The end of the input leaves
+/// the question.
 fn ask_on_plain_terminal<T: Copy>(
     screen: &Screen,
     choices: &[KeyChoice<T>],
@@ -138,17 +146,21 @@ fn find_choice_by_key<T>(choices: &[KeyChoice<T>], key: char) -> Option<usize> {
     exact.or_else(|| choices.iter().position(|choice| choice.key.eq_ignore_ascii_case(&key)))
 }
 
-/// The effect of an input event.
+/// The effect of an input event on an open question.
 #[derive(Debug, PartialEq, Eq)]
 enum QuestionAction {
+    /// Ends the question with the choice at this index.
     Answer(usize),
+    /// Ends the question without an answer.
     Cancel,
+    /// Draws the question again; it stays open.
     Redraw,
 }
 
 /// The highlighted choice, which Enter confirms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChoiceHighlight {
+    /// No choice is highlighted, so Enter does nothing.
     None,
     /// The choice was highlighted with an arrow key or Tab.
     ByArrowKey(usize),
@@ -168,11 +180,13 @@ impl ChoiceHighlight {
 
 /// The state of an open question.
 struct QuestionPanel<'a, T> {
+    /// The possible answers, in the order in which they are shown.
     choices: &'a [KeyChoice<T>],
+    /// The choice that Enter confirms.
     highlight: ChoiceHighlight,
-    /// A note for the person about their last input.
+    /// A note about the user's last input, such as `paste ignored`; empty if there is none.
     note: &'static str,
-    /// The buffer for lines that are no answer; `None` if they could not be sent.
+    /// The buffer for messages that the user types while the question is open; `None` if messages cannot be sent here.
     type_ahead: Option<&'a mut TypeAheadBuffer>,
 }
 
@@ -221,12 +235,13 @@ impl<T> QuestionPanel<'_, T> {
         QuestionAction::Redraw
     }
 
-    /// Returns whether the person has begun to type a message.
+    /// Returns whether the user has begun to type a message.
     fn is_typing(&self) -> bool {
         self.type_ahead.as_ref().is_some_and(|typed| !typed.partial_line.is_empty())
     }
 
-    /// Adds a key to the message that is being typed. Enter ends the message and keeps it as a draft, which is not sent unseen.
+    /// Adds a key to the message that is being typed. Enter ends the message and stores it as a draft, so that the user
+    /// sees it again before it is sent.
     fn extend_typed_line(&mut self, key: KeyEvent) {
         let Some(typed) = &mut self.type_ahead else { return };
         match key.code {
@@ -242,7 +257,8 @@ impl<T> QuestionPanel<'_, T> {
         }
     }
 
-    /// Handles a letter: it highlights a choice, and if a message can be typed, a second letter starts a message.
+    /// Handles a letter. The first letter highlights the choice with that key. If messages can be typed, a second
+    /// letter starts a message that begins with both letters.
     fn handle_letter(&mut self, c: char, highlight: ChoiceHighlight) {
         let choice = find_choice_by_key(self.choices, c);
         self.highlight = match (&mut self.type_ahead, choice, highlight) {
@@ -287,7 +303,7 @@ impl<T> QuestionPanel<'_, T> {
     }
 }
 
-/// Draws the question over its `previous_count` rows on the screen, and returns the new number of rows.
+/// Draws the question over its `previous_count` rows on the screen, and returns its new number of rows.
 fn draw<T>(
     screen: &Screen,
     panel: &QuestionPanel<'_, T>,
@@ -299,7 +315,7 @@ fn draw<T>(
     Ok(rows.len())
 }
 
-/// Replaces the last `previous_count` rows on the screen.
+/// Replaces the last `previous_count` rows on the screen. The cursor stays at the end of the last row.
 fn overwrite_rows(rows: &[String], previous_count: usize) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if previous_count > 1 {
@@ -309,7 +325,7 @@ fn overwrite_rows(rows: &[String], previous_count: usize) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Returns the choices in rows that fit the screen.
+/// Returns the choices as cells such as `[a] Accept`, laid out in as few rows as fit the screen.
 fn choice_rows<T>(
     screen: &Screen,
     choices: &[KeyChoice<T>],
@@ -340,18 +356,22 @@ fn choice_rows<T>(
     rows
 }
 
+/// Writes a line break. Raw mode needs an explicit carriage return.
 fn write_newline() -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(b"\r\n")?;
     stdout.flush()
 }
 
-/// A guard that makes the terminal deliver each key at once, and pasted text as a whole.
+/// A guard that sets raw mode, in which the terminal delivers each key at once, and bracketed paste, in which it
+/// delivers pasted text as one event. Dropping it restores both.
 struct RawModeGuard {
+    /// Disables bracketed paste when it is dropped. `None` if the terminal cannot be controlled.
     _bracketed_paste: Option<BracketedPasteGuard>,
 }
 
 impl RawModeGuard {
+    /// Enables both modes.
     fn enable(screen: &Screen) -> io::Result<Self> {
         let bracketed_paste = BracketedPasteGuard::enable(screen)?;
         enable_raw_mode()?;
@@ -371,6 +391,7 @@ mod tests {
     use super::*;
     use crate::text::style::Style;
 
+    /// Three choices with distinct keys.
     const CHOICES: [KeyChoice<u8>; 3] = [
         KeyChoice { key: 'a', label: "Accept", answer: 1 },
         KeyChoice { key: 'e', label: "Edit", answer: 2 },
@@ -398,6 +419,7 @@ mod tests {
         (last, typed)
     }
 
+    /// Returns an open question without a highlighted choice.
     fn open_panel(type_ahead: Option<&mut TypeAheadBuffer>) -> QuestionPanel<'_, u8> {
         QuestionPanel { choices: &CHOICES, highlight: ChoiceHighlight::None, note: "", type_ahead }
     }
@@ -419,6 +441,8 @@ mod tests {
         }
     }
 
+    /// Typed text must become a draft even if it contains keys of the question, and must not be queued, because a
+    /// queued line is sent without being shown again.
     #[test]
     fn a_typed_line_answers_nothing_and_is_kept() {
         for (before, keys, line) in [
@@ -474,6 +498,7 @@ mod tests {
         assert_eq!(find_choice_by_text(&choices, "always THERE"), Some(1));
     }
 
+    /// The review uses `D` for Decline and `d` for the diff.
     #[test]
     fn a_letter_in_both_cases_can_be_two_keys() {
         let choice = |key| KeyChoice { key, label: "", answer: key };
@@ -497,6 +522,7 @@ mod tests {
         assert_eq!(typed, TypeAheadBuffer::default());
     }
 
+    /// A row as wide as the screen would wrap on some terminals, and then redrawing would leave remnants of it.
     #[test]
     fn every_row_of_a_question_fits_the_screen() {
         for columns in [40, 80, 120] {

@@ -1,4 +1,5 @@
-//! Questions for a line of text, which starts empty or with a draft.
+//! Text prompts: the user types a line of text, which starts empty or with a draft.
+//! The line editor is `reedline`; on a terminal whose rows cannot be redrawn, lines are read from stdin.
 
 use std::io::{self, BufRead};
 
@@ -11,10 +12,10 @@ use crate::screen::{CursorMode, Screen};
 use crate::text::sanitize::sanitize;
 use crate::text::style::Style;
 
-/// Asks for a line; `None` if the person leaves the question with Esc, Ctrl-C or Ctrl-D.
+/// Asks for a line, and returns `None` if the user leaves the question with Esc, Ctrl-C or Ctrl-D.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
     match screen.cursor {
         CursorMode::Fixed => read_plain_line(screen, label),
@@ -22,11 +23,11 @@ pub fn ask_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Asks for a text that starts as `draft`, like [`ask_text`]. If the person leaves the question, their text stays in `draft`, so
-/// that the next question can start with it.
+/// Asks for a text that starts as `draft`, like [`ask_text`]. If the user leaves the question, their text stays in
+/// `draft`, so that the next question can start with it.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn ask_draft(screen: &Screen, label: &str, draft: &mut String) -> io::Result<Option<String>> {
     match screen.cursor {
         CursorMode::Free => read_edited_line(screen, label, draft),
@@ -34,11 +35,11 @@ pub fn ask_draft(screen: &Screen, label: &str, draft: &mut String) -> io::Result
     }
 }
 
-/// Asks for a text that starts as `text` and may have several lines; `None` if the person leaves the question. If rows cannot be
-/// redrawn, the text is printed, and an empty line keeps it.
+/// Asks for a text that starts as `text` and may have several lines; `None` if the user leaves the question. On a
+/// terminal whose rows cannot be redrawn, the text is printed, and an empty line accepts it unchanged.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn ask_text(screen: &Screen, label: &str, text: &str) -> io::Result<Option<String>> {
     match (screen.cursor, text.is_empty()) {
         (CursorMode::Free, _) => read_edited_line(screen, label, &mut text.to_owned()),
@@ -51,10 +52,10 @@ pub fn ask_text(screen: &Screen, label: &str, text: &str) -> io::Result<Option<S
     }
 }
 
-/// Reads a line without a line editor; `None` at the end of the input.
+/// Reads a line without a line editor, and returns it without its line break; `None` at the end of the input.
 ///
 /// # Errors
-/// Fails if the terminal fails.
+/// Fails if the terminal cannot be read or written.
 pub fn read_plain_line(screen: &Screen, label: &str) -> io::Result<Option<String>> {
     screen.write(&format!("{label}> "))?;
     let mut line = String::new();
@@ -62,12 +63,13 @@ pub fn read_plain_line(screen: &Screen, label: &str) -> io::Result<Option<String
     Ok((count > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
 }
 
-/// Reads a text with the line editor, starting with `draft`. If the person leaves the question, their text stays in `draft`.
+/// Reads a text with the line editor, which starts with `draft`. If the user leaves the question, their text stays in
+/// `draft`.
 fn read_edited_line(screen: &Screen, label: &str, draft: &mut String) -> io::Result<Option<String>> {
     let prompt =
         DefaultPrompt::new(DefaultPromptSegment::Basic(label.to_owned()), DefaultPromptSegment::Empty);
     let mut keys = default_emacs_keybindings();
-    // A host command keeps the text in the editor; the event `CtrlC` would clear it.
+    // A host command leaves the text in the editor, from which it is read below; the event `CtrlC` would clear it.
     let leave = || ReedlineEvent::ExecuteHostCommand(String::new());
     keys.add_binding(KeyModifiers::NONE, KeyCode::Esc, leave());
     keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('c'), leave());

@@ -1,5 +1,5 @@
-//! Renders the facts that a handoff carries over independently of the model: the last request, todos, files, commands and
-//! errors.
+//! Renders the facts that a handoff carries over independently of the model: the last request, todos, files, commands
+//! and errors. All texts are sanitized here.
 
 use protocol::{CarryOver, ReferencedFile, TodoItem, TodoStatus};
 
@@ -7,14 +7,14 @@ use crate::screen::Screen;
 use crate::text::sanitize::sanitize_line;
 use crate::text::wrap::{shorten, wrap};
 
-/// Names shown in one row.
+/// The most names shown in one row; `…` stands for the others.
 const NAMES_MAX: usize = 3;
-/// Entries shown per section of the full rendering.
+/// The most entries shown per section of the full rendering.
 const ENTRIES_MAX: usize = 12;
-/// Hex digits shown of a file's hash.
+/// The number of hex digits shown of a file's SHA-256 hash. They identify a version of the file to a reader.
 const HASH_DIGITS: usize = 8;
 
-/// Returns one row per kind of fact, without the kinds that have none.
+/// Returns one row per kind of fact, shortened to the screen. Kinds without facts have no row.
 pub fn render_brief(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     let request = carry.last_user_request.as_deref().map(sanitize_line).filter(|text| !text.is_empty());
     let files: Vec<String> = carry.referenced_files.iter().map(file_state).collect();
@@ -30,7 +30,8 @@ pub fn render_brief(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     rows.into_iter().flatten().map(|row| shorten(&row, columns).into_owned()).collect()
 }
 
-/// Returns one section per kind of fact, each limited to `ENTRIES_MAX` entries.
+/// Returns one section per kind of fact: a heading, and at most [`ENTRIES_MAX`] wrapped entries. Kinds without facts
+/// have no section.
 pub fn render_full(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     let columns = screen.text_columns();
     let mut lines = Vec::new();
@@ -63,13 +64,14 @@ pub fn render_full(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     lines
 }
 
-/// Returns a row with the number of names and the first ones.
+/// Returns a row with the number of names and the first [`NAMES_MAX`] of them; `None` if there are no names.
 fn names_row(label: &str, names: &[String]) -> Option<String> {
     let shown: Vec<String> = names.iter().take(NAMES_MAX).map(|name| sanitize_line(name)).collect();
     let more = if names.len() > NAMES_MAX { ", …" } else { "" };
     (!names.is_empty()).then(|| format!("  {label} ({}): {}{more}", names.len(), shown.join(", ")))
 }
 
+/// Returns a row with the number of open and completed todos and the next open one; `None` if there are no todos.
 fn todos_row(todos: &[TodoItem]) -> Option<String> {
     let done = todos.iter().filter(|todo| todo.status == TodoStatus::Completed).count();
     let next = todos.iter().find(|todo| todo.status != TodoStatus::Completed);
@@ -77,6 +79,7 @@ fn todos_row(todos: &[TodoItem]) -> Option<String> {
     (!todos.is_empty()).then(|| format!("  Todos: {} open, {done} done{next}", todos.len() - done))
 }
 
+/// Returns the label of a todo's status.
 const fn status_label(status: TodoStatus) -> &'static str {
     match status {
         TodoStatus::Completed => "[done]",
@@ -85,6 +88,7 @@ const fn status_label(status: TodoStatus) -> &'static str {
     }
 }
 
+/// Returns a file's path with the start of its hash, or with a note whether it exists if it has no hash.
 fn file_state(file: &ReferencedFile) -> String {
     let path = sanitize_line(&file.path);
     match (&file.sha256, file.exists) {
@@ -101,6 +105,8 @@ mod tests {
     use crate::text::style::Style;
     use crate::text::wrap::width;
 
+    /// Returns facts of every kind: a request with an escape sequence, more files than a row shows, and files in each
+    /// state.
     fn carry() -> CarryOver {
         let file = |path: &str, exists, sha256: Option<&str>| ReferencedFile {
             path: path.to_owned(),

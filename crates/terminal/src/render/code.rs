@@ -1,4 +1,5 @@
-//! Highlights code line by line as it arrives. The grammars are loaded on first use, because most commands show no code.
+//! Syntax highlighting of code blocks, line by line as the code arrives. Grammars come from `syntect` and `two_face`.
+//! They are loaded on first use, because most commands show no code.
 
 use std::sync::LazyLock;
 
@@ -6,14 +7,16 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 
 use crate::text::style::{Style, SyntaxColor};
 
-/// Longer lines are not highlighted, because parsing them may be slow.
+/// The longest line, in bytes, that is highlighted. Parsing a longer line may be slow, so it is printed plainly.
 const LINE_BYTES_MAX: usize = 2_000;
-/// The largest number of highlighted lines per block.
+/// The most highlighted lines per block. Later lines are printed plainly.
 const LINES_MAX: usize = 5_000;
 
+/// The grammars.
 static SYNTAXES: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// Scope prefixes and their colours; the first that matches is used.
+/// Scope prefixes and their colours, in order of precedence: the first prefix that matches a scope is used. `None` is
+/// plain text, which keeps a later, more general prefix from applying.
 static SCOPE_COLORS: LazyLock<Vec<(Scope, Option<SyntaxColor>)>> = LazyLock::new(|| {
     let known = [
         ("comment", Some(SyntaxColor::Comment)),
@@ -41,15 +44,19 @@ static SCOPE_COLORS: LazyLock<Vec<(Scope, Option<SyntaxColor>)>> = LazyLock::new
     known.into_iter().filter_map(|(name, color)| Some((Scope::new(name).ok()?, color))).collect()
 });
 
-/// The highlighter of one code block.
+/// The highlighter of one code block. It carries the parser's state from line to line.
 pub struct CodeHighlighter {
+    /// The state of the parser at the end of the last line.
     parser: ParseState,
+    /// The scopes that are open at the end of the last line.
     scopes: ScopeStack,
+    /// The number of lines that may still be highlighted.
     lines_left: usize,
 }
 
 impl CodeHighlighter {
-    /// Returns a highlighter for a language; `None` if the language is unknown or the style has no colours.
+    /// Returns a highlighter for a language, given by its name or a file extension; `None` if the language is unknown
+    /// or the style has no colours.
     pub fn for_language(language: &str, style: Style) -> Option<Self> {
         let language = language.trim();
         if style == Style::Plain || language.is_empty() {
@@ -59,7 +66,8 @@ impl CodeHighlighter {
         Some(Self { parser: ParseState::new(syntax), scopes: ScopeStack::new(), lines_left: LINES_MAX })
     }
 
-    /// Returns the next line, highlighted. It must be sanitized and have no newline.
+    /// Returns the next line of the block with colours. `line` must be sanitized and have no newline. A line that
+    /// cannot be parsed is returned unchanged.
     pub fn highlight_line(&mut self, line: &str, style: Style) -> String {
         if line.len() > LINE_BYTES_MAX || self.lines_left == 0 {
             return line.to_owned();
@@ -95,6 +103,7 @@ impl CodeHighlighter {
     }
 }
 
+/// Returns the text in a colour. Blanks are not painted.
 fn paint_code(text: &str, color: Option<SyntaxColor>, style: Style) -> String {
     match color {
         Some(color) if !text.trim().is_empty() => style.highlight(color, text),

@@ -1,5 +1,5 @@
 //! Renders the usage of the model's context window: each part with its size, the free tokens, and the size at which the
-//! thread will be compacted. The sizes are passed in; none is computed here.
+//! thread will be compacted. The caller passes the sizes, which `agent` has computed; this file computes none.
 
 use agent::{ContextPart, ContextReport};
 
@@ -9,14 +9,15 @@ use crate::text::sanitize::sanitize_line;
 use crate::text::table::{TableColumn, table};
 use crate::text::wrap::wrap;
 
-/// The width of the usage bar.
+/// The width of the usage bar, in columns. It is narrower on a narrow screen.
 const BAR_COLUMNS: usize = 40;
-/// The glyphs of the parts in the bar, used in turn.
+/// The glyphs of the parts in the bar. They repeat if there are more parts than glyphs.
 const BAR_GLYPHS: [char; 8] = ['█', '▓', '▒', '▚', '▤', '▥', '▦', '▧'];
 /// The glyph of free tokens.
 const FREE_GLYPH: char = '░';
 
-/// Returns the lines that describe the next request.
+/// Returns the lines that describe the next request: the model and the total, the bar, a table of the parts, and notes.
+/// Shares are rounded up to whole percent of the context window, or of the request if the window is unknown.
 pub fn render_report(screen: &Screen, report: &ContextReport) -> Vec<String> {
     let style = screen.style;
     let window = report.window_tokens.unwrap_or(report.tokens).max(1);
@@ -61,7 +62,8 @@ pub fn render_report(screen: &Screen, report: &ContextReport) -> Vec<String> {
     lines
 }
 
-/// Returns the display name of a part: the words of the name of a hook, such as `agent memory`, or the name itself.
+/// Returns the display name of a part: a hook's type name in lower case and split into words, such as `agent memory`;
+/// other names unchanged except for their case.
 fn part_label(name: &str) -> String {
     let mut label = String::new();
     for letter in sanitize_line(name).chars() {
@@ -73,7 +75,8 @@ fn part_label(name: &str) -> String {
     label
 }
 
-/// Returns the line about the active compaction.
+/// Returns the line about the active compaction; `None` if the context contains no compacted messages.
+/// The line names the part of the request that contains the summary, its size, and the marker, which `/history` shows.
 fn compacted_line(report: &ContextReport) -> Option<String> {
     let compacted = report.condensed.as_ref()?;
     let part = compacted.part;
@@ -87,6 +90,7 @@ fn compacted_line(report: &ContextReport) -> Option<String> {
 }
 
 /// Returns the line about the next automatic compaction.
+/// If the trigger is not a number of tokens, the line refers to the configuration.
 fn next_compaction_line(report: &ContextReport) -> String {
     match report.trigger_tokens {
         None if report.model.is_none() => "Automatic compaction needs a model.".to_owned(),
@@ -107,7 +111,8 @@ fn next_compaction_line(report: &ContextReport) -> String {
     }
 }
 
-/// Returns a bar in which each part has its own glyph and the rest is free.
+/// Returns a bar of `columns` glyphs in which each part has its own glyph and the remaining columns stand for free
+/// tokens.
 fn usage_bar(report: &ContextReport, window: u64, columns: usize) -> String {
     let mut bar = String::new();
     let (mut tokens, mut drawn) = (0, 0);
@@ -131,6 +136,7 @@ mod tests {
     use crate::text::style::Style;
     use crate::text::wrap::width;
 
+    /// Returns a report with these parts and without messages, trigger or compaction.
     fn context_report(window_tokens: Option<u64>, parts: &[(&str, u64)]) -> ContextReport {
         let part = |(name, tokens): &(&str, u64)| ContextPart { name: (*name).to_owned(), tokens: *tokens };
         ContextReport {
@@ -144,6 +150,7 @@ mod tests {
         }
     }
 
+    /// Renders a report on a screen of 60 columns and checks that every line fits.
     fn render_sample(audience: Audience, cursor: CursorMode, report: &ContextReport) -> String {
         let screen = Screen { style: Style::Plain, columns: 60, audience, cursor };
         let text = render_report(&screen, report).join("\n");
@@ -151,6 +158,7 @@ mod tests {
         text
     }
 
+    /// The text for screen readers and for programs must be the same: neither has a bar.
     #[test]
     fn b18_every_part_is_listed_with_the_next_compaction() {
         let parts = [("instructions", 4_000), ("tools", 6_000), ("summary", 1_500), ("messages", 20_000)];
@@ -194,6 +202,7 @@ mod tests {
         assert!(unknown.contains("window is unknown"), "{unknown}");
     }
 
+    /// The bar must not overflow if the parts exceed the window, as they can before a compaction.
     #[test]
     fn the_bar_has_the_same_length_however_full_the_window_is() {
         let check = |sizes: &[u64], expected: &str| {

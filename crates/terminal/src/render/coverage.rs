@@ -1,5 +1,5 @@
-//! Renders the coverage of a summary: how many messages it covers and how each range of events was read. Counting is done
-//! by `agent::count_coverage`.
+//! Renders the coverage of a summary: how many messages it covers, and how each range of events was read.
+//! `agent::count_coverage` does the counting.
 
 use agent::{CoverageCounts, count_coverage};
 use protocol::Coverage;
@@ -8,11 +8,12 @@ use protocol::handoff::summary::SeqRange;
 use crate::screen::Screen;
 use crate::text::wrap::{pad, wrap};
 
-/// The largest number of ranges shown; the newest are kept.
+/// The most ranges shown; if there are more, the newest are shown.
 const RANGES_MAX: usize = 12;
+/// The width of the column with the ranges.
 const RANGE_COLUMNS: usize = 18;
 
-/// Returns the message counts on one line.
+/// Returns the message counts on one line, unwrapped and without emphasis.
 pub fn render_line(coverage: &Coverage) -> String {
     let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } = count_coverage(coverage);
     let noun = if messages == 1 { "message" } else { "messages" };
@@ -21,7 +22,9 @@ pub fn render_line(coverage: &Coverage) -> String {
     )
 }
 
-/// Returns the counts, the ranges in order, and an explanation of the terms.
+/// Returns the counts, the ranges in the order of their events, and an explanation of the terms.
+/// Events that are not messages, such as the start of a run, are reported separately, so that the counts of messages
+/// agree with the history.
 pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
     let ranges = sorted_ranges(coverage);
     let columns = screen.text_columns();
@@ -50,6 +53,7 @@ pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
     lines
 }
 
+/// Returns all ranges with the name of the way in which they were read, ordered by sequence number.
 fn sorted_ranges(coverage: &Coverage) -> Vec<(SeqRange, &'static str)> {
     let lists = [
         (&coverage.verbatim, "verbatim"),
@@ -69,6 +73,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
+    /// Returns a coverage with one range of each kind, of which the excluded range contains no messages.
     fn coverage() -> Coverage {
         Coverage {
             first_seq: 1,
@@ -87,6 +92,7 @@ mod tests {
         assert_eq!(render_line(&coverage()), expected);
     }
 
+    /// Renders the coverage on a screen of this width.
     fn render_sample(columns: usize) -> String {
         let screen =
             Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };

@@ -1,4 +1,5 @@
-//! Renders changes: a unified diff, a replacement in a file, or two versions of a text. They are readable without colour.
+//! Renders changes: a unified diff, a replacement in a file, or two versions of a text. Each changed line has a `+` or
+//! `-`, so that the output is readable without colour.
 
 use similar::{ChangeTag, TextDiff};
 
@@ -6,16 +7,21 @@ use crate::screen::Screen;
 use crate::text::style::Style;
 use crate::text::wrap::{shorten, wrap};
 
-/// Unchanged lines shown before and after a replacement.
+/// The number of unchanged lines shown before and after a replacement.
 const CONTEXT_LINES: usize = 2;
 
 /// Returns the lines of a unified diff, coloured and shortened to the screen. The text must be sanitized.
+///
+/// A line that is wider than the screen ends with `…`, so that each line of the diff is one row.
 pub fn render_unified(screen: &Screen, diff: &str) -> Vec<String> {
     diff.lines().map(|line| color_line(screen, line)).collect()
 }
 
-/// Returns the removed and added lines of a replacement of `old` by `new`, with unchanged lines around them. Both must be
-/// sanitized.
+/// Returns the removed and added lines of a replacement of `old` by `new`, with [`CONTEXT_LINES`] unchanged lines
+/// around them. Both texts must be sanitized.
+///
+/// Only the common lines at the start and at the end count as unchanged, so the result has one block of removed lines
+/// and one of added lines. Takes linear time.
 pub fn render_replacement(screen: &Screen, old: &str, new: &str) -> Vec<String> {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -30,8 +36,8 @@ pub fn render_replacement(screen: &Screen, old: &str, new: &str) -> Vec<String> 
     lines.iter().map(|line| color_line(screen, line)).collect()
 }
 
-/// Returns the lines that differ between `old` and `new`, each in full, with the unchanged lines next to them. Both must be
-/// sanitized.
+/// Returns the lines that differ between `old` and `new`, wrapped and in full, with the unchanged line before and after
+/// each change. `…` stands for other unchanged lines, and empty lines are omitted. Both texts must be sanitized.
 pub fn render_versions(screen: &Screen, old: &str, new: &str) -> Vec<String> {
     let diff = TextDiff::from_lines(old, new);
     let changes: Vec<(ChangeTag, &str)> =
@@ -61,6 +67,8 @@ pub fn render_versions(screen: &Screen, old: &str, new: &str) -> Vec<String> {
     lines
 }
 
+/// Returns a line shortened to the screen, in the colour that its first character selects: `+`, `-`, or `@` for a hunk
+/// header.
 fn color_line(screen: &Screen, line: &str) -> String {
     let style: Style = screen.style;
     let text = shorten(line, screen.columns.saturating_sub(1));

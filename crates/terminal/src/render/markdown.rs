@@ -1,6 +1,7 @@
-//! Renders streamed Markdown: CommonMark with tables and highlighted code. Printed lines are never redrawn, so that output
-//! of any length scrolls like plain text. A block is printed once no further text can change it; code is printed line by
-//! line, and lists item by item.
+//! Renders streamed Markdown: CommonMark with tables and highlighted code.
+//!
+//! Printed lines are never redrawn, so that output of any length scrolls like plain text. A block is printed once no
+//! further text can change it. Code is printed line by line, and lists item by item.
 
 mod blocks;
 mod tables;
@@ -12,19 +13,22 @@ use crate::render::code::CodeHighlighter;
 use crate::screen::Screen;
 use crate::text::sanitize::sanitize;
 
-/// The largest block that is held back because it may still change. A larger one is printed as it is.
+/// The largest block, in bytes, that is held back because later text may still change it. A larger block is printed in
+/// its current form, which bounds the cost of parsing it again for each line.
 const SOURCE_BYTES_MAX: usize = 32 * 1024;
 
-/// A streamed document.
+/// A renderer of one streamed document.
 #[derive(Debug)]
 pub struct MarkdownRenderer {
+    /// The style and the width of the output.
     layout: MarkdownLayout,
     /// The complete lines that are not printed yet.
     unprinted_source: String,
     /// The incomplete last line.
     partial_line: String,
+    /// The code fence that is open at the end of the printed text.
     fence: Option<OpenCodeFence>,
-    /// A block was printed.
+    /// True if a block was printed, so that the next one may need a blank line before it.
     has_printed: bool,
 }
 
@@ -33,11 +37,12 @@ pub struct MarkdownRenderer {
 struct OpenCodeFence {
     /// The mark that closes the fence.
     closing_mark: String,
+    /// The highlighter; `None` if the language is unknown or the style has no colours.
     code: Option<CodeHighlighter>,
 }
 
 impl MarkdownRenderer {
-    /// Returns an empty document.
+    /// Returns a renderer for an empty document.
     pub fn new(screen: &Screen) -> Self {
         Self {
             layout: MarkdownLayout { style: screen.style, columns: screen.text_columns() },
@@ -53,7 +58,8 @@ impl MarkdownRenderer {
         self.layout.columns = screen.text_columns();
     }
 
-    /// Adds text and returns the lines that can be printed, each with its newline.
+    /// Adds text and returns the lines that can be printed, each with its newline. The text is sanitized here, and may
+    /// end anywhere, also within a word.
     pub fn push(&mut self, text: &str) -> String {
         let mut out = String::new();
         for part in text.split_inclusive('\n') {
@@ -66,7 +72,7 @@ impl MarkdownRenderer {
         out
     }
 
-    /// Returns the remaining lines, each with its newline.
+    /// Returns the remaining lines, each with its newline. Afterwards the renderer is ready for another document.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         let line = std::mem::take(&mut self.partial_line);
@@ -89,7 +95,7 @@ impl MarkdownRenderer {
         blocks.iter().flat_map(|block| block.lines.lines()).map(str::to_owned).collect()
     }
 
-    /// Adds a complete line.
+    /// Adds a complete, sanitized line with its newline, and appends to `out` all lines that can be printed.
     fn push_line(&mut self, line: &str, out: &mut String) {
         match &mut self.fence {
             Some(fence) => {
@@ -121,7 +127,8 @@ impl MarkdownRenderer {
         }
     }
 
-    /// Prints the blocks that cannot change any more, and drops their source.
+    /// Prints the blocks that later text cannot change, and drops their source. Blocks before the last one are always
+    /// finished.
     fn print_finished_blocks(&mut self, out: &mut String) {
         let mut blocks = render_blocks(&self.unprinted_source, self.layout);
         let Some(last) = blocks.last() else { return };
@@ -154,12 +161,14 @@ impl MarkdownRenderer {
         }
     }
 
+    /// Prints all blocks, also those that later text could still change.
     fn print_all(&mut self, out: &mut String) {
         let blocks = render_blocks(&self.unprinted_source, self.layout);
         self.append_blocks(&blocks, out);
         self.unprinted_source.clear();
     }
 
+    /// Appends the lines of blocks to `out`, with blank lines between blocks where the source has them.
     fn append_blocks(&mut self, blocks: &[RenderedBlock], out: &mut String) {
         for block in blocks {
             if block.has_blank_line_before && self.has_printed {
@@ -177,6 +186,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
+    /// Renders chunks that arrive one after another on a screen of 40 columns.
     fn render(style: Style, chunks: &[&str]) -> String {
         let screen = Screen { style, columns: 40, audience: Audience::Program, cursor: CursorMode::Fixed };
         let mut markdown = MarkdownRenderer::new(&screen);
@@ -185,6 +195,7 @@ mod tests {
         out
     }
 
+    /// Checks the output of a text that arrives as one chunk, without colour.
     fn check(text: &str, expected: &str) {
         assert_eq!(render(Style::Plain, &[text]), expected);
     }
@@ -212,6 +223,7 @@ mod tests {
         );
     }
 
+    /// Providers split the text at arbitrary positions, so one character at a time is the strictest case.
     #[test]
     fn i4_chunk_boundaries_do_not_change_the_output() {
         let text = "# T\n\n- **b** `c`\n```rust\nfn x() {}\n```\n|a|\n|-|\n|b|\nend";
@@ -234,6 +246,7 @@ mod tests {
         assert_eq!(markdown.preview(), Vec::<String>::new());
     }
 
+    /// Each push returns exactly the lines that no later text can change.
     #[test]
     fn a_heading_an_item_and_a_line_of_code_are_printed_once_complete() {
         let screen =
@@ -290,6 +303,8 @@ mod tests {
         assert!(printed.len() > SOURCE_BYTES_MAX, "{}", printed.len());
     }
 
+    /// The parser decodes entities after the source was sanitized, so a control character could appear in the output
+    /// again.
     #[test]
     fn k5_decoded_entities_are_sanitized() {
         check("a&#27;[2Jb &#x202e;c &#10;d &amp;", "a[2Jb c d &\n");

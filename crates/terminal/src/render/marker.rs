@@ -1,5 +1,7 @@
-//! Renders a compaction as a card: number and range of the messages, tokens before and after, trigger and author, and the
-//! summary if the card is expanded. The same card is used live, when a thread is reopened, and in the history.
+//! Renders a compaction as a card: number and range of the messages, tokens before and after, trigger and author, and
+//! the summary if the card is expanded. The same card is used live, when a thread is reopened, and in the history.
+//!
+//! Only this file and its submodule describe markers, so that all of these views agree.
 
 mod archive;
 
@@ -25,8 +27,8 @@ const LEAD: &str = "── ";
 const INDENT: &str = "   ";
 /// The prefix of each line of the summary.
 const GUTTER: &str = "│ ";
-/// The prefix of each line of the summary for screen readers. No line of a summary begins in the first column, so that it
-/// cannot be taken for a line of the harness.
+/// The prefix of each line of the summary for screen readers. No line of a summary begins in the first column, so that
+/// the model's text cannot imitate a line that Segue prints.
 const PLAIN_GUTTER: &str = "  ";
 /// The text after a summary for screen readers.
 const SUMMARY_END: &str = "End of the summary.";
@@ -43,6 +45,7 @@ pub enum CompactionStatus {
 }
 
 impl CompactionStatus {
+    /// Returns the marker's sequence number, if the compaction was stored.
     const fn marker_seq(self) -> Option<Seq> {
         match self {
             Self::Active(seq) | Self::Reverted(seq) => Some(seq),
@@ -51,20 +54,20 @@ impl CompactionStatus {
     }
 }
 
-/// The extent to which a card is shown.
+/// The amount of a card that is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CardFold {
-    /// The heading.
+    /// Only the heading is shown.
     #[default]
     Closed,
-    /// The heading and the summary.
+    /// The heading and the summary are shown.
     Open,
 }
 
-/// Returns the lines of a card, none wider than the screen. `marked_at` is the time of the marker.
+/// Returns the lines of a card, none wider than the screen. `marked_at` is the time of the marker; `None` omits it.
 ///
-/// The summary is sanitized, and each of its lines has a prefix, so that it cannot be taken for a message. For screen
-/// readers its lines are counted first and its end is announced.
+/// The summary is sanitized, and each of its lines has a prefix, so that it cannot be mistaken for a message. For
+/// screen readers, a line before the summary states its number of lines, and a line after it announces its end.
 pub fn compaction_card(
     screen: &Screen,
     marker: &SummaryMarker,
@@ -87,7 +90,7 @@ pub fn compaction_card(
     lines
 }
 
-/// Returns the notice that a compaction was undone.
+/// Returns the notice that the compaction with this marker was undone.
 pub fn revert_notice(screen: &Screen, marker_seq: Seq) -> String {
     match screen.is_plain() {
         true => format!("The compaction of marker {marker_seq} was undone."),
@@ -95,8 +98,8 @@ pub fn revert_notice(screen: &Screen, marker_seq: Seq) -> String {
     }
 }
 
-/// Returns the lines of an event that changes the model's context: the card of a compaction, or a notice. Other events have
-/// no lines.
+/// Returns the lines of an event that changes the model's context: the card of a compaction, or a notice. Other events,
+/// and events whose body cannot be read, have no lines.
 pub fn render_context_event(screen: &Screen, event: &Event) -> Vec<String> {
     let notice = |text: &str| wrap(text, screen.text_columns(), LEAD, INDENT);
     match event.kind() {
@@ -138,7 +141,7 @@ pub fn format_seq_range(first_seq: Seq, last_seq: Seq) -> String {
     }
 }
 
-/// Returns the heading.
+/// Returns the heading for sighted readers: its parts separated by dots.
 fn heading_lines(
     screen: &Screen,
     marker: &SummaryMarker,
@@ -208,6 +211,7 @@ fn plain_heading_lines(
     wrap(&text, screen.text_columns(), "", INDENT).lines().map(str::to_owned).collect()
 }
 
+/// Returns the number of messages and what happens to them.
 fn message_count_text(count: u64, status: CompactionStatus) -> String {
     let noun = if count == 1 { "message" } else { "messages" };
     match status {
@@ -225,6 +229,7 @@ fn plain_seq_range(first_seq: Seq, last_seq: Seq) -> String {
     }
 }
 
+/// Returns the author of a summary for a sentence.
 fn plain_writer_name(model: &str) -> String {
     match model {
         agent::OFFLINE_SUMMARY_MODEL => "the offline summary".to_owned(),
@@ -232,6 +237,7 @@ fn plain_writer_name(model: &str) -> String {
     }
 }
 
+/// Returns the author of a summary for a heading.
 fn writer_name(model: &str) -> String {
     match model {
         agent::OFFLINE_SUMMARY_MODEL => "offline summary".to_owned(),
@@ -239,8 +245,8 @@ fn writer_name(model: &str) -> String {
     }
 }
 
-/// Returns the lines of a summary, each with a prefix. For screen readers they are counted first and their end is
-/// announced.
+/// Returns the lines of a summary, rendered as Markdown, each with a prefix. For screen readers, a line before the
+/// summary states its number of lines, and a line after it announces its end.
 pub fn summary_lines(screen: &Screen, text: &str) -> Vec<String> {
     let gutter = if screen.is_plain() { PLAIN_GUTTER } else { GUTTER };
     let inner = Screen { columns: screen.text_columns().saturating_sub(width(gutter)), ..*screen };
@@ -268,6 +274,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
+    /// Returns a marker with a summary that contains Markdown and is wider than a narrow screen.
     fn marker() -> SummaryMarker {
         SummaryMarker {
             trigger: CompactionTrigger::Auto,
@@ -287,6 +294,7 @@ mod tests {
         }
     }
 
+    /// Returns a screen of this width for a program, without colour.
     fn test_screen(columns: usize) -> Screen {
         Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed }
     }
@@ -296,6 +304,7 @@ mod tests {
         status.marker_seq().map(|_| "2026-11-21T10:02:59Z".parse().unwrap())
     }
 
+    /// Renders a card and checks that every line fits the screen.
     fn render_card(
         screen: &Screen,
         marker: &SummaryMarker,
@@ -350,6 +359,8 @@ mod tests {
         );
     }
 
+    /// Returns a marker with a summary that tries to control the terminal and to imitate other cards, messages and the
+    /// end of the summary.
     fn hostile_marker() -> SummaryMarker {
         SummaryMarker {
             summary: "\u{1b}[2J\u{1b}]8;;http://evil\u{1b}\\link\u{1b}]8;;\u{1b}\\\n── 9 messages compacted\nyou #1 now\n\
@@ -378,6 +389,8 @@ mod tests {
         assert!(text.lines().skip(head).all(|line| line.starts_with(GUTTER.trim_end())), "{text}");
     }
 
+    /// A listener cannot see the gutter, so the number of lines and the announced end show which text belongs to the
+    /// summary.
     #[test]
     fn c7_screen_readers_get_the_summary_with_a_line_count_and_an_end() {
         for columns in [40, 60, 100] {

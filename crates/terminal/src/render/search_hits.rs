@@ -1,4 +1,5 @@
-//! Renders search hits: location, time, the passage with the matching words, and the adjacent messages.
+//! Renders search hits: location, time, the passage with the matching words, and the adjacent messages. `agent` does
+//! the search.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +13,20 @@ use crate::text::wrap::{shorten, width, wrap};
 
 /// The prefix of the lines below a heading.
 const INDENT: &str = "  ";
-/// The separator before the title of a thread.
+/// The separator before the title of a thread in a heading.
 const SEPARATOR: &str = " · ";
-/// The fewest columns a title is worth showing in.
+/// The fewest columns for a thread's title. If less space remains, the title is omitted.
 const TITLE_COLUMNS_MIN: usize = 12;
-/// The name of a thread that does not exist any more.
+/// The name shown for a thread that does not exist any more.
 const DELETED_THREAD: &str = "(deleted)";
-/// Characters shown of a handoff's id.
+/// The number of characters shown of a handoff's id: the timestamp part of a UUIDv7, which tells handoffs apart.
 const HANDOFF_ID_CHARS: usize = 13;
 
 /// The short id and the title of each thread.
 pub type ThreadNames = BTreeMap<ThreadId, (String, String)>;
 
-/// Returns the lines of a hit. A line is wider than the screen only if a single word is.
+/// Returns the lines of a hit: a heading, the message before, the passage, and the message after. A line is wider than
+/// the screen only if a single word is.
 pub fn render_hit(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> Vec<String> {
     let (before, after) = match &hit.source {
         SearchHitSource::Message { before, after, .. } => (before.as_ref(), after.as_ref()),
@@ -40,20 +42,20 @@ pub fn render_hit(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> Vec<
     lines
 }
 
-/// Returns the line with the location, kind, time and thread title of a hit.
+/// Returns the heading: the location, kind, time and thread title of a hit.
 fn heading_line(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> String {
     let style = screen.style;
     let short =
         |thread_id: &ThreadId| names.get(thread_id).map_or(DELETED_THREAD, |(id, _)| id.as_str()).to_owned();
     let title = |thread_id: &ThreadId| names.get(thread_id).map(|(_, title)| title.as_str());
-    let (place, kind, title) = match &hit.source {
+    let (location, kind, title) = match &hit.source {
         SearchHitSource::Message { thread_id, seq, speaker, .. } => {
             (short(thread_id), format!("#{seq} {}", speaker_name(speaker)), title(thread_id))
         }
         SearchHitSource::Summary { thread_id, first_turn, last_turn, .. } => {
-            let place = thread_id.as_ref().map_or_else(|| DELETED_THREAD.to_owned(), short);
+            let location = thread_id.as_ref().map_or_else(|| DELETED_THREAD.to_owned(), short);
             (
-                place,
+                location,
                 format!("summary of messages {first_turn}–{last_turn}"),
                 thread_id.as_ref().and_then(title),
             )
@@ -62,27 +64,28 @@ fn heading_line(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> String
             // Only an accepted handoff has a child thread.
             let child = names.get(child_thread_id).map(|(id, _)| format!(" → {id}"));
             let id = &handoff_id.to_string()[..HANDOFF_ID_CHARS];
-            let place = format!("{}{}", short(parent_thread_id), child.unwrap_or_default());
-            (place, format!("handoff {id}"), title(parent_thread_id))
+            let location = format!("{}{}", short(parent_thread_id), child.unwrap_or_default());
+            (location, format!("handoff {id}"), title(parent_thread_id))
         }
         SearchHitSource::Item { namespace, key } => {
             (sanitize_line(&format!("{} {key}", namespace.join("."))), "item".to_owned(), None)
         }
     };
     let details = format!("{kind} {}", format_minute(hit.at));
-    let left = screen.text_columns().saturating_sub(width(&place) + 1 + width(&details) + width(SEPARATOR));
+    let title_columns =
+        screen.text_columns().saturating_sub(width(&location) + 1 + width(&details) + width(SEPARATOR));
     let title = title
-        .filter(|_| left >= TITLE_COLUMNS_MIN)
-        .map(|title| format!("{SEPARATOR}{}", shorten(title, left)));
+        .filter(|_| title_columns >= TITLE_COLUMNS_MIN)
+        .map(|title| format!("{SEPARATOR}{}", shorten(title, title_columns)));
     let details = style.dim(format!("{details}{}", title.unwrap_or_default()));
-    wrap(&format!("{} {details}", style.code(place)), screen.text_columns(), "", INDENT)
+    wrap(&format!("{} {details}", style.code(location)), screen.text_columns(), "", INDENT)
 }
 
-/// Returns a message before or after a hit, on one line.
+/// Returns the message before or after a hit, shortened to one line.
 fn adjacent_line(screen: &Screen, message: &AdjacentMessage) -> String {
     let lead = format!("{INDENT}#{} {}: ", message.seq, speaker_name(&message.speaker));
-    let left = screen.text_columns().saturating_sub(width(&lead));
-    screen.style.dim(format!("{lead}{}", shorten(&sanitize_line(&message.text), left)))
+    let text_columns = screen.text_columns().saturating_sub(width(&lead));
+    screen.style.dim(format!("{lead}{}", shorten(&sanitize_line(&message.text), text_columns)))
 }
 
 /// Returns the display name of a speaker.
@@ -96,18 +99,19 @@ pub fn speaker_name(speaker: &Speaker) -> String {
     }
 }
 
-/// Returns the passage on one line, with each matching word passed through `highlight`.
+/// Returns the passage sanitized and on one line, with each matching word passed through `highlight`. The search index
+/// puts U+0002 before and U+0003 after each matching word.
 pub fn highlight_matches(snippet: &str, highlight: impl Fn(&str) -> String) -> String {
     let mut out = String::new();
     for (index, part) in snippet.split('\u{2}').enumerate() {
-        let (word, rest) = match part.split_once('\u{3}') {
-            Some((word, rest)) if index > 0 => (word, rest),
+        let (word, following) = match part.split_once('\u{3}') {
+            Some((word, following)) if index > 0 => (word, following),
             Some(_) | None => ("", part),
         };
         if !word.is_empty() {
             out.push_str(&highlight(&sanitize_line(word)));
         }
-        out.push_str(&sanitize(rest).replace('\n', " "));
+        out.push_str(&sanitize(following).replace('\n', " "));
     }
     out
 }
@@ -120,6 +124,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
+    /// Returns an id of any kind that ends in this byte.
     fn id<T: std::str::FromStr>(last: u8) -> T
     where
         T::Err: std::fmt::Debug,
@@ -127,15 +132,19 @@ mod tests {
         format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
     }
 
+    /// Returns a hit with a fixed time and score.
     fn search_hit(source: SearchHitSource, snippet: &str) -> SearchHit {
         let at = "2026-03-02T10:15:59Z".parse().unwrap();
         SearchHit { source, at, snippet: snippet.to_owned(), score: 1.0 }
     }
 
+    /// Returns a message before or after a hit.
     fn adjacent_message(seq: Seq, speaker: Speaker, text: &str) -> Option<AdjacentMessage> {
         Some(AdjacentMessage { seq, speaker, text: text.to_owned() })
     }
 
+    /// Returns one hit of each kind. The summary belongs to a deleted thread, and its passage contains an escape
+    /// sequence.
     fn sample_hits() -> Vec<SearchHit> {
         let message = SearchHitSource::Message {
             thread_id: id(1),
@@ -172,6 +181,7 @@ mod tests {
         ]
     }
 
+    /// Renders the sample hits on a screen of this width, and checks that every line fits.
     fn render_hits(columns: usize) -> String {
         let screen =
             Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };

@@ -1,5 +1,8 @@
-//! Renders a handoff's summary: title, items under their headings, unverified names, coverage, author and cost. The text of
-//! the summary is shown verbatim.
+//! Renders a handoff's summary for review: title, items under their headings, unverified names, coverage, author and
+//! cost.
+//!
+//! Apart from sanitizing, the text of the summary is shown verbatim, because the reviewer must see what the child
+//! thread will get.
 
 use agent::{HandoffCost, OFFLINE_SUMMARY_MODEL, summary_heading};
 use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
@@ -11,12 +14,16 @@ use crate::text::sanitize::sanitize_line;
 use crate::text::style::Style;
 use crate::text::wrap::wrap;
 
-/// The model name of a summary written by a person.
+/// The model name that is stored for a summary written by the user.
 pub const USER_AUTHOR: &str = "user";
-/// Unverified names shown per item.
+/// The most unverified names shown per item; `…` stands for the others.
 const UNFOUND_MAX: usize = 4;
 
-/// Returns the whole proposal with its coverage, author and carried facts.
+/// Returns the whole proposal with its coverage, author and carried facts. `uncovered_messages` is the number of
+/// messages that were added to the thread after the draft.
+///
+/// The stored Markdown is not rendered: the items are laid out from the structured summary, so that headings and the
+/// names that make an item unverified can be styled.
 pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
     let summary = &proposal.summary_json;
     let columns = screen.text_columns();
@@ -38,7 +45,7 @@ pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages:
     lines.join("\n")
 }
 
-/// Returns the TL;DR and the items.
+/// Returns the TL;DR and the items, grouped by kind under headings.
 pub fn render_body(screen: &Screen, summary: &HandoffSummary) -> String {
     let mut lines = vec![wrap(
         &color_code_spans(&sanitize_line(&summary.tldr), screen.style),
@@ -58,7 +65,8 @@ pub fn render_body(screen: &Screen, summary: &HandoffSummary) -> String {
     lines.join("\n")
 }
 
-/// Returns the cost of the draft and of the child's first turn compared with continuing the parent, as far as known.
+/// Returns the cost of the draft, and the cost of the child's first request compared with continuing the parent.
+/// Unknown amounts are omitted; the text is empty if nothing is known.
 pub fn render_cost(screen: &Screen, cost: &HandoffCost) -> String {
     let amount = |count: u64, price: Option<f64>| match price {
         Some(price) => format!("{} tokens ({})", format_tokens(count), format_dollars(price)),
@@ -82,6 +90,7 @@ pub fn render_cost(screen: &Screen, cost: &HandoffCost) -> String {
 }
 
 /// Returns an item with each of its lines as a bullet, as in the stored Markdown, followed by its unverified names.
+/// The last line of an unverified item ends with [`SummaryItem::UNVERIFIED`], as in the stored Markdown.
 fn item_lines(screen: &Screen, item: &SummaryItem) -> Vec<String> {
     let columns = screen.text_columns();
     let mut lines: Vec<String> =
@@ -100,6 +109,7 @@ fn item_lines(screen: &Screen, item: &SummaryItem) -> Vec<String> {
 }
 
 /// Returns the reason why an item is marked as unverified.
+/// The names come from the grounding of the crate `handoff`: they occur in the item, but not in the covered messages.
 fn unverified_note(item: &SummaryItem) -> String {
     let names: Vec<String> = item.unfound.iter().take(UNFOUND_MAX).map(|name| sanitize_line(name)).collect();
     let more = if item.unfound.len() > UNFOUND_MAX { ", …" } else { "" };
@@ -109,6 +119,7 @@ fn unverified_note(item: &SummaryItem) -> String {
     }
 }
 
+/// Returns the note on messages that the summary does not cover; `None` if it covers all.
 fn uncovered_note(uncovered_messages: u64) -> Option<String> {
     match uncovered_messages {
         0 => None,
@@ -117,6 +128,8 @@ fn uncovered_note(uncovered_messages: u64) -> Option<String> {
     }
 }
 
+/// Returns the author of the proposal, its estimated size, and the number of the draft from the second draft on.
+/// The size is an estimate in tokens of what the child thread will get.
 fn origin_line(proposal: &Proposal) -> String {
     let size = agent::estimate_tokens(&proposal.summary_md);
     let writer = match proposal.summary_json.model.as_str() {
@@ -129,17 +142,17 @@ fn origin_line(proposal: &Proposal) -> String {
     format!("{writer} · about {size} tokens{draft}")
 }
 
-/// Returns a line verbatim, with its code spans coloured.
+/// Returns a line verbatim, with its code spans coloured. A backtick without a partner is ordinary text.
 fn color_code_spans(text: &str, style: Style) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, from)) = rest.split_once('`') {
+    let mut remaining = text;
+    while let Some((before, from)) = remaining.split_once('`') {
         let Some((inner, after)) = from.split_once('`').filter(|(inner, _)| !inner.is_empty()) else { break };
         out.push_str(before);
         out.push_str(&style.code(format!("`{inner}`")));
-        rest = after;
+        remaining = after;
     }
-    out.push_str(rest);
+    out.push_str(remaining);
     out
 }
 
@@ -152,6 +165,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::wrap::width;
 
+    /// Returns an item, which is unverified if `unfound` contains names.
     fn item(kind: SummaryItemKind, text: &str, unfound: &[&str]) -> SummaryItem {
         SummaryItem {
             kind,
@@ -162,6 +176,8 @@ mod tests {
         }
     }
 
+    /// Returns the second draft of a handoff with items of most kinds, an unverified item, and facts that are carried
+    /// over.
     fn sample_proposal() -> Proposal {
         let handoff_id: HandoffId = "0192f0c1-0000-7000-8000-000000000001".parse().unwrap();
         let parent_thread_id: ThreadId = "0192f0c1-0000-7000-8000-000000000002".parse().unwrap();
@@ -224,6 +240,7 @@ mod tests {
         }
     }
 
+    /// Renders the sample proposal and its cost on a screen of this width, and checks that every line fits.
     fn render_sample(columns: usize) -> String {
         let screen =
             Screen { style: Style::Plain, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
@@ -251,6 +268,7 @@ mod tests {
         insta::assert_snapshot!(render_sample(100));
     }
 
+    /// A missing amount must not be shown as zero.
     #[test]
     fn unknown_parts_of_the_cost_are_omitted() {
         let screen = Screen {
@@ -276,6 +294,7 @@ mod tests {
         );
     }
 
+    /// The shown text must equal the stored text, so unbalanced marks must not disappear.
     #[test]
     fn m1_verbatim_text_keeps_every_character() {
         for text in

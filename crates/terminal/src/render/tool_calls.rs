@@ -1,4 +1,5 @@
-//! Renders tool calls: a title line, a short outcome, and details such as a file's diff or the todo list.
+//! Renders tool calls: a title line, a short outcome, and details such as a file's diff or the todo list. All arguments
+//! and outputs are sanitized here.
 
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use crate::screen::Screen;
 use crate::text::sanitize::{sanitize, sanitize_line};
 use crate::text::wrap::wrap;
 
-/// Lines of a diff shown below its call; `/show` shows all.
+/// The most lines of a diff shown below its call; `/show` shows all.
 const CHANGE_LINES_MAX: usize = 12;
-/// Shorter durations are not shown.
+/// The shortest duration that is shown, because `0 ms` would tell the reader nothing.
 const SHOWN_DURATION_MIN: Duration = Duration::from_millis(1);
 
-/// Returns a tool call on one line: the tool and its subject.
+/// Returns a tool call on one line: the tool's name and its subject, such as a path or a command. Unknown tools are
+/// shown with all arguments.
 pub fn title(name: &str, args: &Value) -> String {
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(sanitize_line);
     let subject = match name {
@@ -38,7 +40,7 @@ pub fn title(name: &str, args: &Value) -> String {
     }
 }
 
-/// Returns the tool and all arguments on one line.
+/// Returns the tool's name and all arguments on one line.
 fn title_with_arguments(name: &str, args: &Value) -> String {
     let mut line = sanitize_line(name);
     match args {
@@ -54,7 +56,7 @@ fn title_with_arguments(name: &str, args: &Value) -> String {
     line
 }
 
-/// Returns the range of lines to read, such as ` (1–200)`; empty for a whole file.
+/// Returns the range of lines that `read_file` reads, such as ` (1–200)`; empty for a whole file. Lines count from 1.
 fn line_range(args: &Value) -> String {
     let number = |key: &str| args.get(key).and_then(Value::as_u64);
     match (number("offset"), number("limit")) {
@@ -67,12 +69,29 @@ fn line_range(args: &Value) -> String {
     }
 }
 
-/// The text that a truncated output contains.
+/// The text that the crate `tools` puts into a truncated output.
 const TRUNCATION_NOTE: &str = " bytes left out";
 
-/// Returns the outcome of a call in a few words.
+/// The beginning of the result that the crate `tools` stores for a call that a user declined. A message may follow it.
+const DECLINED_TEXT: &str = "The person declined this call";
+
+/// The outcome of a call that a user declined. `: ` and the user's message may follow.
+pub const DECLINED_OUTCOME: &str = "declined by the user";
+
+/// Returns the outcome of a declined call, with the user's message if there is one.
+fn declined_text(output: &str) -> String {
+    let message = output.trim_start_matches(DECLINED_TEXT).trim_start_matches([':', '.']).trim();
+    match message.lines().next() {
+        Some(message) => format!("{DECLINED_OUTCOME}: {}", sanitize_line(message)),
+        None => DECLINED_OUTCOME.to_owned(),
+    }
+}
+
+/// Returns the outcome of a call in a few words: its first error line or the number of output lines, and its duration
+/// if it is long enough to show.
 pub fn outcome_text(status: ToolStatus, output: &str, duration: Option<Duration>) -> String {
     let outcome = match status {
+        ToolStatus::Error if output.starts_with(DECLINED_TEXT) => declined_text(output),
         ToolStatus::Error => match output.lines().find(|line| !line.trim().is_empty()) {
             Some(first) => format!("failed: {}", sanitize_line(first)),
             None => "failed".to_owned(),
@@ -90,7 +109,7 @@ pub fn outcome_text(status: ToolStatus, output: &str, duration: Option<Duration>
     }
 }
 
-/// Returns the notice for an answer that did not end as usual.
+/// Returns the notice for an answer that ended before the model was done; `None` for a regular end.
 pub const fn stop_notice(stop: Option<StopReason>) -> Option<&'static str> {
     match stop {
         Some(StopReason::MaxTokens) => Some("The answer reached the token limit and is truncated."),
@@ -99,7 +118,7 @@ pub const fn stop_notice(stop: Option<StopReason>) -> Option<&'static str> {
     }
 }
 
-/// Returns a duration, such as `1.2 s`.
+/// Returns a duration, such as `850 ms`, `1.2 s` or `3 min 5 s`. Digits are cut, not rounded.
 pub fn format_duration(time: Duration) -> String {
     match time.as_millis() {
         millis @ ..1_000 => format!("{millis} ms"),
@@ -108,7 +127,8 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// Returns the lines below a successful call; most calls have none.
+/// Returns the lines below a successful call: the diff of an edit, or the todo list. Other calls have none.
+/// The diff is made from the arguments of the call, so it needs no access to the file.
 pub fn detail_lines(screen: &Screen, name: &str, args: &Value) -> Vec<String> {
     let text = |args: &Value, key: &str| {
         args.get(key).and_then(Value::as_str).map(|text| sanitize(text).into_owned()).unwrap_or_default()
@@ -128,6 +148,7 @@ pub fn detail_lines(screen: &Screen, name: &str, args: &Value) -> Vec<String> {
     }
 }
 
+/// Limits the lines to [`CHANGE_LINES_MAX`] and adds a line with the number of omitted lines.
 fn truncate_lines(screen: &Screen, mut lines: Vec<String>) -> Vec<String> {
     let more = lines.len().saturating_sub(CHANGE_LINES_MAX);
     if more > 1 {
@@ -137,7 +158,8 @@ fn truncate_lines(screen: &Screen, mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// Returns the todo list as a checklist.
+/// Returns the todo list of a `write_todos` call as a checklist.
+/// The text of an entry is its field `content` or `text`; an unknown status counts as open.
 pub fn todo_lines(screen: &Screen, args: &Value) -> Vec<String> {
     let tasks = args.get("todos").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let line = |task: &Value| {

@@ -1,5 +1,5 @@
-//! The rows at the bottom of the screen that are redrawn during work. Printed lines are inserted above them and stay. On a
-//! screen whose rows cannot be redrawn there are no live rows.
+//! Live rows: the rows at the bottom of the screen that are redrawn while work runs. Printed lines are inserted above
+//! them and stay. On a screen whose rows cannot be redrawn there are no live rows.
 
 use std::io::{self, Write};
 
@@ -9,8 +9,9 @@ use crate::text::wrap::width;
 /// The live rows on the screen.
 #[derive(Debug)]
 pub struct LiveRows {
+    /// Decides whether rows can be drawn at all.
     cursor: CursorMode,
-    /// The widths of the rows that are on the screen.
+    /// The widths, in columns, of the rows that are on the screen.
     drawn_widths: Vec<usize>,
 }
 

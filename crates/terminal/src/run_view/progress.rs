@@ -1,4 +1,4 @@
-//! The progress of long work, shown only on a terminal, from the first progress frame on.
+//! The progress display of long work on stderr. It is visible only on a terminal, from the first progress frame on.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal};
@@ -19,22 +19,28 @@ pub enum ProgressUnit {
     Steps,
 }
 
-/// The interval between two frames of a spinner.
+/// The interval between two frames of the spinner.
 const SPINNER_TICK: Duration = Duration::from_millis(120);
 
 /// A progress bar on stderr, or a spinner if the total is unknown. It is removed when it is dropped.
 #[derive(Debug)]
 pub struct ProgressDisplay {
+    /// The line on the screen, drawn by `indicatif`.
     bar: ProgressBar,
+    /// The unit of `done` and `total` in the frames.
     unit: ProgressUnit,
+    /// The current shape. A `Cell`, because frames are passed to a shared reference.
     shape: Cell<ProgressShape>,
 }
 
-/// The state of the progress line.
+/// The shape of the progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProgressShape {
+    /// No frame has arrived yet.
     Nothing,
+    /// A bar, for work with a known total.
     Bar,
+    /// A spinner, for work with an unknown total.
     Spinner,
 }
 
@@ -52,6 +58,7 @@ impl ProgressDisplay {
         Self::with_target(ProgressDrawTarget::hidden(), unit)
     }
 
+    /// Returns a display that draws to `target`.
     fn with_target(target: ProgressDrawTarget, unit: ProgressUnit) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), target);
         Self { bar, unit, shape: Cell::new(ProgressShape::Nothing) }
@@ -65,7 +72,7 @@ impl ProgressDisplay {
             self.draw(shape);
         }
         let message = match self.unit {
-            // The folders of a path would leave no room for the bar.
+            // A path with its folders would use the columns that the bar needs.
             ProgressUnit::Bytes => what.rsplit(['/', '\\']).next().unwrap_or(what),
             ProgressUnit::Steps => what,
         };

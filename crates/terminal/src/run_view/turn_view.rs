@@ -1,5 +1,5 @@
-//! The live view of a turn: the answer line by line, one line for each tool call with its outcome, and below them the current
-//! activity. Keys that are typed meanwhile are kept. The caller asks the questions of the turn.
+//! The live view of a turn: the answer line by line, one line for each tool call with its outcome, and below them the
+//! current activity. Keys that are typed meanwhile are buffered. The caller asks the questions of the turn.
 
 mod tool_calls;
 
@@ -26,28 +26,37 @@ use crate::text::wrap::{shorten, wrap};
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// The time for which each frame of the spinner is shown.
 const SPINNER_FRAME: Duration = Duration::from_millis(80);
-/// The most rows for the preview of the answer's incomplete block.
+/// The most rows for the preview of the answer's unfinished block.
 const PREVIEW_ROWS_MAX: usize = 6;
 /// The most rows for the line that is typed ahead.
 const TYPED_ROWS_MAX: usize = 3;
 
-/// The live view of a turn.
+/// The live view of a turn. It consumes [`WatchEvent`]s and ends with [`TurnView::finish`].
 #[derive(Debug)]
 pub struct TurnView<'a> {
+    /// The output. Its width is updated at every tick.
     screen: Screen,
+    /// The rows below the printed lines.
     live: LiveRows,
+    /// The answer that streams in.
     answer: MarkdownRenderer,
+    /// The tool calls of the last answer.
     calls: ToolCallsView,
+    /// The buffer for keys that are typed while the view is shown.
     type_ahead: &'a mut TypeAheadBuffer,
+    /// The current activity.
     phase: TurnViewPhase,
+    /// The time at which the view was created.
     started: Instant,
+    /// The time at which the current activity began.
     phase_started: Instant,
+    /// The totals that [`TurnView::finish`] returns.
     totals: TurnTotals,
     /// A note that is printed before the first visible output, if there is any output.
     first_note: Option<String>,
 }
 
-/// The cost of a turn: time, tokens and calls.
+/// The totals of a turn: time, tokens and calls.
 #[derive(Debug, Clone, Default)]
 pub struct TurnTotals {
     /// The tokens of the turn's own model calls. The end of the run reports them.
@@ -58,9 +67,10 @@ pub struct TurnTotals {
     pub subagent_usage: Vec<(Option<String>, Usage)>,
     /// The ids and arguments of the last answer's tool calls that have no result yet, in order.
     pub pending_calls: Vec<(String, Value)>,
-    /// The duration.
+    /// The wall-clock time for which the view was shown.
     pub elapsed: Duration,
-    /// If the view has missed frames, the last event that it has shown. Later events can be read from the journal.
+    /// The last event that the view has shown, if it has missed later frames. The later events can be read from the
+    /// journal.
     pub lost_after: Option<protocol::Seq>,
     /// True if the conversation was being compacted when the run ended.
     pub is_compacting: bool,
@@ -77,17 +87,20 @@ impl TurnTotals {
     }
 }
 
-/// The current activity, for the spinner.
+/// The current activity, which the status row shows next to the spinner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum TurnViewPhase {
     /// The model was called and has not begun to answer.
     Waiting,
+    /// The model sends its reasoning.
     Thinking,
+    /// The model sends text.
     Answering,
     /// Tool calls are running.
     Calling,
-    /// Other work, with its label.
+    /// Other work, such as a compaction, with its label.
     Working(String),
+    /// The run was asked to stop.
     Stopping,
 }
 
@@ -114,18 +127,18 @@ impl<'a> TurnView<'a> {
         self.first_note = Some(text);
     }
 
-    /// Sets the label of the activity that is shown until the first frame.
+    /// Sets the label of the activity that is shown until the first frame arrives.
     pub fn set_initial_phase(&mut self, label: &str) {
         self.phase = TurnViewPhase::Working(label.to_owned());
     }
 
-    /// Sets the calls whose results are expected, in order. A rejected call gets its result without running, so its arguments must
-    /// be known beforehand.
+    /// Sets the calls whose results are expected, in order. A rejected call gets its result without running, so its
+    /// arguments cannot be learned from a frame and must be passed here.
     pub fn expect_calls(&mut self, calls: Vec<(String, Value)>) {
         self.calls.expect_calls(calls);
     }
 
-    /// Shows an event of the run, and returns whether the run continues.
+    /// Shows an event of the run, and returns whether the run is to continue or stop.
     ///
     /// # Errors
     /// Fails if stdout cannot be written or keys cannot be read.
@@ -155,7 +168,7 @@ impl<'a> TurnView<'a> {
         Ok(WatchControl::Continue)
     }
 
-    /// Ends the view and returns the totals.
+    /// Prints the remaining lines, removes the live rows, and returns the totals.
     ///
     /// # Errors
     /// Fails if stdout cannot be written.
@@ -209,8 +222,8 @@ impl<'a> TurnView<'a> {
                 self.flush_answer()?;
                 self.print_note(text)
             }
-            Frame::Subagent(within) => {
-                self.calls.append_subagent_frame(within);
+            Frame::Subagent(subagent) => {
+                self.calls.append_subagent_frame(subagent);
                 Ok(())
             }
             Frame::Progress { what, .. } => {
@@ -233,7 +246,7 @@ impl<'a> TurnView<'a> {
         }
     }
 
-    /// Shows the activity of a progress frame: in the live rows, or once as a line of its own.
+    /// Shows the activity of a progress frame: in the live rows, or once as a printed line if there are none.
     fn show_progress(&mut self, label: &str) -> io::Result<()> {
         let phase = TurnViewPhase::Working(sanitize_line(label));
         let is_shown =
@@ -308,12 +321,12 @@ impl<'a> TurnView<'a> {
         self.print_line(&self.screen.style.warn(text))
     }
 
-    /// Reads keys and redraws the live rows.
+    /// Reads keys and redraws the live rows. Returns [`WatchControl::Stop`] if a key stops the run.
     fn handle_tick(&mut self) -> io::Result<WatchControl> {
         if !self.live.can_draw() {
             return Ok(WatchControl::Continue);
         }
-        // The person may have resized the terminal.
+        // The user may have resized the terminal.
         self.screen.update_width();
         self.answer.fit_width(&self.screen);
         let command = self.type_ahead.read_keys()?;
@@ -337,26 +350,30 @@ impl<'a> TurnView<'a> {
         }
     }
 
-    /// Prints the rest of the answer.
+    /// Prints the part of the answer that was held back because later text could change it.
     fn flush_answer(&mut self) -> io::Result<()> {
         let lines = self.answer.finish();
         self.print(&lines)
     }
 
+    /// Prints a line above the live rows.
     fn print_line(&mut self, line: &str) -> io::Result<()> {
         self.print(&format!("{line}\n"))
     }
 
+    /// Prints complete lines above the live rows. An empty text prints nothing.
     fn print(&mut self, lines: &str) -> io::Result<()> {
         if lines.is_empty() { Ok(()) } else { self.redraw(lines) }
     }
 
+    /// Prints complete lines and draws the live rows below them.
     fn redraw(&mut self, lines: &str) -> io::Result<()> {
         let rows = if self.live.can_draw() { self.render_rows() } else { Vec::new() };
         self.live.update(lines, &rows)
     }
 
-    /// Returns the live rows: the preview of the answer, running calls, the status, queued lines and the line that is typed.
+    /// Returns the live rows: the preview of the answer, running calls, the status, queued lines, and the line that is
+    /// being typed.
     fn render_rows(&self) -> Vec<String> {
         let (style, columns) = (self.screen.style, self.screen.columns.saturating_sub(1));
         let preview = self.answer.preview();

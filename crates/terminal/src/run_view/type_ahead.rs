@@ -1,5 +1,5 @@
-//! Input that is typed while a run is active: complete lines are queued, and the incomplete line goes into the next prompt. This
-//! file sends nothing.
+//! Type-ahead: input that the user types while a run is active. Complete lines are queued, and the incomplete line goes
+//! into the next prompt. This file sends nothing.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,9 +13,9 @@ use unicode_segmentation::UnicodeSegmentation;
 pub struct TypeAheadBuffer {
     /// Lines that were ended with Enter. They are sent without being shown again.
     pub queued_lines: VecDeque<String>,
-    /// The line that was not ended.
+    /// The line that is being typed and was not ended with Enter.
     pub partial_line: String,
-    /// Lines that were typed at a question or held back. The person sees them again before they are sent.
+    /// Lines that were typed at a question or held back. The user sees them again before they are sent.
     pub drafts: Vec<String>,
     /// The texts that were pasted into any of the lines.
     pub pastes: Vec<String>,
@@ -43,7 +43,7 @@ impl TypeAheadBuffer {
         Ok(command)
     }
 
-    /// Makes all queued lines drafts, so that the person sees each of them again before it is sent.
+    /// Turns all queued lines into drafts, so that the user sees each of them again before it is sent.
     pub fn hold_queued_lines(&mut self) {
         self.drafts.splice(0..0, self.queued_lines.drain(..));
     }
@@ -56,7 +56,7 @@ impl TypeAheadBuffer {
         }
     }
 
-    /// Removes and returns all lines as one text.
+    /// Removes and returns all queued lines, drafts and the incomplete line as one text.
     pub fn take_all_drafts(&mut self) -> String {
         let mut texts: Vec<String> = self.queued_lines.drain(..).chain(self.drafts.drain(..)).collect();
         texts.push(std::mem::take(&mut self.partial_line));
@@ -64,7 +64,7 @@ impl TypeAheadBuffer {
         texts.join("\n")
     }
 
-    /// Handles an input event, and returns the command that it gives.
+    /// Handles an input event, and returns the command that it stands for, if any. Other input changes the buffer.
     pub fn handle_event(&mut self, event: Event) -> Option<KeyCommand> {
         match event {
             Event::Paste(text) => {
@@ -78,7 +78,7 @@ impl TypeAheadBuffer {
         None
     }
 
-    /// Handles a key, and returns the command that it gives.
+    /// Handles a key, and returns the command that it stands for, if any.
     fn handle_key(&mut self, key: KeyEvent) -> Option<KeyCommand> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
@@ -112,6 +112,7 @@ impl TypeAheadBuffer {
 mod tests {
     use super::*;
 
+    /// Handles keys in an empty buffer, and returns the buffer and the last command.
     fn type_keys(keys: &[(KeyCode, KeyModifiers)]) -> (TypeAheadBuffer, Option<KeyCommand>) {
         let mut typed = TypeAheadBuffer::default();
         let command = keys
@@ -121,6 +122,7 @@ mod tests {
         (typed, command)
     }
 
+    /// Returns the keys of a text without modifiers; `\r` is Enter.
     fn plain_keys(keys: &str) -> Vec<(KeyCode, KeyModifiers)> {
         let code = |c| if c == '\r' { KeyCode::Enter } else { KeyCode::Char(c) };
         keys.chars().map(|c| (code(c), KeyModifiers::NONE)).collect()

@@ -1,4 +1,4 @@
-//! Watching work: its frames are shown while it runs, and Ctrl-C or a signal stops it.
+//! Runs work in the foreground: the work's frames are shown while it runs, and Ctrl-C or a signal stops it.
 
 use std::io;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::error::{Error, Result};
 use crate::signals::{SignalReceiver, request_exit};
 
-/// The interval in which the watcher redraws and reads keys.
+/// The interval at which the watcher redraws and reads keys.
 const TICK: Duration = Duration::from_millis(80);
 
-/// An event for a watcher of a run.
+/// An event for the view of running work.
 #[derive(Debug, Clone, Copy)]
 pub enum WatchEvent<'a> {
     /// A frame of the run.
     Frame(FramePosition, &'a Frame),
-    /// Frames were lost because the watcher was too slow, and no more frames follow. Durable events after this position can be read
-    /// from the journal.
+    /// Frames were lost because the view was too slow, and no more frames follow. Durable events after this position
+    /// can be read from the journal.
     Gap(FramePosition),
     /// The redraw interval has passed.
     Tick,
@@ -26,7 +26,7 @@ pub enum WatchEvent<'a> {
     Stopping,
 }
 
-/// A watcher's answer: continue or stop.
+/// The view's reply to an event: continue or stop the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchControl {
     /// The work continues.
@@ -35,12 +35,14 @@ pub enum WatchControl {
     Stop,
 }
 
-/// Performs `work` and passes its frames to `show`. The first Ctrl-C, SIGTERM or SIGHUP asks the work to stop and waits for it; a
-/// second one drops the work.
+/// Performs `work`, passes its frames to `show`, and returns the output of `work`.
+///
+/// The first Ctrl-C, SIGTERM or SIGHUP cancels the token that `work` received, and `work` is awaited. A second signal
+/// drops `work` at its current await point. Remaining frames are shown after `work` has ended.
 ///
 /// # Errors
-/// Fails with [`Error::Aborted`] after a second signal, or if an event cannot be shown; then the work is asked to stop, and
-/// awaited.
+/// Fails with [`Error::Aborted`] after a second signal. Fails if an event cannot be shown; then the work is asked to
+/// stop and is awaited first.
 pub async fn watch<T, W: Future<Output = T>>(
     work: impl FnOnce(FrameSender, CancellationToken) -> W,
     mut show: impl FnMut(WatchEvent<'_>) -> io::Result<WatchControl>,

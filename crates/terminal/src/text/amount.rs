@@ -1,6 +1,7 @@
-//! Short forms of amounts: tokens and money.
+//! Short forms of amounts of tokens and money.
 
-/// Returns a number of tokens in at most five or six characters, such as `9999`, `12.3k` or `2.5M`. Digits are cut, not rounded.
+/// Returns a number of tokens in at most six characters, such as `9999`, `12.3k` or `2.5M`. Digits are cut, not
+/// rounded.
 pub fn format_tokens(count: u64) -> String {
     match count {
         0..10_000 => count.to_string(),
@@ -10,6 +11,7 @@ pub fn format_tokens(count: u64) -> String {
 }
 
 /// Returns an amount of US dollars. Small amounts get more digits, so that they do not look like zero.
+/// An amount below a hundredth of a cent is shown as `<$0.0001`.
 pub fn format_dollars(dollars: f64) -> String {
     match dollars {
         tiny if tiny > 0.0 && tiny < 0.0001 => "<$0.0001".to_owned(),

@@ -1,5 +1,5 @@
-//! Sanitizing of text from models, transcripts and files, so that it cannot control the terminal. This file does not shorten or
-//! wrap text.
+//! Sanitizing of text from models, transcripts and files, so that it cannot control the terminal or hide a part of
+//! itself. This file does not shorten or wrap text.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::path::Path;
 /// The character that starts an escape sequence.
 const ESCAPE: char = '\u{1b}';
 
-/// Returns `text` without control characters, escape sequences, and characters that reorder or hide text. Newlines stay, and a
-/// tab becomes four spaces.
+/// Returns `text` without control characters, escape sequences, and characters that reorder or hide text. Newlines
+/// stay, and a tab becomes four spaces. Borrows `text` if nothing has to be removed.
 pub fn sanitize(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -29,8 +29,8 @@ pub fn sanitize(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `text` with its unsafe characters made visible, such as `‹U+202E›`, for a person who has to decide on the text.
-/// Newlines stay, and a tab becomes four spaces.
+/// Returns `text` with its unsafe characters made visible, such as `‹U+202E›`, for a reviewer who has to decide on the
+/// text. Newlines stay, and a tab becomes four spaces.
 pub fn reveal_unsafe(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -60,11 +60,13 @@ pub fn sanitize_line(text: &str) -> String {
 }
 
 /// Returns a path sanitized like [`sanitize`] does, on one line. Runs of blanks stay, so that the path can be copied.
+/// Bytes that are not UTF-8 are shown as U+FFFD.
 pub fn sanitize_path(path: &Path) -> String {
     sanitize(&path.display().to_string()).replace('\n', " ")
 }
 
 /// Returns whether a character can control the terminal, or reorder or hide text.
+/// A newline is safe; a tab is not, because its width depends on the column.
 fn is_unsafe(c: char) -> bool {
     match c {
         '\n' => false,
@@ -92,7 +94,8 @@ fn skip_escape(text: &str) -> &str {
     }
 }
 
-/// Returns the text after a control sequence; `text` begins after its introducer.
+/// Returns the text after a control sequence (CSI): parameter and intermediate bytes, then one final byte. `text`
+/// begins after the introducer.
 fn skip_control_sequence(text: &str) -> &str {
     let body = text.trim_start_matches(|c: char| ('\u{20}'..='\u{3f}').contains(&c));
     body.strip_prefix(|c: char| ('\u{40}'..='\u{7e}').contains(&c)).unwrap_or(body)
@@ -104,8 +107,8 @@ fn skip_intermediates(text: &str) -> &str {
     body.strip_prefix(|c: char| ('0'..='~').contains(&c)).unwrap_or(body)
 }
 
-/// Returns the text after a control string, such as the title of the window. If the string is not terminated, nothing is
-/// skipped, because otherwise all of the text would disappear.
+/// Returns the text after a control string, such as the title of the window. If the string is not terminated, nothing
+/// is skipped, because otherwise the remaining text would disappear.
 fn skip_string(text: &str) -> &str {
     let terminators = ["\u{7}", "\u{1b}\\", "\u{9c}"];
     let ends = terminators.iter().filter_map(|terminator| Some(text.find(terminator)? + terminator.len()));
@@ -116,10 +119,13 @@ fn skip_string(text: &str) -> &str {
 mod tests {
     use super::*;
 
+    /// Checks the sanitized form of a text.
     fn check(text: &str, expected: &str) {
         assert_eq!(sanitize(text), expected, "{text:?}");
     }
 
+    /// The cases are the kinds of sequences in ECMA-48 and the characters of Unicode that change the order or the
+    /// visibility of text.
     #[test]
     fn k5_text_cannot_move_the_cursor_recolour_rename_or_reorder() {
         check("plain é 漢字 👩‍👩‍👧", "plain é 漢字 👩‍👩‍👧");

@@ -1,15 +1,15 @@
-//! Emphasis: escape sequences for colour, or plain text. This file decides nothing about layout.
+//! Emphasis of text: escape sequences for colour, or plain text. This file does no layout.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
 
-/// The emphasis of text.
+/// The kind of emphasis.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// No emphasis.
+    /// No emphasis: texts are returned unchanged.
     #[default]
     Plain,
-    /// The terminal's own colours.
+    /// Escape sequences that select the terminal's own colours.
     Color,
 }
 
@@ -106,6 +106,7 @@ impl Style {
 
 /// Returns the lines of a wrapped text in which emphasis that spans several lines is closed at the end of each line and opened
 /// again on the next, so that other text can be inserted between two lines. Spans must be nested.
+/// The lines must come from text that only contains the escape sequences of [`Style`].
 pub fn close_styles_per_line<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut open: Vec<&str> = Vec::new();
     let mut out = Vec::new();

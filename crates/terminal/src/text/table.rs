@@ -1,4 +1,4 @@
-//! Tables that fit the screen: one column is shortened, the others keep their width.
+//! Tables that fit the screen: one column is shortened, the others have the width of their widest cell.
 
 use crate::screen::Screen;
 use crate::text::wrap::{pad, shorten, width};
@@ -6,6 +6,7 @@ use crate::text::wrap::{pad, shorten, width};
 /// The gap between two columns.
 const GAP: &str = "  ";
 /// The minimum width of the column that is shortened.
+/// On a narrower screen the table overflows.
 const FLEXIBLE_COLUMNS_MIN: usize = 10;
 
 /// A column with its title and its alignment.
@@ -20,6 +21,7 @@ pub enum TableColumn {
 }
 
 impl TableColumn {
+    /// Returns the title.
     const fn title(self) -> &'static str {
         match self {
             Self::Left(title) | Self::Right(title) | Self::Flexible(title) => title,
@@ -28,6 +30,9 @@ impl TableColumn {
 }
 
 /// Returns the lines of a table with its header. Cells must be sanitized and on one line.
+///
+/// The flexible column gets the columns that the others leave; without a flexible column the table may be wider than
+/// the screen.
 pub fn table(screen: &Screen, columns: &[TableColumn], rows: &[Vec<String>]) -> Vec<String> {
     let mut widths: Vec<usize> = columns.iter().map(|column| width(column.title())).collect();
     for row in rows {
@@ -66,6 +71,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
+    /// The flexible cell is much wider than each screen and consists of wide characters.
     #[test]
     fn a_table_fits_the_screen_whatever_its_cells_contain() {
         let rows = vec![

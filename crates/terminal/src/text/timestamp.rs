@@ -1,8 +1,8 @@
-//! The format of points in time, the same everywhere. This file reads no clock.
+//! The one format of points in time. This file reads no clock.
 
 use jiff::Timestamp;
 
-/// Returns the date, hour and minute in UTC.
+/// Returns the date, hour and minute in UTC, such as `2025-03-01 14:05`.
 pub fn format_minute(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M").to_string()
 }

@@ -7,6 +7,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 /// Returns the width of `text` in columns. Escape sequences have no width.
+/// East Asian wide characters count as two columns, combining characters as none.
 pub fn width(text: &str) -> usize {
     let mut columns = 0;
     let mut remaining = text;
@@ -18,8 +19,8 @@ pub fn width(text: &str) -> usize {
     columns + remaining.width()
 }
 
-/// Returns `text` shortened to at most `columns_max` columns, with `…` in place of the removed end. The text must not contain
-/// escape sequences.
+/// Returns `text` shortened to at most `columns_max` columns, with `…` in place of the removed end. The text is cut
+/// between grapheme clusters, and must not contain escape sequences.
 pub fn shorten(text: &str, columns_max: usize) -> Cow<'_, str> {
     if text.width() <= columns_max {
         return Cow::Borrowed(text);
@@ -41,7 +42,7 @@ pub fn shorten(text: &str, columns_max: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns `text` padded with blanks to `columns`. A wider text is returned as it is.
+/// Returns `text` padded on the right with blanks to `columns`. A wider text is returned unchanged.
 pub fn pad(text: &str, columns: usize) -> String {
     let blanks = columns.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(blanks))
@@ -56,9 +57,11 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// Returns `text` as lines of at most `columns_max` columns, the first with the prefix `first`, the others with the prefix `next`.
+/// Returns `text` as lines of at most `columns_max` columns, the first with the prefix `first`, the others with the
+/// prefix `next`.
 ///
-/// Lines break at blanks, and runs of blanks become one. A word that is wider than a line is broken.
+/// Lines break at blanks, and runs of blanks become one. A word that is wider than a line is broken between grapheme
+/// clusters, unless it contains escape sequences. The last line has no newline.
 pub fn wrap(text: &str, columns_max: usize, first: &str, next: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut line = first.to_owned();
@@ -92,6 +95,7 @@ pub fn wrap_lines(text: &str, columns_max: usize, lead: &str) -> String {
 }
 
 /// Returns a word in pieces of at most `columns_max` columns.
+/// Grapheme clusters stay whole, so that an emoji or an accented letter is not split.
 fn split_word(word: &str, columns_max: usize) -> Vec<Cow<'_, str>> {
     // A word with escape sequences is not broken, because that would need a scanner that keeps the sequences whole.
     if width(word) <= columns_max || word.contains('\u{1b}') {
@@ -114,6 +118,7 @@ fn split_word(word: &str, columns_max: usize) -> Vec<Cow<'_, str>> {
 mod tests {
     use super::*;
 
+    /// The cases contain wide characters, an emoji of several code points, and escape sequences.
     #[test]
     fn widths_are_columns_and_not_characters() {
         assert_eq!(width("漢字"), 4);

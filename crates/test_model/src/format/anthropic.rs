@@ -1,17 +1,18 @@
-//! Anthropic Messages, as a server speaks it.
+//! The server side of Anthropic's Messages API, streamed.
 
 use serde_json::{Value, json};
 
 use super::{ReplyEvents, SseEvent, split_args};
 use crate::script::{ScriptedReply, ScriptedStop};
 
+/// Returns the events of a reply in this format.
 pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let tokens = reply.tokens_or_default();
     let id = format!("msg_{number}");
-    // The format counts what the cache gave and took apart.
-    let fresh = tokens.input.saturating_sub(tokens.cache_read + tokens.cache_write);
+    // In this format, `input_tokens` excludes the tokens that were read from or written to the cache.
+    let uncached = tokens.input.saturating_sub(tokens.cache_read + tokens.cache_write);
     let usage = json!({
-        "input_tokens": fresh, "cache_read_input_tokens": tokens.cache_read,
+        "input_tokens": uncached, "cache_read_input_tokens": tokens.cache_read,
         "cache_creation_input_tokens": tokens.cache_write, "output_tokens": 1,
     });
     let mut content = vec![
@@ -50,6 +51,7 @@ pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     ReplyEvents { content, end: end_events(reply).iter().map(SseEvent::named_by_type).collect() }
 }
 
+/// Returns the final events, with stop reason and usage.
 fn end_events(reply: &ScriptedReply) -> [Value; 2] {
     let reason = match reply.stop_or_default() {
         ScriptedStop::EndTurn => "end_turn",
@@ -64,6 +66,7 @@ fn end_events(reply: &ScriptedReply) -> [Value; 2] {
     ]
 }
 
+/// Returns the event that reports an overload inside a stream.
 pub(super) fn overloaded_event() -> SseEvent {
     SseEvent::named_by_type(
         &json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),

@@ -1,10 +1,11 @@
-//! OpenAI Chat Completions, as a server speaks it.
+//! The server side of OpenAI's Chat Completions API, streamed.
 
 use serde_json::{Value, json};
 
 use super::{ReplyEvents, SseEvent, split_args};
 use crate::script::{ScriptedReply, ScriptedStop};
 
+/// Returns the events of a reply in this format.
 pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let id = format!("chatcmpl-{number}");
     let choice = |delta: Value, reason: Option<&str>| {
@@ -43,6 +44,7 @@ pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     ReplyEvents { content, end }
 }
 
+/// Returns the event that reports an overload inside a stream.
 pub(super) fn overloaded_event() -> SseEvent {
     SseEvent::unnamed(&json!({"error": {"message": "Overloaded", "type": "overloaded", "code": 503}}))
 }

@@ -1,10 +1,11 @@
-//! Gemini `streamGenerateContent`, as a server speaks it.
+//! The server side of Gemini's `streamGenerateContent`.
 
 use serde_json::{Value, json};
 
 use super::{ReplyEvents, SseEvent};
 use crate::script::{ScriptedReply, ScriptedStop};
 
+/// Returns the events of a reply in this format.
 pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let id = format!("response-{number}");
     let event = |part: Value| {
@@ -39,6 +40,7 @@ pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     ReplyEvents { content, end: vec![SseEvent::unnamed(&end)] }
 }
 
+/// Returns the event that reports an overload inside a stream.
 pub(super) fn overloaded_event() -> SseEvent {
     SseEvent::unnamed(&json!({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}}))
 }

@@ -1,65 +1,64 @@
-//! When in a conversation a request comes: its turn and the model's call in that turn, told alike in every format.
+//! The position of a request in its conversation: the turn, and the model call within the turn. One script can therefore
+//! select requests in any wire format.
 
 use serde_json::Value;
 
 use super::WireFormat;
 
-/// When a request comes; both count from 1.
+/// The position of a request. Both numbers count from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RequestPosition {
-    /// How often a person has spoken.
+    /// The number of the turn. Adjacent user messages count as one turn; 0 if there is no user message.
     pub(crate) turn: usize,
-    /// Which call of the model since then it is.
+    /// The number of the model call in the turn.
     pub(crate) step: usize,
 }
 
-/// The speaker of a message or item of a request.
+/// The sender of a message or item of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MessageSender {
-    Person,
+    User,
     Tool,
     Model,
-    /// Instructions, or nobody.
-    Nobody,
+    /// Instructions, or no message.
+    System,
 }
 
 impl WireFormat {
-    /// Returns when in its conversation a request comes.
+    /// Returns the position of a request in its conversation.
     pub(crate) fn request_position(self, body: &Value) -> RequestPosition {
-        let mut when = RequestPosition::default();
-        let mut before = MessageSender::Nobody;
+        let mut position = RequestPosition::default();
+        let mut previous = MessageSender::System;
         for message in self.messages(body) {
-            let who = self.message_sender(message, before);
-            match who {
-                MessageSender::Person if before != MessageSender::Person => {
-                    when = RequestPosition { turn: when.turn + 1, step: 0 }
+            let sender = self.message_sender(message, previous);
+            match sender {
+                MessageSender::User if previous != MessageSender::User => {
+                    position = RequestPosition { turn: position.turn + 1, step: 0 }
                 }
-                MessageSender::Model if before != MessageSender::Model => when.step += 1,
-                MessageSender::Person
-                | MessageSender::Model
-                | MessageSender::Tool
-                | MessageSender::Nobody => {}
+                MessageSender::Model if previous != MessageSender::Model => position.step += 1,
+                MessageSender::User | MessageSender::Model | MessageSender::Tool | MessageSender::System => {}
             }
-            before = who;
+            previous = sender;
         }
-        RequestPosition { step: when.step + 1, ..when }
+        RequestPosition { step: position.step + 1, ..position }
     }
 
-    /// Returns what a person said last, which may be several messages.
+    /// Returns the last group of adjacent user messages.
     pub(crate) fn last_human_messages(self, body: &Value) -> &[Value] {
         let messages = self.messages(body);
-        let (mut said, mut before) = (0..0, MessageSender::Nobody);
-        for (at, message) in messages.iter().enumerate() {
-            let who = self.message_sender(message, before);
-            if who == MessageSender::Person {
-                let begin = if before == MessageSender::Person { said.start } else { at };
-                said = begin..at + 1;
+        let (mut range, mut previous) = (0..0, MessageSender::System);
+        for (index, message) in messages.iter().enumerate() {
+            let sender = self.message_sender(message, previous);
+            if sender == MessageSender::User {
+                let start = if previous == MessageSender::User { range.start } else { index };
+                range = start..index + 1;
             }
-            before = who;
+            previous = sender;
         }
-        &messages[said]
+        &messages[range]
     }
 
+    /// Returns the messages or items of a request.
     fn messages(self, body: &Value) -> &[Value] {
         let field = match self {
             Self::Anthropic | Self::Chat => "messages",
@@ -69,32 +68,33 @@ impl WireFormat {
         body[field].as_array().map_or(&[], Vec::as_slice)
     }
 
-    fn message_sender(self, message: &Value, before: MessageSender) -> MessageSender {
-        let has = |list: &str, is: &dyn Fn(&Value) -> bool| {
-            message[list].as_array().is_some_and(|list| list.iter().any(is))
+    /// Returns the sender of a message. `previous` is the sender of the message before, on which the sender can depend.
+    fn message_sender(self, message: &Value, previous: MessageSender) -> MessageSender {
+        let has = |list: &str, predicate: &dyn Fn(&Value) -> bool| {
+            message[list].as_array().is_some_and(|list| list.iter().any(predicate))
         };
         match (self, message["role"].as_str()) {
             (_, Some("assistant" | "model")) => MessageSender::Model,
-            (_, Some("system" | "developer")) => MessageSender::Nobody,
+            (_, Some("system" | "developer")) => MessageSender::System,
             (_, Some("tool")) => MessageSender::Tool,
             (Self::Anthropic, _) if has("content", &|block| block["type"] == "tool_result") => {
                 if has("content", &|block| block["type"] == "text") {
-                    MessageSender::Person
+                    MessageSender::User
                 } else {
                     MessageSender::Tool
                 }
             }
             (Self::Gemini, _) if has("parts", &|part| part.get("functionResponse").is_some()) => {
                 if has("parts", &|part| part.get("text").is_some()) {
-                    MessageSender::Person
+                    MessageSender::User
                 } else {
                     MessageSender::Tool
                 }
             }
-            // Images of a batch come as a message of the user's without a word.
-            (Self::Chat, _) if before == MessageSender::Tool && message["content"].is_array() => {
+            // Images in tool results are sent as a user message without text.
+            (Self::Chat, _) if previous == MessageSender::Tool && message["content"].is_array() => {
                 if has("content", &|part| part["type"] == "text") {
-                    MessageSender::Person
+                    MessageSender::User
                 } else {
                     MessageSender::Tool
                 }
@@ -106,7 +106,7 @@ impl WireFormat {
                     MessageSender::Model
                 }
             }
-            (Self::Anthropic | Self::Chat | Self::Gemini | Self::Responses, _) => MessageSender::Person,
+            (Self::Anthropic | Self::Chat | Self::Gemini | Self::Responses, _) => MessageSender::User,
         }
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_comes_at_the_same_time_in_every_format() {
+    fn a_request_has_the_same_position_in_every_format() {
         let anthropic = json!({"messages": [
             {"role": "user", "content": [{"type": "text", "text": "a"}]},
             {"role": "assistant", "content": [{"type": "tool_use"}]},

@@ -1,10 +1,11 @@
-//! OpenAI Responses, as a server speaks it.
+//! The server side of OpenAI's Responses API, streamed.
 
 use serde_json::{Value, json};
 
 use super::{ReplyEvents, SseEvent, split_args};
 use crate::script::{ScriptedCall, ScriptedReply, ScriptedStop};
 
+/// Returns the events of a reply in this format.
 pub(super) fn events(reply: &ScriptedReply, number: usize) -> ReplyEvents {
     let id = format!("resp_{number}");
     let mut content =
@@ -98,6 +99,7 @@ fn function_call_events(call: &ScriptedCall, index: u64) -> Vec<Value> {
     events
 }
 
+/// Returns the event that reports an overload inside a stream.
 pub(super) fn overloaded_event() -> SseEvent {
     let error = json!({"code": "server_is_overloaded", "message": "Overloaded"});
     SseEvent::named_by_type(

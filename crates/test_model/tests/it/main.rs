@@ -1,4 +1,4 @@
-//! The server as a program: prints its URL, answers by script, says so when the script is over.
+//! Tests of the scripted model server, as a library and as a program: which reply a request gets, gates, and errors.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -40,8 +40,11 @@ fn replies_are_played_in_order_to_the_requests_they_accept() {
     assert!(ask("/v1/chat/completions", "a cat").contains("for cats"));
     assert!(ask("/v1/responses", "x").contains("always"));
     assert!(ask("/v1/responses", "x").contains("always"));
-    let over = ask("/v1/messages", "cat");
-    assert!(over.starts_with("HTTP/1.1 500") && over.contains("no reply for request 5"), "{over}");
+    let exhausted = ask("/v1/messages", "cat");
+    assert!(
+        exhausted.starts_with("HTTP/1.1 500") && exhausted.contains("no reply for request 5"),
+        "{exhausted}"
+    );
     assert!(ask("/elsewhere", "x").starts_with("HTTP/1.1 404"));
     assert_eq!(server.call_count(), 5);
     assert_eq!(server.requests()[1].path, "/v1/chat/completions");
@@ -64,24 +67,24 @@ fn a_reply_waits_at_its_gate_until_it_is_opened() {
             connection
         })
         .collect();
-    let mut half = String::new();
-    while !half.contains("half") {
+    let mut received = String::new();
+    while !received.contains("half") {
         let mut bytes = [0; 512];
         let read = connections[1].read(&mut bytes).expect("the content comes before the gate");
-        half.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        received.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
-    assert!(!half.contains("message_stop"), "{half}");
+    assert!(!received.contains("message_stop"), "{received}");
     server.open_gate("first");
     assert!(post(server.url(), "/gates/second", "").starts_with("HTTP/1.1 204"));
     for mut connection in connections {
-        let mut rest = String::new();
-        connection.read_to_string(&mut rest).expect("the response is text");
-        assert!(rest.contains("message_stop"), "{rest}");
+        let mut remaining = String::new();
+        connection.read_to_string(&mut remaining).expect("the response is text");
+        assert!(remaining.contains("message_stop"), "{remaining}");
     }
 }
 
 #[test]
-fn one_script_plays_by_turn_in_every_format() {
+fn a_reply_for_a_turn_is_selected_in_every_wire_format() {
     let server = ScriptedServer::start(
         Script::new([
             ScriptedReply::text("second turn").when_turn_is(2, 1).with_repeat(),
@@ -96,12 +99,13 @@ fn one_script_plays_by_turn_in_every_format() {
         ("/v1/responses", "input", "user", "content"),
         ("/v1beta/models/m:streamGenerateContent", "contents", "user", "parts"),
     ] {
-        let says =
+        let message =
             |role: &str| json!({"role": role, "type": "message", text: [{"type": "text", "text": "x"}]});
         let model = if field == "contents" { "model" } else { "assistant" };
-        for (messages, expected) in
-            [(vec![says(user)], "first turn"), (vec![says(user), says(model), says(user)], "second turn")]
-        {
+        for (messages, expected) in [
+            (vec![message(user)], "first turn"),
+            (vec![message(user), message(model), message(user)], "second turn"),
+        ] {
             let answer = post(server.url(), path, &json!({field: messages}).to_string());
             assert!(answer.contains(expected), "{path}: {answer}");
         }
@@ -110,14 +114,14 @@ fn one_script_plays_by_turn_in_every_format() {
 }
 
 #[test]
-fn a_request_may_be_as_large_as_it_likes() {
+fn a_request_of_eight_megabytes_is_accepted() {
     let server = ScriptedServer::start(Script::new([ScriptedReply::text("read")])).expect("it starts");
     let answer = post(server.url(), "/v1/messages", &json!({"q": "x".repeat(8 << 20)}).to_string());
     assert!(answer.contains("read"), "{}", &answer[..answer.len().min(200)]);
 }
 
 #[test]
-fn the_program_serves_a_file() {
+fn the_program_serves_a_script_from_a_file() {
     struct ChildGuard(Child);
     impl Drop for ChildGuard {
         fn drop(&mut self) {
@@ -139,7 +143,7 @@ fn the_program_serves_a_file() {
 }
 
 #[test]
-fn the_program_refuses_what_it_cannot_serve() {
+fn the_program_refuses_missing_and_unreadable_scripts() {
     let run = |arguments: &[&str]| {
         let output =
             Command::new(env!("CARGO_BIN_EXE_segue-test-model")).args(arguments).output().expect("it runs");

@@ -1,8 +1,8 @@
-//! Guarantees that tests rely on: shared servers, servers of their own, and broken networks. Checked from outside, with a
-//! plain client.
+//! Tests of the test servers: the shared server, dedicated servers, and the proxy that breaks connections. They use the
+//! crate's public API and a plain PostgreSQL client.
 
 #[cfg(test)]
-mod own;
+mod dedicated;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
@@ -12,30 +12,31 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
 
-/// How long anything may take that a test waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time for which a test waits for a condition.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Returns a client of the database, whose connection ends with it.
+/// Connects to the database. Dropping the client closes the connection.
 async fn connect(url: &str) -> Client {
-    try_connect(url).await.expect("a connection")
+    try_connect(url).await.expect("the server accepts the connection")
 }
 
+/// Connects to the database, and returns an error if that fails.
 async fn try_connect(url: &str) -> Result<Client, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
 
-/// Returns the one text that a query answers.
-async fn ask(client: &Client, query: &str) -> String {
-    client.query_one(query, &[]).await.expect("an answer").get(0)
+/// Executes a query that returns one row with one text, and returns the text.
+async fn query_text(client: &Client, query: &str) -> String {
+    client.query_one(query, &[]).await.expect("the query returns one row").get(0)
 }
 
-/// Waits until something holds that another process brings about.
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !holds() {
-        assert!(begin.elapsed() < PATIENCE, "{what}");
+/// Waits until a condition holds, for [`WAIT_TIMEOUT`] at most.
+fn wait_until(condition: &str, mut is_met: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_met() {
+        assert!(start.elapsed() < WAIT_TIMEOUT, "{condition}");
         std::thread::yield_now();
     }
 }

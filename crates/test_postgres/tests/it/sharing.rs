@@ -1,4 +1,5 @@
-//! The server that all tests share, and databases on it. It does not wait for its end, which takes longer than a test.
+//! Tests of the server that all tests share, and of its databases. They do not wait until the shared server stops,
+//! which takes longer than a test.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -7,29 +8,34 @@ use std::process::{Child, Command, Stdio};
 
 use test_postgres::TestDatabase;
 
-use crate::{ask, connect, wait_until};
+use crate::{connect, query_text, wait_until};
 
-/// Starts another process that holds a database, and returns it with the database's URLs, over the socket and over TCP.
-fn other_process(args: &[&str]) -> (Child, [String; 2]) {
+/// Starts the program `segue-test-postgres`, which creates a database and holds it until its input is closed. Returns
+/// the process and the URLs of the database, over the socket and over TCP.
+fn start_program(args: &[&str]) -> (Child, [String; 2]) {
     let mut process = Command::new(env!("CARGO_BIN_EXE_segue-test-postgres"))
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("a program that was built");
-    let mut lines = BufReader::new(process.stdout.as_mut().expect("a pipe")).lines();
-    let urls = [(); 2].map(|()| lines.next().expect("two lines").expect("text"));
+        .expect("the program starts");
+    let mut lines = BufReader::new(process.stdout.as_mut().expect("its output is a pipe")).lines();
+    let urls = [(); 2].map(|()| lines.next().expect("it prints two lines").expect("the lines are text"));
     (process, urls)
 }
 
 #[tokio::test]
-async fn a_database_is_empty_and_owned_by_a_user_without_rights() {
+async fn a_database_is_empty_and_owned_by_a_user_without_privileges() {
     let database = TestDatabase::create().unwrap();
     for url in [database.url(), database.socket_url()] {
         let client = connect(&url).await;
-        assert_eq!(ask(&client, "SELECT current_setting('server_encoding')").await, "UTF8");
-        assert_eq!(ask(&client, "SELECT current_setting('is_superuser')").await, "off");
-        assert_eq!(ask(&client, "SELECT ('a' < 'B')::text").await, "true", "the order of bytes");
+        assert_eq!(query_text(&client, "SELECT current_setting('server_encoding')").await, "UTF8");
+        assert_eq!(query_text(&client, "SELECT current_setting('is_superuser')").await, "off");
+        assert_eq!(
+            query_text(&client, "SELECT ('a' < 'B')::text").await,
+            "true",
+            "texts have a linguistic order, not a byte order"
+        );
         client.batch_execute("CREATE TABLE IF NOT EXISTS things (name text)").await.unwrap();
     }
     let other = connect(&TestDatabase::create().unwrap().url()).await;
@@ -37,21 +43,21 @@ async fn a_database_is_empty_and_owned_by_a_user_without_rights() {
 }
 
 #[tokio::test]
-async fn a_database_is_gone_when_dropped_whoever_is_connected() {
+async fn dropping_a_database_closes_its_connections_and_deletes_it() {
     let (database, observer) = (TestDatabase::create().unwrap(), TestDatabase::create().unwrap());
     let url = database.socket_url();
-    let user = connect(&url).await;
-    assert_eq!(ask(&user, "SELECT 'here'").await, "here");
+    let client = connect(&url).await;
+    assert_eq!(query_text(&client, "SELECT 'here'").await, "here");
     drop(database);
-    assert!(user.query("SELECT 1", &[]).await.is_err());
+    assert!(client.query("SELECT 1", &[]).await.is_err());
     let name = url.rsplit('/').next().unwrap();
     let count = format!("SELECT count(*)::text FROM pg_database WHERE datname = '{name}'");
-    assert_eq!(ask(&connect(&observer.socket_url()).await, &count).await, "0");
+    assert_eq!(query_text(&connect(&observer.socket_url()).await, &count).await, "0");
 }
 
 #[test]
 fn all_threads_and_processes_share_one_server() {
-    let (mut process, [_, url]) = other_process(&[]);
+    let (mut process, [_, url]) = start_program(&[]);
     let databases: Vec<TestDatabase> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| TestDatabase::create().unwrap())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -68,9 +74,9 @@ fn all_threads_and_processes_share_one_server() {
 
 #[test]
 fn a_killed_process_leaves_no_server_behind() {
-    let (mut process, [socket, tcp]) = other_process(&["--own"]);
-    let folder = socket.split(['@', ':']).nth(2).unwrap().replace("%2F", "/");
-    let address = tcp.split(['@', '/']).nth(3).unwrap();
+    let (mut process, [socket_url, tcp_url]) = start_program(&["--own"]);
+    let folder = socket_url.split(['@', ':']).nth(2).unwrap().replace("%2F", "/");
+    let address = tcp_url.split(['@', '/']).nth(3).unwrap();
     assert!(Path::new(&folder).exists() && TcpStream::connect(address).is_ok());
     process.kill().unwrap();
     process.wait().unwrap();

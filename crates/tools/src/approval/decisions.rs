@@ -1,5 +1,6 @@
-//! The consequences of a decision about a tool call: its event, its result when the call is not made, and the channel
-//! that the tools node reads. Who decides, and why, is not known here.
+//! The effects of decisions about tool calls: the event of each decision, the result of a call that is not made, and
+//! the state channels that record approved calls and edited arguments. The decisions themselves come from the
+//! permission rules or from the user.
 
 use std::sync::Arc;
 
@@ -18,41 +19,45 @@ use super::ToolApproval;
 use super::reviewed_call::{self, APPROVED_CALLS_CHANNEL, PENDING_CALLS_CHANNEL, ReviewedCall};
 use crate::permission::PermissionVerdict;
 
-/// The decisions about the calls of one answer.
+/// The collected decisions about the calls of one answer. They become durable together, as one graph update.
 #[derive(Debug, Default)]
 pub(super) struct DecisionBatch {
+    /// Decision events, and messages with the results of calls that are not made.
     events: Vec<NewEvent>,
+    /// Calls that may be made, as they were reviewed.
     approved: Vec<ReviewedCall>,
+    /// Edited arguments by call id.
     edited: Map<String, Value>,
 }
 
 impl DecisionBatch {
-    /// Takes down that a call may be made although no rule allows it.
+    /// Records that a call may be made although no rule allows it. `by` is `person` or `policy`; `rule` is the reason
+    /// why the call needed approval.
     pub fn approve(
         &mut self,
         call: &ToolCall,
         by: &str,
         rule: Option<&str>,
-        looked: ReviewedCall,
+        reviewed: ReviewedCall,
     ) -> Result<(), StepFailure> {
-        self.approved.push(looked);
+        self.approved.push(reviewed);
         self.record(call, ToolCallDecision::Approve, by, rule)
     }
 
-    /// Takes down that a call is made with other arguments.
-    pub fn edit(&mut self, call: &ToolCall, args: Value, looked: ReviewedCall) -> Result<(), StepFailure> {
-        self.approved.push(looked);
+    /// Records that the user approved a call with edited arguments.
+    pub fn edit(&mut self, call: &ToolCall, args: Value, reviewed: ReviewedCall) -> Result<(), StepFailure> {
+        self.approved.push(reviewed);
         self.edited.insert(call.id.clone(), args);
         self.record(call, ToolCallDecision::Edit, "person", None)
     }
 
-    /// Takes down that a rule or policy refuses a call; `text` is its result.
+    /// Records that a rule or the policy refuses a call. `text` becomes the call's result.
     pub fn refuse(&mut self, call: &ToolCall, by: &str, rule: &str, text: &str) -> Result<(), StepFailure> {
         self.record(call, ToolCallDecision::Deny, by, Some(rule))?;
         self.push_result(call, ToolStatus::Error, text)
     }
 
-    /// Takes down that a person declined a call.
+    /// Records that the user declined a call. The result contains the user's message, if there is one.
     pub fn reject(&mut self, call: &ToolCall, message: Option<&str>) -> Result<(), StepFailure> {
         self.record(call, ToolCallDecision::Reject, "person", None)?;
         let text = match message.map(str::trim).filter(|message| !message.is_empty()) {
@@ -62,21 +67,21 @@ impl DecisionBatch {
         self.push_result(call, ToolStatus::Error, &text)
     }
 
-    /// Takes down that a person answered in the tool's place.
+    /// Records that the user answered instead of the tool. `message` becomes the call's result.
     pub fn respond(&mut self, call: &ToolCall, message: &str) -> Result<(), StepFailure> {
         self.record(call, ToolCallDecision::Respond, "person", None)?;
         self.push_result(call, ToolStatus::Success, message)
     }
 
-    /// Returns all of it as one update; `asked` are the calls that a person is asked about now. When nothing was
-    /// decided and nothing is left over from before, the update is empty.
+    /// Returns the decisions as one update. `pending` are the calls that now need approval. If there is no decision and
+    /// the state has no record of an earlier answer, the update is empty.
     pub fn into_update(
         self,
         step: &StepContext<'_>,
-        asked: Vec<ReviewedCall>,
+        pending: Vec<ReviewedCall>,
     ) -> Result<GraphUpdate, StepFailure> {
         let mut channels = Channels::new();
-        reviewed_call::set_calls(&PENDING_CALLS_CHANNEL, &mut channels, asked, step.channels);
+        reviewed_call::set_calls(&PENDING_CALLS_CHANNEL, &mut channels, pending, step.channels);
         reviewed_call::set_calls(&APPROVED_CALLS_CHANNEL, &mut channels, self.approved, step.channels);
         if !self.edited.is_empty() {
             let mut edited = EDITED_ARGS_CHANNEL.get(step.channels)?.unwrap_or_default();
@@ -86,6 +91,7 @@ impl DecisionBatch {
         Ok(GraphUpdate { events: self.events, channels, ..GraphUpdate::default() })
     }
 
+    /// Adds the event of a decision.
     fn record(
         &mut self,
         call: &ToolCall,
@@ -104,6 +110,7 @@ impl DecisionBatch {
         Ok(())
     }
 
+    /// Adds the result of a call that is not made.
     fn push_result(&mut self, call: &ToolCall, status: ToolStatus, text: &str) -> Result<(), StepFailure> {
         let message = Message::Tool(ToolMessage {
             id: None,
@@ -118,10 +125,10 @@ impl DecisionBatch {
 }
 
 impl ToolApproval {
-    /// Checks that no rule forbids what a person made of a call, and that the tool can read its arguments.
+    /// Checks the edited calls: no rule denies them, and the tool accepts their arguments.
     ///
     /// # Errors
-    /// When a rule does, or the tool cannot.
+    /// Returns [`DecisionRejection::Invalid`] with the reason for the first edited call that fails a check.
     pub(super) async fn check_edits(
         &self,
         interrupt: &Interrupt,
@@ -157,46 +164,47 @@ impl ToolApproval {
         Ok(())
     }
 
-    /// Takes a person's decision about a call. Arguments that a person wrote are held against the rules, too.
+    /// Adds the user's decision about a call to `batch`. An edited call is judged by the rules again: a rule that
+    /// denies it refuses the call. `reviewed` is the record of the review that the user was shown.
     pub(super) async fn apply_decision(
         &self,
         step: &StepContext<'_>,
         call: &ToolCall,
-        looked: ReviewedCall,
+        reviewed: ReviewedCall,
         decision: &Decision,
-        decided: &mut DecisionBatch,
+        batch: &mut DecisionBatch,
     ) -> Result<(), StepFailure> {
         match decision {
-            Decision::Approve { .. } => decided.approve(call, "person", None, looked),
-            Decision::Reject { message } => decided.reject(call, message.as_deref()),
-            Decision::Respond { message } => decided.respond(call, message),
-            Decision::Preview {} => decided.reject(call, None),
+            Decision::Approve { .. } => batch.approve(call, "person", None, reviewed),
+            Decision::Reject { message } => batch.reject(call, message.as_deref()),
+            Decision::Respond { message } => batch.respond(call, message),
+            Decision::Preview {} => batch.reject(call, None),
             Decision::Edit { edited_action } => {
                 let args = Value::Object(edited_action.args.clone());
                 let edited = ToolCall { args: args.clone(), ..call.clone() };
                 match self.judge_call(step, &edited).await {
                     Some((_, PermissionVerdict::Deny { rule })) => {
-                        decided.refuse(call, "rule", &rule, &refusal_text(&rule))
+                        batch.refuse(call, "rule", &rule, &refusal_text(&rule))
                     }
                     Some((review, PermissionVerdict::Allow { .. } | PermissionVerdict::Ask { .. })) => {
                         let edited = ReviewedCall {
-                            content: looked.content,
+                            content: reviewed.content,
                             ..ReviewedCall::new(&call.id, &review, None)
                         };
-                        decided.edit(call, args, edited)
+                        batch.edit(call, args, edited)
                     }
-                    None => decided.edit(call, args, looked),
+                    None => batch.edit(call, args, reviewed),
                 }
             }
         }
     }
 }
 
-/// Checks an answer to the hook's question before it is stored: an approval changes nothing, and an edit is one of the
-/// same tool.
+/// Checks decisions about tool calls before they are stored. An approval must not have arguments, and an edit must keep
+/// the tool.
 ///
 /// # Errors
-/// When a decision says something that would not be done.
+/// Returns [`DecisionRejection::Invalid`] for the first decision that would not be carried out as given.
 pub(super) fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), DecisionRejection> {
     for (request, decision) in interrupt.payload.action_requests.iter().zip(&decisions.decisions) {
         match decision {
@@ -211,7 +219,7 @@ pub(super) fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> R
             Decision::Edit { edited_action } if edited_action.name == request.name => {}
             Decision::Edit { edited_action } => {
                 return Err(DecisionRejection::Invalid(format!(
-                    "the call is one of `{}` and cannot become one of `{}`",
+                    "a call of `{}` cannot become a call of `{}`",
                     request.name, edited_action.name
                 )));
             }
@@ -220,23 +228,23 @@ pub(super) fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> R
     Ok(())
 }
 
-/// Returns the calls that were asked about.
+/// Returns the calls that the pending interrupt asks about, in the order of its requests.
 pub(super) fn pending_calls(step: &StepContext<'_>) -> Result<Vec<ReviewedCall>, StepFailure> {
     Ok(PENDING_CALLS_CHANNEL.get(step.channels)?.unwrap_or_default())
 }
 
-/// Returns the call as a person or the policy approved it.
+/// Returns the record of a call that the user or the policy approved, or `None` if it was not approved.
 pub(super) fn approved_call(
     step: &StepContext<'_>,
     call_id: &str,
 ) -> Result<Option<ReviewedCall>, StepFailure> {
     let calls = APPROVED_CALLS_CHANNEL.get(step.channels)?.unwrap_or_default();
-    Ok(calls.into_iter().find(|looked| looked.call_id == call_id))
+    Ok(calls.into_iter().find(|reviewed| reviewed.call_id == call_id))
 }
 
-/// Returns what the model is told of a call that a rule refuses.
+/// Returns the result of a call that a rule denies.
 pub(super) fn refusal_text(rule: &str) -> String {
     format!(
-        "Not done: a rule forbids this call ({rule}). Do not try to get around it; say so if it is needed."
+        "Not done: a rule forbids this call ({rule}). Do not try to work around it; say so if the call is needed."
     )
 }

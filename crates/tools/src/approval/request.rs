@@ -1,5 +1,6 @@
-//! The question a person is asked about a call, in the shape that LangChain's human-in-the-loop clients know, with what
-//! helps to decide in `details`. What follows from the answer is not known here.
+//! The approval request for tool calls, in the shape that LangChain's human-in-the-loop clients expect. The additional
+//! field `details` holds the diff or command, warnings, and suggested rules. Applying the answer is the task of
+//! [`super::decisions`].
 
 use protocol::{ActionRequest, InterruptPayload, ReviewConfig, SCHEMA_VERSION};
 use runtime::{CallReview, CallSubject, ReviewDetail, ToolCall};
@@ -9,28 +10,28 @@ use super::text_warnings::{TextWarning, escape_hidden_characters, find_warnings}
 use crate::permission::{PermissionRules, suggest_rules};
 use crate::truncation::{truncate_line, truncate_middle};
 
-/// The wire name of the hook.
+/// Wire name of the hook (`middleware_source`).
 pub(super) const MIDDLEWARE_SOURCE: &str = "ToolApprovalMiddleware";
-/// The decisions each call allows.
+/// Decisions that a client can take about each call.
 const ALLOWED_DECISIONS: [&str; 4] = ["approve", "edit", "reject", "respond"];
-/// The most bytes of a diff or command that are shown.
+/// Maximum number of bytes of a diff or command in a request.
 const DETAIL_BYTES_MAX: usize = 64 * 1024;
-/// The most characters of a command in the description.
+/// Maximum number of characters of a command in the description.
 const DESCRIPTION_CHARS_MAX: usize = 100;
-/// The most warnings of one call.
+/// Maximum number of warnings about one call.
 const WARNINGS_MAX: usize = 20;
 
-/// Returns the question about one call; the review says what it would do, and the rule why a person is asked.
+/// Returns the approval request for one call. `review` is its effect, and `rule` the reason why it needs approval.
 pub(super) fn action_request(
     rules: &PermissionRules,
     call: &ToolCall,
     review: &CallReview,
     rule: &str,
 ) -> ActionRequest {
-    let mut found = Vec::new();
+    let mut warnings = Vec::new();
     for subject in &review.subjects {
         if let CallSubject::Path(path) = subject {
-            found.extend(find_warnings("path", &path.to_string_lossy()));
+            warnings.extend(find_warnings("path", &path.to_string_lossy()));
         }
     }
     let mut details = json!({
@@ -39,27 +40,27 @@ pub(super) fn action_request(
     });
     match &review.detail {
         ReviewDetail::Arguments => {
-            visit_strings(&call.args, &mut |text| found.extend(find_warnings("argument", text)))
+            visit_strings(&call.args, &mut |text| warnings.extend(find_warnings("argument", text)))
         }
         ReviewDetail::Command(command) => {
-            found.extend(find_warnings("command", command));
-            details["command"] = visible_text(command, &mut found).into();
+            warnings.extend(find_warnings("command", command));
+            details["command"] = visible_text(command, &mut warnings).into();
         }
         ReviewDetail::Diff(diff) => {
-            found.extend(find_warnings("diff", diff));
-            details["diff"] = visible_text(diff, &mut found).into();
+            warnings.extend(find_warnings("diff", diff));
+            details["diff"] = visible_text(diff, &mut warnings).into();
         }
     }
-    found.truncate(WARNINGS_MAX);
-    details["warnings"] = json!(found);
+    warnings.truncate(WARNINGS_MAX);
+    details["warnings"] = json!(warnings);
     details["rule"] = rule.into();
     details["remember"] = json!(suggest_rules(rules, &call.name, review));
     let description = description(call, review);
     ActionRequest { name: call.name.clone(), description, args: call.args.clone(), details: Some(details) }
 }
 
-/// Returns one question about all the calls, with what is allowed of each in the same order. `workspace` is the folder in
-/// which they are made.
+/// Returns the payload of one interrupt about all the calls. The review configs, with the allowed decisions, are in the
+/// order of the requests. `workspace` is the folder in which the calls will run.
 pub(super) fn interrupt_payload(
     action_requests: Vec<ActionRequest>,
     workspace: Option<String>,
@@ -78,6 +79,7 @@ pub(super) fn interrupt_payload(
     }
 }
 
+/// Returns the one-line description of a call, such as `Run: cargo test`.
 fn description(call: &ToolCall, review: &CallReview) -> String {
     let path = review.subjects.iter().find_map(|subject| match subject {
         CallSubject::Path(path) => Some(escape_hidden_characters(&path.to_string_lossy())),
@@ -97,6 +99,7 @@ fn description(call: &ToolCall, review: &CallReview) -> String {
     }
 }
 
+/// Returns a subject as JSON, with hidden characters escaped.
 fn subject_json(subject: &CallSubject) -> Value {
     match subject {
         CallSubject::Path(path) => json!({"path": escape_hidden_characters(&path.to_string_lossy())}),
@@ -107,14 +110,17 @@ fn subject_json(subject: &CallSubject) -> Value {
     }
 }
 
-fn visible_text(text: &str, found: &mut Vec<TextWarning>) -> String {
+/// Returns the text with hidden characters escaped, truncated in the middle. A truncation adds a warning in front of
+/// the others.
+fn visible_text(text: &str, warnings: &mut Vec<TextWarning>) -> String {
     let text = escape_hidden_characters(text);
     if text.len() > DETAIL_BYTES_MAX {
-        found.insert(0, TextWarning::for_truncation(text.len()));
+        warnings.insert(0, TextWarning::for_truncation(text.len()));
     }
     truncate_middle(&text, DETAIL_BYTES_MAX)
 }
 
+/// Calls `visit` with every string value in `value`. Object keys are not visited.
 fn visit_strings(value: &Value, visit: &mut impl FnMut(&str)) {
     match value {
         Value::String(text) => visit(text),

@@ -1,5 +1,5 @@
-//! The review of a call, stored in the state between the question and the call, because another process may make the
-//! call. Who decided what is not known here.
+//! The record of a call's review in the thread's state. It is stored between the approval request and the call, because
+//! another process may make the call. It contains hashes only, not the decision itself.
 
 use std::path::Path;
 
@@ -8,27 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::read_tracker::ContentHash;
 
-/// Channel: the calls a person is asked about, in the order of the requests.
+/// The channel of the calls that the pending interrupt asks about, in the order of its requests.
 pub(super) const PENDING_CALLS_CHANNEL: Channel<Vec<ReviewedCall>> = Channel::new("_approval_asked");
-/// Channel: the calls of the newest answer that a person, or the policy, approved.
+/// The channel of the calls of the newest answer that the user or the policy approved.
 pub(super) const APPROVED_CALLS_CHANNEL: Channel<Vec<ReviewedCall>> = Channel::new("_approval_given");
 
-/// Channel: the folder in which the calls of the newest answer were proposed, where a person was asked about one of them.
+/// The channel of the workspace in which the calls of the newest answer were proposed. It is set only if at least one
+/// of them needed approval.
 pub(super) const WORKSPACE_CHANNEL: Channel<String> = Channel::new("_approval_workspace");
 
-/// A call, and what it was about when it was looked at.
+/// A call with the subjects of its review.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReviewedCall {
+    /// The call's id in the model's answer.
     pub call_id: String,
-    /// Hashes of what it was about.
+    /// Hashes of the subjects, as lowercase hex.
     pub subjects: Vec<String>,
-    /// The hash of the file that it would change, as it was then.
+    /// SHA-256 of the file that the call would change, at the time of the review, as lowercase hex.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
 
 impl ReviewedCall {
-    /// Takes down what the call is about.
+    /// Returns the record of a review. `content` is the hash of the file that the call would change.
     pub fn new(call_id: &str, review: &CallReview, content: Option<ContentHash>) -> Self {
         Self {
             call_id: call_id.to_owned(),
@@ -37,15 +39,19 @@ impl ReviewedCall {
         }
     }
 
-    /// Returns what of the review was not looked at.
+    /// Returns a review with only those subjects of `review` that are not in this record.
     pub fn unreviewed_subjects(&self, review: &CallReview) -> CallReview {
-        let unknown =
+        let new_subjects =
             review.subjects.iter().filter(|subject| !self.subjects.contains(&subject_hash(subject)));
-        CallReview { subjects: unknown.cloned().collect(), ..CallReview::default() }
+        CallReview { subjects: new_subjects.cloned().collect(), ..CallReview::default() }
     }
 }
 
-/// Returns the hash, in hex, of the file at `path` that a person was shown a change of, by this call.
+/// Returns the SHA-256 (lowercase hex) that the file at `path` had when the user was shown the diff of this call, or
+/// `None` if the call was not reviewed by the user or is about another file.
+///
+/// # Errors
+/// Returns an error if a channel of the state cannot be decoded.
 pub(crate) fn reviewed_content_hash(
     channels: &Channels,
     call_id: &str,
@@ -53,12 +59,12 @@ pub(crate) fn reviewed_content_hash(
 ) -> Result<Option<String>, ChannelError> {
     let path = subject_hash(&CallSubject::Path(path.to_owned()));
     let approved = APPROVED_CALLS_CHANNEL.get(channels)?.unwrap_or_default();
-    let asked = PENDING_CALLS_CHANNEL.get(channels)?.unwrap_or_default();
-    let looked = approved.into_iter().chain(asked).find(|looked| looked.call_id == call_id);
-    Ok(looked.filter(|looked| looked.subjects.contains(&path)).and_then(|looked| looked.content))
+    let pending = PENDING_CALLS_CHANNEL.get(channels)?.unwrap_or_default();
+    let reviewed = approved.into_iter().chain(pending).find(|reviewed| reviewed.call_id == call_id);
+    Ok(reviewed.filter(|reviewed| reviewed.subjects.contains(&path)).and_then(|reviewed| reviewed.content))
 }
 
-/// Sets a channel of an update to these calls; none of them removes it from the state `before`.
+/// Sets a channel of an update to these calls. An empty list clears the channel if the state `before` has it.
 pub(super) fn set_calls(
     channel: &Channel<Vec<ReviewedCall>>,
     channels: &mut Channels,
@@ -72,7 +78,7 @@ pub(super) fn set_calls(
     }
 }
 
-/// Sets the folder in which calls are proposed; without one, that of an earlier answer is removed.
+/// Sets the workspace in which calls are proposed. `None` clears the workspace of an earlier answer.
 pub(super) fn set_workspace(channels: &mut Channels, workspace: Option<&String>, before: &Channels) {
     match workspace {
         Some(workspace) => WORKSPACE_CHANNEL.set(channels, workspace),
@@ -81,6 +87,8 @@ pub(super) fn set_workspace(channels: &mut Channels, workspace: Option<&String>,
     }
 }
 
+/// Returns the SHA-256 (lowercase hex) of a subject with its kind, so that a path and a command with the same text
+/// differ.
 fn subject_hash(subject: &CallSubject) -> String {
     let (kind, text) = match subject {
         CallSubject::Path(path) => ("path", path.as_os_str().as_encoded_bytes()),

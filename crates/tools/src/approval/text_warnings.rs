@@ -1,5 +1,7 @@
-//! Text that a person is to judge, made so that it cannot look like something else: characters that reorder or hide text
-//! are written out, and those that look like others are pointed at. What the text does is not known here.
+//! Protection against misleading text in approval requests.
+//!
+//! Characters that reorder or hide text are escaped, and characters and words that look like others get a warning, so
+//! that a command or diff cannot look different from what it is. The meaning of the text is not analyzed.
 
 use std::sync::LazyLock;
 
@@ -8,80 +10,83 @@ use serde::Serialize;
 use unicode_security::MixedScript;
 use unicode_security::confusable_detection::skeleton;
 
-/// The most warnings of one text.
+/// Maximum number of warnings about one text.
 const WARNINGS_MAX: usize = 20;
 
-/// Something about a text that a person could overlook.
+/// A warning about a detail of a text that a reviewer could overlook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct TextWarning {
     kind: TextWarningKind,
-    /// Which text: `command`, `path`, `diff` or `argument`.
+    /// The checked text: `command`, `path`, `diff` or `argument`; `detail` for a truncation.
     place: &'static str,
-    /// The line in it, from 1; 0 for the whole.
+    /// Line number, counted from 1; 0 for a warning about the whole text.
     line: usize,
-    /// The character in the line, from 1.
+    /// Position of the character in the line, counted from 1; 0 for a warning about the whole text.
     column: usize,
     /// The character's code point, such as `U+202E`.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_point: Option<String>,
+    /// The warning as a sentence for the reviewer.
     text: String,
 }
 
+/// The kind of a warning. The names are part of the wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum TextWarningKind {
-    /// A control that changes the order in which text is shown.
+    /// A bidirectional control character, which changes the order in which text is displayed.
     Bidi,
-    /// A character that is not shown.
+    /// A character without a visible form.
     Invisible,
-    /// A character that looks like another.
+    /// A character or word that looks like another in ASCII.
     LookAlike,
-    /// A word of several scripts.
+    /// A word with letters of several scripts.
     MixedScripts,
-    /// Text far behind blanks.
+    /// Text after a long stretch of blanks or empty lines.
     Blanks,
-    /// Not all of it is shown.
+    /// The text is truncated.
     Abridged,
 }
 
-/// Blanks or empty lines behind which text is easily overlooked.
+/// Matches text after at least 40 blanks or 10 empty lines, where it is easily overlooked.
 static BLANKS_PATTERN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"[^\S\n]{40,}\S|(?:[^\S\n]*\n){10,}[^\S\n]*\S")
         .expect("the pattern is a constant that the tests compile")
 });
 
 impl TextWarning {
-    /// Returns the warning that a text is too long to be shown as a whole.
+    /// Returns the warning that a text of `bytes` bytes is too long to be shown as a whole.
     pub fn for_truncation(bytes: usize) -> Self {
         let text = format!("only the beginning and the end of {bytes} bytes are shown");
         Self { kind: TextWarningKind::Abridged, place: "detail", line: 0, column: 0, code_point: None, text }
     }
 }
 
-/// Returns the text with every character that hides or reorders others written as `⟨U+202E⟩`.
+/// Returns the text with every invisible or reordering character replaced by its code point, such as `⟨U+202E⟩`.
 pub(super) fn escape_hidden_characters(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut escaped = String::with_capacity(text.len());
     let mut before = None;
     for c in text.chars() {
         match hidden_character_kind(c, before) {
-            Some(_) => shown.push_str(&format!("⟨{}⟩", code_point(c))),
-            None => shown.push(c),
+            Some(_) => escaped.push_str(&format!("⟨{}⟩", code_point(c))),
+            None => escaped.push(c),
         }
         before = Some(c);
     }
-    shown
+    escaped
 }
 
-/// Returns what a person could overlook in the text.
+/// Returns warnings about a text, at most [`WARNINGS_MAX`]. `place` names the text: `command`, `path`, `diff` or
+/// `argument`. Lookalikes are not reported in a diff, because code and prose in other scripts are common there.
 pub(super) fn find_warnings(place: &'static str, text: &str) -> Vec<TextWarning> {
-    let mut found = Vec::new();
+    let mut warnings = Vec::new();
     for (index, line) in text.split('\n').enumerate() {
-        // A return at the end of a line is a line end.
+        // A carriage return at the end of a line belongs to the line ending.
         let line = line.strip_suffix('\r').unwrap_or(line);
         if !line.is_ascii() || line.chars().any(char::is_control) {
-            check_line(place, index + 1, line, &mut found);
+            check_line(place, index + 1, line, &mut warnings);
         }
-        if found.len() >= WARNINGS_MAX {
+        if warnings.len() >= WARNINGS_MAX {
             break;
         }
     }
@@ -91,17 +96,18 @@ pub(super) fn find_warnings(place: &'static str, text: &str) -> Vec<TextWarning>
         let before = &text[..blanks.end()];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-        let text = "there is more behind a stretch of blanks".to_owned();
-        found.insert(
+        let text = "the command continues after a long stretch of blanks".to_owned();
+        warnings.insert(
             0,
             TextWarning { kind: TextWarningKind::Blanks, place, line, column, code_point: None, text },
         );
     }
-    found.truncate(WARNINGS_MAX);
-    found
+    warnings.truncate(WARNINGS_MAX);
+    warnings
 }
 
-fn check_line(place: &'static str, line: usize, text: &str, found: &mut Vec<TextWarning>) {
+/// Adds the warnings about one line: about each of its words, and about each character between words.
+fn check_line(place: &'static str, line: usize, text: &str, warnings: &mut Vec<TextWarning>) {
     let warn = |kind, column, c: char, text: String| {
         let code_point = code_point(c);
         let text = format!("{code_point} at {line}:{column} of the {place}: {text}");
@@ -115,18 +121,20 @@ fn check_line(place: &'static str, line: usize, text: &str, found: &mut Vec<Text
             word.push((column, c));
         } else {
             if let Some((kind, (column, c), text)) = check_word(place, &word) {
-                found.push(warn(kind, column, c, text));
+                warnings.push(warn(kind, column, c, text));
             }
             word.clear();
             match hidden_character_kind(c, before) {
                 Some(TextWarningKind::Bidi) => {
                     let text = "a control that changes the order in which the text is shown".to_owned();
-                    found.push(warn(TextWarningKind::Bidi, column, c, text));
+                    warnings.push(warn(TextWarningKind::Bidi, column, c, text));
                 }
-                Some(kind) => found.push(warn(kind, column, c, "a character that is not shown".to_owned())),
+                Some(kind) => {
+                    warnings.push(warn(kind, column, c, "a character that is not shown".to_owned()))
+                }
                 None => {
                     if let Some(other) = ascii_lookalike(c).filter(|_| place != "diff") {
-                        found.push(warn(
+                        warnings.push(warn(
                             TextWarningKind::LookAlike,
                             column,
                             c,
@@ -140,7 +148,8 @@ fn check_line(place: &'static str, line: usize, text: &str, found: &mut Vec<Text
     }
 }
 
-/// Returns what is odd about a word: letters of several scripts, or of another one that reads like Latin.
+/// Returns a warning about a word with letters of several scripts, or of another script that looks like Latin letters.
+/// The middle value is the first non-ASCII character with its column.
 fn check_word(place: &str, word: &[(usize, char)]) -> Option<(TextWarningKind, (usize, char), String)> {
     let foreign = *word.iter().find(|(_, c)| !c.is_ascii())?;
     let text: String = word.iter().map(|(_, c)| *c).collect();
@@ -154,7 +163,7 @@ fn check_word(place: &str, word: &[(usize, char)]) -> Option<(TextWarningKind, (
     None
 }
 
-/// Returns the ASCII character that a sign or blank looks like.
+/// Returns the ASCII character that a non-ASCII punctuation character or blank looks like.
 fn ascii_lookalike(c: char) -> Option<String> {
     if c.is_ascii() {
         return None;
@@ -166,9 +175,10 @@ fn ascii_lookalike(c: char) -> Option<String> {
     (like.len() == 1 && like.is_ascii()).then_some(like)
 }
 
-/// Returns how a character hides text; `None` for one that is shown.
+/// Returns the kind of a character that is invisible or reorders text, or `None` for a visible one. `before` is the
+/// character before it.
 fn hidden_character_kind(c: char, before: Option<char>) -> Option<TextWarningKind> {
-    // Between pictures they make one picture of several.
+    // After an emoji, a joiner or a variation selector is part of an emoji sequence.
     let joins_pictures = before.is_some_and(|before| !before.is_ascii() && !before.is_alphanumeric());
     match c {
         '\n' | '\t' => None,
@@ -199,6 +209,7 @@ fn hidden_character_kind(c: char, before: Option<char>) -> Option<TextWarningKin
     }
 }
 
+/// Returns the code point in the notation `U+202E`.
 fn code_point(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
 }

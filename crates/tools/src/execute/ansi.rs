@@ -1,26 +1,27 @@
-//! Taking colours, cursor movements and other escapes out of what a program writes, piece by piece. What the text says
-//! is left alone.
+//! A streaming parser that removes ANSI escape sequences (colors, cursor movements, titles, links) from a program's
+//! output. It never changes the text between them.
 
-/// Where in an escape the last piece ended.
+/// The state of the parser between two chunks of output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum AnsiEscapeParser {
-    /// In text.
+    /// Outside escape sequences.
     #[default]
     Text,
-    /// After the escape character.
+    /// After the escape character (ESC).
     Escape,
-    /// After an escape that takes one more character.
+    /// In a sequence of intermediate bytes that one final byte ends, such as `ESC ( B`.
     SingleCharacter,
-    /// In a control sequence, which ends with a letter.
+    /// In a control sequence (`ESC [`), which ends with a byte from `@` to `~`.
     Control,
-    /// In a string, which ends with a bell or an escape.
+    /// In a control string (`ESC ]`, `ESC P` and others), which ends with BEL or `ESC \`.
     String,
-    /// In a string, after an escape.
+    /// In a control string, after ESC.
     StringEscape,
 }
 
 impl AnsiEscapeParser {
-    /// Adds what is text of `bytes` to `text`: no escapes, and of the control characters only new line, tab and return.
+    /// Appends the text in `bytes` to `text`, without escape sequences. Of the control characters, only line break, tab
+    /// and carriage return are kept. A sequence may continue in the next chunk.
     pub fn strip(&mut self, bytes: &[u8], text: &mut Vec<u8>) {
         for byte in bytes.iter().copied() {
             *self = match (*self, byte) {
@@ -38,7 +39,7 @@ impl AnsiEscapeParser {
                 (Self::Escape, _) => Self::Text,
                 (Self::SingleCharacter, b' '..=b'/') => Self::SingleCharacter,
                 (Self::SingleCharacter, _) => Self::Text,
-                // A line end inside one means that it was none.
+                // A line break inside a sequence means that the sequence is malformed, and the text continues.
                 (Self::Control | Self::String, b'\n') => {
                     text.push(byte);
                     Self::Text
@@ -62,12 +63,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_taken_out_wherever_the_pieces_end() {
-        let written =
+    fn escapes_are_removed_for_every_chunk_size() {
+        let output =
             b"\x1b[1;31mred\x1b[0m\t\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b\x08\x1b(Bc\x1b[?25l\r\nd\x1b7e";
-        for size in 1..written.len() {
-            let (mut escapes, mut text) = (AnsiEscapeParser::default(), Vec::new());
-            written.chunks(size).for_each(|piece| escapes.strip(piece, &mut text));
+        for size in 1..output.len() {
+            let (mut parser, mut text) = (AnsiEscapeParser::default(), Vec::new());
+            output.chunks(size).for_each(|chunk| parser.strip(chunk, &mut text));
             assert_eq!(std::string::String::from_utf8_lossy(&text), "red\tabc\r\nde", "{size}");
         }
     }

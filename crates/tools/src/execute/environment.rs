@@ -1,4 +1,5 @@
-//! The environment of a command: variables, search path and an empty standard input. It does not choose the command.
+//! Builds the process of a command: its environment variables, search path, working directory, process group and an
+//! empty standard input. It does not decide which command may run.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,10 @@ use tokio::process::Command;
 
 use crate::workspace::Workspace;
 
-/// Variables that hold the keys of model providers; no command gets them.
+/// Variables that hold API keys of model providers. No command gets them.
 const PROVIDER_KEY_VARIABLES: &[&str] =
     &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"];
-/// Variables that keep programs from asking, paging and colouring.
+/// Variables that turn off prompts, pagers and colors.
 const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("CI", "true"),
     ("NO_COLOR", "1"),
@@ -21,10 +22,11 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("GIT_EDITOR", "true"),
     ("GIT_TERMINAL_PROMPT", "0"),
 ];
-/// Variables that a command which only reads is given; none of them carries a secret or names a program.
+/// Variables that a read-only command inherits. None of them contains a secret or names a program.
 const SAFE_VARIABLES: &[&str] = &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "TMPDIR", "TZ", "USER"];
 
-/// Returns a shell that runs `script` with the variables of this process, but for those that are secret.
+/// Returns a shell that runs `script` with the environment of this process, without provider keys and the variables
+/// named in `secrets`.
 pub(super) fn inherited_shell(script: &str, workspace: &Workspace, secrets: &[String]) -> Command {
     let mut command = shell_command(script, workspace);
     for name in PROVIDER_KEY_VARIABLES.iter().copied().chain(secrets.iter().map(String::as_str)) {
@@ -34,25 +36,27 @@ pub(super) fn inherited_shell(script: &str, workspace: &Workspace, secrets: &[St
     command
 }
 
-/// Returns a shell that runs `script` with few variables, and no program from the workspace.
+/// Returns a shell that runs `script` with [`SAFE_VARIABLES`] only. Folders inside the workspace are removed from its
+/// search path, so that a project cannot substitute a program.
 pub(super) fn restricted_shell(script: &str, workspace: &Workspace) -> Command {
     let mut command = shell_command(script, workspace);
     restrict(&mut command, workspace);
     command
 }
 
-/// Returns a program with few variables.
+/// Returns a program with the same restricted environment as [`restricted_shell`].
 pub(super) fn restricted_program(path: &Path, workspace: &Workspace) -> Command {
     let mut command = command_in_workspace(path, workspace);
     restrict(&mut command, workspace);
     command
 }
 
-/// Returns the program of that name on the search path, folders inside the workspace left out.
+/// Returns the path of the program `name` on the search path, without folders inside the workspace.
 pub(super) fn find_program(name: &str, workspace: &Workspace) -> Option<PathBuf> {
     search_path(workspace).into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
+/// Returns bash if it is installed, otherwise `sh`, with the script as its argument.
 fn shell_command(script: &str, workspace: &Workspace) -> Command {
     let bash = Path::new("/bin/bash");
     let mut command =
@@ -61,12 +65,15 @@ fn shell_command(script: &str, workspace: &Workspace) -> Command {
     command
 }
 
+/// Returns a program that runs in the workspace with an empty standard input, as the leader of its own process group,
+/// so that it can be killed together with its children.
 fn command_in_workspace(program: &Path, workspace: &Workspace) -> Command {
     let mut command = Command::new(program);
     command.current_dir(workspace.root()).stdin(Stdio::null()).kill_on_drop(true).process_group(0);
     command
 }
 
+/// Replaces the command's environment by the restricted one.
 fn restrict(command: &mut Command, workspace: &Workspace) {
     command
         .env_clear()
@@ -75,6 +82,7 @@ fn restrict(command: &mut Command, workspace: &Workspace) {
         .env("PATH", env::join_paths(search_path(workspace)).unwrap_or_default());
 }
 
+/// Returns the folders of `PATH` that are absolute, exist, and are outside the workspace, with links resolved.
 fn search_path(workspace: &Workspace) -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,5 +1,5 @@
-//! Running one command with a bounded time, and ending all it started when it is stopped. Which command is not decided
-//! here.
+//! Runs one command with a time limit and stops its whole process group on a timeout or cancellation. It does not
+//! decide which command may run.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,24 +13,34 @@ use tokio_util::sync::CancellationToken;
 
 use crate::execute::output::ShellOutput;
 
-/// How long a command has to end by itself once it was asked to.
+/// Time between SIGTERM and SIGKILL when a command is stopped.
 const TERMINATION_GRACE: Duration = Duration::from_secs(2);
-/// How much is read at once.
+/// Size in bytes of the read buffer.
 const CHUNK_BYTES: usize = 32 * 1024;
-/// The most bytes that are read of what is left in the pipe when the command has ended.
+/// Maximum number of bytes that are read from the pipe after the command has ended. A background child may still write
+/// to it without end.
 const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
-/// How a command ended.
+/// The way in which a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommandExit {
-    /// By itself, with this status, or by a signal.
+    /// The command exited with this status, or was ended by a signal that did not come from here (`None`).
     Exited(Option<i32>),
+    /// The time limit passed, and the command was stopped.
     TimedOut,
+    /// The call was cancelled, and the command was stopped.
     Cancelled,
 }
 
-/// Runs the command to its end, or ends it and all it started. What it leaves in the background goes on, and is no
-/// longer listened to.
+/// Runs the command until it exits, the time limit passes or the call is cancelled. Standard output and standard error
+/// go to `output` in the order in which they were written.
+///
+/// On a timeout or cancellation, the process group gets SIGTERM and after [`TERMINATION_GRACE`] SIGKILL. Background
+/// children of a command that exits by itself continue to run; their output is no longer read. Dropping the future
+/// kills the process group.
+///
+/// # Errors
+/// Returns the I/O error if the command cannot be started or waited for.
 pub(super) async fn run_command(
     mut command: Command,
     timeout: Duration,
@@ -41,44 +51,47 @@ pub(super) async fn run_command(
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
-    // It holds the writing end open.
+    // The command owns copies of the pipe's write end. The pipe reports its end only when they are closed.
     drop(command);
     let mut group = ProcessGroup::from_child(&child);
-    let mut running =
+    let mut output_reader =
         OutputReader { pipe: Receiver::from_owned_fd(OwnedFd::from(reader))?, is_open: true, output };
-    let ended = tokio::select! {
+    let exit = tokio::select! {
         biased;
         () = cancel.cancelled() => CommandExit::Cancelled,
         () = tokio::time::sleep(timeout) => CommandExit::TimedOut,
-        status = running.read_until_exit(&mut child) => CommandExit::Exited(status?),
+        status = output_reader.read_until_exit(&mut child) => CommandExit::Exited(status?),
     };
-    if let CommandExit::Exited(_) = ended {
+    if let CommandExit::Exited(_) = exit {
         group.leader = None;
     } else {
         group.signal(Signal::TERM);
-        let _ = tokio::time::timeout(TERMINATION_GRACE, running.read_until_exit(&mut child)).await;
+        let _ = tokio::time::timeout(TERMINATION_GRACE, output_reader.read_until_exit(&mut child)).await;
         group.signal(Signal::KILL);
         let _ = child.wait().await;
     }
-    running.drain_pipe();
-    Ok(ended)
+    output_reader.drain_pipe();
+    Ok(exit)
 }
 
-/// A command whose output is being read.
+/// The reading end of a command's output pipe.
 struct OutputReader<'a> {
     pipe: Receiver,
+    /// False once the pipe has ended or failed.
     is_open: bool,
+    /// The receiver of the bytes.
     output: &'a mut ShellOutput,
 }
 
 impl OutputReader<'_> {
-    /// Reads until the command has ended; others may still hold the pipe open then.
+    /// Reads output until the command exits, and returns its status. Background children may still have the pipe open
+    /// then, so the end of the pipe is not awaited.
     async fn read_until_exit(&mut self, child: &mut Child) -> io::Result<Option<i32>> {
-        let mut piece = vec![0; CHUNK_BYTES];
+        let mut chunk = vec![0; CHUNK_BYTES];
         loop {
             tokio::select! {
-                read = self.pipe.read(&mut piece), if self.is_open => match read {
-                    Ok(count @ 1..) => self.output.push(&piece[..count]),
+                read = self.pipe.read(&mut chunk), if self.is_open => match read {
+                    Ok(count @ 1..) => self.output.push(&chunk[..count]),
                     Ok(0) | Err(_) => self.is_open = false,
                 },
                 status = child.wait() => return Ok(status?.code()),
@@ -86,15 +99,15 @@ impl OutputReader<'_> {
         }
     }
 
-    /// Takes what is in the pipe at this moment, without waiting for more.
+    /// Reads the bytes that are in the pipe at this moment, without waiting for more. The pipe is non-blocking.
     fn drain_pipe(&mut self) {
-        let mut piece = vec![0; CHUNK_BYTES];
+        let mut chunk = vec![0; CHUNK_BYTES];
         let mut total = 0;
         while self.is_open && total < DRAIN_BYTES_MAX {
-            // The system is asked, not the runtime: it may not have heard of the last bytes yet.
-            match rustix::io::read(self.pipe.as_fd(), &mut piece) {
+            // This calls the system directly, because Tokio may not have polled the readiness of the last bytes yet.
+            match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
                 Ok(count @ 1..) => {
-                    self.output.push(&piece[..count]);
+                    self.output.push(&chunk[..count]);
                     total += count;
                 }
                 Ok(0) | Err(_) => self.is_open = false,
@@ -103,19 +116,22 @@ impl OutputReader<'_> {
     }
 }
 
-/// The processes of one command. Dropping it ends them all, unless the command has ended by itself.
+/// The process group of one command. Dropping it kills the group, unless the command has exited by itself.
 struct ProcessGroup {
+    /// The id of the group; `None` once the command has exited by itself.
     leader: Option<Pid>,
 }
 
 impl ProcessGroup {
+    /// Returns the group that `child` leads.
     fn from_child(child: &Child) -> Self {
         Self { leader: child.id().and_then(|id| Pid::from_raw(id.cast_signed())) }
     }
 
+    /// Sends a signal to all processes of the group.
     fn signal(&self, signal: Signal) {
         if let Some(leader) = self.leader {
-            // It fails when all of them have ended.
+            // The system call fails if all processes have ended.
             let _ = rustix::process::kill_process_group(leader, signal);
         }
     }

@@ -1,5 +1,8 @@
-//! Which command lines only read, and what of the workspace they name. Whatever [`tables`] does not list may do more,
-//! and in doubt a line is not one that only reads. Who may run which is not decided here.
+//! Recognition of command lines that only read, with the workspace paths that they name.
+//!
+//! A line counts as read-only if [`tables`] lists each of its programs with each of its options. In doubt a line is not
+//! read-only, because a read-only line inside the workspace runs without approval. The decision about a call is made in
+//! [`crate::permission`].
 
 mod tables;
 
@@ -14,54 +17,55 @@ use tables::{
     ReadOnlyProgram,
 };
 
-/// A line of programs that only read, wherever.
+/// A command line that only reads, inside or outside the workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReadOnlyCommand {
-    /// The line to run in its place: the same words, none of them expanded, with options that keep the programs from
-    /// doing more.
+    /// The line to run instead of the original: the same words, quoted so that the shell expands none of them, with
+    /// additional options that keep the programs from starting others or showing secrets.
     pub script: String,
     /// True if git is among the programs.
     pub uses_git: bool,
-    /// True if the command shows more of the workspace than it names.
+    /// True if the command walks folders, so that its output may include files that it does not name.
     pub is_search: bool,
-    /// Words that may name something.
+    /// Words that may name a file, a folder or a commit.
     operands: Vec<String>,
-    /// Those of them that must not name a folder.
+    /// Operands that must not name a folder.
     file_operands: Vec<String>,
-    /// Folders it changes into.
+    /// Arguments of `cd`.
     visited_folders: Vec<String>,
 }
 
-/// Takes the line for one that only reads; `None` when it may do more.
+/// Parses a line as a read-only command. Returns `None` if it may do more than read, or is not understood.
 pub(super) fn parse_read_only(line: &str) -> Option<ReadOnlyCommand> {
     let parsed = shell::parse_command_line(line)?;
-    let mut reading = ReadOnlyCommand::default();
+    let mut read_only = ReadOnlyCommand::default();
     for command in &parsed.commands {
         let argv = command.literal_words()?;
         if !command.assignments.is_empty() || command.redirects_to_file() {
             return None;
         }
         match argv.split_first()? {
-            (name, [folder]) if name == "cd" => reading.visited_folders.push(folder.clone()),
-            (name, words) => reading.add_command(name, words)?,
+            (name, [folder]) if name == "cd" => read_only.visited_folders.push(folder.clone()),
+            (name, words) => read_only.add_command(name, words)?,
         }
     }
-    reading.script = parsed.render(render_command);
-    Some(reading)
+    read_only.script = parsed.render(render_command);
+    Some(read_only)
 }
 
 impl ReadOnlyCommand {
-    /// Returns what the line names of the workspace, relative to it, or the workspace itself when it names nothing;
-    /// `None` when something is outside, or when it would go through a folder that it must not.
+    /// Returns the existing paths that the line names, relative to the workspace, or the workspace itself (an empty
+    /// path) if it names none. Returns `None` if a path is outside the workspace, if `cd` leads anywhere but to the
+    /// workspace, or if a program that must read single files would walk a folder.
     pub fn paths(&self, workspace: &Workspace) -> Option<Vec<PathBuf>> {
         for folder in &self.visited_folders {
-            // Anywhere else the paths that follow would mean something else.
+            // After a `cd` to another folder, the following relative paths would name different files.
             workspace.resolve_word(folder).ok()?.filter(|path| path.as_os_str().is_empty())?;
         }
         if self.file_operands.iter().any(|word| workspace.root().join(word).is_dir()) {
             return None;
         }
-        // In a larger repository `HEAD:a` is not the workspace's.
+        // If the workspace is a sub-folder of the repository, `HEAD:a` names a file relative to the repository's root.
         let is_whole = workspace.root().join(".git").exists();
         if self.uses_git && !is_whole && self.operands.iter().any(|word| word.contains(':')) {
             return None;
@@ -77,10 +81,10 @@ impl ReadOnlyCommand {
         Some(paths)
     }
 
-    /// Adds a command; `None` when it may do more than read.
+    /// Adds a command with its operands. Returns `None` if it may do more than read.
     fn add_command(&mut self, name: &str, words: &[String]) -> Option<()> {
         let program = READ_ONLY_PROGRAMS.iter().find(|program| program.name == name)?;
-        let named = match program.operands {
+        let operands = match program.operands {
             OperandRule::Git => {
                 let (sub, words) = words.split_first()?;
                 let program = GIT_SUBCOMMANDS.iter().find(|program| program.name == sub)?;
@@ -94,18 +98,19 @@ impl ReadOnlyCommand {
             | OperandRule::Format
             | OperandRule::ListOnly => check_program(program, words)?,
         };
-        let named = named.into_iter().map(str::to_owned);
+        let operands = operands.into_iter().map(str::to_owned);
         self.uses_git |= program.operands == OperandRule::Git;
         self.is_search |= is_search(name, words);
         if program.operands == OperandRule::Files {
-            self.file_operands.extend(named.clone());
+            self.file_operands.extend(operands.clone());
         }
-        self.operands.extend(named);
+        self.operands.extend(operands);
         Some(())
     }
 }
 
-/// Returns the path in a word such as `HEAD:src/a.rs`, or the word when it looks like a file of secrets that is gone.
+/// Returns the path in a word such as `HEAD:src/a.rs`. Also returns the word itself if its name suggests secrets,
+/// because git can show a file of an earlier commit that does not exist any more.
 fn path_in_commit(word: &str, workspace: &Workspace) -> Option<PathBuf> {
     let path = word.rsplit(':').next().filter(|path| !path.is_empty())?;
     if looks_secret(Path::new(path)) {
@@ -114,7 +119,7 @@ fn path_in_commit(word: &str, workspace: &Workspace) -> Option<PathBuf> {
     word.contains(':').then(|| workspace.resolve(path).ok())?.map(|target| target.relative().to_owned())
 }
 
-/// Returns whether the command shows more of the workspace than it names.
+/// Returns whether the command walks folders, so that its output may include files that it does not name.
 fn is_search(name: &str, words: &[String]) -> bool {
     let has = |letter: char| leading_short_options(words).any(|letters| letters.contains(letter));
     match (name, words.first().map(String::as_str)) {
@@ -128,22 +133,23 @@ fn is_search(name: &str, words: &[String]) -> bool {
     }
 }
 
+/// Returns the letters of the words that begin with a single hyphen, up to `--`.
 fn leading_short_options(words: &[String]) -> impl Iterator<Item = &str> {
     let options = words.iter().map(String::as_str).take_while(|word| *word != "--");
     options.filter(|word| !word.starts_with("--")).filter_map(|word| word.strip_prefix('-'))
 }
 
-/// Returns the command with the options it is always given.
+/// Renders a command with its forced options. Every word is quoted.
 fn render_command(command: &SimpleCommand) -> String {
     let mut argv = command.literal_words().unwrap_or_default();
     let words = argv.split_off(1);
     argv.extend(match argv[0].as_str() {
         "git" => git::safe_arguments(&words),
-        // A configuration file could name a preprocessor.
+        // A configuration file of ripgrep could name a preprocessor, which is a program.
         "rg" => exclude_secret_files([vec!["--no-config".to_owned()], words].concat(), |name| {
             format!("--iglob=!{name}")
         }),
-        // Without `-r` it reads the files it names, and those are asked about.
+        // Without `-r`, grep reads only the files that it names, and those are judged by the permission rules.
         "grep" if is_search("grep", &words) => {
             exclude_secret_files(words, |name| format!("--exclude={}", case_insensitive_glob(name)))
         }
@@ -156,17 +162,17 @@ fn render_command(command: &SimpleCommand) -> String {
     argv.iter().map(|word| shell::quote(word)).chain(redirects).collect::<Vec<_>>().join(" ")
 }
 
-/// Adds an option for each name of files that hold secrets, behind all other options: the last one counts. None of
-/// those lacks its value, so none takes an added one for it.
+/// Adds one option for each name pattern of secret files, after all other options, because the last matching option
+/// wins. The options before are complete (see [`check_options`]), so none of them can take an added one as its value.
 fn exclude_secret_files(mut words: Vec<String>, option: impl Fn(&str) -> String) -> Vec<String> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
-    let rest = words.split_off(end);
+    let operands = words.split_off(end);
     words.extend(SECRET_NAMES.iter().map(|name| option(name)));
-    words.extend(rest);
+    words.extend(operands);
     words
 }
 
-/// Returns a glob of names that matches them in upper and lower case.
+/// Returns a glob that matches the same names as `name` in any case, for programs without a case-insensitive option.
 pub(super) fn case_insensitive_glob(name: &str) -> String {
     let letter = |c: char| match c {
         'a'..='z' => format!("[{c}{}]", c.to_ascii_uppercase()),
@@ -175,50 +181,56 @@ pub(super) fn case_insensitive_glob(name: &str) -> String {
     name.chars().map(letter).collect()
 }
 
-/// Returns the words that may name something when the command only reads.
+/// Checks the options and operands of a program, and returns the words that may name files. Returns `None` if the
+/// command may do more than read.
 fn check_program<'a>(program: &ReadOnlyProgram, words: &'a [String]) -> Option<Vec<&'a str>> {
-    let plain = check_options(program, words)?;
+    let operands = check_options(program, words)?;
     let is_allowed = match program.operands {
-        OperandRule::None => plain.is_empty(),
-        OperandRule::AtMostOne => plain.len() <= 1,
-        OperandRule::Format => plain.iter().all(|word| word.starts_with('+')),
+        OperandRule::None => operands.is_empty(),
+        OperandRule::AtMostOne => operands.len() <= 1,
+        OperandRule::Format => operands.iter().all(|word| word.starts_with('+')),
         OperandRule::ListOnly => {
-            plain.is_empty() || words.iter().any(|word| contains_option(BRANCH_LIST_OPTIONS, word))
+            operands.is_empty() || words.iter().any(|word| contains_option(BRANCH_LIST_OPTIONS, word))
         }
         OperandRule::Any | OperandRule::Files | OperandRule::Find | OperandRule::Git => true,
     };
-    is_allowed.then_some(plain)
+    is_allowed.then_some(operands)
 }
 
-/// Checks the options and returns the other words.
+/// Checks the options against the program's table and returns the operands. Returns `None` if an option is not listed,
+/// or its value is missing or could be an option itself.
 fn check_options<'a>(program: &ReadOnlyProgram, words: &'a [String]) -> Option<Vec<&'a str>> {
-    let mut plain = Vec::new();
-    let mut rest = words.iter().map(String::as_str);
-    while let Some(word) = rest.next() {
+    let mut operands = Vec::new();
+    let mut remaining = words.iter().map(String::as_str);
+    while let Some(word) = remaining.next() {
         match word {
-            "--" => plain.extend(rest.by_ref()),
-            // On its own it is the input, or a place that is written to.
-            "-" => plain.push(word),
-            _ if !word.starts_with('-') => plain.push(word),
+            "--" => operands.extend(remaining.by_ref()),
+            // A single hyphen means the standard input, or a file to write to, so it counts as an operand.
+            "-" => operands.push(word),
+            _ if !word.starts_with('-') => operands.push(word),
             _ => match option_arity(program, word)? {
                 OptionArity::NoValue => {}
-                OptionArity::Value => drop(rest.next().filter(|word| is_value(word))?),
-                OptionArity::CheckedValue => plain.push(rest.next().filter(|word| is_value(word))?),
+                OptionArity::Value => drop(remaining.next().filter(|word| is_value(word))?),
+                OptionArity::CheckedValue => {
+                    operands.push(remaining.next().filter(|word| is_value(word))?);
+                }
             },
         }
     }
-    Some(plain)
+    Some(operands)
 }
 
-/// The number of following words that an option takes.
+/// The value that an option takes from the next word.
 enum OptionArity {
+    /// None: the option has no value, or the value is attached.
     NoValue,
+    /// One value.
     Value,
-    /// A value that is looked at as if it were no value.
+    /// One value that may name a file, and is therefore checked like an operand.
     CheckedValue,
 }
 
-/// Returns what the option needs; `None` when it is not allowed.
+/// Returns the arity of an option, or `None` if the program's table does not list it.
 fn option_arity(program: &ReadOnlyProgram, word: &str) -> Option<OptionArity> {
     let name = option_name(word);
     for option in program.long_options.iter().copied().flatten() {
@@ -232,18 +244,19 @@ fn option_arity(program: &ReadOnlyProgram, word: &str) -> Option<OptionArity> {
     if word.starts_with("--") { None } else { short_options_arity(program, &word[1..]) }
 }
 
+/// Returns the arity of a word of single-letter options, such as `-nr`. `letters` is the word without its hyphen.
 fn short_options_arity(program: &ReadOnlyProgram, letters: &str) -> Option<OptionArity> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // As in `head -20`.
+    // `head -20` is short for `head -n 20`.
     if is_number(letters) {
         return program.value_letters.contains('n').then_some(OptionArity::NoValue);
     }
     if letters.starts_with(|letter| program.number_letters.contains(letter)) && is_number(&letters[1..]) {
         return Some(OptionArity::NoValue);
     }
-    for (at, letter) in letters.char_indices() {
+    for (index, letter) in letters.char_indices() {
         if program.value_letters.contains(letter) {
-            let is_last = at + letter.len_utf8() == letters.len();
+            let is_last = index + letter.len_utf8() == letters.len();
             return Some(if is_last { OptionArity::Value } else { OptionArity::NoValue });
         }
         if !program.flag_letters.contains(letter) {
@@ -253,37 +266,42 @@ fn short_options_arity(program: &ReadOnlyProgram, letters: &str) -> Option<Optio
     Some(OptionArity::NoValue)
 }
 
-/// Returns whether a word can only be a value, and no option whatever the program makes of it.
+/// Returns whether a word can only be a value. A word with a hyphen is one only if it looks like a negative number,
+/// because programs differ in how they treat an option in the place of a value.
 fn is_value(word: &str) -> bool {
     match word.strip_prefix('-') {
-        Some(rest) => rest.starts_with(|c: char| c.is_ascii_digit()),
+        Some(digits) => digits.starts_with(|c: char| c.is_ascii_digit()),
         None => true,
     }
 }
 
+/// Returns the name of an option without an attached `=value`.
 fn option_name(word: &str) -> &str {
     word.split_once('=').map_or(word, |(name, _)| name)
 }
 
+/// Returns whether the table of options lists the option `word`.
 fn contains_option(options: &[&str], word: &str) -> bool {
     options.iter().any(|option| option.trim_end_matches('=') == option_name(word))
 }
 
+/// Checks the arguments of `find` and returns the words that may name files: start folders and the values of tests.
+/// Returns `None` if an argument is not listed in [`FIND_TESTS`], such as `-delete` and `-exec`.
 fn check_find(words: &[String]) -> Option<Vec<&str>> {
-    let mut named = Vec::new();
-    let mut rest = words.iter().map(String::as_str);
-    while let Some(word) = rest.next() {
+    let mut operands = Vec::new();
+    let mut remaining = words.iter().map(String::as_str);
+    while let Some(word) = remaining.next() {
         match FIND_TESTS.iter().find(|(name, _)| *name == word) {
             Some((_, count)) => {
                 for _ in 0..*count {
-                    named.push(rest.next().filter(|word| is_value(word))?);
+                    operands.push(remaining.next().filter(|word| is_value(word))?);
                 }
             }
             None if word.starts_with('-') => return None,
-            None => named.push(word),
+            None => operands.push(word),
         }
     }
-    Some(named)
+    Some(operands)
 }
 
 #[cfg(test)]

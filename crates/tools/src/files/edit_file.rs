@@ -1,4 +1,5 @@
-//! The tool `edit_file`: exact replacements in one file, all of them or none.
+//! The tool `edit_file`: exact text replacements in one file, applied all or not at all. Matching is the task of
+//! [`text_replacement`], reading and writing that of [`FileChanges`].
 
 use std::sync::Arc;
 
@@ -13,11 +14,12 @@ use crate::files::file_change::{FileChanges, TextRewrite};
 use crate::files::text_replacement::{self, TextReplacement};
 use crate::parse_args;
 
-/// The most replacements of one call.
+/// Maximum number of replacements in one call.
 const EDITS_MAX: usize = 200;
 
-/// The tool.
+/// The tool `edit_file`.
 pub(crate) struct EditFileTool {
+    /// State shared with `write_file` and `read_file`.
     changes: Arc<FileChanges>,
 }
 
@@ -41,13 +43,17 @@ struct EditFileArgs {
 }
 
 impl EditFileTool {
-    /// Returns the tool.
+    /// Returns the tool. It applies its edits through `changes`.
     pub fn new(changes: Arc<FileChanges>) -> Self {
         Self { changes }
     }
 }
 
 impl EditFileArgs {
+    /// Parses the arguments into the path and the function that computes the file's new text.
+    ///
+    /// # Errors
+    /// Returns the message for the model if the arguments are malformed, or the number of edits is 0 or above the limit.
     fn parse(args: &Value) -> Result<(String, Arc<TextRewrite>), String> {
         let Self { path, old_string, new_string, replace_all, mut edits } = parse_args(args)?;
         match (old_string, new_string) {
@@ -61,10 +67,12 @@ impl EditFileArgs {
         if edits.is_empty() || edits.len() > EDITS_MAX {
             return Err(format!("bad arguments: give 1 to {EDITS_MAX} edits"));
         }
-        let shown = path.clone();
+        let displayed_path = path.clone();
         let rewrite = move |old: Option<&str>| match old {
             Some(old) => text_replacement::apply_replacements(old, &edits).map(|(text, _)| text),
-            None => Err(format!("there is no {shown:?} in the workspace; write_file makes a new file")),
+            None => {
+                Err(format!("there is no {displayed_path:?} in the workspace; write_file makes a new file"))
+            }
         };
         Ok((path, Arc::new(rewrite)))
     }

@@ -1,5 +1,5 @@
-//! Lines of a text with their numbers, bounded, never holding more of the text than is shown. Where the text comes
-//! from is not known here.
+//! Reading a range of numbered lines from a text. Memory is bounded by the output limit, whatever the size of the text.
+//! The source of the text is the caller's concern.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
@@ -9,40 +9,41 @@ use tokio_util::sync::CancellationToken;
 
 use crate::truncation::{LINE_CHARS_MAX, OUTPUT_BYTES_MAX, truncate_line};
 
-/// The most lines shown by one call.
+/// Maximum number of lines that one call returns.
 pub(super) const LINES_MAX: u64 = 2_000;
 
-/// Which lines.
+/// A range of lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LineRange {
-    /// The number of the first, from 1.
+    /// Number of the first line, counted from 1.
     pub offset: u64,
-    /// How many, at most [`LINES_MAX`].
+    /// Number of lines, at most [`LINES_MAX`].
     pub limit: u64,
 }
 
 /// The result of reading a range of lines.
 #[derive(Debug)]
 pub(super) struct LinePage {
-    /// The lines, numbered; ends with a line that says when there are more.
+    /// The lines with their numbers. If the text continues, the last line gives the next offset.
     pub text: String,
-    /// How many lines were passed, shown or not, from the first.
+    /// Number of lines read from the beginning of the text, including lines before the range.
     pub lines: u64,
     /// True if the end of the text was reached.
     pub is_end_reached: bool,
 }
 
 impl LineRange {
-    /// Returns the range a call asks for.
+    /// Returns the range of a call. Missing values become the first line and [`LINES_MAX`]; others are clamped.
     pub fn from_options(offset: Option<u64>, limit: Option<u64>) -> Self {
         Self { offset: offset.unwrap_or(1).max(1), limit: limit.unwrap_or(LINES_MAX).clamp(1, LINES_MAX) }
     }
 }
 
-/// Returns the lines of the range.
+/// Reads the lines of the range, at most about [`OUTPUT_BYTES_MAX`] bytes. The cost is proportional to the length of
+/// the text up to the end of the range. A byte order mark at the beginning is dropped.
 ///
 /// # Errors
-/// When the text cannot be read; [`io::ErrorKind::Interrupted`] when the call was cancelled.
+/// Returns the error of reading, or [`io::ErrorKind::Interrupted`] if the call was cancelled (checked every 4,096 lines).
 pub(super) fn read_page(
     reader: &mut impl BufRead,
     range: LineRange,
@@ -61,8 +62,8 @@ pub(super) fn read_page(
             line.drain(..3);
         }
         if number >= range.offset {
-            let shown = truncate_line(&String::from_utf8_lossy(&line), LINE_CHARS_MAX);
-            text.push_str(&format!("{number:>6}\t{shown}\n"));
+            let content = truncate_line(&String::from_utf8_lossy(&line), LINE_CHARS_MAX);
+            text.push_str(&format!("{number:>6}\t{content}\n"));
         }
         if number.is_multiple_of(4096) && cancel.is_cancelled() {
             return Err(io::ErrorKind::Interrupted.into());
@@ -72,37 +73,42 @@ pub(super) fn read_page(
     Ok(LinePage { text, lines: number - 1, is_end_reached: true })
 }
 
-/// Returns `text` with every line that is too long to be shown broken into lines that are not, so that all of it can be
-/// read. The same text always breaks at the same places.
+/// Breaks every line longer than [`LINE_CHARS_MAX`] characters into shorter ones, so that no part of a line is cut when
+/// the text is shown. Lines break between grapheme clusters where possible. The same text always breaks at the same
+/// offsets, so line numbers stay valid from call to call.
 pub(super) fn wrap_long_lines(text: &str) -> Cow<'_, str> {
     if text.split('\n').all(|line| line.len() <= LINE_CHARS_MAX) {
         return Cow::Borrowed(text);
     }
-    let mut folded = String::with_capacity(text.len() + text.len() / LINE_CHARS_MAX);
+    let mut wrapped = String::with_capacity(text.len() + text.len() / LINE_CHARS_MAX);
     for line in text.split_inclusive('\n') {
-        let mut rest = line;
-        while let Some((at, _)) =
-            rest.char_indices().nth(LINE_CHARS_MAX).filter(|(at, _)| !is_line_end(&rest[*at..]))
+        let mut remaining = line;
+        while let Some((limit, _)) = remaining
+            .char_indices()
+            .nth(LINE_CHARS_MAX)
+            .filter(|(limit, _)| !is_line_end(&remaining[*limit..]))
         {
-            // A cluster of more characters than a line has is broken all the same.
-            let end = match floor_grapheme_boundary(rest, at) {
-                0 => at,
+            // A grapheme cluster longer than a whole line is broken too.
+            let end = match floor_grapheme_boundary(remaining, limit) {
+                0 => limit,
                 end => end,
             };
-            folded.push_str(&rest[..end]);
-            folded.push('\n');
-            rest = &rest[end..];
+            wrapped.push_str(&remaining[..end]);
+            wrapped.push('\n');
+            remaining = &remaining[end..];
         }
-        folded.push_str(rest);
+        wrapped.push_str(remaining);
     }
-    Cow::Owned(folded)
+    Cow::Owned(wrapped)
 }
 
-fn is_line_end(rest: &str) -> bool {
-    matches!(rest, "\n" | "\r\n")
+/// Returns whether `text` is exactly one line ending.
+fn is_line_end(text: &str) -> bool {
+    matches!(text, "\n" | "\r\n")
 }
 
-/// Reads one line without its ending, keeping only what may be shown of it; returns false at the end of the text.
+/// Reads one line without its ending into `line`, and returns false at the end of the text. Of a longer line, only the
+/// bytes that can be shown are kept; the others are read and discarded.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let mut read_any = false;
@@ -114,7 +120,7 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
         read_any = true;
         let end = buffer.iter().position(|byte| *byte == b'\n');
         let part = &buffer[..end.unwrap_or(buffer.len())];
-        // Four bytes make a character at most; one more shows that there is more.
+        // A character has at most four bytes. Room for one more character shows that the line was longer.
         let room = (LINE_CHARS_MAX * 4 + 4).saturating_sub(line.len());
         line.extend_from_slice(&part[..part.len().min(room)]);
         let used = part.len() + usize::from(end.is_some());
@@ -133,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_too_long_to_be_shown_is_broken_and_nothing_is_lost() {
+    fn long_lines_are_wrapped_without_losing_text() {
         let family = "👨\u{200d}👩\u{200d}👧";
         for (text, lines) in [
             ("a\nb\n".to_owned(), 2),
@@ -144,12 +150,12 @@ mod tests {
             (family.repeat(LINE_CHARS_MAX), 5),
             ("\u{301}".repeat(LINE_CHARS_MAX * 2), 2),
         ] {
-            let folded = wrap_long_lines(&text);
-            assert_eq!(folded.lines().count(), lines, "{} bytes", text.len());
-            assert!(folded.lines().all(|line| line.chars().count() <= LINE_CHARS_MAX));
-            assert!(folded.replace('\n', "") == text.replace('\n', ""));
-            assert!(lines == 2 || folded.lines().all(|line| !line.starts_with('\u{200d}')));
-            assert!(wrap_long_lines(&folded) == folded);
+            let wrapped = wrap_long_lines(&text);
+            assert_eq!(wrapped.lines().count(), lines, "{} bytes", text.len());
+            assert!(wrapped.lines().all(|line| line.chars().count() <= LINE_CHARS_MAX));
+            assert!(wrapped.replace('\n', "") == text.replace('\n', ""));
+            assert!(lines == 2 || wrapped.lines().all(|line| !line.starts_with('\u{200d}')));
+            assert!(wrap_long_lines(&wrapped) == wrapped);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The tool `ls`: what a folder holds. It does not descend.
+//! The tool `ls`: lists the entries of one folder. It does not descend into sub-folders.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::permission::{self, HiddenPaths};
 use crate::read_only_tool::ReadOnlyTool;
 use crate::workspace::Workspace;
 
-/// The most entries listed.
+/// Maximum number of entries that one call lists.
 const ENTRIES_MAX: usize = 500;
 
 /// The arguments of a call.
@@ -22,6 +22,7 @@ pub(crate) struct LsArgs {
     path: Option<String>,
 }
 
+/// The tool `ls`.
 pub(crate) const LS: ReadOnlyTool<LsArgs> = ReadOnlyTool {
     name: "ls",
     description: "Lists one folder of the workspace: folders end in /, files show their size in bytes.",
@@ -29,6 +30,11 @@ pub(crate) const LS: ReadOnlyTool<LsArgs> = ReadOnlyTool {
     read: list_folder,
 };
 
+/// Lists the folder's entries, one per line, sorted by name. Entries that a permission rule hides are counted in a note
+/// at the end instead.
+///
+/// # Errors
+/// Returns the message for the model if the path is not a readable folder of the workspace.
 fn list_folder(
     workspace: &Workspace,
     args: &LsArgs,
@@ -38,21 +44,21 @@ fn list_folder(
     let path = args.path.as_deref().unwrap_or(".");
     let folder = workspace.resolve_existing(path)?;
     let hidden = hidden.for_search_below(workspace.relative_path(&folder));
-    let mut left_out = 0;
+    let mut hidden_count = 0;
     let entries = fs::read_dir(&folder).map_err(|error| format!("{path:?} cannot be listed: {error}"))?;
     let mut lines: Vec<String> = entries
         .filter_map(Result::ok)
         .filter(|entry| {
             let is_hidden = hidden.is_hidden(workspace.relative_path(&entry.path()));
-            left_out += usize::from(is_hidden);
+            hidden_count += usize::from(is_hidden);
             !is_hidden
         })
         .map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             match entry.metadata() {
-                Ok(found) if found.is_dir() => format!("{name}/"),
-                Ok(found) if found.is_symlink() => format!("{name} (link)"),
-                Ok(found) => format!("{name} ({})", found.len()),
+                Ok(metadata) if metadata.is_dir() => format!("{name}/"),
+                Ok(metadata) if metadata.is_symlink() => format!("{name} (link)"),
+                Ok(metadata) => format!("{name} ({})", metadata.len()),
                 Err(_) => name,
             }
         })
@@ -60,12 +66,12 @@ fn list_folder(
     lines.sort();
     let total = lines.len();
     if total == 0 {
-        lines.push(if left_out == 0 { "(empty folder)" } else { "(nothing to show)" }.to_owned());
+        lines.push(if hidden_count == 0 { "(empty folder)" } else { "(nothing to show)" }.to_owned());
     }
     if total > ENTRIES_MAX {
         lines.truncate(ENTRIES_MAX);
         lines.push(format!("[{} more entries; glob finds them by name]", total - ENTRIES_MAX));
     }
-    lines.extend(permission::hidden_note(left_out));
+    lines.extend(permission::hidden_note(hidden_count));
     Ok(lines.join("\n"))
 }

@@ -1,21 +1,22 @@
-//! Images and documents that a model can look at: which they are, and how large they may be. Opening them is not done
-//! here.
+//! Detection of images and documents that a model can view, with their size limits. The format is detected from the
+//! first bytes, not from the file name. Opening files is the caller's task.
 
-/// The most bytes of an image: five megabytes once it is written as base64, which every provider takes.
+/// Maximum size of an image in bytes. Encoded as base64 it has five megabytes, which every provider accepts.
 const IMAGE_BYTES_MAX: u64 = 3_750_000;
-/// The most bytes of a PDF.
+/// Maximum size of a PDF in bytes.
 const PDF_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
 /// The kind of a file, detected from its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MediaFormat {
-    /// The media type.
+    /// The media type, such as `image/png`.
     pub media_type: &'static str,
-    /// The most bytes that are shown to a model.
+    /// Maximum size in bytes of a file of this format that is sent to a model.
     pub bytes_max: u64,
 }
 
-/// Returns what a file that begins with these bytes is; `None` when a model cannot look at it.
+/// Returns the format of a file that begins with these bytes (at least 12), or `None` if it is not an image or document
+/// that a model can view.
 pub(super) fn detect_media(beginning: &[u8]) -> Option<MediaFormat> {
     let image = |media_type| Some(MediaFormat { media_type, bytes_max: IMAGE_BYTES_MAX });
     match beginning {

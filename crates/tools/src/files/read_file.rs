@@ -1,5 +1,8 @@
-//! The tool `read_file`: lines of a text file, an image or a PDF to look at, or the stored rest of an earlier output.
-//! What it has shown may be changed afterwards; what others did to the file meanwhile is not noticed here.
+//! The tool `read_file`: returns lines of a text file, an image or PDF, or the stored full text of an earlier output
+//! (`artifact:<name>`).
+//!
+//! Reading a text file records its content hash, which allows the agent to change the file afterwards. Detecting that
+//! the file has changed in between is the task of [`crate::files::file_change`].
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek};
@@ -25,15 +28,16 @@ use crate::workspace::Workspace;
 use crate::workspace::confined_file::FolderCreation;
 use crate::{BINARY_PROBE_BYTES, parse_args};
 
-/// The most bytes of a file that a call reads on its way to the lines asked for.
+/// Maximum number of bytes of a file that a call reads to reach the requested lines.
 const SCANNED_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// The most bytes of a file that may be changed after it was shown; a larger one is not hashed.
+/// Maximum size in bytes of a file whose content is recorded. A larger file can be read, but not changed afterwards.
 const TRACKED_BYTES_MAX: u64 = 10 * 1024 * 1024;
-/// The prefix of a path that names a stored output.
+/// Prefix of a path that names a stored output instead of a file.
 pub(crate) const ARTIFACT_PREFIX: &str = "artifact:";
 
-/// The tool.
+/// The tool `read_file`.
 pub(crate) struct ReadFileTool {
+    /// Records the content of the files that were read.
     read_tracker: Arc<ReadTracker>,
 }
 
@@ -54,11 +58,13 @@ struct ReadFileArgs {
 
 /// The content of a file as the tool returns it.
 enum ReadFileOutput {
+    /// Numbered lines.
     Text(String),
-    Media { kind: MediaFormat, bytes: Vec<u8> },
+    /// An image or a PDF.
+    Media { format: MediaFormat, bytes: Vec<u8> },
 }
 
-/// One call, away from the async threads.
+/// The blocking part of one call. It owns its data, because it runs on the blocking thread pool.
 struct ReadFileJob {
     read_tracker: Arc<ReadTracker>,
     root: PathBuf,
@@ -67,7 +73,7 @@ struct ReadFileJob {
 }
 
 impl ReadFileTool {
-    /// Returns the tool; `seen` learns what it shows.
+    /// Returns the tool. It records the files it has shown in `read_tracker`.
     pub fn new(read_tracker: Arc<ReadTracker>) -> Self {
         Self { read_tracker }
     }
@@ -116,16 +122,21 @@ impl Tool for ReadFileTool {
         };
         match tokio::task::spawn_blocking(move || job.read(&args)).await {
             Ok(Ok(ReadFileOutput::Text(text))) => ToolOutput::success(text),
-            Ok(Ok(ReadFileOutput::Media { kind, bytes })) => media_output(context.thread_id, kind, bytes),
+            Ok(Ok(ReadFileOutput::Media { format, bytes })) => media_output(context.thread_id, format, bytes),
             Ok(Err(reason)) => ToolOutput::error(reason),
-            Err(_) => {
-                ToolOutput::error("the tool broke off; the call may be repeated with narrower arguments")
-            }
+            Err(_) => ToolOutput::error(
+                "the tool failed unexpectedly; the call may be repeated with narrower arguments",
+            ),
         }
     }
 }
 
 impl ReadFileJob {
+    /// Reads the file: a page of lines, or the whole content of an image or PDF.
+    ///
+    /// # Errors
+    /// Returns the message for the model if the file is missing, outside the workspace, binary, too large, or the range
+    /// begins after its end.
     fn read(&self, args: &ReadFileArgs) -> Result<ReadFileOutput, String> {
         let failed = |error: io::Error| io_error_text(&args.path, &error);
         let workspace = Workspace::open(&self.root)?;
@@ -133,13 +144,13 @@ impl ReadFileJob {
         if path.is_dir() {
             return Err(format!("{:?} is a folder; ls lists it", args.path));
         }
-        let place = workspace.resolve(&args.path)?.open_parent(FolderCreation::MustExist).map_err(failed)?;
-        let file = place.open().map_err(failed)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let entry = workspace.resolve(&args.path)?.open_parent(FolderCreation::MustExist).map_err(failed)?;
+        let file = entry.open().map_err(failed)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let size = file.metadata().map_err(failed)?.len();
         let mut reader = BufReader::new(file);
         let probe = reader.fill_buf().map_err(failed)?;
-        if let Some(kind) = media::detect_media(probe) {
-            return self.read_media(args, kind, size, reader);
+        if let Some(format) = media::detect_media(probe) {
+            return self.read_media(args, format, size, reader);
         }
         if probe[..probe.len().min(BINARY_PROBE_BYTES)].contains(&0) {
             return Err(format!("{:?} is a binary file of {size} bytes", args.path));
@@ -160,7 +171,7 @@ impl ReadFileJob {
         }
     }
 
-    /// Shows lines of a file that may be changed afterwards.
+    /// Reads lines of a file that is small enough to be changed afterwards, and records the hash of its whole content.
     fn read_tracked_lines(
         &self,
         args: &ReadFileArgs,
@@ -177,58 +188,63 @@ impl ReadFileJob {
         Ok(text)
     }
 
+    /// Reads an image or a PDF as a whole.
     fn read_media(
         &self,
         args: &ReadFileArgs,
-        kind: MediaFormat,
+        format: MediaFormat,
         size: u64,
         mut reader: BufReader<File>,
     ) -> Result<ReadFileOutput, String> {
         let failed = |error: io::Error| io_error_text(&args.path, &error);
-        if size > kind.bytes_max {
+        if size > format.bytes_max {
             return Err(format!(
-                "{:?} is {} of {size} bytes; only up to {} can be looked at",
-                args.path, kind.media_type, kind.bytes_max
+                "{:?} is {} of {size} bytes; only up to {} bytes can be viewed",
+                args.path, format.media_type, format.bytes_max
             ));
         }
         let mut bytes = Vec::new();
         reader.rewind().map_err(failed)?;
-        reader.take(kind.bytes_max).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(ReadFileOutput::Media { kind, bytes })
+        reader.take(format.bytes_max).read_to_end(&mut bytes).map_err(failed)?;
+        Ok(ReadFileOutput::Media { format, bytes })
     }
 }
 
-/// Returns an output that holds the file by reference, and keeps its bytes with the thread.
-fn media_output(thread_id: ThreadId, kind: MediaFormat, bytes: Vec<u8>) -> ToolOutput {
+/// Returns an output that refers to the file by its SHA-256, with a write that stores the bytes as an artifact of the
+/// thread. The message itself stays small.
+fn media_output(thread_id: ThreadId, format: MediaFormat, bytes: Vec<u8>) -> ToolOutput {
     let sha256 = protocol::sha256_hex(&bytes);
-    let (media_type, size) = (kind.media_type.to_owned(), bytes.len() as u64);
+    let (media_type, size) = (format.media_type.to_owned(), bytes.len() as u64);
     let block = ContentBlock::Media {
         media_type: media_type.clone(),
         sha256: Some(sha256.clone()),
         bytes: Some(size),
     };
     let artifact = Artifact { thread_id, sha256, media_type, bytes, created_at: Timestamp::now() };
-    let mut output = ToolOutput::success(format!("{}, {size} bytes", kind.media_type));
+    let mut output = ToolOutput::success(format!("{}, {size} bytes", format.media_type));
     output.content.push(block);
     output.with_update(GraphUpdate { writes: vec![Write::PutArtifact(artifact)], ..GraphUpdate::default() })
 }
 
-/// Shows what was stored with the thread: lines of a text, whatever it was called, or something to look at.
+/// Returns the content of an artifact of this thread: lines of a text, or an image or PDF. The format is detected from
+/// the bytes, not from the stored media type. `name` is the artifact's SHA-256 or the beginning of it.
 async fn read_artifact(name: &str, args: ReadFileArgs, context: &ToolContext) -> ToolOutput {
-    let found = context.store.artifact(context.thread_id, name).await;
-    let artifact = match found {
+    let artifact = match context.store.artifact(context.thread_id, name).await {
         Ok(Some(artifact)) => artifact,
         Ok(None) => return ToolOutput::error(format!("nothing is stored as {:?} in this thread", args.path)),
         Err(error) => return ToolOutput::error(format!("{:?} cannot be read: {error}", args.path)),
     };
-    if let Some(kind) = media::detect_media(&artifact.bytes) {
-        return media_output(context.thread_id, kind, artifact.bytes);
+    if let Some(format) = media::detect_media(&artifact.bytes) {
+        return media_output(context.thread_id, format, artifact.bytes);
     }
     let cancel = context.cancel.clone();
     crate::run_blocking(move || artifact_lines(&args, &artifact, &cancel)).await
 }
 
-/// Returns lines of a stored text. One that is too long is shown as several: there is no other way to its end.
+/// Returns lines of a stored text. A long line is wrapped into several, because no other tool can show its end.
+///
+/// # Errors
+/// Returns the message for the model if the artifact is binary or the range begins after its end.
 fn artifact_lines(
     args: &ReadFileArgs,
     artifact: &Artifact,
@@ -246,6 +262,10 @@ fn artifact_lines(
     page_text(&args.path, page.map_err(|error| io_error_text(&args.path, &error))?, range)
 }
 
+/// Returns the page's text.
+///
+/// # Errors
+/// Returns the message for the model if the range begins after the last line.
 fn page_text(path: &str, page: LinePage, range: LineRange) -> Result<String, String> {
     match page.lines {
         0 => Ok("(empty file)".to_owned()),
@@ -256,6 +276,7 @@ fn page_text(path: &str, page: LinePage, range: LineRange) -> Result<String, Str
     }
 }
 
+/// Returns the message for the model about an I/O error.
 fn io_error_text(path: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::Interrupted => "cancelled".to_owned(),

@@ -1,5 +1,5 @@
-//! Changing a text by exact replacement: what matches, how lines end, and the diff that shows it. It reads and writes
-//! no file.
+//! Exact text replacement: finds the text to replace, keeps a file's line endings, and renders a change as a unified
+//! diff. It reads and writes no file.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use similar::TextDiff;
 
-/// The mark some editors put at the beginning of a file.
+/// The Unicode byte order mark that some editors write at the beginning of a file.
 pub(super) const BOM: &str = "\u{feff}";
 
-/// Unchanged lines shown around a change.
+/// Unchanged lines that a diff shows before and after a change.
 const CONTEXT_LINES: usize = 3;
-/// How long the shortest diff is looked for; then any will do.
+/// Time limit of the search for the shortest diff. After it, the diff is correct but may be longer than necessary.
 const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
-/// How many places are named when a text occurs several times.
+/// Maximum number of line numbers in the error about a text that occurs several times.
 const OCCURRENCES_MAX: usize = 8;
 
 /// One replacement.
@@ -32,24 +32,27 @@ pub(super) struct TextReplacement {
     pub replace_all: bool,
 }
 
-/// Returns `text` after all `edits`, one after the other, and how many places changed. Nothing outside them changes,
-/// line ends included: the edits are written with `\n`, whatever the file uses.
+/// Applies all `edits` to `text`, one after the other, and returns the new text and the number of replacements.
+///
+/// Text outside the replacements stays unchanged, line endings included. Edits may use `\n` for every line ending: they
+/// also match a file with `\r\n`, and the replacement gets the file's line endings.
 ///
 /// # Errors
-/// What the model is told, when an edit does not match exactly once.
+/// Returns the message for the model if an edit does not match, or matches several times without `replace_all`.
 pub(super) fn apply_replacements(text: &str, edits: &[TextReplacement]) -> Result<(String, usize), String> {
     let mut text = text.to_owned();
-    let mut places = 0;
+    let mut replacements = 0;
     for (index, edit) in edits.iter().enumerate() {
-        let which = if edits.len() == 1 { String::new() } else { format!("edit {}: ", index + 1) };
-        let (next, count) = replace_text(&text, edit).map_err(|reason| format!("{which}{reason}"))?;
+        let prefix = if edits.len() == 1 { String::new() } else { format!("edit {}: ", index + 1) };
+        let (next, count) = replace_text(&text, edit).map_err(|reason| format!("{prefix}{reason}"))?;
         text = next;
-        places += count;
+        replacements += count;
     }
-    Ok((text, places))
+    Ok((text, replacements))
 }
 
-/// Returns `content` as a whole new text of a file that held `old`: with its mark, its line ends and its last one.
+/// Returns `content` in the style of `old`, the file's previous text: with its byte order mark, its line endings, and a
+/// line break at the end if `old` had one.
 pub(super) fn match_style(old: &str, content: &str) -> String {
     let mut text = if uses_crlf(old) { lf_to_crlf(content) } else { content.to_owned() };
     if old.starts_with(BOM) && !text.starts_with(BOM) {
@@ -61,7 +64,8 @@ pub(super) fn match_style(old: &str, content: &str) -> String {
     text
 }
 
-/// Returns the unified diff of two texts of one file; empty when they are equal. A file that is new has no old text.
+/// Returns the unified diff of two versions of a file, or an empty text if they are equal. `old` is `None` for a new
+/// file. `path` is the path shown in the header.
 pub(super) fn unified_diff(path: &Path, old: Option<&str>, new: &str) -> String {
     if old == Some(new) {
         return String::new();
@@ -74,77 +78,85 @@ pub(super) fn unified_diff(path: &Path, old: Option<&str>, new: &str) -> String 
     if diff.is_empty() { format!("--- {from}\n+++ b/{path}\n") } else { diff }
 }
 
+/// Applies one replacement and returns the new text and the number of replaced occurrences.
 fn replace_text(text: &str, edit: &TextReplacement) -> Result<(String, usize), String> {
     if edit.old_string.is_empty() {
         return Err("old_string is empty; write_file makes a new file".to_owned());
     }
-    let plain = NormalizedText::from_original(text);
+    let normalized = NormalizedText::from_original(text);
     let old = crlf_to_lf(&edit.old_string);
     if old == crlf_to_lf(&edit.new_string) {
         return Err("old_string and new_string are the same".to_owned());
     }
-    let found: Vec<usize> = plain.text.match_indices(&old).map(|(at, _)| at).collect();
-    match found.len() {
-        0 => return Err(no_match_error(&plain.text, &old)),
+    let offsets: Vec<usize> = normalized.text.match_indices(&old).map(|(offset, _)| offset).collect();
+    match offsets.len() {
+        0 => return Err(no_match_error(&normalized.text, &old)),
         1 => {}
         _ if edit.replace_all => {}
-        count => return Err(ambiguous_match_error(&plain.text, &found, count)),
+        count => return Err(ambiguous_match_error(&normalized.text, &offsets, count)),
     }
     let new = crlf_to_lf(&edit.new_string);
     let new = if uses_crlf(text) { lf_to_crlf(&new) } else { new };
     let mut changed = String::with_capacity(text.len());
-    let mut done = 0;
-    for at in &found {
-        changed.push_str(&text[done..plain.original_offset(*at)]);
+    let mut copied = 0;
+    for offset in &offsets {
+        changed.push_str(&text[copied..normalized.original_offset(*offset)]);
         changed.push_str(&new);
-        done = plain.original_offset(at + old.len());
+        copied = normalized.original_offset(offset + old.len());
     }
-    changed.push_str(&text[done..]);
-    Ok((changed, found.len()))
+    changed.push_str(&text[copied..]);
+    Ok((changed, offsets.len()))
 }
 
-/// A text with `\n` for every line end, and the way back to the original.
+/// A text with `\n` for every line ending, which can map its offsets back to the original text.
 struct NormalizedText {
     text: String,
-    /// Where in `text` there was a `\r` before.
+    /// Ascending byte offsets in `text` at which the original has an additional `\r`.
     cr_offsets: Vec<usize>,
 }
 
 impl NormalizedText {
+    /// Normalizes the line endings of `original`.
     fn from_original(original: &str) -> Self {
         let mut text = String::with_capacity(original.len());
         let mut cr_offsets = Vec::new();
-        let mut rest = original;
-        while let Some(at) = rest.find("\r\n") {
-            text.push_str(&rest[..at]);
+        let mut remaining = original;
+        while let Some(index) = remaining.find("\r\n") {
+            text.push_str(&remaining[..index]);
             cr_offsets.push(text.len());
-            rest = &rest[at + 1..];
+            remaining = &remaining[index + 1..];
         }
-        text.push_str(rest);
+        text.push_str(remaining);
         Self { text, cr_offsets }
     }
 
-    fn original_offset(&self, at: usize) -> usize {
-        at + self.cr_offsets.partition_point(|dropped| *dropped < at)
+    /// Returns the byte offset in the original text that corresponds to `offset` in the normalized text.
+    fn original_offset(&self, offset: usize) -> usize {
+        offset + self.cr_offsets.partition_point(|cr_offset| *cr_offset < offset)
     }
 }
 
+/// Replaces every `\r\n` by `\n`.
 fn crlf_to_lf(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
 
+/// Gives every line the ending `\r\n`.
 fn lf_to_crlf(text: &str) -> String {
     crlf_to_lf(text).replace('\n', "\r\n")
 }
 
+/// Returns whether more than half of the lines end with `\r\n`.
 fn uses_crlf(text: &str) -> bool {
     let lines = text.matches('\n').count();
     lines > 0 && text.matches("\r\n").count() * 2 > lines
 }
 
-fn ambiguous_match_error(text: &str, found: &[usize], count: usize) -> String {
-    let lines: Vec<String> =
-        found.iter().take(OCCURRENCES_MAX).map(|at| line_number(text, *at).to_string()).collect();
+/// Returns the error about a text that occurs `count` times, with the line numbers of the first occurrences. `offsets`
+/// are the byte offsets of the occurrences in `text`.
+fn ambiguous_match_error(text: &str, offsets: &[usize], count: usize) -> String {
+    let first = offsets.iter().take(OCCURRENCES_MAX);
+    let lines: Vec<String> = first.map(|offset| line_number(text, *offset).to_string()).collect();
     let more = if count > OCCURRENCES_MAX { ", …" } else { "" };
     format!(
         "old_string occurs {count} times (lines {}{more}); add lines around it until it is unique, or set replace_all",
@@ -152,23 +164,26 @@ fn ambiguous_match_error(text: &str, found: &[usize], count: usize) -> String {
     )
 }
 
-/// Says what may have been meant: the same words with other blanks.
+/// Returns the error about a text that does not occur. If the file has a line that equals the first line of `old` apart
+/// from blanks, the error points to that line.
 fn no_match_error(text: &str, old: &str) -> String {
     let mut reason = "old_string does not occur in the file; it must match exactly".to_owned();
-    let wanted = old.lines().map(str::trim).find(|line| !line.is_empty());
-    if let Some(wanted) = wanted
-        && let Some((index, line)) = text.lines().enumerate().find(|(_, line)| line.trim() == wanted)
+    let first_line = old.lines().map(str::trim).find(|line| !line.is_empty());
+    if let Some(first_line) = first_line
+        && let Some((index, line)) = text.lines().enumerate().find(|(_, line)| line.trim() == first_line)
     {
-        let known = old.lines().any(|old| old == line);
-        let what = if known { "what follows it differs" } else { "its blanks differ" };
+        let is_exact = old.lines().any(|old| old == line);
+        let difference = if is_exact { "what follows it differs" } else { "its blanks differ" };
+        let number = index + 1;
         let _ =
-            write!(reason, ". Its first line is like line {}, but {what}; read the file again", index + 1);
+            write!(reason, ". Its first line is like line {number}, but {difference}; read the file again");
     }
     reason
 }
 
-fn line_number(text: &str, at: usize) -> usize {
-    text[..at].matches('\n').count() + 1
+/// Returns the line number, counted from 1, of the byte offset `offset`.
+fn line_number(text: &str, offset: usize) -> usize {
+    text[..offset].matches('\n').count() + 1
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The tool `write_file`: a new file, or new content for one that was read.
+//! The tool `write_file`: creates a file, or replaces the whole content of a file that was read before. Reading and
+//! writing is the task of [`FileChanges`].
 
 use std::sync::Arc;
 
@@ -13,8 +14,9 @@ use crate::files::file_change::{FileChanges, TextRewrite};
 use crate::files::text_replacement;
 use crate::parse_args;
 
-/// The tool.
+/// The tool `write_file`.
 pub(crate) struct WriteFileTool {
+    /// State shared with `edit_file` and `read_file`.
     changes: Arc<FileChanges>,
 }
 
@@ -28,13 +30,15 @@ struct WriteFileArgs {
 }
 
 impl WriteFileTool {
-    /// Returns the tool.
+    /// Returns the tool. It writes through `changes`.
     pub fn new(changes: Arc<FileChanges>) -> Self {
         Self { changes }
     }
 }
 
 impl WriteFileArgs {
+    /// Returns the path and the function that computes the file's new text. An existing file keeps its line endings and
+    /// its byte order mark.
     fn into_rewrite(self) -> (String, Arc<TextRewrite>) {
         let Self { path, content } = self;
         let rewrite = move |old: Option<&str>| {

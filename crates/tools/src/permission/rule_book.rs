@@ -1,5 +1,5 @@
-//! The rules of one workspace as they stand: those of the settings, those remembered for the project in a file of its
-//! own, and those remembered until the process ends. What they say about a call is decided elsewhere.
+//! The permission rules in force for one workspace: those of the settings, those remembered for the project in
+//! `permissions.toml`, and those remembered for this process. Applying them to a call is the task of [`super::decide`].
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,52 +12,55 @@ use toml_edit::{Array, DocumentMut, value};
 
 use crate::permission::{PermissionRule, PermissionRules, Permissions};
 
-/// Hex digits of the folder's name.
+/// Number of hex digits of the workspace's hash in the name of the project's folder.
 const NAME_DIGITS: usize = 16;
 
-/// The rules of one workspace.
+/// The permission rules of one workspace. Rules can be added at any time, from any thread.
 #[derive(Debug)]
 pub struct RuleBook {
+    /// The rules in force. Readers get a cheap snapshot.
     rules: Mutex<Arc<PermissionRules>>,
+    /// The file of rules remembered for the project; `None` if they cannot be remembered beyond this process.
     project_file: Option<PathBuf>,
 }
 
-/// For how long a rule is remembered.
+/// The lifetime of a remembered rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleScope {
-    /// Until this process ends.
+    /// The rule applies until this process ends.
     Session,
-    /// For good, in this workspace.
+    /// The rule is stored and applies to this workspace in later processes too.
     Project,
 }
 
-/// Remembered rules that cannot be read or written.
+/// The error of reading or writing remembered rules.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be used.
+    /// An I/O operation on the file failed.
     #[error("{action} {}", path.display())]
     File {
-        /// The attempted operation on the file.
+        /// The attempted operation: `read`, `lock` or `write`.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The file holds something else.
+    /// The file is not valid TOML or does not contain rules.
     #[error("read the rules in {}: {reason}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// The problem and its line.
+        /// The reason, with the line number if the parser gives one.
         reason: String,
     },
-    /// There is no file to remember rules in.
-    #[error("remember a rule for the project: no file for it is known")]
+    /// The rule book has no file to store rules in.
+    #[error("remember a rule for the project: this workspace has no file for rules")]
     NoProject,
 }
 
-/// Returns the file that holds the remembered rules of a workspace, below the home folder.
+/// Returns the path of the file with the remembered rules of a workspace:
+/// `<home>/projects/<hash of the workspace's path>/permissions.toml`. `home` is Segue's home folder.
 pub fn project_rules_path(home: &Path, workspace: &Path) -> PathBuf {
     let real = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
     let name = protocol::sha256_hex(real.as_os_str().as_encoded_bytes());
@@ -65,10 +68,11 @@ pub fn project_rules_path(home: &Path, workspace: &Path) -> PathBuf {
 }
 
 impl RuleBook {
-    /// Returns the rules of the settings, with those remembered in `project_file`. The tools `trusted` need no rule.
+    /// Returns a rule book with the rules of the settings and those remembered in `project_file`. The tools named in
+    /// `trusted` are allowed unless a rule says otherwise. A missing file has no rules.
     ///
     /// # Errors
-    /// When the file exists and cannot be read.
+    /// Returns [`Error::File`] or [`Error::Invalid`] if the file exists and cannot be read or parsed.
     pub fn open(
         settings: &Permissions,
         trusted: Vec<String>,
@@ -84,15 +88,17 @@ impl RuleBook {
         Ok(Self { rules: Mutex::new(Arc::new(PermissionRules { permissions, trusted })), project_file })
     }
 
-    /// Returns the rules as they stand.
+    /// Returns a snapshot of the rules in force.
     pub fn rules(&self) -> Arc<PermissionRules> {
         Arc::clone(&self.rules.lock())
     }
 
-    /// Remembers that calls which match are allowed.
+    /// Adds a rule that allows matching calls. With [`RuleScope::Project`], the rule is also stored in the project's
+    /// file, with blocking I/O and a lock against other processes.
     ///
     /// # Errors
-    /// When the project's file cannot be written; nothing is remembered then.
+    /// Returns an error if the project's file is missing from the configuration, or cannot be locked, read or written.
+    /// The rule is not added then.
     pub fn remember(&self, rule: PermissionRule, scope: RuleScope) -> Result<(), Error> {
         let mut rules = self.rules.lock();
         if scope == RuleScope::Project {
@@ -105,6 +111,7 @@ impl RuleBook {
     }
 }
 
+/// Reads the file and returns its text and its rules. A missing file is empty.
 fn read_rules(path: &Path) -> Result<(String, Permissions), Error> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -117,7 +124,7 @@ fn read_rules(path: &Path) -> Result<(String, Permissions), Error> {
     }
 }
 
-/// Adds a rule to the file, and changes nothing else in it.
+/// Adds a rule to the list `allow` in the file. Comments and the other lists stay as they are.
 fn append_rule(path: &Path, rule: &PermissionRule) -> Result<(), Error> {
     let failed = |action| move |source| Error::File { action, path: path.to_owned(), source };
     let _lock = lock_rules(path).map_err(failed("lock"))?;
@@ -137,8 +144,10 @@ fn append_rule(path: &Path, rule: &PermissionRule) -> Result<(), Error> {
     write_rules(path, &document).map_err(failed("write"))
 }
 
-/// Waits until no other process changes the file. The lock ends when the file beside it is dropped; that one stays, for
-/// removing it would let two processes lock two files.
+/// Locks the rule file against other processes, and waits for the lock. Dropping the returned file releases the lock.
+///
+/// The lock is a separate file, because the rule file itself is replaced on every write. The lock file is never
+/// removed: removing it would let two processes hold locks on two different files.
 fn lock_rules(path: &Path) -> io::Result<fs::File> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -149,9 +158,10 @@ fn lock_rules(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
+/// Replaces the rule file atomically and durably: a temporary file is synced and renamed, then the folder is synced.
 fn write_rules(path: &Path, document: &DocumentMut) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    // Temporary files are readable by their owner only, and stay so.
+    // A temporary file has mode 0600, and keeps it after the rename.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(document.to_string().as_bytes())?;
     file.as_file().sync_all()?;
@@ -159,6 +169,7 @@ fn write_rules(path: &Path, document: &DocumentMut) -> io::Result<()> {
     fs::File::open(folder)?.sync_all()
 }
 
+/// Returns the error about a file with invalid content.
 fn invalid_file(path: &Path, reason: String) -> Error {
     Error::Invalid { path: path.to_owned(), reason: reason.trim().to_owned() }
 }

@@ -1,11 +1,11 @@
-//! Names of files that usually hold secrets. Nothing is read to find out.
+//! Detection of files that usually contain secrets, by their name alone. No file is read.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// Names of files that usually hold secrets, as globs.
+/// Names of files that usually contain secrets, as globs over the file name. Matching ignores case.
 pub(crate) const SECRET_NAMES: &[&str] = &[
     "*.env",
     ".env.*",
@@ -26,9 +26,10 @@ pub(crate) const SECRET_NAMES: &[&str] = &[
     "credentials.json",
     "service-account*.json",
 ];
-/// Ends of names that say that a file only shows how one with secrets looks.
+/// Endings of names of example files, which contain no secrets although their name matches a glob.
 const EXAMPLE_SUFFIXES: &[&str] = &[".example", ".sample", ".template", ".dist"];
 
+/// The compiled globs of [`SECRET_NAMES`].
 static SECRET_GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
     let mut names = GlobSetBuilder::new();
     for name in SECRET_NAMES {
@@ -38,7 +39,7 @@ static SECRET_GLOBS: LazyLock<GlobSet> = LazyLock::new(|| {
     names.build().expect("the globs are constants that the tests compile")
 });
 
-/// Returns whether a file of that name usually holds secrets.
+/// Returns whether the file name suggests that the file contains secrets. Only the last component of `path` counts.
 pub fn looks_secret(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let text = name.to_string_lossy().to_ascii_lowercase();
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn k4_names_of_secrets_are_known() {
+    fn k4_names_of_secret_files_are_recognized() {
         for name in
             [".env", "prod.env", "a/.env.local", ".ENV", "x.pem", "deep/id_rsa", ".npmrc", "credentials.json"]
         {

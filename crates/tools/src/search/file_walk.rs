@@ -1,5 +1,5 @@
-//! The files of the workspace as searches see them: ignored ones, `.git`, what links lead to, and files that look as
-//! if they held secrets are left out.
+//! The walk over the workspace's files that all searches share. It leaves out ignored files, the folder `.git`, the
+//! targets of links, and files whose name suggests secrets. Permission rules are applied by the caller.
 
 use std::path::Path;
 
@@ -9,30 +9,36 @@ use tokio_util::sync::CancellationToken;
 
 use crate::permission::looks_secret;
 
-/// The most files a search looks at.
+/// Maximum number of files that one walk visits.
 const FILES_MAX: usize = 200_000;
 
-/// How a walk over the files ended.
+/// The way in which a walk over files ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkEnd {
+    /// All files were visited.
     Complete,
-    /// The limit of files was reached.
+    /// The walk reached [`FILES_MAX`] files.
     LimitReached,
-    /// The visitor had enough.
+    /// The visitor stopped the walk.
     Stopped,
 }
 
-/// A visitor's answer: continue with more files, or stop.
+/// The visitor's answer after each file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WalkControl {
-    /// It does.
+    /// Visit the next file.
     Continue,
-    /// It has enough.
+    /// End the walk.
     Stop,
 }
 
-/// Calls `visit` with every file below `folder` (or with the file itself), in the order of their paths. A file that
-/// looks as if it held secrets is seen only when it is `folder` itself.
+/// Calls `visit` with every file below `folder`, in the order of their paths. If `folder` is a file, that file is
+/// visited, even if its name suggests secrets: a call that names such a file was judged by its own rule.
+///
+/// Entries that cannot be read are skipped. The walk does blocking I/O and checks `cancel` before each file.
+///
+/// # Errors
+/// Returns the text `cancelled` if `cancel` was triggered.
 pub(crate) fn walk_files(
     folder: &Path,
     cancel: &CancellationToken,
@@ -48,11 +54,11 @@ pub(crate) fn walk_files(
         .filter_entry(|entry| entry.file_name() != ".git")
         .sort_by_file_path(Ord::cmp)
         .build();
-    for (seen, entry) in entries.filter_map(Result::ok).filter(is_file).enumerate() {
+    for (visited, entry) in entries.filter_map(Result::ok).filter(is_file).enumerate() {
         if cancel.is_cancelled() {
             return Err("cancelled".to_owned());
         }
-        if seen == FILES_MAX {
+        if visited == FILES_MAX {
             return Ok(WalkEnd::LimitReached);
         }
         if visit(entry.path()) == WalkControl::Stop {
@@ -62,14 +68,17 @@ pub(crate) fn walk_files(
     Ok(WalkEnd::Complete)
 }
 
-/// Returns the matcher of a glob over paths relative to the workspace; `*` stays within one folder.
+/// Compiles a glob over paths relative to the workspace. `*` does not match `/`, and a pattern without `/` matches the
+/// file name at any depth.
+///
+/// # Errors
+/// Returns the message for the model if the pattern is absolute, contains `..`, or is not a valid glob.
 pub(crate) fn path_matcher(pattern: &str) -> Result<GlobMatcher, String> {
     if pattern.starts_with('/') || pattern.split('/').any(|part| part == "..") {
         return Err(format!(
             "{pattern:?} leads outside; patterns are relative to the workspace, such as src/**/*.rs"
         ));
     }
-    // A bare name is meant to match anywhere.
     let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
     GlobBuilder::new(&anywhere)
         .literal_separator(true)

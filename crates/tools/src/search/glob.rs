@@ -1,4 +1,4 @@
-//! The tool `glob`: files by the shape of their path.
+//! The tool `glob`: lists the files of the workspace whose path matches a pattern. It does not read them.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::read_only_tool::ReadOnlyTool;
 use crate::search::file_walk::{WalkControl, WalkEnd, path_matcher, walk_files};
 use crate::workspace::Workspace;
 
-/// The most paths listed.
+/// Maximum number of paths that one call lists.
 const PATHS_MAX: usize = 500;
 
 /// The arguments of a call.
@@ -23,6 +23,7 @@ pub(crate) struct GlobArgs {
     path: Option<String>,
 }
 
+/// The tool `glob`.
 pub(crate) const GLOB: ReadOnlyTool<GlobArgs> = ReadOnlyTool {
     name: "glob",
     description: "Lists files of the workspace whose path matches a pattern such as src/**/*.rs, *.toml or \
@@ -31,6 +32,11 @@ pub(crate) const GLOB: ReadOnlyTool<GlobArgs> = ReadOnlyTool {
     read: find_files,
 };
 
+/// Lists the matching files, one path per line, relative to the workspace. Files that a permission rule hides are
+/// counted in a note at the end instead.
+///
+/// # Errors
+/// Returns the message for the model if the pattern or the folder is invalid, or the call was cancelled.
 fn find_files(
     workspace: &Workspace,
     args: &GlobArgs,
@@ -40,29 +46,30 @@ fn find_files(
     let matcher = path_matcher(&args.pattern)?;
     let folder = workspace.resolve_existing(args.path.as_deref().unwrap_or("."))?;
     let hidden = hidden.for_search_below(workspace.relative_path(&folder));
-    let (mut found, mut left_out) = (Vec::new(), 0);
-    let walked = walk_files(&folder, cancel, |path| {
-        let shown = workspace.relative_path(path);
-        match matcher.is_match(shown) {
-            true if hidden.is_hidden(shown) => left_out += 1,
-            true => found.push(shown.display().to_string()),
+    let (mut lines, mut hidden_count) = (Vec::new(), 0);
+    let walk_end = walk_files(&folder, cancel, |path| {
+        let relative = workspace.relative_path(path);
+        match matcher.is_match(relative) {
+            true if hidden.is_hidden(relative) => hidden_count += 1,
+            true => lines.push(relative.display().to_string()),
             false => {}
         }
-        if found.len() > PATHS_MAX { WalkControl::Stop } else { WalkControl::Continue }
+        // One path over the limit shows that there are more.
+        if lines.len() > PATHS_MAX { WalkControl::Stop } else { WalkControl::Continue }
     })?;
-    if found.is_empty() {
-        found.push("no file matches".to_owned());
+    if lines.is_empty() {
+        lines.push("no file matches".to_owned());
     }
-    match walked {
+    match walk_end {
         WalkEnd::Complete => {}
         WalkEnd::LimitReached => {
-            found.push("[the search ended early: too many files; narrow it with path]".to_owned())
+            lines.push("[the search ended early: too many files; narrow it with path]".to_owned())
         }
         WalkEnd::Stopped => {
-            found.truncate(PATHS_MAX);
-            found.push(format!("[more than {PATHS_MAX} files match; narrow the pattern]"));
+            lines.truncate(PATHS_MAX);
+            lines.push(format!("[more than {PATHS_MAX} files match; narrow the pattern]"));
         }
     }
-    found.extend(permission::hidden_note(left_out));
-    Ok(found.join("\n"))
+    lines.extend(permission::hidden_note(hidden_count));
+    Ok(lines.join("\n"))
 }

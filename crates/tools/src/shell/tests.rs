@@ -1,4 +1,4 @@
-//! Lines as they are taken apart: commands in their canonical form, what joins them, and lines that are not understood.
+//! The shell parser: commands in canonical form, redirections, and lines that are not supported.
 
 use std::process::Command;
 
@@ -14,7 +14,7 @@ fn check(line: &str, expected: Option<&[&str]>) {
 }
 
 #[test]
-fn lines_are_taken_apart_into_simple_commands() {
+fn lines_are_parsed_into_simple_commands() {
     check("ls", Some(&["ls"]));
     check("  cargo   test \t --all ", Some(&["cargo test --all"]));
     check("a && b || c; d | e\nf", Some(&["a", "b", "c", "d", "e", "f"]));
@@ -34,7 +34,7 @@ fn lines_are_taken_apart_into_simple_commands() {
 }
 
 #[test]
-fn what_is_not_understood_is_not_guessed_at() {
+fn unsupported_syntax_is_rejected() {
     for line in [
         "",
         " ",
@@ -90,7 +90,7 @@ fn what_is_not_understood_is_not_guessed_at() {
 }
 
 #[test]
-fn only_outputs_that_go_nowhere_are_harmless() {
+fn only_redirections_without_a_file_are_harmless() {
     let redirects = |line: &str| parse_command_line(line).unwrap().commands[0].redirects.clone();
     for (line, text) in [
         ("a 2>&1", "2>&1"),
@@ -131,10 +131,10 @@ proptest! {
     }
 
     #[test]
-    fn a_line_of_any_characters_is_either_refused_or_understood_as_the_shell_does(
+    fn any_line_is_either_rejected_or_parsed_like_the_shell_does(
         line in "[ab'\"\\\\ ;|&$(){}<>#=`*~-]{0,12}"
     ) {
-        // Words that the shell would not expand are the words that were read.
+        // The parsed words that need no expansion equal the words that the shell passes to a program.
         if let Some(parsed) = parse_command_line(&line)
             && parsed.commands.len() == 1
             && parsed.commands[0].redirects.is_empty()

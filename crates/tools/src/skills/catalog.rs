@@ -1,5 +1,5 @@
-//! Which skills there are: folders with a SKILL.md, the more specific place before the other. What they say is read
-//! only as far as their head goes.
+//! Discovery of skills: folders with a SKILL.md. Of several skills with the same name, the one in the more specific
+//! root is used. Only the front matter of a skill file is parsed here, never its body.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,83 +9,84 @@ use std::time::SystemTime;
 
 use crate::skills::front_matter::{SkillFrontMatter, parse_front_matter, split_front_matter};
 
-/// The file that makes a folder a skill.
+/// Name of the file that makes a folder a skill.
 pub(super) const SKILL_FILE: &str = "SKILL.md";
-/// The most folders of one place that are looked at.
+/// Maximum number of entries of one root that are examined.
 const FOLDERS_MAX: usize = 1_000;
-/// The most bytes of a SKILL.md that are read for its head.
+/// Maximum number of bytes of a SKILL.md that are read: twice the maximum size of the front matter.
 const PROBE_BYTES_MAX: u64 = 32 * 1024;
 
-/// A folder of skills.
+/// A folder whose sub-folders are skills.
 #[derive(Debug)]
 pub(super) struct SkillRoot {
-    /// The folder; it may be missing.
+    /// The folder. It may be missing.
     pub folder: PathBuf,
-    /// The folder the agent works in; no skill holds it.
+    /// The workspace. A skill whose folder contains the whole workspace is refused.
     pub workspace: PathBuf,
-    /// Where links may lead.
+    /// Targets that symbolic links may have.
     pub links: LinkPolicy,
 }
 
-/// Where links may lead.
+/// Allowed targets of the symbolic links in a root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LinkPolicy {
-    /// Anywhere: the folder is the person's own.
+    /// Any target, because the root belongs to the user.
     Anywhere,
-    /// Nowhere outside the workspace.
+    /// Targets inside the workspace only, because the root comes with the project.
     Inside,
 }
 
-/// A skill.
+/// A usable skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name.
+    /// The name from the front matter.
     pub name: String,
     /// A description of what the skill does and when to use it.
     pub description: String,
-    /// Its folder, links resolved.
+    /// The skill's folder, with links resolved.
     pub folder: PathBuf,
 }
 
-/// The skills that were found.
+/// The skills of all roots.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkillCatalog {
-    /// By name.
+    /// Usable skills, sorted by name. Names are unique.
     pub skills: Vec<Skill>,
-    /// Notices for the person: skills that are unusable, or hidden by others.
+    /// Notices for the user about skills that are unusable, or hidden by another skill of the same name.
     pub notices: Vec<String>,
 }
 
-/// The path and modification time of each skill file, which detect a change.
+/// Path and modification time of each skill file, by root. Comparing two of them detects a change.
 pub(super) type SkillFileTimes = Vec<Vec<(PathBuf, SystemTime)>>;
 
-/// Looks at the folders, without reading files.
+/// Lists the skill files of all roots with their modification times. Reads no file content.
 pub(super) fn skill_file_times(roots: &[SkillRoot]) -> SkillFileTimes {
     roots.iter().map(|root| list_skill_files(&root.folder)).collect()
 }
 
-/// Reads the skills that `stamp` saw.
-pub(super) fn load_catalog(roots: &[SkillRoot], stamp: &SkillFileTimes) -> SkillCatalog {
+/// Loads the skills of the listed files. `file_times` has one entry for each root, in the same order. A file that
+/// cannot be used becomes a notice.
+pub(super) fn load_catalog(roots: &[SkillRoot], file_times: &SkillFileTimes) -> SkillCatalog {
     let mut skills: BTreeMap<String, Skill> = BTreeMap::new();
     let mut notices = Vec::new();
-    for (root, files) in roots.iter().zip(stamp) {
-        let mut here: BTreeMap<String, Skill> = BTreeMap::new();
+    for (root, files) in roots.iter().zip(file_times) {
+        let mut root_skills: BTreeMap<String, Skill> = BTreeMap::new();
         for (file, _) in files {
             match read_skill(root, file) {
-                Ok(skill) if here.contains_key(&skill.name) => {
+                Ok(skill) if root_skills.contains_key(&skill.name) => {
                     notices.push(format!(
-                        "{}: another skill of this place is named `{}`",
+                        "{}: another skill in this folder is named `{}`",
                         file.display(),
                         skill.name
                     ));
                 }
                 Ok(skill) => {
-                    here.insert(skill.name.clone(), skill);
+                    root_skills.insert(skill.name.clone(), skill);
                 }
                 Err(reason) => notices.push(format!("{}: the skill is left out: {reason}", file.display())),
             }
         }
-        for (name, skill) in here {
+        for (name, skill) in root_skills {
             let path = skill.folder.display().to_string();
             if let Some(hidden) = skills.insert(name.clone(), skill) {
                 notices.push(format!("{}: the skill `{name}` is hidden by {path}", hidden.folder.display()));
@@ -95,6 +96,7 @@ pub(super) fn load_catalog(roots: &[SkillRoot], stamp: &SkillFileTimes) -> Skill
     SkillCatalog { skills: skills.into_values().collect(), notices }
 }
 
+/// Lists the files `*/SKILL.md` of a folder, sorted by path. A folder that cannot be read has none.
 fn list_skill_files(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let files = entries.flatten().take(FOLDERS_MAX).filter_map(|entry| {
@@ -107,6 +109,10 @@ fn list_skill_files(folder: &Path) -> Vec<(PathBuf, SystemTime)> {
     files
 }
 
+/// Reads one skill from its SKILL.md.
+///
+/// # Errors
+/// Returns the reason if the file cannot be read, a link leads to a forbidden target, or the front matter is invalid.
 fn read_skill(root: &SkillRoot, file: &Path) -> Result<Skill, String> {
     let failed = |error: std::io::Error| format!("it cannot be read: {error}");
     let file = file.canonicalize().map_err(failed)?;
@@ -120,7 +126,7 @@ fn read_skill(root: &SkillRoot, file: &Path) -> Result<Skill, String> {
     }
     let mut bytes = Vec::new();
     File::open(&file).and_then(|file| file.take(PROBE_BYTES_MAX).read_to_end(&mut bytes)).map_err(failed)?;
-    // The end may cut a character of the body; the head is long over.
+    // The limit may cut a character of the body in two. The front matter ends long before.
     let text = String::from_utf8_lossy(&bytes);
     let (head, _) = split_front_matter(&text)?;
     let SkillFrontMatter { name, description } = parse_front_matter(head)?;

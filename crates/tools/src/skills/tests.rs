@@ -1,4 +1,4 @@
-//! Skills on disk: which count, what a model is told, and what it may load.
+//! Skills on disk: discovery, precedence, notices, and the tool `load_skill`.
 
 use std::fs::{create_dir_all, write};
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
+/// A folder with a workspace `work` and a home folder `home`, and the skills in both.
 struct SkillFixture {
     folder: tempfile::TempDir,
     skills: Arc<Skills>,
@@ -74,16 +75,16 @@ impl SkillFixture {
 }
 
 #[test]
-fn the_more_specific_place_counts_and_the_other_is_told() {
-    let place = SkillFixture::new();
-    assert!(place.names().is_empty());
-    place.skill("home/skills/a", "a", "from home");
-    place.skill("home/skills/b", "b", "from home");
-    place.skill("work/.segue/skills/a", "a", "from segue");
-    place.skill("work/.agents/skills/a", "a", "from agents");
-    place.skill("work/.claude/skills/c", "c", "from claude");
-    assert_eq!(place.names(), ["a: from agents", "b: from home", "c: from claude"]);
-    let notices = &place.skills.catalog().notices;
+fn the_more_specific_skill_is_used_and_the_hidden_one_is_reported() {
+    let fixture = SkillFixture::new();
+    assert!(fixture.names().is_empty());
+    fixture.skill("home/skills/a", "a", "from home");
+    fixture.skill("home/skills/b", "b", "from home");
+    fixture.skill("work/.segue/skills/a", "a", "from segue");
+    fixture.skill("work/.agents/skills/a", "a", "from agents");
+    fixture.skill("work/.claude/skills/c", "c", "from claude");
+    assert_eq!(fixture.names(), ["a: from agents", "b: from home", "c: from claude"]);
+    let notices = &fixture.skills.catalog().notices;
     assert_eq!(notices.len(), 2, "{notices:?}");
     assert!(
         notices[0].contains("the skill `a` is hidden by") && notices[1].contains(".segue"),
@@ -92,115 +93,115 @@ fn the_more_specific_place_counts_and_the_other_is_told() {
 }
 
 #[test]
-fn a_bad_skill_is_told_and_the_others_work() {
-    let place = SkillFixture::new();
-    place.skill("home/skills/good", "good", "works");
-    place.skill("home/skills/bad", "Bad Name", "d");
-    place.skill("home/skills/twin", "good", "again");
-    create_dir_all(place.path("home/skills/empty")).unwrap();
-    create_dir_all(place.path("home/skills/odd/SKILL.md")).unwrap();
-    write(place.path("home/skills/file"), "x").unwrap();
-    create_dir_all(place.path("home/skills/binary")).unwrap();
-    write(place.path("home/skills/binary/SKILL.md"), b"\xff\x00\xfe").unwrap();
-    assert_eq!(place.names(), ["good: works"]);
-    let notices = place.skills.catalog().notices.join("\n");
+fn an_invalid_skill_is_reported_and_the_others_work() {
+    let fixture = SkillFixture::new();
+    fixture.skill("home/skills/good", "good", "works");
+    fixture.skill("home/skills/bad", "Bad Name", "d");
+    fixture.skill("home/skills/twin", "good", "again");
+    create_dir_all(fixture.path("home/skills/empty")).unwrap();
+    create_dir_all(fixture.path("home/skills/odd/SKILL.md")).unwrap();
+    write(fixture.path("home/skills/file"), "x").unwrap();
+    create_dir_all(fixture.path("home/skills/binary")).unwrap();
+    write(fixture.path("home/skills/binary/SKILL.md"), b"\xff\x00\xfe").unwrap();
+    assert_eq!(fixture.names(), ["good: works"]);
+    let notices = fixture.skills.catalog().notices.join("\n");
     assert_eq!(notices.lines().count(), 3, "{notices}");
     assert!(notices.contains("its name \"Bad Name\"") && notices.contains("is named `good`"), "{notices}");
 }
 
 #[test]
-fn a_skill_that_appears_or_changes_is_seen_and_nothing_is_read_twice() {
-    let place = SkillFixture::new();
-    place.skill("home/skills/a", "a", "first");
-    let first = place.skills.catalog();
-    assert!(Arc::ptr_eq(&first, &place.skills.catalog()));
-    place.skill("work/.claude/skills/b", "b", "new");
-    assert_eq!(place.names(), ["a: first", "b: new"]);
-    place.skill("home/skills/a", "a", "second");
-    let file = std::fs::File::options().write(true).open(place.path("home/skills/a/SKILL.md")).unwrap();
+fn new_and_changed_skills_are_loaded_and_others_are_cached() {
+    let fixture = SkillFixture::new();
+    fixture.skill("home/skills/a", "a", "first");
+    let first = fixture.skills.catalog();
+    assert!(Arc::ptr_eq(&first, &fixture.skills.catalog()));
+    fixture.skill("work/.claude/skills/b", "b", "new");
+    assert_eq!(fixture.names(), ["a: first", "b: new"]);
+    fixture.skill("home/skills/a", "a", "second");
+    let file = std::fs::File::options().write(true).open(fixture.path("home/skills/a/SKILL.md")).unwrap();
     file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
-    assert_eq!(place.names(), ["a: second", "b: new"]);
-    std::fs::remove_dir_all(place.path("home")).unwrap();
-    assert_eq!(place.names(), ["b: new"]);
+    assert_eq!(fixture.names(), ["a: second", "b: new"]);
+    std::fs::remove_dir_all(fixture.path("home")).unwrap();
+    assert_eq!(fixture.names(), ["b: new"]);
 }
 
 #[tokio::test]
 async fn a_skill_is_loaded_with_its_files() {
-    let place = SkillFixture::new();
-    place.skill("work/.claude/skills/pdf", "pdf", "reads");
-    create_dir_all(place.path("work/.claude/skills/pdf/scripts")).unwrap();
-    write(place.path("work/.claude/skills/pdf/scripts/run.py"), "print(1)\n").unwrap();
-    write(place.path("work/.claude/skills/pdf/.hidden"), "").unwrap();
-    write(place.path("work/.claude/skills/pdf/logo.png"), b"\x89\x00").unwrap();
+    let fixture = SkillFixture::new();
+    fixture.skill("work/.claude/skills/pdf", "pdf", "reads");
+    create_dir_all(fixture.path("work/.claude/skills/pdf/scripts")).unwrap();
+    write(fixture.path("work/.claude/skills/pdf/scripts/run.py"), "print(1)\n").unwrap();
+    write(fixture.path("work/.claude/skills/pdf/.hidden"), "").unwrap();
+    write(fixture.path("work/.claude/skills/pdf/logo.png"), b"\x89\x00").unwrap();
     assert_eq!(
-        place.load(json!({"name": "pdf"})).await,
+        fixture.load(json!({"name": "pdf"})).await,
         "# pdf\nDo it.\n\n[the skill's folder: .claude/skills/pdf]\n[its files, for load_skill:]\nlogo.png\n\
          scripts/run.py\n"
     );
-    assert_eq!(place.load(json!({"name": "pdf", "file": "scripts/run.py"})).await, "print(1)\n");
+    assert_eq!(fixture.load(json!({"name": "pdf", "file": "scripts/run.py"})).await, "print(1)\n");
     assert_eq!(
-        place.load(json!({"name": "pdf", "file": "logo.png"})).await,
+        fixture.load(json!({"name": "pdf", "file": "logo.png"})).await,
         "\"logo.png\" is a binary file of 2 bytes"
     );
-    assert_eq!(place.load(json!({"name": "pdf", "file": "scripts"})).await, "\"scripts\" is no file");
-    assert_eq!(place.load(json!({"name": "doc"})).await, "there is no skill \"doc\"; there are: pdf");
-    assert!(place.load(json!({"name": "pdf", "path": "x"})).await.starts_with("bad arguments"));
+    assert_eq!(fixture.load(json!({"name": "pdf", "file": "scripts"})).await, "\"scripts\" is no file");
+    assert_eq!(fixture.load(json!({"name": "doc"})).await, "there is no skill \"doc\"; there are: pdf");
+    assert!(fixture.load(json!({"name": "pdf", "path": "x"})).await.starts_with("bad arguments"));
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn k6_nothing_outside_a_skills_folder_is_loaded() {
     use std::os::unix::fs::symlink;
-    let place = SkillFixture::new();
-    write(place.path("secret"), "s").unwrap();
-    place.skill("outside", "outside", "a link leads here");
-    place.skill("work/.claude/skills/a", "a", "d");
-    symlink(place.path("secret"), place.path("work/.claude/skills/a/link")).unwrap();
-    symlink(place.path("outside"), place.path("work/.claude/skills/outside")).unwrap();
-    let absolute = place.path("secret");
+    let fixture = SkillFixture::new();
+    write(fixture.path("secret"), "s").unwrap();
+    fixture.skill("outside", "outside", "a link leads here");
+    fixture.skill("work/.claude/skills/a", "a", "d");
+    symlink(fixture.path("secret"), fixture.path("work/.claude/skills/a/link")).unwrap();
+    symlink(fixture.path("outside"), fixture.path("work/.claude/skills/outside")).unwrap();
+    let absolute = fixture.path("secret");
     for file in ["../../../../secret", "link", absolute.to_str().unwrap()] {
-        let said = place.load(json!({"name": "a", "file": file})).await;
-        assert!(said.ends_with("is outside the skill's folder"), "{said}");
+        let text = fixture.load(json!({"name": "a", "file": file})).await;
+        assert!(text.ends_with("is outside the skill's folder"), "{text}");
     }
-    assert_eq!(place.names(), ["a: d"]);
-    assert!(place.skills.catalog().notices[0].ends_with("it lies outside the workspace"));
+    assert_eq!(fixture.names(), ["a: d"]);
+    assert!(fixture.skills.catalog().notices[0].ends_with("it lies outside the workspace"));
     // The home folder is the user's own.
-    create_dir_all(place.path("home/skills")).unwrap();
-    symlink(place.path("outside"), place.path("home/skills/outside")).unwrap();
-    assert_eq!(place.names(), ["a: d", "outside: a link leads here"]);
+    create_dir_all(fixture.path("home/skills")).unwrap();
+    symlink(fixture.path("outside"), fixture.path("home/skills/outside")).unwrap();
+    assert_eq!(fixture.names(), ["a: d", "outside: a link leads here"]);
 }
 
 #[tokio::test]
 async fn a_long_file_is_shown_in_part() {
-    let place = SkillFixture::new();
-    place.skill("home/skills/a", "a", "d");
-    write(place.path("home/skills/a/long.txt"), "line\n".repeat(1_000_000)).unwrap();
-    let said = place.load(json!({"name": "a", "file": "long.txt"})).await;
-    assert!(said.len() < 64 * 1024 && said.contains("bytes left out]"), "{}", said.len());
-    assert!(said.ends_with("[the file has 5000000 bytes; the rest was not read]"));
+    let fixture = SkillFixture::new();
+    fixture.skill("home/skills/a", "a", "d");
+    write(fixture.path("home/skills/a/long.txt"), "line\n".repeat(1_000_000)).unwrap();
+    let text = fixture.load(json!({"name": "a", "file": "long.txt"})).await;
+    assert!(text.len() < 64 * 1024 && text.contains("bytes left out]"), "{}", text.len());
+    assert!(text.ends_with("[the file has 5000000 bytes; the rest was not read]"));
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn k6_a_skill_that_holds_the_workspace_is_refused_and_its_files_are_read_like_others() {
+async fn k6_a_skill_that_contains_the_workspace_is_refused_and_read_rules_apply_to_skill_files() {
     use std::os::unix::fs::symlink;
 
     use crate::permission::{PermissionRules, PermissionVerdict, decide_call};
-    let place = SkillFixture::new();
-    place.skill("work", "evil", "all of it");
-    place.skill("work/sub", "sub", "a part of it");
-    write(place.path("work/sub/.env"), "S=hush").unwrap();
-    write(place.path("work/sub/notes.md"), "n").unwrap();
-    create_dir_all(place.path("work/.claude/skills")).unwrap();
-    create_dir_all(place.path("home/skills")).unwrap();
-    symlink("../..", place.path("work/.claude/skills/evil")).unwrap();
-    symlink("../../sub", place.path("work/.claude/skills/sub")).unwrap();
-    symlink(place.path("work"), place.path("home/skills/evil")).unwrap();
-    assert_eq!(place.names(), ["sub: a part of it"]);
-    assert!(place.skills.catalog().notices[0].ends_with("its folder holds the whole workspace"));
-    place.skill("home/skills/mine", "mine", "of the person");
+    let fixture = SkillFixture::new();
+    fixture.skill("work", "evil", "all of it");
+    fixture.skill("work/sub", "sub", "a part of it");
+    write(fixture.path("work/sub/.env"), "S=hush").unwrap();
+    write(fixture.path("work/sub/notes.md"), "n").unwrap();
+    create_dir_all(fixture.path("work/.claude/skills")).unwrap();
+    create_dir_all(fixture.path("home/skills")).unwrap();
+    symlink("../..", fixture.path("work/.claude/skills/evil")).unwrap();
+    symlink("../../sub", fixture.path("work/.claude/skills/sub")).unwrap();
+    symlink(fixture.path("work"), fixture.path("home/skills/evil")).unwrap();
+    assert_eq!(fixture.names(), ["sub: a part of it"]);
+    assert!(fixture.skills.catalog().notices[0].ends_with("its folder holds the whole workspace"));
+    fixture.skill("home/skills/mine", "mine", "of the user");
 
-    let tool = place.skills.tool();
+    let tool = fixture.skills.tool();
     let rules = |deny: &str| {
         let permissions = crate::permission::Permissions {
             deny: deny.split_whitespace().map(|rule| rule.parse().unwrap()).collect(),
@@ -217,7 +218,7 @@ async fn k6_a_skill_that_holds_the_workspace_is_refused_and_its_files_are_read_l
         (json!({"name": "sub", "file": "notes.md"}), "load_skill", "deny"),
         (json!({"name": "mine"}), "", "allow"),
     ] {
-        let review = tool.review(&args, &place.context()).await;
+        let review = tool.review(&args, &fixture.context()).await;
         let verdict = match decide_call(&rules(deny), "load_skill", &review) {
             PermissionVerdict::Allow { .. } => "allow",
             PermissionVerdict::Ask { .. } => "ask",

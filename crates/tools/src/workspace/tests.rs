@@ -1,4 +1,4 @@
-//! Paths that stay inside, and paths that do not, however they are written.
+//! Path resolution: paths inside and outside the workspace in all their spellings.
 
 use std::os::unix::fs::symlink;
 
@@ -41,7 +41,7 @@ fn k6_no_path_leads_out_of_the_workspace() {
 }
 
 #[test]
-fn k6_a_path_that_does_not_exist_is_resolved_as_far_as_it_does() {
+fn k6_the_existing_part_of_a_missing_path_is_resolved() {
     let (_outer, workspace) = workspace();
     let relative = |path: &str| workspace.resolve(path).map(|target| target.relative().to_owned());
     assert_eq!(relative("new/er/file"), Ok(PathBuf::from("new/er/file")));
@@ -54,7 +54,7 @@ fn k6_a_path_that_does_not_exist_is_resolved_as_far_as_it_does() {
 }
 
 #[test]
-fn k6_words_of_a_command_that_name_something_outside_are_refused() {
+fn k6_command_words_that_name_a_path_outside_are_refused() {
     let (_outer, workspace) = workspace();
     assert_eq!(workspace.resolve_word("inner"), Ok(Some(PathBuf::from("src/a.rs"))));
     for word in ["../secret", "/etc/passwd", "up/secret", "src/aside", "/", "../new", "/api/v1", "up/new"] {
@@ -67,14 +67,14 @@ fn k6_words_of_a_command_that_name_something_outside_are_refused() {
 
 proptest! {
     #[test]
-    fn k6_whatever_a_path_is_made_of_its_target_is_inside(
+    fn k6_every_resolved_path_is_inside_the_workspace(
         parts in prop::collection::vec(
             prop::sample::select(vec!["..", ".", "src", "up", "deep", "inner", "new", "aside", "a.rs", "", "/"]), 0..8,
         )
     ) {
         let (_outer, workspace) = workspace();
         if let Ok(target) = workspace.resolve(&parts.join("/")) {
-            // The deepest folder that exists is inside, whatever links there are on the way.
+            // The deepest existing folder is inside, even if the path contains links.
             let absolute = target.absolute();
             let real = absolute.ancestors().find_map(|path| path.canonicalize().ok()).unwrap();
             prop_assert!(real.starts_with(workspace.root()), "{absolute:?}");

@@ -1,4 +1,4 @@
-//! The hook in a whole run: the model of the script calls, rules and a person decide, and every call gets its result.
+//! The approval hook in whole runs: a scripted model makes calls, rules and a user decide, and every call gets a result.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use tools::permission::{ApprovalPolicy, Permissions, RuleBook, RuleScope};
 
 use crate::bench::ToolFixture;
 
-/// A thread whose runs go through the hook.
+/// A thread whose runs use the approval hook.
 struct ApprovalFixture {
     bench: ToolFixture,
     rule_book: Arc<RuleBook>,
@@ -67,7 +67,7 @@ impl ApprovalFixture {
         self.resume_decided(interrupt, &decisions).await
     }
 
-    /// Goes on with an answer that was checked when it was given.
+    /// Resumes with decisions without checking them first.
     async fn resume_decided(&self, interrupt: &Interrupt, decisions: &Decisions) -> RunEnd {
         let resumed = runtime::resume_run(
             &**self.store(),
@@ -118,7 +118,7 @@ impl ApprovalFixture {
         results.collect()
     }
 
-    /// Returns what was decided, and by whom.
+    /// Returns the decision events as `call tool decision by`.
     async fn decision_events(&self) -> Vec<String> {
         let events = self.events().await;
         let decided = events.iter().filter(|event| event.kind() == Some(EventType::ToolCallDecided));
@@ -143,7 +143,7 @@ fn driver(
     };
     let approval = ToolApproval::new(&bench.tools, bench.workspace(), Arc::clone(book), policy);
     let hooks: Vec<Arc<dyn Hook>> = vec![Arc::new(approval)];
-    let asking = ModelNode {
+    let model_node = ModelNode {
         model: model::connect("anthropic/test".parse().unwrap(), settings).unwrap(),
         tools: bench.tools.iter().map(|tool| tool.spec()).collect(),
         hooks: hooks.clone(),
@@ -152,7 +152,7 @@ fn driver(
     };
     let after_model = |channels: &Channels| Ok(has_tool_calls(channels)?.then_some(TOOLS_NODE));
     let graph = Graph::new(Edge::To(MODEL_NODE))
-        .with_node(Arc::new(asking), Edge::To(AFTER_MODEL_NODE))
+        .with_node(Arc::new(model_node), Edge::To(AFTER_MODEL_NODE))
         .with_node(
             Arc::new(HooksNode { point: HookPoint::AfterModel, hooks: hooks.clone() }),
             Edge::Conditional(after_model),
@@ -181,36 +181,36 @@ fn write(id: &str, path: &str) -> ScriptedReply {
 }
 
 #[tokio::test]
-async fn what_is_allowed_runs_without_a_question_and_without_a_step_of_its_own() {
+async fn allowed_calls_run_without_an_interrupt_and_without_an_event() {
     let read = ScriptedReply::call("c1", "read_file", json!({"path": "src/a.rs"}))
         .with_call("c2", "execute", json!({"command": "cat src/deep/b.rs"}))
         .with_call("c3", "write_file", json!({"path": "src/new", "content": "x"}));
-    let world = ApprovalFixture::new(
+    let fixture = ApprovalFixture::new(
         vec![read, ScriptedReply::text("Done.")],
         ("allow = [\"edit_file(src/**)\"]", ApprovalPolicy::Ask),
     )
     .await;
-    assert_eq!(world.send_message("Go.").await.status, RunStatus::Success);
-    assert!(world.file("src/new").exists());
-    assert_eq!((world.results().await.len(), world.decision_events().await.len()), (3, 0));
+    assert_eq!(fixture.send_message("Go.").await.status, RunStatus::Success);
+    assert!(fixture.file("src/new").exists());
+    assert_eq!((fixture.results().await.len(), fixture.decision_events().await.len()), (3, 0));
 }
 
 #[tokio::test]
-async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
+async fn all_calls_of_an_answer_that_need_approval_share_one_interrupt() {
     let calls =
         ScriptedReply::call("c1", "execute", json!({"command": "make \u{202e}all", "description": "builds"}))
             .with_call("c2", "read_file", json!({"path": "src/a.rs"}))
             .with_call("c3", "write_file", json!({"path": "new/a", "content": "x\n"}))
             .with_call("c4", "write_file", json!({"path": ".env", "content": "x\n"}))
             .with_call("c5", "write_file", json!({"path": "new/b", "content": "y\n"}));
-    let world = ApprovalFixture::new(
+    let fixture = ApprovalFixture::new(
         vec![calls, ScriptedReply::text("Done.")],
         ("deny = [\"edit_file(.env*)\"]", ApprovalPolicy::Ask),
     )
     .await;
-    let asked = world.send_message("Go.").await;
-    assert_eq!((asked.status, asked.interrupts.len()), (RunStatus::Interrupted, 1));
-    let payload = &asked.interrupts[0].payload;
+    let interrupted = fixture.send_message("Go.").await;
+    assert_eq!((interrupted.status, interrupted.interrupts.len()), (RunStatus::Interrupted, 1));
+    let payload = &interrupted.interrupts[0].payload;
     assert_eq!(payload.middleware_source, "ToolApprovalMiddleware");
     let configs: Vec<&str> =
         payload.review_configs.iter().map(|config| config.action_name.as_str()).collect();
@@ -237,23 +237,26 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
             "warnings": [], "rule": "no rule allows it", "remember": ["write_file(new/**)"]
         }))
     );
-    // The denied call has its result before anyone answers.
-    assert_eq!(world.decision_events().await, ["c4 write_file deny rule"]);
+    // The denied call has its result before the user decides.
+    assert_eq!(fixture.decision_events().await, ["c4 write_file deny rule"]);
     assert!(
-        world.results().await[0]
+        fixture.results().await[0]
             .starts_with("c4: Not done: a rule forbids this call (deny edit_file(.env*))")
     );
 
     let respond = json!({"type": "respond", "message": "It is built already."});
-    let end =
-        world.resume(&asked.interrupts[0], json!([respond, {"type": "approve"}, {"type": "reject"}])).await;
+    let end = fixture
+        .resume(&interrupted.interrupts[0], json!([respond, {"type": "approve"}, {"type": "reject"}]))
+        .await;
     assert_eq!(end.status, RunStatus::Success);
-    let results = world.results().await;
+    let results = fixture.results().await;
     assert_eq!(results.len(), 5, "g2: every call has one result: {results:?}");
     assert_eq!(results[1], "c1: It is built already.");
-    assert!(world.file("new/a").exists() && !world.file("new/b").exists() && !world.file(".env").exists());
+    assert!(
+        fixture.file("new/a").exists() && !fixture.file("new/b").exists() && !fixture.file(".env").exists()
+    );
     assert_eq!(
-        world.decision_events().await,
+        fixture.decision_events().await,
         [
             "c4 write_file deny rule",
             "c1 execute respond person",
@@ -261,106 +264,109 @@ async fn one_question_is_asked_about_all_calls_of_an_answer_that_need_one() {
             "c5 write_file reject person",
         ]
     );
-    assert_eq!(world.server.requests().len(), 2, "j2: no model call is repeated");
+    assert_eq!(fixture.server.requests().len(), 2, "j2: no model call is repeated");
 }
 
 #[tokio::test]
-async fn a_person_edits_and_declines() {
+async fn a_user_edits_and_declines() {
     let calls = write("c1", "a").with_call("c2", "write_file", json!({"path": "b", "content": "x\n"}));
-    let world =
+    let fixture =
         ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask)).await;
-    let asked = world.send_message("Go.").await;
+    let interrupted = fixture.send_message("Go.").await;
     let edited = json!({"type": "edit", "edited_action": {
         "name": "write_file", "args": {"path": "elsewhere", "content": "y\n"}
     }});
     let declined = json!({"type": "reject", "message": "not this one"});
     assert_eq!(
-        world.resume(&asked.interrupts[0], json!([edited, declined])).await.status,
+        fixture.resume(&interrupted.interrupts[0], json!([edited, declined])).await.status,
         RunStatus::Success
     );
-    assert_eq!(fs::read_to_string(world.file("elsewhere")).unwrap(), "y\n");
-    assert!(!world.file("a").exists() && !world.file("b").exists());
+    assert_eq!(fs::read_to_string(fixture.file("elsewhere")).unwrap(), "y\n");
+    assert!(!fixture.file("a").exists() && !fixture.file("b").exists());
     let results = ["c2: The person declined this call: not this one", "c1: created elsewhere (1 lines)"];
-    assert_eq!(world.results().await, results);
-    assert_eq!(world.decision_events().await, ["c1 write_file edit person", "c2 write_file reject person"]);
+    assert_eq!(fixture.results().await, results);
+    assert_eq!(fixture.decision_events().await, ["c1 write_file edit person", "c2 write_file reject person"]);
 }
 
 #[tokio::test]
-async fn an_edit_that_the_tool_cannot_read_leaves_the_question_waiting() {
+async fn an_edit_with_invalid_arguments_leaves_the_interrupt_pending() {
     let run = ScriptedReply::call("c2", "execute", json!({"command": "touch b"}));
-    let world = ApprovalFixture::new(
+    let fixture = ApprovalFixture::new(
         vec![write("c1", "a"), run, ScriptedReply::text("Done.")],
         ("", ApprovalPolicy::Ask),
     )
     .await;
     let edit =
         |name: &str, args: Value| json!([{"type": "edit", "edited_action": {"name": name, "args": args}}]);
-    let asked = world.send_message("Go.").await;
-    for (args, why) in [
+    let interrupted = fixture.send_message("Go.").await;
+    for (args, reason) in [
         (json!({"path": 5, "content": "y\n"}), "invalid type"),
         (json!({"path": "a"}), "missing field `content`"),
         (json!({}), "missing field `path`"),
     ] {
-        let refused = world.check(&asked.interrupts[0], &decisions(edit("write_file", args.clone()))).await;
+        let refused =
+            fixture.check(&interrupted.interrupts[0], &decisions(edit("write_file", args.clone()))).await;
         assert!(
-            matches!(&refused, Err(DecisionRejection::Invalid(told)) if told.contains(why)),
+            matches!(&refused, Err(DecisionRejection::Invalid(text)) if text.contains(reason)),
             "{args}: {refused:?}"
         );
     }
-    let asked =
-        world.resume(&asked.interrupts[0], edit("write_file", json!({"path": "a", "content": "y\n"}))).await;
+    let interrupted = fixture
+        .resume(&interrupted.interrupts[0], edit("write_file", json!({"path": "a", "content": "y\n"})))
+        .await;
     let empty = decisions(edit("execute", json!({"command": " "})));
-    let refused = world.check(&asked.interrupts[0], &empty).await;
+    let refused = fixture.check(&interrupted.interrupts[0], &empty).await;
     assert!(
-        matches!(&refused, Err(DecisionRejection::Invalid(told)) if told.contains("the command is empty"))
+        matches!(&refused, Err(DecisionRejection::Invalid(text)) if text.contains("the command is empty"))
     );
-    let end = world.resume(&asked.interrupts[0], edit("execute", json!({"command": "touch c"}))).await;
+    let end =
+        fixture.resume(&interrupted.interrupts[0], edit("execute", json!({"command": "touch c"}))).await;
     assert_eq!(end.status, RunStatus::Success);
-    assert!(world.file("c").exists() && !world.file("b").exists());
+    assert!(fixture.file("c").exists() && !fixture.file("b").exists());
 }
 
 #[tokio::test]
-async fn what_a_person_writes_is_held_against_the_rules_too() {
+async fn an_edited_call_is_judged_by_the_rules_too() {
     let rules = "deny = [\"edit_file(.env*)\"]";
-    let world = ApprovalFixture::new(
+    let fixture = ApprovalFixture::new(
         vec![write("c1", "a"), ScriptedReply::text("Done.")],
         (rules, ApprovalPolicy::Ask),
     )
     .await;
-    let asked = world.send_message("Go.").await;
+    let interrupted = fixture.send_message("Go.").await;
     let edited = json!({"type": "edit", "edited_action": {
         "name": "write_file", "args": {"path": "sub/.env", "content": "y\n"}
     }});
-    let refused = world.check(&asked.interrupts[0], &decisions(json!([edited.clone()]))).await;
+    let refused = fixture.check(&interrupted.interrupts[0], &decisions(json!([edited.clone()]))).await;
     assert!(
-        matches!(&refused, Err(DecisionRejection::Invalid(why)) if why.contains("deny edit_file(.env*)"))
+        matches!(&refused, Err(DecisionRejection::Invalid(text)) if text.contains("deny edit_file(.env*)"))
     );
-    // One that was taken before the rule was there is not made either.
+    // A decision that was stored before the rule existed is refused when it is applied.
     assert_eq!(
-        world.resume_decided(&asked.interrupts[0], &decisions(json!([edited]))).await.status,
+        fixture.resume_decided(&interrupted.interrupts[0], &decisions(json!([edited]))).await.status,
         RunStatus::Success
     );
-    assert!(!world.file("sub").exists());
-    assert!(world.results().await[0].contains("deny edit_file(.env*)"));
-    assert_eq!(world.decision_events().await, ["c1 write_file deny rule"]);
+    assert!(!fixture.file("sub").exists());
+    assert!(fixture.results().await[0].contains("deny edit_file(.env*)"));
+    assert_eq!(fixture.decision_events().await, ["c1 write_file deny rule"]);
 }
 
 #[tokio::test]
 async fn a_remembered_rule_is_not_asked_about_again() {
     let script = vec![write("c1", "src/x"), write("c2", "src/y"), ScriptedReply::text("Done.")];
-    let world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
-    let asked = world.send_message("Go.").await;
-    let details = asked.interrupts[0].payload.action_requests[0].details.clone().unwrap();
+    let fixture = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    let interrupted = fixture.send_message("Go.").await;
+    let details = interrupted.interrupts[0].payload.action_requests[0].details.clone().unwrap();
     let rule = details["remember"][0].as_str().unwrap().parse().unwrap();
-    world.rule_book.remember(rule, RuleScope::Session).unwrap();
-    // The rules are others than when it was asked; the decision is still about the call that was shown.
-    let end = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    fixture.rule_book.remember(rule, RuleScope::Session).unwrap();
+    // The rules have changed since the request. The decision still applies to the call that was shown.
+    let end = fixture.resume(&interrupted.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(end.status, RunStatus::Success);
-    assert!(world.file("src/x").exists() && world.file("src/y").exists());
+    assert!(fixture.file("src/x").exists() && fixture.file("src/y").exists());
 }
 
 #[tokio::test]
-async fn k8_a_policy_stands_in_for_a_person_but_not_for_a_rule() {
+async fn k8_a_policy_replaces_the_user_but_not_a_deny_rule() {
     let rules = "deny = [\"edit_file(.env*)\"]";
     let calls = || write("c1", "a").with_call("c2", "write_file", json!({"path": ".env", "content": "x"}));
     let allowed =
@@ -375,84 +381,84 @@ async fn k8_a_policy_stands_in_for_a_person_but_not_for_a_rule() {
             .await;
     assert_eq!(denied.send_message("Go.").await.status, RunStatus::Success);
     assert!(!denied.file("a").exists());
-    assert!(denied.results().await[0].contains("nobody is there to ask"));
+    assert!(denied.results().await[0].contains("no user is available"));
     assert_eq!(denied.decision_events().await, ["c1 write_file deny policy", "c2 write_file deny rule"]);
 }
 
 #[tokio::test]
-async fn a_call_whose_meaning_changed_since_it_was_allowed_is_not_made() {
+async fn a_call_whose_effect_changed_since_it_was_allowed_is_not_made() {
     let calls = write("c1", "a").with_call("c2", "execute", json!({"command": "cat b"}));
-    let world =
+    let fixture =
         ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask)).await;
-    let asked = world.send_message("Go.").await;
-    assert_eq!(asked.interrupts[0].payload.action_requests.len(), 1, "reading is allowed");
-    std::os::unix::fs::symlink("../secret", world.file("b")).unwrap();
-    let end = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    let interrupted = fixture.send_message("Go.").await;
+    assert_eq!(interrupted.interrupts[0].payload.action_requests.len(), 1, "reading is allowed");
+    std::os::unix::fs::symlink("../secret", fixture.file("b")).unwrap();
+    let end = fixture.resume(&interrupted.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(end.status, RunStatus::Success);
-    let mut results = world.results().await;
+    let mut results = fixture.results().await;
     results.sort();
     assert_eq!(results[0], "c1: created a (1 lines)");
-    assert!(results[1].starts_with("c2: Not done: what this call would do has changed"), "{results:?}");
+    assert!(results[1].starts_with("c2: Not done: the effect of this call has changed"), "{results:?}");
 }
 
 #[tokio::test]
-async fn an_approval_holds_for_one_answer_even_when_call_ids_repeat() {
+async fn an_approval_is_valid_for_one_answer_even_if_call_ids_repeat() {
     let script = vec![write("c1", "a"), write("c1", "b"), ScriptedReply::text("Done.")];
-    let world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
-    let asked = world.send_message("Go.").await;
-    let again = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
-    assert_eq!(again.status, RunStatus::Interrupted, "{:?}", world.results().await);
-    assert!(world.file("a").exists() && !world.file("b").exists());
+    let fixture = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    let interrupted = fixture.send_message("Go.").await;
+    let again = fixture.resume(&interrupted.interrupts[0], json!([{"type": "approve"}])).await;
+    assert_eq!(again.status, RunStatus::Interrupted, "{:?}", fixture.results().await);
+    assert!(fixture.file("a").exists() && !fixture.file("b").exists());
 }
 
 #[tokio::test]
-async fn a_new_message_instead_of_an_answer_leaves_nothing_behind() {
+async fn a_new_message_instead_of_a_decision_clears_the_pending_calls() {
     let script = vec![
         write("c1", "a"),
         ScriptedReply::text("Very well."),
         write("c1", "b"),
         ScriptedReply::text("Done."),
     ];
-    let world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
-    assert_eq!(world.send_message("Go.").await.status, RunStatus::Interrupted);
-    assert_eq!(world.send_message("Never mind.").await.status, RunStatus::Success);
-    let asked = world.send_message("Now the other.").await;
-    assert_eq!(asked.interrupts[0].payload.action_requests[0].description, "Create b");
-    world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
-    assert!(world.file("b").exists() && !world.file("a").exists());
+    let fixture = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    assert_eq!(fixture.send_message("Go.").await.status, RunStatus::Interrupted);
+    assert_eq!(fixture.send_message("Never mind.").await.status, RunStatus::Success);
+    let interrupted = fixture.send_message("Now the other.").await;
+    assert_eq!(interrupted.interrupts[0].payload.action_requests[0].description, "Create b");
+    fixture.resume(&interrupted.interrupts[0], json!([{"type": "approve"}])).await;
+    assert!(fixture.file("b").exists() && !fixture.file("a").exists());
 }
 
 #[tokio::test]
-async fn j7_an_answer_after_a_restart_counts() {
-    let mut world =
+async fn j7_a_decision_after_a_restart_is_applied() {
+    let mut fixture =
         ApprovalFixture::new(vec![write("c1", "a"), ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask))
             .await;
-    let asked = world.send_message("Go.").await;
-    world.bench.tools = tools::builtin_tools(tools::ToolSettings::default());
-    world.driver = driver(&world.bench, &world.server, (&world.rule_book, ApprovalPolicy::Ask));
-    let end = world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
+    let interrupted = fixture.send_message("Go.").await;
+    fixture.bench.tools = tools::builtin_tools(tools::ToolSettings::default());
+    fixture.driver = driver(&fixture.bench, &fixture.server, (&fixture.rule_book, ApprovalPolicy::Ask));
+    let end = fixture.resume(&interrupted.interrupts[0], json!([{"type": "approve"}])).await;
     assert_eq!(end.status, RunStatus::Success);
-    assert!(world.file("a").exists());
+    assert!(fixture.file("a").exists());
 }
 
 #[tokio::test]
-async fn k6_an_approval_is_one_of_what_was_shown() {
+async fn k6_an_approval_covers_only_the_reviewed_subjects() {
     let calls =
         ScriptedReply::call("c1", "write_file", json!({"path": "src/h/pre-commit", "content": "x\n"}));
-    let world =
+    let fixture =
         ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], ("", ApprovalPolicy::Ask)).await;
-    fs::create_dir_all(world.file(".git/hooks")).unwrap();
-    let asked = world.send_message("Go.").await;
-    // As another call of the same answer could.
-    std::os::unix::fs::symlink("../.git/hooks", world.file("src/h")).unwrap();
-    world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
-    assert!(!world.file(".git/hooks/pre-commit").exists());
-    let results = world.results().await;
-    assert!(results[0].contains("has changed since it was looked at"), "{results:?}");
+    fs::create_dir_all(fixture.file(".git/hooks")).unwrap();
+    let interrupted = fixture.send_message("Go.").await;
+    // Another call of the same answer could create this link.
+    std::os::unix::fs::symlink("../.git/hooks", fixture.file("src/h")).unwrap();
+    fixture.resume(&interrupted.interrupts[0], json!([{"type": "approve"}])).await;
+    assert!(!fixture.file(".git/hooks/pre-commit").exists());
+    let results = fixture.results().await;
+    assert!(results[0].contains("has changed since it was reviewed"), "{results:?}");
     assert!(results[0].contains("one of git's own files"), "{results:?}");
 }
 
-/// Reads a file and asks about a change of it, in a process that then ends.
+/// Reads a file and asks for approval of a change, and then simulates a restart with new tools.
 async fn start_change_approval() -> (ApprovalFixture, Interrupt) {
     let read = ScriptedReply::call("c1", "read_file", json!({"path": "src/a.rs"}));
     let edit = json!({"path": "src/a.rs", "old_string": "needle", "new_string": "thread"});
@@ -462,79 +468,80 @@ async fn start_change_approval() -> (ApprovalFixture, Interrupt) {
         ScriptedReply::call("c2", "edit_file", edit).with_call("c3", "edit_file", again),
         ScriptedReply::text("Done."),
     ];
-    let mut world = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
-    let mut asked = world.send_message("Go.").await;
-    world.bench.tools = tools::builtin_tools(tools::ToolSettings::default());
-    world.driver = driver(&world.bench, &world.server, (&world.rule_book, ApprovalPolicy::Ask));
-    (world, asked.interrupts.remove(0))
+    let mut fixture = ApprovalFixture::new(script, ("", ApprovalPolicy::Ask)).await;
+    let mut interrupted = fixture.send_message("Go.").await;
+    fixture.bench.tools = tools::builtin_tools(tools::ToolSettings::default());
+    fixture.driver = driver(&fixture.bench, &fixture.server, (&fixture.rule_book, ApprovalPolicy::Ask));
+    (fixture, interrupted.interrupts.remove(0))
 }
 
 #[tokio::test]
-async fn j7_an_edit_that_was_shown_is_made_by_another_process() {
-    let (world, interrupt) = start_change_approval().await;
+async fn j7_an_approved_edit_can_be_made_by_another_process() {
+    let (fixture, interrupt) = start_change_approval().await;
     let approve = json!({"type": "approve"});
-    let end = world.resume(&interrupt, json!([approve, approve])).await;
+    let end = fixture.resume(&interrupt, json!([approve, approve])).await;
     assert_eq!(end.status, RunStatus::Success);
-    let text = fs::read_to_string(world.file("src/a.rs")).unwrap();
-    assert_eq!(text, "fn a() {}\r\n// thread\nend", "{:?}", world.results().await);
+    let text = fs::read_to_string(fixture.file("src/a.rs")).unwrap();
+    assert_eq!(text, "fn a() {}\r\n// thread\nend", "{:?}", fixture.results().await);
 }
 
 #[tokio::test]
-async fn k6_an_edit_that_was_shown_is_not_made_of_a_file_that_changed() {
-    let (world, interrupt) = start_change_approval().await;
-    fs::write(world.file("src/a.rs"), "// needle of another\nlast").unwrap();
+async fn k6_an_approved_edit_is_not_made_if_the_file_has_changed() {
+    let (fixture, interrupt) = start_change_approval().await;
+    fs::write(fixture.file("src/a.rs"), "// needle of another\nlast").unwrap();
     let approve = json!({"type": "approve"});
-    world.resume(&interrupt, json!([approve, approve])).await;
-    assert_eq!(fs::read_to_string(world.file("src/a.rs")).unwrap(), "// needle of another\nlast");
-    let results = world.results().await;
+    fixture.resume(&interrupt, json!([approve, approve])).await;
+    assert_eq!(fs::read_to_string(fixture.file("src/a.rs")).unwrap(), "// needle of another\nlast");
+    let results = fixture.results().await;
     assert!(results[1].contains("has changed since you read it"), "{results:?}");
 }
 
 #[tokio::test]
-async fn k4_a_search_leaves_out_what_rules_deny_or_ask_about() {
+async fn k4_a_search_leaves_out_files_that_rules_deny_or_ask_about() {
     let calls = ScriptedReply::call("c1", "grep", json!({"pattern": "k"}))
         .with_call("c2", "glob", json!({"pattern": "*.txt"}))
         .with_call("c3", "ls", json!({"path": "private"}))
         .with_call("c4", "execute", json!({"command": "grep -r k ."}))
         .with_call("c5", "execute", json!({"command": "cat open.txt"}));
     let rules = "deny = [\"read_file(private/**)\"]\nask = [\"read_file(drafts/**)\"]";
-    let world =
+    let fixture =
         ApprovalFixture::new(vec![calls, ScriptedReply::text("Done.")], (rules, ApprovalPolicy::Deny)).await;
     for path in ["private/x.txt", "drafts/y.txt", "open.txt"] {
-        fs::create_dir_all(world.file(path).parent().unwrap()).unwrap();
-        fs::write(world.file(path), "k\n").unwrap();
+        fs::create_dir_all(fixture.file(path).parent().unwrap()).unwrap();
+        fs::write(fixture.file(path), "k\n").unwrap();
     }
-    assert_eq!(world.send_message("Go.").await.status, RunStatus::Success);
-    let mut results = world.results().await;
+    assert_eq!(fixture.send_message("Go.").await.status, RunStatus::Success);
+    let mut results = fixture.results().await;
     results.sort();
     assert_eq!(results[0], "c1: open.txt:1:k\n[2 files left out by rules]");
     assert_eq!(results[1], "c2: open.txt\n[2 files left out by rules]");
     assert_eq!(results[2], "c3: (nothing to show)\n[1 file left out by rules]");
-    assert!(results[3].contains("it goes through folders, and rules are about"), "{results:?}");
+    assert!(results[3].contains("it searches folders, and rules restrict"), "{results:?}");
     assert_eq!(results[4], "c5: k");
 }
 
 #[tokio::test]
-async fn a_search_in_what_was_approved_leaves_it_in() {
+async fn a_search_of_an_approved_folder_includes_its_files() {
     let calls = ScriptedReply::call("c1", "grep", json!({"pattern": "k", "path": "drafts"}));
-    let world = ApprovalFixture::new(
+    let fixture = ApprovalFixture::new(
         vec![calls, ScriptedReply::text("Done.")],
         ("ask = [\"read_file(drafts)\"]", ApprovalPolicy::Ask),
     )
     .await;
-    fs::create_dir_all(world.file("drafts")).unwrap();
-    fs::write(world.file("drafts/y.txt"), "k\n").unwrap();
-    let asked = world.send_message("Go.").await;
-    world.resume(&asked.interrupts[0], json!([{"type": "approve"}])).await;
-    assert_eq!(world.results().await, ["c1: drafts/y.txt:1:k"]);
+    fs::create_dir_all(fixture.file("drafts")).unwrap();
+    fs::write(fixture.file("drafts/y.txt"), "k\n").unwrap();
+    let interrupted = fixture.send_message("Go.").await;
+    fixture.resume(&interrupted.interrupts[0], json!([{"type": "approve"}])).await;
+    assert_eq!(fixture.results().await, ["c1: drafts/y.txt:1:k"]);
 }
 
 #[tokio::test]
-async fn g3_an_answer_that_says_what_would_not_be_done_is_refused() {
-    let world = ApprovalFixture::new(vec![write("c1", "a")], ("", ApprovalPolicy::Ask)).await;
-    let asked = world.send_message("Go.").await;
-    let check =
-        async |decision: Value| world.check(&asked.interrupts[0], &decisions(json!([decision]))).await;
+async fn g3_a_decision_that_would_not_be_carried_out_is_refused() {
+    let fixture = ApprovalFixture::new(vec![write("c1", "a")], ("", ApprovalPolicy::Ask)).await;
+    let interrupted = fixture.send_message("Go.").await;
+    let check = async |decision: Value| {
+        fixture.check(&interrupted.interrupts[0], &decisions(json!([decision]))).await
+    };
     assert_eq!(check(json!({"type": "approve"})).await, Ok(()));
     for refused in [
         json!({"type": "approve", "args": {"path": "b"}}),

@@ -1,4 +1,4 @@
-//! A small workspace, the tools over it, and a thread that calls them.
+//! The fixture of the tests: a small workspace, the built-in tools, and the context of a call.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use runtime::{CallReview, FrameSender, Tool, ToolContext, ToolOutput};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+/// A workspace with the built-in tools.
 pub struct ToolFixture {
     pub folder: tempfile::TempDir,
     pub tools: Vec<Arc<dyn Tool>>,
@@ -19,7 +20,7 @@ pub struct ToolFixture {
 }
 
 impl ToolFixture {
-    /// Returns a workspace `work` with a few files, and a file beside it that nothing may reach.
+    /// Creates a workspace `work` with a few files, and next to it a file `secret` that no tool may reach.
     pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let work = folder.path().join("work");
@@ -65,7 +66,7 @@ impl ToolFixture {
         self.tool(name).call(&args, &self.context).await
     }
 
-    /// Makes a call and commits what else changes with it.
+    /// Makes a call and commits the writes of its output.
     pub async fn commit_output(&self, name: &str, args: Value) -> ToolOutput {
         let output = self.output(name, args).await;
         let writes = output.update.writes.clone();

@@ -1,4 +1,4 @@
-//! `write_file` and `edit_file`: what they change, what they refuse, and that they never reach outside.
+//! `write_file` and `edit_file`: changes, refusals, and containment in the workspace.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,7 +18,7 @@ async fn read(bench: &ToolFixture, path: &str) {
 }
 
 #[tokio::test]
-async fn a_file_is_changed_in_place_and_everything_else_of_it_stays() {
+async fn an_edit_changes_only_its_text_and_keeps_the_mode() {
     let bench = ToolFixture::new().await;
     let path = bench.workspace().join("src/a.rs");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
@@ -33,7 +33,7 @@ async fn a_file_is_changed_in_place_and_everything_else_of_it_stays() {
         .await;
     assert_eq!(fs::read(&path).unwrap(), b"fn a() {}\r\n// thread\nlast");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o751);
-    // What it wrote, the agent knows.
+    // The agent knows the content that it has written itself.
     let edits = json!({"path": "src/a.rs", "edits": [
         {"old_string": "fn a()", "new_string": "fn b()"}, {"old_string": "last", "new_string": "end"}
     ]});
@@ -43,7 +43,7 @@ async fn a_file_is_changed_in_place_and_everything_else_of_it_stays() {
 }
 
 #[tokio::test]
-async fn several_edits_are_made_together_or_not_at_all() {
+async fn several_edits_are_applied_all_or_none() {
     let bench = ToolFixture::new().await;
     read(&bench, "src/deep/b.rs").await;
     let edits = json!({"path": "src/deep/b.rs", "edits": [
@@ -59,7 +59,7 @@ async fn several_edits_are_made_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_the_agent_does_not_know_it_does_not_change() {
+async fn a_file_whose_content_is_unknown_is_not_changed() {
     let bench = ToolFixture::new().await;
     bench.assert_error("edit_file", edit("src/a.rs", "needle", "x"), "you have not read it").await;
     bench
@@ -84,7 +84,7 @@ async fn what_the_agent_does_not_know_it_does_not_change() {
 }
 
 #[tokio::test]
-async fn a_new_file_is_made_with_its_folders() {
+async fn a_new_file_is_created_with_its_folders() {
     let bench = ToolFixture::new().await;
     bench
         .assert_success(
@@ -99,7 +99,7 @@ async fn a_new_file_is_made_with_its_folders() {
     assert_eq!(
         fs::read_to_string(bench.workspace().join("new/er/a.txt")).unwrap(),
         "one\n2\n",
-        "the last line end stays"
+        "the line break at the end is kept"
     );
     bench
         .assert_error(
@@ -112,7 +112,7 @@ async fn a_new_file_is_made_with_its_folders() {
     bench.assert_error("write_file", json!({"path": "src/", "content": ""}), "is a folder").await;
     bench.assert_error("write_file", json!({"path": ".", "content": ""}), "is a folder").await;
     bench.assert_error("write_file", json!({"path": "src/a.rs/b", "content": ""}), "cannot be").await;
-    bench.assert_error("write_file", json!({"path": "", "content": ""}), "is no path").await;
+    bench.assert_error("write_file", json!({"path": "", "content": ""}), "is not a valid path").await;
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn k6_a_link_inside_the_workspace_is_followed_and_stays() {
 }
 
 #[tokio::test]
-async fn f4_what_is_protected_is_not_written() {
+async fn f4_protected_files_are_not_written() {
     let bench = ToolFixture::new().await;
     fs::create_dir(bench.workspace().join("protected")).unwrap();
     fs::write(bench.workspace().join("protected/agent.md"), "mine").unwrap();
@@ -162,7 +162,7 @@ async fn a_read_only_or_foreign_file_is_refused_and_left_alone() {
     let path = bench.workspace().join("src/deep/b.rs");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
     read(&bench, "src/deep/b.rs").await;
-    bench.assert_error("edit_file", edit("src/deep/b.rs", "fn b", "fn c"), "it is read-only").await;
+    bench.assert_error("edit_file", edit("src/deep/b.rs", "fn b", "fn c"), "the file is read-only").await;
     fs::write(bench.workspace().join("latin"), b"caf\xe9\n").unwrap();
     read(&bench, "latin").await;
     bench.assert_error("edit_file", edit("latin", "caf", "x"), "is not UTF-8").await;
@@ -172,7 +172,7 @@ async fn a_read_only_or_foreign_file_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_review_shows_the_change_and_makes_none() {
+async fn a_review_shows_the_change_without_making_it() {
     let bench = ToolFixture::new().await;
     read(&bench, "src/deep/b.rs").await;
     let review = bench.review("edit_file", edit("./src/deep/../deep/b.rs", "fn b", "fn c")).await;
@@ -186,12 +186,12 @@ async fn a_review_shows_the_change_and_makes_none() {
     );
     assert!(!bench.workspace().join("new").exists());
     for refused in [edit("src/a.rs", "needle", "x"), edit("src/deep/b.rs", "none", "x"), json!({})] {
-        assert_eq!(bench.review("edit_file", refused).await.subjects, [], "it would do nothing");
+        assert_eq!(bench.review("edit_file", refused).await.subjects, [], "it would have no effect");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn edits_of_one_file_at_the_same_time_are_all_made() {
+async fn concurrent_edits_of_one_file_are_all_applied() {
     let bench = ToolFixture::new().await;
     let lines: String = (0..24).map(|number| format!("<{number}>\n")).collect();
     fs::write(bench.workspace().join("list"), &lines).unwrap();
@@ -206,19 +206,19 @@ async fn edits_of_one_file_at_the_same_time_are_all_made() {
 }
 
 #[tokio::test]
-async fn a_change_that_would_be_refused_when_it_is_judged_is_refused_when_it_is_made() {
+async fn a_change_refused_in_review_is_refused_when_it_is_made() {
     let bench = ToolFixture::new().await;
     let change = edit("src/deep/b.rs", "fn b", "fn c");
     assert_eq!(bench.review("edit_file", change.clone()).await.subjects, []);
-    // Another call of the same answer reads the file meanwhile.
+    // Another call of the same answer reads the file between the review and the call.
     read(&bench, "src/deep/b.rs").await;
     bench.assert_error("edit_file", change.clone(), "you have not read it").await;
     assert_eq!(bench.call("edit_file", change).await.0, ToolStatus::Success, "the next call is another one");
-    // A path that came to mean another file.
+    // The path names another file than during the review.
     let change = json!({"path": "link", "content": "x"});
     assert_eq!(bench.review("write_file", change.clone()).await.subjects, [CallSubject::Path("link".into())]);
     symlink("src/new", bench.workspace().join("link")).unwrap();
     fs::write(bench.workspace().join("src/new"), "").unwrap();
     read(&bench, "link").await;
-    bench.assert_error("write_file", change, "leads elsewhere").await;
+    bench.assert_error("write_file", change, "leads to another file").await;
 }

@@ -1,4 +1,4 @@
-//! `execute`: commands that are really run.
+//! `execute` with real commands: output, limits, environment and process groups.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,8 @@ async fn assert_error(bench: &ToolFixture, command: &str, expected: &str) {
     assert_eq!(run(bench, command).await, (ToolStatus::Error, expected.to_owned()), "{command}");
 }
 
-/// Returns whether the process has ended, or ends soon: the signal is on its way when a call returns.
+/// Waits at most ten seconds for a process to end, and returns whether it did. The signal may arrive after the call has
+/// returned.
 fn has_ended(pid: &Path) -> bool {
     let pid = fs::read_to_string(pid).unwrap();
     let state = format!("/proc/{}/stat", pid.trim());
@@ -60,7 +61,7 @@ async fn output_and_status_reach_the_model() {
 }
 
 #[tokio::test]
-async fn escapes_progress_bars_and_odd_bytes_become_plain_text() {
+async fn escapes_progress_bars_and_invalid_bytes_become_plain_text() {
     let bench = ToolFixture::new().await;
     assert_success(&bench, r"printf '\033[1;31mred\033[0m\tx\n'; true", "red\tx").await;
     assert_success(&bench, r"printf '10%%\r50%%\r100%%\ndone\r\n'; true", "100%\ndone").await;
@@ -71,7 +72,7 @@ async fn escapes_progress_bars_and_odd_bytes_become_plain_text() {
 #[tokio::test]
 async fn k4_commands_get_no_keys_and_no_terminal() {
     let bench = ToolFixture::new().await;
-    // The test process has no keys of its own to lose; the names are what counts.
+    // The test process has no real keys. The test checks that the variables are not set.
     assert_success(
         &bench,
         "echo \"${ANTHROPIC_API_KEY-none} ${OPENAI_API_KEY-none} ${GEMINI_API_KEY-none} ${SEGUE_TEST_SECRET-none}\"",
@@ -89,7 +90,7 @@ async fn k4_commands_get_no_keys_and_no_terminal() {
 }
 
 #[tokio::test]
-async fn a_long_output_is_cut_and_the_whole_can_be_read() {
+async fn a_long_output_is_truncated_and_stored_whole() {
     let bench = ToolFixture::new().await;
     let output = bench.commit_output("execute", json!({"command": "seq 1 20000; true $HOME"})).await;
     let text = joined_text(&output.content);
@@ -98,8 +99,8 @@ async fn a_long_output_is_cut_and_the_whole_can_be_read() {
         "{}",
         text.len()
     );
-    let (_, rest) = text.split_once("read_file ").unwrap();
-    let name = rest.split(' ').next().unwrap();
+    let (_, pointer) = text.split_once("read_file ").unwrap();
+    let name = pointer.split(' ').next().unwrap();
     assert!(name.starts_with("artifact:") && name.len() == 25, "{name}");
     bench
         .assert_success(
@@ -112,7 +113,7 @@ async fn a_long_output_is_cut_and_the_whole_can_be_read() {
 }
 
 #[tokio::test]
-async fn far_too_much_output_is_bounded_and_its_end_is_kept() {
+async fn a_huge_output_is_bounded_and_its_end_is_stored() {
     let bench = ToolFixture::new().await;
     let command = "head -c 20000000 /dev/zero | tr '\\0' 'x' | fold -w 1000; echo; echo end";
     let output = bench.commit_output("execute", json!({"command": command})).await;
@@ -120,12 +121,12 @@ async fn far_too_much_output_is_bounded_and_its_end_is_kept() {
     assert!(output.status == ToolStatus::Success && text.len() < 31_000 && text.ends_with("x\nend"));
     let journal::Write::PutArtifact(artifact) = &output.update.writes[0] else { unreachable!() };
     assert!(artifact.bytes.len() < 17 << 20);
-    let kept = String::from_utf8_lossy(&artifact.bytes);
-    assert!(kept.contains(" bytes were not kept]\n") && kept.ends_with("x\nend\n"));
+    let stored = String::from_utf8_lossy(&artifact.bytes);
+    assert!(stored.contains(" bytes were not stored]\n") && stored.ends_with("x\nend\n"));
 }
 
 #[tokio::test]
-async fn output_is_shown_while_the_command_runs() {
+async fn output_is_streamed_while_the_command_runs() {
     let mut bench = ToolFixture::new().await;
     let (frames, mut stream) = FrameSender::channel();
     bench.context.frames = frames;
@@ -141,7 +142,7 @@ async fn output_is_shown_while_the_command_runs() {
 }
 
 #[tokio::test]
-async fn what_stays_in_the_background_does_not_hold_the_call() {
+async fn a_background_process_does_not_delay_the_call() {
     let bench = ToolFixture::new().await;
     assert_success(&bench, "tail -f src/a.rs > /dev/null & echo $! > pid; echo started", "started").await;
     let pid = fs::read_to_string(bench.workspace().join("pid")).unwrap();
@@ -150,7 +151,7 @@ async fn what_stays_in_the_background_does_not_hold_the_call() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
+async fn a_command_that_times_out_is_stopped_with_its_children() {
     let bench = ToolFixture::new().await;
     let args = json!({"command": "tail -f src/deep/b.rs & echo $! > pid; wait", "timeout_seconds": 1});
     let (status, text) = bench.call("execute", args).await;
@@ -159,7 +160,7 @@ async fn a_command_that_takes_too_long_is_ended_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn i5_cancelling_ends_all_that_was_started_even_what_does_not_listen() {
+async fn i5_cancellation_stops_all_processes_even_if_they_ignore_sigterm() {
     let bench = ToolFixture::new().await;
     let stop = async {
         wait_for_file(&bench.workspace().join("ready")).await;
@@ -172,7 +173,7 @@ async fn i5_cancelling_ends_all_that_was_started_even_what_does_not_listen() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_ends_its_processes() {
+async fn dropping_a_call_kills_its_processes() {
     let bench = Arc::new(ToolFixture::new().await);
     let call = tokio::spawn({
         let bench = Arc::clone(&bench);
@@ -185,7 +186,7 @@ async fn a_call_that_is_dropped_ends_its_processes() {
 }
 
 #[tokio::test]
-async fn a_review_says_whether_a_line_only_reads() {
+async fn a_review_names_the_paths_of_a_read_only_line() {
     let bench = ToolFixture::new().await;
     let subjects = async |command: &str| bench.review("execute", json!({"command": command})).await.subjects;
     let command = |line: &str| CallSubject::Command(line.to_owned());
@@ -199,7 +200,7 @@ async fn a_review_says_whether_a_line_only_reads() {
     assert_eq!(subjects(" ").await, []);
 }
 
-/// Makes a repository with one committed file; `None` where git is missing.
+/// Creates a git repository with one committed file. Returns `None` without git.
 fn repository(folder: &Path) -> Option<()> {
     fs::write(folder.join("a.txt"), "one\n").ok()?;
     for words in [
@@ -214,7 +215,7 @@ fn repository(folder: &Path) -> Option<()> {
 }
 
 #[tokio::test]
-async fn k6_a_repository_cannot_make_git_start_programs_when_a_line_only_reads() {
+async fn k6_a_repository_cannot_make_git_start_programs_in_a_read_only_line() {
     let bench = ToolFixture::new().await;
     let work = bench.workspace();
     let Some(()) = repository(&work) else {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bench::ToolFixture;
 
 #[tokio::test]
-async fn every_tool_describes_an_object_of_arguments() {
+async fn every_tool_has_an_object_schema_and_a_repeat_policy() {
     let tools = tools::builtin_tools(tools::ToolSettings::default());
     let names: Vec<String> = tools.iter().map(|tool| tool.spec().name).collect();
     assert_eq!(
@@ -68,7 +68,7 @@ async fn read_file_shows_numbered_lines() {
 }
 
 #[tokio::test]
-async fn read_file_is_bounded_whatever_the_file() {
+async fn read_file_output_is_bounded_for_every_file() {
     let bench = ToolFixture::new().await;
     fs::File::create(bench.workspace().join("sparse")).unwrap().set_len(1 << 30).unwrap();
     bench.assert_error("read_file", json!({"path": "sparse"}), "binary file of 1073741824 bytes").await;
@@ -81,7 +81,7 @@ async fn read_file_is_bounded_whatever_the_file() {
 }
 
 #[tokio::test]
-async fn glob_and_grep_see_what_is_not_ignored() {
+async fn glob_and_grep_leave_out_ignored_files() {
     let bench = ToolFixture::new().await;
     bench.assert_success("glob", json!({"pattern": "*.rs"}), "src/a.rs\nsrc/deep/b.rs").await;
     bench.assert_success("glob", json!({"pattern": "src/*.rs"}), "src/a.rs").await;
@@ -164,12 +164,12 @@ async fn grep_shows_lines_around_a_match_or_only_files_or_counts() {
 }
 
 #[tokio::test]
-async fn k4_searches_leave_secrets_out_unless_they_are_named() {
+async fn k4_searches_leave_out_secret_files_unless_they_are_named() {
     let bench = ToolFixture::new().await;
     fs::write(bench.workspace().join(".env"), "KEY=needle").unwrap();
     bench.assert_success("grep", json!({"pattern": "needle"}), "src/a.rs:2:// needle").await;
     bench.assert_success("glob", json!({"pattern": ".env*"}), "no file matches").await;
-    // This one a person is asked about.
+    // A call that names the file is judged by the rules, which ask about it.
     bench.assert_success("grep", json!({"pattern": "needle", "path": ".env"}), ".env:1:KEY=needle").await;
 }
 
@@ -191,7 +191,7 @@ async fn b16_images_and_documents_are_returned_by_hash_with_their_bytes_as_an_ar
     let stored = bench.context.store.artifact(bench.context.thread_id, sha256).await.unwrap().unwrap();
     assert_eq!((stored.bytes, stored.media_type.as_str()), (png, "image/png"));
     let again = bench.output("read_file", json!({"path": format!("artifact:{sha256}")})).await;
-    assert_eq!(again.content, output.content, "what was kept can be looked at again");
+    assert_eq!(again.content, output.content, "a stored file can be viewed again");
     fs::write(bench.workspace().join("b.pdf"), "%PDF-1.7\n").unwrap();
     let output = bench.output("read_file", json!({"path": "b.pdf"})).await;
     assert!(
@@ -199,7 +199,7 @@ async fn b16_images_and_documents_are_returned_by_hash_with_their_bytes_as_an_ar
     );
     fs::write(bench.workspace().join("c.jpg"), [[0xff, 0xd8, 0xff].as_slice(), &[0; 4_000_000]].concat())
         .unwrap();
-    bench.assert_error("read_file", json!({"path": "c.jpg"}), "only up to 3750000 can be looked at").await;
+    bench.assert_error("read_file", json!({"path": "c.jpg"}), "only up to 3750000 bytes can be viewed").await;
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn reviews_name_the_real_path() {
 }
 
 #[tokio::test]
-async fn the_list_of_tasks_is_state_and_replaced_as_a_whole() {
+async fn the_task_list_is_state_and_replaced_as_a_whole() {
     let bench = ToolFixture::new().await;
     let todos = json!([
         {"content": "parse", "status": "completed"},
@@ -253,13 +253,13 @@ async fn the_list_of_tasks_is_state_and_replaced_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_stored_text_is_read_to_its_end_whatever_it_is_called_and_however_long_its_lines_are() {
+async fn a_stored_text_can_be_read_to_its_end_for_any_media_type_and_line_length() {
     let bench = ToolFixture::new().await;
-    let keep = |media_type: &str, bytes: Vec<u8>| {
+    let artifact = |media_type: &str, bytes: Vec<u8>| {
         journal::Artifact::new(bench.context.thread_id, media_type, bytes, jiff::Timestamp::UNIX_EPOCH)
     };
-    let json = keep("application/json", format!("[{}]", "1,".repeat(100_000)).into_bytes());
-    let binary = keep("application/octet-stream", vec![0; 9]);
+    let json = artifact("application/json", format!("[{}]", "1,".repeat(100_000)).into_bytes());
+    let binary = artifact("application/octet-stream", vec![0; 9]);
     let writes = [&json, &binary].map(|artifact| journal::Write::PutArtifact(artifact.clone()));
     let transaction = journal::Transaction { fence: None, writes: writes.to_vec() };
     bench.context.store.commit(transaction).await.unwrap();
@@ -270,14 +270,14 @@ async fn a_stored_text_is_read_to_its_end_whatever_it_is_called_and_however_long
         assert_eq!(status, ToolStatus::Success, "{text}");
         for line in text.lines() {
             match line.split_once('\t') {
-                Some((_, shown)) => read.push_str(shown),
+                Some((_, content)) => read.push_str(content),
                 None => assert!(line.starts_with("[there is more; continue with offset "), "{line}"),
             }
         }
         let Some((_, next)) = text.rsplit_once("continue with offset ") else { break };
         offset = next.trim_end_matches("]\n").parse().unwrap();
     }
-    assert_eq!(read.into_bytes(), json.bytes, "nothing is left out");
+    assert_eq!(read.into_bytes(), json.bytes, "the whole text is shown");
     let path = format!("artifact:{}", binary.sha256);
     bench
         .assert_error("read_file", json!({"path": path}), "is application/octet-stream of 9 bytes, not text")

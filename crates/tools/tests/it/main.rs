@@ -1,4 +1,4 @@
-//! The tools as a model meets them: names, arguments, answers; and the hook that decides which calls are made.
+//! Integration tests of the tools through their public interface (names, arguments, results), and of the approval hook.
 
 #[cfg(test)]
 mod approval;

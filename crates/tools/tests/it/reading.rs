@@ -1,5 +1,5 @@
-//! Lines that run without a question, run with the real programs: they change no byte and print no secret. Lines that
-//! could do either are asked about.
+//! Read-only command lines run with the real programs: they change no byte and print no secret. Lines that could do
+//! either need approval.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::bench::ToolFixture;
 
 const SECRET: &str = "S=hush";
 
-/// Lines that may run by themselves.
+/// Lines that may run without approval.
 const READ_ONLY_LINES: &[&str] = &[
     "uniq -",
     "uniq - | cat -",
@@ -50,7 +50,7 @@ const READ_ONLY_LINES: &[&str] = &[
     "file a.txt",
 ];
 
-/// Lines that a person is asked about.
+/// Lines that need approval.
 const ASK_LINES: &[&str] = &[
     "echo x | uniq - a",
     "echo x | uniq - a.txt",
@@ -101,8 +101,8 @@ const ASK_LINES: &[&str] = &[
     "cat a.txt > out",
 ];
 
-/// Makes the workspace a repository with secrets that a person committed, and with changes; `None` without git.
-fn fill(work: &Path) -> Option<()> {
+/// Makes the folder a git repository with committed secrets and uncommitted changes. Returns `None` without git.
+fn fill_repository(work: &Path) -> Option<()> {
     fs::create_dir_all(work.join("x")).ok()?;
     for (name, text) in [("a.txt", "one\ntwo\n"), ("x/b.txt", "two\n"), (".env", SECRET), ("x/.env", SECRET)]
     {
@@ -123,20 +123,20 @@ fn fill(work: &Path) -> Option<()> {
     symlink("..", work.join("out")).ok()
 }
 
-/// Returns every file with its bytes, and every link with where it leads.
+/// Returns every file with its bytes, and every link with its target.
 fn read_files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
+    let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().unwrap());
         if kind.is_dir() {
-            found.extend(read_files(&path));
+            files.extend(read_files(&path));
         } else if kind.is_symlink() {
-            found.insert(path.clone(), fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes());
+            files.insert(path.clone(), fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes());
         } else {
-            found.insert(path.clone(), fs::read(&path).unwrap());
+            files.insert(path.clone(), fs::read(&path).unwrap());
         }
     }
-    found
+    files
 }
 
 fn is_installed(program: &str) -> bool {
@@ -146,9 +146,9 @@ fn is_installed(program: &str) -> bool {
 }
 
 #[tokio::test]
-async fn k6_a_line_that_only_reads_leaves_every_byte_and_prints_no_secret() {
+async fn k6_a_read_only_line_changes_no_byte_and_prints_no_secret() {
     let bench = ToolFixture::new().await;
-    let Some(()) = fill(&bench.workspace()) else {
+    let Some(()) = fill_repository(&bench.workspace()) else {
         println!("skipped: no git on this machine");
         return;
     };
@@ -171,9 +171,9 @@ async fn k6_a_line_that_only_reads_leaves_every_byte_and_prints_no_secret() {
 }
 
 #[tokio::test]
-async fn k6_a_line_that_could_write_or_print_a_secret_is_asked_about() {
+async fn k6_a_line_that_could_write_or_print_a_secret_needs_approval() {
     let bench = ToolFixture::new().await;
-    let Some(()) = fill(&bench.workspace()) else {
+    let Some(()) = fill_repository(&bench.workspace()) else {
         println!("skipped: no git on this machine");
         return;
     };
@@ -186,7 +186,7 @@ async fn k6_a_line_that_could_write_or_print_a_secret_is_asked_about() {
 #[tokio::test]
 async fn k6_git_shows_nothing_of_a_larger_repository_around_the_workspace() {
     let bench = ToolFixture::new().await;
-    let Some(()) = fill(bench.folder.path()) else {
+    let Some(()) = fill_repository(bench.folder.path()) else {
         println!("skipped: no git on this machine");
         return;
     };

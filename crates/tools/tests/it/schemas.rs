@@ -17,7 +17,7 @@ fn text(description: &str) -> Value {
 }
 
 #[test]
-fn arguments_of_tools_that_look_are_described() {
+fn arguments_of_reading_tools_are_described() {
     check("ls", json!({"path": text("The folder, relative to the workspace. Default: the workspace.")}), &[]);
     let offset = json!({"type": "integer", "minimum": 1, "description": "The first line. Default: 1."});
     let limit = json!({
@@ -48,7 +48,7 @@ fn arguments_of_tools_that_look_are_described() {
 }
 
 #[test]
-fn arguments_of_tools_that_change_are_described() {
+fn arguments_of_changing_tools_are_described() {
     let path = || text("The file, relative to the workspace.");
     check(
         "write_file",
@@ -85,7 +85,7 @@ fn arguments_of_tools_that_change_are_described() {
 }
 
 #[test]
-fn a_list_of_tasks_is_described() {
+fn the_arguments_of_write_todos_are_described() {
     let todos = json!({
         "type": "array",
         "maxItems": 100,

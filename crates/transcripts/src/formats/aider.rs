@@ -1,4 +1,7 @@
-//! aider's chat history, a Markdown file with all sessions of a project. It has no ids and no times within a session.
+//! Reader for aider's chat history: one Markdown file with all sessions of a project.
+//!
+//! A line that begins with `# aider chat started at` opens a session, `#### ` marks the user's input and `>` the output
+//! of the program. All other lines are the assistant's answer. The file has no ids, and no times except session starts.
 
 use std::io::BufReader;
 use std::sync::LazyLock;
@@ -16,28 +19,35 @@ use crate::json::{READ_BUFFER_BYTES, RECORD_BYTES_MAX, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// The prefix of the first line of a session; the rest of the line is the time.
+/// The prefix of the first line of a session. The start time follows it, without a time zone.
 pub(crate) const SESSION_START: &str = "# aider chat started at ";
 
-/// Commands whose argument is a request and not an order to the program.
+/// Slash commands whose argument is a request to the model. All other commands control the program.
 const PROMPT_COMMANDS: [&str; 3] = ["ask", "code", "architect"];
 
 /// The author of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineAuthor {
+    /// The user typed the line.
     User,
+    /// aider, or a command that it ran, printed the line.
     Program,
+    /// The model wrote the line.
     Assistant,
 }
 
-/// Lines of one voice that belong together.
+/// Consecutive lines of one author. They become one entry.
 #[derive(Default)]
 struct AuthorPassage {
+    /// The author; `None` before the first line of a session.
     author: Option<LineAuthor>,
+    /// The lines without their markers.
     text: String,
 }
 
-/// Reads a history.
+/// Reads a chat history, with one conversation for each session.
+///
+/// Text before the first session start becomes a conversation named `preamble`.
 pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let file = BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?);
     let mut lines = JsonLineReader::new(file);
@@ -58,7 +68,7 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
         if matches!(text, std::borrow::Cow::Owned(_)) {
             out.report_problem("replaced bytes that are not UTF-8 by U+FFFD");
         }
-        // Progress bars of captured programs return to the start of the line: each state is a line.
+        // Progress bars of captured programs use `\r` to overwrite their line. Each state is read as a line.
         for line in text.strip_suffix('\r').unwrap_or(&text).split('\r') {
             match line.strip_prefix(SESSION_START) {
                 Some(started) => {
@@ -85,40 +95,41 @@ fn add_line(
     origin: &EntryOrigin,
     out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
-    let (voice, text) = if let Some(typed) = line.strip_prefix("#### ") {
+    let (author, text) = if let Some(typed) = line.strip_prefix("#### ") {
         (LineAuthor::User, typed.trim_end())
     } else if let Some(printed) = line.strip_prefix('>') {
         (LineAuthor::Program, printed.trim())
     } else {
         (LineAuthor::Assistant, line)
     };
-    let gap = voice == LineAuthor::Assistant && line.trim().is_empty();
-    if gap && matches!(passage.author, Some(LineAuthor::User | LineAuthor::Program)) {
+    let is_blank = author == LineAuthor::Assistant && line.trim().is_empty();
+    // A blank line between two inputs or outputs does not begin an answer.
+    if is_blank && matches!(passage.author, Some(LineAuthor::User | LineAuthor::Program)) {
         return Ok(());
     }
-    if passage.author == Some(voice) && passage.text.len() < RECORD_BYTES_MAX {
+    if passage.author == Some(author) && passage.text.len() < RECORD_BYTES_MAX {
         passage.text.push('\n');
     } else {
         flush_passage(passage, origin, out)?;
-        passage.author = Some(voice);
+        passage.author = Some(author);
     }
     passage.text.push_str(text);
     Ok(())
 }
 
-/// Turns the passage into an entry, if it holds anything.
+/// Writes the passage as an entry, unless it is empty, and clears it.
 fn flush_passage(
     passage: &mut AuthorPassage,
     origin: &EntryOrigin,
     out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
-    let AuthorPassage { author: voice, text } = std::mem::take(passage);
+    let AuthorPassage { author, text } = std::mem::take(passage);
     let text = text.trim();
-    let (Some(voice), false) = (voice, text.is_empty()) else { return Ok(()) };
+    let (Some(author), false) = (author, text.is_empty()) else { return Ok(()) };
     if out.conversation().is_none() {
         out.open_conversation(ConversationInfo::new(SessionFormat::Aider, "preamble"))?;
     }
-    let body = match voice {
+    let body = match author {
         LineAuthor::User if is_command(text) => {
             EntryBody::Note { role: EntryRole::User, text: text.to_owned() }
         }
@@ -139,15 +150,15 @@ fn flush_passage(
     out.push_entry(origin.build_entry(body))
 }
 
-/// Returns whether an input is an order to the program, such as `/add file`.
+/// Returns whether an input is a command that controls the program, such as `/add file`.
 fn is_command(text: &str) -> bool {
-    let Some(rest) = text.strip_prefix('/') else { return false };
-    let word = |c: char| c.is_alphanumeric() || c == '_';
-    let name = rest.split(|c: char| !word(c) && c != '-').next().unwrap_or_default();
-    name.starts_with(word) && !PROMPT_COMMANDS.contains(&name)
+    let Some(command) = text.strip_prefix('/') else { return false };
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let name = command.split(|c: char| !is_word(c) && c != '-').next().unwrap_or_default();
+    name.starts_with(is_word) && !PROMPT_COMMANDS.contains(&name)
 }
 
-/// Returns whether the program seems to report a failure; it has no exit codes.
+/// Returns the status of a program output. The file has no exit codes, so words such as `error` decide.
 fn output_status(text: &str) -> ToolStatus {
     static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?i)\b(error|failed|traceback)\b").expect("the pattern is fixed and valid")

@@ -1,5 +1,7 @@
-//! Messages in the form of OpenAI's chat completions: a bare list, result files of tau-bench and tau2-bench with many
-//! conversations, and the trajectories of SWE-agent and mini-swe-agent.
+//! Reader for messages in the form of OpenAI's chat completions API.
+//!
+//! The file is a bare list of messages, a result file of tau-bench or tau2-bench with many conversations, or a
+//! trajectory of SWE-agent or mini-swe-agent. The messages have no times.
 
 use protocol::ToolStatus;
 use serde::Deserialize;
@@ -18,28 +20,38 @@ use crate::json::{loose, result_repair};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
+/// One message, with the fields of all file types that this reader accepts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OpenAiMessage {
+    /// `system`, `developer`, `user`, `assistant` or `tool`.
     #[serde(deserialize_with = "loose::text")]
     role: Option<String>,
     content: ForeignContent,
+    /// The reasoning of an assistant message in a SWE-agent trajectory. It is used only if `content` is empty.
     #[serde(deserialize_with = "loose::text")]
     thought: Option<String>,
     tool_calls: Option<Vec<OpenAiToolCall>>,
+    /// The id of the call that a tool message answers.
     #[serde(deserialize_with = "loose::text")]
     tool_call_id: Option<String>,
+    /// SWE-agent's form of `tool_call_id`. The first id is used.
     tool_call_ids: Option<Vec<Value>>,
+    /// The message id. A tool message of tau2-bench has the id of its call here.
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
+    /// The tool name of a tool message.
     #[serde(deserialize_with = "loose::text")]
     name: Option<String>,
+    /// True if the tool failed.
     #[serde(deserialize_with = "loose::flag")]
     error: bool,
+    /// True if the message belongs to SWE-agent's demonstration, which precedes the task.
     #[serde(deserialize_with = "loose::flag")]
     is_demo: bool,
 }
 
+/// A tool call. Name and arguments are in `function`, or directly in the call (tau2-bench).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OpenAiToolCall {
@@ -51,6 +63,7 @@ struct OpenAiToolCall {
     arguments: Option<Value>,
 }
 
+/// The function of a tool call. Its arguments are JSON text or an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OpenAiFunction {
@@ -59,58 +72,66 @@ struct OpenAiFunction {
     arguments: Option<Value>,
 }
 
-/// The keys of a list element that tell its kind, and the title of a conversation in it.
+/// The fields of a list element that distinguish a message from a whole conversation, and the name of the conversation.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ListElement {
+    /// Present if the element is a message.
     #[serde(deserialize_with = "loose::text")]
     role: Option<String>,
+    /// The id of a tau2-bench simulation.
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
+    /// The benchmark task.
     #[serde(deserialize_with = "loose::text")]
     task_id: Option<String>,
+    /// The number of the attempt at the task.
     #[serde(deserialize_with = "loose::text")]
     trial: Option<String>,
+    /// Present if the element is a tau-bench result: its messages.
     traj: Option<IgnoredAny>,
+    /// Present if the element is a tau2-bench simulation: its messages.
     messages: Option<IgnoredAny>,
 }
 
-/// One conversation while it is read.
+/// The state of one conversation while it is read.
 #[derive(Default)]
 struct ChatReadState {
     calls: PendingCalls,
+    /// True after the first assistant message.
     has_answer: bool,
 }
 
-/// Reads a result file, a trajectory or a list of messages.
+/// Reads a result file, a trajectory or a list of messages. `format` is [`SessionFormat::SweAgent`] or
+/// [`SessionFormat::OpenAi`].
 pub(crate) fn read(
     source: &TranscriptSource,
     format: SessionFormat,
     out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
-    // A trajectory may hold its messages twice; the history is the one that every tool of the family writes.
-    let history = walker::has_elements(source, "history")?;
-    let wants = |key: &str| match key {
-        "history" if history => FieldSelector::Elements,
-        "messages" if !history => FieldSelector::Elements,
+    // A trajectory may contain its messages twice. `history` is preferred, because all SWE-agent versions write it.
+    let has_history = walker::has_elements(source, "history")?;
+    let select = |key: &str| match key {
+        "history" if has_history => FieldSelector::Elements,
+        "messages" if !has_history => FieldSelector::Elements,
         "simulations" => FieldSelector::Elements,
         _ => FieldSelector::Skip,
     };
-    let mut reading: Option<ChatReadState> = None;
-    walker::for_each_piece(source, out, wants, &mut |_, bytes, out| {
+    let mut state: Option<ChatReadState> = None;
+    walker::for_each_piece(source, out, select, &mut |_, bytes, out| {
         let Some(element) = decode_one::<ListElement>(bytes, out) else { return Ok(()) };
         if element.role.is_none() && (element.traj.is_some() || element.messages.is_some()) {
-            reading = None;
+            state = None;
             return read_conversation(element, bytes, format, out);
         }
-        if reading.is_none() {
+        if state.is_none() {
             out.open_conversation(ConversationInfo::new(format, source.name()))?;
         }
-        read_message(bytes, format, reading.get_or_insert_default(), out)
+        read_message(bytes, format, state.get_or_insert_default(), out)
     })
 }
 
-/// Reads an element that holds a whole conversation.
+/// Reads an element that contains a whole conversation. `bytes` is the element as in the file.
 fn read_conversation(
     element: ListElement,
     bytes: &[u8],
@@ -123,17 +144,18 @@ fn read_conversation(
     conversation.set_session_id(element.id);
     out.open_conversation(conversation)?;
     let key = if element.traj.is_some() { "traj" } else { "messages" };
-    let wants = |name: &str| if name == key { FieldSelector::Elements } else { FieldSelector::Skip };
-    let mut reading = ChatReadState::default();
-    walker::for_each_piece_in(bytes, out, wants, &mut |_, bytes, out| {
-        read_message(bytes, format, &mut reading, out)
+    let select = |name: &str| if name == key { FieldSelector::Elements } else { FieldSelector::Skip };
+    let mut state = ChatReadState::default();
+    walker::for_each_piece_in(bytes, out, select, &mut |_, bytes, out| {
+        read_message(bytes, format, &mut state, out)
     })
 }
 
+/// Reads one message as one or more entries. Unknown roles are skipped.
 fn read_message(
     bytes: &[u8],
     format: SessionFormat,
-    reading: &mut ChatReadState,
+    state: &mut ChatReadState,
     out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
     let Some(mut message) = decode_one::<OpenAiMessage>(bytes, out) else { return Ok(()) };
@@ -143,41 +165,41 @@ fn read_message(
             out.push_entry(origin.note(EntryRole::System, message.content.flatten().text))
         }
         Some("user") => {
-            // The observations of these agents stand in the user's place; only the task is a person's.
-            let observed = format == SessionFormat::SweAgent && (reading.has_answer || message.is_demo);
+            // SWE-agents write tool output with the role `user`. Only the task before the first answer is the user's
+            // text.
+            let is_observation = format == SessionFormat::SweAgent && (state.has_answer || message.is_demo);
             let flat = message.content.flatten();
-            let by = if observed { Author::Harness } else { detect_author(&flat.text) };
-            out.push_entry(origin.build_entry(EntryBody::Text {
-                author: by,
-                text: flat.text,
-                media: flat.media,
-            }))
+            let author = if is_observation { Author::Harness } else { detect_author(&flat.text) };
+            out.push_entry(origin.build_entry(EntryBody::Text { author, text: flat.text, media: flat.media }))
         }
         Some("assistant") => {
-            reading.has_answer = true;
-            read_assistant(message, &origin, &mut reading.calls, out)
+            state.has_answer = true;
+            read_assistant(message, &origin, &mut state.calls, out)
         }
         Some("tool") => {
-            let first = message.tool_call_ids.take().and_then(|ids| ids.into_iter().next());
-            let call_id = [message.tool_call_id, first.as_ref().and_then(Value::as_str).map(str::to_owned)]
-                .into_iter()
-                .flatten()
-                .find(|id| !id.is_empty())
-                .or(message.id);
-            let known = reading.calls.take_tool_name(call_id.as_deref());
+            let first_id = message.tool_call_ids.take().and_then(|ids| ids.into_iter().next());
+            let call_id =
+                [message.tool_call_id, first_id.as_ref().and_then(Value::as_str).map(str::to_owned)]
+                    .into_iter()
+                    .flatten()
+                    .find(|id| !id.is_empty())
+                    .or(message.id);
+            let tool_of_call = state.calls.take_tool_name(call_id.as_deref());
             let status = if message.error { ToolStatus::Error } else { ToolStatus::Success };
-            // Agents that run commands store what these printed; only a plain list may hold printed blocks.
-            let (flat, repaired) = match format == SessionFormat::OpenAi {
+            // In trajectories of SWE-agents JSON in a result is the output of a command, so only results of the OpenAI
+            // format are repaired.
+            let (flat, repair) = match format == SessionFormat::OpenAi {
                 true => result_repair::flatten_and_repair(message.content),
                 false => (message.content.flatten(), None),
             };
-            let entry = origin.tool_result(call_id, message.name.or(known), flat, status);
-            out.push_entry(TranscriptEntry { repair: repaired, ..entry })
+            let entry = origin.tool_result(call_id, message.name.or(tool_of_call), flat, status);
+            out.push_entry(TranscriptEntry { repair, ..entry })
         }
         _ => Ok(()),
     }
 }
 
+/// Reads an assistant message: its text, or its thought if it has no text, then its tool calls.
 fn read_assistant(
     message: OpenAiMessage,
     origin: &EntryOrigin,

@@ -1,5 +1,7 @@
-//! Claude Code session logs: one record per line and one content block per record. File order counts; the tree of
-//! parents is kept as hints only, because walking it loses records.
+//! Reader for session logs of Claude Code: one record per line, and one content block per record.
+//!
+//! Entries are in file order. Parent ids are stored as hints only: after a resumed session parents are missing in the
+//! file, so a walk along the parents would lose records.
 
 use jiff::Timestamp;
 use protocol::ToolStatus;
@@ -16,50 +18,67 @@ use crate::json::{lines, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// The text before the path of the parent's log, in a plan that was handed to a new session.
+/// The text before the path of the parent's log, in a plan with which Claude Code starts a new session.
 const PARENT_LOG_PREFIX: &str = "read the full transcript at: ";
 
+/// One line of a log. Fields that this reader does not use are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct ClaudeRecord {
+    /// The record type, such as `user`, `assistant`, `system` or `summary`.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
+    /// The type of a `system` record, such as `compact_boundary`.
     #[serde(deserialize_with = "loose::text")]
     subtype: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     uuid: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     parent_uuid: Option<String>,
+    /// The parent of a compaction boundary, whose `parentUuid` is null. It may be missing in the file.
     #[serde(deserialize_with = "loose::text")]
     logical_parent_uuid: Option<String>,
+    /// The last record of the branch to which a `summary` record gives a title.
     #[serde(deserialize_with = "loose::text")]
     leaf_uuid: Option<String>,
     #[serde(deserialize_with = "loose::time")]
     timestamp: Option<Timestamp>,
     #[serde(deserialize_with = "loose::text")]
     session_id: Option<String>,
+    /// The id of the sub-agent that wrote the log.
     #[serde(deserialize_with = "loose::text")]
     agent_id: Option<String>,
+    /// The working folder.
     #[serde(deserialize_with = "loose::text")]
     cwd: Option<String>,
+    /// True for records of a sub-agent.
     #[serde(deserialize_with = "loose::flag")]
     is_sidechain: bool,
+    /// True for text that the harness injected.
     #[serde(deserialize_with = "loose::flag")]
     is_meta: bool,
+    /// True for the user record that contains a compaction summary.
     #[serde(deserialize_with = "loose::flag")]
     is_compact_summary: bool,
+    /// The plan with which a session in plan mode started this one.
     #[serde(deserialize_with = "loose::text")]
     plan_content: Option<String>,
+    /// The title in a `summary` record. It belongs to another branch.
     #[serde(deserialize_with = "loose::text")]
     summary: Option<String>,
+    /// The title that the user gave the session.
     #[serde(deserialize_with = "loose::text")]
     custom_title: Option<String>,
+    /// Trigger and token counts of a compaction.
     compact_metadata: Option<Value>,
+    /// The text of a `system` record.
     content: ForeignContent,
+    /// The message of a `user` or `assistant` record.
     message: Option<ClaudeMessage>,
     attachment: Option<ClaudeAttachment>,
 }
 
+/// A message in the form of Anthropic's Messages API.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ClaudeMessage {
@@ -68,24 +87,26 @@ struct ClaudeMessage {
     content: ForeignContent,
 }
 
+/// An attachment. Only queued commands are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ClaudeAttachment {
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
+    /// The text that the user typed.
     prompt: ForeignContent,
 }
 
-/// The meaning of the text of a user record.
+/// The origin of the text of a user record.
 #[derive(Debug, Clone, Copy)]
 enum UserTextOrigin {
-    /// Part of the conversation.
+    /// The text is part of the conversation.
     Typed,
-    /// Marked as injected by the record.
+    /// The record marks the text as injected, or the text is the output of a local command.
     Injected,
 }
 
-/// Reads a session log.
+/// Reads a session log as one conversation.
 pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     out.open_conversation(ConversationInfo::new(SessionFormat::Claude, source.name()))?;
     let mut calls = PendingCalls::default();
@@ -109,11 +130,11 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
     })
 }
 
-/// Adds what the record tells about the session.
+/// Fills in the metadata of the conversation from a record. Takes the fields that it uses.
 fn update_conversation(record: &mut ClaudeRecord, out: &mut SinkWriter<'_>) {
     let Some(conversation) = out.conversation() else { return };
     if conversation.session_id.is_none() {
-        // The log of a sub-agent carries the id of the session that started it.
+        // The log of a sub-agent has the session id of its parent, so the sub-agent's id is appended.
         match (record.session_id.take(), record.agent_id.take()) {
             (Some(session), Some(agent)) if record.is_sidechain => {
                 conversation.set_session_id(Some(format!("{session}/{agent}")));
@@ -147,16 +168,17 @@ fn update_conversation(record: &mut ClaudeRecord, out: &mut SinkWriter<'_>) {
     }
 }
 
-/// Returns the session whose log a handed-over plan names.
+/// Returns the id of the parent session from the log path at the end of a plan.
 fn parent_session(text: &str) -> Option<String> {
-    let (_, rest) = text.rsplit_once(PARENT_LOG_PREFIX)?;
-    let path = rest.split_whitespace().next()?;
+    let (_, after_prefix) = text.rsplit_once(PARENT_LOG_PREFIX)?;
+    let path = after_prefix.split_whitespace().next()?;
     let name = path.rsplit(['/', '\\']).next()?;
     let id = name.trim_end_matches(".jsonl");
-    // A scrubbed path names nobody.
+    // A redacted path contains no session id.
     (!id.is_empty() && !id.contains("REDACTED")).then(|| id.to_owned())
 }
 
+/// Returns the origin of the entries of a record. Takes the ids of the record.
 fn entry_origin(record: &mut ClaudeRecord) -> EntryOrigin {
     EntryOrigin {
         native_id: record.uuid.take(),
@@ -166,7 +188,7 @@ fn entry_origin(record: &mut ClaudeRecord) -> EntryOrigin {
     }
 }
 
-/// Reads a record of the harness: compaction points and recaps count, timings do not.
+/// Reads a record of the harness. Compaction boundaries and recaps become entries; timings and errors are skipped.
 fn read_system(mut record: ClaudeRecord, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let mut origin = entry_origin(&mut record);
     match record.subtype.as_deref() {
@@ -183,21 +205,22 @@ fn read_system(mut record: ClaudeRecord, out: &mut SinkWriter<'_>) -> Result<(),
     }
 }
 
-/// Reads an attachment: only a prompt typed while the agent was busy is part of the conversation.
+/// Reads an attachment. Only a message that the user typed while the agent was busy is part of the conversation.
 fn read_attachment(mut record: ClaudeRecord, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let attachment = record.attachment.take().unwrap_or_default();
     if attachment.kind.as_deref() != Some("queued_command") {
         return Ok(());
     }
     let flat = attachment.prompt.flatten();
-    let by = detect_author(&flat.text);
+    let author = detect_author(&flat.text);
     out.push_entry(entry_origin(&mut record).build_entry(EntryBody::Text {
-        author: by,
+        author,
         text: flat.text,
         media: flat.media,
     }))
 }
 
+/// Reads a user record: text, tool results, or a compaction summary.
 fn read_user(
     mut record: ClaudeRecord,
     calls: &mut PendingCalls,
@@ -208,22 +231,22 @@ fn read_user(
     if record.is_compact_summary {
         return out.push_entry(origin.summary(content.flatten().text));
     }
-    let standing = if record.is_meta { UserTextOrigin::Injected } else { UserTextOrigin::Typed };
+    let text_origin = if record.is_meta { UserTextOrigin::Injected } else { UserTextOrigin::Typed };
     match content {
         ForeignContent::Text(text) => {
-            let command = text.starts_with("<command-") || text.starts_with("<local-command");
-            let standing = if command { UserTextOrigin::Injected } else { standing };
-            out.push_entry(origin.build_entry(user_text_body(text, standing, Vec::new())))
+            let is_command = text.starts_with("<command-") || text.starts_with("<local-command");
+            let text_origin = if is_command { UserTextOrigin::Injected } else { text_origin };
+            out.push_entry(origin.build_entry(user_text_body(text, text_origin, Vec::new())))
         }
-        ForeignContent::Blocks(parts) => read_user_blocks(parts, standing, &origin, calls, out),
+        ForeignContent::Blocks(parts) => read_user_blocks(parts, text_origin, &origin, calls, out),
         ForeignContent::Absent | ForeignContent::Object(_) => Ok(()),
     }
 }
 
-/// Reads the blocks of a user record; its images go with the first text that the harness did not add.
+/// Reads the blocks of a user record. Its images are attached to the first text that the user wrote.
 fn read_user_blocks(
     mut parts: Vec<ForeignContentPart>,
-    standing: UserTextOrigin,
+    text_origin: UserTextOrigin,
     origin: &EntryOrigin,
     calls: &mut PendingCalls,
     out: &mut SinkWriter<'_>,
@@ -239,7 +262,7 @@ fn read_user_blocks(
                     Author::Person | Author::Assistant => std::mem::take(&mut media),
                     Author::Harness => Vec::new(),
                 };
-                out.push_entry(origin.build_entry(user_text_body(text, standing, images)))?;
+                out.push_entry(origin.build_entry(user_text_body(text, text_origin, images)))?;
             }
             _ => {}
         }
@@ -247,6 +270,7 @@ fn read_user_blocks(
     Ok(())
 }
 
+/// Returns the image in a content part, if it is an image block.
 fn image_reference(part: &mut ForeignContentPart) -> Option<MediaReference> {
     match part {
         ForeignContentPart::Block(block) => block.media(),
@@ -254,13 +278,15 @@ fn image_reference(part: &mut ForeignContentPart) -> Option<MediaReference> {
     }
 }
 
-fn user_text_body(text: String, standing: UserTextOrigin, media: Vec<MediaReference>) -> EntryBody {
-    match standing {
+/// Returns the body for text of a user record: a note if the record marks it as injected.
+fn user_text_body(text: String, text_origin: UserTextOrigin, media: Vec<MediaReference>) -> EntryBody {
+    match text_origin {
         UserTextOrigin::Injected => EntryBody::Note { role: EntryRole::User, text },
         UserTextOrigin::Typed => EntryBody::Text { author: detect_author(&text), text, media },
     }
 }
 
+/// Returns the body for a tool result block, with the tool name of its call.
 fn tool_result_body(block: ForeignContentBlock, calls: &mut PendingCalls) -> EntryBody {
     let flat = block.content.flatten();
     EntryBody::ToolResult {
@@ -272,6 +298,7 @@ fn tool_result_body(block: ForeignContentBlock, calls: &mut PendingCalls) -> Ent
     }
 }
 
+/// Reads an assistant record, which normally has one block.
 fn read_assistant(
     mut record: ClaudeRecord,
     calls: &mut PendingCalls,
@@ -312,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handed_over_plan_names_the_session_it_came_from() {
+    fn the_parent_session_of_a_plan_is_the_name_of_its_log() {
         for (text, expected) in [
             ("Plan … read the full transcript at: /h/.claude/projects/-p/ab-12.jsonl", Some("ab-12")),
             ("read the full transcript at: C:\\p\\ab-12.jsonl\nmore", Some("ab-12")),

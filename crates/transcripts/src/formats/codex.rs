@@ -1,5 +1,7 @@
-//! Codex CLI rollouts. Only what the model saw is read; the events for the screen repeat it. The summary of a compaction
-//! is encrypted in these files, so a boundary usually comes without one.
+//! Reader for rollout logs of Codex CLI.
+//!
+//! `response_item` records contain the model's input and output. `event_msg` records repeat them for the user interface
+//! and are skipped. The summary of a compaction is encrypted in these files, so most boundaries have no summary.
 
 use std::sync::LazyLock;
 
@@ -22,7 +24,7 @@ use crate::json::{lines, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// Starts of user messages that the harness wrote.
+/// Prefixes of user messages that the harness wrote.
 const INJECTED_STARTS: [&str; 7] = [
     "# AGENTS.md",
     "<environment_context",
@@ -33,72 +35,97 @@ const INJECTED_STARTS: [&str; 7] = [
     "<subagent_notification",
 ];
 
-/// In how many characters from its start an output tells the exit code.
+/// Length of the start of an output in which the exit code is searched, in characters. Later occurrences may be output
+/// of the command itself.
 const EXIT_CODE_CHARS_MAX: usize = 400;
 
+/// One line of a log.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CodexRecord {
+    /// The record type, which determines the shape of `payload`.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
     #[serde(deserialize_with = "loose::time")]
     timestamp: Option<Timestamp>,
+    /// The content, decoded only for the record types that are read.
     payload: Option<Box<RawValue>>,
 }
 
+/// The payload of a `session_meta` record: the header of a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CodexSessionMeta {
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
+    /// The session of which this one is a fork.
     #[serde(deserialize_with = "loose::text")]
     forked_from_id: Option<String>,
+    /// The working folder.
     #[serde(deserialize_with = "loose::text")]
     cwd: Option<String>,
+    /// The start time.
     #[serde(deserialize_with = "loose::time")]
     timestamp: Option<Timestamp>,
 }
 
+/// The payload of a `compacted` record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CodexCompaction {
+    /// The summary; usually empty.
     #[serde(deserialize_with = "loose::text")]
     message: Option<String>,
+    /// The number of the context window that begins here.
     window_number: Option<Value>,
+    /// The items that replace the history in the next request. Only their number is used.
     replacement_history: Option<Vec<IgnoredAny>>,
 }
 
+/// The payload of a `response_item` record: the union of the fields of all item types.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CodexItem {
+    /// The item type, such as `message`, `reasoning` or `function_call`.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
+    /// The role of a message.
     #[serde(deserialize_with = "loose::text")]
     role: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
+    /// The id that links a call to its output.
     #[serde(deserialize_with = "loose::text")]
     call_id: Option<String>,
+    /// The tool name of a call.
     #[serde(deserialize_with = "loose::text")]
     name: Option<String>,
+    /// The content of a message, or the plain text of reasoning.
     content: ForeignContent,
+    /// The readable summary of reasoning.
     summary: ForeignContent,
+    /// The output of a call.
     output: ForeignContent,
+    /// The arguments of a `function_call`, as JSON text.
     arguments: Option<Value>,
+    /// The raw text input of a `custom_tool_call`.
     input: Option<Value>,
+    /// The arguments of a call of a built-in tool.
     action: Option<Value>,
 }
 
+/// The fields of a `turn_context` or `thread_name_updated` payload that describe the session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CodexSessionUpdate {
     #[serde(deserialize_with = "loose::text")]
     model: Option<String>,
+    /// The title.
     #[serde(deserialize_with = "loose::text")]
     thread_name: Option<String>,
 }
 
-/// Reads a rollout.
+/// Reads a rollout log as one conversation.
 pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     out.open_conversation(ConversationInfo::new(SessionFormat::Codex, source.name()))?;
     let mut calls = PendingCalls::default();
@@ -111,10 +138,10 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
                 decode_one(payload, out).map_or(Ok(()), |meta| start_session(meta, origin, out))
             }
             Some("compacted") => {
-                decode_one(payload, out).map_or(Ok(()), |point| read_compaction(point, &origin, out))
+                decode_one(payload, out).map_or(Ok(()), |record| read_compaction(record, &origin, out))
             }
             Some("response_item") => {
-                decode_one(payload, out).map_or(Ok(()), |part| read_item(part, origin, &mut calls, out))
+                decode_one(payload, out).map_or(Ok(()), |item| read_item(item, origin, &mut calls, out))
             }
             Some("turn_context") => {
                 update_conversation(payload, out);
@@ -129,16 +156,18 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
     })
 }
 
-/// Adds the model and the name that a record tells; a damaged one tells nothing.
+/// Fills in the model and the title of the conversation. The first model and the last title are used. A damaged payload
+/// changes nothing.
 fn update_conversation(payload: &[u8], out: &mut SinkWriter<'_>) {
-    let told: CodexSessionUpdate = serde_json::from_slice(payload).unwrap_or_default();
+    let update: CodexSessionUpdate = serde_json::from_slice(payload).unwrap_or_default();
     if let Some(conversation) = out.conversation() {
-        conversation.model = conversation.model.take().or(told.model);
-        conversation.title = told.thread_name.or_else(|| conversation.title.take());
+        conversation.model = conversation.model.take().or(update.model);
+        conversation.title = update.thread_name.or_else(|| conversation.title.take());
     }
 }
 
-/// Reads a header. A fork repeats those of its ancestors after its own, so the first one counts.
+/// Reads a header. The first header describes the session, because a fork repeats the headers of its ancestors after
+/// its own.
 fn start_session(
     meta: CodexSessionMeta,
     mut origin: EntryOrigin,
@@ -156,29 +185,31 @@ fn start_session(
     out.push_entry(origin.note(EntryRole::Marker, "session_meta"))
 }
 
-/// The details of a `compacted` record that are kept.
+/// The details of a compaction boundary. The field names are part of the stored event.
 #[derive(Serialize)]
 struct CodexCompactionDetails {
+    /// The number of the context window that begins at the boundary.
     window_number: Option<Value>,
     /// The number of items that replace the history.
     kept: usize,
 }
 
+/// Reads a compaction as a boundary and, if the record contains one, a summary.
 fn read_compaction(
-    point: CodexCompaction,
+    compaction: CodexCompaction,
     origin: &EntryOrigin,
     out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
-    let kept = point.replacement_history.map_or(0, |items| items.len());
-    let details = CodexCompactionDetails { window_number: point.window_number, kept };
+    let kept = compaction.replacement_history.map_or(0, |items| items.len());
+    let details = CodexCompactionDetails { window_number: compaction.window_number, kept };
     out.push_entry(origin.boundary("compacted", &details))?;
-    match point.message {
+    match compaction.message {
         Some(message) if !message.trim().is_empty() => out.push_entry(origin.summary(message)),
         _ => Ok(()),
     }
 }
 
-/// Reads what the model saw or answered.
+/// Reads one item of the model's input or output. Unknown item types are skipped.
 fn read_item(
     mut item: CodexItem,
     mut origin: EntryOrigin,
@@ -217,6 +248,7 @@ fn read_item(
     }
 }
 
+/// Reads a message. Injected user messages and developer messages become notes.
 fn read_message(item: CodexItem, mut origin: EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let flat = item.content.flatten();
     let (text, media) = (flat.text, flat.media);
@@ -234,23 +266,23 @@ fn read_message(item: CodexItem, mut origin: EntryOrigin, out: &mut SinkWriter<'
     out.push_entry(origin.build_entry(body))
 }
 
-/// Returns the arguments, which each kind of call keeps in another field.
+/// Returns the arguments of a call. Their field depends on the item type; raw text becomes `{"input": text}`.
 fn call_arguments(item: &mut CodexItem) -> Value {
     match (item.arguments.take(), item.input.take()) {
-        (Some(given), _) => parse_arguments(Some(given)),
+        (Some(arguments), _) => parse_arguments(Some(arguments)),
         (None, Some(input)) => single_field_object("input", input),
         (None, None) => parse_arguments(item.action.take()),
     }
 }
 
-/// Returns whether the command behind an output succeeded, as far as its first lines tell.
+/// Returns the status of a command from the exit code at the start of its output. Without an exit code it is a success.
 fn output_status(output: &str) -> ToolStatus {
     static EXIT_CODE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?:exited with code|Exit code:)\s*(-?\d+)").expect("the pattern is fixed and valid")
     });
-    let end = output.char_indices().nth(EXIT_CODE_CHARS_MAX).map_or(output.len(), |(at, _)| at);
+    let end = output.char_indices().nth(EXIT_CODE_CHARS_MAX).map_or(output.len(), |(index, _)| index);
     match EXIT_CODE.captures(&output[..end]) {
-        Some(found) if &found[1] != "0" => ToolStatus::Error,
+        Some(captures) if &captures[1] != "0" => ToolStatus::Error,
         _ => ToolStatus::Success,
     }
 }

@@ -1,4 +1,6 @@
-//! GitHub Copilot CLI event logs. Hooks and permission requests repeat what calls and results say and are not read.
+//! Reader for event logs of GitHub Copilot CLI: one event per line.
+//!
+//! Hook and permission events are skipped, because they repeat the arguments and results of tool calls.
 
 use jiff::Timestamp;
 use protocol::ToolStatus;
@@ -17,33 +19,45 @@ use crate::json::{lines, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
+/// One line of a log.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CopilotRecord {
+    /// The event type, such as `user.message` or `tool.execution_complete`.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
+    /// The id of the event before this one.
     #[serde(deserialize_with = "loose::text")]
     parent_id: Option<String>,
     #[serde(deserialize_with = "loose::time")]
     timestamp: Option<Timestamp>,
+    /// The content, decoded only for the event types that are read.
     data: Option<Box<RawValue>>,
 }
 
+/// The content of an event: the union of the fields of all event types that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CopilotData {
+    /// The text of a message.
     content: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     model: Option<String>,
+    /// The readable reasoning of an assistant message.
     #[serde(deserialize_with = "loose::text")]
     reasoning_text: Option<String>,
+    /// The tool calls of an assistant message.
     tool_requests: Option<Vec<CopilotToolRequest>>,
+    /// The id of the call that a tool execution answers.
     #[serde(deserialize_with = "loose::text")]
     tool_call_id: Option<String>,
+    /// `false` if a tool execution failed.
     success: Option<Value>,
+    /// The output of a tool execution.
     result: ForeignContent,
+    /// The error of a failed tool execution.
     error: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     session_id: Option<String>,
@@ -52,6 +66,7 @@ struct CopilotData {
     context: Option<CopilotContext>,
 }
 
+/// A tool call in an assistant message.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct CopilotToolRequest {
@@ -62,14 +77,16 @@ struct CopilotToolRequest {
     arguments: Option<Value>,
 }
 
+/// The environment of a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct CopilotContext {
+    /// The working folder.
     #[serde(deserialize_with = "loose::text")]
     cwd: Option<String>,
 }
 
-/// Reads an event log.
+/// Reads an event log as one conversation.
 pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     out.open_conversation(ConversationInfo::new(SessionFormat::Copilot, source.name()))?;
     let mut calls = PendingCalls::default();
@@ -105,6 +122,8 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
     })
 }
 
+/// Reads an event of one of the types that `read` decodes. Every type that is no message or session start is a tool
+/// execution.
 fn read_event(
     kind: &str,
     data: CopilotData,
@@ -124,18 +143,15 @@ fn read_event(
         "system.message" => out.push_entry(origin.note(EntryRole::System, data.content.flatten().text)),
         "user.message" => {
             let flat = data.content.flatten();
-            let by = detect_author(&flat.text);
-            out.push_entry(origin.build_entry(EntryBody::Text {
-                author: by,
-                text: flat.text,
-                media: flat.media,
-            }))
+            let author = detect_author(&flat.text);
+            out.push_entry(origin.build_entry(EntryBody::Text { author, text: flat.text, media: flat.media }))
         }
         "assistant.message" => read_assistant(data, origin, calls, out),
         _ => out.push_entry(origin.build_entry(tool_result_body(data, calls))),
     }
 }
 
+/// Reads an assistant message: reasoning, then text, then tool calls.
 fn read_assistant(
     data: CopilotData,
     origin: &EntryOrigin,
@@ -162,6 +178,7 @@ fn read_assistant(
     Ok(())
 }
 
+/// Returns the body for a tool execution: its output, or its error if the output is empty.
 fn tool_result_body(data: CopilotData, calls: &mut PendingCalls) -> EntryBody {
     let flat = data.result.flatten();
     let text = if flat.text.is_empty() { error_text(data.error) } else { flat.text };
@@ -177,7 +194,7 @@ fn tool_result_body(data: CopilotData, calls: &mut PendingCalls) -> EntryBody {
     }
 }
 
-/// Returns the message of an error, which is an object in most builds.
+/// Returns the text of an error, which is an object with a `message` in most versions and a string in the others.
 fn error_text(error: ForeignContent) -> String {
     match error {
         ForeignContent::Object(fields) => {

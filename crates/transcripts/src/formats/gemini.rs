@@ -1,5 +1,8 @@
-//! Gemini CLI chats: one JSON object, or in later builds a log of messages in which a message may be written again and
-//! the chat may be rewound. The log is read twice, so that only the messages that stayed become entries.
+//! Reader for chats of Gemini CLI.
+//!
+//! Older versions write one JSON object. Newer versions write a log with one message per line, in which a later line
+//! may replace a message or rewind the chat. The log is read twice: first to find the last version of each remaining
+//! message, then to read these messages. Memory use depends on the number of messages and on the longest message.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -24,6 +27,7 @@ use crate::json::{READ_BUFFER_BYTES, lines, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
+/// One message of a chat.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct GeminiMessage {
@@ -31,15 +35,18 @@ struct GeminiMessage {
     id: Option<String>,
     #[serde(deserialize_with = "loose::time")]
     timestamp: Option<Timestamp>,
+    /// `user` or `gemini`; `info`, `error` and `warning` are messages of the program.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
     content: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     model: Option<String>,
+    /// The readable reasoning.
     thoughts: Option<Vec<GeminiThought>>,
     tool_calls: Option<Vec<GeminiToolCall>>,
 }
 
+/// One step of the model's reasoning.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct GeminiThought {
@@ -49,6 +56,7 @@ struct GeminiThought {
     description: Option<String>,
 }
 
+/// A tool call together with its result.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct GeminiToolCall {
@@ -57,27 +65,35 @@ struct GeminiToolCall {
     #[serde(deserialize_with = "loose::text")]
     name: Option<String>,
     args: Option<Value>,
+    /// A list of parts with a `functionResponse`.
     result: Option<Value>,
+    /// `success`; any other value is a failure.
     #[serde(deserialize_with = "loose::text")]
     status: Option<String>,
 }
 
-/// The keys of a log record that are read before it is decoded as a message.
+/// The fields of a log line that the first pass needs.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct GeminiLogRecord {
+    /// The id of a message.
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
+    /// The type of a message; `None` if the line is no message.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
+    /// The id of the first message that a rewind removes.
     #[serde(rename = "$rewindTo", deserialize_with = "loose::text")]
     rewind_to: Option<String>,
+    /// An update of the chat's metadata.
     #[serde(rename = "$set")]
     set: Option<GeminiHeader>,
+    /// The metadata in the first line of the log.
     #[serde(flatten)]
     header: GeminiHeader,
 }
 
+/// The metadata of a chat.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct GeminiHeader {
@@ -85,11 +101,12 @@ struct GeminiHeader {
     session_id: Option<String>,
     #[serde(deserialize_with = "loose::time")]
     start_time: Option<Timestamp>,
+    /// A one-line summary of the chat, used as its title.
     #[serde(deserialize_with = "loose::text")]
     summary: Option<String>,
 }
 
-/// Reads a chat in either form.
+/// Reads a chat in either form as one conversation.
 pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     if JsonOutline::from_bytes(&read_head(source)?).has_member(1, "messages") {
         read_object(source, out)
@@ -98,7 +115,7 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
     }
 }
 
-/// Reads a chat kept as one JSON object.
+/// Reads a chat that is one JSON object. Id and start time are read first, because they may follow the messages.
 fn read_object(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let text = |key: &str| -> Result<Option<String>, Error> {
         let bytes = walker::read_member(source, key)?.unwrap_or_default();
@@ -108,12 +125,12 @@ fn read_object(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<()
     conversation.set_session_id(text("sessionId")?);
     conversation.started_at = text("startTime")?.as_deref().and_then(loose::parse_time);
     out.open_conversation(conversation)?;
-    let wants = |key: &str| match key {
+    let select = |key: &str| match key {
         "messages" => FieldSelector::Elements,
         "summary" => FieldSelector::Whole,
         _ => FieldSelector::Skip,
     };
-    walker::for_each_piece(source, out, wants, &mut |key, bytes, out| {
+    walker::for_each_piece(source, out, select, &mut |key, bytes, out| {
         if key == "summary" {
             let title = serde_json::from_slice(bytes).ok().and_then(into_text);
             if let Some(conversation) = out.conversation() {
@@ -125,19 +142,19 @@ fn read_object(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<()
     })
 }
 
-/// Reads a chat kept as a log.
+/// Reads a chat that is a log: builds the index, then reads the indexed messages in order.
 fn read_log(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
-    let (header, kept) = index_log(source)?;
+    let (header, positions) = index_log(source)?;
     let mut conversation = ConversationInfo::new(SessionFormat::Gemini, source.name());
     conversation.set_session_id(header.session_id);
     conversation.started_at = header.start_time;
     conversation.title = header.summary;
     out.open_conversation(conversation)?;
     let mut file = BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?);
-    for place in kept {
-        file.seek(SeekFrom::Start(place.offset)).map_err(|error| source.io_error(error))?;
+    for position in positions {
+        file.seek(SeekFrom::Start(position.offset)).map_err(|error| source.io_error(error))?;
         let mut lines = JsonLineReader::new(&mut file);
-        out.set_line(place.line);
+        out.set_line(position.line);
         match lines.next_line().map_err(|error| source.io_error(error))? {
             LineReadOutcome::Whole(line) if !is_blank(&line) => {
                 if let Some(record) = decode_one(&line, out) {
@@ -147,67 +164,75 @@ fn read_log(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), E
             LineReadOutcome::TooLong { bytes } => out.report_problem(lines::record_too_long_text(bytes)),
             LineReadOutcome::Whole(_) | LineReadOutcome::End => {}
         }
-        out.report_progress(place.offset);
+        out.report_progress(position.offset);
     }
     Ok(())
 }
 
-/// Where a message that stayed begins.
+/// The position of the last version of a message.
 struct MessagePosition {
+    /// A hash of the message id, else the offset of the line.
     key: u64,
+    /// The offset of the line in the file, in bytes.
     offset: u64,
+    /// The number of the line, counted from 1.
     line: u64,
 }
 
-/// Reads the log once and returns what it says about the chat, and where the last version of each message is.
+/// Reads the log once and returns the chat's metadata and the positions of all messages that later lines did not
+/// remove.
+///
+/// A replaced message keeps its place in the order and gets the position of its last version. Ids are stored as 64-bit
+/// hashes, so that memory use does not depend on their length.
 fn index_log(source: &TranscriptSource) -> Result<(GeminiHeader, Vec<MessagePosition>), Error> {
     let mut header = GeminiHeader::default();
-    let mut kept: Vec<MessagePosition> = Vec::new();
-    let mut index: HashMap<u64, usize> = HashMap::new();
+    let mut positions: Vec<MessagePosition> = Vec::new();
+    let mut index_by_key: HashMap<u64, usize> = HashMap::new();
     let hasher = RandomState::new();
     let mut lines = JsonLineReader::new(BufReader::with_capacity(READ_BUFFER_BYTES, source.open()?));
     loop {
         let offset = lines.bytes;
         let line = match lines.next_line().map_err(|error| source.io_error(error))? {
-            LineReadOutcome::End => return Ok((header, kept)),
+            LineReadOutcome::End => return Ok((header, positions)),
             LineReadOutcome::TooLong { .. } => continue,
             LineReadOutcome::Whole(line) => line,
         };
-        // A damaged line is reported when its place is read again.
+        // A damaged line is indexed too, so that the second pass repairs or reports it.
         let record: GeminiLogRecord = serde_json::from_slice(&line).unwrap_or_default();
-        let unread = !is_blank(&line) && serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_err();
+        let is_damaged = !is_blank(&line) && serde_json::from_slice::<serde::de::IgnoredAny>(&line).is_err();
         lines.recycle_buffer(line);
         merge_header(&mut header, record.header);
         merge_header(&mut header, record.set.unwrap_or_default());
         if let Some(target) = record.rewind_to {
-            if let Some(position) = index.get(&hasher.hash_one(&target)).copied() {
-                kept.drain(position..).for_each(|place| {
-                    index.remove(&place.key);
+            if let Some(first_removed) = index_by_key.get(&hasher.hash_one(&target)).copied() {
+                positions.drain(first_removed..).for_each(|removed| {
+                    index_by_key.remove(&removed.key);
                 });
             }
-        } else if record.kind.is_some() || unread {
+        } else if record.kind.is_some() || is_damaged {
             let key = record.id.as_ref().map_or(offset, |id| hasher.hash_one(id));
-            match index.get(&key) {
-                Some(position) => {
-                    kept[*position].offset = offset;
-                    kept[*position].line = lines.number;
+            match index_by_key.get(&key) {
+                Some(index) => {
+                    positions[*index].offset = offset;
+                    positions[*index].line = lines.number;
                 }
                 None => {
-                    index.insert(key, kept.len());
-                    kept.push(MessagePosition { key, offset, line: lines.number });
+                    index_by_key.insert(key, positions.len());
+                    positions.push(MessagePosition { key, offset, line: lines.number });
                 }
             }
         }
     }
 }
 
-/// Takes over what `later` says.
+/// Merges `later` into `header`. The first id and start time and the last summary are used.
 fn merge_header(header: &mut GeminiHeader, later: GeminiHeader) {
     header.session_id = header.session_id.take().or(later.session_id);
     header.start_time = header.start_time.or(later.start_time);
     header.summary = later.summary.or_else(|| header.summary.take());
 }
 
+/// Reads one message. Messages of the program become notes.
 fn read_message(message: GeminiMessage, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let origin = EntryOrigin {
         native_id: message.id,
@@ -218,12 +243,8 @@ fn read_message(message: GeminiMessage, out: &mut SinkWriter<'_>) -> Result<(), 
     match message.kind.as_deref() {
         Some("user") => {
             let flat = message.content.flatten();
-            let by = detect_author(&flat.text);
-            out.push_entry(origin.build_entry(EntryBody::Text {
-                author: by,
-                text: flat.text,
-                media: flat.media,
-            }))
+            let author = detect_author(&flat.text);
+            out.push_entry(origin.build_entry(EntryBody::Text { author, text: flat.text, media: flat.media }))
         }
         Some("gemini") => {
             if let Some(conversation) = out.conversation() {
@@ -251,7 +272,7 @@ fn read_message(message: GeminiMessage, out: &mut SinkWriter<'_>) -> Result<(), 
     }
 }
 
-/// Reads a call with its result, which are one object in the file.
+/// Reads a tool call and its result, which are one object in the file, as two entries.
 fn read_tool_call(call: GeminiToolCall, origin: &EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     out.push_entry(origin.tool_call(call.id.clone(), call.name.clone(), parse_arguments(call.args)))?;
     let text = match call.result {
@@ -270,14 +291,15 @@ fn read_tool_call(call: GeminiToolCall, origin: &EntryOrigin, out: &mut SinkWrit
     }))
 }
 
-/// Returns the output or the error of one part of a result.
+/// Returns the output or the error in one part of a result; the empty string if it has neither. Output that is no
+/// string is returned as JSON.
 fn response_text(part: &Value) -> Option<String> {
     let fields = part.as_object()?;
     let response = fields.get("functionResponse").and_then(|response| response.get("response"));
-    let told = ["output", "error"]
+    let output = ["output", "error"]
         .iter()
         .find_map(|name| response.and_then(|response| response.get(name)).filter(|value| !value.is_null()));
-    Some(told.map_or_else(String::new, |value| match value {
+    Some(output.map_or_else(String::new, |value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }))

@@ -1,5 +1,7 @@
-//! OpenHands event streams: evaluation files with one trajectory per line, downloaded lists of events, and single
-//! events in a folder. Events that only move the agent's state are not read.
+//! Reader for event streams of OpenHands.
+//!
+//! The input is an evaluation file with one trajectory per line, a JSON array of events, JSON Lines of events, or a
+//! folder with one file per event. Events that only change the state of the agent are skipped.
 
 use std::path::PathBuf;
 
@@ -19,30 +21,35 @@ use crate::json::{lines, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// Fields of an event that are not arguments of its action.
+/// Fields of an event that are not arguments of its action, for files that have no `args` object.
 const ENVELOPE_FIELDS: [&str; 8] =
     ["id", "timestamp", "source", "message", "cause", "action", "tool_call_metadata", "timeout"];
 
-/// Actions and observations that say nothing of the conversation.
+/// Actions and observations that are not part of the conversation.
 const SKIPPED_EVENTS: [&str; 4] = ["recall", "change_agent_state", "agent_state_changed", "null"];
 
+/// An event: an action with arguments, or an observation with content. Its fields vary by version, so it is not typed.
 type OpenHandsEvent = Map<String, Value>;
 
+/// The metadata of a trajectory in an evaluation file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct OpenHandsTrajectory {
+    /// The benchmark task.
     #[serde(deserialize_with = "loose::text")]
     instance_id: Option<String>,
 }
 
-/// One conversation while it is read.
+/// The state of one conversation while it is read.
 #[derive(Default)]
 struct OpenHandsReadState {
+    /// Tool names by event id.
     calls: PendingCalls,
+    /// True after the first event. In files without a `source`, only the first message is the user's.
     has_started: bool,
 }
 
-/// Reads an evaluation file, a list of events or a folder of events.
+/// Reads an evaluation file, a list of events or a folder of events. Each trajectory is one conversation.
 pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     if source.path().is_dir() {
         return read_folder(source, out);
@@ -51,44 +58,44 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
         return lines::read_lines(source, out, read_trajectory);
     }
     out.open_conversation(ConversationInfo::new(SessionFormat::OpenHands, source.name()))?;
-    let mut reading = OpenHandsReadState::default();
+    let mut state = OpenHandsReadState::default();
     if starts_with_array(source)? {
         return walker::for_each_piece(source, out, |_: &str| FieldSelector::Skip, &mut |_, bytes, out| {
-            read_item(bytes, &mut reading, out)
+            read_item(bytes, &mut state, out)
         });
     }
-    lines::read_records(source, out, |fields: OpenHandsEvent, out| read_event(fields, &mut reading, out))
+    lines::read_records(source, out, |fields: OpenHandsEvent, out| read_event(fields, &mut state, out))
 }
 
-/// Returns whether the file is one list.
+/// Returns whether the file is a JSON array.
 fn starts_with_array(source: &TranscriptSource) -> Result<bool, Error> {
     let head = read_head(source)?;
     Ok(head.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'['))
 }
 
-/// Reads one line of an evaluation file.
+/// Reads one line of an evaluation file as a conversation. The task, else the line number, is its name.
 fn read_trajectory(bytes: &[u8], out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let header: OpenHandsTrajectory = serde_json::from_slice(bytes).unwrap_or_default();
     let name = header.instance_id.unwrap_or_else(|| format!("line{}", out.line()));
     out.open_conversation(ConversationInfo::new(SessionFormat::OpenHands, name))?;
-    let mut reading = OpenHandsReadState::default();
-    let wants = |key: &str| if key == "history" { FieldSelector::Elements } else { FieldSelector::Skip };
-    walker::for_each_piece_in(bytes, out, wants, &mut |_, bytes, out| read_item(bytes, &mut reading, out))
+    let mut state = OpenHandsReadState::default();
+    let select = |key: &str| if key == "history" { FieldSelector::Elements } else { FieldSelector::Skip };
+    walker::for_each_piece_in(bytes, out, select, &mut |_, bytes, out| read_item(bytes, &mut state, out))
 }
 
-/// Reads an event, or the pair of action and observation that old files hold.
-fn read_item(bytes: &[u8], reading: &mut OpenHandsReadState, out: &mut SinkWriter<'_>) -> Result<(), Error> {
+/// Reads an event, or a pair of action and observation as in old files.
+fn read_item(bytes: &[u8], state: &mut OpenHandsReadState, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     match decode_one(bytes, out) {
-        Some(Value::Object(fields)) => read_event(fields, reading, out),
+        Some(Value::Object(fields)) => read_event(fields, state, out),
         Some(Value::Array(pair)) => pair.into_iter().try_for_each(|half| match half {
-            Value::Object(fields) => read_event(fields, reading, out),
+            Value::Object(fields) => read_event(fields, state, out),
             _ => Ok(()),
         }),
         _ => Ok(()),
     }
 }
 
-/// Reads the events `0.json`, `1.json`, … of a folder in the order of their numbers.
+/// Reads the event files `0.json`, `1.json`, … of a folder in the order of their numbers. Other files are ignored.
 fn read_folder(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let entries = std::fs::read_dir(source.path()).map_err(|error| source.io_error(error))?;
     let mut files: Vec<(u64, PathBuf)> = entries
@@ -100,23 +107,25 @@ fn read_folder(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<()
         })
         .collect();
     files.sort();
-    // The folder is called `events`; the session is the folder around it.
+    // The folder of the events is named `events`. Its parent folder is named after the session.
     let session = source.path().parent().and_then(|parent| parent.file_name());
     let name = session.map_or_else(|| source.name(), |name| name.to_string_lossy().into_owned());
     out.open_conversation(ConversationInfo::new(SessionFormat::OpenHands, name))?;
-    let mut reading = OpenHandsReadState::default();
+    let mut state = OpenHandsReadState::default();
     for (_, path) in files {
         match std::fs::read(&path) {
-            Ok(bytes) => read_item(&bytes, &mut reading, out)?,
+            Ok(bytes) => read_item(&bytes, &mut state, out)?,
             Err(error) => out.report_problem(format!("skipped {}: {error}", path.display())),
         }
     }
     Ok(())
 }
 
+/// Reads one event. An event with neither action nor observation is skipped, and so is the observation of a `think`
+/// action, because the action contains the thought.
 fn read_event(
     mut fields: OpenHandsEvent,
-    reading: &mut OpenHandsReadState,
+    state: &mut OpenHandsReadState,
     out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
     let origin = EntryOrigin {
@@ -137,36 +146,38 @@ fn read_event(
         }
         (None, None) => Ok(()),
         (Some(action), _) => {
-            let first = !std::mem::replace(&mut reading.has_started, true);
+            let is_first = !std::mem::replace(&mut state.has_started, true);
             if action == "message" {
                 let source = named(&fields, "source");
-                let user = source.as_deref().map_or(first, |source| source == "user");
-                let author = if user { Author::Person } else { Author::Assistant };
+                let is_user = source.as_deref().map_or(is_first, |source| source == "user");
+                let author = if is_user { Author::Person } else { Author::Assistant };
                 return out.push_entry(origin.build_entry(message_body(&mut fields, author)));
             }
-            read_action(&action, fields, &origin, reading, out)
+            read_action(&action, fields, &origin, state, out)
         }
         (None, Some(observation)) => {
-            reading.has_started = true;
-            out.push_entry(origin.build_entry(observation_body(observation, fields, &origin, reading)))
+            state.has_started = true;
+            out.push_entry(origin.build_entry(observation_body(observation, fields, &origin, state)))
         }
     }
 }
 
+/// Returns the body for a message of `author`. The text is in one of three fields, depending on the version.
 fn message_body(fields: &mut OpenHandsEvent, author: Author) -> EntryBody {
     let mut args = take_args(fields);
     let text = take_text(&mut args, "content")
         .or_else(|| take_text(fields, "message"))
         .or_else(|| take_text(fields, "content"))
         .unwrap_or_default();
-    let by = match author {
+    let author = match author {
         Author::Person | Author::Harness => detect_author(&text),
         Author::Assistant => Author::Assistant,
     };
-    EntryBody::Text { author: by, text, media: Vec::new() }
+    EntryBody::Text { author, text, media: Vec::new() }
 }
 
-/// The details of a condensation that are kept.
+/// The details of a compaction boundary. OpenHands calls a compaction a condensation. The field names are part of the
+/// stored event.
 #[derive(Serialize)]
 struct CondensationDetails {
     forgotten_event_ids: Value,
@@ -175,11 +186,12 @@ struct CondensationDetails {
     summary_offset: Value,
 }
 
+/// Reads an action: a system prompt, compaction, thought, final answer, or in all other cases a tool call.
 fn read_action(
     action: &str,
     mut fields: OpenHandsEvent,
     origin: &EntryOrigin,
-    reading: &mut OpenHandsReadState,
+    state: &mut OpenHandsReadState,
     out: &mut SinkWriter<'_>,
 ) -> Result<(), Error> {
     let mut args = take_args(&mut fields);
@@ -211,7 +223,7 @@ fn read_action(
             }
             args.remove("thought");
             if args.is_empty() {
-                // Files of 2024 keep the arguments beside the action.
+                // Files of 2024 have the arguments as fields of the event.
                 args = fields
                     .iter()
                     .filter(|(name, _)| !ENVELOPE_FIELDS.contains(&name.as_str()))
@@ -219,17 +231,19 @@ fn read_action(
                     .collect();
             }
             let call_id = tool_call_id(&fields).or_else(|| origin.native_id.clone());
-            reading.calls.record_call(origin.native_id.as_deref(), Some(action));
+            state.calls.record_call(origin.native_id.as_deref(), Some(action));
             out.push_entry(origin.tool_call(call_id, Some(action.to_owned()), Value::Object(args)))
         }
     }
 }
 
+/// Returns the body for an observation. An exit code of -1 counts as success, because it means that OpenHands does not
+/// know the exit code.
 fn observation_body(
     observation: String,
     mut fields: OpenHandsEvent,
     origin: &EntryOrigin,
-    reading: &mut OpenHandsReadState,
+    state: &mut OpenHandsReadState,
 ) -> EntryBody {
     let exit_code = exit_code(&fields);
     let failed = exit_code.is_some_and(|code| code != 0 && code != -1) || observation == "error";
@@ -241,25 +255,27 @@ fn observation_body(
         };
     EntryBody::ToolResult {
         call_id: tool_call_id(&fields).or_else(|| origin.parent.clone()),
-        tool: reading.calls.take_tool_name(origin.parent.as_deref()).or(Some(observation)),
+        tool: state.calls.take_tool_name(origin.parent.as_deref()).or(Some(observation)),
         text,
         media: Vec::new(),
         status: if failed { ToolStatus::Error } else { ToolStatus::Success },
     }
 }
 
-/// Returns the exit code, which builds kept in three places.
+/// Returns the exit code of a command. Its position depends on the version: `extras.metadata`, `extras` or the event.
 fn exit_code(fields: &OpenHandsEvent) -> Option<i64> {
     let extras = fields.get("extras");
     let metadata = extras.and_then(|extras| extras.get("metadata"));
-    let nested = [metadata, extras].into_iter().flatten().find_map(|place| place.get("exit_code"));
+    let nested = [metadata, extras].into_iter().flatten().find_map(|object| object.get("exit_code"));
     nested.or_else(|| fields.get("exit_code")).and_then(Value::as_i64)
 }
 
+/// Returns the provider's id of the tool call, if the event has one.
 fn tool_call_id(fields: &OpenHandsEvent) -> Option<String> {
     fields.get("tool_call_metadata")?.get("tool_call_id").and_then(scalar_text).filter(|id| !id.is_empty())
 }
 
+/// Removes and returns the arguments of an event; an empty object if they are missing.
 fn take_args(fields: &mut OpenHandsEvent) -> Map<String, Value> {
     match parse_arguments(fields.remove("args")) {
         Value::Object(args) => args,
@@ -267,7 +283,7 @@ fn take_args(fields: &mut OpenHandsEvent) -> Map<String, Value> {
     }
 }
 
-/// Takes a text that is not empty.
+/// Removes and returns the string field `name` if it is not empty.
 fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     if fields.get(name)?.as_str()?.is_empty() {
         return None;
@@ -275,7 +291,7 @@ fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     fields.remove(name).and_then(into_text)
 }
 
-/// Returns an id written as text or number.
+/// Returns an id that is a string or a number, as text.
 fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -1,5 +1,6 @@
-//! pi session logs, with and without entry ids. All branches are read in file order; which one was shown last is not
-//! decided here.
+//! Reader for session logs of pi, with entry ids (versions 2 and 3) and without (version 1).
+//!
+//! All branches of a session are read in file order. The last active branch is not determined.
 
 use jiff::Timestamp;
 use protocol::ToolStatus;
@@ -16,54 +17,71 @@ use crate::json::{lines, loose};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
+/// One line of a log: the union of the fields of all record types that are read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PiRecord {
+    /// The record type, such as `session`, `message` or `compaction`.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     kind: Option<String>,
+    /// The id of the entry, or of the session in a `session` record.
     #[serde(deserialize_with = "loose::text")]
     id: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     parent_id: Option<String>,
     #[serde(deserialize_with = "loose::time")]
     timestamp: Option<Timestamp>,
+    /// The working folder.
     #[serde(deserialize_with = "loose::text")]
     cwd: Option<String>,
+    /// The path of the log from which this session was forked.
     #[serde(deserialize_with = "loose::text")]
     parent_session: Option<String>,
+    /// The form of `parent_session` in version 1.
     #[serde(deserialize_with = "loose::text")]
     branched_from: Option<String>,
+    /// The title of the session.
     #[serde(deserialize_with = "loose::text")]
     name: Option<String>,
+    /// The summary of a compaction or of another branch.
     #[serde(deserialize_with = "loose::text")]
     summary: Option<String>,
+    /// The first entry that stays in the context after a compaction, by index (version 1).
     first_kept_entry_index: Option<Value>,
+    /// The first entry that stays in the context after a compaction, by id.
     first_kept_entry_id: Option<Value>,
+    /// The size of the context before a compaction, in tokens.
     tokens_before: Option<Value>,
     message: Option<PiMessage>,
 }
 
+/// A message: the union of the fields of all roles.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PiMessage {
+    /// `user`, `assistant`, `toolResult` or `bashExecution`; other roles are skipped.
     #[serde(deserialize_with = "loose::text")]
     role: Option<String>,
     content: ForeignContent,
     #[serde(deserialize_with = "loose::text")]
     model: Option<String>,
+    /// The call that a tool result answers.
     #[serde(deserialize_with = "loose::text")]
     tool_call_id: Option<String>,
     #[serde(deserialize_with = "loose::text")]
     tool_name: Option<String>,
+    /// True if a tool result reports a failure.
     #[serde(deserialize_with = "loose::flag")]
     is_error: bool,
+    /// The shell command that the user ran.
     #[serde(deserialize_with = "loose::text")]
     command: Option<String>,
+    /// The output of the shell command.
     #[serde(deserialize_with = "loose::text")]
     output: Option<String>,
 }
 
-/// Reads a session log.
+/// Reads a session log as one conversation.
 pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     out.open_conversation(ConversationInfo::new(SessionFormat::Pi, source.name()))?;
     lines::read_records(source, out, |mut record: PiRecord, out| {
@@ -95,6 +113,7 @@ pub(crate) fn read(source: &TranscriptSource, out: &mut SinkWriter<'_>) -> Resul
     })
 }
 
+/// Reads a session header. Only the first header of a file sets the metadata of the conversation.
 fn start_session(record: PiRecord, origin: &EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     if let Some(conversation) = out.conversation()
         && conversation.session_id.is_none()
@@ -108,13 +127,14 @@ fn start_session(record: PiRecord, origin: &EntryOrigin, out: &mut SinkWriter<'_
     out.push_entry(origin.note(EntryRole::Marker, "session"))
 }
 
-/// Returns the session id in the path of a log, `<time>_<id>.jsonl`; the text itself when it is no such path.
+/// Returns the session id in the path of a log, `<time>_<id>.jsonl`. A text of any other form is returned unchanged.
 fn session_id_from_path(path: &str) -> String {
     let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
     name.rsplit_once('_').map_or(name, |(_, id)| id).to_owned()
 }
 
+/// Reads a compaction as a boundary, with pi's own key names in the details, and its summary.
 fn read_compaction(record: PiRecord, origin: &EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     let details: Map<String, Value> = [
         ("firstKeptEntryIndex", record.first_kept_entry_index),
@@ -128,16 +148,13 @@ fn read_compaction(record: PiRecord, origin: &EntryOrigin, out: &mut SinkWriter<
     out.push_entry(origin.summary(record.summary.unwrap_or_default()))
 }
 
+/// Reads one message. A shell command that the user ran becomes a note. Other roles are skipped.
 fn read_message(message: PiMessage, origin: &EntryOrigin, out: &mut SinkWriter<'_>) -> Result<(), Error> {
     match message.role.as_deref() {
         Some("user") => {
             let flat = message.content.flatten();
-            let by = detect_author(&flat.text);
-            out.push_entry(origin.build_entry(EntryBody::Text {
-                author: by,
-                text: flat.text,
-                media: flat.media,
-            }))
+            let author = detect_author(&flat.text);
+            out.push_entry(origin.build_entry(EntryBody::Text { author, text: flat.text, media: flat.media }))
         }
         Some("assistant") => {
             if let Some(conversation) = out.conversation() {
@@ -159,6 +176,7 @@ fn read_message(message: PiMessage, origin: &EntryOrigin, out: &mut SinkWriter<'
     }
 }
 
+/// Reads the content of an assistant message, one entry for each block.
 fn read_assistant(
     content: ForeignContent,
     origin: &EntryOrigin,
@@ -188,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_is_named_by_its_id() {
+    fn the_parent_session_is_the_id_in_the_path_of_its_log() {
         assert_eq!(
             session_id_from_path("/h/.pi/agent/sessions/--p--/2026-01-02T03-04-05-000Z_ab-12.jsonl"),
             "ab-12"

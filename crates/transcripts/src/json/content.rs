@@ -1,5 +1,5 @@
-//! The content of a message as the model providers write it: a text, or a list of typed blocks. It knows all block
-//! fields that any of the formats uses, and no roles.
+//! The content of a message in the forms that model providers use: a text, or a list of typed blocks. The block type is
+//! the union of the fields of all formats. Roles are the readers' concern.
 
 use std::fmt;
 
@@ -16,20 +16,25 @@ use crate::json::loose;
 /// The content of a message or of a tool result.
 #[derive(Debug, Default)]
 pub(crate) enum ForeignContent {
-    /// None, or something that is neither text nor list.
+    /// No content: the field is missing, `null` or a boolean.
     #[default]
     Absent,
+    /// One text. Numbers are read as text.
     Text(String),
+    /// A list of blocks.
     Blocks(Vec<ForeignContentPart>),
-    /// One object, in the place of a text.
+    /// A single object instead of a text or list.
     Object(Map<String, Value>),
 }
 
 /// One item of a content list.
 #[derive(Debug)]
 pub(crate) enum ForeignContentPart {
+    /// A plain string.
     Text(String),
+    /// An object.
     Block(Box<ForeignContentBlock>),
+    /// A value of any other type. It is ignored.
     Other,
 }
 
@@ -37,42 +42,59 @@ pub(crate) enum ForeignContentPart {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ForeignContentBlock {
+    /// The block type, such as `text`, `tool_use` or `image`.
     #[serde(rename = "type", deserialize_with = "loose::text")]
     pub(crate) kind: Option<String>,
+    /// The text of a text block.
     #[serde(deserialize_with = "loose::text")]
     pub(crate) text: Option<String>,
+    /// The readable text of a reasoning block.
     #[serde(deserialize_with = "loose::text")]
     pub(crate) thinking: Option<String>,
+    /// The id of a tool call.
     #[serde(deserialize_with = "loose::text")]
     pub(crate) id: Option<String>,
+    /// The tool name of a tool call.
     #[serde(deserialize_with = "loose::text")]
     pub(crate) name: Option<String>,
+    /// The arguments of a tool call in Anthropic's form.
     pub(crate) input: Option<Value>,
+    /// The arguments of a tool call in the form of pi.
     pub(crate) arguments: Option<Value>,
+    /// The id of the call that a tool result answers.
     #[serde(deserialize_with = "loose::text")]
     pub(crate) tool_use_id: Option<String>,
+    /// The tool that a `tool_reference` block names.
     #[serde(deserialize_with = "loose::text")]
     pub(crate) tool_name: Option<String>,
+    /// The output in a tool result.
     pub(crate) content: ForeignContent,
+    /// True if a tool result reports a failure.
     #[serde(deserialize_with = "loose::flag")]
     pub(crate) is_error: bool,
+    /// The image in Anthropic's form: an object with `media_type` and base64 `data`.
     source: Option<Value>,
+    /// The image in OpenAI's form: a URL, or an object with `url`. A `data:` URL contains the image.
     image_url: Option<Value>,
+    /// The base64 data of an image in MCP's form.
     #[serde(deserialize_with = "loose::text")]
     data: Option<String>,
+    /// The media type of [`data`](Self::data).
     #[serde(rename = "mimeType", deserialize_with = "loose::text")]
     mime_type: Option<String>,
 }
 
-/// A content as one text, with its images taken out.
+/// A content as one text, with its images as references.
 #[derive(Debug, Default)]
 pub(crate) struct FlattenedContent {
+    /// The text of all blocks, one block per line.
     pub(crate) text: String,
+    /// The images, in order.
     pub(crate) media: Vec<MediaReference>,
 }
 
 impl ForeignContent {
-    /// Returns whether there is nothing: no text, no block, no field.
+    /// Returns whether the content is absent, an empty text, an empty list or an empty object.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Absent => true,
@@ -82,7 +104,7 @@ impl ForeignContent {
         }
     }
 
-    /// Returns the text of all blocks, one per line, and the images.
+    /// Returns the text of all blocks, one block per line, and references to the images.
     pub(crate) fn flatten(self) -> FlattenedContent {
         match self {
             Self::Absent => FlattenedContent::default(),
@@ -108,7 +130,7 @@ impl ForeignContent {
 }
 
 impl ForeignContentBlock {
-    /// Returns the reference to the image or file in this block; `None` when it holds none.
+    /// Returns the reference to the image in this block, or `None` if it is no image block. Takes the image's fields.
     pub(crate) fn media(&mut self) -> Option<MediaReference> {
         if !matches!(self.kind.as_deref(), Some("image" | "input_image" | "image_url")) {
             return None;
@@ -132,7 +154,10 @@ impl ForeignContentBlock {
     }
 }
 
-/// Returns the arguments of a tool call as an object, whatever they were written as.
+/// Returns the arguments of a tool call as an object.
+///
+/// A string is parsed as JSON; if that fails, the result is `{"_raw": string}`. Any other value that is no object
+/// becomes `{"_": value}`, and missing arguments become `{}`.
 pub(crate) fn parse_arguments(value: Option<Value>) -> Value {
     match value {
         None | Some(Value::Null) => Value::Object(Map::new()),
@@ -146,11 +171,12 @@ pub(crate) fn parse_arguments(value: Option<Value>) -> Value {
     }
 }
 
-/// Returns an object with one field.
+/// Returns an object with the field `name` only.
 pub(crate) fn single_field_object(name: &str, value: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), value)]))
 }
 
+/// Returns the text of a JSON string; `None` for any other value.
 pub(crate) fn into_text(value: Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text),
@@ -158,7 +184,8 @@ pub(crate) fn into_text(value: Value) -> Option<String> {
     }
 }
 
-/// Returns the text of an object in the place of a text: its first telling field, else all of it as JSON.
+/// Returns the text of an object that replaces a text: its first non-empty field `text`, `content` or `output`, else
+/// the whole object as JSON.
 fn object_text(mut fields: Map<String, Value>) -> String {
     for name in ["text", "content", "output"] {
         if fields.get(name).is_some_and(|value| value.as_str().is_some_and(|text| !text.is_empty())) {
@@ -173,7 +200,7 @@ fn object_text(mut fields: Map<String, Value>) -> String {
     Value::Object(fields).to_string()
 }
 
-/// Returns what one part adds to the text; images go to `media`.
+/// Returns the text of one part, if it has any, and adds its image to `media`.
 fn part_text(part: ForeignContentPart, media: &mut Vec<MediaReference>) -> Option<String> {
     let mut block = match part {
         ForeignContentPart::Text(text) => return Some(text),
@@ -194,16 +221,16 @@ fn part_text(part: ForeignContentPart, media: &mut Vec<MediaReference>) -> Optio
     }
 }
 
-/// Returns the reference to an image given by URL; a `data:` URL holds it.
+/// Returns the reference to an image with the URL `url`. Digest and size are known only for a base64 `data:` URL.
 fn url_media(url: &str) -> MediaReference {
-    let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let inline = url.strip_prefix("data:").and_then(|data_url| data_url.split_once(";base64,"));
     match inline {
         Some((media_type, data)) => base64_media(media_type.to_owned(), data),
         None => MediaReference { media_type: String::new(), sha256: None, bytes: None },
     }
 }
 
-/// Returns the reference to base64-encoded bytes; without digest when they cannot be decoded.
+/// Returns the reference to base64-encoded bytes, with or without padding. Bytes that cannot be decoded have no digest.
 fn base64_media(media_type: String, data: &str) -> MediaReference {
     let data = data.trim();
     match STANDARD.decode(data).or_else(|_| STANDARD_NO_PAD.decode(data)) {
@@ -222,6 +249,7 @@ impl<'de> Deserialize<'de> for ForeignContent {
     }
 }
 
+/// Reads any JSON value as a [`ForeignContent`], so that an unexpected type never makes its record unreadable.
 struct ForeignContentVisitor;
 
 impl<'de> Visitor<'de> for ForeignContentVisitor {
@@ -274,6 +302,7 @@ impl<'de> Deserialize<'de> for ForeignContentPart {
     }
 }
 
+/// Reads any JSON value as a [`ForeignContentPart`], so that an unexpected type never makes its record unreadable.
 struct ForeignContentPartVisitor;
 
 impl<'de> Visitor<'de> for ForeignContentPartVisitor {

@@ -1,5 +1,5 @@
-//! JSON Lines: one line at a time, split on `\n` only, each decoded into the records it holds. What a record means is
-//! the caller's business.
+//! JSON Lines: reading of one line at a time and decoding of the records in it. Lines end at `\n` only, because JSON
+//! strings may contain other Unicode line separators. The caller interprets the records.
 
 use std::io::{BufRead, BufReader};
 
@@ -12,7 +12,10 @@ use crate::json::{READ_BUFFER_BYTES, RECORD_BYTES_MAX};
 use crate::sink_writer::SinkWriter;
 use crate::source::TranscriptSource;
 
-/// Reads every record of `source` in order and gives it to `each`; damaged ones are reported and skipped.
+/// Reads every record of `source` in order and passes it to `each`. Damaged records are reported and skipped.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Folder`] or [`Error::Io`] if the source cannot be read, and any error of `each`.
 pub(crate) fn read_records<T: DeserializeOwned>(
     source: &TranscriptSource,
     out: &mut SinkWriter<'_>,
@@ -21,7 +24,11 @@ pub(crate) fn read_records<T: DeserializeOwned>(
     read_lines(source, out, |line, out| decode_records(line, out, &mut each))
 }
 
-/// Reads every line of `source` that is not blank and gives its bytes to `each`.
+/// Reads every line of `source` that is not blank and passes its bytes to `each`. A line over the limit is reported and
+/// skipped.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Folder`] or [`Error::Io`] if the source cannot be read, and any error of `each`.
 pub(crate) fn read_lines(
     source: &TranscriptSource,
     out: &mut SinkWriter<'_>,
@@ -47,7 +54,7 @@ pub(crate) fn read_lines(
     }
 }
 
-/// Returns the report on a record over [`RECORD_BYTES_MAX`].
+/// Returns the text of the problem for a record of `bytes` bytes, which is over [`RECORD_BYTES_MAX`].
 pub(crate) fn record_too_long_text(bytes: u64) -> String {
     format!("skipped a record of {bytes} bytes: over the limit of {RECORD_BYTES_MAX}")
 }
@@ -55,30 +62,34 @@ pub(crate) fn record_too_long_text(bytes: u64) -> String {
 /// A reader of lines that reuses one buffer.
 pub(crate) struct JsonLineReader<R> {
     reader: R,
+    /// The buffer for the next line.
     buffer: Vec<u8>,
-    /// The number of the line last returned, from 1.
+    /// The number of the last line that was returned, counted from 1; 0 before the first.
     pub(crate) number: u64,
-    /// Bytes consumed so far.
+    /// Number of bytes consumed so far: the offset of the next line.
     pub(crate) bytes: u64,
 }
 
-/// The outcome of [`Lines::next`].
+/// The outcome of [`JsonLineReader::next_line`].
 pub(crate) enum LineReadOutcome {
-    /// A line without its `\n`; hand it back with [`Lines::give_back`].
+    /// A line without its `\n`. Pass it to [`JsonLineReader::recycle_buffer`] after use.
     Whole(Vec<u8>),
-    /// A line over the limit; it was skipped.
+    /// A line over the limit, which was skipped.
     TooLong {
+        /// The length of the line in bytes.
         bytes: u64,
     },
+    /// The end of the file.
     End,
 }
 
 impl<R: BufRead> JsonLineReader<R> {
-    /// Returns the lines of `reader`.
+    /// Returns a line reader over `reader`.
     pub(crate) const fn new(reader: R) -> Self {
         Self { reader, buffer: Vec::new(), number: 0, bytes: 0 }
     }
 
+    /// Reads the next line. The last line needs no `\n`. Interrupted reads are repeated.
     pub(crate) fn next_line(&mut self) -> std::io::Result<LineReadOutcome> {
         let mut line = std::mem::take(&mut self.buffer);
         line.clear();
@@ -112,7 +123,7 @@ impl<R: BufRead> JsonLineReader<R> {
         Ok(LineReadOutcome::Whole(line))
     }
 
-    /// Takes a line back to reuse its memory.
+    /// Stores a used line, so that the next call reuses its memory.
     pub(crate) fn recycle_buffer(&mut self, line: Vec<u8>) {
         self.buffer = line;
     }

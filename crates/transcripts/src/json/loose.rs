@@ -1,5 +1,5 @@
-//! Scalars that other programs write in more than one type: an id as text or number, a time as text or milliseconds. A
-//! value of a wrong type reads as absent, so that it never costs the record.
+//! Deserializers for scalars that other programs write in more than one type: an id as text or number, a time as text
+//! or as milliseconds. A value of any other type is read as absent, so that it never makes its record unreadable.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -7,27 +7,28 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// Above this, a number is milliseconds and not seconds: the year 2286 in seconds, 1970-04-26 in milliseconds.
+/// Largest number that is read as seconds; a larger number is milliseconds. The limit is the year 2286 in seconds and
+/// 1970-04-26 in milliseconds.
 const SECONDS_MAX: i64 = 10_000_000_000;
 
-/// Reads text, or a number or flag as text.
+/// Reads a string; numbers and booleans are converted to text.
 pub(crate) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) => Some(text),
         Value::Bool(flag) => Some(flag.to_string()),
-        // A whole number that is written as a fraction is the same text as the whole number.
+        // `1.0` and `1` must give the same id, so the fraction of a whole number is dropped.
         Value::Number(number) if number.is_f64() => number.as_f64().map(|number| number.to_string()),
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     })
 }
 
-/// Reads a flag; anything else counts as not set.
+/// Reads a boolean; any other value is `false`.
 pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Ok(Value::deserialize(deserializer)? == Value::Bool(true))
 }
 
-/// Reads a time written as text, seconds or milliseconds.
+/// Reads a time that is a string, or a number of seconds or milliseconds since the Unix epoch.
 pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::String(text) => parse_time(&text),
@@ -39,7 +40,7 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     })
 }
 
-/// Returns the time in `text`: RFC 3339, or a date and time without a zone, which counts as UTC.
+/// Parses a time in RFC 3339 form, or a date and time without a time zone, which is taken as UTC.
 pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
     text.parse().ok().or_else(|| {
@@ -47,7 +48,7 @@ pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
     })
 }
 
-/// Returns the time of a number of seconds or milliseconds.
+/// Returns the time of a number of seconds or milliseconds. Zero is read as absent.
 fn number_time(number: i64) -> Option<Timestamp> {
     match number {
         0 => None,
@@ -56,7 +57,8 @@ fn number_time(number: i64) -> Option<Timestamp> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a time out of range is no time either way")]
+/// Returns the time of a fractional number of seconds or milliseconds, in whole milliseconds.
+#[expect(clippy::cast_possible_truncation, reason = "a time out of range is absent, truncated or not")]
 fn fraction_time(number: f64) -> Option<Timestamp> {
     match number.abs() > SECONDS_MAX as f64 {
         true => number_time(number as i64),

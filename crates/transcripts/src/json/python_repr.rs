@@ -1,27 +1,33 @@
-//! Reads what Python prints of a list, a dictionary or an object: `[{'type': 'text', 'text': "it's"}]`. It runs nothing, and
-//! whatever it does not know makes the whole unreadable.
+//! A parser for the `repr` of Python lists, tuples, dictionaries and data objects, such as
+//! `[{'type': 'text', 'text': "it's"}]`. It evaluates no code. Any unknown syntax makes the whole text unparsable.
 
 use serde_json::{Map, Value};
 
-/// How deep lists and dictionaries are followed.
+/// Maximum nesting depth. A deeper text is not parsed, because the parser is recursive.
 const DEPTH_MAX: usize = 32;
 
-/// Returns the value that `text` is the printed form of; an object such as `TextContent(type='text')` reads as its fields.
+/// Parses the `repr` of a Python value as JSON.
+///
+/// Tuples become arrays. An object such as `TextContent(type='text')` becomes a JSON object of its fields. Returns
+/// `None` for any other text. Linear in the length of `text`.
 pub(crate) fn parse_repr(text: &str) -> Option<Value> {
-    let mut reader = PythonReprParser { rest: text.trim(), depth: 0 };
-    let value = reader.parse_value()?;
-    reader.rest.is_empty().then_some(value)
+    let mut parser = PythonReprParser { remaining: text.trim(), depth: 0 };
+    let value = parser.parse_value()?;
+    parser.remaining.is_empty().then_some(value)
 }
 
+/// A recursive-descent parser. Each method returns `None` at the first syntax error.
 struct PythonReprParser<'a> {
     /// The remaining text, without leading white space.
-    rest: &'a str,
+    remaining: &'a str,
+    /// The current nesting depth.
     depth: usize,
 }
 
 impl PythonReprParser<'_> {
+    /// Parses a value of any type.
     fn parse_value(&mut self) -> Option<Value> {
-        let first = self.rest.chars().next()?;
+        let first = self.remaining.chars().next()?;
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return None;
@@ -38,6 +44,7 @@ impl PythonReprParser<'_> {
         Some(value)
     }
 
+    /// Parses a list or tuple up to its closing bracket `end`. A trailing comma is allowed.
     fn parse_list(&mut self, end: char) -> Option<Value> {
         self.skip_bytes(1);
         let mut items = Vec::new();
@@ -48,6 +55,7 @@ impl PythonReprParser<'_> {
         Some(Value::Array(items))
     }
 
+    /// Parses a dictionary. Its keys must be strings.
     fn parse_dictionary(&mut self) -> Option<Value> {
         self.skip_bytes(1);
         let mut fields = Map::new();
@@ -62,7 +70,7 @@ impl PythonReprParser<'_> {
         Some(Value::Object(fields))
     }
 
-    /// Reads a constant, or an object by its class and fields.
+    /// Parses `None`, `True`, `False`, or an object that is written as a class name with named arguments.
     fn parse_named(&mut self) -> Option<Value> {
         let name = self.parse_name()?;
         match name {
@@ -86,22 +94,24 @@ impl PythonReprParser<'_> {
         Some(Value::Object(fields))
     }
 
+    /// Parses a number in the syntax that JSON and Python share.
     fn parse_number(&mut self) -> Option<Value> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.');
-        let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
-        let number = self.rest[..end].parse::<serde_json::Number>().ok()?;
+        let end = self.remaining.find(|c| !is_part(c)).unwrap_or(self.remaining.len());
+        let number = self.remaining[..end].parse::<serde_json::Number>().ok()?;
         self.skip_bytes(end);
         Some(Value::Number(number))
     }
 
+    /// Parses a string in single or double quotes.
     fn parse_string(&mut self) -> Option<String> {
-        let quote = self.rest.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
+        let quote = self.remaining.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
         let mut text = String::new();
-        let mut chars = self.rest[1..].char_indices();
+        let mut chars = self.remaining[1..].char_indices();
         loop {
             match chars.next()? {
-                (at, c) if c == quote => {
-                    self.skip_bytes(1 + at + 1);
+                (index, c) if c == quote => {
+                    self.skip_bytes(1 + index + 1);
                     return Some(text);
                 }
                 (_, '\\') => text.extend(parse_escape(&mut chars)?),
@@ -110,33 +120,37 @@ impl PythonReprParser<'_> {
         }
     }
 
-    /// Returns the name that comes next.
+    /// Parses an identifier.
     fn parse_name(&mut self) -> Option<&str> {
-        let end = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(self.rest.len());
-        let (name, _) = self.rest.split_at(end);
-        self.rest = self.rest[end..].trim_start();
+        let end =
+            self.remaining.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(self.remaining.len());
+        let (name, _) = self.remaining.split_at(end);
+        self.remaining = self.remaining[end..].trim_start();
         (!name.is_empty()).then_some(name)
     }
 
-    /// Takes the comma behind an item, unless the end comes next.
+    /// Skips the comma after an item. Fails if neither a comma nor the closing bracket `end` follows.
     fn accept_separator(&mut self, end: char) -> Option<()> {
-        (self.accept(',') || self.rest.starts_with(end)).then_some(())
+        (self.accept(',') || self.remaining.starts_with(end)).then_some(())
     }
 
-    fn accept(&mut self, sign: char) -> bool {
-        let is_next = self.rest.starts_with(sign);
+    /// Skips `expected` if it is the next character, and returns whether it was.
+    fn accept(&mut self, expected: char) -> bool {
+        let is_next = self.remaining.starts_with(expected);
         if is_next {
-            self.skip_bytes(sign.len_utf8());
+            self.skip_bytes(expected.len_utf8());
         }
         is_next
     }
 
+    /// Skips `bytes` bytes and the white space after them.
     fn skip_bytes(&mut self, bytes: usize) {
-        self.rest = self.rest[bytes..].trim_start();
+        self.remaining = self.remaining[bytes..].trim_start();
     }
 }
 
-/// Returns the character that an escape stands for, none for an escaped line end; half a surrogate pair is replaced.
+/// Parses the escape after a backslash. The inner option is `None` for an escaped line end, which adds no character.
+/// Unpaired surrogates become U+FFFD.
 fn parse_escape(chars: &mut std::str::CharIndices<'_>) -> Option<Option<char>> {
     let (_, kind) = chars.next()?;
     let digits = match kind {
@@ -164,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_python_prints_is_read() {
+    fn the_repr_of_python_values_is_parsed() {
         for (text, expected) in [
             ("[]", json!([])),
             ("[1, -2.5, 1e3, None, True, False]", json!([1, -2.5, 1000.0, null, true, false])),
@@ -181,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_not_read() {
+    fn any_other_text_is_not_parsed() {
         for text in [
             "",
             "[",

@@ -1,5 +1,5 @@
-//! From bytes to typed records: several glued objects, repairable characters, half-written ends. It reports what it
-//! cannot read and never fails for it.
+//! Decoding of bytes to typed records. The bytes may hold several records without a separator, invalid characters and a
+//! half-written end. Damage is reported as a problem and never returned as an error.
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Deserializer;
@@ -8,7 +8,13 @@ use crate::error::Error;
 use crate::json::repair::{RepairedJson, repair_json};
 use crate::sink_writer::SinkWriter;
 
-/// Decodes the records in `bytes` and gives each to `each`.
+/// Decodes all records in `bytes` and passes them to `each` in order.
+///
+/// If a record cannot be decoded, the remaining bytes are repaired once. Without a possible repair the record is
+/// reported and skipped.
+///
+/// # Errors
+/// Any error of `each`.
 pub(crate) fn decode_records<T: DeserializeOwned>(
     bytes: &[u8],
     out: &mut SinkWriter<'_>,
@@ -17,36 +23,37 @@ pub(crate) fn decode_records<T: DeserializeOwned>(
     decode_with(repair_json, bytes, out, each)
 }
 
-/// Decodes the records in `bytes`; what `repair` returns was repaired once and is not repaired again.
+/// Decodes all records in `bytes` with `repair` for the first record that fails. Repaired bytes are decoded without a
+/// further repair, so the recursion is one level deep.
 fn decode_with<T: DeserializeOwned>(
     repair: fn(&[u8]) -> Option<RepairedJson>,
     bytes: &[u8],
     out: &mut SinkWriter<'_>,
     each: &mut impl FnMut(T, &mut SinkWriter<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut rest = trim_start(bytes);
-    while !rest.is_empty() {
-        let mut values = Deserializer::from_slice(rest).into_iter::<T>();
+    let mut remaining = trim_start(bytes);
+    while !remaining.is_empty() {
+        let mut values = Deserializer::from_slice(remaining).into_iter::<T>();
         match values.next() {
             None => return Ok(()),
             Some(Ok(record)) => {
                 let end = values.byte_offset();
                 each(record, out)?;
-                rest = trim_start(&rest[end..]);
+                remaining = trim_start(&remaining[end..]);
             }
-            Some(Err(error)) => match repair(rest) {
+            Some(Err(error)) => match repair(remaining) {
                 Some(repaired) => {
                     out.report_problem(repaired.reason);
                     return decode_with(|_| None, &repaired.bytes, out, each);
                 }
-                None => rest = trim_start(skip_damaged(rest, &error, out)),
+                None => remaining = trim_start(skip_damaged(remaining, &error, out)),
             },
         }
     }
     Ok(())
 }
 
-/// Decodes one record and returns it; `None`, with a report, when it cannot be read.
+/// Decodes `bytes` as one record, after a repair if necessary. Returns `None` and reports a problem if that fails.
 pub(crate) fn decode_one<T: DeserializeOwned>(bytes: &[u8], out: &mut SinkWriter<'_>) -> Option<T> {
     let error = match serde_json::from_slice(bytes) {
         Ok(record) => return Some(record),
@@ -62,36 +69,38 @@ pub(crate) fn decode_one<T: DeserializeOwned>(bytes: &[u8], out: &mut SinkWriter
     None
 }
 
-/// Returns whether there is nothing but white space.
+/// Returns whether `bytes` contain only white space and commas.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     trim_start(bytes).is_empty()
 }
 
-/// Reports the record at the start of `rest` and returns what follows it; nothing when its end cannot be found.
-fn skip_damaged<'b>(rest: &'b [u8], error: &serde_json::Error, out: &mut SinkWriter<'_>) -> &'b [u8] {
-    let mut values = Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+/// Reports the record at the start of `bytes` as damaged and returns the bytes after it.
+///
+/// A record that is valid JSON of another shape has a known end. Otherwise the end is unknown, and the result is empty.
+fn skip_damaged<'b>(bytes: &'b [u8], error: &serde_json::Error, out: &mut SinkWriter<'_>) -> &'b [u8] {
+    let mut values = Deserializer::from_slice(bytes).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
         out.report_problem(format!("skipped a record of an unexpected shape: {}", decode_error_text(error)));
-        return &rest[values.byte_offset()..];
+        return &bytes[values.byte_offset()..];
     }
     let reason = if error.is_eof() {
         "skipped a half-written record: it ends in the middle".to_owned()
     } else {
-        format!("skipped what is not JSON: {}", decode_error_text(error))
+        format!("skipped text that is not JSON: {}", decode_error_text(error))
     };
     out.report_problem(reason);
     &[]
 }
 
-/// Returns what is wrong with a record, without the parser's line number: it counts within the record and would be
-/// taken for the file's.
+/// Returns the text of a decode error without the parser's line number. That number counts lines of the record, and
+/// readers would take it for a line of the file.
 fn decode_error_text(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    what.to_owned()
+    let description = text.rsplit_once(" at line ").map_or(text.as_str(), |(description, _)| description);
+    description.to_owned()
 }
 
-/// Returns `bytes` without leading white space, commas between glued records and a byte order mark.
+/// Returns `bytes` without a leading byte order mark, white space and commas between records.
 fn trim_start(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let start = bytes.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b','));

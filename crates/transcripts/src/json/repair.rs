@@ -1,19 +1,21 @@
-//! Makes JSON readable that is right but for single characters: bytes that are not UTF-8, escapes of half a surrogate
-//! pair, and the numbers `NaN` and `Infinity`. It mends no structure.
+//! Repair of JSON with single invalid characters: bytes that are not UTF-8, unpaired surrogate escapes, and the numbers
+//! `NaN` and `Infinity`. Structural damage such as missing brackets is not repaired.
 
-/// A repaired copy and what was done to it.
+/// A repaired copy of a record.
 pub(crate) struct RepairedJson {
+    /// The repaired bytes. They are valid UTF-8.
     pub(crate) bytes: Vec<u8>,
+    /// The repairs, as text for a problem report.
     pub(crate) reason: String,
 }
 
-/// The replacement for half a surrogate pair, as an escape of the same length.
+/// The replacement for an unpaired surrogate escape. It has the same length, so the repair works in place.
 const SURROGATE_REPLACEMENT: &[u8] = b"\\ufffd";
 
-/// Numbers that JSON does not have but Python writes.
+/// Numbers that Python's `json` module writes by default and JSON does not allow.
 const NON_JSON_NUMBERS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
 
-/// Returns a repaired copy of `bytes`; `None` when there is nothing of this kind to repair.
+/// Returns a repaired copy of `bytes`, or `None` if they contain no repairable character. Linear in the length.
 pub(crate) fn repair_json(bytes: &[u8]) -> Option<RepairedJson> {
     let (mut text, mut reasons) = match std::str::from_utf8(bytes) {
         Ok(_) => (bytes.to_vec(), Vec::new()),
@@ -35,32 +37,33 @@ pub(crate) fn repair_json(bytes: &[u8]) -> Option<RepairedJson> {
     Some(RepairedJson { bytes: text, reason: reasons.join("; ") })
 }
 
-/// Replaces in place, keeping every length; returns how many surrogates and how many numbers.
+/// Replaces unpaired surrogates and non-JSON numbers in place without a change of length. Returns the number of
+/// replaced surrogates and the number of replaced numbers.
 fn replace_in_place(text: &mut [u8]) -> (usize, usize) {
     let (mut surrogates, mut numbers) = (0, 0);
     let mut in_string = false;
-    let mut at = 0;
-    while at < text.len() {
-        at += match text[at] {
+    let mut index = 0;
+    while index < text.len() {
+        index += match text[index] {
             b'"' => {
                 in_string = !in_string;
                 1
             }
-            b'\\' if in_string => match classify_surrogate(&text[at..]) {
+            b'\\' if in_string => match classify_surrogate(&text[index..]) {
                 Some(SurrogateEscape::Pair) => 12,
                 Some(SurrogateEscape::Half) => {
-                    text[at..at + SURROGATE_REPLACEMENT.len()].copy_from_slice(SURROGATE_REPLACEMENT);
+                    text[index..index + SURROGATE_REPLACEMENT.len()].copy_from_slice(SURROGATE_REPLACEMENT);
                     surrogates += 1;
                     6
                 }
                 None => 2,
             },
             b'-' | b'I' | b'N' if !in_string => {
-                match NON_JSON_NUMBERS.iter().find(|name| text[at..].starts_with(name)) {
-                    // `null` would not fit in the place of `NaN`.
+                match NON_JSON_NUMBERS.iter().find(|name| text[index..].starts_with(name)) {
+                    // The replacement is `0` and spaces, because `null` is longer than `NaN`.
                     Some(name) => {
-                        text[at..at + name.len()].fill(b' ');
-                        text[at] = b'0';
+                        text[index..index + name.len()].fill(b' ');
+                        text[index] = b'0';
                         numbers += 1;
                         name.len()
                     }
@@ -73,15 +76,15 @@ fn replace_in_place(text: &mut [u8]) -> (usize, usize) {
     (surrogates, numbers)
 }
 
-/// A surrogate escape, classified.
+/// The kind of a surrogate escape.
 enum SurrogateEscape {
-    /// A high one followed by a low one.
+    /// A high surrogate followed by a low surrogate: a valid pair of 12 bytes.
     Pair,
-    /// One without its other half.
+    /// An unpaired surrogate.
     Half,
 }
 
-/// Returns what the escape at the start of `text` is; `None` when it is no surrogate.
+/// Returns the kind of the escape at the start of `text`, or `None` if it is no surrogate escape.
 fn classify_surrogate(text: &[u8]) -> Option<SurrogateEscape> {
     let high = 0xd800..0xdc00;
     let low = 0xdc00..0xe000;
@@ -96,7 +99,7 @@ fn classify_surrogate(text: &[u8]) -> Option<SurrogateEscape> {
     low.contains(&first).then_some(SurrogateEscape::Half)
 }
 
-/// Returns the code unit of a `\uXXXX` escape at the start of `text`.
+/// Returns the UTF-16 code unit of a `\uXXXX` escape at the start of `text`.
 fn unicode_escape(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a6_only_what_is_broken_is_replaced() {
+    fn a6_only_invalid_characters_are_replaced() {
         for (text, expected) in [
             (r#"{"a":"\ud83d\ude00"}"#, None),
             (r#"{"a":"\\ud800"}"#, None),
@@ -119,9 +122,9 @@ mod tests {
             (r#"{"a":NaN,"b":-Infinity}"#, Some(r#"{"a":0  ,"b":0        }"#)),
             (r#"{"a":"\ud8"#, None),
         ] {
-            let found =
+            let actual =
                 repair_json(text.as_bytes()).map(|repaired| String::from_utf8(repaired.bytes).unwrap());
-            assert_eq!(found.as_deref(), expected, "{text}");
+            assert_eq!(actual.as_deref(), expected, "{text}");
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Tool results that another program wrote as the text of a data structure: the list of content blocks that they were, as
-//! JSON or as Python prints it. They are repaired as they are read in from formats in which that happened, and what they
-//! were is kept; agents that store what their tools printed are none of those, because there it is the output.
+//! Repair of tool results whose text is a serialized list of content blocks, as JSON or as a Python `repr`.
+//!
+//! Some programs serialize the blocks instead of their text. The repair replaces such a result with the text of its
+//! blocks and keeps the original. Only readers of formats in which this happens use it. Agents that store the output of
+//! commands are excluded, because there the JSON is the genuine output.
 
 use serde_json::{Map, Value};
 
@@ -10,11 +12,11 @@ use crate::json::python_repr;
 protocol::named_enum! {
     /// A repair that was made while an entry was read.
     pub enum RepairKind {
-        /// A result was the JSON text of its content blocks.
+        /// The result was its content blocks as JSON text.
         JsonBlocks = "json_blocks",
-        /// A result was what Python prints of its content blocks.
+        /// The result was the Python `repr` of its content blocks.
         PythonBlocks = "python_blocks",
-        /// A result was an object in the place of a text.
+        /// The result was a JSON object instead of a text.
         Object = "object",
     }
 }
@@ -24,49 +26,52 @@ protocol::named_enum! {
 pub struct RepairRecord {
     /// The kind of repair.
     pub kind: RepairKind,
-    /// The original without the data of images; `None` when the text still holds all of it.
+    /// The original text without image data; `None` if the repaired text contains all of it.
     pub original: Option<String>,
 }
 
-/// The most bytes of an original that are kept; what is longer is not repaired.
+/// Maximum length of a stored original, in bytes. A result with a longer original is not repaired, because the original
+/// would be lost.
 const ORIGINAL_BYTES_MAX: usize = 64 * 1024;
 
-/// Kinds of blocks that hold text.
+/// Values of `type` in text blocks.
 const TEXT_KINDS: [&str; 4] = ["text", "input_text", "output_text", "inputText"];
 
-/// Kinds of blocks that hold an image.
+/// Values of `type` in image blocks.
 const IMAGE_KINDS: [&str; 3] = ["image", "input_image", "image_url"];
 
-/// The fields of a block that holds text.
+/// The fields of a text block.
 const TEXT_FIELDS: [&str; 3] = ["type", "text", "id"];
 
-/// The fields of a block that holds an image.
+/// The fields of an image block.
 const IMAGE_FIELDS: [&str; 9] =
     ["type", "id", "data", "mimeType", "mime_type", "source", "source_type", "image_url", "detail"];
 
-/// The bytes at the beginning of a result in which a block says its kind.
+/// Length of the start of a result that must contain the word `type`, in bytes. It keeps the check of ordinary results
+/// cheap.
 const KIND_PROBE_BYTES: usize = 4 * 1024;
 
-/// The placeholder for the data of an image in an original.
+/// The placeholder for image data in a stored original.
 const IMAGE_PLACEHOLDER: &str = "[image]";
 
-/// Returns the content of a result as one text, and whether that took a repair.
+/// Returns the content of a result as one text, and the record of the repair if one was necessary.
 pub(crate) fn flatten_and_repair(content: ForeignContent) -> (FlattenedContent, Option<RepairRecord>) {
     let mut flat = match content {
         ForeignContent::Object(fields) => return flatten_object(fields),
         ForeignContent::Absent | ForeignContent::Text(_) | ForeignContent::Blocks(_) => content.flatten(),
     };
     match repair_text(&flat.text) {
-        Some((said, repaired)) => {
-            flat.text = said.text;
-            flat.media.extend(said.media);
-            (flat, Some(repaired))
+        Some((repaired, record)) => {
+            flat.text = repaired.text;
+            flat.media.extend(repaired.media);
+            (flat, Some(record))
         }
         None => (flat, None),
     }
 }
 
-/// Returns what an object in the place of a text says; all of it where its original is too large to be kept.
+/// Returns the text of a result that is an object. If the original is too large to be stored, the text is the whole
+/// object as JSON.
 fn flatten_object(fields: Map<String, Value>) -> (FlattenedContent, Option<RepairRecord>) {
     let object = Value::Object(fields);
     let whole = object.to_string();
@@ -80,17 +85,17 @@ fn flatten_object(fields: Map<String, Value>) -> (FlattenedContent, Option<Repai
     (flat, Some(RepairRecord { kind: RepairKind::Object, original }))
 }
 
-/// Returns what a result's content blocks hold, when its text is one of their printed forms and nothing else.
+/// Returns the content of the blocks that are serialized in `text`, or `None` if `text` is anything else.
 fn repair_text(text: &str) -> Option<(FlattenedContent, RepairRecord)> {
     let trimmed = text.trim();
     let is_within = |open: char, close: char| trimmed.starts_with(open) && trimmed.ends_with(close);
     let beginning = &trimmed[..trimmed.floor_char_boundary(KIND_PROBE_BYTES)];
-    let may_be = is_within('[', ']') || is_within('{', '}') || trimmed.starts_with("\"[");
-    if !may_be || !beginning.contains("type") {
+    let is_candidate = is_within('[', ']') || is_within('{', '}') || trimmed.starts_with("\"[");
+    if !is_candidate || !beginning.contains("type") {
         return None;
     }
-    let (value, how) = match serde_json::from_str::<Value>(trimmed) {
-        // Written twice over.
+    let (value, kind) = match serde_json::from_str::<Value>(trimmed) {
+        // The blocks were serialized twice.
         Ok(Value::String(inner)) => (serde_json::from_str(&inner).ok()?, RepairKind::JsonBlocks),
         Ok(value) => (value, RepairKind::JsonBlocks),
         Err(_) => (python_repr::parse_repr(trimmed)?, RepairKind::PythonBlocks),
@@ -106,21 +111,23 @@ fn repair_text(text: &str) -> Option<(FlattenedContent, RepairRecord)> {
     let blocks = Value::Array(blocks);
     let original = Some(redact_image_data(text, &blocks)?);
     let content = serde_json::from_value::<ForeignContent>(blocks).ok()?;
-    Some((content.flatten(), RepairRecord { kind: how, original }))
+    Some((content.flatten(), RepairRecord { kind, original }))
 }
 
-/// Returns whether it is a content block and nothing more: one with a field of its own is data that looks like one.
+/// Returns whether `item` is a text or image block without unknown fields. An object with further fields is data that
+/// only resembles a block. Unknown fields with an empty value are allowed.
 fn is_block(item: &Value) -> bool {
     let Some(fields) = item.as_object() else { return false };
     let Some(kind) = fields.get("type").and_then(Value::as_str) else { return false };
-    let knows = |known: &[&str]| {
+    let has_only = |known: &[&str]| {
         fields.iter().all(|(name, value)| known.contains(&name.as_str()) || is_empty_value(value))
     };
-    let holds_text = || fields.get("text").is_some_and(Value::is_string);
-    TEXT_KINDS.contains(&kind) && holds_text() && knows(&TEXT_FIELDS)
-        || IMAGE_KINDS.contains(&kind) && knows(&IMAGE_FIELDS)
+    let has_text = || fields.get("text").is_some_and(Value::is_string);
+    TEXT_KINDS.contains(&kind) && has_text() && has_only(&TEXT_FIELDS)
+        || IMAGE_KINDS.contains(&kind) && has_only(&IMAGE_FIELDS)
 }
 
+/// Returns whether a value is `null`, an empty array or an empty object.
 fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -130,24 +137,26 @@ fn is_empty_value(value: &Value) -> bool {
     }
 }
 
-/// Returns `text`, which is the printed form of `value`, without the data of images; `None` when it is too large to be kept
-/// or the data cannot be told apart in it.
+/// Returns `text`, the serialized form of `value`, with each image's data replaced by [`IMAGE_PLACEHOLDER`].
+///
+/// Returns `None` if the result is longer than [`ORIGINAL_BYTES_MAX`], or if the data of an image is not found in
+/// `text`, for example because it is escaped there.
 fn redact_image_data(text: &str, value: &Value) -> Option<String> {
     let mut data = Vec::new();
     collect_image_data(value, &mut data);
-    // The same image may be there twice.
+    // One replacement covers all copies of an image, so a second search for the same data would fail.
     data.sort_unstable();
     data.dedup();
-    let mut kept = text.to_owned();
+    let mut redacted = text.to_owned();
     for data in data {
-        let quoted = ['"', '\''].map(|quote| format!("{quote}{data}"));
-        let found = quoted.iter().find(|quoted| kept.contains(quoted.as_str()))?;
-        kept = kept.replace(found, &format!("{}{IMAGE_PLACEHOLDER}", &found[..1]));
+        let candidates = ['"', '\''].map(|quote| format!("{quote}{data}"));
+        let quoted = candidates.iter().find(|candidate| redacted.contains(candidate.as_str()))?;
+        redacted = redacted.replace(quoted, &format!("{}{IMAGE_PLACEHOLDER}", &quoted[..1]));
     }
-    (kept.len() <= ORIGINAL_BYTES_MAX).then_some(kept)
+    (redacted.len() <= ORIGINAL_BYTES_MAX).then_some(redacted)
 }
 
-/// Gathers the data that image blocks in `value` hold themselves.
+/// Collects the base64 data and `data:` URLs of all image blocks in `value`, at any depth.
 fn collect_image_data<'a>(value: &'a Value, data: &mut Vec<&'a str>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect_image_data(item, data)),
@@ -175,21 +184,21 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<(&str, usize, RepairKind)>) {
-        let found = repair_text(text);
-        let brief = |(flat, done): &(FlattenedContent, RepairRecord)| {
-            (flat.text.clone(), flat.media.len(), done.kind)
+        let actual = repair_text(text);
+        let summarize = |(flat, record): &(FlattenedContent, RepairRecord)| {
+            (flat.text.clone(), flat.media.len(), record.kind)
         };
-        let expected = expected.map(|(text, images, how)| (text.to_owned(), images, how));
-        assert_eq!(found.as_ref().map(brief), expected, "{text}");
-        if let Some((_, done)) = found
+        let expected = expected.map(|(text, images, kind)| (text.to_owned(), images, kind));
+        assert_eq!(actual.as_ref().map(summarize), expected, "{text}");
+        if let Some((_, record)) = actual
             && !text.contains("image")
         {
-            assert_eq!(done.original.as_deref(), Some(text), "what it was is kept");
+            assert_eq!(record.original.as_deref(), Some(text), "the original is stored");
         }
     }
 
     #[test]
-    fn b13_a_result_that_is_the_text_of_its_blocks_becomes_what_they_say() {
+    fn b13_a_result_of_serialized_blocks_becomes_the_text_of_the_blocks() {
         use RepairKind::{JsonBlocks, PythonBlocks};
         check(r#"[{"type":"text","text":"a\nb"}]"#, Some(("a\nb", 0, JsonBlocks)));
         check(
@@ -211,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn b13_a_result_that_only_looks_like_it_stays_as_it_is() {
+    fn b13_a_result_that_only_resembles_serialized_blocks_is_unchanged() {
         for text in [
             "",
             "plain",
@@ -237,32 +246,32 @@ mod tests {
     }
 
     #[test]
-    fn b13_a_result_whose_original_would_not_be_kept_is_not_repaired() {
-        let of = |length: usize| format!(r#"[{{"type":"text","text":"{}"}}]"#, "a".repeat(length));
-        let frame = of(0).len();
-        check(&of(ORIGINAL_BYTES_MAX - frame + 1), None);
-        assert!(repair_text(&of(ORIGINAL_BYTES_MAX - frame)).is_some());
+    fn b13_a_result_with_an_original_over_the_limit_is_not_repaired() {
+        let text_of = |length: usize| format!(r#"[{{"type":"text","text":"{}"}}]"#, "a".repeat(length));
+        let overhead = text_of(0).len();
+        check(&text_of(ORIGINAL_BYTES_MAX - overhead + 1), None);
+        assert!(repair_text(&text_of(ORIGINAL_BYTES_MAX - overhead)).is_some());
         let field = "a".repeat(ORIGINAL_BYTES_MAX);
         let object = serde_json::json!({"output": "b", "rest": field});
-        let (flat, done) = flatten_and_repair(serde_json::from_value(object.clone()).unwrap());
-        assert_eq!((flat.text, done.unwrap().original), (object.to_string(), None));
+        let (flat, record) = flatten_and_repair(serde_json::from_value(object.clone()).unwrap());
+        assert_eq!((flat.text, record.unwrap().original), (object.to_string(), None));
     }
 
     #[test]
-    fn b16_the_original_holds_no_image() {
+    fn b16_the_original_contains_no_image_data() {
         let data = "aGk=".repeat(ORIGINAL_BYTES_MAX);
         let image = format!(r#"{{"type":"image","data":"{data}","mimeType":"image/png"}}"#);
         let text = format!(r#"[{image},{image},{{"type":"text","text":"a"}}]"#);
-        let (flat, done) = repair_text(&text).unwrap();
-        let kept = r#"{"type":"image","data":"[image]","mimeType":"image/png"}"#;
-        let expected = format!(r#"[{kept},{kept},{{"type":"text","text":"a"}}]"#);
-        assert_eq!((flat.media.len(), done.original), (2, Some(expected)));
+        let (flat, record) = repair_text(&text).unwrap();
+        let redacted = r#"{"type":"image","data":"[image]","mimeType":"image/png"}"#;
+        let expected = format!(r#"[{redacted},{redacted},{{"type":"text","text":"a"}}]"#);
+        assert_eq!((flat.media.len(), record.original), (2, Some(expected)));
         let url =
             format!("[{{'type': 'image_url', 'image_url': {{'url': 'data:image/png;base64,{data}'}}}}]");
-        let (flat, done) = repair_text(&url).unwrap();
+        let (flat, record) = repair_text(&url).unwrap();
         let expected = "[{'type': 'image_url', 'image_url': {'url': '[image]'}}]";
-        assert_eq!((flat.media.len(), done.original.as_deref()), (1, Some(expected)));
-        // Written so that it cannot be found in the text.
+        assert_eq!((flat.media.len(), record.original.as_deref()), (1, Some(expected)));
+        // The escaped data is not found in the text, so the result is not repaired.
         let escaped = r#"[{"type":"image","data":"aGk\/aGkv","mimeType":"image/png"}]"#;
         check(escaped, None);
     }

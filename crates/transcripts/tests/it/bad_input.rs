@@ -1,5 +1,5 @@
-//! Damaged, foreign and hostile input: a clear error for the file or a report on the record, never a panic and never
-//! the end of the import.
+//! Damaged, foreign and hostile input. A file gets an error of its own, and a record gets a problem report. Neither
+//! ends the import of other records, and nothing panics.
 
 use std::fmt::Write as _;
 
@@ -11,24 +11,25 @@ fn detect_bytes(bytes: &[u8]) -> Result<SessionFormat, Error> {
     detect_format(&TranscriptSource::from_reader(&mut &bytes[..], "stdin", &std::env::temp_dir()).unwrap())
 }
 
-/// A Claude record by a user.
+/// Returns a Claude Code record with a text of the user.
 fn user(text: &str) -> String {
     format!(r#"{{"type":"user","sessionId":"s","parentUuid":null,"message":{{"content":"{text}"}}}}"#)
 }
 
-/// The texts and the problems of Claude lines.
+/// Checks the texts and the problems (line and reason) of a Claude Code log.
+#[track_caller]
 fn check(bytes: &[u8], texts: &[&str], problems: &[(u64, &str)]) {
     let (format, read) = read_bytes(bytes);
     assert_eq!(format, SessionFormat::Claude);
-    let found: Vec<&str> = read.entries().map(transcripts::TranscriptEntry::text).collect();
-    assert_eq!(found, texts);
-    let found: Vec<(u64, &str)> =
+    let actual: Vec<&str> = read.entries().map(transcripts::TranscriptEntry::text).collect();
+    assert_eq!(actual, texts);
+    let actual: Vec<(u64, &str)> =
         read.problems.iter().map(|problem| (problem.line.unwrap(), problem.reason.as_str())).collect();
-    assert_eq!(found, problems);
+    assert_eq!(actual, problems);
 }
 
 #[test]
-fn files_that_are_no_sessions_get_their_own_error() {
+fn files_that_are_not_sessions_have_specific_errors() {
     let folder = tempfile::tempdir().unwrap();
     let missing = detect_format(&TranscriptSource::from_file(folder.path().join("none.jsonl")));
     assert!(matches!(missing, Err(Error::Missing { .. })));
@@ -48,13 +49,13 @@ fn files_that_are_no_sessions_get_their_own_error() {
     ] {
         match detect_bytes(unknown.as_bytes()) {
             Err(Error::Unrecognized { looks_like, .. }) => assert_eq!(looks_like, expected),
-            other => assert!(other.is_err(), "{unknown} was taken for {other:?}"),
+            other => assert!(other.is_err(), "{unknown} was detected as {other:?}"),
         }
     }
 }
 
 #[test]
-fn errors_name_the_file_and_what_to_do() {
+fn errors_name_the_file_and_have_a_hint() {
     let error = detect_bytes(b"<html>").unwrap_err().to_string();
     assert!(error.contains("stdin") && error.contains("HTML") && error.contains("Claude Code"), "{error}");
 }
@@ -75,7 +76,7 @@ fn a_database_of_another_program_is_an_error() {
 }
 
 #[test]
-fn glued_records_are_both_read() {
+fn records_without_a_separator_are_all_read() {
     let text = format!("{}{}\n{}", user("a"), user("b"), user("c"));
     check(text.as_bytes(), &["a", "b", "c"], &[]);
 }
@@ -96,7 +97,7 @@ fn lines_end_at_line_feeds_only() {
 }
 
 #[test]
-fn what_is_not_json_costs_only_itself() {
+fn invalid_json_does_not_affect_other_records() {
     let text = format!("{}\nnot json\n[1]\n17\n{}\n", user("a"), user("b"));
     let (_, read) = read_bytes(text.as_bytes());
     assert_eq!(read.entries().count(), 2);
@@ -106,21 +107,21 @@ fn what_is_not_json_costs_only_itself() {
 }
 
 #[test]
-fn a6_broken_characters_are_replaced_and_reported() {
+fn a6_invalid_characters_are_replaced_and_reported() {
     check(
         user(r"a\ud800b \ud83d\ude00 \\ud800 \udc00").as_bytes(),
         &["a\u{fffd}b \u{1f600} \\ud800 \u{fffd}"],
         &[(1, "replaced 2 half surrogate pair(s) by U+FFFD")],
     );
     let mut bytes = user("a@b").into_bytes();
-    let at = bytes.iter().position(|byte| *byte == b'@').unwrap();
-    bytes[at] = 0xe9;
+    let index = bytes.iter().position(|byte| *byte == b'@').unwrap();
+    bytes[index] = 0xe9;
     check(&bytes, &["a\u{fffd}b"], &[(1, "replaced bytes that are not UTF-8 by U+FFFD")]);
     check(user(r"a\u0000b").as_bytes(), &["a\u{0}b"], &[]);
 }
 
 #[test]
-fn wrong_types_read_as_absent() {
+fn values_of_a_wrong_type_are_read_as_absent() {
     let text = concat!(
         r#"{"type":"user","uuid":7,"parentUuid":[],"isSidechain":"x","timestamp":{"a":1},"sessionId":null,"message":{"content":"a"}}"#,
         "\n",
@@ -133,7 +134,7 @@ fn wrong_types_read_as_absent() {
 }
 
 #[test]
-fn deep_nesting_is_reported_and_not_followed() {
+fn deeply_nested_records_are_reported_and_skipped() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     let text = format!(
         "{}\n{{\"type\":\"assistant\",\"message\":{{\"content\":[{{\"type\":\"tool_use\",\"input\":{deep}}}]}}}}\n{}\n",
@@ -162,7 +163,7 @@ fn a_large_line_is_read_and_an_oversized_one_skipped() {
 }
 
 #[test]
-fn a_cut_off_object_keeps_what_came_before() {
+fn elements_before_the_end_of_a_truncated_object_are_read() {
     let mut text = String::from(r#"{"info":{"id":"ses_1"},"messages":["#);
     for n in 0..3 {
         write!(

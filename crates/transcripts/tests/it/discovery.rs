@@ -1,4 +1,4 @@
-//! Sessions of installed agents are found where the agents keep them.
+//! Discovery of the sessions of installed agents, and formats that are folders of files.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn write(path: &Path, text: &str) {
 }
 
 #[test]
-fn sessions_are_found_in_their_usual_places() {
+fn sessions_are_discovered_in_the_default_folders() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
     for (path, text) in [
@@ -32,13 +32,13 @@ fn sessions_are_found_in_their_usual_places() {
     ] {
         write(&home.join(path), text);
     }
-    let places = DiscoveryRoots {
+    let roots = DiscoveryRoots {
         home: home.to_owned(),
         current_folder: home.join("work"),
         ..DiscoveryRoots::default()
     };
-    let discovery = discover_sessions(&places);
-    let mut formats: Vec<&str> = discovery.sessions.iter().map(|found| found.format.as_str()).collect();
+    let discovery = discover_sessions(&roots);
+    let mut formats: Vec<&str> = discovery.sessions.iter().map(|session| session.format.as_str()).collect();
     formats.sort_unstable();
     assert_eq!(formats, ["aider", "claude", "codex", "copilot", "gemini", "langgraph", "opencode", "pi"]);
     assert!(discovery.problems.is_empty());
@@ -46,24 +46,24 @@ fn sessions_are_found_in_their_usual_places() {
 }
 
 #[test]
-fn a_missing_home_finds_nothing_and_fails_nothing() {
+fn a_missing_home_folder_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let places = DiscoveryRoots { home: folder.path().join("none"), ..DiscoveryRoots::default() };
-    assert_eq!(discover_sessions(&places), transcripts::discover::DiscoveryReport::default());
+    let roots = DiscoveryRoots { home: folder.path().join("none"), ..DiscoveryRoots::default() };
+    assert_eq!(discover_sessions(&roots), transcripts::discover::DiscoveryReport::default());
 }
 
 #[test]
-fn an_unreadable_place_is_reported() {
+fn an_unreadable_folder_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join(".codex/sessions"), "a file where a folder is expected");
-    let places = DiscoveryRoots { home: folder.path().to_owned(), ..DiscoveryRoots::default() };
-    let discovery = discover_sessions(&places);
+    let roots = DiscoveryRoots { home: folder.path().to_owned(), ..DiscoveryRoots::default() };
+    let discovery = discover_sessions(&roots);
     assert_eq!(discovery.problems.len(), 1);
     assert!(discovery.problems[0].path.ends_with(".codex/sessions"));
 }
 
 #[test]
-fn a_peek_shows_the_first_words_of_a_person() {
+fn a_preview_has_the_first_line_that_the_user_wrote() {
     let text = concat!(
         r#"{"type":"user","sessionId":"s","cwd":"/p","isMeta":true,"message":{"content":"injected"}}"#,
         "\n",
@@ -71,9 +71,9 @@ fn a_peek_shows_the_first_words_of_a_person() {
         "\n",
     );
     let source = TranscriptSource::from_reader(&mut text.as_bytes(), "x", &std::env::temp_dir()).unwrap();
-    let peek = preview_session(&source, SessionFormat::Claude).unwrap();
-    assert_eq!(peek.title.as_deref(), Some("please fix it"));
-    assert_eq!(peek.workspace.as_deref(), Some("/p"));
+    let preview = preview_session(&source, SessionFormat::Claude).unwrap();
+    assert_eq!(preview.title.as_deref(), Some("please fix it"));
+    assert_eq!(preview.workspace.as_deref(), Some("/p"));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn b16_no_image_is_stored_inline() {
 }
 
 #[test]
-fn a_missing_time_is_that_of_the_entry_before() {
+fn an_entry_without_a_time_has_the_time_of_the_entry_before() {
     let (_, read) = read_bytes(SESSION.as_bytes());
     let first = read.entries().next().unwrap().created_at;
     assert!(first.is_some() && read.entries().all(|entry| entry.created_at == first));
@@ -70,17 +70,20 @@ fn a_longer_copy_of_a_session_has_the_same_key_and_continues_the_chain() {
     let (prefix_key, prefix) = digests(&lines[..4].join("\n"));
     assert_eq!(key, prefix_key);
     assert_eq!(whole[..prefix.len()], prefix[..]);
-    let (_, other) = digests(&SESSION.replace("\"look\"", "\"look!\""));
-    assert!(whole.iter().zip(&other).all(|(a, b)| a != b), "a difference shows in all that follows");
+    let (_, changed) = digests(&SESSION.replace("\"look\"", "\"look!\""));
+    assert!(
+        whole.iter().zip(&changed).all(|(left, right)| left != right),
+        "a changed entry changes all later digests"
+    );
 }
 
 #[test]
-fn placeholders_of_scrubbers_are_no_session_ids() {
+fn redaction_placeholders_are_not_session_ids() {
     let (_, read) = read_bytes(SESSION.replace("s-1", "REDACTED").as_bytes());
     assert_eq!(read.conversations[0].conversation.session_id, None);
 }
 
-/// A message of LangChain as LangGraph packs it.
+/// Returns a LangChain message in LangGraph's MessagePack form.
 fn message(class: &str, kind: &str, id: &str, content: &str) -> Packed {
     let fields = Packed::Map(vec![
         ("content".into(), content.into()),
@@ -98,18 +101,20 @@ fn message(class: &str, kind: &str, id: &str, content: &str) -> Packed {
     Packed::Ext(5, payload)
 }
 
+/// Returns a checkpoint with `messages` in LangGraph's MessagePack form.
 fn checkpoint(messages: Vec<Packed>) -> Vec<u8> {
     let values = Packed::Map(vec![("messages".into(), Packed::Array(messages))]);
-    let whole = Packed::Map(vec![
+    let checkpoint = Packed::Map(vec![
         ("ts".into(), "2026-01-02T03:04:05+00:00".into()),
         ("channel_values".into(), values),
     ]);
     let mut bytes = Vec::new();
-    rmpv::encode::write_value(&mut bytes, &whole).unwrap();
+    rmpv::encode::write_value(&mut bytes, &checkpoint).unwrap();
     bytes
 }
 
-/// Makes a database with three checkpoints of one thread, the last of which lost messages; returns its connection.
+/// Creates a database with three checkpoints of one thread and a fourth that is damaged, and returns its connection. In
+/// the third checkpoint a summary replaces the earlier messages.
 fn database(path: &std::path::Path) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection
@@ -142,11 +147,11 @@ fn langgraph_threads_are_the_union_of_their_checkpoints() {
     let source = TranscriptSource::from_file(&path);
     let (read, _) = read_source(&source, detect_format(&source).unwrap());
     assert_snapshot!(read.render());
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left beside the database");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no file is created in the folder");
 }
 
 #[test]
-fn langgraph_databases_in_use_are_read_with_their_log() {
+fn langgraph_databases_in_use_are_read_with_their_write_ahead_log() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "journal_mode", "WAL").unwrap();
@@ -156,8 +161,8 @@ fn langgraph_databases_in_use_are_read_with_their_log() {
     drop(open);
 }
 
-/// Makes a database of one thread with one checkpoint that holds these messages as JSON.
-fn rows(path: &std::path::Path, messages: &serde_json::Value) {
+/// Creates a database of one thread with one checkpoint that contains `messages` as JSON.
+fn create_json_database(path: &std::path::Path, messages: &serde_json::Value) {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection
         .execute_batch(
@@ -170,7 +175,7 @@ fn rows(path: &std::path::Path, messages: &serde_json::Value) {
     connection.execute("INSERT INTO checkpoints VALUES ('1', '', ?1, 'json', ?2)", row).unwrap();
 }
 
-/// Each result with its call id, its text, what was done to it, and what it was, as the journal has them.
+/// Returns each tool result as the journal stores it: call id, text, kind of repair and original text.
 fn results(format: SessionFormat, read: &CollectedTranscript) -> Vec<String> {
     let result = |entry: &transcripts::TranscriptEntry| {
         let event = entry.clone().into_event(format, Timestamp::UNIX_EPOCH).unwrap();
@@ -184,7 +189,7 @@ fn results(format: SessionFormat, read: &CollectedTranscript) -> Vec<String> {
 }
 
 #[test]
-fn a16_b13_legacy_results_are_repaired_once_at_import_and_what_they_were_is_kept() {
+fn a16_b13_legacy_results_are_repaired_once_at_import_and_their_original_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     let tool = |id: &str, content: serde_json::Value| serde_json::json!({"type": "tool", "tool_call_id": id, "content": content});
@@ -200,7 +205,7 @@ fn a16_b13_legacy_results_are_repaired_once_at_import_and_what_they_were_is_kept
         tool("7", "[1, 2]".into()),
         tool("8", "[{\"type\": \"text\", \"text\": \"a\", \"n\": 1}]".into()),
     ]);
-    rows(&path, &messages);
+    create_json_database(&path, &messages);
     let (read, _) = read_source(&TranscriptSource::from_file(&path), SessionFormat::LangGraph);
     let expected = [
         r#"1 plain | - | -"#,
@@ -224,7 +229,7 @@ const PRINTED: [&str; 4] = [
 ];
 
 #[test]
-fn b13_what_a_command_printed_is_stored_as_it_was_printed() {
+fn b13_the_output_of_a_command_is_stored_unchanged() {
     for printed in PRINTED {
         let text = serde_json::Value::from(printed);
         let blocks = serde_json::json!([{"type": "text", "text": printed}]);
@@ -251,15 +256,15 @@ fn b13_what_a_command_printed_is_stored_as_it_was_printed() {
             (SessionFormat::Codex, codex(&text)),
             (SessionFormat::Codex, codex(&blocks)),
         ] {
-            let (found, read) = read_bytes(lines.map(|line| line.to_string()).join("\n").as_bytes());
-            assert_eq!(found, format);
+            let (detected, read) = read_bytes(lines.map(|line| line.to_string()).join("\n").as_bytes());
+            assert_eq!(detected, format);
             assert_eq!(results(format, &read), [format!("1 {printed} | - | -")]);
         }
     }
 }
 
 #[test]
-fn b4_b13_messages_without_an_id_are_all_kept_and_read_the_same_every_time() {
+fn b4_b13_messages_without_an_id_are_all_read_and_the_result_is_stable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.db");
     let messages = serde_json::json!([
@@ -270,7 +275,7 @@ fn b4_b13_messages_without_an_id_are_all_kept_and_read_the_same_every_time() {
         {"type": "ai", "content": "", "tool_calls": [{"id": "2", "name": "f", "args": {"n": 2}}]},
         {"type": "ai", "content": "done"},
     ]);
-    rows(&path, &messages);
+    create_json_database(&path, &messages);
     let (first, _) = read_source(&TranscriptSource::from_file(&path), SessionFormat::LangGraph);
     assert_eq!(first.entries().count(), 6);
     let (second, _) = read_source(&TranscriptSource::from_file(&path), SessionFormat::LangGraph);

@@ -1,4 +1,4 @@
-//! The room as its callers see it: real files against their known counts, odd input, and what lands in the journal.
+//! Tests of the public interface: real files with known counts, damaged input, and the events that an import stores.
 
 #![expect(clippy::unwrap_used, reason = "the helpers of tests may end a test like the tests themselves")]
 

@@ -1,4 +1,5 @@
-//! Every real file against the counts that are known for it. The files lie outside the project and may be absent.
+//! Every real session file with the counts that a manifest lists for it. The files are outside the repository and may
+//! be missing; the test is then skipped.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use transcripts::{EntryKind, TranscriptSource};
 
 use crate::collect::read_source;
 
+/// Returns the folder of the session files, if it exists.
 fn data() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     folder.join("manifest.json").is_file().then_some(folder)
@@ -16,7 +18,7 @@ fn data() -> Option<PathBuf> {
 #[test]
 fn every_file_of_the_manifest_imports_with_its_counts() {
     let Some(data) = data() else {
-        eprintln!("skipped: no real session files beside the workspace");
+        eprintln!("skipped: the folder of real session files is missing");
         return;
     };
     let manifest: Vec<Value> =
@@ -39,13 +41,13 @@ fn every_file_of_the_manifest_imports_with_its_counts() {
     assert!(failures.is_empty(), "counts differ:\n{failures}");
 }
 
-/// Returns the differences between a file and its row, as ` name=found(expected)`.
+/// Returns the differences between a file and its row in the manifest, as ` name=actual(expected)`.
 fn differences(path: &Path, expected: &Value) -> String {
     let source = TranscriptSource::from_file(path);
     let format = transcripts::detect_format(&source).expect("a known format");
     let (read, report) = read_source(&source, format);
     let (unanswered, orphans) = read.unpaired_counts();
-    let found = [
+    let actual = [
         ("conversations", report.conversations as usize),
         ("events", read.entries().count()),
         ("user_turns", read.user_turns()),
@@ -56,15 +58,15 @@ fn differences(path: &Path, expected: &Value) -> String {
         ("orphans", orphans),
     ];
     let mut text = String::new();
-    for (name, count) in found {
+    for (name, count) in actual {
         if expected[name] != count {
             text += &format!(" {name}={count}({})", expected[name]);
         }
     }
-    let named = expected["format"].as_str().expect("every row names a format");
-    let named = if named == "taubench" { "openai" } else { named };
-    if format.as_str() != named {
-        text += &format!(" format={}({named})", format.as_str());
+    let expected_format = expected["format"].as_str().expect("every row names a format");
+    let expected_format = if expected_format == "taubench" { "openai" } else { expected_format };
+    if format.as_str() != expected_format {
+        text += &format!(" format={}({expected_format})", format.as_str());
     }
     assert_eq!((report.conversations - report.empty) as usize, read.conversations.len());
     assert_eq!(report.entries as usize, read.entries().count());

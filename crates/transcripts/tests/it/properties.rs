@@ -1,4 +1,4 @@
-//! Any bytes at all: no reader panics, and reading twice gives the same.
+//! Property tests with random input: no reader panics, and two reads of the same bytes have the same result.
 
 use proptest::prelude::*;
 use transcripts::{SessionFormat, TranscriptSource, detect_format, read_conversations};
@@ -19,7 +19,7 @@ const FORMATS: [SessionFormat; 11] = [
     SessionFormat::LangGraph,
 ];
 
-/// Pieces from which records of all formats can grow by accident.
+/// A strategy for pieces of records. Random sequences of them form records of all formats.
 fn piece() -> impl Strategy<Value = String> {
     let fixed = [
         "{",
@@ -59,6 +59,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Reads `bytes` twice in every format and compares the results.
 fn check(bytes: &[u8]) {
     let source = TranscriptSource::from_reader(&mut &bytes[..], "random", &std::env::temp_dir()).unwrap();
     let _ = detect_format(&source);

@@ -1,10 +1,10 @@
-//! Each format on a small session written for the purpose: every kind of record once, with what becomes of it.
+//! Each format with a small session that contains every kind of record once, and the resulting entries.
 
 use insta::assert_snapshot;
 
 use crate::collect::read_bytes;
 
-/// Reads `lines` and returns the detected format and the rendering.
+/// Reads `text` and returns the detected format and the rendered entries.
 fn check(text: &str) -> String {
     let (format, read) = read_bytes(text.as_bytes());
     format!("{}\n{}", format.as_str(), read.render())
@@ -53,7 +53,7 @@ fn claude_records_become_entries_in_file_order() {
 }
 
 #[test]
-fn codex_reads_what_the_model_saw_and_no_repetition() {
+fn codex_reads_response_items_and_no_repeated_events() {
     assert_snapshot!(check(concat!(
         r#"{"timestamp":"2026-01-02T03:04:05Z","type":"session_meta","payload":{"id":"c-1","cwd":"/p","timestamp":"2026-01-02T03:00:00Z"}}"#,
         "\n",
@@ -243,7 +243,7 @@ fn chat_messages_read_as_one_list_or_as_many_conversations() {
 }
 
 #[test]
-fn sweagent_observations_are_not_a_persons_words() {
+fn sweagent_observations_are_not_user_text() {
     assert_snapshot!(check(
         r#"{"environment":"e","trajectory":[{"action":"x"}],"history":[{"role":"system","content":"s"},{"role":"user","content":"task"},
         {"role":"assistant","content":"","thought":"think","tool_calls":[{"id":"c","function":{"name":"bash","arguments":"{}"}}]},

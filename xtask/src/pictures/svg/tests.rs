@@ -1,18 +1,18 @@
-//! A table of what a program writes and the SVG elements that show it.
+//! Table tests of terminal output and the resulting SVG elements.
 
 use super::*;
 use crate::pictures::palette::Scheme;
 use crate::pictures::screen::testing::draw;
 
-/// Checks the elements for the cells, in the light palette, after a program has written `bytes`.
+/// Checks the elements of the cells in the light palette after a program has written `bytes`.
 #[track_caller]
 fn check(bytes: &str, expected: &[&str]) {
     let screen = draw(&format!("{bytes}\x1b[?25l"));
     let svg = render(&screen, "segue", Scheme::Light.palette());
     let (_, cells) = svg.split_once("<g ").unwrap();
     let lines: Vec<&str> = cells.lines().skip(1).filter(|line| !line.starts_with("</")).collect();
-    let shortened = |line: &str| line.replace(r#" lengthAdjust="spacingAndGlyphs""#, "");
-    assert_eq!(lines.into_iter().map(shortened).collect::<Vec<_>>(), expected, "{bytes:?}");
+    let shorten = |line: &str| line.replace(r#" lengthAdjust="spacingAndGlyphs""#, "");
+    assert_eq!(lines.into_iter().map(shorten).collect::<Vec<_>>(), expected, "{bytes:?}");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_change_of_style_begins_another_element() {
 }
 
 #[test]
-fn a_wide_character_has_two_cells_and_moves_no_other() {
+fn a_wide_character_has_two_cells_and_does_not_shift_others() {
     check(
         "a世b",
         &[

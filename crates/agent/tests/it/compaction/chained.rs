@@ -1,5 +1,5 @@
-//! Ten compactions in a row over five thousand messages of real sessions, without a summariser that is any use: what was
-//! planted and is a fact survives them all, and the history is the original.
+//! Tests that ten consecutive compactions of five thousand messages from real sessions lose no planted fact and change no
+//! message, although the summarizer returns garbage and every summary is an offline summary.
 
 use std::path::{Path, PathBuf};
 
@@ -11,27 +11,29 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 use super::{agent_of, append, compact_keeping, send_message, split_requests, visible_markers};
 use crate::environment::{TestEnvironment, assert_paired, messages, unwatched};
 
+/// The length of the transcript without planted messages.
 const MESSAGES: usize = 5_000;
+/// The number of compactions.
 const ROUNDS: usize = 10;
-/// Messages that stay each time.
+/// The maximum number of messages that each compaction keeps verbatim.
 const KEPT_MESSAGES: u64 = 20;
 
-/// Returns the sessions there are; none where the data is absent.
+/// Returns the session files of the shared test data, sorted. Returns no files where the data is absent.
 fn session_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/open");
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for kind in ["claude", "codex", "opencode", "copilot", "pi", "taubench"] {
         let Ok(files) = std::fs::read_dir(folder.join(kind)) else { return Vec::new() };
-        found.extend(files.map(|file| file.unwrap().path()));
+        paths.extend(files.map(|file| file.unwrap().path()));
     }
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
-/// Returns the messages of all sessions, one after the other, from the beginning again when there are too few.
+/// Returns [`MESSAGES`] messages: those of all sessions in order, repeated from the beginning if there are too few.
 async fn session_messages(paths: &[PathBuf]) -> Vec<Message> {
-    let world = TestEnvironment::new();
-    let agent = world.agent();
+    let environment = TestEnvironment::new();
+    let agent = environment.agent();
     let (frames, cancel) = unwatched();
     let report = agent.threads().import(paths, &frames, &cancel).await.unwrap();
     let mut all = Vec::new();
@@ -41,7 +43,7 @@ async fn session_messages(paths: &[PathBuf]) -> Vec<Message> {
     all.into_iter().cycle().take(MESSAGES).collect()
 }
 
-/// Returns the messages planted in a round: a rule, a changed file and a failing check.
+/// Returns the messages that are planted in a round: a rule, a changed file and a failing check.
 fn planted_messages(round: usize) -> Vec<Message> {
     let call = |name: &str, args| ContentBlock::ToolCall {
         id: format!("{name}-{round}"),
@@ -69,7 +71,7 @@ fn planted_messages(round: usize) -> Vec<Message> {
     ]
 }
 
-/// Returns the text by which each planted fact is known, with its name.
+/// Returns the name of each planted fact, and the text that identifies it.
 fn planted_facts() -> impl Iterator<Item = (String, String)> {
     (0..ROUNDS).flat_map(|round| {
         [
@@ -80,16 +82,18 @@ fn planted_facts() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Returns which of the facts a text holds.
+/// Returns the names of the planted facts that a text contains.
 fn facts_in(text: &str) -> Vec<String> {
-    planted_facts().filter(|(_, told)| text.contains(told.as_str())).map(|(name, _)| name).collect()
+    planted_facts().filter(|(_, fact)| text.contains(fact.as_str())).map(|(name, _)| name).collect()
 }
 
+/// Returns the carry-over as JSON text.
 fn carry_over_text(carry_over: &CarryOver) -> String {
     serde_json::to_string(carry_over).unwrap()
 }
 
-/// Appends a tenth of the transcript at a time, with the planted texts, and compacts after each.
+/// Appends the transcript in [`ROUNDS`] parts, each with planted messages, and compacts the thread after each part. Returns
+/// the thread and all appended messages.
 async fn compact_in_rounds(agent: &Agent, transcript: &[Message]) -> (ThreadId, Vec<Message>) {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let mut all = Vec::with_capacity(MESSAGES + 100);
@@ -103,7 +107,7 @@ async fn compact_in_rounds(agent: &Agent, transcript: &[Message]) -> (ThreadId, 
     (thread, all)
 }
 
-/// Returns the compaction of the same conversation in one go.
+/// Appends all messages to a new thread and returns its only compaction.
 async fn compact_at_once(agent: &Agent, all: &[Message]) -> Compaction {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     for part in all.chunks(1_000) {
@@ -116,36 +120,40 @@ async fn compact_at_once(agent: &Agent, all: &[Message]) -> Compaction {
 async fn e12_b1_ten_compactions_of_real_sessions_lose_no_fact_and_no_message() {
     let paths = session_files();
     if paths.is_empty() {
-        println!("the sessions to try this on are not here");
+        println!("skipped: the shared session data is absent");
         return;
     }
     let transcript = session_messages(&paths).await;
     let garbage = ScriptedReply::text("lorem ipsum dolor sit amet").with_repeat();
     let server = ScriptedServer::start(Script::new([garbage]).with_requests_kept(2)).unwrap();
-    let world = TestEnvironment::new();
-    let agent = agent_of(&world, &server, (1_000_000, ""));
+    let environment = TestEnvironment::new();
+    let agent = agent_of(&environment, &server, (1_000_000, ""));
     let (thread, all) = compact_in_rounds(&agent, &transcript).await;
     let markers = visible_markers(&agent, thread).await;
     assert_eq!(markers.len(), ROUNDS);
     assert!(markers.iter().all(|(_, marker)| marker.model == OFFLINE_SUMMARY_MODEL), "garbage is no summary");
     let last = &markers[ROUNDS - 1].1;
-    // Where there is no model the extract is made at once.
+    // The agent has no model, so this compaction is an offline summary too.
     let once = compact_at_once(&TestEnvironment::new().agent(), &all).await;
-    for (what, chained, once) in [
+    for (part, chained, once) in [
         ("carry-over", carry_over_text(&last.carry_over), carry_over_text(&once.carry_over)),
         ("summary", last.summary.clone(), once.summary),
     ] {
         let (chained, once) = (facts_in(&chained), facts_in(&once));
-        println!("{what}: chained {chained:?}, at once {once:?}");
+        println!("{part}: chained {chained:?}, at once {once:?}");
         assert!(
             once.iter().all(|fact| chained.contains(fact)),
-            "{what}: at once {once:?}, chained {chained:?}"
+            "{part}: at once {once:?}, chained {chained:?}"
         );
     }
     let files = (0..ROUNDS)
         .filter(|round| carry_over_text(&last.carry_over).contains(&format!("planted/file_{round}.rs")));
-    assert_eq!(files.count(), ROUNDS, "what was planted in the first round outlasts the tenth");
-    assert_eq!(messages(&agent, thread).await, all, "b1: the history is the original");
+    assert_eq!(
+        files.count(),
+        ROUNDS,
+        "the carry-over of the tenth compaction names the planted files of all rounds"
+    );
+    assert_eq!(messages(&agent, thread).await, all, "b1: the history equals the appended messages");
     let replaced: u64 = markers.iter().map(|(_, marker)| marker.replaced_count).sum();
     assert_eq!(replaced + last.kept_count, all.len() as u64, "c3: every message is counted once");
     send_message(&agent, thread, "Go on.").await;

@@ -1,5 +1,5 @@
-//! Requests at the edge of a window: small windows, single results that are too large, what cannot be condensed at all,
-//! and condensing that does not help.
+//! Tests of requests at the limit of the context window: small windows, oversized tool results, requests that cannot be
+//! compacted at all, and compactions that do not help.
 
 use jiff::Timestamp;
 use journal::Artifact;
@@ -14,72 +14,73 @@ use super::{
 };
 use crate::environment::{TestEnvironment, assert_paired, message_texts, messages, unwatched};
 
-/// Bytes of a request's body that are at least one token each four, with what JSON adds.
+/// The maximum number of bytes of a request body for each token of the window: four bytes of text and one byte for JSON
+/// syntax.
 const BYTES_PER_TOKEN: u64 = 5;
 
-/// Returns the tokens of everything that is no message.
+/// Returns the estimated tokens of a request without messages, that is of the instructions and the tools.
 async fn frame_tokens(agent: &agent::Agent) -> u64 {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     agent.threads().context_report(thread).await.unwrap().tokens
 }
 
 #[tokio::test]
-async fn l6_a_small_window_never_is_a_dead_end() {
-    let world = TestEnvironment::new();
+async fn l6_a_small_window_never_blocks_a_conversation() {
+    let environment = TestEnvironment::new();
     let server = good_server();
-    let frame = frame_tokens(&agent_with_large_tool(&world, &server, (200_000, ""))).await;
+    let frame = frame_tokens(&agent_with_large_tool(&environment, &server, (200_000, ""))).await;
     println!("instructions and tools take {frame} tokens");
-    for beside in [1_200_u64, 2_000, 4_000, 8_000] {
-        // A quarter is kept for the answer.
-        let window = (frame + beside) * 4 / 3;
-        let world = TestEnvironment::new();
+    for message_tokens in [1_200_u64, 2_000, 4_000, 8_000] {
+        // A quarter of the window is reserved for the answer.
+        let window = (frame + message_tokens) * 4 / 3;
+        let environment = TestEnvironment::new();
         let mut replies = vec![record_reply()];
         for (number, chars) in [2_000, 9_000, 300, 40_000, 6_000, 6_000, 12_000, 100].into_iter().enumerate()
         {
-            let twice = large_call(&format!("a{number}"), chars).with_call(
+            let calls = large_call(&format!("a{number}"), chars).with_call(
                 format!("b{number}"),
                 "large",
                 json!({"chars": chars / 2}),
             );
-            replies.push(twice);
+            replies.push(calls);
         }
         replies.push(without_usage(ScriptedReply::text("Done.")).with_repeat());
         let server = ScriptedServer::start(Script::new(replies)).unwrap();
-        let agent = agent_with_large_tool(&world, &server, (window, ""));
+        let agent = agent_with_large_tool(&environment, &server, (window, ""));
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         for request in ["Look at all of it.", "And again.", "And once more."] {
             send_message(&agent, thread, request).await;
         }
-        let (asked, answered) = split_requests(&server);
+        let (summarized, answered) = split_requests(&server);
         assert_eq!(answered.len(), 8 + 3, "window {window}");
-        assert!(asked.len() <= 30, "window {window}: {} calls for summaries", asked.len());
+        assert!(summarized.len() <= 30, "window {window}: {} calls for summaries", summarized.len());
         assert!(!visible_markers(&agent, thread).await.is_empty(), "window {window}");
-        println!("window {window}: {} calls for summaries", asked.len());
+        println!("window {window}: {} calls for summaries", summarized.len());
         for request in answered {
             assert_paired(&request.body);
             let bytes = request.body.to_string().len() as u64;
             assert!(bytes < window * BYTES_PER_TOKEN, "window {window}: {bytes} bytes");
         }
-        let said = message_texts(&agent, thread).await;
-        assert!(said.iter().any(|text| *text == large_result(40_000)), "the journal has the whole");
+        let texts = message_texts(&agent, thread).await;
+        assert!(texts.iter().any(|text| *text == large_result(40_000)), "the journal has the whole result");
     }
 }
 
 #[tokio::test]
-async fn l6_a_long_chat_in_a_small_window_goes_on_whoever_summarises() {
-    for summariser in [
+async fn l6_a_long_chat_in_a_small_window_continues_with_a_good_and_a_bad_summarizer() {
+    for summarizer in [
         record_reply(),
         ScriptedReply::text("lorem ipsum").when_body_contains(SUMMARIZER_PROMPT).with_repeat(),
     ] {
-        let world = TestEnvironment::new();
+        let environment = TestEnvironment::new();
         let answer =
             ScriptedReply::text("There is much to say about it, and here is some of it. ".repeat(30));
         let server =
-            ScriptedServer::start(Script::new([summariser, without_usage(answer).with_repeat()])).unwrap();
-        let agent = agent_of(&world, &server, (200_000, ""));
+            ScriptedServer::start(Script::new([summarizer, without_usage(answer).with_repeat()])).unwrap();
+        let agent = agent_of(&environment, &server, (200_000, ""));
         let window = (frame_tokens(&agent).await + 2_500) * 4 / 3;
         drop(agent);
-        let agent = agent_of(&world, &server, (window, ""));
+        let agent = agent_of(&environment, &server, (window, ""));
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         for number in 0..24 {
             let request =
@@ -101,20 +102,19 @@ async fn l6_a_long_chat_in_a_small_window_goes_on_whoever_summarises() {
 
 #[tokio::test]
 async fn e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let whole = large_result(200_000);
-    let thread_of_nobody = protocol::ThreadId::generate();
-    let name =
-        Artifact::new(thread_of_nobody, "text/plain", whole.clone().into_bytes(), Timestamp::now()).sha256;
-    let reads = json!({"path": format!("artifact:{}", &name[..16]), "offset": 4_000, "limit": 3});
+    let any_thread = protocol::ThreadId::generate();
+    let name = Artifact::new(any_thread, "text/plain", whole.clone().into_bytes(), Timestamp::now()).sha256;
+    let read_args = json!({"path": format!("artifact:{}", &name[..16]), "offset": 4_000, "limit": 3});
     let server = ScriptedServer::start(Script::new([
         record_reply(),
         large_call("c1", 200_000),
-        without_usage(ScriptedReply::call("c2", "read_file", reads)),
+        without_usage(ScriptedReply::call("c2", "read_file", read_args)),
         without_usage(ScriptedReply::text("Done.")).with_repeat(),
     ]))
     .unwrap();
-    let agent = agent_with_large_tool(&world, &server, (40_000, ""));
+    let agent = agent_with_large_tool(&environment, &server, (40_000, ""));
     let thread = filled_thread(&agent, 400).await;
     send_message(&agent, thread, "Look at the large one.").await;
     let requests = split_requests(&server).1;
@@ -124,19 +124,22 @@ async fn e6_an_oversized_result_is_clipped_to_a_pointer_that_read_file_follows()
     requests.iter().for_each(|request| assert_paired(&request.body));
     let read = requests[2].body.to_string();
     assert!(read.contains("line 4000 says that all is well"), "{read}");
-    let told = events_of(&agent, thread, EventType::ResultClipped).await;
-    assert_eq!(told.len(), 1);
-    assert_eq!((told[0]["bytes"].as_u64(), told[0]["sha256"].as_str()), (Some(200_000), Some(name.as_str())));
-    assert!(message_texts(&agent, thread).await.contains(&whole), "the journal has the whole");
+    let clips = events_of(&agent, thread, EventType::ResultClipped).await;
+    assert_eq!(clips.len(), 1);
+    assert_eq!(
+        (clips[0]["bytes"].as_u64(), clips[0]["sha256"].as_str()),
+        (Some(200_000), Some(name.as_str()))
+    );
+    assert!(message_texts(&agent, thread).await.contains(&whole), "the journal has the whole result");
 }
 
 #[tokio::test]
-async fn l11_what_cannot_be_condensed_is_named_by_part_before_any_model_is_called() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (20_000, ""));
-    for first in [true, false] {
+async fn l11_a_request_that_cannot_be_compacted_fails_with_its_parts_before_any_model_call() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (20_000, ""));
+    for is_first in [true, false] {
         let thread = agent.threads().create(None).await.unwrap().thread_id;
-        if !first {
+        if !is_first {
             append(&agent, thread, &turns(1..6, 400)).await;
         }
         let (frames, cancel) = unwatched();
@@ -156,23 +159,23 @@ async fn l11_what_cannot_be_condensed_is_named_by_part_before_any_model_is_calle
         assert_eq!(
             message_texts(&agent, thread).await.last().unwrap(),
             &long,
-            "a13: what the person said is kept"
+            "a13: the user's message is stored"
         );
-        let said: u64 = message_texts(&agent, thread).await.len() as u64;
+        let message_count: u64 = message_texts(&agent, thread).await.len() as u64;
         agent
             .threads()
             .rewind(thread, agent.threads().prompts(thread, 1).await.unwrap()[0].seq - 1)
             .await
             .unwrap();
-        assert_eq!(message_texts(&agent, thread).await.len() as u64, said - 1);
+        assert_eq!(message_texts(&agent, thread).await.len() as u64, message_count - 1);
     }
 }
 
 #[tokio::test]
-async fn l11_a_request_that_just_fits_is_sent_although_nothing_of_it_can_be_condensed() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (40_000, ""));
-    // A quarter of the window is kept for the answer.
+async fn l11_a_request_that_just_fits_is_sent_although_it_cannot_be_compacted() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (40_000, ""));
+    // A quarter of the window is reserved for the answer.
     let words = 30_000 - frame_tokens(&agent).await - 50;
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     send_message(&agent, thread, &"abc ".repeat(usize::try_from(words).unwrap())).await;
@@ -180,10 +183,11 @@ async fn l11_a_request_that_just_fits_is_sent_although_nothing_of_it_can_be_cond
 }
 
 #[tokio::test]
-async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
-    // Nothing but a few words: every summary is longer.
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (200_000, "trigger = [{ messages = 3 }]\nkeep = { messages = 1 }"));
+async fn l11_a_compaction_that_does_not_help_is_recorded_and_the_turn_continues() {
+    // The conversation has only a few words, so every summary is longer.
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent =
+        agent_of(&environment, &server, (200_000, "trigger = [{ messages = 3 }]\nkeep = { messages = 1 }"));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     append(&agent, thread, &[Message::human("Hello."), Message::ai("Hello.")]).await;
     for text in ["One.", "Two.", "Three.", "Four."] {
@@ -191,24 +195,28 @@ async fn l11_condensing_that_does_not_help_is_noted_and_the_turn_goes_on() {
     }
     assert_eq!(visible_markers(&agent, thread).await, [], "no progress, no marker");
     let failed = events_of(&agent, thread, EventType::CompactionFailed).await;
-    assert_eq!(failed.len(), 1, "it is not tried again before the conversation has grown: {failed:?}");
+    assert_eq!(
+        failed.len(),
+        1,
+        "a failed compaction is not retried before the conversation has grown: {failed:?}"
+    );
     assert!(failed[0]["reason"].as_str().unwrap().contains("tokens instead of"), "{failed:?}");
     assert_eq!(split_requests(&server).0.len(), 1);
     let stuck = async |agent: &agent::Agent| {
         agent.store().checkpoint(thread).await.unwrap().unwrap().channels["_compaction_stuck"].clone()
     };
-    let noted = stuck(&agent).await;
-    assert_eq!(noted["attempts"], 1);
+    let recorded = stuck(&agent).await;
+    assert_eq!(recorded["attempts"], 1);
     let refused = compact_thread(&agent, thread).await.unwrap_err();
     let agent::Error::Thread(agent::ThreadError::NothingToCompact { reason, .. }) = &refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(stuck(&agent).await, noted, "what was asked for does not count among them");
+    assert_eq!(stuck(&agent).await, recorded, "manual attempts are not counted");
     assert!(reason.contains("hardly be smaller"), "{reason}");
 }
 
 #[tokio::test]
-async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
+async fn l11_a_trigger_below_the_size_of_instructions_and_tools_never_loops() {
     for section in [
         "trigger = [{ tokens = 10 }]",
         "trigger = [{ fraction = 0.001 }]",
@@ -216,44 +224,43 @@ async fn l11_a_trigger_below_what_is_always_sent_never_loops() {
         "trigger = [{ tokens = 10 }]\nkeep = { tokens = 10 }",
         "trigger = [{ messages = 1 }]\nkeep = { messages = 1 }",
     ] {
-        let world = TestEnvironment::new();
+        let environment = TestEnvironment::new();
         let mut replies = vec![record_reply()];
         replies.extend((0..6).map(|number| large_call(&format!("c{number}"), 2_000)));
         replies.push(without_usage(ScriptedReply::text("Done.")).with_repeat());
         let server = ScriptedServer::start(Script::new(replies)).unwrap();
-        let agent = agent_with_large_tool(&world, &server, (200_000, section));
+        let agent = agent_with_large_tool(&environment, &server, (200_000, section));
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         for text in ["Look.", "Look again."] {
             send_message(&agent, thread, text).await;
         }
-        let (asked, answered) = split_requests(&server);
+        let (summarized, answered) = split_requests(&server);
         assert_eq!(answered.len(), 6 + 2, "{section}");
-        assert!(asked.len() <= answered.len(), "{section}: {} calls for summaries", asked.len());
-        println!("{section}: {} calls for summaries", asked.len());
+        assert!(summarized.len() <= answered.len(), "{section}: {} calls for summaries", summarized.len());
+        println!("{section}: {} calls for summaries", summarized.len());
         let steps = events_of(&agent, thread, EventType::RunEnded).await;
         assert!(steps.iter().all(|end| end["steps"].as_u64().unwrap() < 60), "{section}: {steps:?}");
     }
 }
 
 #[tokio::test]
-async fn l12_a_smaller_window_is_condensed_for_before_the_first_request() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (200_000, ""));
+async fn l12_a_thread_is_compacted_for_a_smaller_window_before_the_first_request() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 12_000).await;
     send_message(&agent, thread, "And now?").await;
     assert_eq!(visible_markers(&agent, thread).await, []);
     let whole = newest_request(&server).len();
     drop(agent);
-    let agent = agent_of(&world, &server, (24_000, ""));
+    let agent = agent_of(&environment, &server, (24_000, ""));
     send_message(&agent, thread, "And with less?").await;
     assert_eq!(visible_markers(&agent, thread).await.len(), 1);
     let requests = server.requests();
     assert!(
         requests[1].body.to_string().contains(SUMMARIZER_PROMPT),
-        "it is condensed before anything is sent"
+        "the thread is compacted before the message is sent"
     );
     assert!(newest_request(&server).len() < whole * 3 / 4, "{} of {whole}", newest_request(&server).len());
     assert!(newest_request(&server).contains("And with less?"));
-    let said = messages(&agent, thread).await;
-    assert_eq!(said.len(), 32 + 4);
+    assert_eq!(messages(&agent, thread).await.len(), 32 + 4);
 }

@@ -1,4 +1,4 @@
-//! Condensed threads among others: recall, handoffs, forks, rewinds, sub-agents.
+//! Tests of compacted threads together with recall, handoffs, forks, rewinds and sub-agents.
 
 use agent::{HandoffRequestOptions, HistoryItem, HistoryQuery, MessageFilter, RecallQuery};
 use journal::{SubagentVisibility, ThreadFilter};
@@ -14,44 +14,50 @@ use super::{
 use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, assert_paired, messages, unwatched};
 
 #[tokio::test]
-async fn e11_what_is_condensed_is_recalled_from_the_journal() {
-    let world = TestEnvironment::new();
-    let recalls = ScriptedReply::call("r1", "recall", json!({"query": "code word"}));
-    let replies =
-        [record_reply(), without_usage(recalls), without_usage(ScriptedReply::text("Done.")).with_repeat()];
+async fn e11_compacted_messages_are_recalled_from_the_journal() {
+    let environment = TestEnvironment::new();
+    let recall_call = ScriptedReply::call("r1", "recall", json!({"query": "code word"}));
+    let replies = [
+        record_reply(),
+        without_usage(recall_call),
+        without_usage(ScriptedReply::text("Done.")).with_repeat(),
+    ];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let agent = agent_of(&world, &server, (200_000, ""));
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     for first in [10, 20, 30] {
         compact_keeping(&agent, thread, 4).await;
         append(&agent, thread, &turns(first..first + 4, 3_000)).await;
     }
-    let found = agent
+    let recalled = agent
         .memory()
         .recall(thread, &RecallQuery::new(MessageFilter::Words("code word".to_owned())))
         .await
         .unwrap();
-    assert!(found.to_text().contains("walnut-17"), "{}", found.to_text());
+    assert!(recalled.to_text().contains("walnut-17"), "{}", recalled.to_text());
     let marker = visible_markers(&agent, thread).await.remove(0).1;
     let range = MessageFilter::Range(marker.first_seq, marker.first_seq + 3);
     let originals = agent.memory().recall(thread, &RecallQuery::new(range)).await.unwrap();
     assert!(originals.to_text().contains("walnut-17"), "{}", originals.to_text());
     send_message(&agent, thread, "What was the code word?").await;
     let requests = split_requests(&server).1;
-    assert!(!requests[0].body.to_string().contains("walnut-17"), "it is not in sight");
-    assert!(requests[1].body.to_string().contains("walnut-17"), "the agent's own tool finds it");
+    assert!(
+        !requests[0].body.to_string().contains("walnut-17"),
+        "the context does not contain the code word"
+    );
+    assert!(requests[1].body.to_string().contains("walnut-17"), "the tool `recall` finds the code word");
 }
 
 #[tokio::test]
-async fn g8_a_handoff_of_a_condensed_thread_covers_what_was_said_first() {
-    for model in [true, false] {
-        let world = TestEnvironment::new();
+async fn g8_a_handoff_of_a_compacted_thread_covers_its_first_messages() {
+    for has_model in [true, false] {
+        let environment = TestEnvironment::new();
         let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT).with_repeat();
         let replies = [record_reply(), draft, without_usage(ScriptedReply::text("Done.")).with_repeat()];
         let server = ScriptedServer::start(Script::new(replies)).unwrap();
-        let agent = match model {
-            true => agent_of(&world, &server, (200_000, "")),
-            false => world.agent(),
+        let agent = match has_model {
+            true => agent_of(&environment, &server, (200_000, "")),
+            false => environment.agent(),
         };
         let thread = filled_thread(&agent, 3_000).await;
         compact_thread(&agent, thread).await.unwrap();
@@ -65,7 +71,7 @@ async fn g8_a_handoff_of_a_condensed_thread_covers_what_was_said_first() {
             .unwrap();
         let coverage = &pending.proposal.summary_json.coverage;
         assert_eq!(coverage.first_seq, 1, "{coverage:?}");
-        match model {
+        match has_model {
             true => assert!(
                 newest_request(&server).contains(CODE_WORD_SENTENCE),
                 "the draft is made from the originals"
@@ -80,9 +86,9 @@ async fn g8_a_handoff_of_a_condensed_thread_covers_what_was_said_first() {
 }
 
 #[tokio::test]
-async fn b12_m10_a_fork_of_a_condensed_thread_has_its_marker_its_originals_and_its_context() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (200_000, ""));
+async fn b12_m10_a_fork_of_a_compacted_thread_has_its_marker_its_originals_and_its_context() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     let (seq, marker) = {
         compact_thread(&agent, thread).await.unwrap();
@@ -99,7 +105,7 @@ async fn b12_m10_a_fork_of_a_condensed_thread_has_its_marker_its_originals_and_i
     };
     let page = agent.threads().history_page(fork, &originals).await.unwrap();
     let count = page.entries.iter().filter(|entry| matches!(entry.item, HistoryItem::Message(_))).count();
-    assert_eq!(count as u64, marker.replaced_count, "the card opens to the originals");
+    assert_eq!(count as u64, marker.replaced_count, "the history of the fork has the replaced messages");
     for thread in [thread, fork] {
         send_message(&agent, thread, "And now?").await;
     }
@@ -110,18 +116,18 @@ async fn b12_m10_a_fork_of_a_condensed_thread_has_its_marker_its_originals_and_i
     assert_eq!(agent.threads().context_report(fork).await.unwrap().condensed, None);
     assert!(
         agent.threads().context_report(thread).await.unwrap().condensed.is_some(),
-        "the source is as it was"
+        "the source thread is unchanged"
     );
-    // A fork of what was before the marker has none.
+    // A fork from a point before the marker has no marker.
     let earlier = agent.threads().fork(thread, Some(seq - 1)).await.unwrap().thread_id;
     assert_eq!(visible_markers(&agent, earlier).await, []);
     assert_eq!(agent.threads().context_report(earlier).await.unwrap().condensed, None);
 }
 
 #[tokio::test]
-async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (200_000, ""));
+async fn b9_a_rewind_to_a_point_after_a_marker_keeps_it_and_to_a_point_before_it_removes_it() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
     compact_thread(&agent, thread).await.unwrap();
@@ -132,7 +138,7 @@ async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() 
     agent.threads().rewind(thread, prompts[0].seq - 1).await.unwrap();
     send_message(&agent, thread, "Two.").await;
     let requests = split_requests(&server).1;
-    assert_eq!(requests[2].body, requests[1].body, "behind the marker: what was sent then");
+    assert_eq!(requests[2].body, requests[1].body, "after the marker: the same request is sent again");
     agent.threads().rewind(thread, seq - 1).await.unwrap();
     assert_eq!(visible_markers(&agent, thread).await, []);
     for thread in [control, thread] {
@@ -141,9 +147,9 @@ async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() 
     let requests = split_requests(&server).1;
     assert_eq!(
         requests[3].body["messages"], requests[4].body["messages"],
-        "before it: as if it had not been"
+        "before the marker: the request equals that of a thread that was never compacted"
     );
-    // Rewinding into what is condensed: it is sent as it is up to there.
+    // A rewind into the compacted range: the remaining messages are sent verbatim.
     compact_thread(&agent, thread).await.unwrap();
     let (_, marker) = visible_markers(&agent, thread).await.remove(0);
     agent.threads().rewind(thread, marker.last_seq - 4).await.unwrap();
@@ -155,31 +161,31 @@ async fn b9_a_rewind_behind_a_marker_keeps_it_and_one_before_it_takes_it_back() 
 }
 
 #[tokio::test]
-async fn a_subagent_has_its_own_conversation_condensed() {
-    let world = TestEnvironment::new();
+async fn the_conversation_of_a_subagent_is_compacted_without_its_parents() {
+    let environment = TestEnvironment::new();
     let mut replies = vec![record_reply()];
     let task = json!({"description": "look", "prompt": "Look at everything large."});
-    let own =
+    let main_agent_reply =
         |reply: ScriptedReply, step| without_usage(reply).when_body_contains("Plum.").when_turn_is(1, step);
-    replies.push(own(ScriptedReply::call("t1", "task", task), 1));
-    replies.push(own(ScriptedReply::text("Reported."), 2));
+    replies.push(main_agent_reply(ScriptedReply::call("t1", "task", task), 1));
+    replies.push(main_agent_reply(ScriptedReply::text("Reported."), 2));
     replies.extend((0..8).map(|number| large_call(&format!("s{number}"), 16_000)));
     replies.push(without_usage(ScriptedReply::text("All of it is well.")).with_repeat());
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let agent = agent_with_large_tool(&world, &server, (30_000, ""));
+    let agent = agent_with_large_tool(&environment, &server, (30_000, ""));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(visible_markers(&agent, thread).await, [], "its parent's is as it was");
+    assert_eq!(visible_markers(&agent, thread).await, [], "the parent's thread is not compacted");
     let filter = ThreadFilter { subagents: SubagentVisibility::Shown, limit: 10, ..ThreadFilter::default() };
     let threads = agent.threads().list(filter).await.unwrap();
-    let subagent = threads.iter().find(|found| found.parent_id == Some(thread)).unwrap().thread_id;
-    let condensed = visible_markers(&agent, subagent).await;
-    assert!(!condensed.is_empty());
-    assert!(condensed.iter().all(|(_, marker)| marker.trigger == CompactionTrigger::Auto));
-    let (asked, answered) = split_requests(&server);
-    assert_eq!(asked.len(), condensed.len());
+    let subagent = threads.iter().find(|other| other.parent_id == Some(thread)).unwrap().thread_id;
+    let markers = visible_markers(&agent, subagent).await;
+    assert!(!markers.is_empty());
+    assert!(markers.iter().all(|(_, marker)| marker.trigger == CompactionTrigger::Auto));
+    let (summarized, answered) = split_requests(&server);
+    assert_eq!(summarized.len(), markers.len());
     answered.iter().for_each(|request| assert_paired(&request.body));
     assert!(answered.iter().all(|request| request.body.to_string().len() < 160_000));
     let reports: Vec<String> = messages(&agent, thread)
@@ -191,64 +197,68 @@ async fn a_subagent_has_its_own_conversation_condensed() {
     assert_eq!(reports, ["All of it is well."]);
     let ended = super::events_of(&agent, thread, protocol::EventType::SubagentEnded).await;
     let spent = ended[0]["usage"]["input_tokens"].as_u64().unwrap();
-    assert_eq!(spent, 700 * condensed.len() as u64, "a24: its summaries are counted with it");
+    assert_eq!(spent, 700 * markers.len() as u64, "a24: its usage includes its summaries");
 }
 
-/// Numbers that look like chance and are the same every time.
+/// A linear congruential generator, so that each seed always gives the same numbers.
 struct SeededRandom(u64);
 
 impl SeededRandom {
-    fn next_below(&mut self, sides: usize) -> usize {
+    /// Returns the next number, which is less than `bound`.
+    fn next_below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
+        usize::try_from(self.0 >> 33).unwrap() % bound
     }
 }
 
 #[tokio::test]
 async fn b1_after_any_sequence_of_compactions_undos_rewinds_and_forks_the_history_is_the_original() {
     for seed in 1..=4 {
-        let (world, mut dice) = (TestEnvironment::new(), SeededRandom(seed));
-        let agent = world.agent();
+        let (environment, mut random) = (TestEnvironment::new(), SeededRandom(seed));
+        let agent = environment.agent();
         let mut thread = agent.threads().create(None).await.unwrap().thread_id;
         let (mut expected, mut number): (Vec<(u64, String)>, usize) = (Vec::new(), 1);
-        let mut done = [0; 5];
+        // The number of successful compactions, undos, rewinds and forks.
+        let mut counts = [0; 4];
         for _ in 0..40 {
-            let act = dice.next_below(9);
-            match act {
+            match random.next_below(9) {
                 0..=3 => {
-                    let count = 1 + dice.next_below(3);
+                    let count = 1 + random.next_below(3);
                     append(&agent, thread, &turns(number..number + count, 600)).await;
                     number += count;
-                    let said = agent.threads().events(thread).await.unwrap();
-                    let said = said.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
-                    let known = expected.last().map_or(0, |(seq, _)| *seq);
-                    expected.extend(said.filter(|(seq, _)| *seq > known));
+                    let events = agent.threads().events(thread).await.unwrap();
+                    let texts = events.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
+                    let last_seq = expected.last().map_or(0, |(seq, _)| *seq);
+                    expected.extend(texts.filter(|(seq, _)| *seq > last_seq));
                 }
-                4 | 5 => done[1] += usize::from(compact_thread(&agent, thread).await.is_ok()),
-                6 => done[2] += usize::from(agent.threads().undo_compaction(thread).await.is_ok()),
+                4 | 5 => counts[0] += usize::from(compact_thread(&agent, thread).await.is_ok()),
+                6 => counts[1] += usize::from(agent.threads().undo_compaction(thread).await.is_ok()),
                 7 if !expected.is_empty() => {
-                    let keep = expected[expected.len() - 1 - dice.next_below(expected.len().min(12))].0;
+                    let keep = expected[expected.len() - 1 - random.next_below(expected.len().min(12))].0;
                     agent.threads().rewind(thread, keep).await.unwrap();
                     expected.retain(|(seq, _)| *seq <= keep);
-                    done[3] += 1;
+                    counts[2] += 1;
                 }
                 _ => {
                     thread = agent.threads().fork(thread, None).await.unwrap().thread_id;
-                    done[4] += 1;
+                    counts[3] += 1;
                 }
             }
             let events = agent.threads().events(thread).await.unwrap();
-            let found = events.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
-            assert_eq!(found.collect::<Vec<_>>(), expected, "seed {seed}");
+            let texts = events.iter().filter_map(|event| Some((event.seq, event.message()?.text())));
+            assert_eq!(texts.collect::<Vec<_>>(), expected, "seed {seed}");
             let context =
                 runtime::ContextCache::default().read_context(&**agent.store(), thread).await.unwrap();
             let projected = journal::view::context::context(&events);
             let seqs: Vec<u64> = projected.iter().map(|(seq, _)| *seq).collect();
-            assert_eq!(*context.seqs, seqs, "seed {seed}: what is read back is the view of all events");
-            let warm = agent.threads().history(thread).await.unwrap();
-            let shown = warm.iter().filter(|entry| matches!(entry.item, HistoryItem::Marker(_))).count();
+            assert_eq!(
+                *context.seqs, seqs,
+                "seed {seed}: the stored context equals the projection of all events"
+            );
+            let history = agent.threads().history(thread).await.unwrap();
+            let shown = history.iter().filter(|entry| matches!(entry.item, HistoryItem::Marker(_))).count();
             assert_eq!(shown, visible_markers(&agent, thread).await.len(), "c4: each marker is shown");
         }
-        assert!(done[1] > 2 && done[3] > 0 && done[4] > 0, "seed {seed}: {done:?}");
+        assert!(counts[0] > 2 && counts[2] > 0 && counts[3] > 0, "seed {seed}: {counts:?}");
     }
 }

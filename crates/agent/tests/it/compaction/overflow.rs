@@ -1,4 +1,5 @@
-//! A provider that refuses a request as too large: condensed and asked once more, and no more than once.
+//! Tests of overflows, in which the provider refuses a request as too large: the thread is compacted and the request is sent
+//! again, at most once.
 
 use protocol::{CompactionTrigger, EventType, RunStatus};
 use test_model::{Script, ScriptedReply, ScriptedServer};
@@ -9,53 +10,53 @@ use super::{
 };
 use crate::environment::{TestEnvironment, message_texts, unwatched};
 
-/// The provider's words.
+/// Returns an error response as Anthropic sends it for a request that exceeds the context window.
 fn too_large_reply() -> ScriptedReply {
-    let said = "prompt is too long: 213462 tokens > 200000 maximum";
+    let message = "prompt is too long: 213462 tokens > 200000 maximum";
     let body =
-        serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": said}});
+        serde_json::json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}});
     ScriptedReply::status(400, body.to_string())
 }
 
 #[tokio::test]
-async fn e7_an_overflow_is_condensed_and_asked_once_more() {
+async fn e7_after_an_overflow_the_thread_is_compacted_and_the_request_is_sent_again() {
     for reply in [too_large_reply(), ScriptedReply::status(413, "{}")] {
         for window in [0, 200_000] {
-            let world = TestEnvironment::new();
+            let environment = TestEnvironment::new();
             let answer = without_usage(ScriptedReply::text("Done.")).with_repeat();
             let server = ScriptedServer::start(Script::new([record_reply(), reply.clone(), answer])).unwrap();
             let agent = match window {
                 0 => {
-                    world.configure(&server);
-                    world.agent_over(world.store(), "openai-chat/nobody-knows")
+                    environment.configure(&server);
+                    environment.agent_over(environment.store(), "openai-chat/unknown-model")
                 }
-                window => agent_of(&world, &server, (window, "")),
+                window => agent_of(&environment, &server, (window, "")),
             };
             let thread = filled_thread(&agent, 3_000).await;
             send_message(&agent, thread, "And now?").await;
             let markers = visible_markers(&agent, thread).await;
             assert_eq!(markers.len(), 1);
             assert_eq!(markers[0].1.trigger, CompactionTrigger::Overflow);
-            let (asked, answered) = split_requests(&server);
-            assert_eq!((asked.len(), answered.len()), (1, 2), "asked once more");
+            let (summarized, answered) = split_requests(&server);
+            assert_eq!((summarized.len(), answered.len()), (1, 2), "the request is sent once more");
             assert!(
                 newest_request(&server).contains(SUMMARY_OPENING)
                     && newest_request(&server).contains("And now?")
             );
-            let said = message_texts(&agent, thread).await;
-            assert_eq!(said.len(), 32 + 2, "the request once, and its answer");
+            let texts = message_texts(&agent, thread).await;
+            assert_eq!(texts.len(), 32 + 2, "the request is stored once, with its answer");
         }
     }
 }
 
 #[tokio::test]
 async fn e7_a_second_overflow_is_an_error_with_sizes_and_no_loop() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let answer = without_usage(ScriptedReply::text("Done.")).with_repeat();
     let server =
         ScriptedServer::start(Script::new([record_reply(), too_large_reply(), too_large_reply(), answer]))
             .unwrap();
-    let agent = agent_of(&world, &server, (200_000, ""));
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(thread, "And now?", &frames, &cancel).await.unwrap();
@@ -70,16 +71,17 @@ async fn e7_a_second_overflow_is_an_error_with_sizes_and_no_loop() {
         assert!(error.contains(part), "{error}");
     }
     assert!(hint.contains("--model"), "{hint}");
-    let (asked, answered) = split_requests(&server);
-    assert_eq!((asked.len(), answered.len()), (1, 2));
+    let (summarized, answered) = split_requests(&server);
+    assert_eq!((summarized.len(), answered.len()), (1, 2));
     assert_eq!(visible_markers(&agent, thread).await.len(), 1);
-    // The next turn has a chance of its own.
+    // The next turn may compact and retry again.
     send_message(&agent, thread, "And then?").await;
 }
 
 #[tokio::test]
-async fn e7_every_overflow_of_its_own_is_condensed_for_and_nothing_to_condense_is_an_error() {
-    let world = TestEnvironment::new();
+async fn e7_each_new_overflow_leads_to_a_compaction_and_an_overflow_without_messages_to_compact_is_an_error()
+{
+    let environment = TestEnvironment::new();
     let answer = || without_usage(ScriptedReply::text("Done."));
     let replies = [
         record_reply(),
@@ -91,7 +93,7 @@ async fn e7_every_overflow_of_its_own_is_condensed_for_and_nothing_to_condense_i
         too_large_reply().with_repeat(),
     ];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let agent = agent_of(&world, &server, (200_000, ""));
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     send_message(&agent, thread, "One.").await;
     send_message(&agent, thread, "Two.").await;
@@ -99,7 +101,7 @@ async fn e7_every_overflow_of_its_own_is_condensed_for_and_nothing_to_condense_i
     send_message(&agent, thread, "Three.").await;
     assert_eq!(visible_markers(&agent, thread).await.len(), 2);
     let blank = agent.threads().create(None).await.unwrap().thread_id;
-    let called = server.call_count();
+    let calls_before = server.call_count();
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(blank, "Hello.", &frames, &cancel).await.unwrap();
     assert_eq!(
@@ -107,30 +109,30 @@ async fn e7_every_overflow_of_its_own_is_condensed_for_and_nothing_to_condense_i
         (RunStatus::Error, Some("overflow")),
         "{end:?}"
     );
-    assert!(server.call_count() - called <= 2, "no loop");
+    assert!(server.call_count() - calls_before <= 2, "no loop");
     assert_eq!(events_of(&agent, blank, EventType::Compacted).await.len(), 0);
 }
 
 #[tokio::test]
-async fn l11_a_busy_provider_is_no_overflow() {
-    let world = TestEnvironment::new();
-    let [a, b] =
+async fn l11_a_rate_limited_or_overloaded_provider_is_no_overflow() {
+    let environment = TestEnvironment::new();
+    let [rate_limited, overloaded] =
         [429, 529].map(|status| ScriptedReply::status(status, r#"{"error":{"message":"slow down"}}"#));
     let answer = without_usage(ScriptedReply::text("Done.")).with_repeat();
-    let server = ScriptedServer::start(Script::new([a, b, answer])).unwrap();
-    let agent = agent_of(&world, &server, (200_000, ""));
+    let server = ScriptedServer::start(Script::new([rate_limited, overloaded, answer])).unwrap();
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     send_message(&agent, thread, "And now?").await;
     assert_eq!(server.call_count(), 3);
     assert_eq!(visible_markers(&agent, thread).await, []);
-    assert!(split_requests(&server).0.is_empty(), "nothing is condensed for it");
+    assert!(split_requests(&server).0.is_empty(), "the thread is not compacted");
 }
 
 #[tokio::test]
-async fn e7_where_condensing_is_off_an_overflow_says_what_helps() {
-    let world = TestEnvironment::new();
+async fn e7_with_automatic_compaction_off_an_overflow_error_has_a_hint() {
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([too_large_reply().with_repeat()])).unwrap();
-    let agent = agent_of(&world, &server, (200_000, "enabled = false"));
+    let agent = agent_of(&environment, &server, (200_000, "enabled = false"));
     let thread = filled_thread(&agent, 3_000).await;
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(thread, "And now?", &frames, &cancel).await.unwrap();

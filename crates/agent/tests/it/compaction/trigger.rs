@@ -1,4 +1,4 @@
-//! When a conversation is condensed without being asked for: the clauses, what is counted, how much stays.
+//! Tests of automatic compaction: the trigger clauses, the token and message counts, and how much is kept.
 
 use agent::{EventQuery, Frame, FrameSender, SubscriptionItem};
 use protocol::{Category, CompactionTrigger, EventType, Message};
@@ -11,18 +11,19 @@ use super::{
 };
 use crate::environment::{TEST_MODEL, TestEnvironment, assert_paired, messages, unwatched};
 
-/// A window in which nothing is condensed but for the clauses.
+/// A context window so large that only the trigger clauses cause a compaction.
 const WINDOW: u64 = 100_000;
 
-/// Returns whether a thread of 34 messages, whose newest request had so many tokens, is condensed.
-async fn is_condensed(section: &str, tokens: u64) -> bool {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (WINDOW, section));
+/// Sends a message in a thread of 34 messages, whose newest request had `tokens` tokens. Returns whether the thread was
+/// compacted.
+async fn is_compacted(section: &str, tokens: u64) -> bool {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (WINDOW, section));
     let thread = filled_thread_with_usage(&agent, tokens).await;
     send_message(&agent, thread, "And now?").await;
     let markers = visible_markers(&agent, thread).await;
-    let (asked, answered) = split_requests(&server);
-    assert_eq!((asked.len(), answered.len()), (markers.len(), 1), "{section}: one call for each marker");
+    let (summarized, answered) = split_requests(&server);
+    assert_eq!((summarized.len(), answered.len()), (markers.len(), 1), "{section}: one call for each marker");
     assert_paired(&answered[0].body);
     assert!(markers.iter().all(|(_, marker)| marker.trigger == CompactionTrigger::Auto));
     match markers.len() {
@@ -53,19 +54,19 @@ async fn e1_any_clause_is_enough_and_all_of_a_clause_must_hold() {
         ("trigger = []", 70_000, false),
         ("enabled = false", 86_000, false),
     ] {
-        assert_eq!(is_condensed(section, tokens).await, expected, "{section:?} at {tokens} tokens");
+        assert_eq!(is_compacted(section, tokens).await, expected, "{section:?} at {tokens} tokens");
     }
 }
 
 #[tokio::test]
-async fn e2_it_is_condensed_where_nobody_knows_the_window_and_no_usage_is_reported() {
+async fn e2_a_thread_is_compacted_with_an_unknown_window_and_without_reported_usage() {
     for section in ["", "[compaction]\ntrigger = [{ fraction = 0.8 }]\n"] {
-        let (world, server) = (TestEnvironment::new(), good_server());
-        world.configure_with_extra(&server, section);
-        let agent = world.agent_over(world.store(), "openai-chat/nobody-knows");
+        let (environment, server) = (TestEnvironment::new(), good_server());
+        environment.configure_with_extra(&server, section);
+        let agent = environment.agent_over(environment.store(), "openai-chat/unknown-model");
         let small = filled_thread(&agent, 400).await;
         send_message(&agent, small, "And now?").await;
-        assert_eq!(visible_markers(&agent, small).await, [], "far from 170,000 tokens");
+        assert_eq!(visible_markers(&agent, small).await, [], "the thread is far below 170,000 tokens");
         let large = filled_thread(&agent, 90_000).await;
         send_message(&agent, large, "And now?").await;
         let markers = visible_markers(&agent, large).await;
@@ -75,42 +76,47 @@ async fn e2_it_is_condensed_where_nobody_knows_the_window_and_no_usage_is_report
 }
 
 #[tokio::test]
-async fn e3_as_much_stays_as_is_configured_and_no_pair_is_parted() {
+async fn e3_the_configured_amount_is_kept_and_no_call_is_separated_from_its_result() {
     for (keep, kept_max) in [
         ("keep = { messages = 9 }", 9),
         ("keep = { messages = 1 }", 1),
         ("keep = { tokens = 700 }", 16),
         ("keep = { fraction = 0.005 }", 12),
     ] {
-        let (world, server) = (TestEnvironment::new(), good_server());
-        let agent = agent_of(&world, &server, (WINDOW, &format!("trigger = [{{ messages = 35 }}]\n{keep}")));
+        let (environment, server) = (TestEnvironment::new(), good_server());
+        let agent =
+            agent_of(&environment, &server, (WINDOW, &format!("trigger = [{{ messages = 35 }}]\n{keep}")));
         let thread = filled_thread_with_usage(&agent, 20_000).await;
         send_message(&agent, thread, "And now?").await;
         let (_, marker) = visible_markers(&agent, thread).await.remove(0);
         assert!((1..=kept_max).contains(&marker.kept_count), "{keep}: {marker:?}");
-        assert_eq!(marker.replaced_count + marker.kept_count, 35, "{keep}: counted from what was condensed");
+        assert_eq!(
+            marker.replaced_count + marker.kept_count,
+            35,
+            "{keep}: each message is either replaced or kept"
+        );
         let body = &split_requests(&server).1[0].body;
         assert_paired(body);
-        assert!(body.to_string().contains("And now?"), "{keep}: the request is there");
-        assert!(!body.to_string().contains(CODE_WORD_SENTENCE), "{keep}: what is condensed is not sent");
+        assert!(body.to_string().contains("And now?"), "{keep}: the request is sent");
+        assert!(!body.to_string().contains(CODE_WORD_SENTENCE), "{keep}: compacted messages are not sent");
     }
 }
 
 #[tokio::test]
-async fn c1_c2_one_event_in_the_transaction_of_the_step_says_what_was_condensed() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (WINDOW, ""));
+async fn c1_c2_one_event_in_the_transaction_of_the_step_describes_the_compaction() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (WINDOW, ""));
     let thread = filled_thread_with_usage(&agent, 86_000).await;
     let before = messages(&agent, thread).await;
     let end = send_message(&agent, thread, "And now?").await;
     let events = agent.threads().events(thread).await.unwrap();
-    let at = events.iter().position(|event| event.kind() == Some(EventType::Compacted)).unwrap();
-    let (marker, (seq, content)) = (&events[at], visible_markers(&agent, thread).await.remove(0));
+    let index = events.iter().position(|event| event.kind() == Some(EventType::Compacted)).unwrap();
+    let (marker, (seq, content)) = (&events[index], visible_markers(&agent, thread).await.remove(0));
     assert_eq!((marker.run_id, marker.seq), (Some(end.run_id), seq));
     assert_eq!(marker.kind().unwrap().category(), Category::Middleware);
     let in_range = |event: &&protocol::Event| (content.first_seq..=content.last_seq).contains(&event.seq);
     let replaced = events.iter().filter(in_range).filter(|event| event.message().is_some()).count();
-    assert_eq!(content.replaced_count, replaced as u64, "c3: counted from the set that was condensed");
+    assert_eq!(content.replaced_count, replaced as u64, "c3: the count is that of the messages in the range");
     assert_eq!(content.model, TEST_MODEL);
     assert!(content.summary.contains("Put every part in order."), "{}", content.summary);
     assert!(content.tokens_before >= 86_000 && content.tokens_after < content.tokens_before, "{content:?}");
@@ -118,13 +124,14 @@ async fn c1_c2_one_event_in_the_transaction_of_the_step_says_what_was_condensed(
     assert!(content.step > 0);
     let after = messages(&agent, thread).await;
     assert_eq!(after[..before.len()], before, "no message is changed or removed");
-    assert_eq!(after.len(), before.len() + 2, "a13, a14: the request once, and its answer");
+    assert_eq!(after.len(), before.len() + 2, "a13, a14: the request is stored once, with its answer");
 }
 
 #[tokio::test]
-async fn c3_a_second_compaction_counts_neither_the_summary_nor_what_was_counted_before() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (WINDOW, "trigger = [{ messages = 20 }]\nkeep = { messages = 3 }"));
+async fn c3_a_second_compaction_counts_neither_the_summary_nor_messages_of_the_first() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent =
+        agent_of(&environment, &server, (WINDOW, "trigger = [{ messages = 20 }]\nkeep = { messages = 3 }"));
     let thread = filled_thread(&agent, 400).await;
     send_message(&agent, thread, "And now?").await;
     append(&agent, thread, &turns(9..14, 400)).await;
@@ -140,24 +147,25 @@ async fn c3_a_second_compaction_counts_neither_the_summary_nor_what_was_counted_
         let messages = in_range.filter(|event| event.message().is_some()).count();
         assert_eq!(marker.replaced_count, messages as u64);
     }
-    // The record is brought up to date: only what is new is shown beside it.
-    let asked = split_requests(&server).0;
-    let prompt = asked[1].body["messages"].to_string();
+    // The summarizer updates its earlier record, so it receives only the record and the new messages.
+    let summarized = split_requests(&server).0;
+    let prompt = summarized[1].body["messages"].to_string();
     assert!(prompt.contains("<earlier_record>") && !prompt.contains(CODE_WORD_SENTENCE), "{prompt}");
     assert!(prompt.contains("Request 9"), "{prompt}");
 }
 
 #[tokio::test]
-async fn e4_l7_the_last_request_is_verbatim_and_known_as_pending_even_when_it_alone_exceeds_keep() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (WINDOW, "trigger = [{ messages = 20 }]\nkeep = { messages = 2 }"));
+async fn e4_l7_the_last_request_is_sent_verbatim_and_marked_as_pending_even_when_it_alone_exceeds_keep() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent =
+        agent_of(&environment, &server, (WINDOW, "trigger = [{ messages = 20 }]\nkeep = { messages = 2 }"));
     let thread = filled_thread(&agent, 400).await;
     let request = format!("The request. {}", "It is very long, and every word of it matters. ".repeat(400));
     let mut more = vec![Message::human(&*request)];
     more.extend(turns(20..24, 400).into_iter().filter(|message| !matches!(message, Message::Human(_))));
     append(&agent, thread, &more).await;
     let (frames, cancel) = unwatched();
-    let condensed = agent.threads().compact(thread, &Default::default(), &frames, &cancel).await.unwrap();
+    let compacted = agent.threads().compact(thread, &Default::default(), &frames, &cancel).await.unwrap();
     let body = {
         send_message(&agent, thread, "Go on.").await;
         split_requests(&server).1[0].body.clone()
@@ -169,21 +177,21 @@ async fn e4_l7_the_last_request_is_verbatim_and_known_as_pending_even_when_it_al
         .flat_map(|message| message["content"].as_array().cloned().unwrap_or_default())
         .filter_map(|block| block["text"].as_str().map(str::to_owned))
         .collect();
-    assert!(sent_texts.iter().any(|text| text.trim() == request.trim()), "byte for byte");
-    assert!(condensed.compaction.last_request_seq.is_some(), "{:?}", condensed.compaction);
-    assert!(condensed.compaction.summary.contains("The user's last request then follows"));
+    assert!(sent_texts.iter().any(|text| text.trim() == request.trim()), "the request is sent verbatim");
+    assert!(compacted.compaction.last_request_seq.is_some(), "{:?}", compacted.compaction);
+    assert!(compacted.compaction.summary.contains("The user's last request then follows"));
 }
 
 #[tokio::test]
 async fn c8_the_summary_is_never_streamed_as_an_answer() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (WINDOW, ""));
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (WINDOW, ""));
     let thread = filled_thread_with_usage(&agent, 86_000).await;
-    let (frames, mut watched) = FrameSender::channel();
+    let (frames, mut subscription) = FrameSender::channel();
     let (_, cancel) = unwatched();
     agent.runs().send_message(thread, "And now?", &frames, &cancel).await.unwrap();
     let (mut streamed, mut markers) = (String::new(), 0);
-    while let Some(SubscriptionItem::Frame(_, frame)) = watched.try_next() {
+    while let Some(SubscriptionItem::Frame(_, frame)) = subscription.try_next() {
         match &*frame {
             Frame::Text { text, .. } | Frame::Thinking { text, .. } => streamed.push_str(text),
             Frame::Event(event) if event.kind() == Some(EventType::Compacted) => markers += 1,
@@ -194,11 +202,11 @@ async fn c8_the_summary_is_never_streamed_as_an_answer() {
 }
 
 #[tokio::test]
-async fn a19_a24_the_summary_is_traced_as_no_message_and_its_tokens_are_counted() {
-    let world = TestEnvironment::new();
+async fn a19_a24_the_summary_call_is_a_trace_event_and_its_tokens_are_counted() {
+    let environment = TestEnvironment::new();
     let answer = ScriptedReply::text("Done.").with_tokens(900, 30).with_repeat();
     let server = ScriptedServer::start(Script::new([record_reply(), answer])).unwrap();
-    let agent = agent_of(&world, &server, (WINDOW, ""));
+    let agent = agent_of(&environment, &server, (WINDOW, ""));
     let thread = filled_thread_with_usage(&agent, 86_000).await;
     let before = agent.threads().cost_report(thread).await.unwrap();
     let end = send_message(&agent, thread, "And now?").await;
@@ -224,19 +232,18 @@ async fn a19_a24_the_summary_is_traced_as_no_message_and_its_tokens_are_counted(
 }
 
 #[tokio::test]
-async fn b11_b18_what_the_context_holds_is_told_apart_from_the_transcript_and_counted_as_the_provider_counts()
-{
-    let world = TestEnvironment::new();
+async fn b11_b18_the_context_report_shows_the_compacted_range_and_the_providers_token_count() {
+    let environment = TestEnvironment::new();
     let answer = ScriptedReply::text("Done.").with_tokens(30_000, 30).with_repeat();
     let server = ScriptedServer::start(Script::new([record_reply(), answer])).unwrap();
-    let agent = agent_of(&world, &server, (WINDOW, ""));
+    let agent = agent_of(&environment, &server, (WINDOW, ""));
     let thread = filled_thread_with_usage(&agent, 86_000).await;
     send_message(&agent, thread, "And now?").await;
     let (seq, marker) = visible_markers(&agent, thread).await.remove(0);
     let report = agent.threads().context_report(thread).await.unwrap();
-    let condensed = report.condensed.as_ref().unwrap();
-    assert_eq!((condensed.marker_seq, condensed.last_seq), (seq, marker.last_seq));
-    assert!(report.parts.iter().any(|part| part.name == condensed.part && part.tokens > 0), "{report:?}");
+    let compacted = report.condensed.as_ref().unwrap();
+    assert_eq!((compacted.marker_seq, compacted.last_seq), (seq, marker.last_seq));
+    assert!(report.parts.iter().any(|part| part.name == compacted.part && part.tokens > 0), "{report:?}");
     assert!(report.tokens.abs_diff(30_030) <= 3_003, "{report:?}");
     assert!((75_000..=85_000).contains(&report.trigger_tokens.unwrap()), "{report:?}");
 }

@@ -1,4 +1,4 @@
-//! Taking a compaction back: the next request is the one there would have been without it.
+//! Tests of undoing a compaction: the next request equals the request of a thread that was never compacted.
 
 use agent::Agent;
 use protocol::ThreadId;
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::environment::{TestEnvironment, message_texts, messages};
 
-/// Sends the same in both threads; fails unless both requests hold the same, byte for byte.
+/// Sends the same message in both threads and asserts that both requests are equal, byte for byte.
 async fn assert_same_request(
     agent: &Agent,
     server: &ScriptedServer,
@@ -23,40 +23,40 @@ async fn assert_same_request(
         send_message(agent, thread, text).await;
     }
     let requests = split_requests(server).1;
-    let [.., expected, found] = requests.as_slice() else { panic!("two requests") };
+    let [.., expected, actual] = requests.as_slice() else { panic!("two requests") };
     let parts = |body: &Value| ["messages", "system", "tools"].map(|part| body[part].to_string());
-    assert_eq!(parts(&found.body), parts(&expected.body), "{text}");
+    assert_eq!(parts(&actual.body), parts(&expected.body), "{text}");
 }
 
 #[tokio::test]
-async fn m9_after_an_undo_the_next_request_is_the_one_before_and_the_new_turns() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (200_000, ""));
+async fn m9_after_an_undo_the_next_request_has_the_original_messages_and_the_later_turns() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (200_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
-    let condensed = compact_thread(&agent, thread).await.unwrap();
+    let compacted = compact_thread(&agent, thread).await.unwrap();
     for thread in [thread, control] {
-        send_message(&agent, thread, "While it is condensed.").await;
+        send_message(&agent, thread, "While it is compacted.").await;
     }
     let bodies: Vec<String> =
         split_requests(&server).1.iter().map(|request| request.body["messages"].to_string()).collect();
     assert!(bodies[0].contains(SUMMARY_OPENING) && !bodies[1].contains(SUMMARY_OPENING));
     let undone = agent.threads().undo_compaction(thread).await.unwrap();
-    assert_eq!(undone.marker_seq, condensed.marker.unwrap().seq);
-    assert_eq!(undone.replaced_count, condensed.compaction.replaced_count);
+    assert_eq!(undone.marker_seq, compacted.marker.unwrap().seq);
+    assert_eq!(undone.replaced_count, compacted.compaction.replaced_count);
     assert!(undone.tokens_after > undone.tokens_before, "{undone:?}");
     assert_same_request(&agent, &server, (thread, control), "And now?").await;
-    // Another process, which has kept nothing, sends the same.
+    // A new agent, which has nothing cached, sends the same request.
     drop(agent);
-    let agent = agent_of(&world, &server, (200_000, ""));
+    let agent = agent_of(&environment, &server, (200_000, ""));
     assert_same_request(&agent, &server, (thread, control), "And then?").await;
     assert_eq!(message_texts(&agent, thread).await, message_texts(&agent, control).await);
 }
 
 #[tokio::test]
-async fn m9_ten_compactions_are_taken_back_one_after_the_other() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (1_000_000, ""));
+async fn m9_ten_compactions_are_undone_one_after_the_other() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (1_000_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     let mut controls = Vec::new();
     for round in 0..10 {
@@ -85,9 +85,9 @@ async fn m9_ten_compactions_are_taken_back_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn m9_a_compaction_after_an_undo_begins_where_the_one_before_it_ended() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (1_000_000, ""));
+async fn m9_a_compaction_after_an_undo_starts_after_the_last_remaining_compaction() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (1_000_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     let first = compact_keeping(&agent, thread, 4).await.compaction;
     append(&agent, thread, &turns(10..14, 3_000)).await;
@@ -104,15 +104,15 @@ async fn m9_a_compaction_after_an_undo_begins_where_the_one_before_it_ended() {
 }
 
 #[tokio::test]
-async fn m9_an_undo_makes_clipped_results_whole_again() {
-    let world = TestEnvironment::new();
+async fn m9_an_undo_restores_the_results_that_the_compaction_clipped() {
+    let environment = TestEnvironment::new();
     let replies = [
         record_reply(),
         large_call("c1", 120_000),
         without_usage(ScriptedReply::text("Done.")).with_repeat(),
     ];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let agent = agent_with_large_tool(&world, &server, (40_000, ""));
+    let agent = agent_with_large_tool(&environment, &server, (40_000, ""));
     let thread = filled_thread(&agent, 400).await;
     send_message(&agent, thread, "Look at the large one.").await;
     let clipped = agent.threads().context_report(thread).await.unwrap().tokens;
@@ -121,26 +121,30 @@ async fn m9_an_undo_makes_clipped_results_whole_again() {
     assert_eq!(whole.condensed, None);
     assert!(whole.tokens > clipped + 20_000, "{whole:?} after {clipped}");
     send_message(&agent, thread, "And now?").await;
-    assert_eq!(visible_markers(&agent, thread).await.len(), 2, "it does not fit, and is condensed again");
+    assert_eq!(
+        visible_markers(&agent, thread).await.len(),
+        2,
+        "the restored thread does not fit, so it is compacted again"
+    );
 }
 
 #[tokio::test]
-async fn m9_an_undo_leaves_clipped_what_was_clipped_before() {
-    let world = TestEnvironment::new();
+async fn m9_an_undo_does_not_restore_results_that_were_clipped_before_the_compaction() {
+    let environment = TestEnvironment::new();
     let replies = [
         record_reply(),
         large_call("c1", 120_000),
         without_usage(ScriptedReply::text("Done.")).with_repeat(),
     ];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let agent = agent_with_large_tool(&world, &server, (40_000, ""));
+    let agent = agent_with_large_tool(&environment, &server, (40_000, ""));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     send_message(&agent, thread, "Look at the large one.").await;
     let clipped = super::events_of(&agent, thread, protocol::EventType::ResultClipped).await;
     assert_eq!(
         (clipped.len(), visible_markers(&agent, thread).await.len()),
         (1, 0),
-        "it was clipped and nothing condensed"
+        "the result is clipped and the thread is not compacted"
     );
     append(&agent, thread, &turns(2..6, 4_000)).await;
     let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
@@ -150,13 +154,13 @@ async fn m9_an_undo_leaves_clipped_what_was_clipped_before() {
 }
 
 #[tokio::test]
-async fn m9_what_a_person_took_back_is_not_condensed_again_by_the_next_message() {
-    let (world, server) = (TestEnvironment::new(), good_server());
-    let agent = agent_of(&world, &server, (200_000, "trigger = [{ tokens = 20000 }]"));
+async fn m9_an_undone_compaction_is_not_repeated_by_the_next_message() {
+    let (environment, server) = (TestEnvironment::new(), good_server());
+    let agent = agent_of(&environment, &server, (200_000, "trigger = [{ tokens = 20000 }]"));
     let thread = filled_thread(&agent, 10_000).await;
     send_message(&agent, thread, "It is due with this one.").await;
-    assert_eq!(visible_markers(&agent, thread).await.len(), 1, "it was condensed by itself");
-    // What is said since counts too: it all is what the person took it back for.
+    assert_eq!(visible_markers(&agent, thread).await.len(), 1, "the thread was compacted automatically");
+    // Messages since the compaction count too: the undo accepts the size that the thread has now.
     append(&agent, thread, &turns(10..12, 10_000)).await;
     let undone = agent.threads().undo_compaction(thread).await.unwrap();
     assert!(undone.tokens_after > 24_000 && !undone.is_too_large, "{undone:?}");
@@ -165,7 +169,7 @@ async fn m9_what_a_person_took_back_is_not_condensed_again_by_the_next_message()
     assert!(
         !split_requests(&server).1.last().unwrap().body["messages"].to_string().contains(SUMMARY_OPENING)
     );
-    // Once it has really grown, it is condensed again.
+    // After enough growth, the thread is compacted again.
     append(&agent, thread, &turns(20..24, 10_000)).await;
     send_message(&agent, thread, "And this is too much.").await;
     assert_eq!(visible_markers(&agent, thread).await.len(), 2);

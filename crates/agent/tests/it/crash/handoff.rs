@@ -1,4 +1,5 @@
-//! The crash matrix of a handoff: the whole road, in a process that dies before or after each commit, then walked again by another.
+//! Crash matrices of handoffs, from the request to the child's first turn: after a crash at any commit, the next process
+//! reaches the same final state.
 
 use std::sync::Arc;
 
@@ -16,66 +17,73 @@ use crate::environment::{
     unwatched,
 };
 
-/// The final state as far as a person can see it.
+/// The final state as the user can see it.
 #[derive(Debug, PartialEq)]
 struct HandoffObservation {
     parent_messages: Vec<String>,
+    /// The iteration, the feedback and the Markdown text of each proposal.
     proposals: Vec<(u32, Option<String>, String)>,
+    /// The number of pending interrupts of the parent.
     pending: usize,
     handoffs: Vec<HandoffStatus>,
+    /// The number of child threads.
     children: usize,
     child_messages: Vec<String>,
     first_request_had_summary: bool,
+    /// The child's handoff mark: `pending`, `cleanup_required`, and whether `last_cleanup_at` is set.
     mark: (bool, bool, bool),
+    /// The content of the managed block in `agent.md`.
     block: String,
 }
 
-/// A way from a conversation to a child's first turn.
+/// A scenario from a conversation to the first turn of a child thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HandoffScenario {
     pub(super) name: &'static str,
-    /// How the conversation comes about.
+    /// The origin of the parent thread and of the request.
     origin: HandoffOrigin,
-    /// The person's decision about each iteration.
-    answers: fn(&PendingHandoff) -> Decisions,
+    /// Returns the user's decision about a proposal.
+    decide: fn(&PendingHandoff) -> Decisions,
 }
 
-/// How the parent comes about, and who asks for the handoff.
+/// The origin of the parent thread, and the requester of the handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HandoffOrigin {
-    /// It is imported, and the person asks.
+    /// The thread is imported, and the user requests the handoff.
     Imported,
-    /// It is talked in, and the agent asks.
+    /// The thread has one turn, in which the agent requests the handoff.
     Requested,
 }
 
-/// Every road.
+/// All scenarios.
 pub(super) const SCENARIOS: [HandoffScenario; 3] = [
-    HandoffScenario { name: "handoff", origin: HandoffOrigin::Imported, answers: approval },
+    HandoffScenario { name: "handoff", origin: HandoffOrigin::Imported, decide: approval },
     HandoffScenario {
         name: "refined",
         origin: HandoffOrigin::Imported,
-        answers: refine_twice_revert_and_edit,
+        decide: refine_twice_revert_and_edit,
     },
-    HandoffScenario { name: "asked", origin: HandoffOrigin::Requested, answers: refine_once_and_accept },
+    HandoffScenario { name: "requested", origin: HandoffOrigin::Requested, decide: refine_once_and_accept },
 ];
 
-/// The person's message in the thread in which the agent asks.
+/// The user's message in the thread in which the agent requests the handoff.
 const REQUEST: &str =
     "The importer drops the last row of every file. Fix src/import.rs. Then do the test elsewhere.";
-/// A summary in the person's own words.
-const PERSONS_SUMMARY: &str =
+/// A summary that the user writes.
+const USER_SUMMARY: &str =
     "**Importer drops the last row**\nMine.\n\n### Objective\n- Fix it.\n- Test it.\n- Tell them.";
 
+/// Refines the draft twice, reverts to the second proposal, and then accepts the user's text.
 fn refine_twice_revert_and_edit(pending: &PendingHandoff) -> Decisions {
     match pending.proposal.iteration {
         0 => edit(&json!({"feedback": "Name the file."})),
         1 => edit(&json!({"feedback": "Shorter."})),
         2 => edit(&json!({"revert_to": 1})),
-        _ => edit(&json!({"summary_md": PERSONS_SUMMARY})),
+        _ => edit(&json!({"summary_md": USER_SUMMARY})),
     }
 }
 
+/// Refines the draft once and accepts the second proposal.
 fn refine_once_and_accept(pending: &PendingHandoff) -> Decisions {
     match pending.proposal.iteration {
         0 => edit(&json!({"feedback": "Name the file."})),
@@ -83,44 +91,46 @@ fn refine_once_and_accept(pending: &PendingHandoff) -> Decisions {
     }
 }
 
-/// Returns the answer that edits with `args`.
+/// Returns a decision of type `edit` with these arguments.
 fn edit(args: &Value) -> Decisions {
     let action = json!({"name": "handoff_summary", "args": args});
     decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
 }
 
-/// A model whose drafts follow the newest feedback, and which asks for a handoff when a person says so.
+/// Returns a server whose drafts follow the newest feedback, and which requests a handoff after [`REQUEST`].
 fn drafting_server() -> ScriptedServer {
     let draft = |title: &str| ScriptedReply::text(DRAFT.replace("last row\"", &format!("last row{title}\"")));
-    let asks = ScriptedReply::call("h1", "request_handoff", json!({}))
+    let handoff_call = ScriptedReply::call("h1", "request_handoff", json!({}))
         .when_body_contains("Then do the test elsewhere");
     ScriptedServer::start(Script::new([
         draft(", short").when_body_contains("Shorter.").with_repeat(),
         draft(" of a file").when_body_contains("Name the file.").with_repeat(),
         draft("").when_body_contains(DRAFT_PROMPT).with_repeat(),
-        // The child reads the parent's last request too, among the facts.
+        // This reply comes before the next, because the child's request contains the parent's last request too.
         ScriptedReply::text("The test passes.").when_body_contains(CONTINUE_PROMPT).with_repeat(),
-        asks.with_repeat(),
+        handoff_call.with_repeat(),
     ]))
     .unwrap()
 }
 
-/// Returns the bodies of the requests that the child's turn made.
+/// Returns the bodies of the requests that belong to the child's turn.
 fn child_requests(server: &ScriptedServer) -> Vec<String> {
     let bodies = server.requests().into_iter().map(|request| request.body.to_string());
     bodies.filter(|body| body.contains(CONTINUE_PROMPT)).collect()
 }
 
+/// The user's first message in the child thread.
 const CONTINUE_PROMPT: &str = "Go on with the test.";
 
-/// Walks the road from wherever it stands, the way a person would who opens Segue again.
+/// Continues the scenario from its current state, as a user would who starts Segue again after a crash. Returns the parent
+/// thread.
 async fn run_scenario(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     agent: &Agent,
-    road: HandoffScenario,
+    scenario: HandoffScenario,
 ) -> agent::Result<ThreadId> {
     let (frames, cancel) = unwatched();
-    let parent = parent_thread(world, agent, road).await?;
+    let parent = parent_thread(environment, agent, scenario).await?;
     let mut pending = match accepted_child(agent, parent).await? {
         Some(_) => {
             agent.runs().recover(parent, &frames, &cancel).await?;
@@ -133,9 +143,9 @@ async fn run_scenario(
         },
     };
     while let Some(shown) = pending {
-        let answer = (road.answers)(&shown);
-        let decided = agent.handoffs().decide(shown.handoff.handoff_id, &answer, &frames, &cancel).await?;
-        pending = decided.next;
+        let decision = (scenario.decide)(&shown);
+        let outcome = agent.handoffs().decide(shown.handoff.handoff_id, &decision, &frames, &cancel).await?;
+        pending = outcome.next;
     }
     let child = accepted_child(agent, parent).await?.expect("the handoff is accepted");
     agent.runs().recover(child, &frames, &cancel).await?;
@@ -145,15 +155,15 @@ async fn run_scenario(
     Ok(parent)
 }
 
-/// Returns the parent, in which the handoff was asked for if the agent does that.
+/// Returns the parent thread, and creates it if it does not exist. If the agent requests the handoff, it has done so.
 async fn parent_thread(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     agent: &Agent,
-    road: HandoffScenario,
+    scenario: HandoffScenario,
 ) -> agent::Result<ThreadId> {
     let (frames, cancel) = unwatched();
-    if road.origin == HandoffOrigin::Imported {
-        return import_session(world, agent).await;
+    if scenario.origin == HandoffOrigin::Imported {
+        return import_session(environment, agent).await;
     }
     let threads = agent.threads().list(journal::ThreadFilter { limit: 10, ..Default::default() }).await?;
     let thread = match threads.into_iter().find(|thread| thread.parent_id.is_none()) {
@@ -167,14 +177,16 @@ async fn parent_thread(
     Ok(thread.thread_id)
 }
 
+/// Returns the child thread of the parent's accepted handoff, if there is one.
 async fn accepted_child(agent: &Agent, parent: ThreadId) -> agent::Result<Option<ThreadId>> {
     let statuses = vec![HandoffStatus::Accepted, HandoffStatus::Seeded, HandoffStatus::Cleaned];
     let filter = HandoffFilter { parent_thread_id: Some(parent), statuses, ..HandoffFilter::default() };
     Ok(agent.store().handoffs(filter).await?.first().map(|handoff| handoff.child_thread_id))
 }
 
+/// Reads the final state.
 async fn observe(
-    world: &TestEnvironment,
+    environment: &TestEnvironment,
     store: &Arc<dyn Store>,
     parent: ThreadId,
     server: &test_model::ScriptedServer,
@@ -198,17 +210,17 @@ async fn observe(
     let accepted = handoffs[0].accepted_sha256.clone().unwrap();
     let summary = proposals.iter().rfind(|proposal| proposal.summary_sha256 == accepted).unwrap();
     let title = summary.summary_json.title.clone();
-    let told = |events: Vec<protocol::Event>| -> Vec<String> {
+    let message_lines = |events: Vec<protocol::Event>| -> Vec<String> {
         let messages = events.iter().filter_map(protocol::Event::message);
-        let said = messages.map(|message| match message {
+        let lines = messages.map(|message| match message {
             Message::Human(_) => format!("human: {}", message.text()),
             Message::Ai(_) => format!("ai: {}", message.text()),
             Message::Tool(_) => "tool".to_owned(),
         });
-        said.collect()
+        lines.collect()
     };
     HandoffObservation {
-        parent_messages: told(messages(parent).await.unwrap()),
+        parent_messages: message_lines(messages(parent).await.unwrap()),
         proposals: proposals
             .into_iter()
             .map(|proposal| (proposal.iteration, proposal.feedback, proposal.summary_md))
@@ -216,103 +228,113 @@ async fn observe(
         pending: store.pending_interrupts(parent).await.unwrap().len(),
         handoffs: handoffs.iter().map(|handoff| handoff.status).collect(),
         children: children.len(),
-        child_messages: told(messages(child.thread_id).await.unwrap()),
+        child_messages: message_lines(messages(child.thread_id).await.unwrap()),
         first_request_had_summary: child_requests(server).iter().all(|body| body.contains(&title)),
         mark: (mark.pending, mark.cleanup_required, mark.last_cleanup_at.is_some()),
-        block: memory::managed_block::block_content(world.read_agent_md().as_bytes()).unwrap_or_default(),
+        block: memory::managed_block::block_content(environment.read_agent_md().as_bytes())
+            .unwrap_or_default(),
     }
 }
 
-/// Walks the road in a process that dies at `boundary`.
-pub(super) async fn run_until_crash(world: &TestEnvironment, road: HandoffScenario, boundary: usize) {
-    let dying = CrashingStore::crash_at(world.store(), boundary);
-    run_scenario(world, &world.agent_over(dying, TEST_MODEL), road).await.unwrap();
+/// Runs the scenario in this process, which aborts at `boundary`.
+pub(super) async fn run_until_crash(
+    environment: &TestEnvironment,
+    scenario: HandoffScenario,
+    boundary: usize,
+) {
+    let store = CrashingStore::crash_at(environment.store(), boundary);
+    run_scenario(environment, &environment.agent_over(store, TEST_MODEL), scenario).await.unwrap();
 }
 
-/// Walks the road in a process that dies at `boundary`, and again in this one; returns what is left and how often
-/// the model was called.
-async fn observe_after_crash(road: HandoffScenario, boundary: usize) -> (HandoffObservation, usize) {
-    let world = TestEnvironment::new();
+/// Runs the scenario in a child process that aborts at `boundary`, and continues it in this process. Returns the final
+/// state and the number of model calls.
+async fn observe_after_crash(scenario: HandoffScenario, boundary: usize) -> (HandoffObservation, usize) {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    world.configure(&server);
+    environment.configure(&server);
     assert!(
-        crashes_in_scenario(&world, road.name, &CrashPoint::Boundary(boundary)),
+        crashes_in_scenario(&environment, scenario.name, &CrashPoint::Boundary(boundary)),
         "boundary {boundary} was not reached"
     );
-    let store = world.store();
-    let parent = run_scenario(&world, &world.agent_over(Arc::clone(&store), TEST_MODEL), road).await.unwrap();
-    let seen = observe(&world, &store, parent, &server).await;
-    (seen, server.call_count())
+    let store = environment.store();
+    let agent = environment.agent_over(Arc::clone(&store), TEST_MODEL);
+    let parent = run_scenario(&environment, &agent, scenario).await.unwrap();
+    let observed = observe(&environment, &store, parent, &server).await;
+    (observed, server.call_count())
 }
 
-/// Walks `road` with a death at every boundary; returns what an undisturbed walk leaves, and how often it calls the
-/// model.
-async fn check_scenario(road: HandoffScenario) -> (HandoffObservation, usize, usize) {
-    let world = TestEnvironment::new();
+/// Runs the scenario without a crash, and then with a crash at every commit boundary. Asserts that all final states are
+/// equal. Returns the final state and the number of model calls without a crash, and the number of boundaries.
+async fn check_scenario(scenario: HandoffScenario) -> (HandoffObservation, usize, usize) {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    world.configure(&server);
-    let store = world.store();
+    environment.configure(&server);
+    let store = environment.store();
     let counting = CrashingStore::crash_at(Arc::clone(&store), usize::MAX);
-    let parent = run_scenario(&world, &world.agent_over(counting.clone(), TEST_MODEL), road).await.unwrap();
-    let expected = observe(&world, &store, parent, &server).await;
+    let agent = environment.agent_over(counting.clone(), TEST_MODEL);
+    let parent = run_scenario(&environment, &agent, scenario).await.unwrap();
+    let expected = observe(&environment, &store, parent, &server).await;
     assert_eq!((expected.handoffs.as_slice(), expected.pending), ([HandoffStatus::Cleaned].as_slice(), 0));
     assert_eq!(expected.block, "None recorded yet.");
     assert_eq!(expected.mark, (false, false, true));
     let boundaries = counting.commit_count() * 2;
     for boundary in 0..boundaries {
-        let (seen, calls) = observe_after_crash(road, boundary).await;
-        assert_eq!(seen, expected, "{}: death at boundary {boundary}", road.name);
+        let (observed, calls) = observe_after_crash(scenario, boundary).await;
+        assert_eq!(observed, expected, "{}: crash at boundary {boundary}", scenario.name);
         let calls_max = server.call_count() + 1;
-        assert!(calls <= calls_max, "boundary {boundary}: only a call whose answer was lost is repeated");
+        assert!(
+            calls <= calls_max,
+            "boundary {boundary}: only a model call whose answer was lost is repeated"
+        );
     }
     (expected, server.call_count(), boundaries)
 }
 
 #[tokio::test]
-async fn m2_a_process_that_dies_at_any_commit_leaves_before_or_after_and_never_between() {
+async fn m2_an_accepted_handoff_survives_a_crash_at_every_commit() {
     let (_, calls, boundaries) = check_scenario(SCENARIOS[0]).await;
     assert_eq!(calls, 2, "a draft and the child's turn");
     assert!(boundaries >= 18, "the matrix has {boundaries} points");
 }
 
 #[tokio::test]
-async fn m2_a_death_between_any_two_effects_of_the_loop_changes_neither_its_end_nor_its_calls() {
-    let (seen, calls, boundaries) = check_scenario(SCENARIOS[1]).await;
+async fn m2_a_refined_handoff_survives_a_crash_at_every_commit() {
+    let (observed, calls, boundaries) = check_scenario(SCENARIOS[1]).await;
     assert!(boundaries >= 26, "the matrix has {boundaries} points");
     let feedback: Vec<Option<&str>> =
-        seen.proposals.iter().map(|(_, feedback, _)| feedback.as_deref()).collect();
+        observed.proposals.iter().map(|(_, feedback, _)| feedback.as_deref()).collect();
     assert_eq!(feedback, [None, Some("Name the file."), Some("Shorter."), None, None]);
     assert_eq!(
-        (seen.proposals[3].2.as_str(), seen.proposals[4].2.as_str()),
-        (seen.proposals[1].2.as_str(), PERSONS_SUMMARY)
+        (observed.proposals[3].2.as_str(), observed.proposals[4].2.as_str()),
+        (observed.proposals[1].2.as_str(), USER_SUMMARY)
     );
     assert_eq!(calls, 3 + 1, "two refinements are three drafts; the child's turn is one call");
 }
 
 #[tokio::test]
-async fn m2_a_death_anywhere_in_a_handoff_the_agent_asked_for_leaves_its_call_one_result() {
-    let (seen, calls, boundaries) = check_scenario(SCENARIOS[2]).await;
+async fn m2_a_handoff_that_the_agent_requested_survives_a_crash_and_its_call_has_one_result() {
+    let (observed, calls, boundaries) = check_scenario(SCENARIOS[2]).await;
     assert!(boundaries >= 22, "the matrix has {boundaries} points");
-    assert_eq!(seen.parent_messages.len(), 3, "{:?}", seen.parent_messages);
-    assert_eq!(calls, 1 + 2 + 1, "the asking, two drafts, the child's turn");
+    assert_eq!(observed.parent_messages.len(), 3, "{:?}", observed.parent_messages);
+    assert_eq!(calls, 1 + 2 + 1, "the agent's request, two drafts, and the child's turn");
 }
 
 #[tokio::test]
-async fn g2_a_recovered_run_that_is_stopped_before_its_draft_leaves_no_draft_behind() {
-    let road = SCENARIOS[2];
+async fn g2_a_recovered_run_that_is_cancelled_before_its_draft_leaves_no_drafting_handoff() {
+    let scenario = SCENARIOS[2];
     let mut is_stopped = false;
     let mut boundary = 0;
     while !is_stopped {
-        let (world, server) = (TestEnvironment::new(), drafting_server());
-        world.configure(&server);
+        let (environment, server) = (TestEnvironment::new(), drafting_server());
+        environment.configure(&server);
         assert!(
-            crashes_in_scenario(&world, road.name, &CrashPoint::Boundary(boundary)),
-            "it is never cut off before the request"
+            crashes_in_scenario(&environment, scenario.name, &CrashPoint::Boundary(boundary)),
+            "no crash left a run that can be cancelled before its draft"
         );
         boundary += 1;
-        let agent = world.agent_over(world.store(), TEST_MODEL);
+        let agent = environment.agent_over(environment.store(), TEST_MODEL);
         let Some(run) = agent.store().active_runs(None).await.unwrap().pop() else { continue };
-        let (frames, mut watched) = FrameSender::channel();
+        let (frames, mut subscription) = FrameSender::channel();
         let cancel = CancellationToken::new();
         let recovering = async {
             let recovered = agent.runs().recover(run.thread_id, &frames, &cancel).await;
@@ -320,7 +342,7 @@ async fn g2_a_recovered_run_that_is_stopped_before_its_draft_leaves_no_draft_beh
             recovered
         };
         let stopping = async {
-            while let Some(SubscriptionItem::Frame(_, frame)) = watched.next().await {
+            while let Some(SubscriptionItem::Frame(_, frame)) = subscription.next().await {
                 if matches!(&*frame, Frame::ToolStarted { name, .. } if name == "request_handoff") {
                     cancel.cancel();
                     return true;
@@ -331,8 +353,8 @@ async fn g2_a_recovered_run_that_is_stopped_before_its_draft_leaves_no_draft_beh
         let (recovered, stopped) = tokio::join!(recovering, stopping);
         recovered.unwrap();
         is_stopped = stopped;
-        let left = agent.store().handoffs(HandoffFilter::default()).await.unwrap();
-        let drafting = left.iter().filter(|handoff| handoff.status == HandoffStatus::Drafting);
+        let handoffs = agent.store().handoffs(HandoffFilter::default()).await.unwrap();
+        let drafting = handoffs.iter().filter(|handoff| handoff.status == HandoffStatus::Drafting);
         assert_eq!(drafting.count(), 0, "boundary {boundary}");
     }
 }

@@ -1,5 +1,5 @@
-//! A tool with an effect that can be counted, and in which a process can die; and one that runs beside it until its
-//! result is stored, so that every process comes to the same commits.
+//! Tools of the crash matrices: one with a countable effect, in which the process can abort, and one that runs concurrently
+//! until the result of the first is stored, so that every process makes the same commits.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,10 +11,10 @@ use protocol::{Category, Message};
 use runtime::{RepeatSafety, Tool, ToolContext, ToolOutput};
 use serde_json::{Value, json};
 
-/// The file that effects go to.
+/// The workspace file to which the effects are appended.
 pub(super) const EFFECTS_FILE: &str = "effects.txt";
 
-/// Appends a line to the file of effects. It does not notice what it has done already.
+/// A tool that appends a line to [`EFFECTS_FILE`]. It is not idempotent.
 pub(super) struct RecordTool;
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl Tool for RecordTool {
     }
 }
 
-/// Looks into the journal until another call has its result.
+/// A tool that polls the journal until another call has its result.
 pub(super) struct WaitForResultTool;
 
 #[async_trait]
@@ -56,13 +56,13 @@ impl Tool for WaitForResultTool {
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
-        let is_it =
+        let is_awaited_result =
             |message: &Message| matches!(message, Message::Tool(result) if args["call"] == result.call_id);
         loop {
             let query =
                 EventQuery { categories: vec![Category::Message], limit: 10, ..EventQuery::default() };
             let page = context.store.events(context.thread_id, query).await.unwrap();
-            if page.iter().filter_map(|event| event.message()).any(|message| is_it(&message)) {
+            if page.iter().filter_map(|event| event.message()).any(|message| is_awaited_result(&message)) {
                 return ToolOutput::success("seen");
             }
             tokio::task::yield_now().await;
@@ -70,8 +70,9 @@ impl Tool for WaitForResultTool {
     }
 }
 
-fn crash_at(here: &str) {
-    if std::env::var(super::CALL_VARIABLE).is_ok_and(|at| at == here) {
+/// Aborts the process if `position` is the crash point of this process.
+fn crash_at(position: &str) {
+    if std::env::var(super::CALL_VARIABLE).is_ok_and(|crash_position| crash_position == position) {
         std::process::abort();
     }
 }

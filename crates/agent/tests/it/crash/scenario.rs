@@ -1,4 +1,4 @@
-//! The plots of the turns that processes die in: what the model says, what a person answers, what the rules are.
+//! The scenarios of the crash matrices of turns: the model's replies, the user's decisions, and the permission rules.
 
 use std::sync::Arc;
 
@@ -10,18 +10,20 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 use super::recording_tool::{RecordTool, WaitForResultTool};
 use crate::environment::{CrashingStore, TEST_MODEL, TestEnvironment};
 
-/// The person's first message; no sub-agent reads it.
+/// The user's first message. It identifies requests of the main agent, because no sub-agent receives it.
 pub(super) const REQUEST: &str = "Do all of it.";
 
-/// One plot.
+/// A scripted turn.
 pub(super) struct TurnScenario {
     pub(super) name: &'static str,
+    /// More text for the configuration file.
     config: &'static str,
+    /// The policy for calls that no rule covers.
     approve: ApprovalPolicy,
     replies: fn() -> Vec<ScriptedReply>,
 }
 
-/// Every plot.
+/// All scenarios.
 pub(super) const SCENARIOS: &[TurnScenario] = &[
     TurnScenario {
         name: "policy",
@@ -60,23 +62,24 @@ const RECORD_AND_LOOK_ALLOWED: &str = "[permissions]\nallow = [\"record\", \"loo
 const LOOK_ALLOWED: &str = "[permissions]\nallow = [\"look\"]\n";
 
 impl TurnScenario {
+    /// Returns the scenario with this name. Panics if there is none.
     pub(super) fn by_name(name: &str) -> &'static Self {
-        SCENARIOS.iter().find(|plot| plot.name == name).unwrap()
+        SCENARIOS.iter().find(|scenario| scenario.name == name).unwrap()
     }
 
-    /// Makes a world for it, in which nothing has happened.
-    pub(super) fn world(&self) -> (TestEnvironment, ScriptedServer) {
-        let world = TestEnvironment::new();
+    /// Returns a new environment and server for the scenario.
+    pub(super) fn set_up(&self) -> (TestEnvironment, ScriptedServer) {
+        let environment = TestEnvironment::new();
         let server = ScriptedServer::start(Script::new((self.replies)())).unwrap();
-        world.configure_with_extra(&server, self.config);
-        world.write_file("notes.txt", "one\ntwo\n");
-        (world, server)
+        environment.configure_with_extra(&server, self.config);
+        environment.write_file("notes.txt", "one\ntwo\n");
+        (environment, server)
     }
 
-    /// Returns an agent whose process dies at `boundary`.
-    pub(super) fn agent(&self, world: &TestEnvironment, boundary: usize) -> Agent {
-        let settings = AgentSettings { approval_policy: self.approve, ..world.settings(TEST_MODEL) };
-        let store = CrashingStore::crash_at(world.store(), boundary);
+    /// Returns an agent whose process aborts at `boundary`.
+    pub(super) fn agent(&self, environment: &TestEnvironment, boundary: usize) -> Agent {
+        let settings = AgentSettings { approval_policy: self.approve, ..environment.settings(TEST_MODEL) };
+        let store = CrashingStore::crash_at(environment.store(), boundary);
         Agent::with_store(settings, store)
             .unwrap()
             .with_tool(Arc::new(RecordTool))
@@ -84,23 +87,24 @@ impl TurnScenario {
     }
 }
 
-/// Returns what a person answers: yes, but with another line.
+/// Returns the user's decision about an action: run the call with an edited line.
 pub(super) fn decision(request: &ActionRequest) -> Decision {
     let line = format!("{}, edited", request.args["line"].as_str().unwrap());
     let edited = json!({"name": request.name, "args": {"line": line}});
     serde_json::from_value(json!({"type": "edit", "edited_action": edited})).unwrap()
 }
 
-/// A reply of the thread's own agent, as often as it is asked for.
+/// Returns a reply to the main agent's request in this turn and step, which repeats.
 fn main_agent_reply(reply: ScriptedReply, turn: usize, step: usize) -> ScriptedReply {
     reply.when_body_contains(REQUEST).when_turn_is(turn, step).with_repeat()
 }
 
-/// A reply of the sub-agent with that task.
+/// Returns a reply to the request of the sub-agent with this task in this step, which repeats.
 fn subagent_reply(task: &str, reply: ScriptedReply, step: usize) -> ScriptedReply {
     reply.when_body_contains(task).when_turn_is(1, step).with_repeat()
 }
 
+/// Returns the main agent's last replies of the first and of the second turn.
 fn final_replies() -> [ScriptedReply; 2] {
     [
         main_agent_reply(ScriptedReply::text("All of it is done."), 1, 2),
@@ -134,21 +138,22 @@ fn one_task() -> Vec<ScriptedReply> {
         ScriptedReply::call("c1", "task", json!({"description": "count", "prompt": "Count the hens."}))
             .with_call("c2", "record", json!({"line": "own"}));
     let counted = ScriptedReply::text("There are three hens.");
-    let records = ScriptedReply::call("s1", "record", json!({"line": "hens"}));
-    let hens = [subagent_reply("Count the hens.", records, 1), subagent_reply("Count the hens.", counted, 2)];
+    let record_call = ScriptedReply::call("s1", "record", json!({"line": "hens"}));
+    let hens =
+        [subagent_reply("Count the hens.", record_call, 1), subagent_reply("Count the hens.", counted, 2)];
     [main_agent_reply(calls, 1, 1)].into_iter().chain(final_replies()).chain(hens).collect()
 }
 
 fn two_tasks() -> Vec<ScriptedReply> {
-    let prompt = |what: &str| format!("Count the {what}.");
-    let task = |what: &str| json!({"description": format!("count {what}"), "prompt": prompt(what)});
+    let prompt = |animal: &str| format!("Count the {animal}.");
+    let task = |animal: &str| json!({"description": format!("count {animal}"), "prompt": prompt(animal)});
     let calls = ScriptedReply::call("c1", "task", task("hens")).with_call("c2", "task", task("ducks"));
-    let subs = ["hens", "ducks"].into_iter().flat_map(|what| {
-        let records = ScriptedReply::call(format!("s-{what}"), "record", json!({"line": what}));
-        let counted = ScriptedReply::text(format!("There are three {what}."));
-        [subagent_reply(&prompt(what), records, 1), subagent_reply(&prompt(what), counted, 2)]
+    let subagents = ["hens", "ducks"].into_iter().flat_map(|animal| {
+        let record_call = ScriptedReply::call(format!("s-{animal}"), "record", json!({"line": animal}));
+        let counted = ScriptedReply::text(format!("There are three {animal}."));
+        [subagent_reply(&prompt(animal), record_call, 1), subagent_reply(&prompt(animal), counted, 2)]
     });
-    [main_agent_reply(calls, 1, 1)].into_iter().chain(final_replies()).chain(subs).collect()
+    [main_agent_reply(calls, 1, 1)].into_iter().chain(final_replies()).chain(subagents).collect()
 }
 
 fn one_task_that_asks_twice() -> Vec<ScriptedReply> {
@@ -157,7 +162,7 @@ fn one_task_that_asks_twice() -> Vec<ScriptedReply> {
     let hens = ScriptedReply::call("s1", "record", json!({"line": "hens"}));
     let eggs = ScriptedReply::call("s2", "record", json!({"line": "eggs"}));
     let counted = ScriptedReply::text("There are three hens, and an egg.");
-    let subs =
+    let subagent =
         [subagent_reply(TASK, hens, 1), subagent_reply(TASK, eggs, 2), subagent_reply(TASK, counted, 3)];
-    [main_agent_reply(calls, 1, 1)].into_iter().chain(final_replies()).chain(subs).collect()
+    [main_agent_reply(calls, 1, 1)].into_iter().chain(final_replies()).chain(subagent).collect()
 }

@@ -1,5 +1,5 @@
-//! Turns that processes die in: whatever the moment, the next process comes to the same transcript. A stored answer of
-//! the model is not asked for again, and a call that may have had its effect is reported and not repeated.
+//! Crash matrices of turns: after a crash at any commit or inside a tool, the next process reaches the same transcript. The
+//! model is not called again for a stored answer, and a tool call that may have had its effect is reported and not repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,70 +15,73 @@ use super::scenario::{REQUEST, TurnScenario, decision};
 use super::{CrashPoint, crashes_in_scenario};
 use crate::environment::{TestEnvironment, assert_paired, event_lines, unwatched};
 
-/// The beginning of what the model is told of a call that a crash cut off.
+/// The first words of the result that a tool call gets if a crash interrupted it.
 const INTERRUPTED_CALL_TEXT: &str = "The call was interrupted";
 
-/// The final state as far as a person can see it, without the side effects.
+/// The final state as the user can see it, without the side effects of tools.
 #[derive(Debug, Clone, PartialEq)]
 struct TurnObservation {
     threads: Vec<ThreadObservation>,
     todos: Value,
 }
 
-/// One thread, the person's own or a sub-agent's.
+/// The final state of a thread, the main agent's or a sub-agent's.
 #[derive(Debug, Clone, PartialEq)]
 struct ThreadObservation {
     name: Option<String>,
     status: ThreadStatus,
+    /// The status and the total tokens of each run.
     runs: Vec<(RunStatus, u64)>,
     events: Vec<String>,
 }
 
-/// A call with an effect.
+/// A tool call with a side effect.
 #[derive(Debug, Clone, PartialEq)]
 struct CallEffect {
-    /// How often it had its effect.
+    /// The number of times that the effect happened.
     times: usize,
-    /// Its result, if one is stored.
+    /// The stored result, if there is one.
     result: Option<String>,
-    /// True if the thread is at a point at which the call may have started.
+    /// The position of the thread's checkpoint relative to the call.
     proximity: CallProximity,
 }
 
-/// Where a thread stands as to its calls.
+/// The position of a thread's checkpoint relative to its tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallProximity {
-    /// Their node comes next.
+    /// The node that executes the calls is next, so they may have started.
     Next,
-    /// The node before theirs comes next; whether it went on without a commit is not known.
+    /// The node before it is next. It may have continued to the calls without a commit, so they may have started.
     Near,
-    /// They were not begun, or are done.
+    /// The calls have not started, or are complete.
     Far,
 }
 
-pub(super) async fn run_until_crash(world: &TestEnvironment, plot: &str, boundary: usize) {
-    let agent = TurnScenario::by_name(plot).agent(world, boundary);
+/// Runs the scenario in this process, which aborts at `boundary`.
+pub(super) async fn run_until_crash(environment: &TestEnvironment, name: &str, boundary: usize) {
+    let agent = TurnScenario::by_name(name).agent(environment, boundary);
     run_scenario(&agent).await.unwrap();
 }
 
-/// Walks the road from wherever it stands, the way a person would who opens Segue again.
+/// Continues the scenario from its current state, as a user would who starts Segue again after a crash. Returns the main
+/// agent's thread.
 async fn run_scenario(agent: &Agent) -> agent::Result<ThreadId> {
     let (frames, cancel) = unwatched();
-    let thread = agent.threads().list(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
-    let [thread] = thread.as_slice() else { panic!("one thread, not {thread:?}") };
+    let threads = agent.threads().list(ThreadFilter { limit: 2, ..ThreadFilter::default() }).await?;
+    let [thread] = threads.as_slice() else { panic!("one thread, not {threads:?}") };
     let thread_id = thread.thread_id;
     agent.runs().recover(thread_id, &frames, &cancel).await?;
     if agent.threads().events(thread_id).await?.iter().all(|event| event.message().is_none()) {
         agent.runs().send_message(thread_id, REQUEST, &frames, &cancel).await?;
     }
-    while let Some(asked) = agent.runs().pending_interrupts(thread_id).await?.into_iter().next() {
-        let decisions = asked.payload.action_requests.iter().map(decision).collect();
-        agent.runs().resume(asked.interrupt_id, &Decisions { decisions }, &frames, &cancel).await?;
+    while let Some(interrupt) = agent.runs().pending_interrupts(thread_id).await?.into_iter().next() {
+        let decisions = interrupt.payload.action_requests.iter().map(decision).collect();
+        agent.runs().resume(interrupt.interrupt_id, &Decisions { decisions }, &frames, &cancel).await?;
     }
     Ok(thread_id)
 }
 
-/// Returns all threads, the person's own first.
+/// Returns all threads, the main agent's first.
 async fn threads(agent: &Agent) -> Vec<Thread> {
     let filter = ThreadFilter { subagents: SubagentVisibility::Shown, limit: 10, ..ThreadFilter::default() };
     let mut threads = agent.threads().list(filter).await.unwrap();
@@ -86,8 +89,9 @@ async fn threads(agent: &Agent) -> Vec<Thread> {
     threads
 }
 
+/// Reads the final state. Asserts that every run has ended.
 async fn observe(agent: &Agent) -> TurnObservation {
-    let mut seen = TurnObservation { threads: Vec::new(), todos: Value::Null };
+    let mut observed = TurnObservation { threads: Vec::new(), todos: Value::Null };
     for thread in threads(agent).await {
         let events = agent.threads().events(thread.thread_id).await.unwrap();
         let mut runs = Vec::new();
@@ -97,25 +101,25 @@ async fn observe(agent: &Agent) -> TurnObservation {
         }
         let (name, status) = (thread.name, thread.status);
         let mut events = event_lines(&events);
-        // That the run was taken over is told, and is all that may be told beside what happened.
+        // The event of the takeover is the only event that a run without a crash does not have.
         events.retain(|event| event != r#"run_started {"how":"taken over"}"#);
-        seen.threads.push(ThreadObservation { name, status, runs, events });
+        observed.threads.push(ThreadObservation { name, status, runs, events });
         let state = agent.store().checkpoint(thread.thread_id).await.unwrap().unwrap();
         if let Some(todos) = state.channels.get(TODOS_CHANNEL.key()) {
-            seen.todos = todos.clone();
+            observed.todos = todos.clone();
         }
     }
-    assert_eq!(agent.store().active_runs(None).await.unwrap(), [], "every run has come to its end");
-    seen
+    assert_eq!(agent.store().active_runs(None).await.unwrap(), [], "every run has ended");
+    observed
 }
 
-/// Returns the calls with an effect, by the line they write.
-async fn call_effects(world: &TestEnvironment, agent: &Agent) -> BTreeMap<String, CallEffect> {
-    let written = world.read_file(EFFECTS_FILE);
+/// Returns the tool calls with a side effect, by the line that they write.
+async fn call_effects(environment: &TestEnvironment, agent: &Agent) -> BTreeMap<String, CallEffect> {
+    let written = environment.read_file(EFFECTS_FILE);
     let mut effects = BTreeMap::new();
     for thread in threads(agent).await {
         let events = agent.threads().events(thread.thread_id).await.unwrap();
-        let standing =
+        let proximity =
             match agent.store().checkpoint(thread.thread_id).await.unwrap().and_then(|point| point.next) {
                 Some(next) if next == "tools" => CallProximity::Next,
                 Some(next) if next == "after_model" => CallProximity::Near,
@@ -132,12 +136,13 @@ async fn call_effects(world: &TestEnvironment, agent: &Agent) -> BTreeMap<String
             let results: Vec<String> = results_of(&messages, id);
             assert!(results.len() < 2, "call {id} has several results: {results:?}");
             let result = results.into_iter().next();
-            effects.insert(line.to_owned(), CallEffect { times, result, proximity: standing });
+            effects.insert(line.to_owned(), CallEffect { times, result, proximity });
         }
     }
     effects
 }
 
+/// Returns the texts of the results of a tool call.
 fn results_of(messages: &[Message], call: &str) -> Vec<String> {
     let results = messages.iter().filter_map(|message| match message {
         Message::Tool(result) if result.call_id == call => Some(message.text()),
@@ -146,7 +151,7 @@ fn results_of(messages: &[Message], call: &str) -> Vec<String> {
     results.collect()
 }
 
-/// Returns how many answers of the model are stored.
+/// Returns the number of stored answers of the model.
 async fn stored_answer_count(agent: &Agent) -> usize {
     let mut answers = 0;
     for thread in threads(agent).await {
@@ -156,45 +161,54 @@ async fn stored_answer_count(agent: &Agent) -> usize {
     answers
 }
 
-/// Dies, and walks on; fails unless what is left is what was expected. Returns whether it died.
-async fn check_crash_at(plot: &TurnScenario, death: &CrashPoint, expected: &TurnObservation) -> bool {
-    let (world, server) = plot.world();
-    plot.agent(&world, usize::MAX).threads().create(None).await.unwrap();
-    if !crashes_in_scenario(&world, plot.name, death) {
+/// Runs the scenario in a child process that aborts at `crash_point`, continues it in this process, and asserts that the
+/// final state equals `expected`. Returns false if the child process did not reach the crash point.
+async fn check_crash_at(
+    scenario: &TurnScenario,
+    crash_point: &CrashPoint,
+    expected: &TurnObservation,
+) -> bool {
+    let (environment, server) = scenario.set_up();
+    scenario.agent(&environment, usize::MAX).threads().create(None).await.unwrap();
+    if !crashes_in_scenario(&environment, scenario.name, crash_point) {
         return false;
     }
-    let told = format!("{}, {death:?}", plot.name);
-    let agent = plot.agent(&world, usize::MAX);
-    let (before, stored, called) =
-        (call_effects(&world, &agent).await, stored_answer_count(&agent).await, server.call_count());
+    let case = format!("{}, {crash_point:?}", scenario.name);
+    let agent = scenario.agent(&environment, usize::MAX);
+    let (effects_before, answers_before, calls_before) =
+        (call_effects(&environment, &agent).await, stored_answer_count(&agent).await, server.call_count());
     let thread = run_scenario(&agent).await.unwrap();
-    let mut seen = observe(&agent).await;
-    for (line, effect) in call_effects(&world, &agent).await {
-        let result = effect.result.unwrap_or_else(|| panic!("{told}: the call for {line} dangles"));
-        let is_cut_off = result.starts_with(INTERRUPTED_CALL_TEXT);
-        let left = before.get(&line);
-        let may_have_begun =
-            left.is_some_and(|left| left.result.is_none() && left.proximity != CallProximity::Far);
-        let has_begun =
-            left.is_some_and(|left| left.result.is_none() && left.proximity == CallProximity::Next);
-        assert!(!is_cut_off || may_have_begun, "{told}: {line} was not made although it never began");
-        assert!(is_cut_off || !has_begun, "{told}: {line} may have been made twice");
-        let times = if is_cut_off { left.map_or(0, |left| left.times) } else { 1 };
-        assert_eq!(effect.times, times, "{told}: how often {line} had its effect");
-        assert!(effect.times <= 1, "{told}: {line} had its effect twice");
-        if is_cut_off {
-            seen.replace_interrupted_results(expected);
+    let mut observed = observe(&agent).await;
+    for (line, effect) in call_effects(&environment, &agent).await {
+        let result = effect.result.unwrap_or_else(|| panic!("{case}: the call for {line} has no result"));
+        let is_interrupted = result.starts_with(INTERRUPTED_CALL_TEXT);
+        let before = effects_before.get(&line);
+        let may_have_started =
+            before.is_some_and(|before| before.result.is_none() && before.proximity != CallProximity::Far);
+        let counts_as_started =
+            before.is_some_and(|before| before.result.is_none() && before.proximity == CallProximity::Next);
+        assert!(
+            !is_interrupted || may_have_started,
+            "{case}: {line} was not executed although it never started"
+        );
+        assert!(is_interrupted || !counts_as_started, "{case}: {line} may have been executed twice");
+        let times = if is_interrupted { before.map_or(0, |before| before.times) } else { 1 };
+        assert_eq!(effect.times, times, "{case}: the number of effects of {line}");
+        assert!(effect.times <= 1, "{case}: {line} had its effect twice");
+        if is_interrupted {
+            observed.replace_interrupted_results(expected);
         }
     }
-    assert_eq!(&seen, expected, "{told}");
-    let asked = server.call_count() - called;
-    assert_eq!(asked, stored_answer_count(&agent).await - stored, "{told}: an answer was asked for again");
-    assert_thread_usable(&agent, &server, thread, &told).await;
+    assert_eq!(&observed, expected, "{case}");
+    let calls = server.call_count() - calls_before;
+    let answers = stored_answer_count(&agent).await - answers_before;
+    assert_eq!(calls, answers, "{case}: the model was called again for a stored answer");
+    assert_thread_usable(&agent, &server, thread, &case).await;
     true
 }
 
 impl TurnObservation {
-    /// Puts the expected result in the place of one that was cut off.
+    /// Replaces the results of interrupted calls by the expected results.
     fn replace_interrupted_results(&mut self, expected: &Self) {
         for (thread, expected) in self.threads.iter_mut().zip(&expected.threads) {
             for (line, expected) in thread.events.iter_mut().zip(&expected.events) {
@@ -207,66 +221,68 @@ impl TurnObservation {
     }
 }
 
-/// Fails unless the thread can be used, and what it sends is legal.
-async fn assert_thread_usable(agent: &Agent, server: &ScriptedServer, thread: ThreadId, told: &str) {
+/// Asserts that a message in the thread succeeds and that its request pairs all tool calls with results.
+async fn assert_thread_usable(agent: &Agent, server: &ScriptedServer, thread: ThreadId, case: &str) {
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(thread, "And now?", &frames, &cancel).await.unwrap();
-    assert_eq!(end.status, RunStatus::Success, "{told}: {end:?}");
+    assert_eq!(end.status, RunStatus::Success, "{case}: {end:?}");
     assert_paired(&server.requests().last().unwrap().body);
 }
 
-/// Dies at every place of the plot.
+/// Runs the scenario without a crash, and then with a crash at every commit boundary and before and after the effect of each
+/// of `calls`.
 async fn check_crash_matrix(name: &str, calls: &[&str]) {
-    let plot = TurnScenario::by_name(name);
-    let (world, server) = plot.world();
-    let agent = plot.agent(&world, usize::MAX);
+    let scenario = TurnScenario::by_name(name);
+    let (environment, server) = scenario.set_up();
+    let agent = scenario.agent(&environment, usize::MAX);
     agent.threads().create(None).await.unwrap();
     let thread = run_scenario(&agent).await.unwrap();
     let expected = observe(&agent).await;
-    for (line, effect) in call_effects(&world, &agent).await {
+    for (line, effect) in call_effects(&environment, &agent).await {
         assert_eq!(effect.times, 1, "{line}");
     }
     assert_thread_usable(&agent, &server, thread, name).await;
-    // How many commits there are depends on which of the calls that run together is done first.
+    // The number of commits depends on which of the concurrent calls ends first, so the loop ends with the first boundary
+    // that is not reached.
     let mut boundary = 0;
-    while check_crash_at(plot, &CrashPoint::Boundary(boundary), &expected).await {
+    while check_crash_at(scenario, &CrashPoint::Boundary(boundary), &expected).await {
         boundary += 1;
     }
     assert!(boundary >= 8, "the matrix of {name} has {boundary} points");
     for call in calls {
-        for place in ["before", "after"] {
-            let death = CrashPoint::Call(format!("{place} {call}"));
-            assert!(check_crash_at(plot, &death, &expected).await, "{death:?}");
+        for moment in ["before", "after"] {
+            let crash_point = CrashPoint::Call(format!("{moment} {call}"));
+            assert!(check_crash_at(scenario, &crash_point, &expected).await, "{crash_point:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn j2_a_turn_whose_calls_the_policy_allows_survives_death_at_every_commit() {
+async fn j2_a_turn_whose_calls_the_policy_allows_survives_a_crash_at_every_commit() {
     check_crash_matrix("policy", &[]).await;
 }
 
 #[tokio::test]
-async fn j2_a_turn_survives_death_at_every_commit_and_inside_its_tool() {
+async fn j2_a_turn_survives_a_crash_at_every_commit_and_inside_its_tool() {
     check_crash_matrix("rule", &["own"]).await;
 }
 
 #[tokio::test]
-async fn j7_a_turn_that_asks_survives_death_at_every_commit_and_inside_its_tool() {
+async fn j7_a_turn_with_an_approval_survives_a_crash_at_every_commit_and_inside_its_tool() {
     check_crash_matrix("approval", &["own, edited"]).await;
 }
 
 #[tokio::test]
-async fn j2_a_turn_with_a_subagent_survives_death_at_every_commit_and_inside_their_tools() {
+async fn j2_a_turn_with_a_subagent_survives_a_crash_at_every_commit_and_inside_their_tools() {
     check_crash_matrix("subagent", &["own", "hens"]).await;
 }
 
 #[tokio::test]
-async fn j7_a_turn_with_two_subagents_that_ask_survives_death_at_every_commit() {
+async fn j7_a_turn_with_approvals_of_two_subagents_survives_a_crash_at_every_commit() {
     check_crash_matrix("asking_subagents", &["hens, edited", "ducks, edited"]).await;
 }
 
 #[tokio::test]
-async fn j7_an_answer_reaches_the_question_it_was_given_to_whenever_the_process_dies() {
+async fn j7_a_decision_applies_to_the_interrupt_that_it_answers_after_a_crash_at_every_commit() {
     check_crash_matrix("asking_twice", &["hens, edited", "eggs, edited"]).await;
 }

@@ -1,5 +1,5 @@
-//! A journal whose process dies before or after one of its commits, or is outrun by another one right before it, and
-//! otherwise does what the journal under it does.
+//! A store wrapper that aborts the process before or after one of its commits. It can also run an operation of another
+//! process right before a commit, delay commits forever, and shift the clock. It forwards every call to the wrapped store.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,66 +19,72 @@ use protocol::{
 };
 use serde_json::{Map, Value};
 
-/// A journal whose process dies before or after one of its commits.
+/// A store that aborts the process before or after one of its commits.
 pub struct CrashingStore {
     inner: Arc<dyn Store>,
+    /// The number of commits that have started.
     commits: AtomicUsize,
+    /// The number of lookups of an event by its key.
     lookups: AtomicUsize,
+    /// The crash boundary, numbered as in [`CrashingStore::crash_at`].
     crash_boundary: usize,
+    /// An operation of another process that runs right before the next commit.
     before_next_commit: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// The lead of the store's clock over the machine's clock.
     clock_offset: Mutex<jiff::SignedDuration>,
+    /// True if commits never return.
     is_hanging: AtomicBool,
+    /// True if the store reports that other hosts can reach it.
     is_remote: AtomicBool,
 }
 
 impl CrashingStore {
-    /// Dies at `boundary`: an even one lies before the commit number `boundary / 2`, an odd one after it.
+    /// Returns a store that aborts the process at `boundary`. Commits are numbered from 0: an even boundary lies before
+    /// the commit `boundary / 2`, an odd boundary after it.
     pub fn crash_at(inner: Arc<dyn Store>, boundary: usize) -> Arc<Self> {
-        let (commits, lookups) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (meanwhile, ahead) = (Mutex::default(), Mutex::default());
-        let (hangs, is_far) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self {
             inner,
-            commits,
-            lookups,
+            commits: AtomicUsize::new(0),
+            lookups: AtomicUsize::new(0),
             crash_boundary: boundary,
-            before_next_commit: meanwhile,
-            clock_offset: ahead,
-            is_hanging: hangs,
-            is_remote: is_far,
+            before_next_commit: Mutex::default(),
+            clock_offset: Mutex::default(),
+            is_hanging: AtomicBool::new(false),
+            is_remote: AtomicBool::new(false),
         })
     }
 
-    /// Lives on.
+    /// Returns a store that never aborts the process.
     pub fn never_crash(inner: Arc<dyn Store>) -> Arc<Self> {
         Self::crash_at(inner, usize::MAX)
     }
 
-    /// Has the journal's clock be so far ahead of the machine's.
-    pub fn advance_clock(&self, by: jiff::SignedDuration) {
-        *self.clock_offset.lock().unwrap() = by;
+    /// Sets the lead of the store's clock over the machine's clock.
+    pub fn advance_clock(&self, offset: jiff::SignedDuration) {
+        *self.clock_offset.lock().unwrap() = offset;
     }
 
-    /// Is taken for a journal on another machine, which others may reach when this one cannot.
+    /// Makes the store report that it is on another machine. Other hosts may then reach it while this host cannot.
     pub fn set_remote(&self) {
         self.is_remote.store(true, Ordering::SeqCst);
     }
 
-    /// Says whether no commit is answered that is begun from here on.
-    pub fn set_hanging(&self, hangs: bool) {
-        self.is_hanging.store(hangs, Ordering::SeqCst);
+    /// Sets whether commits that start after this call never return.
+    pub fn set_hanging(&self, is_hanging: bool) {
+        self.is_hanging.store(is_hanging, Ordering::SeqCst);
     }
 
-    /// Has another process do something right before the next commit.
-    pub fn before_next_commit(&self, work: impl Future<Output = ()> + Send + 'static) {
-        *self.before_next_commit.lock().unwrap() = Some(Box::pin(work));
+    /// Runs `operation`, which stands for another process, right before the next commit.
+    pub fn before_next_commit(&self, operation: impl Future<Output = ()> + Send + 'static) {
+        *self.before_next_commit.lock().unwrap() = Some(Box::pin(operation));
     }
 
+    /// Returns the number of commits that have started.
     pub fn commit_count(&self) -> usize {
         self.commits.load(Ordering::SeqCst)
     }
 
-    /// Returns how often an event was looked up by its key.
+    /// Returns the number of lookups of an event by its key.
     pub fn lookup_count(&self) -> usize {
         self.lookups.load(Ordering::SeqCst)
     }
@@ -87,9 +93,9 @@ impl CrashingStore {
 #[async_trait]
 impl Store for CrashingStore {
     async fn commit(&self, transaction: Transaction) -> journal::Result<CommitReceipt> {
-        let meanwhile = self.before_next_commit.lock().unwrap().take();
-        if let Some(work) = meanwhile {
-            work.await;
+        let operation = self.before_next_commit.lock().unwrap().take();
+        if let Some(operation) = operation {
+            operation.await;
         }
         if self.is_hanging.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
@@ -98,11 +104,11 @@ impl Store for CrashingStore {
         if self.crash_boundary == number * 2 {
             std::process::abort();
         }
-        let done = self.inner.commit(transaction).await;
+        let receipt = self.inner.commit(transaction).await;
         if self.crash_boundary == number * 2 + 1 {
             std::process::abort();
         }
-        done
+        receipt
     }
     async fn thread(&self, thread_id: ThreadId) -> journal::Result<Option<Thread>> {
         self.inner.thread(thread_id).await

@@ -1,22 +1,24 @@
-//! Events as lines that two journals of the same session share: without ids, times, and what belongs to one provider.
+//! Events as text lines that are equal for two runs of the same session: ids are replaced by numbers, and times and
+//! provider-specific fields are removed.
 
 use std::collections::BTreeMap;
 
 use protocol::Event;
 use serde_json::{Map, Value};
 
-/// Replaces ids by stable names.
+/// The number of each id, in order of first appearance.
 #[derive(Default)]
 struct IdAliases(BTreeMap<String, usize>);
 
-/// Returns one line an event: its type, and its content with calls numbered in the order they appear.
+/// Returns one line for each event: its type, and its content with tool calls numbered in order of first appearance.
 pub fn event_lines(events: &[Event]) -> Vec<String> {
-    let mut names = IdAliases::default();
-    let line = |event: &Event| format!("{} {}", event.event_type, names.replace_ids(event.content_value()));
+    let mut aliases = IdAliases::default();
+    let line = |event: &Event| format!("{} {}", event.event_type, aliases.replace_ids(event.content_value()));
     events.iter().map(line).collect()
 }
 
 impl IdAliases {
+    /// Returns the value with numbered ids, and without fields and items that differ between runs.
     fn replace_ids(&mut self, value: Value) -> Value {
         match value {
             Value::Object(fields) => Value::Object(
@@ -26,13 +28,14 @@ impl IdAliases {
                     .collect::<Map<_, _>>(),
             ),
             Value::Array(items) => {
-                let items = items.into_iter().filter(|item| !is_of_one_provider(item));
+                let items = items.into_iter().filter(|item| !is_provider_specific(item));
                 Value::Array(items.map(|item| self.replace_ids(item)).collect())
             }
             other => other,
         }
     }
 
+    /// Returns a field with numbered ids, or `None` if its value differs between runs.
     fn plain_field(&mut self, key: String, value: Value) -> Option<(String, Value)> {
         match (key.as_str(), &value) {
             (
@@ -40,7 +43,7 @@ impl IdAliases {
                 | "handoff_id",
                 _,
             ) => None,
-            // It differs with the length of ids and paths.
+            // The estimate depends on the lengths of ids and paths.
             ("estimated_tokens", _) => None,
             ("id" | "call_id", Value::String(id)) => {
                 let next = self.0.len() + 1;
@@ -52,7 +55,7 @@ impl IdAliases {
     }
 }
 
-/// Returns whether it holds nothing but what one provider wants to have back.
-fn is_of_one_provider(item: &Value) -> bool {
+/// Returns whether a content block only carries data that one provider expects back in the next request.
+fn is_provider_specific(item: &Value) -> bool {
     item["type"] == "opaque" || (item["type"] == "thinking" && item["text"] == "")
 }

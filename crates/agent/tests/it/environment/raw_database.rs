@@ -1,4 +1,4 @@
-//! Direct access to the stored rows, past the agent.
+//! Direct SQL access to the stored rows, without the agent.
 
 use rusqlite::Connection;
 use rusqlite::types::Value as Cell;
@@ -6,7 +6,7 @@ use rusqlite::types::Value as Cell;
 use super::TestEnvironment;
 
 impl TestEnvironment {
-    /// Changes what is stored.
+    /// Executes SQL statements that return no rows.
     pub fn execute_sql(&self, sql: &str) {
         match &self.database {
             Some(database) => database.execute(sql).unwrap(),
@@ -14,32 +14,34 @@ impl TestEnvironment {
         }
     }
 
-    /// Returns what the database answers with, which is one text a row.
+    /// Returns the rows of a query that selects one text column.
     pub fn query_texts(&self, sql: &str) -> Vec<String> {
         match &self.database {
             Some(database) => database.query_texts(sql).unwrap(),
             None => {
-                let file = self.open_database();
-                let mut rows = file.prepare(sql).unwrap();
-                rows.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+                let connection = self.open_database();
+                let mut statement = connection.prepare(sql).unwrap();
+                statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
             }
         }
     }
 
-    /// Returns every row of every table.
+    /// Returns every row of every table as a text.
     pub fn all_rows(&self) -> Vec<String> {
         match &self.database {
             Some(database) => database.dump_rows().unwrap(),
-            None => rows_of(&self.open_database()),
+            None => dump_rows(&self.open_database()),
         }
     }
 
+    /// Opens the SQLite database of the home folder.
     fn open_database(&self) -> Connection {
         Connection::open(self.home().database_path()).unwrap()
     }
 }
 
-fn rows_of(connection: &Connection) -> Vec<String> {
+/// Returns every row of every table except virtual tables, as `TABLE: CELLS`.
+fn dump_rows(connection: &Connection) -> Vec<String> {
     let mut tables = connection
         .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' ORDER BY name")
         .unwrap();
@@ -48,9 +50,9 @@ fn rows_of(connection: &Connection) -> Vec<String> {
     for name in names {
         let mut statement = connection.prepare(&format!("SELECT * FROM \"{name}\"")).unwrap();
         let columns = statement.column_count();
-        let mut found = statement.query([]).unwrap();
-        while let Some(row) = found.next().unwrap() {
-            let cells: Vec<Cell> = (0..columns).map(|at| row.get(at).unwrap()).collect();
+        let mut results = statement.query([]).unwrap();
+        while let Some(row) = results.next().unwrap() {
+            let cells: Vec<Cell> = (0..columns).map(|index| row.get(index).unwrap()).collect();
             rows.push(format!("{name}: {cells:?}"));
         }
     }

@@ -1,5 +1,5 @@
-//! Whole handoffs while others write: several processes on one home, and a person who edits agent.md. The processes
-//! are this test binary, told by its environment what to play. And a model that never ends its answer.
+//! Tests of concurrent handoffs: two processes with the same home folder and an editor that appends to `agent.md`. The
+//! processes are this test binary, controlled by environment variables. Also a run that exceeds its time limit.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -16,95 +16,102 @@ use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
 use crate::environment::{TestEnvironment, approval, unwatched};
 
-/// Handoffs of one process.
+/// The number of handoffs of each process.
 const HANDOFFS: usize = 50;
-/// Lines the editor appends at most; they stay well below the largest agent.md that is written.
+/// The maximum number of lines that the editor appends. They are far fewer than the size limit of `agent.md` allows.
 const LINES_MAX: usize = 4_000;
-/// Where a process works, and what it is called.
+/// The environment variable with the folder of the child process's test environment.
 const FOLDER_VARIABLE: &str = "SEGUE_TEST_FOLDER";
+/// The environment variable with the name of the child process, a prefix of its sessions' names.
 const NAME_VARIABLE: &str = "SEGUE_TEST_NAME";
 
-/// The part that runs in a process of its own. Without the variables there is nothing to do.
+/// The entry point of the child process. Without the environment variables, as in an ordinary test run, it does nothing.
 #[tokio::test]
 async fn process_that_hands_off() {
     let (Ok(folder), Ok(name)) = (std::env::var(FOLDER_VARIABLE), std::env::var(NAME_VARIABLE)) else {
         return;
     };
-    let world = TestEnvironment::at(folder.into());
-    let agent = world.agent();
+    let environment = TestEnvironment::at(folder.into());
+    let agent = environment.agent();
     for number in 0..HANDOFFS {
-        hand_off(&world, &agent, &format!("{name}-{number}")).await;
+        hand_off(&environment, &agent, &format!("{name}-{number}")).await;
     }
 }
 
-async fn hand_off(world: &TestEnvironment, agent: &Agent, name: &str) {
+/// Imports a session about `name`, requests a handoff of its thread and accepts it.
+async fn hand_off(environment: &TestEnvironment, agent: &Agent, name: &str) {
     let (frames, cancel) = unwatched();
-    let report = agent.threads().import(&[world.write_session_about(name)], &frames, &cancel).await.unwrap();
+    let report =
+        agent.threads().import(&[environment.write_session_about(name)], &frames, &cancel).await.unwrap();
     let parent = report.threads[0].thread_id;
     let pending =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     agent.handoffs().decide(pending.handoff.handoff_id, &approval(&pending), &frames, &cancel).await.unwrap();
 }
 
-fn start_process(world: &TestEnvironment, name: &str) -> Child {
+/// Starts a child process that makes [`HANDOFFS`] handoffs.
+fn start_process(environment: &TestEnvironment, name: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "handoff::concurrency::process_that_hands_off", "--nocapture"])
-        .env(FOLDER_VARIABLE, world.folder())
+        .env(FOLDER_VARIABLE, environment.folder())
         .env(NAME_VARIABLE, name)
         .spawn()
         .unwrap()
 }
 
-/// Appends lines until both processes are done, at the pace of someone who waits for the disk; returns how many.
+/// Appends lines, each flushed to the disk, until all processes have ended or [`LINES_MAX`] is reached. Returns the number
+/// of lines.
 fn append_lines_until_done(path: &Path, processes: &mut [Child]) -> usize {
     let mut lines = 0;
     loop {
-        let ended = processes.iter_mut().all(|child| child.try_wait().unwrap().is_some());
+        let have_ended = processes.iter_mut().all(|child| child.try_wait().unwrap().is_some());
         if lines < LINES_MAX {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
             file.write_all(format!("line {lines}\n").as_bytes()).unwrap();
             file.sync_data().unwrap();
             lines += 1;
         }
-        if ended || lines == LINES_MAX {
+        if have_ended || lines == LINES_MAX {
             return lines;
         }
     }
 }
 
-fn check_file(world: &TestEnvironment, lines: usize) {
-    let text = std::fs::read(world.agent_md()).unwrap();
+/// Asserts that `agent.md` has one valid managed block and every appended line once, and that no temporary file remains.
+fn check_file(environment: &TestEnvironment, lines: usize) {
+    let text = std::fs::read(environment.agent_md()).unwrap();
     assert_eq!(managed_block::marker_problems(&text), []);
     assert_eq!(String::from_utf8_lossy(&text).matches(managed_block::OPEN_TAG).count(), 1);
     let outside = String::from_utf8(managed_block::remove_blocks(&text)).unwrap();
-    let found: Vec<&str> = outside.lines().filter(|line| line.starts_with("line ")).collect();
+    let actual: Vec<&str> = outside.lines().filter(|line| line.starts_with("line ")).collect();
     let expected: Vec<String> = (0..lines).map(|number| format!("line {number}")).collect();
-    let lost: Vec<&String> = expected.iter().filter(|line| !found.contains(&line.as_str())).collect();
-    assert_eq!((lost, found.len()), (Vec::new(), lines));
+    let lost: Vec<&String> = expected.iter().filter(|line| !actual.contains(&line.as_str())).collect();
+    assert_eq!((lost, actual.len()), (Vec::new(), lines));
     assert!(outside.starts_with("# Notes\n"));
-    let folder = world.agent_md().parent().unwrap().to_owned();
+    let folder = environment.agent_md().parent().unwrap().to_owned();
     let mut names: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["agent.md", "agent.md.lock"]);
 }
 
+/// Asserts that the metadata of the parent and of the child name the handoff and each other.
 fn check_marks(handoff: &Handoff, parent: &Thread, child: &Thread) {
-    let (settled, due) = (parent.handoff_mark().unwrap(), child.handoff_mark().unwrap());
+    let (parent_mark, child_mark) = (parent.handoff_mark().unwrap(), child.handoff_mark().unwrap());
     let ids = |mark: &HandoffMark| (mark.handoff_id, mark.source_thread_id, mark.child_thread_id);
     let expected = (handoff.handoff_id, parent.thread_id, child.thread_id);
-    assert_eq!((ids(&settled), ids(&due)), (expected, expected));
-    assert_eq!((due.pending, due.cleanup_required), (true, true));
-    assert_eq!((settled.pending, settled.cleanup_required), (false, false));
+    assert_eq!((ids(&parent_mark), ids(&child_mark)), (expected, expected));
+    assert_eq!((child_mark.pending, child_mark.cleanup_required), (true, true));
+    assert_eq!((parent_mark.pending, parent_mark.cleanup_required), (false, false));
     let last = &parent.metadata[HandoffMark::LAST_KEY];
     assert_eq!(last["handoff_id"], handoff.handoff_id.to_string());
     assert_eq!(last["child_thread_id"], child.thread_id.to_string());
     assert_eq!(child.parent_id, Some(parent.thread_id));
 }
 
-/// Every handoff has its own parent, child and accepted summary; returns the summaries.
-async fn check_handoffs(world: &TestEnvironment, names: &[&str]) -> BTreeSet<String> {
-    let store = world.store();
+/// Asserts that every handoff has its own parent, child and accepted summary. Returns the summaries.
+async fn check_handoffs(environment: &TestEnvironment, names: &[&str]) -> BTreeSet<String> {
+    let store = environment.store();
     let handoffs = store.handoffs(HandoffFilter::default()).await.unwrap();
     assert_eq!(handoffs.len(), names.len() * HANDOFFS);
     let mut summaries = BTreeSet::new();
@@ -132,35 +139,36 @@ async fn check_handoffs(world: &TestEnvironment, names: &[&str]) -> BTreeSet<Str
 
 #[tokio::test]
 async fn m13_two_processes_that_hand_off_and_an_editor_lose_nothing() {
-    let world = TestEnvironment::new();
-    // The schema is made here, so that what is measured is handoffs.
-    drop(world.agent());
-    std::fs::create_dir_all(world.agent_md().parent().unwrap()).unwrap();
-    std::fs::write(world.agent_md(), "# Notes\n").unwrap();
+    let environment = TestEnvironment::new();
+    // The schema is created here, so that the measured time is that of the handoffs.
+    drop(environment.agent());
+    std::fs::create_dir_all(environment.agent_md().parent().unwrap()).unwrap();
+    std::fs::write(environment.agent_md(), "# Notes\n").unwrap();
     let names = ["one", "two"];
     let started = Instant::now();
-    let mut processes = names.map(|name| start_process(&world, name));
-    let lines = append_lines_until_done(&world.agent_md(), &mut processes);
+    let mut processes = names.map(|name| start_process(&environment, name));
+    let lines = append_lines_until_done(&environment.agent_md(), &mut processes);
     for mut process in processes {
         assert!(process.wait().unwrap().success());
     }
     let elapsed = started.elapsed();
     println!("2 x {HANDOFFS} handoffs and {lines} lines in {elapsed:?}");
-    check_file(&world, lines);
-    let summaries = check_handoffs(&world, &names).await;
-    let shown = managed_block::block_content(world.read_agent_md().as_bytes()).unwrap();
+    check_file(&environment, lines);
+    let summaries = check_handoffs(&environment, &names).await;
+    let shown = managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
     assert!(summaries.iter().any(|summary| summary.trim() == shown.trim()), "{shown}");
 }
 
 #[tokio::test]
-async fn a_run_whose_time_is_up_ends_and_the_thread_goes_on() {
-    let world = TestEnvironment::new();
+async fn a_run_that_exceeds_its_time_limit_ends_and_the_thread_accepts_messages() {
+    let environment = TestEnvironment::new();
     let stalled = ScriptedReply::text("Let me think").with_fault(ScriptedFault::Stall);
     let server = ScriptedServer::start(Script::new([stalled, ScriptedReply::text("Done.")])).unwrap();
-    world.configure(&server);
-    let limited = std::fs::read_to_string(world.home().config_path()).unwrap() + "\n[run]\nseconds_max = 1\n";
-    std::fs::write(world.home().config_path(), limited).unwrap();
-    let agent = world.agent_over(world.store(), "anthropic/claude-test");
+    environment.configure(&server);
+    let limited =
+        std::fs::read_to_string(environment.home().config_path()).unwrap() + "\n[run]\nseconds_max = 1\n";
+    std::fs::write(environment.home().config_path(), limited).unwrap();
+    let agent = environment.agent_over(environment.store(), "anthropic/claude-test");
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
     let started = Instant::now();
@@ -177,18 +185,18 @@ async fn a_run_whose_time_is_up_ends_and_the_thread_goes_on() {
     let messages: Vec<Message> =
         agent.threads().events(thread).await.unwrap().iter().filter_map(|event| event.message()).collect();
     let texts: Vec<String> = messages.iter().map(Message::text).collect();
-    assert_eq!(texts, ["Hello.", "Let me think", "Go on.", "Done."], "a17: what had arrived is kept");
+    assert_eq!(texts, ["Hello.", "Let me think", "Go on.", "Done."], "a17: the partial answer is stored");
     assert!(matches!(&messages[1], Message::Ai(answer) if answer.incomplete));
 }
 
 #[tokio::test]
-async fn m13_a_line_written_late_to_a_replaced_file_comes_back_with_the_next_handoff() {
-    let world = TestEnvironment::new();
-    let agent = world.agent();
-    hand_off(&world, &agent, "first").await;
-    let mut held = OpenOptions::new().append(true).open(world.agent_md()).unwrap();
-    hand_off(&world, &agent, "second").await;
-    held.write_all(b"a late line\n").unwrap();
-    hand_off(&world, &agent, "third").await;
-    assert!(world.read_agent_md().contains("a late line\n"), "{}", world.read_agent_md());
+async fn m13_a_line_appended_to_a_replaced_agent_md_is_merged_by_the_next_handoff() {
+    let environment = TestEnvironment::new();
+    let agent = environment.agent();
+    hand_off(&environment, &agent, "first").await;
+    let mut open_file = OpenOptions::new().append(true).open(environment.agent_md()).unwrap();
+    hand_off(&environment, &agent, "second").await;
+    open_file.write_all(b"a late line\n").unwrap();
+    hand_off(&environment, &agent, "third").await;
+    assert!(environment.read_agent_md().contains("a late line\n"), "{}", environment.read_agent_md());
 }

@@ -1,5 +1,5 @@
-//! Transcripts nobody would write, each handed off: there is always a usable proposal, offline and with a model that
-//! gives nothing.
+//! Tests that threads with pathological transcripts can be handed off: each gets a usable proposal, without a model and with
+//! a model that gives no usable answer.
 
 use agent::{Agent, HandoffRequestOptions, PendingHandoff};
 use jiff::Timestamp;
@@ -12,42 +12,49 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::environment::{TEST_MODEL, TestEnvironment, approval, unwatched};
 
-/// Tokens of a summary, as the contract has it.
+/// The maximum number of tokens of a summary, as the contract defines it.
 const SUMMARY_TOKENS_MAX: u64 = 300;
-/// Events of one transaction.
+/// The maximum number of events in one transaction.
 const BATCH_EVENTS: usize = 1_000;
-/// The beginning of every planted key's secret part.
+/// The first characters of the secret part of every planted key.
 const SECRET_PREFIX: &str = "Zq9pLanted";
 
+/// Returns the event of a user's message.
 fn human(text: impl Into<String>) -> NewEvent {
     NewEvent::from_message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap()
 }
 
+/// Returns the event of an answer of the model.
 fn ai(text: impl Into<String>) -> NewEvent {
     NewEvent::from_message(&Message::ai(text), Timestamp::UNIX_EPOCH).unwrap()
 }
 
+/// Returns the event of a model message with one tool call.
 fn call(id: &str, name: &str, args: Value) -> NewEvent {
     let content = vec![ContentBlock::ToolCall { id: id.to_owned(), name: name.to_owned(), args }];
     NewEvent::from_message(&Message::Ai(AiMessage { content, ..AiMessage::default() }), Timestamp::UNIX_EPOCH)
         .unwrap()
 }
 
+/// Returns the event of a tool result.
 fn result(id: &str, text: impl Into<String>, status: ToolStatus) -> NewEvent {
     let content = vec![ContentBlock::text(text)];
     let message = ToolMessage { id: None, call_id: id.to_owned(), name: None, content, status };
     NewEvent::from_message(&Message::Tool(message), Timestamp::UNIX_EPOCH).unwrap()
 }
 
+/// Returns the event of an imported compaction boundary.
 fn boundary() -> NewEvent {
     let content = json!({"label": "compact_boundary", "details": null});
     NewEvent::new(EventType::ImportedBoundary, &content, Timestamp::UNIX_EPOCH).unwrap()
 }
 
+/// Returns the event of an imported compaction summary.
 fn compaction_event(text: &str) -> NewEvent {
     NewEvent::new(EventType::ImportedSummary, &json!({"text": text}), Timestamp::UNIX_EPOCH).unwrap()
 }
 
+/// Returns the event of a user's message with a reference to an image.
 fn media(number: u64) -> NewEvent {
     let image = ContentBlock::Media {
         media_type: "image/png".to_owned(),
@@ -58,11 +65,12 @@ fn media(number: u64) -> NewEvent {
     NewEvent::from_message(&Message::Human(message), Timestamp::UNIX_EPOCH).unwrap()
 }
 
+/// Returns a JSON value that is nested `depth` levels deep.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!("core.rs"), |inner, level| json!({"level": level, "inner": [inner]}))
 }
 
-/// Keys of several makers, each with a part by which it is found again.
+/// Returns credentials in several formats, each with [`SECRET_PREFIX`] in its secret part.
 fn secrets() -> [String; 6] {
     [
         format!("sk-ant-api03-{SECRET_PREFIX}abcdefghijklmnop1234"),
@@ -74,6 +82,7 @@ fn secrets() -> [String; 6] {
     ]
 }
 
+/// Returns a transcript with a secret in every kind of event.
 fn secrets_everywhere() -> Vec<NewEvent> {
     let mut events = Vec::new();
     for (number, secret) in secrets().into_iter().enumerate() {
@@ -90,17 +99,20 @@ fn secrets_everywhere() -> Vec<NewEvent> {
     events
 }
 
-fn with_note(event: NewEvent, note: &Value) -> NewEvent {
-    event.with_metadata(note).unwrap()
+/// Returns the event with this metadata.
+fn with_note(event: NewEvent, metadata: &Value) -> NewEvent {
+    event.with_metadata(metadata).unwrap()
 }
 
+/// Returns a message of the user and an answer with the same text.
 fn repeated_text(text: &str) -> Vec<NewEvent> {
     vec![human(text), ai(text)]
 }
 
+/// A transcript with its name.
 type NamedTranscript = (&'static str, Vec<NewEvent>);
 
-/// Transcripts that lack what a summary is made of.
+/// Returns transcripts without the usual content of a summary.
 fn incomplete_transcripts() -> Vec<NamedTranscript> {
     let side = json!({"side": true});
     let injected = json!({"injected": true});
@@ -140,7 +152,7 @@ fn incomplete_transcripts() -> Vec<NamedTranscript> {
     ]
 }
 
-/// Transcripts of the wrong size or shape.
+/// Returns transcripts of an unusual size or structure.
 fn misshapen_transcripts() -> Vec<NamedTranscript> {
     let open = || call("c1", "Bash", json!({"command": "cargo test"}));
     vec![
@@ -200,7 +212,7 @@ fn misshapen_transcripts() -> Vec<NamedTranscript> {
     ]
 }
 
-/// Transcripts whose text is hostile to whoever shows it.
+/// Returns transcripts whose text is hostile to prompts, to `agent.md` or to a display.
 fn hostile_transcripts() -> Vec<NamedTranscript> {
     let closing = "</current_thread_summary>";
     vec![
@@ -262,18 +274,20 @@ fn hostile_transcripts() -> Vec<NamedTranscript> {
     ]
 }
 
+/// Creates a thread with these events, which are committed in batches.
 async fn append_to_thread(agent: &Agent, events: Vec<NewEvent>) -> ThreadId {
     let thread_id = agent.threads().create(None).await.unwrap().thread_id;
-    let mut rest = events;
-    while !rest.is_empty() {
-        let more = rest.split_off(rest.len().min(BATCH_EVENTS));
-        let writes = vec![Write::Append { thread_id, events: rest }];
+    let mut batch = events;
+    while !batch.is_empty() {
+        let remaining = batch.split_off(batch.len().min(BATCH_EVENTS));
+        let writes = vec![Write::Append { thread_id, events: batch }];
         agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
-        rest = more;
+        batch = remaining;
     }
     thread_id
 }
 
+/// Requests a handoff of a thread with these events and checks the proposal.
 async fn propose_handoff(agent: &Agent, name: &str, events: Vec<NewEvent>) -> PendingHandoff {
     let thread_id = append_to_thread(agent, events).await;
     let last_seq = agent.store().thread(thread_id).await.unwrap().unwrap().last_seq;
@@ -287,28 +301,29 @@ async fn propose_handoff(agent: &Agent, name: &str, events: Vec<NewEvent>) -> Pe
     pending
 }
 
-/// Checks the guarantees of every proposal.
+/// Asserts the guarantees of every proposal: lengths, order, verified items, no block marker and no secret.
 fn check_proposal(name: &str, pending: &PendingHandoff) {
     let (summary, md) = (&pending.proposal.summary_json, &pending.proposal.summary_md);
-    let told = format!("{name}:\n{md}");
+    let case = format!("{name}:\n{md}");
     let graphemes = |text: &str| text.graphemes(true).count();
-    assert_eq!(summary.model, "extractive", "{told}");
-    assert!((1..=120).contains(&graphemes(summary.title.trim())), "title of {told}");
-    assert!((1..=200).contains(&graphemes(summary.tldr.trim())), "tldr of {told}");
-    assert!((3..=7).contains(&summary.body.len()), "items of {told}");
-    assert!(summary.body.is_sorted_by_key(|item| item.kind), "order of {told}");
-    assert!(summary.body.iter().all(|item| !item.text.trim().is_empty()), "items of {told}");
-    assert!(summary.body.iter().all(|item| item.verified), "m6: {told}");
+    assert_eq!(summary.model, "extractive", "{case}");
+    assert!((1..=120).contains(&graphemes(summary.title.trim())), "title of {case}");
+    assert!((1..=200).contains(&graphemes(summary.tldr.trim())), "tldr of {case}");
+    assert!((3..=7).contains(&summary.body.len()), "items of {case}");
+    assert!(summary.body.is_sorted_by_key(|item| item.kind), "order of {case}");
+    assert!(summary.body.iter().all(|item| !item.text.trim().is_empty()), "items of {case}");
+    assert!(summary.body.iter().all(|item| item.verified), "m6: {case}");
     let tokens = agent::estimate_tokens(md);
-    assert!(tokens <= SUMMARY_TOKENS_MAX, "{tokens} tokens: {told}");
-    let bare: String = md.to_lowercase().split_whitespace().collect();
+    assert!(tokens <= SUMMARY_TOKENS_MAX, "{tokens} tokens: {case}");
+    let without_spaces: String = md.to_lowercase().split_whitespace().collect();
     for marker in ["<current_thread_summary", "</current_thread_summary"] {
-        assert!(!bare.contains(marker), "marker in {told}");
+        assert!(!without_spaces.contains(marker), "marker in {case}");
     }
-    let whole = serde_json::to_string(&pending.interrupt.payload).unwrap();
-    assert!(!whole.contains(SECRET_PREFIX), "m16: {name}: {whole}");
+    let payload = serde_json::to_string(&pending.interrupt.payload).unwrap();
+    assert!(!payload.contains(SECRET_PREFIX), "m16: {name}: {payload}");
 }
 
+/// Asserts that the coverage ranges are disjoint and cover all events from the first to `last_seq`.
 fn check_coverage(name: &str, coverage: &Coverage, last_seq: u64) {
     let lists = [&coverage.verbatim, &coverage.summarized, &coverage.truncated, &coverage.excluded];
     let mut ranges: Vec<(u64, u64)> = lists.into_iter().flatten().copied().collect();
@@ -320,41 +335,42 @@ fn check_coverage(name: &str, coverage: &Coverage, last_seq: u64) {
     assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 == pair[1].0), "m5: {name}: {ranges:?}");
 }
 
-/// Accepts the proposal and looks at what that left on disk.
-async fn check_accepted(world: &TestEnvironment, agent: &Agent, name: &str, pending: &PendingHandoff) {
+/// Accepts the proposal and asserts that `agent.md` contains its text in a valid block.
+async fn check_accepted(environment: &TestEnvironment, agent: &Agent, name: &str, pending: &PendingHandoff) {
     let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;
     let decided = agent.handoffs().decide(id, &approval(pending), &frames, &cancel).await;
     let decided = decided.unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(decided.child_thread_id.is_some(), "{name}");
-    let file = world.read_agent_md();
+    let file = environment.read_agent_md();
     assert_eq!(memory::managed_block::marker_problems(file.as_bytes()), [], "{name}:\n{file}");
     let block = memory::managed_block::block_content(file.as_bytes()).unwrap();
     assert_eq!(block.trim(), pending.proposal.summary_md.trim(), "{name}");
     assert!(!file.contains(SECRET_PREFIX), "m16: {name}: {file}");
 }
 
+/// Hands off every transcript without a model.
 async fn hand_off_all(transcripts: Vec<NamedTranscript>) {
-    let world = TestEnvironment::new();
-    let agent = world.agent();
+    let environment = TestEnvironment::new();
+    let agent = environment.agent();
     for (name, events) in transcripts {
         let pending = propose_handoff(&agent, name, events).await;
-        check_accepted(&world, &agent, name, &pending).await;
+        check_accepted(&environment, &agent, name, &pending).await;
     }
 }
 
 #[tokio::test]
-async fn m4_a_thread_that_lacks_what_a_summary_is_made_of_is_handed_off() {
+async fn m4_a_thread_without_the_usual_content_of_a_summary_is_handed_off() {
     hand_off_all(incomplete_transcripts()).await;
 }
 
 #[tokio::test]
-async fn m4_a_thread_of_the_wrong_size_or_shape_is_handed_off() {
+async fn m4_a_thread_of_unusual_size_or_structure_is_handed_off() {
     hand_off_all(misshapen_transcripts()).await;
 }
 
 #[tokio::test]
-async fn m4_m16_a_thread_of_hostile_text_is_handed_off_and_its_secrets_stay() {
+async fn m4_m16_a_thread_of_hostile_text_is_handed_off_without_its_secrets() {
     hand_off_all(hostile_transcripts()).await;
 }
 
@@ -365,68 +381,70 @@ fn m4_the_table_holds_at_least_25_transcripts() {
     );
 }
 
-/// Hands off every transcript with a model that gives nothing usable: each costs one call and gets its handoff.
-async fn hand_off_all_with_reply(how: &str, reply: ScriptedReply, (model, settings): (&str, &str)) {
-    let world = TestEnvironment::new();
+/// Hands off every transcript with a model that always answers with `reply`, which is not usable. Asserts that each handoff
+/// costs one model call. `behavior` describes the model in failure messages.
+async fn hand_off_all_with_reply(behavior: &str, reply: ScriptedReply, (model, settings): (&str, &str)) {
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([reply.with_repeat()])).unwrap();
-    world.configure_with_extra(&server, settings);
-    let agent = world.agent_over(world.store(), model);
+    environment.configure_with_extra(&server, settings);
+    let agent = environment.agent_over(environment.store(), model);
     let transcripts =
         incomplete_transcripts().into_iter().chain(misshapen_transcripts()).chain(hostile_transcripts());
     for (number, (name, events)) in transcripts.enumerate() {
-        let told = format!("{name}, and the model {how}");
-        let pending = propose_handoff(&agent, &told, events).await;
-        assert_eq!(server.call_count(), number + 1, "{told}");
+        let case = format!("{name}, and the model {behavior}");
+        let pending = propose_handoff(&agent, &case, events).await;
+        assert_eq!(server.call_count(), number + 1, "{case}");
         let problem = pending.problem.clone().unwrap_or_default();
-        assert!(problem.starts_with("summarization failed: "), "{told}: {problem}");
-        check_accepted(&world, &agent, &told, &pending).await;
+        assert!(problem.starts_with("summarization failed: "), "{case}: {problem}");
+        check_accepted(&environment, &agent, &case, &pending).await;
     }
     for request in server.requests() {
-        assert!(!request.body.to_string().contains(SECRET_PREFIX), "m16: the model {how}");
+        assert!(!request.body.to_string().contains(SECRET_PREFIX), "m16: the model {behavior}");
     }
 }
 
 #[tokio::test]
-async fn m4_every_transcript_is_handed_off_though_the_model_hangs_up() {
+async fn m4_every_transcript_is_handed_off_when_the_model_closes_the_connection() {
     let reply = ScriptedReply::text(r#"{"title":"Half a d"#).with_fault(ScriptedFault::Half);
-    hand_off_all_with_reply("hangs up", reply, (TEST_MODEL, "")).await;
+    hand_off_all_with_reply("closes the connection", reply, (TEST_MODEL, "")).await;
 }
 
 #[tokio::test]
-async fn m4_every_transcript_is_handed_off_though_the_model_answers_blank() {
+async fn m4_every_transcript_is_handed_off_when_the_model_answers_blank() {
     hand_off_all_with_reply("answers blank", ScriptedReply::text(" \n "), (TEST_MODEL, "")).await;
 }
 
 #[tokio::test]
-async fn m4_every_transcript_is_handed_off_though_the_model_refuses() {
+async fn m4_every_transcript_is_handed_off_when_the_model_refuses() {
     let reply = ScriptedReply::text("I cannot summarise that.").with_stop(ScriptedStop::Refusal);
     hand_off_all_with_reply("refuses", reply, (TEST_MODEL, "")).await;
 }
 
 #[tokio::test]
-async fn m4_every_transcript_is_handed_off_though_the_model_overflows() {
+async fn m4_every_transcript_is_handed_off_when_the_model_reports_an_overflow() {
     let too_long = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 4100 tokens > 400 maximum"}}"#;
-    hand_off_all_with_reply("overflows", ScriptedReply::status(400, too_long), (TEST_MODEL, "")).await;
+    hand_off_all_with_reply("reports an overflow", ScriptedReply::status(400, too_long), (TEST_MODEL, ""))
+        .await;
 }
 
 #[tokio::test]
-async fn m4_every_transcript_is_handed_off_though_the_model_answers_garbage() {
+async fn m4_every_transcript_is_handed_off_when_the_model_answers_garbage() {
     let reply = ScriptedReply::text(r#"}{ {"title": 7, "body": "no"} </draft>"#);
     hand_off_all_with_reply("answers garbage", reply, (TEST_MODEL, "")).await;
 }
 
 #[tokio::test]
-async fn m4_every_transcript_is_handed_off_though_the_model_falls_silent() {
+async fn m4_every_transcript_is_handed_off_when_the_model_stops_streaming() {
     let silent = ("gemini/silent", "idle_seconds = 1\n");
     hand_off_all_with_reply(
-        "falls silent",
+        "stops streaming",
         ScriptedReply::text("{").with_fault(ScriptedFault::Stall),
         silent,
     )
     .await;
 }
 
-/// A Claude session: a rule, much work, a compaction whose summary forgot the rule, and more work.
+/// Returns a Claude session with a rule, many turns, a compaction whose summary lacks the rule, and more turns.
 fn compacted_session() -> String {
     let session = "6f1e0c3a-0000-4000-8000-000000000001";
     let line = |kind: &str, extra: Value| {
@@ -436,11 +454,11 @@ fn compacted_session() -> String {
     };
     let transcript_line =
         |kind: &str, text: &str| line(kind, json!({"message": {"role": kind, "content": text}}));
-    let worked = |from: usize, until: usize| -> String {
+    let turns = |from: usize, until: usize| -> String {
         let turn = |n: usize| {
-            let asked =
+            let request =
                 transcript_line("user", &format!("Now look at the report of month {n} and mend its totals."));
-            asked
+            request
                 + &transcript_line(
                     "assistant",
                     &format!("The totals of month {n} were rounded too early; they are mended."),
@@ -448,27 +466,27 @@ fn compacted_session() -> String {
         };
         (from..until).map(turn).collect()
     };
-    let mut text = transcript_line("user", "Mend the yearly report.") + &worked(0, 3);
+    let mut text = transcript_line("user", "Mend the yearly report.") + &turns(0, 3);
     text += &transcript_line("user", "Wait. Never touch the ledger schema. Other teams read it.");
-    text += &worked(3, 60);
+    text += &turns(3, 60);
     text += &line("system", json!({"subtype": "compact_boundary", "content": "Conversation compacted"}));
-    let forgot = json!({"isCompactSummary": true, "message": {"role": "user", "content": "The totals of many months were mended."}});
-    text += &line("user", forgot);
-    text + &worked(60, 120)
+    let summary = json!({"isCompactSummary": true, "message": {"role": "user", "content": "The totals of many months were mended."}});
+    text += &line("user", summary);
+    text + &turns(60, 120)
 }
 
 #[tokio::test]
 async fn g8_a_rule_from_before_a_compaction_is_in_the_summary() {
-    let world = TestEnvironment::new();
-    let agent = world.agent();
-    let path = world.folder().join("compacted.jsonl");
+    let environment = TestEnvironment::new();
+    let agent = environment.agent();
+    let path = environment.folder().join("compacted.jsonl");
     std::fs::write(&path, compacted_session()).unwrap();
     let (frames, cancel) = unwatched();
     let report = agent.threads().import(&[path], &frames, &cancel).await.unwrap();
     let parent = report.threads[0].thread_id;
     let events = agent.threads().events(parent).await.unwrap();
-    let kinds = |wanted| events.iter().filter(|event| event.kind() == Some(wanted)).count();
-    assert_eq!((kinds(EventType::ImportedBoundary), kinds(EventType::ImportedSummary)), (1, 1));
+    let count = |kind| events.iter().filter(|event| event.kind() == Some(kind)).count();
+    assert_eq!((count(EventType::ImportedBoundary), count(EventType::ImportedSummary)), (1, 1));
     let request =
         HandoffRequestOptions { max_summary_tokens: Some(1_000), ..HandoffRequestOptions::default() };
     let pending = agent.handoffs().request(parent, request, &frames, &cancel).await.unwrap();
@@ -476,6 +494,6 @@ async fn g8_a_rule_from_before_a_compaction_is_in_the_summary() {
     assert!(md.contains("Never touch the ledger schema"), "{md}");
     assert!(agent::estimate_tokens(md) <= 1_000);
     let rule = pending.proposal.summary_json.body.iter().find(|item| item.text.contains("ledger schema"));
-    let told = events.iter().find(|event| event.content.get().contains("ledger schema")).unwrap();
-    assert!(rule.unwrap().refs.contains(&told.seq), "{rule:?}");
+    let source = events.iter().find(|event| event.content.get().contains("ledger schema")).unwrap();
+    assert!(rule.unwrap().refs.contains(&source.seq), "{rule:?}");
 }

@@ -1,5 +1,5 @@
-//! The loop between draft and decision: refinements, reverts and redrafts, each stored before anyone is asked, each
-//! paid for once.
+//! Tests of the loop between draft and decision: refinements, reverts and redrafts are stored before the user is asked, and
+//! each draft costs one model call.
 
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use protocol::{Category, Event, EventType, HandoffStatus};
@@ -9,48 +9,51 @@ use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 use super::pending_handoff;
 use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, approval, decisions, unwatched};
 
-/// Returns the answer that edits with `args`.
+/// Returns a decision of type `edit` with these arguments.
 fn edit_decision(args: &Value) -> protocol::Decisions {
     let action = json!({"name": "handoff_summary", "args": args});
     decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
 }
 
-/// A model whose nth draft has its number in the title.
+/// Returns a server with `count` drafts, each with its number, counted from 0, in the title.
 fn numbering_server(count: usize) -> ScriptedServer {
     let drafts = (0..count)
         .map(|n| ScriptedReply::text(DRAFT.replace("last row\"", &format!("last row, draft {n}\""))));
     ScriptedServer::start(Script::new(drafts.collect::<Vec<_>>())).unwrap()
 }
 
+/// Edits the proposal with these arguments and returns the next one.
 async fn decide(agent: &Agent, pending: &PendingHandoff, args: &Value) -> agent::Result<PendingHandoff> {
     let (frames, cancel) = unwatched();
     let decided =
         agent.handoffs().decide(pending.handoff.handoff_id, &edit_decision(args), &frames, &cancel).await?;
-    Ok(decided.next.expect("the question is asked again"))
+    Ok(decided.next.expect("a proposal waits for a decision again"))
 }
 
+/// Returns the arguments of the interrupt's action request.
 fn proposal_args(pending: &PendingHandoff) -> &Value {
     &pending.interrupt.payload.action_requests[0].args
 }
 
+/// Returns the parent's events of a type.
 async fn events(agent: &Agent, pending: &PendingHandoff, kind: EventType) -> Vec<Event> {
     let events = agent.threads().events(pending.handoff.parent_thread_id).await.unwrap();
     events.into_iter().filter(|event| event.kind() == Some(kind)).collect()
 }
 
 #[tokio::test]
-async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
-    let world = TestEnvironment::new();
+async fn g4_each_refinement_makes_one_model_call_one_proposal_and_one_new_interrupt() {
+    let environment = TestEnvironment::new();
     let server = numbering_server(4);
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     assert_eq!(
         (proposal_args(&first).get("feedback"), proposal_args(&first)["remaining_refinements"].as_u64()),
         (None, Some(3))
     );
     let mut shown = first.clone();
     for (n, feedback) in ["Shorter.", "Name the file.", "In English."].into_iter().enumerate() {
-        // Another process takes each turn of the loop, and looking again costs nothing.
-        let agent = world.agent_with(&server);
+        // A new agent handles each iteration. A repeated request calls no model.
+        let agent = environment.agent_with(&server);
         let (frames, cancel) = unwatched();
         let parent = first.handoff.parent_thread_id;
         let again = agent
@@ -71,26 +74,26 @@ async fn g4_each_refinement_is_one_call_one_proposal_and_one_new_question() {
         shown = next;
     }
     let prompt = server.requests()[3].body.to_string();
-    for known in
+    for part in
         ["draft 2", "<feedback>", "In English.", "<earlier_feedback>", "- Shorter.", "- Name the file."]
     {
-        assert!(prompt.contains(known), "{known}: {prompt}");
+        assert!(prompt.contains(part), "{part}: {prompt}");
     }
     let allowed = &shown.interrupt.payload.review_configs[0].allowed_decisions;
-    assert_eq!(allowed, &["approve", "reject", "preview"], "nothing is left to refine");
+    assert_eq!(allowed, &["approve", "reject", "preview"], "no refinement is left");
     let refused = decide(&agent, &shown, &json!({"feedback": "Once more."})).await.unwrap_err();
     assert!(refused.to_string().contains("no refinement is left"), "{refused}");
     let (frames, cancel) = unwatched();
     agent.handoffs().decide(shown.handoff.handoff_id, &approval(&shown), &frames, &cancel).await.unwrap();
-    assert!(world.read_agent_md().contains("draft 3"));
+    assert!(environment.read_agent_md().contains("draft 3"));
     assert_eq!(server.call_count(), 4);
 }
 
 #[tokio::test]
 async fn g4_each_iteration_is_traced() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let server = numbering_server(2);
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     decide(&agent, &first, &json!({"feedback": "Shorter, and without password=hunter2hunter2."}))
         .await
         .unwrap();
@@ -106,10 +109,10 @@ async fn g4_each_iteration_is_traced() {
 }
 
 #[tokio::test]
-async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
-    let world = TestEnvironment::new();
+async fn m8_a_revert_to_an_earlier_iteration_needs_no_draft() {
+    let environment = TestEnvironment::new();
     let server = numbering_server(3);
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let second = decide(&agent, &first, &json!({"feedback": "Shorter."})).await.unwrap();
     let reverted = decide(&agent, &second, &json!({"revert_to": 0})).await.unwrap();
     assert_eq!(server.call_count(), 2);
@@ -118,22 +121,22 @@ async fn m8_an_earlier_iteration_can_be_gone_back_to_without_another_draft() {
     assert_ne!(reverted.interrupt.interrupt_id, second.interrupt.interrupt_id);
     let review = agent.handoffs().review(first.handoff.handoff_id).await.unwrap();
     let iterations: Vec<u32> = review.proposals.iter().map(|proposal| proposal.iteration).collect();
-    assert_eq!(iterations, [0, 1, 2], "every proposal can still be read");
-    // A refinement starts from what is shown.
+    assert_eq!(iterations, [0, 1, 2], "every proposal is still readable");
+    // A refinement starts from the shown proposal.
     let third = decide(&agent, &reverted, &json!({"feedback": "Longer."})).await.unwrap();
     assert!(server.requests()[2].body.to_string().contains("draft 0"));
     assert_eq!(third.proposal.iteration, 3);
     let (frames, cancel) = unwatched();
-    // The decision about what was shown before the revert comes too late.
+    // A decision about the proposal before the revert is stale.
     let stale = agent.handoffs().decide(first.handoff.handoff_id, &approval(&second), &frames, &cancel).await;
     assert!(stale.unwrap_err().to_string().contains("summary_sha256"));
     agent.handoffs().decide(first.handoff.handoff_id, &approval(&third), &frames, &cancel).await.unwrap();
-    assert!(world.read_agent_md().contains("draft 2"));
+    assert!(environment.read_agent_md().contains("draft 2"));
 }
 
 #[tokio::test]
-async fn m4_a_draft_that_failed_says_why_and_can_be_made_again() {
-    let world = TestEnvironment::new();
+async fn m4_a_failed_draft_reports_its_reason_and_can_be_repeated() {
+    let environment = TestEnvironment::new();
     let refused = ScriptedReply::status(
         400,
         r#"{"type":"error","error":{"type":"invalid_request_error","message":"no such model"}}"#,
@@ -141,41 +144,41 @@ async fn m4_a_draft_that_failed_says_why_and_can_be_made_again() {
     let replies =
         [refused, ScriptedReply::text("{ half"), ScriptedReply::text(DRAFT), ScriptedReply::text(" ")];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
-    let told = |pending: &PendingHandoff| pending.problem.clone().unwrap_or_default();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let problem = |pending: &PendingHandoff| pending.problem.clone().unwrap_or_default();
     assert_eq!(first.proposal.summary_json.model, "extractive");
     assert!(
-        told(&first).starts_with("summarization failed: ") && told(&first).contains("no such model"),
+        problem(&first).starts_with("summarization failed: ") && problem(&first).contains("no such model"),
         "{first:?}"
     );
     let again = decide(&agent, &first, &json!({"redraft": {}})).await.unwrap();
-    assert_eq!(again.proposal, first.proposal, "the last good one waits");
-    assert!(told(&again).contains("not the JSON asked for"), "{}", told(&again));
+    assert_eq!(again.proposal, first.proposal, "the last good proposal waits for a decision");
+    assert!(problem(&again).contains("not the JSON asked for"), "{}", problem(&again));
     let good = decide(&agent, &again, &json!({"redraft": {}})).await.unwrap();
     assert_eq!((good.proposal.iteration, good.problem.clone()), (1, None));
     assert!(good.proposal.summary_md.contains("Importer drops the last row"));
     let failed = decide(&agent, &good, &json!({"feedback": "Shorter."})).await.unwrap();
     assert_eq!(
-        (told(&failed).as_str(), failed.unused_feedback.as_deref()),
+        (problem(&failed).as_str(), failed.unused_feedback.as_deref()),
         ("summarization failed: read the draft: it is empty", Some("Shorter."))
     );
     assert_eq!(failed.proposal, good.proposal);
     let extract = decide(&agent, &failed, &json!({"redraft": {"model": "extractive"}})).await.unwrap();
     assert_eq!((extract.proposal.summary_json.model.as_str(), extract.problem), ("extractive", None));
-    assert_eq!(server.call_count(), 4, "one call a draft");
+    assert_eq!(server.call_count(), 4, "one model call for each draft");
 }
 
 #[tokio::test]
-async fn another_model_drafts_when_a_person_names_it_and_goes_on_refining() {
-    let world = TestEnvironment::new();
+async fn a_model_that_the_user_names_makes_the_draft_and_later_refinements() {
+    let environment = TestEnvironment::new();
     let server = numbering_server(3);
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let other = decide(&agent, &first, &json!({"redraft": {"model": "openai-chat/other"}})).await.unwrap();
     assert_eq!(other.proposal.summary_json.model, "openai-chat/other");
     let refined = decide(&agent, &other, &json!({"feedback": "Shorter."})).await.unwrap();
     assert_eq!(refined.proposal.summary_json.model, "openai-chat/other");
     assert!(server.requests()[2].path.ends_with("/chat/completions"));
-    for model in ["nobody/knows", "anthropic", "x"] {
+    for model in ["unknown/model", "anthropic", "x"] {
         let refused = decide(&agent, &refined, &json!({"redraft": {"model": model}})).await.unwrap_err();
         assert!(
             matches!(refused, Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))),
@@ -189,9 +192,9 @@ async fn another_model_drafts_when_a_person_names_it_and_goes_on_refining() {
 }
 
 #[tokio::test]
-async fn g3_without_a_model_nothing_is_redrafted_and_everything_else_works() {
-    let world = TestEnvironment::new();
-    let (agent, first) = pending_handoff(world.agent(), &world).await;
+async fn g3_without_a_model_a_redraft_is_refused_and_other_decisions_work() {
+    let environment = TestEnvironment::new();
+    let (agent, first) = pending_handoff(environment.agent(), &environment).await;
     assert_eq!(first.remaining_refinements, 0);
     for args in [json!({"feedback": "Shorter."}), json!({"redraft": {}})] {
         let refused = decide(&agent, &first, &args).await.unwrap_err();
@@ -199,17 +202,17 @@ async fn g3_without_a_model_nothing_is_redrafted_and_everything_else_works() {
     }
     let again = decide(&agent, &first, &json!({"redraft": {"model": "extractive"}})).await.unwrap();
     assert_eq!(again.proposal.iteration, 1);
-    let back = decide(&agent, &again, &json!({"revert_to": 0})).await.unwrap();
-    assert_eq!(back.proposal.summary_md, first.proposal.summary_md);
+    let reverted = decide(&agent, &again, &json!({"revert_to": 0})).await.unwrap();
+    assert_eq!(reverted.proposal.summary_md, first.proposal.summary_md);
 }
 
 #[tokio::test]
-async fn g3_what_was_drafted_without_a_model_is_refined_by_one_that_came_later() {
-    let world = TestEnvironment::new();
-    let (_, first) = pending_handoff(world.agent(), &world).await;
+async fn g3_a_draft_without_a_model_is_refined_by_a_model_that_is_configured_later() {
+    let environment = TestEnvironment::new();
+    let (_, first) = pending_handoff(environment.agent(), &environment).await;
     assert_eq!(first.remaining_refinements, 0);
     let server = ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT)])).unwrap();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let shown = agent.handoffs().review(first.handoff.handoff_id).await.unwrap().pending.unwrap();
     assert_eq!(shown.remaining_refinements, 3);
     let refined = decide(&agent, &shown, &json!({"feedback": "Shorter."})).await.unwrap();
@@ -217,15 +220,15 @@ async fn g3_what_was_drafted_without_a_model_is_refined_by_one_that_came_later()
 }
 
 #[tokio::test]
-async fn a_first_draft_that_is_stopped_leaves_no_row_behind() {
-    let world = TestEnvironment::new();
+async fn a_cancelled_first_draft_leaves_no_stored_handoff() {
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("{").with_fault(ScriptedFault::Stall),
         ScriptedReply::text(DRAFT),
     ]))
     .unwrap();
-    let agent = world.agent_with(&server);
-    let parent = crate::environment::import_session(&world, &agent).await.unwrap();
+    let agent = environment.agent_with(&server);
+    let parent = crate::environment::import_session(&environment, &agent).await.unwrap();
     let (frames, cancel) = unwatched();
     let stop = async {
         server.wait_for_calls(1).await;
@@ -244,9 +247,9 @@ async fn a_first_draft_that_is_stopped_leaves_no_row_behind() {
 }
 
 #[tokio::test]
-async fn a_thread_in_which_nothing_was_said_cannot_be_handed_off() {
-    let world = TestEnvironment::new();
-    let agent = world.agent();
+async fn a_thread_without_messages_cannot_be_handed_off() {
+    let environment = TestEnvironment::new();
+    let agent = environment.agent();
     let (frames, cancel) = unwatched();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let refused = agent.handoffs().request(thread, HandoffRequestOptions::default(), &frames, &cancel).await;
@@ -255,13 +258,13 @@ async fn a_thread_in_which_nothing_was_said_cannot_be_handed_off() {
 }
 
 #[tokio::test]
-async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
-    let world = TestEnvironment::new();
-    let (agent, old) = pending_handoff(world.agent(), &world).await;
+async fn j7_a_handoff_without_a_decision_expires_and_a_late_decision_is_refused() {
+    let environment = TestEnvironment::new();
+    let (agent, old) = pending_handoff(environment.agent(), &environment).await;
     let id = old.handoff.handoff_id;
     drop(agent);
-    world.execute_sql("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)");
-    let agent = world.agent();
+    environment.execute_sql("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)");
+    let agent = environment.agent();
     let (frames, cancel) = unwatched();
     let late = agent.handoffs().decide(id, &approval(&old), &frames, &cancel).await;
     assert!(matches!(late, Err(Error::Handoff(HandoffError::Expired { .. }))), "{late:?}");
@@ -275,16 +278,16 @@ async fn j7_a_handoff_that_nobody_decides_is_given_up_and_says_so() {
 }
 
 #[tokio::test]
-async fn g5_a_stop_before_the_draft_begins_asks_no_model_and_keeps_the_last_good_proposal() {
-    let world = TestEnvironment::new();
+async fn g5_a_cancellation_before_the_draft_calls_no_model_and_keeps_the_last_good_proposal() {
+    let environment = TestEnvironment::new();
     let server = numbering_server(2);
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (frames, cancel) = unwatched();
     cancel.cancel();
     let feedback = edit_decision(&json!({"feedback": "Shorter."}));
     let stopped =
         agent.handoffs().decide(first.handoff.handoff_id, &feedback, &frames, &cancel).await.unwrap();
-    let next = stopped.next.expect("the question is asked again");
+    let next = stopped.next.expect("the proposal waits for a decision again");
     assert_eq!((next.proposal, next.problem, server.call_count()), (first.proposal.clone(), None, 1));
     let (frames, cancel) = unwatched();
     let decided =

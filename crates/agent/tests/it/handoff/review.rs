@@ -1,4 +1,4 @@
-//! The effect of a person's decision about a proposal, and of a model answer without content, through the agent.
+//! Tests of the user's decisions about a proposal, and of empty model answers, through the agent's public interface.
 
 use agent::{Error, HandoffRequestOptions, PendingHandoff, RunError};
 use protocol::{HandoffStatus, Message, RunStatus, StopReason};
@@ -9,18 +9,18 @@ use crate::environment::{
     DRAFT, DRAFT_PROMPT, TestEnvironment, approval, decisions, import_session, unwatched,
 };
 
-/// Returns the answer that approves with `args`.
+/// Returns a decision of type `approve` with these arguments.
 fn approve_with(args: &Value) -> protocol::Decisions {
     decisions(&json!({"decisions": [{"type": "approve", "args": args}]}).to_string())
 }
 
-/// Returns an agent that waits for a decision about a draft whose last item is not verified.
-async fn pending_unverified(world: &TestEnvironment) -> (agent::Agent, PendingHandoff, ScriptedServer) {
+/// Returns an agent with a pending handoff whose draft has an unverified last item, and its server.
+async fn pending_unverified(environment: &TestEnvironment) -> (agent::Agent, PendingHandoff, ScriptedServer) {
     let draft = DRAFT.replace("one row only.", "one row only in src/invented_file.rs.");
     let server = ScriptedServer::start(Script::new([ScriptedReply::text(draft)])).unwrap();
     let (frames, cancel) = unwatched();
-    let agent = world.agent_with(&server);
-    let parent = import_session(world, &agent).await.unwrap();
+    let agent = environment.agent_with(&server);
+    let parent = import_session(environment, &agent).await.unwrap();
     let pending =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert!(pending.proposal.summary_md.contains("(unverified)"));
@@ -28,13 +28,13 @@ async fn pending_unverified(world: &TestEnvironment) -> (agent::Agent, PendingHa
 }
 
 #[tokio::test]
-async fn g1_an_approval_that_changes_nothing_accepts_what_was_shown() {
-    for what in ["what was shown", "the same text", "the same title"] {
-        let world = TestEnvironment::new();
+async fn g1_an_approval_without_changes_accepts_the_shown_proposal() {
+    for case in ["no text", "the same text", "the same title"] {
+        let environment = TestEnvironment::new();
         let (frames, cancel) = unwatched();
-        let (agent, shown, _server) = pending_unverified(&world).await;
-        let args = match what {
-            "what was shown" => json!({"handoff_id": shown.handoff.handoff_id, "iteration": 0}),
+        let (agent, shown, _server) = pending_unverified(&environment).await;
+        let args = match case {
+            "no text" => json!({"handoff_id": shown.handoff.handoff_id, "iteration": 0}),
             "the same text" => json!({"summary_md": shown.proposal.summary_md.trim()}),
             _ => json!({"title": shown.proposal.summary_json.title}),
         };
@@ -43,20 +43,20 @@ async fn g1_an_approval_that_changes_nothing_accepts_what_was_shown() {
             .decide(shown.handoff.handoff_id, &approve_with(&args), &frames, &cancel)
             .await
             .unwrap();
-        assert_eq!(decided.proposal, shown.proposal, "{what}");
+        assert_eq!(decided.proposal, shown.proposal, "{case}");
         assert_eq!(
             decided.handoff.accepted_sha256.as_deref(),
             Some(shown.proposal.summary_sha256.as_str()),
-            "{what}"
+            "{case}"
         );
     }
 }
 
 #[tokio::test]
-async fn g3_an_edit_of_another_type_is_refused_and_stays_pending() {
-    let world = TestEnvironment::new();
+async fn g3_an_approval_with_invalid_arguments_is_refused_and_the_handoff_stays_pending() {
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
-    let (agent, shown, _server) = pending_unverified(&world).await;
+    let (agent, shown, _server) = pending_unverified(&environment).await;
     let id = shown.handoff.handoff_id;
     for args in [
         json!({"title": 5}),
@@ -74,9 +74,9 @@ async fn g3_an_edit_of_another_type_is_refused_and_stays_pending() {
 
 #[tokio::test]
 async fn g1_a_new_title_changes_nothing_but_the_title() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
-    let (agent, shown, _server) = pending_unverified(&world).await;
+    let (agent, shown, _server) = pending_unverified(&environment).await;
     let args = json!({"title": "Mine"});
     let decided = agent
         .handoffs()
@@ -85,7 +85,7 @@ async fn g1_a_new_title_changes_nothing_but_the_title() {
         .unwrap();
     let (old, new) = (&shown.proposal, &decided.proposal);
     assert_eq!((new.summary_json.title.as_str(), new.summary_json.model.as_str()), ("Mine", "user"));
-    assert_eq!(new.summary_json.body, old.summary_json.body, "items, refs and flags");
+    assert_eq!(new.summary_json.body, old.summary_json.body, "items, references and flags");
     assert_eq!(new.summary_json.tldr, old.summary_json.tldr);
     assert_eq!(new.summary_md, old.summary_md.replace(&old.summary_json.title, "Mine"));
     let child = agent.store().thread(decided.child_thread_id.unwrap()).await.unwrap().unwrap();
@@ -93,10 +93,10 @@ async fn g1_a_new_title_changes_nothing_but_the_title() {
 }
 
 #[tokio::test]
-async fn m6_an_edit_elsewhere_does_not_make_an_item_verified() {
-    let world = TestEnvironment::new();
+async fn m6_an_edit_of_one_item_does_not_verify_another_item() {
+    let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
-    let (agent, shown, _server) = pending_unverified(&world).await;
+    let (agent, shown, _server) = pending_unverified(&environment).await;
     let text = shown.proposal.summary_md.replace("Never change the file format.", "The format stays.");
     let decided = agent
         .handoffs()
@@ -110,17 +110,17 @@ async fn m6_an_edit_elsewhere_does_not_make_an_item_verified() {
 }
 
 #[tokio::test]
-async fn a17_an_empty_answer_is_a_failure_that_says_so_and_the_thread_goes_on() {
-    for (stop, told) in [
+async fn a17_an_empty_answer_fails_the_run_with_a_reason_and_the_thread_accepts_messages() {
+    for (stop, reason) in [
         (ScriptedStop::EndTurn, "it is empty"),
         (ScriptedStop::Refusal, "the model declined to answer"),
         (ScriptedStop::MaxTokens, "it reached its limit before it said anything"),
     ] {
-        let world = TestEnvironment::new();
+        let environment = TestEnvironment::new();
         let empty = ScriptedReply::default().with_stop(stop).with_tokens(11, 1);
         let server = ScriptedServer::start(Script::new([empty, ScriptedReply::text("Here.")])).unwrap();
         let (frames, cancel) = unwatched();
-        let agent = world.agent_with(&server);
+        let agent = environment.agent_with(&server);
         let thread = agent.threads().create(None).await.unwrap().thread_id;
         let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
         assert_eq!(
@@ -128,8 +128,8 @@ async fn a17_an_empty_answer_is_a_failure_that_says_so_and_the_thread_goes_on() 
             (RunStatus::Error, Some("model")),
             "{end:?}"
         );
-        let said = format!("{end:?}");
-        assert!(said.contains("read the answer of anthropic/claude-test") && said.contains(told), "{said}");
+        let text = format!("{end:?}");
+        assert!(text.contains("read the answer of anthropic/claude-test") && text.contains(reason), "{text}");
         assert!(end.failure.as_ref().is_some_and(|failure| failure.hint.is_some()));
         let end = agent.runs().send_message(thread, "Are you there?", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
@@ -138,7 +138,7 @@ async fn a17_an_empty_answer_is_a_failure_that_says_so_and_the_thread_goes_on() 
 
 #[tokio::test]
 async fn g13_an_empty_first_answer_does_not_clear_the_summary() {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
     let server = ScriptedServer::start(Script::new([
         draft,
@@ -147,8 +147,8 @@ async fn g13_an_empty_first_answer_does_not_clear_the_summary() {
     ]))
     .unwrap();
     let (frames, cancel) = unwatched();
-    let agent = world.agent_with(&server);
-    let parent = import_session(&world, &agent).await.unwrap();
+    let agent = environment.agent_with(&server);
+    let parent = import_session(&environment, &agent).await.unwrap();
     let shown =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let id = shown.handoff.handoff_id;
@@ -161,14 +161,14 @@ async fn g13_an_empty_first_answer_does_not_clear_the_summary() {
 }
 
 #[tokio::test]
-async fn an_answer_cut_at_its_limit_is_kept_with_the_reason() {
-    let world = TestEnvironment::new();
+async fn an_answer_cut_at_the_token_limit_is_stored_with_its_stop_reason() {
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("One two").with_stop(ScriptedStop::MaxTokens)
     ]))
     .unwrap();
     let (frames, cancel) = unwatched();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let end = agent.runs().send_message(thread, "Count.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");

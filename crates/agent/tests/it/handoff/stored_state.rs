@@ -1,5 +1,5 @@
-//! The state of a pending handoff as it is stored: what an earlier version wrote can be decided, and what cannot be read
-//! fails the run that needs it and nothing else.
+//! Tests of the stored state of a pending handoff: a state of an earlier version can be decided, and an unreadable state
+//! fails only the run that needs it.
 
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff};
 use journal::{Transaction, Write};
@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 use super::pending_handoff;
 use crate::environment::{TestEnvironment, approval, decisions, drafting_server, unwatched};
 
-/// A checkpoint that a version stored which kept a channel for each part of a handoff.
+/// A checkpoint of an earlier version, which stored each part of a handoff in its own channel.
 const OLD_CHECKPOINT: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../handoff/src/state/migration/golden/awaiting_decision.json"
 ));
 
-/// Changes the thread's newest checkpoint as it is stored.
+/// Stores a changed copy of the thread's newest checkpoint.
 async fn change_channels(agent: &Agent, thread: ThreadId, change: impl FnOnce(&mut Map<String, Value>)) {
     let mut point = agent.store().checkpoint(thread).await.unwrap().unwrap();
     change(&mut point.channels);
@@ -24,7 +24,7 @@ async fn change_channels(agent: &Agent, thread: ThreadId, change: impl FnOnce(&m
     agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
 }
 
-/// Returns the channels of the old checkpoint, as the thread of `pending` would have them.
+/// Returns the channels of [`OLD_CHECKPOINT`] with the ids of `pending`.
 fn old_channels(pending: &PendingHandoff) -> Map<String, Value> {
     let mut old: Value = serde_json::from_str(OLD_CHECKPOINT).unwrap();
     let channels = &mut old["channels"];
@@ -36,11 +36,13 @@ fn old_channels(pending: &PendingHandoff) -> Map<String, Value> {
     channels.as_object().unwrap().clone()
 }
 
+/// Returns a decision of type `edit` with these arguments.
 fn edit_decision(args: &Value) -> protocol::Decisions {
     let action = json!({"name": "handoff_summary", "args": args});
     decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
 }
 
+/// Returns a decision of type `reject`.
 fn decline_decision() -> protocol::Decisions {
     decisions(r#"{"decisions":[{"type":"reject","message":"later"}]}"#)
 }
@@ -52,10 +54,10 @@ async fn handoff_keys(agent: &Agent, thread: ThreadId) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_handoff_that_waits_across_an_upgrade_is_refined_and_accepted() {
-    let world = TestEnvironment::new();
+async fn a_handoff_that_is_pending_during_an_upgrade_can_be_refined_and_accepted() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (id, parent) = (first.handoff.handoff_id, first.handoff.parent_thread_id);
     change_channels(&agent, parent, |channels| *channels = old_channels(&first)).await;
     let (frames, cancel) = unwatched();
@@ -64,16 +66,16 @@ async fn a_handoff_that_waits_across_an_upgrade_is_refined_and_accepted() {
     assert_eq!((refined.proposal.iteration, refined.problem.as_ref()), (1, None));
     let private: Vec<String> =
         handoff_keys(&agent, parent).await.into_iter().filter(|key| key.starts_with("_handoff")).collect();
-    assert_eq!(private, ["_handoff"], "the old channels are gone with the first step");
+    assert_eq!(private, ["_handoff"], "the first step removes the old channels");
     let decided = agent.handoffs().decide(id, &approval(&refined), &frames, &cancel).await.unwrap();
     assert_eq!(decided.handoff.status, HandoffStatus::Seeded);
 }
 
 #[tokio::test]
-async fn a_handoff_that_waits_across_an_upgrade_is_declined() {
-    let world = TestEnvironment::new();
+async fn a_handoff_that_is_pending_during_an_upgrade_can_be_declined() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let parent = first.handoff.parent_thread_id;
     change_channels(&agent, parent, |channels| *channels = old_channels(&first)).await;
     let (frames, cancel) = unwatched();
@@ -87,8 +89,11 @@ async fn a_handoff_that_waits_across_an_upgrade_is_declined() {
 }
 
 /// Returns a pending handoff whose state cannot be read.
-async fn pending_with_unreadable_state(world: &TestEnvironment, agent: Agent) -> (Agent, PendingHandoff) {
-    let (agent, pending) = pending_handoff(agent, world).await;
+async fn pending_with_unreadable_state(
+    environment: &TestEnvironment,
+    agent: Agent,
+) -> (Agent, PendingHandoff) {
+    let (agent, pending) = pending_handoff(agent, environment).await;
     let garbage = json!({"stage": "paused"});
     let parent = pending.handoff.parent_thread_id;
     change_channels(&agent, parent, |channels| drop(channels.insert("_handoff".to_owned(), garbage))).await;
@@ -96,17 +101,17 @@ async fn pending_with_unreadable_state(world: &TestEnvironment, agent: Agent) ->
 }
 
 #[tokio::test]
-async fn a_decision_that_needs_an_unreadable_state_fails_its_run_and_can_be_taken_again() {
-    let world = TestEnvironment::new();
+async fn a_decision_that_needs_an_unreadable_state_fails_its_run_and_can_be_repeated() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let (agent, pending) = pending_with_unreadable_state(&world, world.agent_with(&server)).await;
+    let (agent, pending) = pending_with_unreadable_state(&environment, environment.agent_with(&server)).await;
     let (id, parent) = (pending.handoff.handoff_id, pending.handoff.parent_thread_id);
     let (frames, cancel) = unwatched();
     let failed = agent.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap_err();
     let Error::Handoff(HandoffError::NotDrafted { reason, .. }) = &failed else { panic!("{failed:?}") };
     assert!(reason.starts_with("read the state `_handoff`: "), "{reason}");
     assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
-    // Nothing is drafted again: the row and its proposals are the truth.
+    // Nothing is drafted again, because the handoff and its proposals are stored in their own tables.
     let again =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     assert_eq!((&again.proposal, server.call_count()), (&pending.proposal, 1));
@@ -115,10 +120,10 @@ async fn a_decision_that_needs_an_unreadable_state_fails_its_run_and_can_be_take
 }
 
 #[tokio::test]
-async fn an_unreadable_state_is_no_reason_not_to_decline() {
-    let world = TestEnvironment::new();
+async fn a_handoff_with_an_unreadable_state_can_be_declined() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let (agent, pending) = pending_with_unreadable_state(&world, world.agent_with(&server)).await;
+    let (agent, pending) = pending_with_unreadable_state(&environment, environment.agent_with(&server)).await;
     let (frames, cancel) = unwatched();
     let decided = agent
         .handoffs()
@@ -133,10 +138,10 @@ async fn an_unreadable_state_is_no_reason_not_to_decline() {
 }
 
 #[tokio::test]
-async fn an_unreadable_state_is_no_reason_not_to_talk() {
-    let world = TestEnvironment::new();
+async fn a_thread_with_an_unreadable_handoff_state_accepts_messages() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let (agent, pending) = pending_with_unreadable_state(&world, world.agent_with(&server)).await;
+    let (agent, pending) = pending_with_unreadable_state(&environment, environment.agent_with(&server)).await;
     let (frames, cancel) = unwatched();
     let end = agent
         .runs()
@@ -151,10 +156,10 @@ async fn an_unreadable_state_is_no_reason_not_to_talk() {
 }
 
 #[tokio::test]
-async fn a_state_of_any_room_that_cannot_be_read_fails_one_run_with_a_reason() {
-    let world = TestEnvironment::new();
+async fn an_unreadable_state_of_any_crate_fails_one_run_with_a_reason() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let (frames, cancel) = unwatched();
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
@@ -168,5 +173,5 @@ async fn a_state_of_any_room_that_cannot_be_read_fails_one_run_with_a_reason() {
     assert_eq!((failed.status, failure.kind), (RunStatus::Error, FailureKind::Store));
     assert!(failure.message.contains("`_compaction_stuck`") && failure.hint.is_some());
     let end = agent.runs().send_message(thread, "Again.", &frames, &cancel).await.unwrap();
-    assert_eq!(end.status, RunStatus::Success, "the failed run removed it");
+    assert_eq!(end.status, RunStatus::Success, "the failed run removed the unreadable state");
 }

@@ -1,5 +1,5 @@
-//! Handoffs in clients that know only messages and forms: a pending one is a tool call that waits for its result, and a
-//! form that sends back all it was shown decides it.
+//! Tests of handoffs in clients that only show messages and forms: a pending handoff is shown as a tool call without a
+//! result, and a form that sends all shown fields back decides it.
 
 use agent::{Agent, Error, PendingHandoff, RunError};
 use handoff::{QUESTION_EVENT_TYPES, handoff_messages};
@@ -11,9 +11,9 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 use super::pending_handoff;
 use crate::environment::{DRAFT, TestEnvironment, decisions, unwatched};
 
-/// Returns the parent's calls and their results, a line each.
-async fn call_lines(world: &TestEnvironment, pending: &PendingHandoff) -> Vec<String> {
-    let (store, parent) = (world.store(), pending.handoff.parent_thread_id);
+/// Returns one line for each tool call and each result that the parent's transcript shows for handoffs.
+async fn call_lines(environment: &TestEnvironment, pending: &PendingHandoff) -> Vec<String> {
+    let (store, parent) = (environment.store(), pending.handoff.parent_thread_id);
     let query = EventQuery { types: QUESTION_EVENT_TYPES.to_vec(), ..EventQuery::after(0, 500) };
     let events = store.events(parent, query).await.unwrap();
     let filter = HandoffFilter { parent_thread_id: Some(parent), ..HandoffFilter::default() };
@@ -31,11 +31,13 @@ async fn call_lines(world: &TestEnvironment, pending: &PendingHandoff) -> Vec<St
     handoff_messages(&events, &handoffs).iter().map(|(_, message)| line(message)).collect()
 }
 
+/// Returns the last component of a call id, which is the iteration of the proposal.
 fn call_position(call_id: &str) -> &str {
     call_id.rsplit('-').next().unwrap()
 }
 
-/// Returns what a form sends that was shown the question and changed `fields`: everything, as text where it is JSON.
+/// Returns the decisions of a form that shows the interrupt's arguments, with changed `fields`. The form sends all fields,
+/// and sends objects and arrays as JSON text.
 fn form_decisions(pending: &PendingHandoff, fields: &Value) -> Decisions {
     let mut args = handoff::editable_args(&pending.interrupt.payload.action_requests[0].args);
     for (key, value) in fields.as_object().unwrap() {
@@ -50,6 +52,7 @@ fn form_decisions(pending: &PendingHandoff, fields: &Value) -> Decisions {
     decisions(&json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string())
 }
 
+/// Sends the decisions of a form with changed `fields`.
 async fn decide(
     agent: &Agent,
     pending: &PendingHandoff,
@@ -63,8 +66,8 @@ async fn decide(
 }
 
 #[tokio::test]
-async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
-    let world = TestEnvironment::new();
+async fn g19_a_form_refines_a_handoff_and_accepts_it_unchanged() {
+    let environment = TestEnvironment::new();
     let shorter = DRAFT.replace("last row\"", "last row, shorter\"");
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text(DRAFT),
@@ -72,15 +75,15 @@ async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
         ScriptedReply::text("Well."),
     ]))
     .unwrap();
-    let (agent, first) = pending_handoff(world.agent_with(&server), &world).await;
-    assert_eq!(call_lines(&world, &first).await, ["0 calls handoff_summary"]);
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    assert_eq!(call_lines(&environment, &first).await, ["0 calls handoff_summary"]);
     let refined = decide(&agent, &first, &json!({"feedback": "Shorter."})).await.unwrap();
     let second = refined.next.unwrap();
     assert_eq!(
-        call_lines(&world, &second).await,
+        call_lines(&environment, &second).await,
         ["0 calls handoff_summary", "0: Refined: Shorter.", "1 calls handoff_summary"]
     );
-    // Somebody who still looks at the first draft decides nothing about the second.
+    // A form that still shows the first draft cannot decide about the second.
     let stale = first.interrupt.payload.action_requests[0].args["summary_sha256"].clone();
     let refused = decide(&agent, &second, &json!({"summary_sha256": stale})).await.unwrap_err();
     assert!(matches!(refused, Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))), "{refused:?}");
@@ -88,12 +91,12 @@ async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
     let accepted = decide(&agent, &second, &json!({})).await.unwrap();
     assert_eq!(accepted.proposal.summary_sha256, second.proposal.summary_sha256);
     let child = accepted.child_thread_id.unwrap();
-    let told = call_lines(&world, &second).await;
+    let lines = call_lines(&environment, &second).await;
     assert_eq!(
-        told[3..],
+        lines[3..],
         [format!("1: Accepted: the work continues in thread {child}, which starts with the summary.")]
     );
-    // It is for people: the parent's model is told nothing of it.
+    // These calls are only displayed: the requests to the parent's model do not contain them.
     let (frames, cancel) = unwatched();
     agent.runs().send_message(second.handoff.parent_thread_id, "Go on.", &frames, &cancel).await.unwrap();
     let sent = server.requests().last().unwrap().body["messages"].to_string();
@@ -101,36 +104,36 @@ async fn g19_a_form_refines_a_handoff_and_accepts_it_as_it_was_shown() {
 }
 
 #[tokio::test]
-async fn g19_a_form_takes_the_persons_own_text_and_a_refusal() {
+async fn g19_a_form_accepts_an_edited_text_and_invalid_decisions_are_refused() {
     for (fields, title) in [
         (json!({"summary_md": "**Mine**\n\n### Objective\n- Go on."}), "Mine"),
         (json!({"title": "Mine too"}), "Mine too"),
     ] {
-        let world = TestEnvironment::new();
+        let environment = TestEnvironment::new();
         let server = ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT)])).unwrap();
-        let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+        let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
         let decided = decide(&agent, &pending, &fields).await.unwrap();
         assert_eq!(decided.proposal.summary_json.title, title);
-        assert_eq!(call_lines(&world, &pending).await.len(), 2);
+        assert_eq!(call_lines(&environment, &pending).await.len(), 2);
     }
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([ScriptedReply::text(DRAFT)])).unwrap();
-    let (agent, pending) = pending_handoff(world.agent_with(&server), &world).await;
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (frames, cancel) = unwatched();
     let id = pending.handoff.handoff_id;
-    for wrong in [
+    for invalid in [
         r#"{"type":"respond","message":"Why?"}"#,
         r#"{"type":"edit","edited_action":{"name":"ls","args":{}}}"#,
     ] {
-        let wrong = decisions(&format!("{{\"decisions\":[{wrong}]}}"));
-        let refused = agent.handoffs().decide(id, &wrong, &frames, &cancel).await.unwrap_err();
+        let invalid = decisions(&format!("{{\"decisions\":[{invalid}]}}"));
+        let refused = agent.handoffs().decide(id, &invalid, &frames, &cancel).await.unwrap_err();
         assert!(
             matches!(refused, Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))),
             "{refused:?}"
         );
     }
-    let no = decisions(r#"{"decisions":[{"type":"reject","message":"Not yet."}]}"#);
-    agent.handoffs().decide(id, &no, &frames, &cancel).await.unwrap();
-    let told = call_lines(&world, &pending).await;
-    assert_eq!(told[1..], ["0: Declined by the person: \u{201c}Not yet.\u{201d}."]);
+    let reject = decisions(r#"{"decisions":[{"type":"reject","message":"Not yet."}]}"#);
+    agent.handoffs().decide(id, &reject, &frames, &cancel).await.unwrap();
+    let lines = call_lines(&environment, &pending).await;
+    assert_eq!(lines[1..], ["0: Declined by the person: \u{201c}Not yet.\u{201d}."]);
 }

@@ -1,4 +1,4 @@
-//! Memory and an undone compaction: messages that were archived because of it become active again.
+//! Tests of undoing a compaction: turns that memory summarized because of it become active again.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use super::*;
 use crate::compaction::{append, compact_keeping, compact_thread, filled_thread, turns};
 use crate::environment::{CrashingStore, message_texts};
 
-/// Sends the same in both threads; fails unless both requests hold the same, byte for byte.
+/// Sends the same message in both threads. Fails unless the messages, the system prompt and the tools of both requests
+/// are equal, byte for byte.
 async fn assert_same_request(
     agent: &Agent,
     server: &ScriptedServer,
@@ -27,53 +28,51 @@ async fn assert_same_request(
     assert_eq!(parts(&bodies[1]), parts(&bodies[0]), "{text}");
 }
 
+/// Returns the number of summaries and the number of summarized turns.
 async fn memory_counts(agent: &Agent) -> (u64, u64) {
     let stats = agent.memory().stats().await.unwrap();
     (stats.summaries, stats.turns.summarised)
 }
 
 #[tokio::test]
-async fn m9_an_undo_takes_back_what_memory_kept_of_it() {
-    let (world, server) = (TestEnvironment::new(), summarizing_server());
-    let agent = agent_of(&world, &server, (100_000, ""));
+async fn m9_undoing_a_compaction_removes_its_summary_from_memory() {
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&environment, &server, (100_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     let control = agent.threads().fork(thread, None).await.unwrap().thread_id;
     compact_thread(&agent, thread).await.unwrap();
-    send_message(&agent, thread, "While it is condensed.").await;
+    send_message(&agent, thread, "While it is compacted.").await;
     let settled = settle_memory(&agent).await;
     assert_eq!((settled.len(), settled[0].reason), (1, ArchiveReason::Compaction));
     assert_eq!(memory_counts(&agent).await, (1, settled[0].turns));
-    send_message(&agent, control, "While it is condensed.").await;
+    send_message(&agent, control, "While it is compacted.").await;
     assert!(
         newest_request(&server).body["system"].to_string().contains(SUMMARY_TEXT),
-        "other threads are told of it"
+        "other threads receive the summary"
     );
     send_message(&agent, thread, "So?").await;
     assert!(
         !newest_request(&server).body["system"].to_string().contains(SUMMARY_TEXT),
-        "this one has its own summary"
+        "the source thread has its own compaction summary instead"
     );
 
     agent.threads().undo_compaction(thread).await.unwrap();
     assert_eq!(memory_counts(&agent).await, (0, 0));
-    let found = agent.memory().search(&SearchRequest::new("bees in Trento")).await.unwrap().hits;
-    assert!(
-        found.iter().all(|hit| !matches!(hit.source, agent::SearchHitSource::Summary { .. })),
-        "{found:?}"
-    );
+    let hits = agent.memory().search(&SearchRequest::new("bees in Trento")).await.unwrap().hits;
+    assert!(hits.iter().all(|hit| !matches!(hit.source, agent::SearchHitSource::Summary { .. })), "{hits:?}");
     send_message(&agent, control, "So?").await;
     assert_same_request(&agent, &server, (thread, control), "And now?").await;
-    // Another process, which has kept nothing, sends the same.
+    // An agent without cached contexts sends the same request.
     drop(agent);
-    let agent = agent_of(&world, &server, (100_000, ""));
+    let agent = agent_of(&environment, &server, (100_000, ""));
     assert_same_request(&agent, &server, (thread, control), "And then?").await;
     assert_eq!(message_texts(&agent, thread).await, message_texts(&agent, control).await);
 }
 
 #[tokio::test]
-async fn m9_a_flush_that_still_waits_is_harmless_after_the_undo() {
-    let (world, server) = (TestEnvironment::new(), summarizing_server());
-    let agent = agent_of(&world, &server, (100_000, ""));
+async fn m9_a_queued_summarization_does_nothing_after_the_undo() {
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&environment, &server, (100_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     compact_thread(&agent, thread).await.unwrap();
     assert_eq!(queued_threads(&agent).await.len(), 1);
@@ -83,9 +82,9 @@ async fn m9_a_flush_that_still_waits_is_harmless_after_the_undo() {
 }
 
 #[tokio::test]
-async fn m9_only_what_the_undone_compaction_condensed_comes_back() {
-    let (world, server) = (TestEnvironment::new(), summarizing_server());
-    let agent = agent_of(&world, &server, (100_000, ""));
+async fn m9_only_the_turns_of_the_undone_compaction_become_active_again() {
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&environment, &server, (100_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     compact_keeping(&agent, thread, 4).await;
     let first = settle_memory(&agent).await;
@@ -94,15 +93,15 @@ async fn m9_only_what_the_undone_compaction_condensed_comes_back() {
     let second = settle_memory(&agent).await;
     assert_eq!((first.len(), second.len()), (1, 1));
     agent.threads().undo_compaction(thread).await.unwrap();
-    assert_eq!(memory_counts(&agent).await, (1, first[0].turns), "the first one still stands for its turns");
+    assert_eq!(memory_counts(&agent).await, (1, first[0].turns), "the first summary still covers its turns");
     agent.threads().undo_compaction(thread).await.unwrap();
     assert_eq!(memory_counts(&agent).await, (0, 0));
 }
 
 #[tokio::test]
-async fn m9_what_two_compactions_condensed_and_one_summary_kept_is_due_again() {
-    let (world, server) = (TestEnvironment::new(), summarizing_server());
-    let agent = agent_of(&world, &server, (100_000, ""));
+async fn m9_turns_of_two_compactions_in_one_summary_are_queued_again_when_one_is_undone() {
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&environment, &server, (100_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     compact_keeping(&agent, thread, 4).await;
     append(&agent, thread, &turns(10..14, 3_000)).await;
@@ -117,9 +116,9 @@ async fn m9_what_two_compactions_condensed_and_one_summary_kept_is_due_again() {
 }
 
 #[tokio::test]
-async fn m9_an_undo_in_a_copy_leaves_the_memory_of_the_source_alone() {
-    let (world, server) = (TestEnvironment::new(), summarizing_server());
-    let agent = agent_of(&world, &server, (100_000, ""));
+async fn m9_an_undo_in_a_fork_keeps_the_memory_of_its_source() {
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    let agent = agent_of(&environment, &server, (100_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     compact_thread(&agent, thread).await.unwrap();
     let settled = settle_memory(&agent).await;
@@ -133,8 +132,8 @@ async fn m9_an_undo_in_a_copy_leaves_the_memory_of_the_source_alone() {
 }
 
 #[tokio::test]
-async fn m9_an_undo_during_a_transfer_wins() {
-    let world = TestEnvironment::new();
+async fn m9_an_undo_during_a_summarization_discards_the_summary() {
+    let environment = TestEnvironment::new();
     let slow = ScriptedReply::text(SUMMARY_TEXT)
         .when_body_contains(MEMORY_SUMMARIZER_PROMPT)
         .with_gate("held", GatePosition::Start);
@@ -142,7 +141,7 @@ async fn m9_an_undo_during_a_transfer_wins() {
     let server =
         ScriptedServer::start(Script::new([slow].into_iter().chain(summarizer_replies()).chain([done])))
             .unwrap();
-    let agent = agent_of(&world, &server, (100_000, ""));
+    let agent = agent_of(&environment, &server, (100_000, ""));
     let thread = filled_thread(&agent, 3_000).await;
     send_message(&agent, thread, "And now?").await;
     compact_thread(&agent, thread).await.unwrap();
@@ -154,35 +153,39 @@ async fn m9_an_undo_during_a_transfer_wins() {
     };
     let (_, ()) = futures::join!(settle_memory(&agent), meanwhile);
     settle_memory(&agent).await;
-    assert_eq!(memory_counts(&agent).await, (0, 0), "nothing of it is condensed any more");
+    assert_eq!(memory_counts(&agent).await, (0, 0), "none of its turns is compacted any more");
     send_message(&agent, thread, "And now?").await;
     assert!(
         newest_request(&server).body["messages"].to_string().contains(crate::compaction::CODE_WORD_SENTENCE)
     );
 }
 
-/// Returns an agent over the same journal whose commits can be outrun.
-fn overtaken_agent(world: &TestEnvironment) -> (Arc<CrashingStore>, Agent) {
-    let store = CrashingStore::crash_at(world.store(), usize::MAX);
-    (store.clone(), world.agent_over(store, TEST_MODEL))
+/// Returns an agent over the same journal, and its store, on which a test can commit before the agent's next commit.
+fn agent_with_racing_store(environment: &TestEnvironment) -> (Arc<CrashingStore>, Agent) {
+    let store = CrashingStore::crash_at(environment.store(), usize::MAX);
+    (store.clone(), environment.agent_over(store, TEST_MODEL))
 }
 
 #[tokio::test]
-async fn m9_a_transfer_that_is_done_right_before_the_undo_is_taken_back_with_it() {
-    let (world, server) = (TestEnvironment::new(), summarizing_server());
-    let other = Arc::new(agent_of(&world, &server, (100_000, "")));
+async fn m9_a_summary_committed_right_before_the_undo_is_removed_with_it() {
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    let other = Arc::new(agent_of(&environment, &server, (100_000, "")));
     let thread = filled_thread(&other, 3_000).await;
     compact_thread(&other, thread).await.unwrap();
-    let (store, agent) = overtaken_agent(&world);
+    let (store, agent) = agent_with_racing_store(&environment);
     let worker = Arc::clone(&other);
     store.before_next_commit(async move {
-        assert_eq!(settle_memory(&worker).await.len(), 1, "the undo has read by now that memory has nothing");
+        assert_eq!(
+            settle_memory(&worker).await.len(),
+            1,
+            "the undo has already read that memory has no summary"
+        );
     });
     agent.threads().undo_compaction(thread).await.unwrap();
     assert_eq!(
         store.commit_count(),
         3,
-        "it is noticed, worked out again, and how full the thread is is noted"
+        "the conflict is detected, the undo is computed again, and the context size is recorded"
     );
     assert_eq!((queued_threads(&agent).await.len(), memory_counts(&agent).await), (0, (0, 0)));
     let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
@@ -194,14 +197,14 @@ async fn m9_a_transfer_that_is_done_right_before_the_undo_is_taken_back_with_it(
 }
 
 #[tokio::test]
-async fn m9_of_two_people_who_undo_at_once_one_takes_back_and_the_other_is_told() {
-    let (world, server) = (TestEnvironment::new(), summarizing_server());
-    let other = Arc::new(agent_of(&world, &server, (100_000, "")));
+async fn m9_one_of_two_concurrent_undos_succeeds_and_the_other_is_refused() {
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    let other = Arc::new(agent_of(&environment, &server, (100_000, "")));
     let thread = filled_thread(&other, 3_000).await;
     compact_keeping(&other, thread, 4).await;
     append(&other, thread, &turns(10..14, 3_000)).await;
     compact_keeping(&other, thread, 4).await;
-    let (store, agent) = overtaken_agent(&world);
+    let (store, agent) = agent_with_racing_store(&environment);
     let first = Arc::clone(&other);
     store.before_next_commit(async move {
         first.threads().undo_compaction(thread).await.unwrap();

@@ -1,4 +1,4 @@
-//! Two people over one journal: what is one's is not there for the other.
+//! Tests of isolation between two users of one journal: neither user can read or change the other's data.
 
 use agent::{
     Agent, ApprovalPolicy, Error, HandoffError, HandoffRequestOptions, IfExists, ItemSearch, MessageFilter,
@@ -13,24 +13,24 @@ use super::{blank_thread, run, transcript_lines, try_run, user_request};
 use crate::environment::{TestEnvironment, unwatched};
 
 struct TwoUsers {
-    world: TestEnvironment,
+    environment: TestEnvironment,
     _server: ScriptedServer,
-    /// The person at the machine.
+    /// The local operator, who is no user of a server.
     operator: Agent,
     alice: Agent,
     bob: Agent,
 }
 
 fn two_users() -> TwoUsers {
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([ScriptedReply::text("Noted.").with_repeat()])).unwrap();
-    let own = world.agent_with(&server);
+    let own = environment.agent_with(&server);
     let scoped = |name: &str| own.scoped(OwnerScope::Owner(Some(name.parse::<UserId>().unwrap())));
     let (alice, bob) = (scoped("alice"), scoped("bob"));
-    TwoUsers { world, _server: server, operator: own, alice, bob }
+    TwoUsers { environment, _server: server, operator: own, alice, bob }
 }
 
-/// A conversation of one person, about a word that nobody else says.
+/// Starts a thread with a word that no other thread contains, and returns the thread and its run.
 async fn start_conversation(agent: &Agent, word: &str) -> (ThreadId, RunId) {
     let thread = blank_thread(agent).await;
     let end = run(agent, thread, user_request(&format!("Remember the {word}."))).await;
@@ -39,7 +39,7 @@ async fn start_conversation(agent: &Agent, word: &str) -> (ThreadId, RunId) {
 }
 
 #[tokio::test]
-async fn k1_a_thread_of_somebody_else_is_not_there() {
+async fn k1_a_thread_of_another_user_is_unknown() {
     let TwoUsers { operator, alice, bob, .. } = &two_users();
     let (thread, run_id) = start_conversation(alice, "quince").await;
     assert_eq!(alice.user().unwrap().as_str(), "alice");
@@ -87,14 +87,14 @@ async fn k1_a_thread_of_somebody_else_is_not_there() {
         assert_eq!(listed, []);
         assert!(other.threads().find(&thread.to_string()).await.is_err());
         assert!(other.runs().find(&run_id.to_string()).await.is_err());
-        let taken = other.threads().ensure_thread(Some(thread), Map::new(), IfExists::DoNothing).await;
-        assert!(matches!(taken, Err(Error::Thread(ThreadError::Exists(_)))), "{taken:?}");
+        let conflict = other.threads().ensure_thread(Some(thread), Map::new(), IfExists::DoNothing).await;
+        assert!(matches!(conflict, Err(Error::Thread(ThreadError::Exists(_)))), "{conflict:?}");
     }
     assert_eq!(transcript_lines(alice, thread).await, ["U: Remember the quince.", "A: Noted."]);
 }
 
 #[tokio::test]
-async fn k1_memory_and_search_find_only_what_is_ones_own() {
+async fn k1_memory_and_search_return_only_the_users_own_data() {
     let TwoUsers { operator, alice, bob, .. } = &two_users();
     let (thread, _) = start_conversation(alice, "quince").await;
     start_conversation(bob, "mulberry").await;
@@ -103,7 +103,7 @@ async fn k1_memory_and_search_find_only_what_is_ones_own() {
         for word in ["quince", "mulberry", "medlar"] {
             let request = SearchRequest::new(word);
             let hits = agent.memory().search(&request).await.unwrap().hits.len();
-            assert_eq!(hits > 0, word == own_word, "{:?} looks for {word}", agent.user());
+            assert_eq!(hits > 0, word == own_word, "{:?} searches for {word}", agent.user());
         }
     }
     assert_eq!(alice.memory().stats().await.unwrap().turns.active, 2);
@@ -114,58 +114,58 @@ async fn k1_memory_and_search_find_only_what_is_ones_own() {
     assert!(!alice.memory().recall(thread, &query).await.unwrap().excerpts.is_empty());
 }
 
-fn search_text(agent: &Agent) -> String {
+fn agent_md_text(agent: &Agent) -> String {
     String::from_utf8(agent.memory().agent_md().unwrap().bytes.clone()).unwrap()
 }
 
 #[tokio::test]
-async fn f10_notes_and_items_are_ones_own() {
-    let TwoUsers { world, operator, alice, bob, .. } = &two_users();
+async fn f10_each_user_has_separate_notes_and_items() {
+    let TwoUsers { environment, operator, alice, bob, .. } = &two_users();
     alice.memory().remember("The quince is ripe.").await.unwrap();
     assert!(alice.memory().agent_md_path().ends_with("agents/agent@alice/agent.md"));
     for other in [operator, bob] {
-        assert!(!search_text(other).contains("quince"));
+        assert!(!agent_md_text(other).contains("quince"));
     }
-    assert!(search_text(alice).contains("quince"));
-    assert_eq!(world.read_agent_md(), "");
-    let place = vec!["notes".to_owned()];
+    assert!(agent_md_text(alice).contains("quince"));
+    assert_eq!(environment.read_agent_md(), "");
+    let namespace = vec!["notes".to_owned()];
     for (agent, value) in [(operator, "own"), (alice, "alice"), (bob, "bob")] {
-        agent.memory().items().put(&place, "k", json!({"v": value}), Timestamp::now()).await.unwrap();
+        agent.memory().items().put(&namespace, "k", json!({"v": value}), Timestamp::now()).await.unwrap();
     }
     for (agent, value) in [(operator, "own"), (alice, "alice"), (bob, "bob")] {
-        let item = agent.memory().items().get(&place, "k").await.unwrap().unwrap();
-        assert_eq!((item.value["v"].as_str(), &item.namespace), (Some(value), &place));
-        let found =
+        let item = agent.memory().items().get(&namespace, "k").await.unwrap().unwrap();
+        assert_eq!((item.value["v"].as_str(), &item.namespace), (Some(value), &namespace));
+        let hits =
             agent.memory().items().search(&ItemSearch { limit: 100, ..ItemSearch::default() }).await.unwrap();
-        assert_eq!(found.len(), 1, "{value}: {found:?}");
+        assert_eq!(hits.len(), 1, "{value}: {hits:?}");
     }
-    bob.memory().items().delete(&place, "k").await.unwrap();
-    assert!(alice.memory().items().get(&place, "k").await.unwrap().is_some());
+    bob.memory().items().delete(&namespace, "k").await.unwrap();
+    assert!(alice.memory().items().get(&namespace, "k").await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn k1_a_users_agent_has_nothing_of_the_machine_unless_the_settings_give_it() {
-    let of_the_machine =
+async fn k1_a_users_agent_has_no_tools_of_the_machine_unless_the_settings_allow_them() {
+    let machine_tools =
         ["ls", "read_file", "glob", "grep", "write_file", "edit_file", "execute", "load_skill"];
-    for (settings, is_given) in [("", false), ("[serve]\nuser_tools = \"all\"\n", true)] {
-        let world = TestEnvironment::new();
-        world.write_file("AGENTS.md", "The vault is green.");
-        world.write_file(
+    for (settings, is_allowed) in [("", false), ("[serve]\nuser_tools = \"all\"\n", true)] {
+        let environment = TestEnvironment::new();
+        environment.write_file("AGENTS.md", "The vault is green.");
+        environment.write_file(
             ".segue/skills/paint/SKILL.md",
             "---\nname: paint\ndescription: How to.\n---\nTwice.\n",
         );
         let reads = ScriptedReply::call("c1", "read_file", json!({"path": "AGENTS.md"}));
         let replies = [reads.clone(), ScriptedReply::text("Noted."), reads, ScriptedReply::text("Noted.")];
         let server = ScriptedServer::start(Script::new(replies)).unwrap();
-        let own = world.agent_with_policy(&server, (settings, ApprovalPolicy::default()));
+        let own = environment.agent_with_policy(&server, (settings, ApprovalPolicy::default()));
         let alice = own.scoped(OwnerScope::Owner(Some("alice".parse().unwrap())));
-        for (agent, has) in [(&alice, is_given), (&own, true)] {
+        for (agent, has) in [(&alice, is_allowed), (&own, true)] {
             let (thread, _) = start_conversation(agent, "quince").await;
             let requests = server.requests();
             let offered = requests[requests.len() - 2].body["tools"].to_string();
             let listed: Vec<String> =
                 agent.admin().tools().await.unwrap().into_iter().map(|tool| tool.name).collect();
-            for tool in of_the_machine {
+            for tool in machine_tools {
                 assert_eq!(offered.contains(&format!("\"name\":\"{tool}\"")), has, "{tool}");
                 assert_eq!(listed.iter().any(|name| name == tool), has, "{tool}");
             }
@@ -174,14 +174,14 @@ async fn k1_a_users_agent_has_nothing_of_the_machine_unless_the_settings_give_it
             }
             let sent = requests[requests.len() - 1].body.to_string();
             assert_eq!(sent.contains("The vault is green."), has, "{sent}");
-            assert_eq!(sent.contains(&world.workspace().display().to_string()), has, "{sent}");
+            assert_eq!(sent.contains(&environment.workspace().display().to_string()), has, "{sent}");
             assert_eq!(transcript_lines(agent, thread).await.join(" ").contains("vault"), has);
         }
     }
 }
 
 #[tokio::test]
-async fn d2_feedback_is_kept_under_the_name_of_who_gives_it() {
+async fn d2_feedback_is_stored_with_the_user_who_gave_it() {
     let TwoUsers { operator, alice, .. } = &two_users();
     let (_, run_id) = start_conversation(alice, "quince").await;
     let feedback = alice.runs().set_feedback(run_id, Some(Rating::Up), None).await.unwrap().unwrap();
@@ -194,7 +194,7 @@ async fn d2_feedback_is_kept_under_the_name_of_who_gives_it() {
 }
 
 #[tokio::test]
-async fn k1_what_a_child_begins_with_is_its_owners() {
+async fn k1_the_child_of_a_handoff_belongs_to_the_owner_of_its_parent() {
     let TwoUsers { alice, bob, .. } = &two_users();
     let (thread, _) = start_conversation(alice, "quince").await;
     let (frames, cancel) = unwatched();
@@ -206,12 +206,12 @@ async fn k1_what_a_child_begins_with_is_its_owners() {
         .decide(pending.handoff.handoff_id, &crate::environment::approval(&pending), &frames, &cancel)
         .await;
     assert!(matches!(refused, Err(Error::Handoff(HandoffError::Unknown(_)))), "{refused:?}");
-    let decided = alice
+    let outcome = alice
         .handoffs()
         .decide(pending.handoff.handoff_id, &crate::environment::approval(&pending), &frames, &cancel)
         .await
         .unwrap();
-    let child = decided.child_thread_id.unwrap();
+    let child = outcome.child_thread_id.unwrap();
     assert!(alice.memory().agent_md().unwrap().block.is_some());
     assert!(bob.memory().agent_md().unwrap().block.is_none());
     assert!(bob.store().thread(child).await.unwrap().is_none());
@@ -219,20 +219,20 @@ async fn k1_what_a_child_begins_with_is_its_owners() {
 }
 
 #[tokio::test]
-async fn k1_recovery_works_on_each_thread_as_its_owner() {
+async fn k1_recovery_lists_runs_of_all_owners_and_leaves_live_ones_alone() {
     let TwoUsers { operator, alice, .. } = &two_users();
     let thread = blank_thread(alice).await;
     let (frames, cancel) = unwatched();
-    let begun = alice
+    let started = alice
         .runs()
         .begin(RunId::generate(), thread, &super::request(user_request("Hello.")), &frames)
         .await
         .unwrap();
-    drop(begun);
+    drop(started);
     let everyone = operator.scoped(OwnerScope::Everyone);
-    let waiting = everyone.store().active_runs(None).await.unwrap();
-    assert_eq!(waiting.len(), 1, "{waiting:?}");
-    // Its process lives, so it is left alone.
+    let active = everyone.store().active_runs(None).await.unwrap();
+    assert_eq!(active.len(), 1, "{active:?}");
+    // The process of the run is alive, so its run is not recovered.
     let refused = everyone.runs().recover(thread, &frames, &cancel).await;
     assert!(refused.is_err(), "{refused:?}");
 }

@@ -1,4 +1,4 @@
-//! The limits of a request: where the run stops and how many steps it takes.
+//! Tests of the limits of a run request: breakpoints and the maximum number of steps.
 
 use protocol::{RunStatus, ThreadStatus};
 use serde_json::json;
@@ -6,132 +6,144 @@ use test_model::ScriptedReply;
 
 use super::{RequestFixture, assert_fault, done_reply, user_request};
 
+/// Sets a field of a request.
 fn with_field(mut request: serde_json::Value, key: &str, value: serde_json::Value) -> serde_json::Value {
     request[key] = value;
     request
 }
 
 #[tokio::test]
-async fn a_breakpoint_stops_the_run_and_it_goes_on_from_there() {
+async fn a_breakpoint_stops_the_run_and_the_next_run_resumes_there() {
     for (key, next) in [("interrupt_before", "tools"), ("interrupt_after", "model")] {
-        let desk =
+        let fixture =
             RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
-        let end = desk.run(with_field(user_request("Look."), key, json!(["tools"]))).await;
+        let end = fixture.run(with_field(user_request("Look."), key, json!(["tools"]))).await;
         assert_eq!((end.status, end.interrupts.len()), (RunStatus::Interrupted, 0), "{key}: {end:?}");
-        assert_eq!(desk.next().await.as_deref(), Some(next), "{key}");
-        assert_eq!(desk.row().await.status, ThreadStatus::Interrupted, "{key}");
-        let end = desk.run(with_field(json!({"input": null}), key, json!(["tools"]))).await;
+        assert_eq!(fixture.next().await.as_deref(), Some(next), "{key}");
+        assert_eq!(fixture.row().await.status, ThreadStatus::Interrupted, "{key}");
+        let end = fixture.run(with_field(json!({"input": null}), key, json!(["tools"]))).await;
         assert_eq!(end.status, RunStatus::Success, "{key}: {end:?}");
-        assert_eq!((desk.transcript_lines().await.len(), desk.server.call_count()), (4, 2), "{key}");
+        assert_eq!((fixture.transcript_lines().await.len(), fixture.server.call_count()), (4, 2), "{key}");
     }
 }
 
 #[tokio::test]
 async fn a_breakpoint_at_every_node_lets_a_client_walk_step_by_step() {
-    let desk =
+    let fixture =
         RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
     let mut stops = Vec::new();
-    let mut end = desk.run(with_field(user_request("Look."), "interrupt_before", json!(["*"]))).await;
+    let mut end = fixture.run(with_field(user_request("Look."), "interrupt_before", json!(["*"]))).await;
     while end.status == RunStatus::Interrupted {
-        stops.push(desk.next().await.unwrap());
+        stops.push(fixture.next().await.unwrap());
         assert!(stops.len() < 20, "{stops:?}");
-        end = desk.run(json!({"interrupt_before": ["*"]})).await;
+        end = fixture.run(json!({"interrupt_before": ["*"]})).await;
     }
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let at = |node: &str| stops.iter().filter(|stop| *stop == node).count();
-    assert_eq!((at("model"), at("tools")), (2, 1), "{stops:?}");
-    assert_eq!(desk.server.call_count(), 2, "no model is asked twice");
+    let stop_count = |node: &str| stops.iter().filter(|stop| *stop == node).count();
+    assert_eq!((stop_count("model"), stop_count("tools")), (2, 1), "{stops:?}");
+    assert_eq!(fixture.server.call_count(), 2, "no model call is repeated");
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_there_is_no_breakpoint() {
-    let desk = RequestFixture::new([done_reply()]).await;
-    let end = desk.run(with_field(user_request("Look."), "interrupt_before", json!(["nowhere"]))).await;
+async fn an_unknown_node_as_breakpoint_is_an_error() {
+    let fixture = RequestFixture::new([done_reply()]).await;
+    let end = fixture.run(with_field(user_request("Look."), "interrupt_before", json!(["nowhere"]))).await;
     assert_fault(&end, "ConfigurationError");
-    assert_eq!((desk.transcript_lines().await.len(), desk.server.call_count()), (0, 0));
+    assert_eq!((fixture.transcript_lines().await.len(), fixture.server.call_count()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_client_lowers_the_limit_of_steps() {
+async fn a_client_can_lower_the_step_limit() {
     let ls = || ScriptedReply::call("c", "ls", json!({"path": "."})).with_repeat();
-    let desk = RequestFixture::new([ls()]).await;
+    let fixture = RequestFixture::new([ls()]).await;
     let config = json!({"recursion_limit": 7, "tags": ["x"], "configurable": {"thread_id": "y"}});
-    let end = desk.run(with_field(user_request("Look."), "config", config)).await;
+    let end = fixture.run(with_field(user_request("Look."), "config", config)).await;
     assert_eq!(end.status, RunStatus::Timeout, "{end:?}");
     assert_eq!(end.failure.as_ref().unwrap().kind.class_name(), "GraphRecursionError", "{end:?}");
-    let calls = desk.server.call_count();
+    let calls = fixture.server.call_count();
     assert!((1..=4).contains(&calls), "{calls}");
     for bad in [json!(0), json!(-1), json!("many"), json!(1.5)] {
         let end =
-            desk.run(with_field(user_request("Look."), "config", json!({"recursion_limit": bad}))).await;
+            fixture.run(with_field(user_request("Look."), "config", json!({"recursion_limit": bad}))).await;
         assert_fault(&end, "ConfigurationError");
     }
-    assert_eq!(desk.server.call_count(), calls);
+    assert_eq!(fixture.server.call_count(), calls);
 }
 
 #[tokio::test]
-async fn what_cannot_be_met_and_what_does_nothing_leave_a_thread_that_stopped_where_it_is() {
-    let desk =
+async fn invalid_and_empty_requests_keep_the_position_of_a_stopped_thread() {
+    let fixture =
         RequestFixture::new([ScriptedReply::call("c1", "ls", json!({"path": "."})), done_reply()]).await;
-    desk.run(with_field(user_request("Look."), "interrupt_before", json!(["tools"]))).await;
+    fixture.run(with_field(user_request("Look."), "interrupt_before", json!(["tools"]))).await;
     let approve = super::approve();
-    let gone = json!({"0123456789abcdef0123456789abcdef": approve});
-    for asked in
-        [json!({"command": {"resume": gone}, "strict_resume": true}), json!({"command": {"resume": approve}})]
-    {
-        let before = desk.row().await;
-        let is_strict = asked.get("strict_resume").is_some();
-        desk.run(asked.clone()).await;
-        let after = desk.row().await;
-        assert_eq!((after.status, desk.next().await.as_deref()), (ThreadStatus::Interrupted, Some("tools")));
+    let unknown_question = json!({"0123456789abcdef0123456789abcdef": approve});
+    for run_request in [
+        json!({"command": {"resume": unknown_question}, "strict_resume": true}),
+        json!({"command": {"resume": approve}}),
+    ] {
+        let before = fixture.row().await;
+        let is_strict = run_request.get("strict_resume").is_some();
+        fixture.run(run_request.clone()).await;
+        let after = fixture.row().await;
+        assert_eq!(
+            (after.status, fixture.next().await.as_deref()),
+            (ThreadStatus::Interrupted, Some("tools"))
+        );
         assert!(!is_strict || after == before, "{after:?}");
     }
-    let end = desk.run(json!({"input": null, "config": {"recursion_limit": 0}})).await;
+    let end = fixture.run(json!({"input": null, "config": {"recursion_limit": 0}})).await;
     assert_fault(&end, "ConfigurationError");
-    assert_eq!(desk.row().await.status, ThreadStatus::Error, "its newest run failed");
-    assert_eq!(desk.run(json!({"command": {"resume": approve}})).await.status, RunStatus::Success);
-    assert_eq!(desk.row().await.status, ThreadStatus::Error, "nothing was done");
-    let end = desk.run(json!({"input": null})).await;
-    assert_eq!((end.status, desk.row().await.status), (RunStatus::Success, ThreadStatus::Idle));
+    assert_eq!(fixture.row().await.status, ThreadStatus::Error, "the newest run failed");
+    assert_eq!(fixture.run(json!({"command": {"resume": approve}})).await.status, RunStatus::Success);
+    assert_eq!(fixture.row().await.status, ThreadStatus::Error, "the run did nothing");
+    let end = fixture.run(json!({"input": null})).await;
+    assert_eq!((end.status, fixture.row().await.status), (RunStatus::Success, ThreadStatus::Idle));
 }
 
 #[tokio::test]
-async fn a13_what_came_with_a_run_that_could_not_begin_is_kept_beside_it() {
-    let desk = RequestFixture::new([done_reply()]).await;
+async fn a13_the_request_of_a_run_that_cannot_start_is_stored_with_the_run() {
+    let fixture = RequestFixture::new([done_reply()]).await;
     for is_queued in [false, true] {
-        let (run_id, asked) = (
+        let (run_id, run_request) = (
             protocol::RunId::generate(),
             with_field(user_request("Look."), "config", json!({"recursion_limit": 0})),
         );
-        let asked = super::request(asked);
+        let run_request = super::request(run_request);
         let (frames, cancel) = crate::environment::unwatched();
-        let begun = match is_queued {
+        let started = match is_queued {
             true => {
-                desk.agent.runs().enqueue(run_id, desk.thread, &asked).await.unwrap();
-                desk.agent.runs().begin_queued(run_id, desk.thread, &asked, &frames).await.unwrap()
+                fixture.agent.runs().enqueue(run_id, fixture.thread, &run_request).await.unwrap();
+                fixture
+                    .agent
+                    .runs()
+                    .begin_queued(run_id, fixture.thread, &run_request, &frames)
+                    .await
+                    .unwrap()
             }
-            false => desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap(),
+            false => fixture.agent.runs().begin(run_id, fixture.thread, &run_request, &frames).await.unwrap(),
         };
-        let end = desk.agent.runs().drive_started(begun, &frames, &cancel).await.unwrap();
+        let end = fixture.agent.runs().drive_started(started, &frames, &cancel).await.unwrap();
         assert_fault(&end, "ConfigurationError");
-        assert_eq!(desk.agent.store().run_requests(&[run_id]).await.unwrap(), [(run_id, asked)]);
-        assert_eq!(desk.row().await.status, ThreadStatus::Error);
+        assert_eq!(fixture.agent.store().run_requests(&[run_id]).await.unwrap(), [(run_id, run_request)]);
+        assert_eq!(fixture.row().await.status, ThreadStatus::Error);
     }
 }
 
 #[tokio::test]
-async fn k4_of_a_large_request_that_could_not_begin_and_of_its_webhook_no_more_is_kept_than_of_another() {
-    let desk = RequestFixture::new([done_reply()]).await;
-    for (text, is_kept) in [("Look.".to_owned(), true), ("x".repeat(100_000), false)] {
-        let asked = with_field(user_request(&text), "config", json!({"recursion_limit": 0}));
-        let asked = super::request(with_field(asked, "webhook", json!("https://example.org/hook?key=k")));
+async fn k4_a_large_request_that_cannot_start_is_stored_without_its_messages_and_the_webhooks_query() {
+    let fixture = RequestFixture::new([done_reply()]).await;
+    for (text, is_stored) in [("Look.".to_owned(), true), ("x".repeat(100_000), false)] {
+        let run_request = with_field(user_request(&text), "config", json!({"recursion_limit": 0}));
+        let run_request =
+            super::request(with_field(run_request, "webhook", json!("https://example.org/hook?key=k")));
         let run_id = protocol::RunId::generate();
         let (frames, _) = crate::environment::unwatched();
-        desk.agent.runs().begin(run_id, desk.thread, &asked, &frames).await.unwrap();
-        let (_, kept) = desk.agent.store().run_requests(&[run_id]).await.unwrap().pop().unwrap();
-        let expected = if is_kept { asked.input.clone() } else { asked.without_input_messages().input };
-        assert_eq!((kept.input, kept.webhook.as_deref()), (expected, Some("https://example.org/hook")));
-        let owed = desk.agent.runs().pending_webhook(run_id).await.unwrap().unwrap();
-        assert_eq!(owed.url, "https://example.org/hook?key=k");
+        fixture.agent.runs().begin(run_id, fixture.thread, &run_request, &frames).await.unwrap();
+        let (_, stored) = fixture.agent.store().run_requests(&[run_id]).await.unwrap().pop().unwrap();
+        let expected =
+            if is_stored { run_request.input.clone() } else { run_request.without_input_messages().input };
+        assert_eq!((stored.input, stored.webhook.as_deref()), (expected, Some("https://example.org/hook")));
+        let pending_webhook = fixture.agent.runs().pending_webhook(run_id).await.unwrap().unwrap();
+        assert_eq!(pending_webhook.url, "https://example.org/hook?key=k");
     }
 }

@@ -1,29 +1,31 @@
-//! The script of the session: what the person says, what the model answers, what is decided about its calls.
+//! The script of the session: the user's prompts, the model's replies, and the decisions about tool calls.
 
 use serde_json::{Value, json};
 use test_model::{ScriptedFault, ScriptedReply};
 
-/// How many turns there are.
+/// The number of turns.
 pub(super) const TURNS: usize = 50;
-/// The turn whose run is stopped.
+/// The number of the turn whose run is cancelled.
 pub(super) const CANCELLED_TURN: usize = 27;
-/// The turn before which the last two are taken back.
+/// The number of the turn before which the thread is rewound by two turns.
 pub(super) const REWOUND_TURN: usize = 36;
 
-/// One turn.
+/// A scripted turn.
 pub(super) struct SessionTurn {
+    /// The user's message.
     pub(super) prompt: String,
+    /// The model's replies, one for each call of the model.
     pub(super) replies: Vec<ScriptedReply>,
-    /// The answer to each question of the turn.
+    /// The decisions about each interrupt of the turn, as JSON.
     pub(super) decisions: Vec<Value>,
 }
 
-/// Returns the turn of that number.
+/// Returns the turn with this number, which counts from 1. The last digit of the number selects the kind of turn.
 pub(super) fn session_turn(number: usize) -> SessionTurn {
-    let says = format!("Request {number}.");
+    let prompt = format!("Request {number}.");
     if number == CANCELLED_TURN {
         let replies = vec![ScriptedReply::text("I begin with").with_fault(ScriptedFault::Stall)];
-        return SessionTurn { prompt: says, replies, decisions: Vec::new() };
+        return SessionTurn { prompt, replies, decisions: Vec::new() };
     }
     let id = |call: usize| format!("call_{number}_{call}");
     let end = ScriptedReply::from_pieces(["That was ", "request ", &number.to_string(), ". ✓"])
@@ -50,10 +52,10 @@ pub(super) fn session_turn(number: usize) -> SessionTurn {
         ),
     };
     let end = if number % 10 == 1 { end.with_thinking(["Nothing ", "to do."]) } else { end };
-    SessionTurn { prompt: says, replies: before.into_iter().chain([end]).collect(), decisions }
+    SessionTurn { prompt, replies: before.into_iter().chain([end]).collect(), decisions }
 }
 
-/// Four calls that only look.
+/// Returns a reply with four calls that only read.
 fn read_only_calls(id: &impl Fn(usize) -> String) -> ScriptedReply {
     ScriptedReply::text("I look around.")
         .with_call(id(1), "ls", json!({"path": "."}))
@@ -62,7 +64,7 @@ fn read_only_calls(id: &impl Fn(usize) -> String) -> ScriptedReply {
         .with_call(id(4), "execute", json!({"command": "printf 'a b\\n'"}))
 }
 
-/// Calls that fail, each in its own way.
+/// Returns a reply with five calls that fail for different reasons.
 fn failing_calls(id: &impl Fn(usize) -> String) -> ScriptedReply {
     ScriptedReply::call(id(1), "read_file", json!({"path": "missing.txt"}))
         .with_call(id(2), "read_file", json!({"path": "../outside.txt"}))
@@ -71,13 +73,13 @@ fn failing_calls(id: &impl Fn(usize) -> String) -> ScriptedReply {
         .with_call(id(5), "execute", json!({"command": "printf %d nothing"}))
 }
 
-/// A call that a person is asked about.
+/// Returns a reply with a call that needs an approval.
 fn write_call(id: &impl Fn(usize) -> String, number: usize) -> ScriptedReply {
     let args = json!({"path": "src.txt", "content": format!("written in {number}\n")});
     ScriptedReply::text("I write it down.").with_call(id(1), "write_file", args)
 }
 
-/// Several steps, with the list of tasks.
+/// Returns the replies of a turn with several model calls that maintain a to-do list.
 fn several_steps(id: &impl Fn(usize) -> String, number: usize) -> Vec<ScriptedReply> {
     let todos = |status: &str| json!({"todos": [{"content": format!("part {number}"), "status": status}]});
     let content = format!("number {number}\n");
@@ -98,7 +100,7 @@ fn several_steps(id: &impl Fn(usize) -> String, number: usize) -> Vec<ScriptedRe
     ]
 }
 
-/// Two calls that are asked about in one question, and one that is not.
+/// Returns a reply with three calls: `write_file` below `out` is allowed by a rule, and the other two share one interrupt.
 fn mixed_calls(id: &impl Fn(usize) -> String, number: usize) -> ScriptedReply {
     let content = format!("of {number}\n");
     ScriptedReply::call(id(7), "execute", json!({"command": "touch made.txt"}))
@@ -106,15 +108,18 @@ fn mixed_calls(id: &impl Fn(usize) -> String, number: usize) -> ScriptedReply {
         .with_call(id(9), "execute", json!({"command": "rm notes.txt"}))
 }
 
+/// Returns the answer to an interrupt with one action.
 fn single_decision(decision: Value) -> Value {
     json!({"decisions": [decision]})
 }
 
+/// Returns an answer that edits the content of the `write_file` call.
 fn edit_decision(number: usize) -> Value {
     let args = json!({"path": "src.txt", "content": format!("by hand, in {number}\n")});
     single_decision(json!({"type": "edit", "edited_action": {"name": "write_file", "args": args}}))
 }
 
+/// Returns an answer that approves the first action and rejects the second.
 fn approve_and_reject() -> Value {
     json!({"decisions": [{"type": "approve"}, {"type": "reject"}]})
 }

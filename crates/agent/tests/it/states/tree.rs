@@ -1,5 +1,5 @@
-//! The past of a thread beside a tree that is kept by hand: whatever is done, points, parents, messages and numbers are
-//! those of the tree, and pages of any size are parts of one whole.
+//! Property test of a thread's past: after any sequence of client actions, the checkpoints, parents, messages and step
+//! numbers equal those of a model tree, and pages of any size concatenate to the whole list.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{all_states, message_ids_and_texts, message_request, run_request, update_state};
 use crate::environment::{TestEnvironment, answering_server};
 
-/// One thing a client does; numbers choose among what there is.
+/// One action of a client. Each number selects an existing checkpoint or message, modulo their count.
 #[derive(Debug, Clone)]
 enum ClientAction {
     Say,
@@ -22,6 +22,7 @@ enum ClientAction {
     Change(Option<usize>, StateEdit),
 }
 
+/// An edit of the messages of a state.
 #[derive(Debug, Clone)]
 enum StateEdit {
     Append,
@@ -31,6 +32,7 @@ enum StateEdit {
     Copy,
 }
 
+/// Generates client actions. Frequent actions have a greater weight.
 fn action_strategy() -> impl Strategy<Value = ClientAction> {
     let any = || any::<prop::sample::Index>().prop_map(|index| index.index(1_000_000));
     let edit = prop_oneof![
@@ -49,7 +51,7 @@ fn action_strategy() -> impl Strategy<Value = ClientAction> {
     ]
 }
 
-/// A point as the tree has it.
+/// A checkpoint of the model tree.
 #[derive(Debug, Clone, PartialEq)]
 struct TreePoint {
     parent: Option<String>,
@@ -58,14 +60,15 @@ struct TreePoint {
     next: Vec<String>,
 }
 
-/// The tree, in the order in which its points came.
+/// The model tree, with its checkpoints in the order of their creation.
 #[derive(Default)]
 struct PointTree {
     order: Vec<String>,
     nodes: BTreeMap<String, TreePoint>,
     head: Option<String>,
-    /// The newest point while it only tells that the thread went back.
+    /// The checkpoint of the newest rewind, as long as nothing follows it.
     rewound: Option<String>,
+    /// The number of performed actions.
     count: usize,
 }
 
@@ -74,6 +77,7 @@ impl PointTree {
         &self.nodes[id]
     }
 
+    /// Returns the branch of the head, newest checkpoint first.
     fn path(&self) -> Vec<String> {
         let mut path: Vec<String> = Vec::new();
         let mut at = self.head.clone();
@@ -84,14 +88,15 @@ impl PointTree {
         path
     }
 
+    /// Returns the checkpoint that an action's number selects, or `None` in an empty tree.
     fn point_at_index(&self, index: usize) -> Option<String> {
         (!self.order.is_empty()).then(|| self.order[index % self.order.len()].clone())
     }
 
-    /// Takes the points that came since, which must be a chain behind `parent`.
+    /// Adds the new checkpoints, newest first in `new`, which must be a chain whose first parent is `from`.
     fn append_points(&mut self, mut new: Vec<ThreadSnapshot>, from: Option<String>) {
         new.reverse();
-        assert!(!new.is_empty(), "something came of it");
+        assert!(!new.is_empty(), "the action adds a checkpoint");
         let mut before = from;
         for state in new {
             let first = if state.origin == StateOrigin::Input { -1 } else { 0 };
@@ -121,7 +126,7 @@ impl PointTree {
     }
 }
 
-/// A thread and its tree.
+/// A thread and its model tree.
 struct TreeFixture {
     agent: Agent,
     thread: ThreadId,
@@ -129,15 +134,17 @@ struct TreeFixture {
 }
 
 impl TreeFixture {
+    /// Returns the states that the tree does not have yet, newest first.
     async fn new_states(&self) -> Vec<ThreadSnapshot> {
         let states = all_states(&self.agent, self.thread).await;
         states.into_iter().filter(|state| !self.tree.nodes.contains_key(&id(state))).collect()
     }
 
-    async fn perform(&mut self, act: &ClientAction) {
+    /// Performs an action in the thread and in the tree.
+    async fn perform(&mut self, action: &ClientAction) {
         self.tree.count += 1;
         let text = format!("m{}", self.tree.count);
-        match act {
+        match action {
             ClientAction::Say => self.say(None, &text).await,
             ClientAction::SayAfter(index) => self.say(self.tree.point_at_index(*index), &text).await,
             ClientAction::Regenerate(index) => self.regenerate(*index).await,
@@ -149,25 +156,29 @@ impl TreeFixture {
         }
     }
 
-    async fn say(&mut self, behind: Option<String>, text: &str) {
+    async fn say(&mut self, after: Option<String>, text: &str) {
         let request =
-            RunRequest { checkpoint_id: behind.as_deref().map(point), ..message_request(text, text) };
+            RunRequest { checkpoint_id: after.as_deref().map(point), ..message_request(text, text) };
         let end = run_request(&self.agent, self.thread, &request).await;
         assert_eq!(end.status, RunStatus::Success, "{end:?}");
-        let parent = behind.or_else(|| self.tree.head.clone());
+        let parent = after.or_else(|| self.tree.head.clone());
         let before = self.tree.messages(parent.as_deref());
         let new = self.new_states().await;
         let (head, first) = (&new[0], new.last().unwrap());
         assert_eq!((first.origin, first.next.len()), (StateOrigin::Input, 0));
-        assert_eq!(message_ids_and_texts(first), before, "the input does not hold the message");
-        let (held, answer) = message_ids_and_texts(head).split_at(before.len()).to_owned_pair();
-        assert_eq!(held, before);
+        assert_eq!(
+            message_ids_and_texts(first),
+            before,
+            "the checkpoint of the input does not have the message"
+        );
+        let (messages, answer) = message_ids_and_texts(head).split_at(before.len()).to_owned_pair();
+        assert_eq!(messages, before);
         assert_eq!(answer[0], (text.to_owned(), text.to_owned()));
         assert_eq!((answer.len(), head.next.len()), (2, 0));
         self.tree.append_points(new, parent);
     }
 
-    /// Has the node run again that was next at a point.
+    /// Runs the pending node of an earlier checkpoint again.
     async fn regenerate(&mut self, index: usize) {
         let pending: Vec<&String> = self.tree.order.iter().filter(|id| self.is_pending(id)).collect();
         let Some(at) = pending.get(index % pending.len().max(1)).map(|id| (*id).clone()) else { return };
@@ -177,7 +188,7 @@ impl TreeFixture {
         let before = self.tree.messages(Some(&at));
         let new = self.new_states().await;
         let first = new.last().unwrap();
-        // Where the thread stands, it goes on.
+        // At the newest checkpoint the run resumes; elsewhere it starts a branch.
         let is_head = self.tree.head.as_ref() == Some(&at) && self.tree.rewound.is_none();
         assert_eq!(
             (first.origin, message_ids_and_texts(first)),
@@ -186,11 +197,12 @@ impl TreeFixture {
         self.tree.append_points(new, Some(at));
     }
 
+    /// Returns whether the next node of the checkpoint is the model or the start of a turn.
     fn is_pending(&self, id: &str) -> bool {
         matches!(self.tree.node(id).next.first().map(String::as_str), Some("model" | "before_agent"))
     }
 
-    /// Takes the thread back to a point of the branch it is on.
+    /// Rewinds the thread to a checkpoint of its current branch.
     async fn rewind(&mut self, index: usize) {
         let store = self.agent.store();
         let stored = store.checkpoints(self.thread, None, 1_000, SupersededVisibility::Hidden).await.unwrap();
@@ -204,20 +216,21 @@ impl TreeFixture {
             return;
         }
         let keep = heads[index % heads.len()].0;
-        // The newest one that has seen nothing else.
+        // The newest checkpoint without later events.
         let to = heads.iter().find(|(head, _)| *head <= keep).unwrap().1.clone();
         self.agent.threads().rewind(self.thread, keep).await.unwrap();
         let new = self.new_states().await;
-        assert_eq!(new.len(), 1, "one point tells of it, as long as nothing follows");
+        assert_eq!(new.len(), 1, "a rewind adds one checkpoint, as long as nothing follows it");
         assert_eq!(parent(&new[0]).as_ref(), Some(&to));
         assert_eq!(message_ids_and_texts(&new[0]), self.tree.messages(Some(&to)));
         self.tree.head = Some(to);
         self.tree.rewound = Some(id(&new[0]));
     }
 
+    /// Edits the state at a checkpoint, or at the newest one.
     async fn change(&mut self, at: Option<String>, edit: &StateEdit, text: &str) {
-        let known = at.clone().or_else(|| self.tree.head.clone());
-        let mut expected = self.tree.messages(known.as_deref());
+        let base = at.clone().or_else(|| self.tree.head.clone());
+        let mut expected = self.tree.messages(base.as_deref());
         let Some(messages) = apply_edit(&mut expected, edit, text) else { return };
         let is_copy = matches!(edit, StateEdit::Copy);
         let values = if is_copy { Value::Null } else { json!({"messages": messages}) };
@@ -227,14 +240,15 @@ impl TreeFixture {
         assert_eq!(new.len(), 1, "{new:?}");
         assert_eq!((new[0].checkpoint_id, new[0].origin), (changed, StateOrigin::Change));
         assert_eq!(message_ids_and_texts(&new[0]), expected);
-        let is_head = at.is_none() || (known == self.tree.head && self.tree.rewound.is_none());
+        let is_head = at.is_none() || (base == self.tree.head && self.tree.rewound.is_none());
         let parent = match is_copy && !is_head {
-            true => self.tree.node(&known.clone().unwrap()).parent.clone().or(known),
-            false => known,
+            true => self.tree.node(&base.clone().unwrap()).parent.clone().or(base),
+            false => base,
         };
         self.tree.append_points(new, parent);
     }
 
+    /// Compares all states and pages of the thread with the tree.
     async fn check(&self) {
         let whole = all_states(&self.agent, self.thread).await;
         let shown: Vec<String> = whole.iter().map(id).collect();
@@ -281,11 +295,12 @@ impl TreeFixture {
     }
 }
 
-/// Returns the id of the point, as clients have it.
+/// Returns the checkpoint id of a state in its text form.
 fn id(state: &ThreadSnapshot) -> String {
     state.checkpoint_id.to_string()
 }
 
+/// Parses a checkpoint id.
 fn point(id: &str) -> CheckpointId {
     id.parse().unwrap()
 }
@@ -294,6 +309,7 @@ fn parent(state: &ThreadSnapshot) -> Option<String> {
     state.parent_id.map(|id| id.to_string())
 }
 
+/// Conversion of a pair of slices into a pair of vectors.
 trait ToOwnedPair<T> {
     fn to_owned_pair(self) -> (Vec<T>, Vec<T>);
 }
@@ -304,57 +320,59 @@ impl<T: Clone> ToOwnedPair<T> for (&[T], &[T]) {
     }
 }
 
-/// Returns what a client sends for the edit, and does it to `held`; nothing where there is nothing to do it to.
-fn apply_edit(held: &mut Vec<(String, String)>, edit: &StateEdit, text: &str) -> Option<Value> {
+/// Applies the edit to `messages` and returns the messages that a client sends for it, or `None` if there is no message
+/// to edit.
+fn apply_edit(messages: &mut Vec<(String, String)>, edit: &StateEdit, text: &str) -> Option<Value> {
     let human = |id: &str| json!([{"type": "human", "id": id, "content": text}]);
     match edit {
         StateEdit::Append => {
-            held.push((text.to_owned(), text.to_owned()));
+            messages.push((text.to_owned(), text.to_owned()));
             Some(human(text))
         }
-        StateEdit::Replace(index) | StateEdit::Remove(index) if held.is_empty() => {
+        StateEdit::Replace(index) | StateEdit::Remove(index) if messages.is_empty() => {
             let _ = index;
             None
         }
         StateEdit::Replace(index) => {
-            let at = index % held.len();
-            held[at].1 = text.to_owned();
-            Some(human(&held[at].0))
+            let at = index % messages.len();
+            messages[at].1 = text.to_owned();
+            Some(human(&messages[at].0))
         }
         StateEdit::Remove(index) => {
-            let (id, _) = held.remove(index % held.len());
+            let (id, _) = messages.remove(index % messages.len());
             Some(json!([{"type": "remove", "id": id}]))
         }
         StateEdit::Clear => {
-            held.clear();
+            messages.clear();
             Some(json!([{"type": "remove", "id": "__remove_all__"}]))
         }
         StateEdit::Copy => Some(json!([])),
     }
 }
 
-async fn check_actions(acts: Vec<ClientAction>) {
-    let world = TestEnvironment::new();
+/// Performs the actions in a new thread and compares it with the tree after every fourth action and at the end.
+async fn check_actions(actions: Vec<ClientAction>) {
+    let environment = TestEnvironment::new();
     let server = answering_server("An answer.");
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
-    let mut garden = TreeFixture { agent, thread, tree: PointTree::default() };
-    for act in &acts {
-        garden.perform(act).await;
-        if garden.tree.count.is_multiple_of(4) {
-            garden.check().await;
+    let mut fixture = TreeFixture { agent, thread, tree: PointTree::default() };
+    for action in &actions {
+        fixture.perform(action).await;
+        if fixture.tree.count.is_multiple_of(4) {
+            fixture.check().await;
         }
     }
-    garden.check().await;
+    fixture.check().await;
 }
 
 #[tokio::test]
-async fn b12_an_answer_is_said_anew_behind_what_was_added_to_a_blank_thread() {
+async fn b12_a_message_added_to_an_empty_thread_can_be_answered_again() {
     check_actions(vec![ClientAction::Change(None, StateEdit::Append), ClientAction::Regenerate(0)]).await;
 }
 
 #[tokio::test]
-async fn b12_of_two_points_that_saw_the_same_a_thread_goes_back_to_the_one_of_its_branch() {
+async fn b12_a_rewind_selects_the_checkpoint_of_its_branch_among_equal_ones() {
     for index in 0..6 {
         let clear = || ClientAction::Change(None, StateEdit::Clear);
         check_actions(vec![
@@ -368,7 +386,7 @@ async fn b12_of_two_points_that_saw_the_same_a_thread_goes_back_to_the_one_of_it
     }
 }
 
-/// As many cases as `PROPTEST_CASES` says, and otherwise few: each is a conversation.
+/// Returns the number of cases from `PROPTEST_CASES`, or 24 by default because each case is a whole conversation.
 fn config() -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),
@@ -380,10 +398,10 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn b12_whatever_is_done_the_past_is_a_tree_that_everybody_sees_alike(
-        acts in prop::collection::vec(action_strategy(), 1..14),
+    fn b12_any_sequence_of_actions_leaves_a_tree_that_every_view_agrees_on(
+        actions in prop::collection::vec(action_strategy(), 1..14),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(check_actions(acts));
+        runtime.block_on(check_actions(actions));
     }
 }

@@ -1,4 +1,4 @@
-//! Several processes on one journal: one works in a thread, others look on, stop it, or work beside it.
+//! Tests of several processes on one journal: stopping each other's runs, running concurrently, taking over after an exit.
 
 use agent::{
     Agent, AgentSettings, CancellationToken, DatabaseAddress, ErrorClass, Frame, FrameSender, HomeFolder,
@@ -12,51 +12,51 @@ use crate::environment::{
     CrashingStore, TEST_MODEL, TestEnvironment, answering_server, message_texts, unwatched,
 };
 
-/// The shortest leases there are.
+/// Settings with the shortest possible lease: 2 seconds.
 const SHORT_LEASE_CONFIG: &str = "[serve]\nlease_seconds = 2\n";
 
 #[tokio::test]
-async fn j4_a_run_is_stopped_from_another_process_once_and_the_thread_goes_on() {
-    let world = TestEnvironment::new();
+async fn j4_another_process_can_stop_a_run_and_the_thread_can_continue() {
+    let environment = TestEnvironment::new();
     let replies =
         [ScriptedReply::text("I begin").with_fault(ScriptedFault::Stall), ScriptedReply::text("Done.")];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let (one, two) = (world.agent_with(&server), world.agent_with(&server));
-    let thread = one.threads().create(None).await.unwrap().thread_id;
-    assert!(!two.runs().stop_thread(thread).await.unwrap(), "there is nothing to stop");
+    let (first, second) = (environment.agent_with(&server), environment.agent_with(&server));
+    let thread = first.threads().create(None).await.unwrap().thread_id;
+    assert!(!second.runs().stop_thread(thread).await.unwrap(), "the thread has no active run");
     let (frames, mut watched) = FrameSender::channel();
     let cancel = CancellationToken::new();
     let stop = async {
         while let Some(SubscriptionItem::Frame(_, frame)) = watched.next().await {
             if matches!(&*frame, Frame::Text { .. }) {
                 return (
-                    two.runs().stop_thread(thread).await.unwrap(),
-                    two.runs().stop_thread(thread).await.unwrap(),
+                    second.runs().stop_thread(thread).await.unwrap(),
+                    second.runs().stop_thread(thread).await.unwrap(),
                 );
             }
         }
-        panic!("the model said nothing")
+        panic!("the model sent no text")
     };
-    let (end, stopped) = tokio::join!(one.runs().send_message(thread, "Begin.", &frames, &cancel), stop);
+    let (end, stopped) = tokio::join!(first.runs().send_message(thread, "Begin.", &frames, &cancel), stop);
     assert_eq!(end.unwrap().status, RunStatus::Cancelled);
-    assert_eq!(stopped, (true, true), "asking again changes nothing");
-    assert!(!two.runs().stop_thread(thread).await.unwrap(), "it has come to its end");
+    assert_eq!(stopped, (true, true), "a second stop changes nothing");
+    assert!(!second.runs().stop_thread(thread).await.unwrap(), "the run has ended");
     let (frames, cancel) = unwatched();
-    let end = two.runs().send_message(thread, "Go on.", &frames, &cancel).await.unwrap();
-    assert_eq!(end.status, RunStatus::Success, "the stop was for the run before: {end:?}");
-    assert_eq!(message_texts(&one, thread).await, ["Begin.", "I begin", "Go on.", "Done."]);
+    let end = second.runs().send_message(thread, "Go on.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Success, "the stop applied to the previous run only: {end:?}");
+    assert_eq!(message_texts(&first, thread).await, ["Begin.", "I begin", "Go on.", "Done."]);
 }
 
 #[tokio::test]
-async fn a_stop_of_a_run_that_was_cut_off_stops_that_run_alone() {
-    let world = TestEnvironment::new();
+async fn stopping_a_run_whose_process_exited_stops_that_run_alone() {
+    let environment = TestEnvironment::new();
     let replies =
         [ScriptedReply::text("I begin").with_fault(ScriptedFault::Stall), ScriptedReply::text("Done.")];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let (one, two) = (world.agent_with(&server), world.agent_with(&server));
-    let thread = one.threads().create(None).await.unwrap().thread_id;
+    let (first, second) = (environment.agent_with(&server), environment.agent_with(&server));
+    let thread = first.threads().create(None).await.unwrap().thread_id;
     let ((frames, mut watched), cancel) = (FrameSender::channel(), CancellationToken::new());
-    let has_begun = async {
+    let is_streaming = async {
         while let Some(SubscriptionItem::Frame(_, frame)) = watched.next().await {
             if matches!(&*frame, Frame::Text { .. }) {
                 return;
@@ -64,28 +64,28 @@ async fn a_stop_of_a_run_that_was_cut_off_stops_that_run_alone() {
         }
     };
     tokio::select! {
-        end = one.runs().send_message(thread, "Begin.", &frames, &cancel) => panic!("{end:?}"),
-        () = has_begun => {}
+        end = first.runs().send_message(thread, "Begin.", &frames, &cancel) => panic!("{end:?}"),
+        () = is_streaming => {}
     }
-    assert!(two.runs().stop_thread(thread).await.unwrap());
-    drop(one);
+    assert!(second.runs().stop_thread(thread).await.unwrap());
+    drop(first);
     let (frames, cancel) = unwatched();
-    let end = two.runs().send_message(thread, "Go on.", &frames, &cancel).await.unwrap();
+    let end = second.runs().send_message(thread, "Go on.", &frames, &cancel).await.unwrap();
     assert_eq!((end.status, cancel.is_cancelled()), (RunStatus::Success, false), "{end:?}");
-    assert_eq!(message_texts(&two, thread).await, ["Begin.", "Go on.", "Done."]);
+    assert_eq!(message_texts(&second, thread).await, ["Begin.", "Go on.", "Done."]);
 }
 
 #[tokio::test]
-async fn j8_two_agents_that_work_at_the_same_time_lose_nothing() {
+async fn j8_two_concurrent_agents_lose_no_messages() {
     const THREADS: usize = 6;
     const TURNS: usize = 4;
-    let world = TestEnvironment::new();
+    let environment = TestEnvironment::new();
     let server = answering_server("Yes.");
-    let agents = [world.agent_with(&server), world.agent_with(&server)];
-    let mut work = Vec::new();
+    let agents = [environment.agent_with(&server), environment.agent_with(&server)];
+    let mut turns = Vec::new();
     for number in 0..THREADS {
         let agent = &agents[number % agents.len()];
-        work.push(async move {
+        turns.push(async move {
             let (frames, cancel) = unwatched();
             let thread = agent.threads().create(None).await.unwrap().thread_id;
             for turn in 0..TURNS {
@@ -99,7 +99,7 @@ async fn j8_two_agents_that_work_at_the_same_time_lose_nothing() {
             thread
         });
     }
-    for thread in futures::future::join_all(work).await {
+    for thread in futures::future::join_all(turns).await {
         let expected: Vec<String> =
             (0..TURNS).flat_map(|turn| [turn.to_string(), "Yes.".to_owned()]).collect();
         assert_eq!(message_texts(&agents[0], thread).await, expected);
@@ -110,108 +110,112 @@ async fn j8_two_agents_that_work_at_the_same_time_lose_nothing() {
 }
 
 #[tokio::test]
-async fn j2_a_run_whose_process_ended_is_taken_up_at_the_next_message_and_its_prompt_kept() {
-    let world = TestEnvironment::new();
+async fn j2_the_next_message_resumes_a_run_whose_process_exited() {
+    let environment = TestEnvironment::new();
     let replies = [
         ScriptedReply::fault(ScriptedFault::Hang),
         ScriptedReply::text("First done."),
         ScriptedReply::text("Second done."),
     ];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let one = world.agent_with(&server);
-    let thread = one.threads().create(None).await.unwrap().thread_id;
+    let first = environment.agent_with(&server);
+    let thread = first.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
     tokio::select! {
-        // Dropped in the middle, as with its process.
-        end = one.runs().send_message(thread, "First.", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        // The run is dropped midway, as when its process exits.
+        end = first.runs().send_message(thread, "First.", &frames, &cancel) => panic!("the run did not hang: {end:?}"),
         () = server.wait_for_calls(1) => {}
     }
-    drop(one);
-    let two = world.agent_with(&server);
-    assert_eq!(two.store().active_runs(None).await.unwrap().len(), 1);
-    let end = two.runs().send_message(thread, "Second.", &frames, &cancel).await.unwrap();
+    drop(first);
+    let second = environment.agent_with(&server);
+    assert_eq!(second.store().active_runs(None).await.unwrap().len(), 1);
+    let end = second.runs().send_message(thread, "Second.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(message_texts(&two, thread).await, ["First.", "First done.", "Second.", "Second done."]);
-    let now = two.store().thread(thread).await.unwrap().unwrap();
+    assert_eq!(message_texts(&second, thread).await, ["First.", "First done.", "Second.", "Second done."]);
+    let now = second.store().thread(thread).await.unwrap().unwrap();
     assert_eq!(now.status, ThreadStatus::Idle);
-    let run = &two.threads().events(thread).await.unwrap()[1..];
+    let run = &second.threads().events(thread).await.unwrap()[1..];
     let ended = run.iter().filter(|event| event.event_type == "run_ended").count();
     assert_eq!(ended, 2, "each run has one end");
-    let three = world.agent_with(&server);
-    assert_eq!(three.runs().unclaimed_runs(10).await.unwrap(), []);
-    let locks = std::fs::read_dir(world.home().root().join("processes")).unwrap();
-    assert_eq!(locks.count(), 2, "the lock of a process that nothing names any more is gone");
+    let third = environment.agent_with(&server);
+    assert_eq!(third.runs().unclaimed_runs(10).await.unwrap(), []);
+    let locks = std::fs::read_dir(environment.home().root().join("processes")).unwrap();
+    assert_eq!(locks.count(), 2, "the lock file of a process without runs is deleted");
 }
 
 #[tokio::test]
-async fn j8_of_two_homes_on_one_file_neither_takes_what_the_other_works_on() {
-    let world = TestEnvironment::new();
+async fn j8_a_process_of_another_home_does_not_take_over_a_live_run() {
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([ScriptedReply::fault(ScriptedFault::Hang)])).unwrap();
-    world.configure(&server);
-    let database = DatabaseAddress::File(world.folder().join("shared.db"));
+    environment.configure(&server);
+    let database = DatabaseAddress::File(environment.folder().join("shared.db"));
     let open = async |home: &str| {
-        let home = HomeFolder::locate(Some(world.folder().join(home).as_os_str())).unwrap();
-        let settings = AgentSettings { home, database: Some(database.clone()), ..world.settings(TEST_MODEL) };
+        let home = HomeFolder::locate(Some(environment.folder().join(home).as_os_str())).unwrap();
+        let settings =
+            AgentSettings { home, database: Some(database.clone()), ..environment.settings(TEST_MODEL) };
         Agent::open(settings).await.unwrap()
     };
-    let (one, two) = (open("home").await, open("elsewhere").await);
-    let thread = one.threads().create(None).await.unwrap().thread_id;
+    let (first, second) = (open("home").await, open("elsewhere").await);
+    let thread = first.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
-    let looked = async {
+    let observe = async {
         server.wait_for_calls(1).await;
-        assert_eq!(two.runs().unclaimed_runs(10).await.unwrap(), []);
-        let taken = two.runs().recover(thread, &frames, &cancel).await;
-        assert_eq!(taken.unwrap_err().class(), ErrorClass::Conflict);
+        assert_eq!(second.runs().unclaimed_runs(10).await.unwrap(), []);
+        let recovery = second.runs().recover(thread, &frames, &cancel).await;
+        assert_eq!(recovery.unwrap_err().class(), ErrorClass::Conflict);
     };
     tokio::select! {
-        end = one.runs().send_message(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
-        () = looked => {}
+        end = first.runs().send_message(thread, "Begin.", &frames, &cancel) => panic!("the run did not hang: {end:?}"),
+        () = observe => {}
     }
-    drop(one);
-    assert_eq!(two.runs().unclaimed_runs(10).await.unwrap().len(), 1, "its lock is seen from the other home");
+    drop(first);
+    assert_eq!(
+        second.runs().unclaimed_runs(10).await.unwrap().len(),
+        1,
+        "the other home detects that the process has exited"
+    );
 }
 
 #[tokio::test]
-async fn j3_where_the_machines_clock_is_wrong_leases_go_by_the_one_of_the_journal() {
-    let world = TestEnvironment::new();
+async fn j3_leases_use_the_journals_clock_when_the_machines_clock_is_wrong() {
+    let environment = TestEnvironment::new();
     let server = ScriptedServer::start(Script::new([ScriptedReply::fault(ScriptedFault::Hang)])).unwrap();
-    world.configure_with_extra(&server, SHORT_LEASE_CONFIG);
-    let journal = CrashingStore::never_crash(world.store());
+    environment.configure_with_extra(&server, SHORT_LEASE_CONFIG);
+    let journal = CrashingStore::never_crash(environment.store());
     journal.advance_clock(SignedDuration::from_mins(5));
-    let one = world.agent_over(journal.clone(), TEST_MODEL);
-    let thread = one.threads().create(None).await.unwrap().thread_id;
+    let first = environment.agent_over(journal.clone(), TEST_MODEL);
+    let thread = first.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
-    let lasts = async || {
-        let run = one.store().active_runs(Some(thread)).await.unwrap().remove(0);
+    let remaining_lease = async || {
+        let run = first.store().active_runs(Some(thread)).await.unwrap().remove(0);
         run.lease_until.unwrap().duration_since(Timestamp::now())
     };
-    let looked = async {
+    let observe = async {
         server.wait_for_calls(1).await;
-        assert!(lasts().await > SignedDuration::from_mins(4), "the first lease");
+        assert!(remaining_lease().await > SignedDuration::from_mins(4), "the first lease");
         journal.advance_clock(SignedDuration::from_hours(1));
-        while lasts().await < SignedDuration::from_mins(50) {
+        while remaining_lease().await < SignedDuration::from_mins(50) {
             tokio::task::yield_now().await;
         }
     };
     tokio::select! {
-        end = one.runs().send_message(thread, "Begin.", &frames, &cancel) => panic!("it hangs: {end:?}"),
-        () = looked => {}
+        end = first.runs().send_message(thread, "Begin.", &frames, &cancel) => panic!("the run did not hang: {end:?}"),
+        () = observe => {}
     }
 }
 
 #[tokio::test]
-async fn j3_a_run_whose_renewal_hangs_is_let_go_when_its_lease_ends_and_goes_on_where_the_journal_is_reached()
-{
-    let world = TestEnvironment::new();
+async fn j3_a_run_with_a_hanging_renewal_ends_with_its_lease_and_can_be_recovered() {
+    let environment = TestEnvironment::new();
     let replies = [ScriptedReply::fault(ScriptedFault::Hang), ScriptedReply::text("Done.")];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    world.configure_with_extra(&server, SHORT_LEASE_CONFIG);
-    let journal = CrashingStore::never_crash(world.store());
+    environment.configure_with_extra(&server, SHORT_LEASE_CONFIG);
+    let journal = CrashingStore::never_crash(environment.store());
     journal.set_remote();
-    let one = world.agent_over(journal.clone(), TEST_MODEL);
-    let thread = one.threads().create(None).await.unwrap().thread_id;
+    let first = environment.agent_over(journal.clone(), TEST_MODEL);
+    let thread = first.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
-    let (end, ()) = tokio::join!(one.runs().send_message(thread, "Begin.", &frames, &cancel), async {
+    let (end, ()) = tokio::join!(first.runs().send_message(thread, "Begin.", &frames, &cancel), async {
         server.wait_for_calls(1).await;
         journal.set_hanging(true);
     });
@@ -219,11 +223,11 @@ async fn j3_a_run_whose_renewal_hangs_is_let_go_when_its_lease_ends_and_goes_on_
     assert!(error.is_lease_expired(), "{error}");
     journal.set_hanging(false);
     assert_eq!(
-        one.runs().unclaimed_runs(10).await.unwrap().len(),
+        first.runs().unclaimed_runs(10).await.unwrap().len(),
         1,
-        "whoever reaches it may take it, this process too"
+        "any process that reaches the journal may take the run over, this one too"
     );
-    let end = one.runs().recover(thread, &frames, &cancel).await.unwrap().unwrap();
+    let end = first.runs().recover(thread, &frames, &cancel).await.unwrap().unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(message_texts(&one, thread).await, ["Begin.", "Done."]);
+    assert_eq!(message_texts(&first, thread).await, ["Begin.", "Done."]);
 }

@@ -1,4 +1,4 @@
-//! Going back and copying: the next request holds what was there then, and nothing of what came after.
+//! Tests of rewinding and forking: the next request has the messages up to that point and none of the later ones.
 
 use agent::{Agent, ApprovalPolicy, HandoffRequestOptions, SearchRequest};
 use journal::{EventQuery, SupersededVisibility};
@@ -11,12 +11,13 @@ use crate::environment::{
     TestEnvironment, assert_paired, drafting_server, import_session, message_texts, unwatched,
 };
 
-fn todos(what: &str) -> Value {
-    json!({"todos": [{"content": what, "status": "pending"}]})
+/// Returns the arguments of `write_todos` for one pending task.
+fn todos(content: &str) -> Value {
+    json!({"todos": [{"content": content, "status": "pending"}]})
 }
 
-/// Two turns, each with a list of tasks of its own; afterwards the model only answers.
-async fn after_two_turns(world: &TestEnvironment) -> (ScriptedServer, Agent, ThreadId) {
+/// Runs two turns, each with its own task list. Afterwards the model only answers.
+async fn after_two_turns(environment: &TestEnvironment) -> (ScriptedServer, Agent, ThreadId) {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::call("c1", "write_todos", todos("one")).with_call("c2", "ls", json!({})),
         ScriptedReply::text("First answer."),
@@ -25,8 +26,8 @@ async fn after_two_turns(world: &TestEnvironment) -> (ScriptedServer, Agent, Thr
         ScriptedReply::text("Third answer.").with_repeat(),
     ]));
     let server = server.unwrap();
-    world.write_file("notes.txt", "");
-    let agent = world.agent_with(&server);
+    environment.write_file("notes.txt", "");
+    let agent = environment.agent_with(&server);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
     for text in ["First.", "Second."] {
@@ -36,48 +37,51 @@ async fn after_two_turns(world: &TestEnvironment) -> (ScriptedServer, Agent, Thr
     (server, agent, thread)
 }
 
-async fn seq_of(agent: &Agent, thread: ThreadId, is_it: impl Fn(&Event) -> bool) -> Seq {
-    agent.threads().events(thread).await.unwrap().iter().find(|event| is_it(event)).unwrap().seq
+/// Returns the sequence number of the first matching event.
+async fn seq_of(agent: &Agent, thread: ThreadId, matches: impl Fn(&Event) -> bool) -> Seq {
+    agent.threads().events(thread).await.unwrap().iter().find(|event| matches(event)).unwrap().seq
 }
 
+/// Returns the sequence number of the message with this text.
 async fn seq_of_text(agent: &Agent, thread: ThreadId, text: &str) -> Seq {
     seq_of(agent, thread, |event| event.message().is_some_and(|message| message.text() == text)).await
 }
 
+/// Returns the first task of the current task list.
 async fn todo_now(agent: &Agent, thread: ThreadId) -> Value {
     agent.store().checkpoint(thread).await.unwrap().unwrap().channels[TODOS_CHANNEL.key()][0]["content"]
         .clone()
 }
 
 #[tokio::test]
-async fn b9_after_a_rewind_the_request_is_the_one_of_then() {
-    let world = TestEnvironment::new();
-    let (server, agent, thread) = after_two_turns(&world).await;
+async fn b9_the_request_after_a_rewind_equals_the_original_one() {
+    let environment = TestEnvironment::new();
+    let (server, agent, thread) = after_two_turns(&environment).await;
     assert_eq!(todo_now(&agent, thread).await, "two");
-    let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    let rewound = agent.threads().rewind(thread, until).await.unwrap();
+    let seqs = seq_of_text(&agent, thread, "Second.").await - 1;
+    let rewound = agent.threads().rewind(thread, seqs).await.unwrap();
     assert_eq!(rewound.superseded, 5, "the message, an answer, two results, an answer");
-    assert_eq!(todo_now(&agent, thread).await, "one", "the state is that of then");
+    assert_eq!(todo_now(&agent, thread).await, "one", "the task list is the one of that point");
     let (frames, cancel) = unwatched();
     agent.runs().send_message(thread, "Second.", &frames, &cancel).await.unwrap();
     let requests = server.requests();
-    assert_eq!(requests[4].body, requests[2].body, "byte for byte what was sent then");
-    // Another process, which has kept nothing, sends the same.
-    let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    agent.threads().rewind(thread, until).await.unwrap();
+    assert_eq!(requests[4].body, requests[2].body, "the request equals the original one byte for byte");
+    // An agent without cached contexts sends the same request.
+    let seqs = seq_of_text(&agent, thread, "Second.").await - 1;
+    agent.threads().rewind(thread, seqs).await.unwrap();
     drop(agent);
-    world.agent_with(&server).runs().send_message(thread, "Second.", &frames, &cancel).await.unwrap();
+    environment.agent_with(&server).runs().send_message(thread, "Second.", &frames, &cancel).await.unwrap();
     assert_eq!(server.requests()[5].body, requests[2].body);
 }
 
 #[tokio::test]
-async fn b9_what_was_taken_back_is_out_of_sight_and_not_gone() {
-    let world = TestEnvironment::new();
-    let (_server, agent, thread) = after_two_turns(&world).await;
-    let found = agent.memory().search(&SearchRequest::new("walnut")).await.unwrap().hits;
-    assert_eq!(found.len(), 1);
-    let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    agent.threads().rewind(thread, until).await.unwrap();
+async fn b9_rewound_messages_are_hidden_and_stay_in_the_journal() {
+    let environment = TestEnvironment::new();
+    let (_server, agent, thread) = after_two_turns(&environment).await;
+    let hits = agent.memory().search(&SearchRequest::new("walnut")).await.unwrap().hits;
+    assert_eq!(hits.len(), 1);
+    let seqs = seq_of_text(&agent, thread, "Second.").await - 1;
+    agent.threads().rewind(thread, seqs).await.unwrap();
     assert_eq!(
         agent.memory().search(&SearchRequest::new("walnut")).await.unwrap().hits,
         [],
@@ -92,12 +96,12 @@ async fn b9_what_was_taken_back_is_out_of_sight_and_not_gone() {
     let prompts = agent.threads().prompts(thread, 10).await.unwrap();
     assert_eq!(prompts.iter().map(|prompt| prompt.text.as_str()).collect::<Vec<_>>(), ["First."]);
     let cost = agent.threads().cost_report(thread).await.unwrap();
-    assert_eq!(cost.models[0].calls, 4, "what was paid stays paid");
+    assert_eq!(cost.models[0].calls, 4, "the cost of rewound calls is still counted");
 }
 
 #[tokio::test]
-async fn a_question_behind_the_point_is_withdrawn() {
-    let world = TestEnvironment::new();
+async fn a_rewind_withdraws_later_questions() {
+    let environment = TestEnvironment::new();
     let write = json!({"path": "a", "content": "x"});
     let replies = [
         ScriptedReply::text("Hello."),
@@ -105,21 +109,21 @@ async fn a_question_behind_the_point_is_withdrawn() {
         ScriptedReply::text("Again."),
     ];
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let agent = world.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
+    let agent = environment.agent_with_policy(&server, ("", ApprovalPolicy::Ask));
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     let (frames, cancel) = unwatched();
     agent.runs().send_message(thread, "First.", &frames, &cancel).await.unwrap();
     let end = agent.runs().send_message(thread, "Second.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Interrupted);
-    let until = seq_of_text(&agent, thread, "Second.").await - 1;
-    agent.threads().rewind(thread, until).await.unwrap();
+    let seqs = seq_of_text(&agent, thread, "Second.").await - 1;
+    agent.threads().rewind(thread, seqs).await.unwrap();
     assert_eq!(agent.runs().pending_interrupts(thread).await.unwrap(), []);
     let now = agent.store().thread(thread).await.unwrap().unwrap();
     assert_eq!(now.status, ThreadStatus::Idle);
     let approve: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     let late = agent.runs().resume(end.interrupts[0].interrupt_id, &approve, &frames, &cancel).await;
     assert!(late.is_err(), "{late:?}");
-    assert_eq!(world.read_file("a"), "", "what was not approved is not done");
+    assert_eq!(environment.read_file("a"), "", "a call without approval is not made");
     let end = agent.runs().send_message(thread, "Other.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
     let sent = server.requests().last().unwrap().body.clone();
@@ -128,11 +132,11 @@ async fn a_question_behind_the_point_is_withdrawn() {
 }
 
 #[tokio::test]
-async fn a_handoff_behind_the_point_is_given_up_and_another_can_be_asked_for() {
-    let world = TestEnvironment::new();
+async fn a_rewind_expires_a_later_handoff_and_another_can_be_requested() {
+    let environment = TestEnvironment::new();
     let server = drafting_server();
-    let agent = world.agent_with(&server);
-    let parent = import_session(&world, &agent).await.unwrap();
+    let agent = environment.agent_with(&server);
+    let parent = import_session(&environment, &agent).await.unwrap();
     let (frames, cancel) = unwatched();
     let asked =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
@@ -147,23 +151,23 @@ async fn a_handoff_behind_the_point_is_given_up_and_another_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn l3_a_thread_taken_back_or_copied_anywhere_sends_a_legal_request() {
-    let world = TestEnvironment::new();
-    let (server, agent, thread) = after_two_turns(&world).await;
+async fn l3_a_thread_rewound_or_forked_at_any_message_sends_a_legal_request() {
+    let environment = TestEnvironment::new();
+    let (server, agent, thread) = after_two_turns(&environment).await;
     let (frames, cancel) = unwatched();
     let events = agent.threads().events(thread).await.unwrap();
-    let until = events.iter().filter(|event| event.message().is_some()).map(|event| event.seq);
-    let until: Vec<Seq> = until.collect();
-    let inside = events.iter().find(|event| event.kind() == Some(EventType::ToolMessage)).unwrap().seq;
-    assert!(until.contains(&inside), "one point lies in the middle of a batch");
-    for seq in &until {
+    let seqs = events.iter().filter(|event| event.message().is_some()).map(|event| event.seq);
+    let seqs: Vec<Seq> = seqs.collect();
+    let seq_in_batch = events.iter().find(|event| event.kind() == Some(EventType::ToolMessage)).unwrap().seq;
+    assert!(seqs.contains(&seq_in_batch), "one of the positions is in the middle of a batch of calls");
+    for seq in &seqs {
         let fork = agent.threads().fork(thread, Some(*seq)).await.unwrap();
         let end = agent.runs().send_message(fork.thread_id, "Go on.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "fork at {seq}: {end:?}");
         assert_paired(&server.requests().last().unwrap().body);
     }
     assert_eq!(message_texts(&agent, thread).await.len(), 10, "the source stays as it was");
-    for seq in until.iter().rev() {
+    for seq in seqs.iter().rev() {
         agent.threads().rewind(thread, *seq).await.unwrap();
         let end = agent.runs().send_message(thread, "Go on.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Success, "rewind to {seq}: {end:?}");

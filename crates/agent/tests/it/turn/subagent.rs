@@ -1,4 +1,4 @@
-//! Sub-agents through the agent: a context of their own, at the same time, stopped with their parent, asking through it.
+//! Tests of sub-agents: they have their own context, run concurrently, stop with their parent and ask through it.
 
 use agent::{Agent, ApprovalPolicy, CancellationToken, FrameSender, SearchRequest, ThreadFilter};
 use journal::SubagentVisibility;
@@ -8,34 +8,37 @@ use test_model::{GatePosition, RecordedRequest, Script, ScriptedFault, ScriptedR
 
 use crate::environment::{TestEnvironment, assert_paired, messages, unwatched};
 
-/// Words that only a sub-agent's instructions have.
+/// A text that only a sub-agent's instructions contain.
 const SUBAGENT_PROMPT: &str = "You are a sub-agent";
 
+/// Returns the arguments of a `task` call.
 fn task(prompt: &str) -> Value {
     json!({"description": "a task", "prompt": prompt})
 }
 
-/// A reply to the sub-agent whose prompt has that text, at that step.
+/// A reply to the sub-agent whose prompt contains `prompt`, at that step.
 fn subagent_reply(prompt: &str, reply: ScriptedReply, step: usize) -> ScriptedReply {
     reply.when_body_contains(prompt).when_turn_is(1, step)
 }
 
-/// A reply to the parent, who was told "Plum." first.
+/// A reply to the parent, whose first message is "Plum.", at that turn and step.
 fn parent_reply(reply: ScriptedReply, turn: usize, step: usize) -> ScriptedReply {
     reply.when_body_contains("Plum.").when_turn_is(turn, step)
 }
 
-async fn start_parent_turn(
-    world: &TestEnvironment,
+/// Returns a server with these replies, an agent with these rules, and an empty thread.
+async fn create_parent_thread(
+    environment: &TestEnvironment,
     replies: Vec<ScriptedReply>,
     rules: (&str, ApprovalPolicy),
 ) -> (ScriptedServer, Agent, ThreadId) {
     let server = ScriptedServer::start(Script::new(replies)).unwrap();
-    let agent = world.agent_with_policy(&server, rules);
+    let agent = environment.agent_with_policy(&server, rules);
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     (server, agent, thread)
 }
 
+/// Returns the threads of the parent's sub-agents.
 async fn subagent_threads(agent: &Agent, parent: ThreadId) -> Vec<Thread> {
     let filter = ThreadFilter { subagents: SubagentVisibility::Shown, limit: 10, ..ThreadFilter::default() };
     let mut threads = agent.threads().list(filter).await.unwrap();
@@ -43,12 +46,14 @@ async fn subagent_threads(agent: &Agent, parent: ThreadId) -> Vec<Thread> {
     threads
 }
 
+/// Returns the contents of the parent's `subagent_ended` events.
 async fn subagent_end_events(agent: &Agent, thread: ThreadId) -> Vec<Value> {
     let events = agent.threads().events(thread).await.unwrap();
     let ended = events.iter().filter(|event| event.kind() == Some(EventType::SubagentEnded));
     ended.map(Event::content_value).collect()
 }
 
+/// Returns the requests of sub-agents and those of the parent.
 fn split_requests(server: &ScriptedServer) -> (Vec<RecordedRequest>, Vec<RecordedRequest>) {
     server
         .requests()
@@ -56,6 +61,7 @@ fn split_requests(server: &ScriptedServer) -> (Vec<RecordedRequest>, Vec<Recorde
         .partition(|request| request.body["system"].to_string().contains(SUBAGENT_PROMPT))
 }
 
+/// Returns the names of the tools that a request offers.
 fn names_of_tools(request: &RecordedRequest) -> Vec<String> {
     let tools = request.body["tools"].as_array().unwrap().iter();
     tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
@@ -63,8 +69,8 @@ fn names_of_tools(request: &RecordedRequest) -> Vec<String> {
 
 #[tokio::test]
 async fn g18_a_subagent_shares_nothing_with_its_parent_but_the_prompt_and_the_report() {
-    let world = TestEnvironment::new();
-    world.write_file("notes.txt", "quince\n");
+    let environment = TestEnvironment::new();
+    environment.write_file("notes.txt", "quince\n");
     let replies = vec![
         parent_reply(
             ScriptedReply::text("Mulberry.").with_call("c1", "task", task("Read it.")).with_tokens(100, 10),
@@ -79,7 +85,8 @@ async fn g18_a_subagent_shares_nothing_with_its_parent_but_the_prompt_and_the_re
         ),
         subagent_reply("Read it.", ScriptedReply::text("It is a fruit.").with_tokens(40, 4), 2),
     ];
-    let (server, agent, thread) = start_parent_turn(&world, replies, ("", ApprovalPolicy::Ask)).await;
+    let (server, agent, thread) =
+        create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
@@ -88,7 +95,7 @@ async fn g18_a_subagent_shares_nothing_with_its_parent_but_the_prompt_and_the_re
     for request in &subs {
         let body = request.body.to_string();
         assert!(!body.contains("Plum.") && !body.contains("Mulberry."), "{body}");
-        assert!(!names_of_tools(request).contains(&"task".to_owned()), "a sub-agent has none of its own");
+        assert!(!names_of_tools(request).contains(&"task".to_owned()), "a sub-agent cannot start sub-agents");
     }
     assert!(names_of_tools(&own[0]).contains(&"task".to_owned()));
     let last = own[1].body.to_string();
@@ -110,8 +117,8 @@ async fn g18_a_subagent_shares_nothing_with_its_parent_but_the_prompt_and_the_re
 }
 
 #[tokio::test]
-async fn tasks_of_one_answer_run_at_the_same_time_and_report_in_the_order_of_the_calls() {
-    let world = TestEnvironment::new();
+async fn tasks_of_one_answer_run_concurrently_and_report_in_the_order_of_the_calls() {
+    let environment = TestEnvironment::new();
     let calls = ScriptedReply::call("c1", "task", task("Hens.")).with_call("c2", "task", task("Ducks."));
     let replies = vec![
         parent_reply(calls, 1, 1),
@@ -119,10 +126,11 @@ async fn tasks_of_one_answer_run_at_the_same_time_and_report_in_the_order_of_the
         subagent_reply("Hens.", ScriptedReply::text("Three.").with_gate("hens", GatePosition::Start), 1),
         subagent_reply("Ducks.", ScriptedReply::text("Five.").with_gate("ducks", GatePosition::Start), 1),
     ];
-    let (server, agent, thread) = start_parent_turn(&world, replies, ("", ApprovalPolicy::Ask)).await;
+    let (server, agent, thread) =
+        create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
     let (frames, cancel) = unwatched();
     let gates = async {
-        // Both are asked before one of them has an answer.
+        // Both sub-agents call the model before either of them gets an answer.
         server.wait_for_calls(3).await;
         server.open_gate("ducks");
         server.open_gate("hens");
@@ -136,8 +144,8 @@ async fn tasks_of_one_answer_run_at_the_same_time_and_report_in_the_order_of_the
 }
 
 #[tokio::test]
-async fn a_stop_of_the_parent_stops_its_subagents_and_the_thread_goes_on() {
-    let world = TestEnvironment::new();
+async fn stopping_the_parent_stops_its_subagents_and_the_thread_can_continue() {
+    let environment = TestEnvironment::new();
     let calls = ScriptedReply::call("c1", "task", task("Hens.")).with_call("c2", "task", task("Ducks."));
     let replies = vec![
         parent_reply(calls, 1, 1),
@@ -145,7 +153,8 @@ async fn a_stop_of_the_parent_stops_its_subagents_and_the_thread_goes_on() {
         subagent_reply("Hens.", ScriptedReply::text("I count").with_fault(ScriptedFault::Stall), 1),
         subagent_reply("Ducks.", ScriptedReply::fault(ScriptedFault::Hang), 1),
     ];
-    let (server, agent, thread) = start_parent_turn(&world, replies, ("", ApprovalPolicy::Ask)).await;
+    let (server, agent, thread) =
+        create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
     let cancel = CancellationToken::new();
     let stop = async {
         server.wait_for_calls(3).await;
@@ -166,26 +175,27 @@ async fn a_stop_of_the_parent_stops_its_subagents_and_the_thread_goes_on() {
 }
 
 #[tokio::test]
-async fn a_subagent_that_fails_is_told_to_the_model_and_the_turn_goes_on() {
-    let world = TestEnvironment::new();
+async fn a_failed_subagent_is_reported_to_the_model_and_the_turn_continues() {
+    let environment = TestEnvironment::new();
     let replies = vec![
         parent_reply(ScriptedReply::call("c1", "task", task("Hens.")), 1, 1),
         parent_reply(ScriptedReply::text("A pity."), 1, 2),
         subagent_reply("Hens.", ScriptedReply::status(400, r#"{"error":{"message":"no hens"}}"#), 1),
     ];
-    let (server, agent, thread) = start_parent_turn(&world, replies, ("", ApprovalPolicy::Ask)).await;
+    let (server, agent, thread) =
+        create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    let told = server.requests().last().unwrap().body.to_string();
-    assert!(told.contains("The sub-agent did not finish"), "{told}");
+    let sent = server.requests().last().unwrap().body.to_string();
+    assert!(sent.contains("The sub-agent did not finish"), "{sent}");
     assert_eq!(subagent_end_events(&agent, thread).await[0]["status"], "error");
 }
 
 #[tokio::test]
 async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_it() {
-    let world = TestEnvironment::new();
-    world.write_file("notes.txt", "");
+    let environment = TestEnvironment::new();
+    environment.write_file("notes.txt", "");
     let write = json!({"path": "hens.txt", "content": "three"});
     let replies = vec![
         parent_reply(ScriptedReply::call("c1", "task", task("Hens.")), 1, 1),
@@ -193,12 +203,13 @@ async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_
         subagent_reply("Hens.", ScriptedReply::call("s1", "write_file", write), 1),
         subagent_reply("Hens.", ScriptedReply::text("It is written."), 2),
     ];
-    let (server, agent, thread) = start_parent_turn(&world, replies, ("", ApprovalPolicy::Ask)).await;
+    let (server, agent, thread) =
+        create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
     let (frames, cancel) = unwatched();
     let end = agent.runs().send_message(thread, "Plum.", &frames, &cancel).await.unwrap();
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     drop(agent);
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     let pending = agent.runs().pending_interrupts(thread).await.unwrap();
     let [asked] = pending.as_slice() else { panic!("one question, not {pending:?}") };
     let request = &asked.payload.action_requests[0];
@@ -208,27 +219,28 @@ async fn a_question_of_a_subagent_is_asked_in_the_parent_and_the_answer_reaches_
     let wrong: Decisions =
         serde_json::from_value(json!({"decisions": [{"type": "approve", "args": {"path": "x"}}]})).unwrap();
     let refused = agent.runs().resume(asked.interrupt_id, &wrong, &frames, &cancel).await;
-    assert!(refused.is_err(), "what the sub-agent would not take, the parent does not: {refused:?}");
+    assert!(refused.is_err(), "the parent refuses a decision that its sub-agent would refuse: {refused:?}");
     let approve: Decisions = serde_json::from_value(json!({"decisions": [{"type": "approve"}]})).unwrap();
     let end = agent.runs().resume(asked.interrupt_id, &approve, &frames, &cancel).await.unwrap().unwrap();
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
-    assert_eq!(world.read_file("hens.txt"), "three");
-    assert_eq!(server.call_count(), 4, "no call of a model is repeated");
-    assert_eq!(subagent_threads(&agent, thread).await.len(), 1, "the same sub-agent goes on");
+    assert_eq!(environment.read_file("hens.txt"), "three");
+    assert_eq!(server.call_count(), 4, "no model call is repeated");
+    assert_eq!(subagent_threads(&agent, thread).await.len(), 1, "the same sub-agent resumes");
     assert_eq!(subagent_end_events(&agent, thread).await.len(), 1);
 }
 
 #[tokio::test]
-async fn j7_a_question_of_a_subagent_is_taken_back_with_its_parents() {
+async fn j7_a_subagents_question_is_withdrawn_with_its_parents_question() {
     for by_rewind in [false, true] {
-        let world = TestEnvironment::new();
+        let environment = TestEnvironment::new();
         let write = json!({"path": "a.txt", "content": "a\n"});
         let replies = vec![
             parent_reply(ScriptedReply::call("c1", "task", task("Write it.")), 1, 1),
             subagent_reply("Write it.", ScriptedReply::call("s1", "write_file", write), 1),
             parent_reply(ScriptedReply::text("As you like."), 2, 1),
         ];
-        let (_server, agent, thread) = start_parent_turn(&world, replies, ("", ApprovalPolicy::Ask)).await;
+        let (_server, agent, thread) =
+            create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
         let (frames, cancel) = unwatched();
         let end = agent.runs().send_message(thread, "Plum.", &frames, &cancel).await.unwrap();
         assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
@@ -250,8 +262,8 @@ async fn j7_a_question_of_a_subagent_is_taken_back_with_its_parents() {
 }
 
 #[tokio::test]
-async fn k9_a_deleted_thread_takes_its_subagents_with_it_even_one_that_was_cut_off() {
-    let world = TestEnvironment::new();
+async fn k9_deleting_a_thread_deletes_its_subagents_even_an_interrupted_one() {
+    let environment = TestEnvironment::new();
     let replies = vec![
         parent_reply(ScriptedReply::call("c1", "task", task("Hens.")), 1, 1),
         parent_reply(ScriptedReply::text("Counted."), 1, 2),
@@ -259,17 +271,18 @@ async fn k9_a_deleted_thread_takes_its_subagents_with_it_even_one_that_was_cut_o
         subagent_reply("Hens.", ScriptedReply::text("A heron."), 1),
         subagent_reply("Ducks.", ScriptedReply::fault(ScriptedFault::Hang), 1),
     ];
-    let (server, agent, thread) = start_parent_turn(&world, replies, ("", ApprovalPolicy::Ask)).await;
+    let (server, agent, thread) =
+        create_parent_thread(&environment, replies, ("", ApprovalPolicy::Ask)).await;
     let (frames, cancel) = unwatched();
     agent.runs().send_message(thread, "Plum.", &frames, &cancel).await.unwrap();
     tokio::select! {
-        end = agent.runs().send_message(thread, "And ducks?", &frames, &cancel) => panic!("it hangs: {end:?}"),
+        end = agent.runs().send_message(thread, "And ducks?", &frames, &cancel) => panic!("the run did not hang: {end:?}"),
         () = server.wait_for_calls(5) => {}
     }
     let subagents = subagent_threads(&agent, thread).await;
-    assert_eq!(subagents.len(), 2, "the same id of a call in another turn is another sub-agent");
+    assert_eq!(subagents.len(), 2, "the same call id in another turn starts another sub-agent");
     drop(agent);
-    let agent = world.agent_with(&server);
+    let agent = environment.agent_with(&server);
     agent.threads().delete(thread).await.unwrap();
     for subagent in subagents {
         assert_eq!(agent.store().thread(subagent.thread_id).await.unwrap(), None);

@@ -45,8 +45,9 @@ fn e20_a_record_and_its_facts_are_rendered_in_one_form() {
 
 #[test]
 fn e8_a_summary_is_cut_between_entries_and_the_least_needed_are_dropped_first() {
-    let many =
-        |what: &str| (0..60).map(|at| format!("{what} {at}: {}", "word ".repeat(12))).collect::<Vec<_>>();
+    let many = |name: &str| {
+        (0..60).map(|index| format!("{name} {index}: {}", "word ".repeat(12))).collect::<Vec<_>>()
+    };
     let full = CondensedSummary {
         progress: many("progress"),
         constraints: many("constraint"),

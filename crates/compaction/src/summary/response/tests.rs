@@ -15,27 +15,27 @@ fn parse_answer(text: &str) -> Result<CondensedSummary, String> {
 }
 
 fn check(text: &str, expected: &str) {
-    let told = match parse_answer(text) {
+    let outcome = match parse_answer(text) {
         Ok(record) => format!("{} | {}", record.goal, record.progress.join(" / ")),
-        Err(why) => why.split(" at line").next().unwrap_or_default().to_owned(),
+        Err(reason) => reason.split(" at line").next().unwrap_or_default().to_owned(),
     };
-    assert_eq!(told, expected, "{text:?}");
+    assert_eq!(outcome, expected, "{text:?}");
 }
 
 #[test]
-fn e20_a_record_is_read_strictly_and_repaired_once_where_that_needs_no_guess() {
-    let read = "Mend the importer | Read src/import.rs";
-    check(VALID_ANSWER, read);
-    check(&format!("```json\n{VALID_ANSWER}\n```"), read);
-    check(&format!("Here is the {{record}}: {VALID_ANSWER} I hope it helps."), read);
-    check(&VALID_ANSWER.replace("\"next_step\"", "\"mood\":\"fine\",\"next_step\""), read);
-    check(&VALID_ANSWER.replace("\"decisions\":[],", ""), read);
-    check(&VALID_ANSWER.replace("[\"Read src/import.rs\"]", "\"Read src/import.rs\""), read);
-    check(&VALID_ANSWER.replace("\"errors\":[]", "\"errors\":null"), read);
+fn e20_an_answer_is_parsed_strictly_and_repaired_only_without_a_guess() {
+    let expected = "Mend the importer | Read src/import.rs";
+    check(VALID_ANSWER, expected);
+    check(&format!("```json\n{VALID_ANSWER}\n```"), expected);
+    check(&format!("Here is the {{record}}: {VALID_ANSWER} I hope it helps."), expected);
+    check(&VALID_ANSWER.replace("\"next_step\"", "\"mood\":\"fine\",\"next_step\""), expected);
+    check(&VALID_ANSWER.replace("\"decisions\":[],", ""), expected);
+    check(&VALID_ANSWER.replace("[\"Read src/import.rs\"]", "\"Read src/import.rs\""), expected);
+    check(&VALID_ANSWER.replace("\"errors\":[]", "\"errors\":null"), expected);
 }
 
 #[test]
-fn e8_what_is_no_record_is_a_failure() {
+fn e8_an_answer_that_is_not_a_record_is_rejected() {
     check("", "it is empty");
     check(" \n\t ", "it is empty");
     check("I cannot help with that.", "it is not the JSON asked for: expected value");
@@ -63,13 +63,13 @@ fn e8_what_is_no_record_is_a_failure() {
         &VALID_ANSWER[..VALID_ANSWER.len() - 9],
         "it is not the JSON asked for: EOF while parsing a string",
     );
-    let long: Vec<String> = (0..40).map(|at| format!("step {at}: {}", "word ".repeat(60))).collect();
+    let long: Vec<String> = (0..40).map(|index| format!("step {index}: {}", "word ".repeat(60))).collect();
     let long = json!({"goal": "Mend the importer", "progress": long}).to_string();
     assert!(parse_answer(&long).unwrap_err().starts_with("it is too long"));
 }
 
 #[test]
-fn e8_an_answer_that_was_cut_off_or_refused_is_rejected_whatever_its_text() {
+fn e8_an_answer_that_was_cut_off_or_refused_is_rejected_even_with_a_valid_text() {
     for (stop, reason) in
         [(StopReason::MaxTokens, "it was cut off"), (StopReason::Refusal, "the model declined to write it")]
     {

@@ -28,7 +28,7 @@ fn message_span(number: usize) -> String {
         lines.push(match index % 3 {
             0 => format!("C: {id} read_file {{\"path\": \"src/other_{}.rs\"}}", index % 30),
             1 => format!("T: r{number}_{} fn main() {{}}", index - 1),
-            _ => format!("A: I looked index part {index} of span {number}."),
+            _ => format!("A: I looked at part {index} of span {number}."),
         });
     }
     lines.join("\n")

@@ -145,7 +145,7 @@ fn failures() -> Vec<(&'static str, ScriptedReply)> {
             ScriptedReply::text(record(PROVIDERS_WORDS)).with_fault(ScriptedFault::Overloaded),
         ),
         ("broken JSON", ScriptedReply::fault(ScriptedFault::BrokenJson)),
-        ("nothing index all", ScriptedReply::fault(ScriptedFault::Empty)),
+        ("nothing at all", ScriptedReply::fault(ScriptedFault::Empty)),
         ("a tool call", ScriptedReply::call("c1", "read_file", json!({"path": PROVIDERS_WORDS}))),
         ("a refused request", ScriptedReply::status(400, refused.to_string())),
         ("no key", ScriptedReply::status(401, PROVIDERS_WORDS)),
@@ -156,7 +156,7 @@ fn failures() -> Vec<(&'static str, ScriptedReply)> {
 }
 
 #[tokio::test]
-async fn e8_whatever_is_wrong_with_the_first_model_the_next_one_is_called() {
+async fn e8_after_any_failure_of_the_first_model_the_next_model_is_called() {
     for (description, failure) in failures() {
         let broken = ScriptedServer::start(Script::new([failure.with_repeat()])).unwrap();
         let working =
@@ -175,7 +175,7 @@ async fn e8_whatever_is_wrong_with_the_first_model_the_next_one_is_called() {
 }
 
 #[tokio::test]
-async fn e8_e6_without_a_record_of_any_model_the_offline_summary_is_used() {
+async fn e8_e6_if_every_model_fails_the_offline_summary_is_used() {
     let expected = summarize_offline(&parse_messages(WORK), None, None).await;
     for (description, failure) in failures() {
         let broken = ScriptedServer::start(Script::new([failure.with_repeat()])).unwrap();
@@ -194,7 +194,7 @@ async fn e8_e6_without_a_record_of_any_model_the_offline_summary_is_used() {
 }
 
 #[tokio::test]
-async fn e16_a_person_can_stop_it_while_a_model_does_not_answer() {
+async fn e16_the_user_can_stop_a_summary_while_the_model_does_not_answer() {
     let server =
         ScriptedServer::start(Script::new(
             [ScriptedReply::text("x").with_gate("never", GatePosition::Start)],
@@ -218,7 +218,7 @@ async fn e16_a_person_can_stop_it_while_a_model_does_not_answer() {
 fn long_conversation(turns: usize) -> Vec<ContextMessage> {
     let turn = |index: usize| {
         format!(
-            "U: Look index part {index}.\nC: c{index} read_file {{\"path\": \"src/part_{index}.rs\"}}\nT: c{index} {}\nA: Part {index} is fine.",
+            "U: Look at part {index}.\nC: c{index} read_file {{\"path\": \"src/part_{index}.rs\"}}\nT: c{index} {}\nA: Part {index} is fine.",
             "text ".repeat(900)
         )
     };
@@ -228,11 +228,10 @@ fn long_conversation(turns: usize) -> Vec<ContextMessage> {
 #[tokio::test]
 async fn l13_a_conversation_that_does_not_fit_is_summarized_in_chunks_that_fit() {
     for (window, turns) in [(12_000, 12), (12_000, 60), (32_000, 60), (12_000, 100)] {
-        let server =
-            ScriptedServer::start(Script::new([
-                ScriptedReply::text(record("Look index all parts")).with_repeat()
-            ]))
-            .unwrap();
+        let server = ScriptedServer::start(Script::new([
+            ScriptedReply::text(record("Look at all parts")).with_repeat()
+        ]))
+        .unwrap();
         let dropped = long_conversation(turns);
         let outcome =
             summarize_with(&[model_at(&server, "anthropic/first", window)], source(&dropped)).await.unwrap();
@@ -276,7 +275,7 @@ async fn l13_a_window_that_is_too_small_leads_to_the_offline_summary() {
 #[tokio::test]
 async fn e7_a_provider_that_counts_more_tokens_gets_smaller_chunks() {
     let too_large = ScriptedReply::status(413, "request too large");
-    let good = || ScriptedReply::text(record("Look index all parts"));
+    let good = || ScriptedReply::text(record("Look at all parts"));
     let server = ScriptedServer::start(Script::new([too_large, good().with_repeat()])).unwrap();
     let outcome =
         summarize_with(&[model_at(&server, "anthropic/first", 40_000)], source(&long_conversation(12)))

@@ -148,10 +148,10 @@ pub(crate) const ATTACKS: [&str; 20] = [
 
 /// Returns the names of the tags in a text. Everything that might be read as a tag counts.
 pub(crate) fn tags_in(text: &str) -> Vec<String> {
-    let names = text.split('<').skip(1).filter_map(|rest| {
-        let name = rest.trim_start();
+    let names = text.split('<').skip(1).filter_map(|following| {
+        let name = following.trim_start();
         let first = name.chars().next()?;
-        let is_apart = name.len() < rest.len();
+        let is_apart = name.len() < following.len();
         let opens = first.is_alphabetic() || matches!(first, '!' | '?' | '|');
         let is_tag = first == '/' || !first.is_ascii() || !is_apart && opens;
         is_tag.then(|| name.chars().take_while(|c| c.is_alphanumeric() || "/_!?|".contains(*c)).collect())
@@ -185,11 +185,11 @@ fn e13_l14_no_text_of_a_conversation_leaves_its_element() {
         for trim in [None, Some(30), Some(3)] {
             let made = render_chunks(&all, limits(trim, 4_000)).expect("the text fits").concat();
             let own = ["user", "note", "assistant", "call", "result", "summary"];
-            let found = tags_in(&made);
-            for (pair, name) in found.chunks(2).zip(own) {
+            let tags = tags_in(&made);
+            for (pair, name) in tags.chunks(2).zip(own) {
                 assert_eq!(pair, [name.to_owned(), format!("/{name}")], "{attack:?}: {made}");
             }
-            assert_eq!(found.len(), 2 * own.len(), "{attack:?}: {made}");
+            assert_eq!(tags.len(), 2 * own.len(), "{attack:?}: {made}");
             assert!(!made.chars().any(|c| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')));
         }
     }

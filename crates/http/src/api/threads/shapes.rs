@@ -31,7 +31,7 @@ pub(crate) struct ThreadRow {
     name: Option<String>,
     /// The first message.
     first_prompt: Option<String>,
-    /// `running`, `needs_you` if a question is pending, `stopped` if a person stopped the last run, `idle` or `error`.
+    /// `running`, `needs_you` if a question is pending, `stopped` if the user stopped the last run, `idle` or `error`.
     state: &'static str,
     /// The status of the Agent Server API: `busy`, `interrupted`, `idle` or `error`.
     status: &'static str,
@@ -100,7 +100,7 @@ pub(crate) struct RunShape {
     error: Option<String>,
     /// The kind of failure, such as `model`, `config` or `cancelled`.
     error_kind: Option<String>,
-    /// A suggestion to the person.
+    /// A suggested remedy for the user.
     hint: Option<String>,
     /// When the run was created.
     #[schema(value_type = String, format = DateTime)]

@@ -50,8 +50,8 @@ pub(crate) struct RehomeResultBody {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RehomeBody {
-    /// The question that the person was shown. If it is no longer pending, the thread is not moved. Without an id, any
-    /// question about calls is asked again.
+    /// The question that the user saw. If it is no longer pending, the thread is not moved. Without an id, any question
+    /// about calls is asked again.
     #[schema(value_type = Option<String>)]
     interrupt_id: Option<InterruptId>,
 }

@@ -1,12 +1,13 @@
-//! Activity metrics of this server, in Prometheus' text format: runs, steps, model and tool calls, tokens, and
-//! handoffs.
+//! Activity metrics of this server, in Prometheus' text format: runs, steps, model and tool calls, tokens, compactions
+//! and handoffs. They count from the start of the process. Labels are models, statuses and outcomes, never users or
+//! threads, so that the number of rows is small.
 
 use std::fmt::Write as _;
 
 use agent::{DURATION_BOUNDS, DurationHistogram, TelemetryTotals};
 use protocol::Usage;
 
-/// Returns the metrics.
+/// Returns the metrics of all activity since the start of the process.
 pub(crate) fn activity_metrics(counts: &TelemetryTotals) -> String {
     let mut text = MetricsText(String::new());
     let by = |label: &str, counts: &mut dyn Iterator<Item = (String, u64)>| -> Vec<(String, u64)> {
@@ -63,11 +64,11 @@ const TOKEN_METRICS: [TokenMetric; 4] = [
     }),
 ];
 
-/// A text in the exposition format.
+/// A text in Prometheus' exposition format, to which metrics are appended.
 struct MetricsText(String);
 
 impl MetricsText {
-    /// Writes a counter. `rows` are the labels in braces, or an empty text, and the values.
+    /// Appends a counter. Each row consists of its labels in braces, or an empty text, and its value.
     fn counter(&mut self, name: &str, help: &str, rows: Vec<(String, u64)>) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} counter");
@@ -76,7 +77,8 @@ impl MetricsText {
         }
     }
 
-    /// Writes a histogram. The labels of a row are without braces and end with a comma, unless they are empty.
+    /// Appends a histogram of durations in seconds. The labels of a row are without braces and end with a comma, unless
+    /// they are empty, because the label `le` is appended to them.
     fn histogram<'d>(
         &mut self,
         name: &str,
@@ -102,7 +104,7 @@ impl MetricsText {
     }
 }
 
-/// Returns a label's value with the escapes of the format.
+/// Returns a label's value with backslashes, quotes and line breaks escaped.
 fn escape_label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -139,7 +141,7 @@ mod tests {
             "segue_model_call_seconds_sum{model=\"anthropic/claude \\\"x\\\"\"} 400.5",
             "segue_run_seconds_count 0",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+            assert!(text.lines().any(|text_line| text_line == line), "{line} in\n{text}");
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Metrics of the export of accepted handoffs to the mirror, in Prometheus' text format.
+//! Metrics of the mirror, which is the export of accepted handoffs to a PostgreSQL table, in Prometheus' text format.
+//! The metric names contain `handoff_store`, because dashboards depend on them. No metric contains the address of the
+//! database or the text of an error, which may contain secrets.
 
 use std::fmt::Write as _;
 
 use agent::{Agent, MirrorReport, MirrorStatus};
 use jiff::Timestamp;
 
-/// Returns the metrics; empty if the journal cannot be read, which other metrics show.
+/// Returns the metrics; empty if the journal cannot be read, so that the other metrics are still served.
 pub(crate) async fn mirror_metrics(agent: &Agent) -> String {
     match agent.handoffs().mirror_report().await {
         Ok(report) => render_report(&report, Timestamp::now()),
@@ -16,7 +18,8 @@ pub(crate) async fn mirror_metrics(agent: &Agent) -> String {
     }
 }
 
-/// Renders the status, and unless the mirror is off, the number of waiting handoffs and their lag.
+/// Renders the status and, unless the mirror is off, the number of waiting handoffs and their lag. The status is one
+/// gauge for each possible status, of which the current one has the value 1.
 fn render_report(report: &MirrorReport, now: Timestamp) -> String {
     let (name, waiting) = ("segue_handoff_store_status", "segue_handoff_store_waiting");
     let lag = "segue_handoff_store_lag_seconds";

@@ -1,4 +1,5 @@
-//! Metrics of the database connection pools, in Prometheus' text format: the journal's pool and the mirror's.
+//! Metrics of the database connection pools, in Prometheus' text format. The label `pool` is `main` for the journal's
+//! pool and `mirror` for the pool of the export of handoffs. A journal in a file has no pool.
 
 use std::fmt::Write as _;
 
@@ -12,9 +13,10 @@ pub(crate) fn pool_metrics(agent: &Agent) -> String {
     ])
 }
 
-/// Renders one metric after the other, each with a row for every pool.
+/// Renders one metric after the other, each with a row for every pool in use.
 fn render_pools(pools: &[(&str, Option<PoolFigures>)]) -> String {
     type ReadMetric = fn(&PoolFigures) -> f64;
+    // Name without its prefix, type, help text, and value.
     let rows: [(&str, &str, &str, ReadMetric); 9] = [
         ("connections", "gauge", "Open connections.", |pool| pool.connections.into()),
         ("connections_idle", "gauge", "Idle connections.", |pool| pool.idle.into()),
@@ -78,7 +80,7 @@ mod tests {
             "segue_database_timeouts_total{pool=\"main\"} 1",
             "segue_database_wait_seconds_total{pool=\"main\"} 1.5",
         ] {
-            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+            assert!(text.lines().any(|text_line| text_line == line), "{line} in {text}");
         }
         assert!(!text.contains("mirror"));
         assert_eq!(text.matches("# TYPE").count(), 9);

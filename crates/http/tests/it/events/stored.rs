@@ -1,4 +1,4 @@
-//! The channel `history`: its live events are the entries that the history endpoint returns.
+//! Tests of the channel `history`: its live events are the entries that the history endpoint returns.
 
 use serde_json::{Value, json};
 use test_model::{GatePosition, ScriptedReply};
@@ -7,13 +7,14 @@ use super::{follow_events, start_with_replies};
 use crate::fixture::{ServerFixture, TestCaller};
 use crate::sse::{ReceivedEvent, SseReader};
 
+/// Number of messages in the thread of [`start_long_thread`].
 const MESSAGE_COUNT: usize = 8;
 
-/// Starts a server with a thread whose older part can be compacted: long messages, short answers. `then` is the model's
-/// next reply.
-async fn start_long_thread(then: Option<ScriptedReply>) -> (ServerFixture, String) {
+/// Starts a server with a thread that can be compacted: long messages and short answers. `next_reply` is the model's reply
+/// after them.
+async fn start_long_thread(next_reply: Option<ScriptedReply>) -> (ServerFixture, String) {
     let replies = std::iter::repeat_n(ScriptedReply::text("Yes."), MESSAGE_COUNT);
-    let server = start_with_replies(replies.chain(then).collect()).await;
+    let server = start_with_replies(replies.chain(next_reply).collect()).await;
     let thread = server.create_thread(TestCaller::Local).await;
     for number in 0..MESSAGE_COUNT {
         server.send_message(TestCaller::Local, &thread, &format!("{number}: {}", "word ".repeat(400))).await;
@@ -21,19 +22,20 @@ async fn start_long_thread(then: Option<ScriptedReply>) -> (ServerFixture, Strin
     (server, thread)
 }
 
+/// Returns the data inside the envelope of an event.
 fn event_data(event: &ReceivedEvent) -> &Value {
     &event.data["params"]["data"]
 }
 
 /// Reads until an event of that type is reported as stored; returns all events read.
 async fn read_until_stored(events: &mut SseReader, event_type: &str) -> Vec<ReceivedEvent> {
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     loop {
         let event = events.next().await.expect("the stream stays open");
         let is_last = event_data(&event)["event_type"] == event_type;
-        seen.push(event);
+        received.push(event);
         if is_last {
-            return seen;
+            return received;
         }
     }
 }
@@ -63,14 +65,14 @@ async fn c5_b3_live_entries_equal_the_entries_of_the_history() {
     let thread = server.create_thread(TestCaller::Local).await;
     let mut events = follow_events(&server, &thread, &json!({"channels": ["history"]})).await;
     server.send_message(TestCaller::Local, &thread, "What is there?").await;
-    let seen = read_until_stored(&mut events, "run_ended").await;
-    let entries = history_entries(&seen);
+    let received = read_until_stored(&mut events, "run_ended").await;
+    let entries = history_entries(&received);
     let types: Vec<&str> = entries.iter().map(|entry| entry["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["human", "ai", "tool", "ai"]);
     let is_timed: Vec<bool> = entries.iter().map(|entry| entry["duration_ms"].is_u64()).collect();
     assert_eq!(is_timed, [false, true, true, true]);
     assert_eq!(entries, read_history(&server, &thread).await);
-    let other_types: Vec<&str> = seen
+    let other_types: Vec<&str> = received
         .iter()
         .filter(|event| event_data(event)["entry"].is_null())
         .map(|event| event_data(event)["event_type"].as_str().unwrap())
@@ -90,8 +92,8 @@ async fn c5_the_start_and_end_of_a_compaction_and_its_undoing_are_sent() {
     let api = format!("/api/threads/{thread}");
     let (_, result) = server.post(&format!("{api}/compact"), &json!({"keep": {"messages": 2}})).await;
     assert_eq!(result["outcome"], "condensed", "{result}");
-    let seen = read_until_stored(&mut events, "middleware:summarize").await;
-    let states: Vec<&Value> = seen
+    let received = read_until_stored(&mut events, "middleware:summarize").await;
+    let states: Vec<&Value> = received
         .iter()
         .filter(|event| event.name == "custom")
         .map(|event| &event_data(event)["payload"])
@@ -100,7 +102,7 @@ async fn c5_the_start_and_end_of_a_compaction_and_its_undoing_are_sent() {
     assert_eq!((&states[0]["state"], &states[0]["trigger"]), (&json!("began"), &json!("manual")));
     assert_eq!(states[0]["replaced_count"], result["marker"]["replaced_count"]);
     assert_eq!(states[1], &json!({"state": "condensed", "trigger": "manual"}));
-    assert_eq!(event_data(seen.last().unwrap())["entry"], result["marker"]);
+    assert_eq!(event_data(received.last().unwrap())["entry"], result["marker"]);
     server.post(&format!("{api}/uncompact"), &json!({})).await;
     let undone = read_until_stored(&mut events, "compaction_undone").await;
     assert_eq!(event_data(undone.last().unwrap())["entry"]["marker_seq"], result["marker"]["seq"]);
@@ -156,9 +158,9 @@ async fn m8_a_handoff_draft_of_another_client_is_sent() {
     let mut events = follow_events(&server, &thread, &json!({"channels": ["history", "input"]})).await;
     let (_, draft) = server.post(&format!("/api/threads/{thread}/handoffs"), &json!({})).await;
     let handoff_id = &draft["handoff"]["handoff_id"];
-    let seen = read_until_stored(&mut events, "handoff_proposed").await;
+    let received = read_until_stored(&mut events, "handoff_proposed").await;
     for event_type in ["handoff_requested", "handoff_proposed"] {
-        let event = seen.iter().find(|event| event_data(event)["event_type"] == event_type).unwrap();
+        let event = received.iter().find(|event| event_data(event)["event_type"] == event_type).unwrap();
         assert_eq!(&event_data(event)["content"]["handoff_id"], handoff_id, "{event_type}");
     }
     read_until_stored(&mut events, "run_interrupted").await;

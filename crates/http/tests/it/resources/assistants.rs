@@ -1,4 +1,4 @@
-//! The endpoints for assistants.
+//! Tests of the endpoints for assistants.
 
 use serde_json::json;
 

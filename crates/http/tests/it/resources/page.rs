@@ -1,21 +1,24 @@
-//! The web page: headers, caching and compression.
+//! Tests of the web page: headers, caching and compression.
 
 use reqwest::{Method, Response};
 use serde_json::json;
 
 use crate::fixture::{ServerFixture, TestCaller, read_response};
 
+/// The `Accept` header that browsers send when they open a page.
 const BROWSER_ACCEPT: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
+/// Sends a GET request as a browser does, which accepts HTML.
 async fn browse(server: &ServerFixture, path: &str) -> Response {
     server
-        .request(TestCaller::Nobody, Method::GET, path)
+        .request(TestCaller::Anonymous, Method::GET, path)
         .header("accept", BROWSER_ACCEPT)
         .send()
         .await
         .unwrap()
 }
 
+/// Returns a header of the response; panics if it is missing.
 fn header_of<'a>(response: &'a Response, name: &str) -> &'a str {
     response.headers().get(name).unwrap_or_else(|| panic!("{name}")).to_str().unwrap()
 }
@@ -47,7 +50,7 @@ async fn k7_browsers_get_the_page_with_a_policy_that_allows_no_foreign_scripts()
     assert!(!page.headers().contains_key("set-cookie"));
     // Programs get JSON at the same path.
     let health =
-        server.request(TestCaller::Nobody, Method::GET, "/").header("accept", "*/*").send().await.unwrap();
+        server.request(TestCaller::Anonymous, Method::GET, "/").header("accept", "*/*").send().await.unwrap();
     assert!(header_of(&health, "vary").contains("accept"));
     assert_eq!(read_response(health).await.1, json!({"ok": true, "services": {}}));
     server.stop().await;
@@ -60,7 +63,8 @@ async fn the_page_is_revalidated_each_time_and_sent_only_if_it_has_changed() {
     assert_eq!(header_of(&page, "cache-control"), "no-cache");
     let tag = header_of(&page, "etag").to_owned();
     let revalidate = |tag: String| {
-        let request = server.request(TestCaller::Nobody, Method::GET, "/").header("accept", BROWSER_ACCEPT);
+        let request =
+            server.request(TestCaller::Anonymous, Method::GET, "/").header("accept", BROWSER_ACCEPT);
         request.header("if-none-match", tag).send()
     };
     let same = revalidate(tag).await.unwrap();
@@ -88,14 +92,14 @@ async fn the_assets_of_the_page_are_cached_for_ever_and_compressed_if_accepted()
         assert_eq!(header_of(&asset, "x-content-type-options"), "nosniff");
         let whole = asset.bytes().await.unwrap().len();
         let request =
-            server.request(TestCaller::Nobody, Method::GET, &path).header("accept-encoding", "gzip");
+            server.request(TestCaller::Anonymous, Method::GET, &path).header("accept-encoding", "gzip");
         let small = request.send().await.unwrap();
         assert_eq!(header_of(&small, "content-encoding"), "gzip", "{path}");
         let small = small.bytes().await.unwrap().len();
         // Compression of a very small file may add a few bytes.
         assert!(small < whole || (whole < 1_024 && small < whole + 32), "{path}: {small} of {whole}");
     }
-    // Clients resolve `..` by themselves, so the slash after it is percent-encoded.
+    // HTTP clients resolve `..` before sending a request, so the slash after it is percent-encoded.
     for path in [
         "/assets/none.js",
         "/assets/..%2findex.html",

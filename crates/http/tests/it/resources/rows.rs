@@ -1,4 +1,4 @@
-//! The endpoints for lists of threads.
+//! Tests of the endpoints for lists of threads.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ async fn h4_the_pending_questions_and_the_active_run_of_a_thread_are_shown_witho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_a_person_stopped_leaves_nothing_pending_in_any_list() {
+async fn a_run_that_the_user_stopped_leaves_nothing_pending_in_any_list() {
     let stalled = ScriptedReply {
         gate: Some(Gate { name: "never".into(), at: GatePosition::Start }),
         ..ScriptedReply::text("late")

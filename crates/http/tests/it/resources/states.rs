@@ -1,4 +1,4 @@
-//! The endpoints for states: the newest one, earlier checkpoints, their history, and updates.
+//! Tests of the endpoints for states: the newest one, earlier checkpoints, their history, and updates.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -59,9 +59,9 @@ async fn b5_pages_of_the_state_history_are_complete_for_every_form_of_cursor() {
     let all: Vec<&str> =
         all.as_array().unwrap().iter().map(|state| state["checkpoint_id"].as_str().unwrap()).collect();
     for form in 0..3 {
-        let mut seen: Vec<String> = Vec::new();
+        let mut listed: Vec<String> = Vec::new();
         loop {
-            let before = seen.last().map(|id| match form {
+            let before = listed.last().map(|id| match form {
                 0 => json!(id),
                 1 => json!({"checkpoint_id": id, "checkpoint_ns": ""}),
                 _ => json!({"configurable": {"checkpoint_id": id, "thread_id": thread}}),
@@ -77,9 +77,9 @@ async fn b5_pages_of_the_state_history_are_complete_for_every_form_of_cursor() {
             if page.is_empty() {
                 break;
             }
-            seen.extend(page);
+            listed.extend(page);
         }
-        assert_eq!(seen, all, "form {form}");
+        assert_eq!(listed, all, "form {form}");
     }
     let (_, page) = server.get(&format!("{path}?limit=1&before={}", all[0])).await;
     assert_eq!(page[0]["checkpoint_id"], all[1]);

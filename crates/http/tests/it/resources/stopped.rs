@@ -1,4 +1,5 @@
-//! Threads after a stop or a withdrawn question, and the responses to requests that waited for the stopped run.
+//! Tests of threads after a stop or a withdrawn question, and of the responses to requests that waited for the stopped
+//! run.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,6 +7,7 @@ use test_model::{Gate, GatePosition, Script, ScriptedReply};
 
 use crate::fixture::{ServerFixture, TestCaller};
 
+/// Returns the body of a run request with one message.
 fn run_body(text: &str) -> Value {
     json!({"assistant_id": "agent", "input": {"messages": [{"role": "user", "content": text}]}})
 }
@@ -50,8 +52,8 @@ async fn assert_stopped(server: &ServerFixture, thread: &str) {
         (&json!("stopped"), &json!([])),
         "{thread_row}"
     );
-    let waiting = server.get("/api/threads?state=needs_you").await.1;
-    assert_eq!(waiting["total"], 0, "{waiting}");
+    let needs_input = server.get("/api/threads?state=needs_you").await.1;
+    assert_eq!(needs_input["total"], 0, "{needs_input}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,8 +103,8 @@ async fn a_request_that_waits_for_a_stopped_draft_gets_an_error_that_says_so() {
         let ((status, response), ()) = tokio::join!(server.post(&path_of_request, &body), cancel);
         assert_eq!((status.as_u16(), &response["code"]), (409, &json!("stopped")), "{path}: {response}");
         assert!(response["hint"].is_string(), "{path}: {response}");
-        let waiting = server.get("/api/threads?state=needs_you").await.1;
-        assert_eq!(waiting["total"], 0, "{path}: {waiting}");
+        let needs_input = server.get("/api/threads?state=needs_you").await.1;
+        assert_eq!(needs_input["total"], 0, "{path}: {needs_input}");
         server.stop().await;
     }
 }

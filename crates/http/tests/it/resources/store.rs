@@ -1,4 +1,4 @@
-//! The endpoints of the store.
+//! Tests of the endpoints of the store.
 
 use reqwest::Method;
 use serde_json::json;

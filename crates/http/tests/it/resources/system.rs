@@ -1,4 +1,4 @@
-//! The endpoints for health, version, documentation and metrics, and the shutdown of the server.
+//! Tests of the endpoints for health, version, documentation and metrics, and of the shutdown of the server.
 
 use reqwest::Method;
 use serde_json::json;
@@ -10,11 +10,13 @@ async fn health_and_version_need_no_authentication() {
     let server = ServerFixture::start_default().await;
     for path in ["/ok", "/ok?check_db=1", "/"] {
         let (status, body) =
-            read_response(server.request(TestCaller::Nobody, Method::GET, path).send().await.unwrap()).await;
+            read_response(server.request(TestCaller::Anonymous, Method::GET, path).send().await.unwrap())
+                .await;
         assert_eq!((status.as_u16(), body), (200, json!({"ok": true, "services": {}})), "{path}");
     }
     let (status, info) =
-        read_response(server.request(TestCaller::Nobody, Method::GET, "/info").send().await.unwrap()).await;
+        read_response(server.request(TestCaller::Anonymous, Method::GET, "/info").send().await.unwrap())
+            .await;
     assert_eq!(status, 200);
     assert_eq!(info["flags"]["strict_resume"], true);
     server.stop().await;
@@ -33,7 +35,7 @@ async fn the_openapi_document_lists_all_responses_and_its_page_loads_nothing_fro
             assert!(operation["tags"].is_array(), "{method} {path}");
         }
     }
-    let page = server.request(TestCaller::Nobody, Method::GET, "/docs").send().await.unwrap();
+    let page = server.request(TestCaller::Anonymous, Method::GET, "/docs").send().await.unwrap();
     assert!(page.headers()["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
     let page = page.text().await.unwrap();
     assert!(!page.contains("http://") && !page.contains("https://"), "{page}");
@@ -53,7 +55,7 @@ async fn metrics_require_a_key() {
         .unwrap();
     assert!(metrics.contains("# TYPE segue_requests_total counter\nsegue_requests_total "), "{metrics}");
     assert_eq!(
-        server.request(TestCaller::Nobody, Method::GET, "/metrics").send().await.unwrap().status(),
+        server.request(TestCaller::Anonymous, Method::GET, "/metrics").send().await.unwrap().status(),
         401
     );
     server.stop().await;

@@ -1,4 +1,4 @@
-//! The endpoints for threads: create, read, patch, search, delete, copy.
+//! Tests of the endpoints for threads: create, read, patch, search, delete and copy.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ async fn a_search_returns_the_total_and_only_the_selected_fields() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h3_a_deleted_thread_is_gone_for_all_endpoints() {
+async fn h3_no_endpoint_finds_a_deleted_thread() {
     let server = ServerFixture::start_default().await;
     let thread = server.create_thread_with_message(TestCaller::Local, "hello").await;
     let path = format!("/threads/{thread}");
@@ -248,7 +248,7 @@ async fn deleting_a_busy_thread_stops_its_runs_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn h4_a_search_by_values_that_is_cut_off_says_so_and_a_count_is_refused() {
+async fn h4_an_incomplete_search_by_values_has_a_header_and_a_count_by_values_is_refused() {
     let server = ServerFixture::start_default().await;
     let agent = &server.agent;
     for _ in 0..1_001 {

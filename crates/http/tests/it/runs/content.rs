@@ -1,5 +1,5 @@
-//! Content of messages: clients get it back in the form in which they sent it, files with their bytes and blocks with
-//! all fields.
+//! Tests of the content of messages: clients get it back in the form in which they sent it, files with their bytes and
+//! blocks with all fields.
 
 use reqwest::Method;
 use serde_json::{Value, json};

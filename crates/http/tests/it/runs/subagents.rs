@@ -1,4 +1,4 @@
-//! Events of sub-agents, each in the namespace of the call that started the sub-agent.
+//! Tests of the events of sub-agents, which have the namespace of the call that started the sub-agent.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ async fn start_with_subagents() -> ServerFixture {
     ServerFixture::with_script(script, |settings| settings).await
 }
 
+/// Returns the body of a run request with that value of `stream_subgraphs`.
 fn run_body_with_subgraphs(subgraphs: Value) -> Value {
     json!({
         "assistant_id": "agent", "stream_subgraphs": subgraphs, "stream_resumable": true,
@@ -41,6 +42,7 @@ fn run_body_with_subgraphs(subgraphs: Value) -> Value {
     })
 }
 
+/// Starts a run with sub-agents on a new thread; returns the thread and the stream.
 async fn stream_subagent_run(server: &ServerFixture, subgraphs: Value) -> (String, SseReader) {
     let thread = server.create_thread(TestCaller::Local).await;
     let path = format!("/threads/{thread}/runs/stream");
@@ -49,6 +51,7 @@ async fn stream_subagent_run(server: &ServerFixture, subgraphs: Value) -> (Strin
     (thread, SseReader::open(request).await)
 }
 
+/// Returns the text of the chunks, joined.
 fn chunk_text(chunks: &[&Value]) -> String {
     chunks.iter().map(|chunk| chunk[0]["content"].as_str().unwrap()).collect()
 }
@@ -58,8 +61,8 @@ async fn s8_the_events_of_a_subagent_are_sent_in_its_namespace_in_every_requeste
     let server = start_with_subagents().await;
     let (thread, events) = stream_subagent_run(&server, json!(true)).await;
     let run_id = events.run_id();
-    let events_seen = events.read_to_end().await;
-    let data_of = |name: &str| event_data(&events_seen, name);
+    let received = events.read_to_end().await;
+    let data_of = |name: &str| event_data(&received, name);
     let chunks = data_of("messages|tools:c1");
     assert_eq!(chunk_text(&chunks), "Three hens.");
     let ids: Vec<&Value> = chunks.iter().map(|chunk| &chunk[0]["id"]).collect();
@@ -90,7 +93,7 @@ async fn s8_the_events_of_a_subagent_are_sent_in_its_namespace_in_every_requeste
         let root = events.iter().filter(|event| !event.name.contains('|'));
         root.map(|event| (event.name.clone(), event.data.to_string().len().to_string())).collect()
     };
-    let names = event_names(&events_seen);
+    let names = event_names(&received);
     assert!(names.iter().all(|name| !name.ends_with('|') && !name.starts_with("error")), "{names:?}");
     assert_eq!(data_of("metadata").len(), 1);
     assert_eq!(
@@ -101,7 +104,7 @@ async fn s8_the_events_of_a_subagent_are_sent_in_its_namespace_in_every_requeste
     let second_server = start_with_subagents().await;
     let without = stream_subagent_run(&second_server, json!(false)).await.1.read_to_end().await;
     assert!(event_names(&without).iter().all(|name| !name.contains('|')), "{:?}", event_names(&without));
-    assert_eq!(root(&events_seen), root(&without));
+    assert_eq!(root(&received), root(&without));
 }
 
 #[tokio::test]
@@ -109,17 +112,17 @@ async fn i3_a_client_that_reconnects_during_a_subagent_receives_each_event_once(
     let server = start_with_subagents().await;
     let (thread, events) = stream_subagent_run(&server, json!(true)).await;
     let run_id = events.run_id();
-    let events_seen = events.read_to_end().await;
+    let received = events.read_to_end().await;
     let path = format!("/threads/{thread}/runs/{run_id}/stream");
     for index in
-        events_seen.iter().enumerate().filter(|(_, event)| event.name.contains('|')).map(|(index, _)| index)
+        received.iter().enumerate().filter(|(_, event)| event.name.contains('|')).map(|(index, _)| index)
     {
-        let id = events_seen[index].id.clone().unwrap();
+        let id = received[index].id.clone().unwrap();
         let remaining = server.request(TestCaller::Local, Method::GET, &path).header("last-event-id", &id);
         let remaining = SseReader::open(remaining).await.read_to_end().await;
         let texts =
             |events: &[ReceivedEvent]| events.iter().map(|event| event.text.clone()).collect::<Vec<_>>();
-        assert_eq!(texts(&remaining), texts(&events_seen[index + 1..]), "after {id}");
+        assert_eq!(texts(&remaining), texts(&received[index + 1..]), "after {id}");
     }
 }
 
@@ -132,16 +135,16 @@ async fn s19_2_the_event_protocol_sends_a_subagents_events_in_the_namespace_of_i
     let mut events =
         SseReader::open(server.request(TestCaller::Local, Method::POST, &path).json(&filter)).await;
     server.send_message(TestCaller::Local, &thread, "Count all birds.").await;
-    let (mut events_seen, mut is_ended) = (Vec::new(), false);
+    let (mut received, mut is_ended) = (Vec::new(), false);
     while !is_ended {
         let event = events.next().await.unwrap();
         let params = &event.data["params"];
         is_ended = params["namespace"] == json!([]) && params["data"]["event"] == "completed";
-        events_seen.push(event);
+        received.push(event);
     }
     let within = |call: &str, method: &str| -> Vec<Value> {
         let namespace = json!([format!("tools:{call}")]);
-        let matching = events_seen
+        let matching = received
             .iter()
             .filter(|event| event.name == method && event.data["params"]["namespace"] == namespace);
         matching.map(|event| event.data["params"]["data"].clone()).collect()
@@ -149,7 +152,7 @@ async fn s19_2_the_event_protocol_sends_a_subagents_events_in_the_namespace_of_i
     for call in ["c1", "c2"] {
         let namespace = json!([format!("tools:{call}")]);
         let cause = json!({"type": "toolCall", "tool_call_id": call});
-        let [started, ended] = &*within(call, "lifecycle") else { panic!("{events_seen:?}") };
+        let [started, ended] = &*within(call, "lifecycle") else { panic!("{received:?}") };
         let expected = json!({
             "event": "started", "graph_name": "agent", "cause": cause, "namespace": namespace,
             "thread_id": started["thread_id"],
@@ -172,9 +175,9 @@ async fn s19_2_the_event_protocol_sends_a_subagents_events_in_the_namespace_of_i
     );
     let deltas = message_events.iter().filter_map(|part| part["delta"]["text"].as_str());
     assert!(deltas.collect::<String>().starts_with("Three hens."), "{message_events:?}");
-    let [started, finished] = &*within("c2", "tools") else { panic!("{events_seen:?}") };
+    let [started, finished] = &*within("c2", "tools") else { panic!("{received:?}") };
     assert_eq!((&started["event"], &started["tool_name"]), (&json!("tool-started"), &json!("ls")));
     assert_eq!((&finished["event"], &finished["tool_call_id"]), (&json!("tool-finished"), &json!("l1")));
-    let numbers: Vec<u64> = events_seen.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
+    let numbers: Vec<u64> = received.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
     assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
 }

@@ -1,4 +1,4 @@
-//! Readers that lose frames: they receive a gap and then the stored events. Also heartbeats on idle streams.
+//! Tests of readers that lose frames, which receive a gap and then the stored events, and of heartbeats on idle streams.
 
 use std::collections::HashSet;
 
@@ -13,14 +13,17 @@ use crate::sse::{ReceivedEvent, SseReader, event_data, event_names};
 /// Number of chunks of a long answer, more than a ring holds.
 const CHUNK_COUNT: usize = 9_000;
 
+/// Returns a reply that waits at the gate `end` after its last word.
 fn gated_reply(reply: ScriptedReply) -> ScriptedReply {
     ScriptedReply { gate: Some(Gate { name: "end".to_owned(), at: GatePosition::End }), ..reply }
 }
 
+/// Returns a reply with more chunks than a ring holds.
 fn long_reply() -> ScriptedReply {
     ScriptedReply { text: vec!["all work and no play. ".to_owned(); CHUNK_COUNT], ..ScriptedReply::default() }
 }
 
+/// Returns the text of [`long_reply`].
 fn long_text() -> String {
     long_reply().text.concat()
 }
@@ -35,6 +38,7 @@ async fn start_with_replies(replies: impl IntoIterator<Item = ScriptedReply>) ->
     ServerFixture::in_folder(model, folder, |settings| settings).await
 }
 
+/// Returns the body of a run request with the message `hi` and these stream modes.
 fn run_body(modes: &[&str]) -> Value {
     json!({
         "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "hi"}]},
@@ -42,32 +46,36 @@ fn run_body(modes: &[&str]) -> Value {
     })
 }
 
+/// Creates a run with a streamed response.
 async fn stream_run(server: &ServerFixture, thread: &str, modes: &[&str]) -> SseReader {
     let path = format!("/threads/{thread}/runs/stream");
     SseReader::open(server.request(TestCaller::Local, Method::POST, &path).json(&run_body(modes))).await
 }
 
+/// Opens the event stream of a thread, after the number `since` if there is one.
 async fn follow_events(server: &ServerFixture, thread: &str, since: Option<u64>) -> SseReader {
     let path = format!("/threads/{thread}/stream/events");
     let filter = json!({"channels": ["values", "messages", "lifecycle", "input", "tools"], "since": since});
     SseReader::open(server.request(TestCaller::Local, Method::POST, &path).json(&filter)).await
 }
 
+/// Returns the data inside the envelope of an event.
 fn channel_data(event: &ReceivedEvent) -> &Value {
     &event.data["params"]["data"]
 }
 
+/// Returns whether the event is the end of a run.
 fn is_end(event: &ReceivedEvent) -> bool {
     event.name == "lifecycle" && channel_data(event)["event"] != "running"
 }
 
 /// Reads a thread's events up to the end of a run.
 async fn read_to_run_end(events: &mut SseReader) -> Vec<ReceivedEvent> {
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     loop {
-        seen.push(events.next().await.expect("the stream stays open"));
-        if is_end(&seen[seen.len() - 1]) {
-            return seen;
+        received.push(events.next().await.expect("the stream stays open"));
+        if is_end(&received[received.len() - 1]) {
+            return received;
         }
     }
 }
@@ -224,8 +232,8 @@ async fn s19_a_reader_that_joins_after_the_beginning_was_dropped_receives_the_st
         finished.map(|event| &channel_data(event)["content"]["text"]).collect::<Vec<_>>(),
         [&json!(long_text())]
     );
-    let seen: Vec<&ReceivedEvent> = [&first, &state].into_iter().chain(&remaining).collect();
-    assert_numbered(&seen);
+    let received: Vec<&ReceivedEvent> = [&first, &state].into_iter().chain(&remaining).collect();
+    assert_numbered(&received);
     // After the run, a new reader receives the same summary of it, and a reader at the end receives nothing of it.
     let after = read_to_run_end(&mut follow_events(&server, &thread, None).await).await;
     assert_eq!(channel_data(&after[0])["event"], "running");
@@ -272,7 +280,7 @@ async fn a_run_that_is_rolled_back_or_deleted_does_not_end_the_streams_of_its_th
     let forgotten = stream_run(&server, &thread, &["values"]).await;
     let path = format!("/threads/{thread}/runs/{}", forgotten.run_id());
     forgotten.read_to_end().await;
-    // The stream of the run is still kept when the run is deleted.
+    // The stream of the run is still buffered when the run is deleted.
     assert_eq!(server.send(TestCaller::Local, Method::DELETE, &path, &json!({})).await.0, 204);
     let thread_stream = server.request(TestCaller::Local, Method::GET, &format!("/threads/{thread}/stream"));
     let mut thread_stream = SseReader::open(thread_stream.header("last-event-id", "-")).await;

@@ -1,5 +1,5 @@
-//! A server that is killed during a run, and another one that continues in its folder. Clients reconnect with their
-//! last position and receive each message once.
+//! Tests of a server that is killed during a run, and of another server that continues in its folder. Clients reconnect
+//! with their last position and receive each message once.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -25,7 +25,7 @@ async fn peer_process() {
     std::future::pending::<()>().await;
 }
 
-/// A server in a process of its own.
+/// A server in a separate process.
 struct PeerProcess {
     process: Child,
     url: String,
@@ -59,6 +59,7 @@ impl Drop for PeerProcess {
     }
 }
 
+/// Returns a reply that waits at the gate `name` after its last word.
 fn gated_reply(reply: ScriptedReply, name: &str) -> ScriptedReply {
     ScriptedReply { gate: Some(Gate { name: name.to_owned(), at: GatePosition::End }), ..reply }
 }
@@ -77,11 +78,11 @@ async fn read_into_answer(
     events: &mut SseReader,
     is_match: impl Fn(&ReceivedEvent) -> bool,
 ) -> Vec<ReceivedEvent> {
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     loop {
-        seen.push(events.next().await.expect("the stream stays open"));
-        if is_match(&seen[seen.len() - 1]) {
-            return seen;
+        received.push(events.next().await.expect("the stream stays open"));
+        if is_match(&received[received.len() - 1]) {
+            return received;
         }
     }
 }
@@ -125,6 +126,7 @@ fn assert_sent_once(received: &[ReceivedEvent], remaining: &[ReceivedEvent]) {
     }
 }
 
+/// Returns the id of the last event that has one.
 fn last_id(events: &[ReceivedEvent]) -> String {
     events.iter().rev().find_map(|event| event.id.clone()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Clients that reconnect after runs they did not see: each missed event is sent once, and none is left out.
+//! Tests of clients that reconnect after runs that they missed: each missed event is sent exactly once.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,6 +7,7 @@ use test_model::{Gate, GatePosition, Script, ScriptedReply};
 use crate::fixture::{ServerFixture, TestCaller, start_server};
 use crate::sse::{ReceivedEvent, SseReader, event_data, event_names};
 
+/// Returns a reply that waits after its last word at a gate, which is named like its text.
 fn gated_reply(text: &str) -> ScriptedReply {
     ScriptedReply {
         gate: Some(Gate { name: text.to_owned(), at: GatePosition::End }),
@@ -14,10 +15,12 @@ fn gated_reply(text: &str) -> ScriptedReply {
     }
 }
 
+/// Starts a server whose model gives these replies in order.
 async fn start_with_replies(replies: impl IntoIterator<Item = ScriptedReply>) -> ServerFixture {
     ServerFixture::with_script(Script::new(replies), |settings| settings).await
 }
 
+/// Returns the body of a run request with the message `hi`, and with the fields of `extra`.
 fn run_body(extra: &Value) -> Value {
     let mut body = json!({
         "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": "hi"}]},
@@ -34,7 +37,7 @@ async fn start_background_run(server: &ServerFixture, thread: &str, extra: &Valu
     run["run_id"].as_str().unwrap().to_owned()
 }
 
-/// Executes a run whose stream is neither kept nor read; returns its id.
+/// Executes a run with a stream that is neither buffered nor read; returns the id of the run.
 async fn run_unread(server: &ServerFixture, thread: &str) -> String {
     let run = start_background_run(server, thread, &json!({})).await;
     let (status, _) = server.get(&format!("/threads/{thread}/runs/{run}/join")).await;
@@ -42,6 +45,7 @@ async fn run_unread(server: &ServerFixture, thread: &str) -> String {
     run
 }
 
+/// Opens the stream of all runs of a thread, with `last` as the `Last-Event-ID` if there is one.
 async fn follow_thread(server: &ServerFixture, thread: &str, last: Option<&str>) -> SseReader {
     let request = server.request(TestCaller::Local, Method::GET, &format!("/threads/{thread}/stream"));
     SseReader::open(match last {
@@ -51,16 +55,18 @@ async fn follow_thread(server: &ServerFixture, thread: &str, last: Option<&str>)
     .await
 }
 
+/// Reads up to the first event that matches; returns all events read.
 async fn read_until(events: &mut SseReader, is_match: impl Fn(&ReceivedEvent) -> bool) -> Vec<ReceivedEvent> {
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     loop {
-        seen.push(events.next().await.expect("the stream stays open"));
-        if is_match(&seen[seen.len() - 1]) {
-            return seen;
+        received.push(events.next().await.expect("the stream stays open"));
+        if is_match(&received[received.len() - 1]) {
+            return received;
         }
     }
 }
 
+/// Returns a predicate for the event that ends a run on its thread's stream.
 fn is_run_done(run: &str) -> impl Fn(&ReceivedEvent) -> bool {
     move |event| event.data["status"] == "run_done" && event.data["run_id"] == run
 }
@@ -78,6 +84,7 @@ fn chunk_texts(events: &[ReceivedEvent]) -> Vec<String> {
     texts.into_iter().map(|(_, text)| text).collect()
 }
 
+/// Returns the id of the last event that has one.
 fn last_id(events: &[ReceivedEvent]) -> String {
     events.iter().rev().find_map(|event| event.id.clone()).unwrap()
 }
@@ -94,35 +101,35 @@ async fn i1_a_client_that_reconnects_to_a_thread_receives_the_runs_it_missed() {
     .await;
     let thread = server.create_thread(TestCaller::Local).await;
     let mut first = follow_thread(&server, &thread, None).await;
-    let one = start_background_run(&server, &thread, &json!({})).await;
-    let earlier = read_until(&mut first, is_run_done(&one)).await;
+    let run_one = start_background_run(&server, &thread, &json!({})).await;
+    let earlier = read_until(&mut first, is_run_done(&run_one)).await;
     drop(first);
     let last = last_id(&earlier);
     // A client that received everything has missed nothing.
     let mut up_to_date = follow_thread(&server, &thread, Some(&last)).await;
-    let (two, three) = (run_unread(&server, &thread).await, run_unread(&server, &thread).await);
-    let received = read_until(&mut up_to_date, is_run_done(&three)).await;
+    let (run_two, run_three) = (run_unread(&server, &thread).await, run_unread(&server, &thread).await);
+    let received = read_until(&mut up_to_date, is_run_done(&run_three)).await;
     assert_eq!(
         (event_data(&received, "gap").len(), chunk_texts(&received)),
         (0, vec!["two".to_owned(), "three".to_owned()])
     );
     drop(up_to_date);
-    let four = start_background_run(&server, &thread, &json!({})).await;
+    let run_four = start_background_run(&server, &thread, &json!({})).await;
     server.model.wait_for_calls(4).await;
     let mut reconnected = follow_thread(&server, &thread, Some(&last)).await;
     server.model.open_gate("four");
-    let received = read_until(&mut reconnected, is_run_done(&four)).await;
-    // The streams of the two earlier runs are kept because the thread had a reader.
+    let received = read_until(&mut reconnected, is_run_done(&run_four)).await;
+    // The streams of the two earlier runs are buffered because the thread had a reader.
     assert_eq!(
         (event_data(&received, "gap").len(), chunk_texts(&received)),
         (0, vec!["two".to_owned(), "three".to_owned(), "four".to_owned()])
     );
-    assert!(received.iter().any(is_run_done(&two)));
+    assert!(received.iter().any(is_run_done(&run_two)));
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i1_runs_without_a_kept_stream_are_a_gap_followed_by_the_stored_events() {
+async fn i1_runs_without_a_buffered_stream_are_a_gap_followed_by_the_stored_events() {
     let server = start_with_replies([
         ScriptedReply::text("one"),
         ScriptedReply::text("two"),
@@ -133,8 +140,8 @@ async fn i1_runs_without_a_kept_stream_are_a_gap_followed_by_the_stored_events()
     .await;
     let thread = server.create_thread(TestCaller::Local).await;
     let mut first = follow_thread(&server, &thread, None).await;
-    let one = start_background_run(&server, &thread, &json!({})).await;
-    let last = last_id(&read_until(&mut first, is_run_done(&one)).await);
+    let run_one = start_background_run(&server, &thread, &json!({})).await;
+    let last = last_id(&read_until(&mut first, is_run_done(&run_one)).await);
     let filter = json!({"channels": ["values", "messages", "lifecycle"]});
     let events_path = format!("/threads/{thread}/stream/events");
     let mut events =
@@ -144,25 +151,25 @@ async fn i1_runs_without_a_kept_stream_are_a_gap_followed_by_the_stored_events()
     };
     let since = read_until(&mut events, is_end).await.last().unwrap().data["seq"].clone();
     drop((first, events));
-    // The server notices the disconnects and keeps no streams for these clients.
+    // The server notices the disconnects and buffers no streams for these clients.
     server.wait_for_open_streams(0).await;
-    let (two, three) = (run_unread(&server, &thread).await, run_unread(&server, &thread).await);
-    let four = start_background_run(&server, &thread, &json!({})).await;
+    let (run_two, run_three) = (run_unread(&server, &thread).await, run_unread(&server, &thread).await);
+    let run_four = start_background_run(&server, &thread, &json!({})).await;
     server.model.wait_for_calls(4).await;
 
     let mut reconnected = follow_thread(&server, &thread, Some(&last)).await;
     let filter = json!({"channels": filter["channels"], "since": since});
     let mut events =
         SseReader::open(server.request(TestCaller::Local, Method::POST, &events_path).json(&filter)).await;
-    let mut received = read_until(&mut reconnected, is_run_done(&three)).await;
+    let mut received = read_until(&mut reconnected, is_run_done(&run_three)).await;
     let mut protocol_events = read_until(&mut events, is_end).await;
     protocol_events.extend(read_until(&mut events, is_end).await);
     server.model.open_gate("four");
-    received.extend(read_until(&mut reconnected, is_run_done(&four)).await);
+    received.extend(read_until(&mut reconnected, is_run_done(&run_four)).await);
     assert_eq!(received[0].name, "gap", "{:?}", event_names(&received));
     assert_eq!((event_data(&received, "gap").len(), event_data(&received, "error").len()), (1, 1));
     assert_eq!(chunk_texts(&received), ["two", "four"]);
-    assert!(received.iter().any(is_run_done(&two)) && !received.iter().any(is_run_done(&one)));
+    assert!(received.iter().any(is_run_done(&run_two)) && !received.iter().any(is_run_done(&run_one)));
     let state = *event_data(&received, "values").last().unwrap();
     assert_eq!(state["messages"].as_array().unwrap().len(), 7);
 
@@ -179,7 +186,7 @@ async fn i1_runs_without_a_kept_stream_are_a_gap_followed_by_the_stored_events()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i1_a_kept_run_without_messages_is_sent_among_runs_that_are_not_kept() {
+async fn i1_a_buffered_run_without_messages_is_sent_among_unbuffered_runs() {
     let server = start_with_replies([
         ScriptedReply::text("one"),
         ScriptedReply::text("two"),
@@ -187,20 +194,20 @@ async fn i1_a_kept_run_without_messages_is_sent_among_runs_that_are_not_kept() {
     ])
     .await;
     let thread = server.create_thread(TestCaller::Local).await;
-    let one = start_background_run(&server, &thread, &json!({"stream_resumable": true})).await;
-    let path = format!("/threads/{thread}/runs/{one}/stream");
+    let run_one = start_background_run(&server, &thread, &json!({"stream_resumable": true})).await;
+    let path = format!("/threads/{thread}/runs/{run_one}/stream");
     let rejoin = server.request(TestCaller::Local, Method::GET, &path).header("last-event-id", "-1");
     let last = last_id(&SseReader::open(rejoin).await.read_to_end().await);
     let (_, state) = server.get(&format!("/threads/{thread}/state")).await;
     assert_eq!(state["values"]["messages"].as_array().unwrap().len(), 2);
-    let two = run_unread(&server, &thread).await;
+    let run_two = run_unread(&server, &thread).await;
     let nowhere = json!({"command": {"goto": "nowhere"}, "input": null, "stream_resumable": true});
-    let three = start_background_run(&server, &thread, &nowhere).await;
-    server.get(&format!("/threads/{thread}/runs/{three}/join")).await;
-    let four = run_unread(&server, &thread).await;
+    let run_three = start_background_run(&server, &thread, &nowhere).await;
+    server.get(&format!("/threads/{thread}/runs/{run_three}/join")).await;
+    let run_four = run_unread(&server, &thread).await;
 
     let mut reconnected = follow_thread(&server, &thread, Some(&last)).await;
-    let received = read_until(&mut reconnected, is_run_done(&four)).await;
+    let received = read_until(&mut reconnected, is_run_done(&run_four)).await;
     assert_eq!(
         (event_data(&received, "gap").len(), event_data(&received, "error").len()),
         (1, 1),
@@ -211,7 +218,7 @@ async fn i1_a_kept_run_without_messages_is_sent_among_runs_that_are_not_kept() {
     let done: Vec<&str> = done.map(|event| event.data["run_id"].as_str().unwrap()).collect();
     assert_eq!(
         (chunk_texts(&received), done),
-        (vec!["two".to_owned(), "four".to_owned()], vec![&*two, &*three, &*four])
+        (vec!["two".to_owned(), "four".to_owned()], vec![&*run_two, &*run_three, &*run_four])
     );
 
     let seq: u64 = last.split('-').next().unwrap().parse().unwrap();
@@ -242,18 +249,18 @@ async fn i1_a_missed_run_that_was_queued_behind_a_later_one_is_sent_and_one_that
     let thread = server.create_thread(TestCaller::Local).await;
     start_background_run(&server, &thread, &json!({})).await;
     server.model.wait_for_calls(1).await;
-    let two = start_background_run(&server, &thread, &json!({})).await;
-    let kept = json!({"stream_resumable": true, "multitask_strategy": "interrupt"});
-    let three = start_background_run(&server, &thread, &kept).await;
+    let run_two = start_background_run(&server, &thread, &json!({})).await;
+    let buffered = json!({"stream_resumable": true, "multitask_strategy": "interrupt"});
+    let run_three = start_background_run(&server, &thread, &buffered).await;
     let run_request = |run: &str| {
         let path = format!("/threads/{thread}/runs/{run}/stream");
         server.request(TestCaller::Local, Method::GET, &path).header("last-event-id", "-1")
     };
-    let earlier = SseReader::open(run_request(&three)).await.read_to_end().await;
+    let earlier = SseReader::open(run_request(&run_three)).await.read_to_end().await;
     assert_eq!(chunk_texts(&earlier), ["three"]);
-    server.get(&format!("/threads/{thread}/runs/{two}/join")).await;
+    server.get(&format!("/threads/{thread}/runs/{run_two}/join")).await;
     let mut reconnected = follow_thread(&server, &thread, Some(&last_id(&earlier))).await;
-    let received = read_until(&mut reconnected, is_run_done(&two)).await;
+    let received = read_until(&mut reconnected, is_run_done(&run_two)).await;
     assert_eq!(
         (event_data(&received, "gap").len(), chunk_texts(&received)),
         (1, vec!["two".to_owned()]),
@@ -263,17 +270,17 @@ async fn i1_a_missed_run_that_was_queued_behind_a_later_one_is_sent_and_one_that
     drop(reconnected);
     server.wait_for_open_streams(0).await;
 
-    let four = start_background_run(&server, &thread, &json!({"stream_resumable": true})).await;
+    let run_four = start_background_run(&server, &thread, &json!({"stream_resumable": true})).await;
     server.model.wait_for_calls(4).await;
-    let last = last_id(&SseReader::open(run_request(&four)).await.read_until("metadata").await);
-    let five = start_background_run(&server, &thread, &json!({})).await;
-    let cancel = format!("/threads/{thread}/runs/{five}/cancel?wait=true");
+    let last = last_id(&SseReader::open(run_request(&run_four)).await.read_until("metadata").await);
+    let run_five = start_background_run(&server, &thread, &json!({})).await;
+    let cancel = format!("/threads/{thread}/runs/{run_five}/cancel?wait=true");
     let (status, response) = server.post(&cancel, &json!({})).await;
     assert!(status.is_success(), "{response}");
     server.model.open_gate("four");
-    server.get(&format!("/threads/{thread}/runs/{four}/join")).await;
+    server.get(&format!("/threads/{thread}/runs/{run_four}/join")).await;
     let mut reconnected = follow_thread(&server, &thread, Some(&last)).await;
-    let received = read_until(&mut reconnected, is_run_done(&four)).await;
+    let received = read_until(&mut reconnected, is_run_done(&run_four)).await;
     assert_eq!(
         (event_data(&received, "gap").len(), chunk_texts(&received)),
         (0, vec!["four".to_owned()]),

@@ -1,4 +1,4 @@
-//! Feedback on runs and their traces: one thumb a person, and every event a run has.
+//! Feedback on runs, with one rating for each user and run, and traces, which have every event of a run.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::fixtures::{
     rewind, run, seqs, thread, tool_calls, tool_result, trace_event,
 };
 
-async fn put_and_read(store: &SharedStore, given: &RunFeedback) -> Option<RunFeedback> {
-    let mut found = store.feedback(given.thread_id, &[given.run_id], &given.user_id).await.unwrap();
-    assert!(found.len() <= 1);
-    found.pop()
+async fn put_and_read(store: &SharedStore, feedback: &RunFeedback) -> Option<RunFeedback> {
+    let mut stored = store.feedback(feedback.thread_id, &[feedback.run_id], &feedback.user_id).await.unwrap();
+    assert!(stored.len() <= 1);
+    stored.pop()
 }
 
 async fn put(store: &SharedStore, feedback: &RunFeedback) -> journal::Result<()> {
     commit(&**store, vec![Write::PutFeedback(feedback.clone())]).await.map(|_| ())
 }
 
-pub async fn d2_a_person_has_one_thumb_a_run(store: SharedStore) {
+pub async fn d2_a_user_has_one_rating_per_run(store: SharedStore) {
     let run = complete_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
     let first =
         RunFeedback { comment: Some("👍 \u{0} 日本".to_owned()), ..feedback(&run, Rating::Up, 5) };
@@ -50,7 +50,7 @@ pub async fn d2_a_person_has_one_thumb_a_run(store: SharedStore) {
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn d3_of_many_thumbs_at_once_one_row_stays(store: SharedStore) {
+pub async fn d3_concurrent_ratings_leave_one_row(store: SharedStore) {
     let run = complete_run(&*store, create(&*store).await, vec![human("one"), ai("two")]).await;
     let mut tasks = Vec::new();
     for second in 0..50 {
@@ -88,7 +88,7 @@ pub async fn d4_only_a_run_of_the_thread_takes_feedback(store: SharedStore) {
     assert!(put_and_read(&store, &unknown).await.is_none());
 }
 
-pub async fn d5_only_the_runs_asked_for_are_answered(store: SharedStore) {
+pub async fn d5_feedback_is_returned_only_for_the_requested_runs(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut runs = Vec::new();
     for _ in 0..5 {
@@ -96,13 +96,13 @@ pub async fn d5_only_the_runs_asked_for_are_answered(store: SharedStore) {
         put(&store, &feedback(&run, Rating::Up, 1)).await.unwrap();
         runs.push(run.run_id);
     }
-    let asked = [runs[3], RunId::generate(), runs[1]];
-    let found = store.feedback(thread_id, &asked, RunFeedback::LOCAL_USER).await.unwrap();
-    assert_eq!(found.iter().map(|feedback| feedback.run_id).collect::<Vec<_>>(), [runs[3], runs[1]]);
+    let run_ids = [runs[3], RunId::generate(), runs[1]];
+    let stored = store.feedback(thread_id, &run_ids, RunFeedback::LOCAL_USER).await.unwrap();
+    assert_eq!(stored.iter().map(|feedback| feedback.run_id).collect::<Vec<_>>(), [runs[3], runs[1]]);
     assert!(store.feedback(thread_id, &[], RunFeedback::LOCAL_USER).await.unwrap().is_empty());
 }
 
-pub async fn d8_feedback_goes_with_its_thread_and_survives_everything_else(store: SharedStore) {
+pub async fn d8_feedback_is_deleted_with_its_thread_and_only_then(store: SharedStore) {
     let thread = thread();
     let thread_id = thread.thread_id;
     commit(&*store, vec![Write::CreateThread(thread.clone())]).await.unwrap();
@@ -123,8 +123,8 @@ pub async fn d8_feedback_goes_with_its_thread_and_survives_everything_else(store
 pub async fn a_trace_is_every_event_of_its_run_and_no_other(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("imported"), trace_event(0)]).await.unwrap();
-    let said = vec![human("go"), tool_calls(&["a"]), tool_result("a", "A"), trace_event(1), ai("done")];
-    let one = complete_run(&*store, thread_id, said).await;
+    let events = vec![human("go"), tool_calls(&["a"]), tool_result("a", "A"), trace_event(1), ai("done")];
+    let one = complete_run(&*store, thread_id, events).await;
     append(&*store, thread_id, vec![trace_event(2)]).await.unwrap();
     let two = complete_run(
         &*store,
@@ -132,7 +132,7 @@ pub async fn a_trace_is_every_event_of_its_run_and_no_other(store: SharedStore) 
         vec![human("and?"), compaction_event((3, 7), Some(3), "S"), ai("yes")],
     )
     .await;
-    // What is told of a run after another began belongs to it all the same.
+    // Events of a run that are appended after another run started belong to the first run's trace, too.
     append(
         &*store,
         thread_id,
@@ -145,7 +145,7 @@ pub async fn a_trace_is_every_event_of_its_run_and_no_other(store: SharedStore) 
     for (run, expected) in [(&one, vec![3, 4, 5, 6, 7, 12]), (&two, vec![9, 10, 11, 13])] {
         let events = store.run_events(thread_id, run.run_id, 0, 50).await.unwrap();
         assert_eq!(seqs(&events), expected);
-        assert!(events.iter().all(|event| *event == before[event.seq as usize - 1]), "as they were");
+        assert!(events.iter().all(|event| *event == before[event.seq as usize - 1]), "events are unchanged");
         for limit in 1..=7 {
             let mut paged: Vec<Seq> = Vec::new();
             loop {

@@ -1,4 +1,5 @@
-//! Rows for the suite, with every value that a test does not care about filled in. They hold no expectation.
+//! Row fixtures of the conformance suite. Values that no test depends on are filled in. Fixtures make no assertions about
+//! a backend.
 
 use jiff::Timestamp;
 use journal::view::HistoryEntry;
@@ -14,15 +15,17 @@ use protocol::{
 };
 use serde_json::{Map, Value, json};
 
-/// A time; later with every second.
+/// Returns a fixed base time plus `second` seconds.
 pub fn at(second: i64) -> Timestamp {
     Timestamp::new(1_700_000_000 + second, 123_456_789).unwrap()
 }
 
+/// Returns a new thread of the default assistant.
 pub fn thread() -> Thread {
     Thread::blank(ThreadId::generate(), AssistantId::default(), at(0))
 }
 
+/// Returns an active run of the thread, with a lease of `owner`.
 pub fn run(thread_id: ThreadId, owner: &str) -> Run {
     Run {
         run_id: RunId::generate(),
@@ -39,6 +42,7 @@ pub fn run(thread_id: ThreadId, owner: &str) -> Run {
     }
 }
 
+/// Returns a checkpoint of the run with the given step number.
 pub fn checkpoint(run: &Run, step: u64) -> Checkpoint {
     Checkpoint {
         checkpoint_id: CheckpointId::generate(),
@@ -54,6 +58,7 @@ pub fn checkpoint(run: &Run, step: u64) -> Checkpoint {
     }
 }
 
+/// Returns a pending interrupt of the run, raised by `node`.
 pub fn interrupt(run: &Run, node: &str, second: i64) -> Interrupt {
     Interrupt {
         interrupt_id: InterruptId::derive(run.run_id, 1, node),
@@ -74,6 +79,7 @@ pub fn interrupt(run: &Run, node: &str, second: i64) -> Interrupt {
     }
 }
 
+/// Returns a handoff of the parent thread in its first status, requested at `second`.
 pub fn handoff(parent_thread_id: ThreadId, second: i64) -> Handoff {
     Handoff {
         handoff_id: HandoffId::generate(),
@@ -92,6 +98,7 @@ pub fn handoff(parent_thread_id: ThreadId, second: i64) -> Handoff {
     }
 }
 
+/// Returns a proposal of the handoff with the given iteration number.
 pub fn proposal(handoff: &Handoff, iteration: u32, summary_md: &str) -> Proposal {
     let summary_json: HandoffSummary = serde_json::from_value(json!({
         "schema_version": 1, "handoff_id": handoff.handoff_id, "assistant_id": handoff.assistant_id,
@@ -115,15 +122,17 @@ pub fn proposal(handoff: &Handoff, iteration: u32, summary_md: &str) -> Proposal
     }
 }
 
+/// Returns a user message.
 pub fn human(text: &str) -> NewEvent {
     NewEvent::from_message(&Message::human(text), at(1)).unwrap()
 }
 
+/// Returns a model message.
 pub fn ai(text: &str) -> NewEvent {
     NewEvent::from_message(&Message::ai(text), at(1)).unwrap()
 }
 
-/// A model's message that makes calls of these ids.
+/// Returns a model message with a tool call for each id.
 pub fn tool_calls(ids: &[&str]) -> NewEvent {
     let call = |id: &&str| ContentBlock::ToolCall {
         id: (*id).to_owned(),
@@ -134,7 +143,7 @@ pub fn tool_calls(ids: &[&str]) -> NewEvent {
     NewEvent::from_message(&Message::Ai(message), at(1)).unwrap()
 }
 
-/// The result of the call of that id.
+/// Returns the result of the tool call with this id.
 pub fn tool_result(call_id: &str, text: &str) -> NewEvent {
     let message = ToolMessage {
         id: None,
@@ -146,7 +155,7 @@ pub fn tool_result(call_id: &str, text: &str) -> NewEvent {
     NewEvent::from_message(&Message::Tool(message), at(1)).unwrap()
 }
 
-/// The marker of a compaction of `first ..= last`, that keeps a request verbatim.
+/// Returns the boundary event of a compaction of `first_seq..=last_seq`. The message `request` is kept verbatim.
 pub fn compaction_event((first_seq, last_seq): (Seq, Seq), request: Option<Seq>, summary: &str) -> NewEvent {
     let content = json!({
         "schema_version": 1, "trigger": "auto", "first_seq": first_seq, "last_seq": last_seq,
@@ -157,16 +166,18 @@ pub fn compaction_event((first_seq, last_seq): (Seq, Seq), request: Option<Seq>,
     event(EventType::Compacted, &content)
 }
 
+/// Returns the event that undoes a compaction and restores the clipped results `clip_seqs`.
 pub fn undo_event(marker_seq: Seq, clip_seqs: Vec<Seq>) -> NewEvent {
     event(EventType::CompactionUndone, &json!(CompactionUndone { marker_seq, clip_seqs }))
 }
 
+/// Returns the event that replaces the tool result at `seq` by a shorter text.
 pub fn clip_event(seq: Seq, text: &str) -> NewEvent {
     let content = json!({"seq": seq, "call_id": "c", "sha256": "0".repeat(64), "bytes": 9, "text": text});
     event(EventType::ResultClipped, &content)
 }
 
-/// Returns the local person's feedback on a run.
+/// Returns the local operator's feedback on a run.
 pub fn feedback(run: &Run, rating: Rating, second: i64) -> RunFeedback {
     RunFeedback {
         thread_id: run.thread_id,
@@ -179,10 +190,12 @@ pub fn feedback(run: &Run, rating: Rating, second: i64) -> RunFeedback {
     }
 }
 
+/// Returns an event of the given type.
 pub fn event(event_type: EventType, content: &Value) -> NewEvent {
     NewEvent::new(event_type, content, at(1)).unwrap()
 }
 
+/// Returns an artifact of the thread. `number` determines its hash, so that tests control its name.
 pub fn artifact(thread_id: ThreadId, number: u8, bytes: &[u8]) -> Artifact {
     Artifact {
         thread_id,
@@ -193,20 +206,23 @@ pub fn artifact(thread_id: ThreadId, number: u8, bytes: &[u8]) -> Artifact {
     }
 }
 
+/// Returns an event that is in the trace but not in the displayed history.
 pub fn trace_event(number: u64) -> NewEvent {
     NewEvent::new(EventType::MemoryRead, &json!({"sources": [], "number": number}), at(1)).unwrap()
 }
 
+/// Commits the writes in one transaction without a fencing token.
 pub async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<CommitReceipt> {
     store.commit(Transaction { fence: None, writes }).await
 }
 
+/// Appends events to a thread and returns their seqs.
 pub async fn append(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEvent>) -> Result<Vec<Seq>> {
     let committed = commit(store, vec![Write::Append { thread_id, events }]).await?;
     Ok(committed.seqs.into_iter().next().unwrap())
 }
 
-/// Takes a thread back, as a caller does: with the event that tells of it, whose seq is returned.
+/// Rewinds a thread as a caller does, together with its `rewound` event. Returns the seq of that event.
 pub async fn rewind(store: &dyn Store, thread_id: ThreadId, keep_seq: Seq) -> Result<Vec<Seq>> {
     let superseded = store.messages_after(thread_id, keep_seq).await?;
     let content = json!({"keep_seq": keep_seq, "superseded": superseded});
@@ -217,13 +233,13 @@ pub async fn rewind(store: &dyn Store, thread_id: ThreadId, keep_seq: Seq) -> Re
     Ok(commit(store, writes).await?.seqs.remove(0))
 }
 
-/// A search for every word of `text` in everything.
+/// Returns a query that requires every word of `text` and has no other filter.
 pub fn search_for(text: &str) -> SearchQuery {
     let words = text.split_whitespace().map(str::to_owned).collect();
     SearchQuery { words, match_mode: WordMatchMode::All, limit: 50, ..SearchQuery::default() }
 }
 
-/// Finds the messages that hold every word of `text`.
+/// Returns the messages that contain every word of `text`.
 pub async fn messages(store: &dyn Store, text: &str) -> Vec<(ThreadId, Seq)> {
     let hits = store.search(search_for(text)).await.unwrap();
     let place = |hit: IndexHit| match hit.location {
@@ -248,7 +264,7 @@ pub async fn create_run(store: &dyn Store, owner: &str) -> Run {
     run
 }
 
-/// A run of the thread, from its admission to its end, with these events.
+/// Commits a run of the thread from its admission to its end, with these events.
 pub async fn complete_run(store: &dyn Store, thread_id: ThreadId, events: Vec<NewEvent>) -> Run {
     let run = run(thread_id, "one");
     let events = events.into_iter().map(|event| event.with_run(run.run_id)).collect();
@@ -278,7 +294,10 @@ pub async fn all_history(store: &dyn Store, thread_id: ThreadId, limit: usize) -
         let before_seq = entries.first().map(|entry| entry.seq);
         let query = HistoryQuery { before_seq, limit, ..HistoryQuery::default() };
         let page = history_page(store, thread_id, &query).await.unwrap();
-        assert!(page.entries.len() == limit || !page.has_more_before, "a page is full or the last");
+        assert!(
+            page.entries.len() == limit || !page.has_more_before,
+            "a page is full unless it is the last one"
+        );
         assert_eq!(page.has_more_after, before_seq.is_some());
         entries.splice(0..0, page.entries);
         if !page.has_more_before {
@@ -301,6 +320,7 @@ pub async fn all_events(store: &dyn Store, thread_id: ThreadId, categories: &[Ca
     }
 }
 
+/// Returns the seqs of the events.
 pub fn seqs(events: &[Event]) -> Vec<Seq> {
     events.iter().map(|event| event.seq).collect()
 }

@@ -1,4 +1,4 @@
-//! Handoffs, proposals, outbox, imports.
+//! Handoffs and their proposals, the outbox, and import positions.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use serde_json::json;
 use super::SharedStore;
 use super::fixtures::{append, at, commit, create, handoff, human, proposal};
 
+/// Returns the write that changes the status of the handoff.
 fn transition_write(handoff: &Handoff, from: HandoffStatus, to: HandoffStatus) -> Write {
     let handoff_id = handoff.handoff_id;
     Write::TransitionHandoff { handoff_id, from, to, patch: HandoffPatch::default(), at: at(9) }
@@ -19,7 +20,7 @@ fn transition_write(handoff: &Handoff, from: HandoffStatus, to: HandoffStatus) -
 pub async fn a_parent_has_one_pending_handoff(store: SharedStore) {
     let parent = create(&*store).await;
     let (first, second) = (handoff(parent, 1), handoff(parent, 2));
-    // The same request twice, because an answer was lost, is one handoff.
+    // A request that is repeated because its response was lost creates one handoff.
     commit(&*store, vec![Write::CreateHandoff(first.clone()), Write::CreateHandoff(first.clone())])
         .await
         .unwrap();
@@ -28,7 +29,7 @@ pub async fn a_parent_has_one_pending_handoff(store: SharedStore) {
         matches!(refused, Err(Error::HandoffPending { handoff_id, .. }) if handoff_id == first.handoff_id),
         "{refused:?}"
     );
-    // Another thread of the same assistant may have its own.
+    // Another thread of the same assistant may have its own pending handoff.
     let other = handoff(create(&*store).await, 3);
     commit(&*store, vec![Write::CreateHandoff(other)]).await.unwrap();
     commit(&*store, vec![transition_write(&first, HandoffStatus::Requested, HandoffStatus::Failed)])
@@ -43,7 +44,7 @@ pub async fn a_parent_has_one_pending_handoff(store: SharedStore) {
     assert!(matches!(different, Err(Error::Conflict { what: "handoff", .. })), "{different:?}");
 }
 
-pub async fn a_handoff_moves_from_where_it_stands(store: SharedStore) {
+pub async fn a_handoff_transition_requires_the_current_status(store: SharedStore) {
     let handoff = handoff(create(&*store).await, 1);
     commit(&*store, vec![Write::CreateHandoff(handoff.clone())]).await.unwrap();
     assert_eq!(store.handoff(handoff.handoff_id).await.unwrap(), Some(handoff.clone()));
@@ -91,7 +92,7 @@ pub async fn a_handoff_moves_from_where_it_stands(store: SharedStore) {
     assert!(matches!(unknown, Err(Error::NotFound { what: "handoff", .. })), "{unknown:?}");
 }
 
-pub async fn g20_of_concurrent_moves_one_wins(store: SharedStore) {
+pub async fn g20_of_concurrent_transitions_one_wins(store: SharedStore) {
     let handoff = handoff(create(&*store).await, 1);
     commit(&*store, vec![Write::CreateHandoff(handoff.clone())]).await.unwrap();
     let mut tasks = Vec::new();
@@ -111,7 +112,10 @@ pub async fn g20_of_concurrent_moves_one_wins(store: SharedStore) {
         }
     }
     assert_eq!(winners.len(), 1);
-    assert!(outcomes.iter().all(|outcome| *outcome == winners[0]), "each loser is told the outcome");
+    assert!(
+        outcomes.iter().all(|outcome| *outcome == winners[0]),
+        "each failed transition returns the outcome of the winner"
+    );
 }
 
 pub async fn g1_a_stored_proposal_never_changes(store: SharedStore) {
@@ -137,18 +141,18 @@ pub async fn a_stopped_first_draft_leaves_no_handoff(store: SharedStore) {
     let (stopped, next) = (handoff(parent, 1), handoff(parent, 2));
     let forget = |handoff: &Handoff| Write::DeleteHandoff { handoff_id: handoff.handoff_id };
     commit(&*store, vec![Write::CreateHandoff(stopped.clone())]).await.unwrap();
-    // Forgotten twice, because an answer was lost; and its place is free at once.
+    // A repeated deletion succeeds, because a response can be lost. A new handoff is possible immediately.
     let writes = vec![forget(&stopped), forget(&stopped), Write::CreateHandoff(next.clone())];
     commit(&*store, writes).await.unwrap();
     assert_eq!(store.handoff(stopped.handoff_id).await.unwrap(), None);
     commit(&*store, vec![Write::PutProposal(proposal(&next, 0, "text"))]).await.unwrap();
-    let kept = commit(&*store, vec![forget(&next)]).await;
-    assert!(matches!(kept, Err(Error::Conflict { what: "handoff", .. })), "{kept:?}");
+    let refused = commit(&*store, vec![forget(&next)]).await;
+    assert!(matches!(refused, Err(Error::Conflict { what: "handoff", .. })), "{refused:?}");
     assert_eq!(store.handoffs(HandoffFilter::default()).await.unwrap(), std::slice::from_ref(&next));
     assert_eq!(store.proposals(next.handoff_id).await.unwrap().len(), 1);
 }
 
-pub async fn handoffs_are_found_by_what_is_known(store: SharedStore) {
+pub async fn handoffs_are_found_by_each_filter_field(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     let failed = Handoff { status: HandoffStatus::Failed, ..handoff(one, 1) };
     let pending = handoff(one, 3);
@@ -172,12 +176,12 @@ pub async fn handoffs_are_found_by_what_is_known(store: SharedStore) {
         ),
         (HandoffFilter { parent_thread_id: Some(ThreadId::generate()), ..all() }, vec![]),
     ] {
-        let found = store.handoffs(filter.clone()).await.unwrap();
-        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{filter:?}");
+        let handoffs = store.handoffs(filter.clone()).await.unwrap();
+        assert_eq!(handoffs.iter().collect::<Vec<_>>(), expected, "{filter:?}");
     }
 }
 
-pub async fn the_outbox_keeps_one_item_a_key(store: SharedStore) {
+pub async fn the_outbox_keeps_one_item_for_each_key(store: SharedStore) {
     let item = |key: &str, attempts, second| OutboxItem {
         kind: "mirror_summary".to_owned(),
         key: key.to_owned(),
@@ -200,7 +204,7 @@ pub async fn the_outbox_keeps_one_item_a_key(store: SharedStore) {
 }
 
 /// Deleting a completed outbox item does not delete an item that replaced it in the meantime.
-pub async fn an_item_that_took_the_place_of_another_stays(store: SharedStore) {
+pub async fn deleting_an_outbox_item_keeps_its_replacement(store: SharedStore) {
     let item = |second| OutboxItem {
         kind: "due".to_owned(),
         key: "a".to_owned(),
@@ -221,8 +225,8 @@ pub async fn an_item_that_took_the_place_of_another_stays(store: SharedStore) {
     assert_eq!(store.outbox(OutboxQuery::for_kind("due", 10)).await.unwrap(), []);
 }
 
-/// Of two that take an item on, one does, and who lost it brings it back by no change of its own.
-pub async fn an_item_is_changed_by_one_alone(store: SharedStore) {
+/// Of two concurrent updates of an item one succeeds, and the one that lost cannot restore a removed item.
+pub async fn of_concurrent_updates_of_an_outbox_item_one_succeeds(store: SharedStore) {
     let item = |payload: &str, attempts| OutboxItem {
         kind: "due".to_owned(),
         key: "a".to_owned(),
@@ -235,17 +239,17 @@ pub async fn an_item_is_changed_by_one_alone(store: SharedStore) {
         payload: json!({"of": payload}),
         attempts,
     };
-    let (nobodys, first) = (item("", 0), item("first", 0));
-    commit(&*store, vec![Write::PutOutboxItem(nobodys.clone())]).await.unwrap();
-    commit(&*store, vec![change(nobodys.clone(), "first", 0)]).await.unwrap();
-    let late = commit(&*store, vec![change(nobodys, "second", 0)]).await;
-    assert!(matches!(late, Err(Error::Conflict { what: "outbox item", .. })), "{late:?}");
+    let (initial, first) = (item("", 0), item("first", 0));
+    commit(&*store, vec![Write::PutOutboxItem(initial.clone())]).await.unwrap();
+    commit(&*store, vec![change(initial.clone(), "first", 0)]).await.unwrap();
+    let refused = commit(&*store, vec![change(initial, "second", 0)]).await;
+    assert!(matches!(refused, Err(Error::Conflict { what: "outbox item", .. })), "{refused:?}");
     assert_eq!(store.outbox_item("due", "a").await.unwrap(), Some(first.clone()));
     commit(&*store, vec![change(first, "first", 1)]).await.unwrap();
     let done = Write::RemoveOutboxItem { kind: "due".to_owned(), key: "a".to_owned(), created_at: None };
     commit(&*store, vec![done]).await.unwrap();
-    let gone = commit(&*store, vec![change(item("first", 1), "first", 2)]).await;
-    assert!(matches!(gone, Err(Error::Conflict { .. })), "{gone:?}");
+    let removed = commit(&*store, vec![change(item("first", 1), "first", 2)]).await;
+    assert!(matches!(removed, Err(Error::Conflict { .. })), "{removed:?}");
     assert_eq!(store.outbox_item("due", "a").await.unwrap(), None);
 }
 
@@ -272,7 +276,7 @@ pub async fn the_outbox_is_read_in_pages(store: SharedStore) {
     assert!(matches!(none, Err(Error::InvalidRequest { .. })), "{none:?}");
 }
 
-pub async fn an_import_is_remembered(store: SharedStore) {
+pub async fn an_import_is_stored_with_its_source(store: SharedStore) {
     let thread_id = create(&*store).await;
     let source = |entries: u64| ImportSource {
         source_key: "claude:abc".to_owned(),
@@ -290,7 +294,7 @@ pub async fn an_import_is_remembered(store: SharedStore) {
     assert_eq!(store.import_source("claude:ab").await.unwrap(), None);
 }
 
-pub async fn an_import_goes_on_only_from_where_it_was_believed_to_be(store: SharedStore) {
+pub async fn an_import_continues_only_from_the_expected_position(store: SharedStore) {
     let (thread_id, other) = (create(&*store).await, create(&*store).await);
     let put = |thread_id, entries, expected| {
         let source = ImportSource {
@@ -307,10 +311,10 @@ pub async fn an_import_goes_on_only_from_where_it_was_believed_to_be(store: Shar
     commit(&*store, vec![put(thread_id, 1, None)]).await.unwrap();
     let stored = store.import_source("claude:abc").await.unwrap();
     for (case, write) in [
-        ("another process was first", put(other, 1, None)),
-        ("another process went on", put(thread_id, 3, so_far(2, 1))),
-        ("something happened in the thread", put(thread_id, 3, so_far(1, 0))),
-        ("it is another thread", put(other, 3, so_far(1, 0))),
+        ("another process imported first", put(other, 1, None)),
+        ("another process continued the import", put(thread_id, 3, so_far(2, 1))),
+        ("the thread has new events", put(thread_id, 3, so_far(1, 0))),
+        ("the source belongs to another thread", put(other, 3, so_far(1, 0))),
     ] {
         let events = Write::Append { thread_id, events: vec![human("two")] };
         let outcome = commit(&*store, vec![write, events]).await;

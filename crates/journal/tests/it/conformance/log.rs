@@ -1,4 +1,4 @@
-//! The log: order, keys, bytes, atomicity, pages.
+//! The event log: order of events, idempotency keys, exact content, atomic transactions, pages.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ pub async fn a1_seqs_of_concurrent_writers_have_no_gap(store: SharedStore) {
                     append(&*store, thread_id, vec![trace_event(writer * EVENTS + number)]).await.unwrap(),
                 );
             }
-            assert!(seqs.is_sorted_by(|one, next| one < next), "a writer sees its own seqs grow");
+            assert!(seqs.is_sorted_by(|left, right| left < right), "a writer sees its own seqs grow");
             seqs
         }));
     }
-    let mut given = Vec::new();
+    let mut assigned = Vec::new();
     for task in tasks {
-        given.extend(task.await.unwrap());
+        assigned.extend(task.await.unwrap());
     }
-    given.sort_unstable();
-    assert_eq!(given, (1..=WRITERS * EVENTS).collect::<Vec<_>>());
-    assert_eq!(seqs(&all_events(&*store, thread_id, &[]).await), given);
+    assigned.sort_unstable();
+    assert_eq!(assigned, (1..=WRITERS * EVENTS).collect::<Vec<_>>());
+    assert_eq!(seqs(&all_events(&*store, thread_id, &[]).await), assigned);
 }
 
 pub async fn a1_seqs_of_threads_are_independent(store: SharedStore) {
@@ -67,7 +67,7 @@ pub async fn a5_events_of_several_runs_keep_their_run(store: SharedStore) {
     assert!(stored.iter().all(|event| event.created_at == at(1) && event.thread_id == thread_id));
 }
 
-pub async fn a6_content_comes_back_byte_for_byte(store: SharedStore) {
+pub async fn a6_content_is_read_byte_for_byte(store: SharedStore) {
     let thread_id = create(&*store).await;
     let line = format!("\"{}\"", "x".repeat(1 << 20));
     let escapes: String = (0..0x20).map(|code| format!("\\u{code:04x}")).collect();
@@ -97,7 +97,7 @@ pub async fn a6_content_comes_back_byte_for_byte(store: SharedStore) {
     }
 }
 
-pub async fn a6_every_time_comes_back_to_the_nanosecond(store: SharedStore) {
+pub async fn a6_times_are_read_with_nanosecond_precision(store: SharedStore) {
     let thread_id = create(&*store).await;
     let times = [
         "-009999-01-02T01:59:59Z",
@@ -132,7 +132,7 @@ pub async fn a7_a_repeated_key_stores_one_row(store: SharedStore) {
         vec![Write::Append { thread_id, events: vec![keyed("a"), keyed("b"), keyed("b"), keyed("a")] }];
     let committed = commit(&*store, writes).await.unwrap();
     assert_eq!((committed.seqs, committed.stored_events), (vec![vec![2, 3, 3, 2]], 1));
-    // The key belongs to the run, and to the thread.
+    // The key is unique per run and thread.
     assert_eq!(append(&*store, thread_id, vec![trace_event(0).with_key("a")]).await.unwrap(), [4]);
     assert_eq!(append(&*store, thread_id, vec![trace_event(0).with_key("a")]).await.unwrap(), [4]);
     let other = create(&*store).await;
@@ -156,7 +156,7 @@ pub async fn a8_a_failed_transaction_leaves_nothing(store: SharedStore) {
     assert_eq!((retried.seqs, retried.stored_events), (vec![vec![1, 2]], 2));
 }
 
-pub async fn a8_a_failure_does_not_touch_its_neighbours(store: SharedStore) {
+pub async fn a8_a_failure_does_not_affect_other_transactions_of_the_batch(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut tasks = Vec::new();
     for number in 0..100_u64 {
@@ -207,7 +207,7 @@ pub async fn a9_pages_honour_their_bounds(store: SharedStore) {
     assert!(store.events(ThreadId::generate(), EventQuery::after(0, 5)).await.unwrap().is_empty());
 }
 
-pub async fn a10_other_categories_take_no_place_in_a_page(store: SharedStore) {
+pub async fn a10_other_categories_do_not_count_against_the_page_limit(store: SharedStore) {
     const MESSAGES: u64 = 60;
     let thread_id = create(&*store).await;
     let events =
@@ -237,7 +237,7 @@ pub async fn a10_other_categories_take_no_place_in_a_page(store: SharedStore) {
     assert!(all_events(&*store, thread_id, &[Category::Error]).await.is_empty());
 }
 
-pub async fn a10_many_hidden_rows_hide_nothing(store: SharedStore) {
+pub async fn a10_many_hidden_rows_do_not_hide_visible_rows(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut events = vec![human("first")];
     events.extend((0..10_000).map(trace_event));

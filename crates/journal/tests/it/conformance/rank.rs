@@ -1,4 +1,4 @@
-//! Ranking the messages of some threads by the words they hold.
+//! Ranking of the messages of given threads by the words that they contain.
 
 use journal::{Error, PAGE_ROWS_MAX, QUERY_WORDS_MAX, RankQuery, RankedMessage, ThreadPrefix, Write};
 use protocol::ThreadId;
@@ -13,13 +13,14 @@ fn query(threads: &[ThreadId], words: &[&str]) -> RankQuery {
     RankQuery { threads, words, limit: 50 }
 }
 
+/// Ranks the messages and returns their seqs, best first.
 async fn seqs(store: &SharedStore, threads: &[ThreadId], words: &[&str]) -> Vec<u64> {
     let ranked = store.rank_messages(query(threads, words)).await.unwrap();
-    assert!(ranked.is_sorted_by(|a, b| a.score >= b.score) && ranked.iter().all(|one| one.score > 0.0));
-    ranked.iter().map(|one| one.seq).collect()
+    assert!(ranked.is_sorted_by(|a, b| a.score >= b.score) && ranked.iter().all(|hit| hit.score > 0.0));
+    ranked.iter().map(|hit| hit.seq).collect()
 }
 
-pub async fn any_word_is_enough_and_rare_ones_say_more(store: SharedStore) {
+pub async fn any_word_matches_and_rare_words_weigh_more(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut events: Vec<_> = (0..40).map(|_| human("the server runs the tests")).collect();
     events.extend([
@@ -39,8 +40,8 @@ pub async fn any_word_is_enough_and_rare_ones_say_more(store: SharedStore) {
     assert_eq!(seqs(&store, &[thread_id], &["absent"]).await, [0; 0]);
     assert_eq!(seqs(&store, &[thread_id], &[]).await, [0; 0]);
     let ranked = store.rank_messages(query(&[thread_id], &["port", "absent", "STAGING"])).await.unwrap();
-    let held: Vec<(u64, u32)> = ranked.iter().map(|one| (one.seq, one.matched_words)).collect();
-    assert_eq!(held, [(41, 0b101), (45, 0b100), (43, 0b001)]);
+    let matched: Vec<(u64, u32)> = ranked.iter().map(|hit| (hit.seq, hit.matched_words)).collect();
+    assert_eq!(matched, [(41, 0b101), (45, 0b100), (43, 0b001)]);
     assert!(
         ranked[0].matches_word(0)
             && !ranked[0].matches_word(1)
@@ -49,25 +50,25 @@ pub async fn any_word_is_enough_and_rare_ones_say_more(store: SharedStore) {
     );
 }
 
-pub async fn of_equal_messages_the_later_is_first(store: SharedStore) {
+pub async fn equally_ranked_messages_are_newest_first(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = ["port one", "something else", "port two", "port six"].map(human);
     append(&*store, thread_id, events.to_vec()).await.unwrap();
     assert_eq!(seqs(&store, &[thread_id], &["port"]).await, [4, 3, 1]);
     let two = RankQuery { limit: 2, ..query(&[thread_id], &["port"]) };
-    let kept: Vec<u64> = store.rank_messages(two).await.unwrap().iter().map(|one| one.seq).collect();
-    assert_eq!(kept, [4, 3]);
+    let ranked_seqs: Vec<u64> = store.rank_messages(two).await.unwrap().iter().map(|hit| hit.seq).collect();
+    assert_eq!(ranked_seqs, [4, 3]);
 }
 
-pub async fn only_the_threads_asked_for_are_looked_through(store: SharedStore) {
+pub async fn only_the_requested_threads_are_searched(store: SharedStore) {
     let (one, two, other) = (create(&*store).await, create(&*store).await, create(&*store).await);
     append(&*store, one, vec![human("a word")]).await.unwrap();
     append(&*store, two, vec![human("nothing"), human("a word")]).await.unwrap();
     append(&*store, other, vec![human("a word")]).await.unwrap();
-    let places = |ranked: Vec<RankedMessage>| {
-        let mut places: Vec<_> = ranked.iter().map(|one| (one.thread_id, one.seq)).collect();
-        places.sort_unstable();
-        places
+    let locations = |ranked: Vec<RankedMessage>| {
+        let mut locations: Vec<_> = ranked.iter().map(|hit| (hit.thread_id, hit.seq)).collect();
+        locations.sort_unstable();
+        locations
     };
     let unknown = ThreadId::generate();
     for (threads, expected) in [
@@ -76,16 +77,20 @@ pub async fn only_the_threads_asked_for_are_looked_through(store: SharedStore) {
         (vec![one], vec![(one, 1)]),
         (vec![two, unknown, one, two], vec![(one, 1), (two, 2)]),
     ] {
-        let found = places(store.rank_messages(query(&threads, &["word"])).await.unwrap());
+        let found = locations(store.rank_messages(query(&threads, &["word"])).await.unwrap());
         assert_eq!(found, expected, "{threads:?}");
     }
     commit(&*store, vec![Write::DeleteThread { thread_id: two }]).await.unwrap();
-    assert_eq!(places(store.rank_messages(query(&[one, two], &["word"])).await.unwrap()), [(one, 1)]);
+    assert_eq!(locations(store.rank_messages(query(&[one, two], &["word"])).await.unwrap()), [(one, 1)]);
     append(&*store, one, vec![human("another word")]).await.unwrap();
-    assert_eq!(seqs(&store, &[one, two], &["another"]).await, [2], "what was said since is found");
+    assert_eq!(
+        seqs(&store, &[one, two], &["another"]).await,
+        [2],
+        "messages added since the last search are found"
+    );
 }
 
-pub async fn a_thread_is_looked_through_up_to_where_it_is_told(store: SharedStore) {
+pub async fn a_thread_is_searched_up_to_the_given_seq(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     for thread_id in [one, two] {
         append(&*store, thread_id, vec![human("word one"), human("word two")]).await.unwrap();
@@ -101,13 +106,13 @@ pub async fn a_thread_is_looked_through_up_to_where_it_is_told(store: SharedStor
         let part = |thread_id, before| ThreadPrefix { thread_id, before };
         let threads = vec![part(one, before), part(two, None)];
         let ranked = store.rank_messages(RankQuery { threads, ..query(&[], &["word"]) }).await.unwrap();
-        let mut seqs: Vec<u64> = ranked.iter().map(|one| one.seq).collect();
+        let mut seqs: Vec<u64> = ranked.iter().map(|hit| hit.seq).collect();
         seqs.sort_unstable();
         assert_eq!(seqs, expected, "{before:?}");
     }
 }
 
-pub async fn what_was_superseded_is_not_ranked(store: SharedStore) {
+pub async fn superseded_messages_are_not_ranked(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = ["word one", "word two", "word three", "word four"].map(human);
     append(&*store, thread_id, events.to_vec()).await.unwrap();
@@ -116,10 +121,14 @@ pub async fn what_was_superseded_is_not_ranked(store: SharedStore) {
     append(&*store, thread_id, vec![human("word five")]).await.unwrap();
     assert_eq!(seqs(&store, &[thread_id], &["word"]).await, [6, 1]);
     let both = RankQuery { limit: 2, ..query(&[thread_id], &["word"]) };
-    assert_eq!(store.rank_messages(both).await.unwrap().len(), 2, "what is hidden takes no place");
+    assert_eq!(
+        store.rank_messages(both).await.unwrap().len(),
+        2,
+        "hidden messages do not count against the limit"
+    );
 }
 
-pub async fn words_are_compared_as_in_a_search(store: SharedStore) {
+pub async fn ranking_normalizes_words_like_a_search(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = ["明日の会議は東京で行います", "we were Running src/parse_table.rs:42", "café \"NEAR\" x*"]
         .map(human);
@@ -155,7 +164,7 @@ pub async fn a_ranking_has_its_limits(store: SharedStore) {
     let long = RankQuery { words: words(QUERY_WORDS_MAX + 1), ..query(&[thread_id], &[]) };
     assert!(matches!(store.rank_messages(long).await, Err(Error::InvalidRequest { .. })));
     for limit in [0, PAGE_ROWS_MAX + 1] {
-        let wrong = RankQuery { limit, ..query(&[thread_id], &["word"]) };
-        assert!(matches!(store.rank_messages(wrong).await, Err(Error::InvalidRequest { .. })), "{limit}");
+        let invalid = RankQuery { limit, ..query(&[thread_id], &["word"]) };
+        assert!(matches!(store.rank_messages(invalid).await, Err(Error::InvalidRequest { .. })), "{limit}");
     }
 }

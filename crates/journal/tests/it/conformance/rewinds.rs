@@ -1,4 +1,4 @@
-//! Rewinds: what is out of sight, what stays, and what is stuck with neither.
+//! Rewinds: superseded events are hidden and stay in the log, and each value derived from them is updated.
 
 use journal::{
     Error, EventQuery, HealthCheckDepth, RunPatch, SearchQuery, SupersededVisibility, ThreadPatch, Write,
@@ -11,6 +11,7 @@ use super::fixtures::{
     seqs, thread, trace_event,
 };
 
+/// Returns the seqs of the thread's visible events.
 async fn visible_seqs(store: &SharedStore, thread_id: ThreadId) -> Vec<Seq> {
     seqs(&all_events(&**store, thread_id, &[]).await)
 }
@@ -19,13 +20,13 @@ async fn read_thread(store: &SharedStore, thread_id: ThreadId) -> Thread {
     store.thread(thread_id).await.unwrap().unwrap()
 }
 
-pub async fn what_is_superseded_stays_in_the_log_and_out_of_sight(store: SharedStore) {
+pub async fn superseded_events_stay_in_the_log_and_are_hidden(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("one"), ai("two"), human("three"), ai("four")]).await.unwrap();
     let before = all_events(&*store, thread_id, &[]).await;
     assert_eq!(store.messages_after(thread_id, 2).await.unwrap(), 2);
     let seqs_given = rewind(&*store, thread_id, 2).await.unwrap();
-    assert_eq!(seqs_given, [5], "what tells of the rewind is not superseded");
+    assert_eq!(seqs_given, [5], "the event of the rewind is not superseded");
     assert_eq!(visible_seqs(&store, thread_id).await, [1, 2, 5]);
     let all = EventQuery { superseded: SupersededVisibility::Shown, ..EventQuery::after(0, 9) };
     let all = store.events(thread_id, all).await.unwrap();
@@ -38,13 +39,13 @@ pub async fn what_is_superseded_stays_in_the_log_and_out_of_sight(store: SharedS
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn every_point_to_keep_has_a_meaning(store: SharedStore) {
-    // Events before each rewind; what is kept; what is visible before the next event.
+pub async fn a_rewind_accepts_any_seq_to_keep(store: SharedStore) {
+    // The number of events before each rewind, the last seq to keep, and the seqs that are visible after the rewind.
     type RewindCase = (u64, Seq, &'static [Seq]);
     let cases: [(&str, &[RewindCase]); 9] = [
-        ("nothing is kept", &[(3, 0, &[])]),
-        ("all is kept", &[(3, 3, &[1, 2, 3])]),
-        ("more than all is kept", &[(3, u64::MAX, &[1, 2, 3])]),
+        ("keep nothing", &[(3, 0, &[])]),
+        ("keep all", &[(3, 3, &[1, 2, 3])]),
+        ("keep more than all", &[(3, u64::MAX, &[1, 2, 3])]),
         ("an empty thread", &[(0, 0, &[])]),
         ("twice to the same point", &[(3, 1, &[1]), (2, 1, &[1])]),
         ("before an earlier rewind", &[(5, 4, &[1, 2, 3, 4]), (2, 2, &[1, 2])]),
@@ -68,7 +69,7 @@ pub async fn every_point_to_keep_has_a_meaning(store: SharedStore) {
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
-pub async fn a_thread_is_not_taken_back_under_a_run(store: SharedStore) {
+pub async fn a_thread_with_an_active_run_is_not_rewound(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     append(&*store, thread_id, vec![human("one"), ai("two")]).await.unwrap();
@@ -94,16 +95,17 @@ pub async fn a8_a_failed_transaction_supersedes_nothing(store: SharedStore) {
     assert_eq!(read_thread(&store, thread_id).await, before);
 }
 
-pub async fn a10_superseded_rows_take_no_place_in_a_page(store: SharedStore) {
+pub async fn a10_superseded_rows_do_not_count_against_the_page_limit(store: SharedStore) {
     let thread_id = create(&*store).await;
     // Every third message stays; the seqs from 5 on are superseded a few thousand at a time.
     let mut expected = Vec::new();
     for round in 0..5 {
-        let kept = append(&*store, thread_id, vec![human("kept"), trace_event(round)]).await.unwrap();
-        let gone = (0..2_000).map(|number| if number % 2 == 0 { human("gone") } else { trace_event(number) });
-        append(&*store, thread_id, gone.collect()).await.unwrap();
-        expected.extend(&kept);
-        expected.extend(rewind(&*store, thread_id, kept[1]).await.unwrap());
+        let retained = append(&*store, thread_id, vec![human("kept"), trace_event(round)]).await.unwrap();
+        let superseded =
+            (0..2_000).map(|number| if number % 2 == 0 { human("gone") } else { trace_event(number) });
+        append(&*store, thread_id, superseded.collect()).await.unwrap();
+        expected.extend(&retained);
+        expected.extend(rewind(&*store, thread_id, retained[1]).await.unwrap());
     }
     for limit in [1, 4, 14, 15, 16] {
         let mut forwards: Vec<Seq> = Vec::new();
@@ -131,21 +133,21 @@ pub async fn a10_superseded_rows_take_no_place_in_a_page(store: SharedStore) {
     assert_eq!(read_thread(&store, thread_id).await.message_count, 5);
 }
 
-pub async fn what_was_superseded_is_not_found(store: SharedStore) {
+pub async fn superseded_messages_are_not_found(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("a word"), ai("a word again")]).await.unwrap();
     assert_eq!(messages(&*store, "word").await.len(), 2);
     append(&*store, thread_id, vec![human("a word not yet indexed")]).await.unwrap();
     rewind(&*store, thread_id, 1).await.unwrap();
     append(&*store, thread_id, vec![human("another word")]).await.unwrap();
-    let mut found: Vec<Seq> = messages(&*store, "word").await.into_iter().map(|(_, seq)| seq).collect();
-    found.sort_unstable();
-    assert_eq!(found, [1, 5]);
+    let mut hit_seqs: Vec<Seq> = messages(&*store, "word").await.into_iter().map(|(_, seq)| seq).collect();
+    hit_seqs.sort_unstable();
+    assert_eq!(hit_seqs, [1, 5]);
     let one = SearchQuery { limit: 1, ..search_for("word") };
-    assert_eq!(store.search(one).await.unwrap().len(), 1, "what is hidden takes no place");
+    assert_eq!(store.search(one).await.unwrap().len(), 1, "hidden messages do not count against the limit");
 }
 
-pub async fn the_first_prompt_is_the_first_one_that_is_visible(store: SharedStore) {
+pub async fn the_first_prompt_is_the_first_visible_message(store: SharedStore) {
     let thread_id = create(&*store).await;
     let prompt = async || read_thread(&store, thread_id).await.first_prompt;
     append(&*store, thread_id, vec![ai("hello"), human("first"), human("second")]).await.unwrap();
@@ -161,31 +163,35 @@ pub async fn a_superseded_question_is_withdrawn(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     append(&*store, thread_id, vec![human("one")]).await.unwrap();
-    let (kept, gone) = (interrupt(&run, "early", 1), interrupt(&run, "late", 2));
-    commit(&*store, vec![Write::RaiseInterrupt(kept.clone())]).await.unwrap();
+    let (retained, superseded) = (interrupt(&run, "early", 1), interrupt(&run, "late", 2));
+    commit(&*store, vec![Write::RaiseInterrupt(retained.clone())]).await.unwrap();
     let asks = Write::Append { thread_id, events: vec![ai("may I?")] };
-    let rests = RunPatch { status: Some(RunStatus::Interrupted), ..RunPatch::default() };
+    let interrupted = RunPatch { status: Some(RunStatus::Interrupted), ..RunPatch::default() };
     let waits = ThreadPatch { status: Some(ThreadStatus::Interrupted), ..ThreadPatch::default() };
     let writes = vec![
         asks,
-        Write::RaiseInterrupt(gone.clone()),
-        Write::UpdateRun { run_id: run.run_id, patch: rests },
+        Write::RaiseInterrupt(superseded.clone()),
+        Write::UpdateRun { run_id: run.run_id, patch: interrupted },
         Write::UpdateThread { thread_id, patch: waits },
     ];
     commit(&*store, writes).await.unwrap();
     rewind(&*store, thread_id, 2).await.unwrap();
-    assert_eq!(store.pending_interrupts(thread_id).await.unwrap(), [kept.clone(), gone.clone()]);
+    assert_eq!(store.pending_interrupts(thread_id).await.unwrap(), [retained.clone(), superseded.clone()]);
     rewind(&*store, thread_id, 1).await.unwrap();
-    assert_eq!(store.pending_interrupts(thread_id).await.unwrap(), [kept]);
-    let withdrawn = store.interrupt(gone.interrupt_id).await.unwrap().unwrap();
+    assert_eq!(store.pending_interrupts(thread_id).await.unwrap(), [retained]);
+    let withdrawn = store.interrupt(superseded.interrupt_id).await.unwrap().unwrap();
     assert_eq!((withdrawn.status, withdrawn.resolved_at), (InterruptStatus::Withdrawn, Some(at(3))));
-    assert_eq!(read_thread(&store, thread_id).await.status, ThreadStatus::Interrupted, "one still waits");
+    assert_eq!(
+        read_thread(&store, thread_id).await.status,
+        ThreadStatus::Interrupted,
+        "one interrupt is still pending"
+    );
     rewind(&*store, thread_id, 0).await.unwrap();
     assert!(store.pending_interrupts(thread_id).await.unwrap().is_empty());
     assert_eq!(read_thread(&store, thread_id).await.status, ThreadStatus::Idle);
 }
 
-pub async fn h3_an_id_that_begins_again_has_nothing_superseded(store: SharedStore) {
+pub async fn h3_a_reused_thread_id_has_no_superseded_events(store: SharedStore) {
     let before = thread();
     let thread_id = before.thread_id;
     commit(&*store, vec![Write::CreateThread(before.clone())]).await.unwrap();
@@ -198,7 +204,7 @@ pub async fn h3_an_id_that_begins_again_has_nothing_superseded(store: SharedStor
     assert_eq!(visible_seqs(&store, thread_id).await, [3, 5]);
 }
 
-pub async fn a_key_that_was_superseded_is_not_stored_again(store: SharedStore) {
+pub async fn an_event_with_a_superseded_key_is_not_stored_again(store: SharedStore) {
     let thread_id = create(&*store).await;
     let keyed = || NewEvent { event_key: Some("k".to_owned()), ..human("one") };
     append(&*store, thread_id, vec![keyed()]).await.unwrap();

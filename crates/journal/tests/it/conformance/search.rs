@@ -1,4 +1,4 @@
-//! Finding by words: messages, summaries, handoffs and items.
+//! Full-text search for messages, summaries, handoffs and items.
 
 pub mod scope;
 
@@ -23,14 +23,15 @@ async fn find(store: &SharedStore, text: &str) -> Vec<u64> {
     seqs
 }
 
-/// A search for any word of `text` in everything.
+/// Returns a query that matches any word of `text` and has no other filter.
 fn any_of(text: &str) -> SearchQuery {
     SearchQuery { match_mode: WordMatchMode::Any, ..search_for(text) }
 }
 
+/// Searches and returns the seqs of the hits, best first, with 0 for a hit that is not a message.
 async fn seqs(store: &SharedStore, query: SearchQuery) -> Vec<Seq> {
     let hits = store.search(query).await.unwrap();
-    assert!(hits.is_sorted_by(|a, b| a.score >= b.score) && hits.iter().all(|one| one.score > 0.0));
+    assert!(hits.is_sorted_by(|a, b| a.score >= b.score) && hits.iter().all(|hit| hit.score > 0.0));
     let seq = |hit: &IndexHit| match hit.location {
         HitLocation::Message { seq, .. } => seq,
         HitLocation::Summary { .. } | HitLocation::Handoff { .. } | HitLocation::Item { .. } => 0,
@@ -53,11 +54,12 @@ async fn kinds(store: &SharedStore, query: SearchQuery) -> Vec<IndexHitKind> {
     kinds
 }
 
+/// Returns the snippets of the hits, with the matching words marked.
 async fn snippets(store: &SharedStore, text: &str) -> Vec<String> {
     store.search(search_for(text)).await.unwrap().into_iter().map(|hit| hit.snippet).collect()
 }
 
-pub async fn every_word_must_be_there(store: SharedStore) {
+pub async fn a_search_for_all_words_requires_every_word(store: SharedStore) {
     let thread_id = create(&*store).await;
     let tool = ToolMessage {
         id: None,
@@ -86,16 +88,16 @@ pub async fn every_word_must_be_there(store: SharedStore) {
         assert_eq!(find(&store, query).await, expected, "{query}");
     }
     append(&*store, thread_id, vec![human("connecting again")]).await.unwrap();
-    assert_eq!(find(&store, "connect").await, [4, 5], "what was said since is found");
+    assert_eq!(find(&store, "connect").await, [4, 5], "messages added since the last search are found");
     let one = SearchQuery { limit: 1, ..search_for("connect") };
     assert_eq!(store.search(one).await.unwrap().len(), 1);
     for limit in [0, PAGE_ROWS_MAX + 1] {
-        let wrong = store.search(SearchQuery { limit, ..search_for("connect") }).await;
-        assert!(matches!(wrong, Err(Error::InvalidRequest { .. })), "{limit}");
+        let refused = store.search(SearchQuery { limit, ..search_for("connect") }).await;
+        assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{limit}");
     }
 }
 
-pub async fn any_word_is_enough_and_more_are_better(store: SharedStore) {
+pub async fn a_search_for_any_word_ranks_hits_with_more_words_higher(store: SharedStore) {
     let thread_id = create(&*store).await;
     let mut events: Vec<_> = (0..40).map(|_| human("the server runs the tests")).collect();
     events.extend([
@@ -106,16 +108,16 @@ pub async fn any_word_is_enough_and_more_are_better(store: SharedStore) {
     ]);
     append(&*store, thread_id, events).await.unwrap();
     let hits = store.search(any_of("port absent STAGING")).await.unwrap();
-    let held: Vec<u32> = hits.iter().map(|hit| hit.matched_words).collect();
-    assert_eq!(held, [0b101, 0b001], "which words each holds is told");
-    assert_eq!(seqs(&store, any_of("storm server")).await[0], 43, "the rare one is first");
+    let matched_words: Vec<u32> = hits.iter().map(|hit| hit.matched_words).collect();
+    assert_eq!(matched_words, [0b101, 0b001], "each hit reports the words that it contains");
+    assert_eq!(seqs(&store, any_of("storm server")).await[0], 43, "the hit with the rare word is first");
     assert_eq!(seqs(&store, any_of("absent")).await, [0; 0]);
     assert_eq!(seqs(&store, any_of("")).await, [0; 0]);
     let words = (0..=QUERY_WORDS_MAX).map(|number| format!("w{number}")).collect::<Vec<_>>();
     assert!(matches!(store.search(any_of(&words.join(" "))).await, Err(Error::InvalidRequest { .. })));
 }
 
-pub async fn what_stands_near_the_other_words_is_better(store: SharedStore) {
+pub async fn words_near_the_other_words_rank_higher(store: SharedStore) {
     let (one, other) = (create(&*store).await, create(&*store).await);
     let lines = [
         "the port is open",
@@ -132,12 +134,12 @@ pub async fn what_stands_near_the_other_words_is_better(store: SharedStore) {
     append(&*store, other, vec![human("the port is blue"), human("the port is red")]).await.unwrap();
     let hits = store.search(any_of("port staging")).await.unwrap();
     let first = |thread_id, seq| HitLocation::Message { thread_id, seq, role: "human".to_owned() };
-    assert_eq!(hits[0].location, first(one, 3), "it is the rarer word");
-    assert_eq!(hits[1].location, first(one, 1), "the other word was said near it");
+    assert_eq!(hits[0].location, first(one, 3), "it has the rarer word");
+    assert_eq!(hits[1].location, first(one, 1), "the other word is near it");
     assert_eq!(hits.len(), 5);
 }
 
-pub async fn a_word_of_nearly_all_messages_finds_them_too(store: SharedStore) {
+pub async fn a_word_of_nearly_all_messages_is_found(store: SharedStore) {
     const MESSAGES: u64 = 9_000;
     let thread_id = create(&*store).await;
     let text = |number: u64| match number {
@@ -212,35 +214,39 @@ pub async fn no_query_is_a_syntax_error(store: SharedStore) {
     assert!(matches!(store.search(search_for(&long)).await, Err(Error::InvalidRequest { .. })));
 }
 
-pub async fn k9_what_was_deleted_is_not_found(store: SharedStore) {
-    let (gone, stays) = (create(&*store).await, create(&*store).await);
-    append(&*store, gone, vec![human("secret word"), human("secret again")]).await.unwrap();
-    append(&*store, stays, vec![human("no secret")]).await.unwrap();
+pub async fn k9_deleted_texts_are_not_found(store: SharedStore) {
+    let (deleted, retained) = (create(&*store).await, create(&*store).await);
+    append(&*store, deleted, vec![human("secret word"), human("secret again")]).await.unwrap();
+    append(&*store, retained, vec![human("no secret")]).await.unwrap();
     let threads =
         async || messages(&*store, "secret").await.into_iter().map(|(thread, _)| thread).collect::<Vec<_>>();
     assert_eq!(threads().await.len(), 3);
     let (child, orphan) = (create(&*store).await, create(&*store).await);
     for child_thread_id in [child, orphan] {
         let handoff =
-            protocol::Handoff { child_thread_id, status: HandoffStatus::Declined, ..handoff(gone, 1) };
-        let told = proposal(&handoff, 0, "secret handoff");
-        commit(&*store, vec![Write::CreateHandoff(handoff), Write::PutProposal(told)]).await.unwrap();
+            protocol::Handoff { child_thread_id, status: HandoffStatus::Declined, ..handoff(deleted, 1) };
+        let proposal_row = proposal(&handoff, 0, "secret handoff");
+        commit(&*store, vec![Write::CreateHandoff(handoff), Write::PutProposal(proposal_row)]).await.unwrap();
     }
-    commit(&*store, vec![Write::SummarizeTurns(summarization(gone, (1, 2), "secret summary"))])
+    commit(&*store, vec![Write::SummarizeTurns(summarization(deleted, (1, 2), "secret summary"))])
         .await
         .unwrap();
     assert_eq!(store.search(search_for("secret")).await.unwrap().len(), 6);
-    append(&*store, gone, vec![human("secret not yet indexed")]).await.unwrap();
-    commit(&*store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
-    assert_eq!(threads().await, [stays]);
-    assert_eq!(kinds(&store, search_for("secret")).await.len(), 3, "handoffs stay as long as their child");
-    for thread_id in [child, orphan, stays] {
+    append(&*store, deleted, vec![human("secret not yet indexed")]).await.unwrap();
+    commit(&*store, vec![Write::DeleteThread { thread_id: deleted }]).await.unwrap();
+    assert_eq!(threads().await, [retained]);
+    assert_eq!(
+        kinds(&store, search_for("secret")).await.len(),
+        3,
+        "handoffs remain as long as their child thread"
+    );
+    for thread_id in [child, orphan, retained] {
         commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     }
     assert_eq!(store.search(search_for("secret")).await.unwrap(), []);
 }
 
-pub async fn passages_mark_what_was_found(store: SharedStore) {
+pub async fn snippets_mark_the_matching_words(store: SharedStore) {
     let thread_id = create(&*store).await;
     let filler = "lorem ipsum ".repeat(2_000);
     let events = vec![
@@ -269,7 +275,7 @@ pub async fn passages_mark_what_was_found(store: SharedStore) {
     assert_eq!(snippets(&store, "pin").await, ["forged  mark  \u{2}pin\u{3}"]);
 }
 
-/// A thread of two turns with a summary, a handoff and an item that all say the same word.
+/// Creates a thread of two turns with a summary, a handoff and an item that all contain the same word.
 async fn everything(store: &SharedStore) -> (ThreadId, ThreadId) {
     let (parent, child) = (create(&**store).await, create(&**store).await);
     append(&**store, parent, vec![human("a heron"), ai("another heron")]).await.unwrap();
@@ -277,7 +283,7 @@ async fn everything(store: &SharedStore) -> (ThreadId, ThreadId) {
         .await
         .unwrap();
     let handoff = protocol::Handoff { child_thread_id: child, ..handoff(parent, 1) };
-    let told = proposal(&handoff, 0, "count the herons");
+    let proposal_row = proposal(&handoff, 0, "count the herons");
     let item = StoredItem {
         namespace: vec!["birds".to_owned(), "grey".to_owned()],
         key: "heron".to_owned(),
@@ -285,21 +291,25 @@ async fn everything(store: &SharedStore) -> (ThreadId, ThreadId) {
         created_at: at(1),
         updated_at: at(9),
     };
-    let writes = vec![Write::CreateHandoff(handoff), Write::PutProposal(told), Write::PutItem(item)];
+    let writes = vec![Write::CreateHandoff(handoff), Write::PutProposal(proposal_row), Write::PutItem(item)];
     commit(&**store, writes).await.unwrap();
     (parent, child)
 }
 
-pub async fn everything_is_found_where_it_is(store: SharedStore) {
+pub async fn every_kind_of_hit_has_its_location(store: SharedStore) {
     use IndexHitKind::{Handoff, Item, Message, Summary};
     let (parent, child) = everything(&store).await;
     let all = || search_for("heron");
-    assert_eq!(kinds(&store, all()).await, [Message, Message, Summary, Handoff], "items only when asked for");
+    assert_eq!(
+        kinds(&store, all()).await,
+        [Message, Message, Summary, Handoff],
+        "items are found only on request"
+    );
     let with = |kinds: &[IndexHitKind]| SearchQuery { kinds: kinds.to_vec(), ..all() };
-    for wanted in
+    for expected_kind in
         [vec![Message, Message], vec![Summary], vec![Handoff], vec![Item], vec![Summary, Handoff, Item]]
     {
-        assert_eq!(kinds(&store, with(&wanted)).await, wanted);
+        assert_eq!(kinds(&store, with(&expected_kind)).await, expected_kind);
     }
     let hits = store.search(with(&[Summary, Handoff, Item])).await.unwrap();
     for hit in hits {
@@ -321,15 +331,16 @@ pub async fn everything_is_found_where_it_is(store: SharedStore) {
     }
 }
 
-pub async fn what_was_said_at_a_named_date_is_better(store: SharedStore) {
+pub async fn messages_at_a_named_date_rank_higher(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let said = |text: &str, time: &str| {
+    let message_at = |text: &str, time: &str| {
         NewEvent::from_message(&Message::human(text), time.parse().unwrap()).unwrap()
     };
-    let quiet = (0..8).map(|_| trace_event(0));
-    let events = [said("the port of march", "2026-03-14T10:00:00Z")].into_iter().chain(quiet.clone());
-    let events = events.chain([said("the port of old", "2025-03-02T10:00:00Z")]).chain(quiet);
-    let events = events.chain([said("the port of may", "2026-05-14T10:00:00Z")]).collect();
+    let trace_events = (0..8).map(|_| trace_event(0));
+    let events =
+        [message_at("the port of march", "2026-03-14T10:00:00Z")].into_iter().chain(trace_events.clone());
+    let events = events.chain([message_at("the port of old", "2025-03-02T10:00:00Z")]).chain(trace_events);
+    let events = events.chain([message_at("the port of may", "2026-05-14T10:00:00Z")]).collect();
     append(&*store, thread_id, events).await.unwrap();
     let at =
         |year, month, day| SearchQuery { dates: vec![PartialDate { year, month, day }], ..any_of("port") };
@@ -338,10 +349,10 @@ pub async fn what_was_said_at_a_named_date_is_better(store: SharedStore) {
     assert_eq!(seqs(&store, at(Some(2026), Some(3), None)).await, [1, 19, 10]);
     assert_eq!(seqs(&store, at(None, Some(3), Some(14))).await, [1, 10, 19]);
     assert_eq!(seqs(&store, at(Some(2025), None, None)).await, [10, 19, 1]);
-    assert_eq!(seqs(&store, at(None, None, None)).await, [19, 10, 1], "no part is no date");
+    assert_eq!(seqs(&store, at(None, None, None)).await, [19, 10, 1], "an empty date changes no rank");
 }
 
-pub async fn of_a_handoff_the_proposal_that_counts_is_found(store: SharedStore) {
+pub async fn of_a_handoff_only_the_latest_or_accepted_proposal_is_found(store: SharedStore) {
     let parent = create(&*store).await;
     let handoff = protocol::Handoff { status: HandoffStatus::AwaitingDecision, ..handoff(parent, 1) };
     let accept = |handoff: &protocol::Handoff, proposal: &Proposal| Write::TransitionHandoff {
@@ -360,14 +371,18 @@ pub async fn of_a_handoff_the_proposal_that_counts_is_found(store: SharedStore) 
     assert_eq!(kinds(&store, search_for("first heron")).await, [IndexHitKind::Handoff]);
     let second = proposal(&handoff, 1, "a second, quite different egret");
     commit(&*store, vec![Write::PutProposal(second)]).await.unwrap();
-    assert_eq!(kinds(&store, search_for("heron")).await, [], "the latest counts");
+    assert_eq!(kinds(&store, search_for("heron")).await, [], "only the latest proposal is found");
     assert_eq!(kinds(&store, search_for("egret")).await, [IndexHitKind::Handoff]);
     commit(&*store, vec![accept(&handoff, &first)]).await.unwrap();
-    assert_eq!(kinds(&store, search_for("heron")).await, [IndexHitKind::Handoff], "the accepted one counts");
+    assert_eq!(
+        kinds(&store, search_for("heron")).await,
+        [IndexHitKind::Handoff],
+        "the accepted proposal is found"
+    );
     assert_eq!(kinds(&store, search_for("egret")).await, []);
 }
 
-pub async fn what_was_superseded_is_in_no_answer(store: SharedStore) {
+pub async fn superseded_messages_are_in_no_search_result(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, ["word one", "word two", "word three"].map(human).to_vec()).await.unwrap();
     assert_eq!(seqs(&store, any_of("word")).await.len(), 3);
@@ -376,10 +391,10 @@ pub async fn what_was_superseded_is_in_no_answer(store: SharedStore) {
     assert_eq!(seqs(&store, any_of("word")).await, [5, 1]);
     let fork = fork(&*store, thread_id, None).await;
     let of_fork = SearchQuery { thread_id: Some(fork), ..any_of("word") };
-    assert_eq!(seqs(&store, of_fork).await, [5, 1], "a copy is found in itself");
+    assert_eq!(seqs(&store, of_fork).await, [5, 1], "a copy is found in its own thread");
 }
 
-pub async fn searching_and_saying_do_not_wait_for_each_other(store: SharedStore) {
+pub async fn searches_and_appends_do_not_block_each_other(store: SharedStore) {
     const WRITERS: u64 = 4;
     const EVENTS: u64 = 50;
     let thread_id = create(&*store).await;
@@ -390,7 +405,7 @@ pub async fn searching_and_saying_do_not_wait_for_each_other(store: SharedStore)
             for number in 0..EVENTS {
                 append(&*store, thread_id, vec![human(&format!("heron {writer} {number}"))]).await.unwrap();
                 let own = SearchQuery { limit: 5, ..search_for(&format!("heron {writer} {number}")) };
-                assert!(!store.search(own).await.unwrap().is_empty(), "what was said is found");
+                assert!(!store.search(own).await.unwrap().is_empty(), "an appended message is found");
             }
         }));
     }

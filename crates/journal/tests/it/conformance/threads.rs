@@ -93,7 +93,7 @@ pub async fn h2_metadata_is_patched_key_by_key(store: SharedStore) {
     let stored = store.thread(thread_id).await.unwrap().unwrap();
     assert_eq!(Value::Object(stored.metadata), json!({"a": 1, "c": {"d": 4}, "e": null}));
     assert_eq!((stored.name.as_deref(), stored.status), (Some("named"), ThreadStatus::Interrupted));
-    assert_eq!(stored.updated_at, at(0), "a rename is not an activity");
+    assert_eq!(stored.updated_at, at(0), "a rename does not count as activity");
     let unknown = Write::UpdateThread { thread_id: ThreadId::generate(), patch: ThreadPatch::default() };
     assert!(matches!(commit(&*store, vec![unknown]).await, Err(Error::NotFound { .. })));
 }
@@ -128,7 +128,7 @@ pub async fn h4_lists_are_ordered_and_paged(store: SharedStore) {
     for limit in [0, PAGE_ROWS_MAX + 1] {
         assert!(matches!(store.threads(page(limit)).await, Err(Error::InvalidRequest { .. })), "{limit}");
     }
-    // What happens in a thread brings it to the front; an older event does not send it back.
+    // An event moves its thread to the front of the list. An event with an older time does not move it back.
     let patch = ThreadPatch { updated_at: Some(at(0)), ..ThreadPatch::default() };
     commit(&*store, vec![Write::UpdateThread { thread_id: expected[0], patch }]).await.unwrap();
     append(&*store, expected[0], vec![NewEvent { created_at: at(50), ..trace_event(0) }, trace_event(1)])
@@ -138,7 +138,7 @@ pub async fn h4_lists_are_ordered_and_paged(store: SharedStore) {
     assert_eq!((first[0].thread_id, first[0].updated_at), (expected[0], at(50)));
 }
 
-pub async fn h4_a_list_has_what_every_set_field_lets_through(store: SharedStore) {
+pub async fn h4_a_list_has_the_threads_that_match_every_filter_field(store: SharedStore) {
     let notes = [
         json!({"graph": "agent", "tags": {"team": "red", "n": 1}}),
         json!({"graph": "agent", "tags": {"team": "blue", "n": 1.0}}),
@@ -185,7 +185,7 @@ pub async fn h4_a_list_has_what_every_set_field_lets_through(store: SharedStore)
         assert_eq!(ids(&store.threads(filter.clone()).await.unwrap()), expected, "{filter:?}");
         let count = store.thread_count(ThreadFilter { offset: 7, limit: 0, ..filter.clone() }).await.unwrap();
         assert_eq!(count, expected.len() as u64, "{filter:?}");
-        // Pages are full, whatever is left out between their threads.
+        // Pages are full even if the filter excludes threads between their rows.
         for offset in 0..=expected.len() {
             let page = store.threads(ThreadFilter { offset, limit: 1, ..filter.clone() }).await.unwrap();
             assert_eq!(ids(&page), expected.iter().skip(offset).take(1).copied().collect::<Vec<_>>());
@@ -193,7 +193,7 @@ pub async fn h4_a_list_has_what_every_set_field_lets_through(store: SharedStore)
     }
 }
 
-pub async fn h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text(store: SharedStore) {
+pub async fn h4_a_list_filters_threads_by_a_text_in_the_name_or_first_prompt(store: SharedStore) {
     let names = [Some("Mend the Kettle"), Some("100% of_it! \\ done"), None, Some("Äpfel und Überzüge")];
     let mut all = Vec::new();
     for (second, name) in (1..).zip(names) {
@@ -220,15 +220,15 @@ pub async fn h4_a_list_has_the_threads_whose_name_or_first_words_contain_a_text(
     ] {
         let filter = ThreadFilter { text: Some(text.to_owned()), ..page(10) };
         let mut expected: Vec<ThreadId> = expected.iter().map(|at| all[*at]).collect();
-        let mut found = ids(&store.threads(filter.clone()).await.unwrap());
-        found.sort_unstable();
+        let mut thread_ids = ids(&store.threads(filter.clone()).await.unwrap());
+        thread_ids.sort_unstable();
         expected.sort_unstable();
-        assert_eq!(found, expected, "{text}");
+        assert_eq!(thread_ids, expected, "{text}");
         assert_eq!(store.thread_count(filter).await.unwrap(), expected.len() as u64, "{text}");
     }
 }
 
-pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: SharedStore) {
+pub async fn h4_one_query_returns_the_tokens_of_a_page_of_threads(store: SharedStore) {
     let (run, without) = (create_run(&*store, "one").await, create(&*store).await);
     let add_usage =
         Some(Usage { input_tokens: 7, output_tokens: 2, cache_read_tokens: 5, ..Usage::default() });
@@ -236,8 +236,8 @@ pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: SharedStore)
         let patch = RunPatch { add_usage, ..RunPatch::default() };
         commit(&*store, vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
     }
-    let asked = [run.thread_id, without, ThreadId::generate()];
-    assert_eq!(store.thread_tokens(&asked).await.unwrap(), [(run.thread_id, 18)]);
+    let thread_ids = [run.thread_id, without, ThreadId::generate()];
+    assert_eq!(store.thread_tokens(&thread_ids).await.unwrap(), [(run.thread_id, 18)]);
     let first = run.thread_id;
     assert!(matches!(
         store.thread_tokens(&vec![first; PAGE_ROWS_MAX + 1]).await,
@@ -245,7 +245,7 @@ pub async fn h4_tokens_of_a_page_of_threads_are_told_at_once(store: SharedStore)
     ));
 }
 
-pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store: SharedStore) {
+pub async fn h4_a_stopped_thread_is_distinguished_from_one_that_waits_for_a_decision(store: SharedStore) {
     let ended = |run: &Run, status| {
         let patch = RunPatch { status: Some(status), ..RunPatch::default() };
         Write::UpdateRun { run_id: run.run_id, patch }
@@ -266,7 +266,7 @@ pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store
     writes.push(Write::RaiseInterrupt(interrupt(&asking, "tools", 1)));
     writes.push(ended(&asking, RunStatus::Interrupted));
     commit(&*store, writes).await.unwrap();
-    // A run was stopped, and the question of another one waits still.
+    // One run was stopped, and the interrupt of another run is still pending.
     let both = create_run(&*store, "one").await;
     let mut writes = left_interrupted(&both);
     writes.push(Write::RaiseInterrupt(interrupt(&both, "tools", 1)));
@@ -280,8 +280,9 @@ pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store
         (both.thread_id, ThreadState::NeedsInput),
         (idle, ThreadState::Idle),
     ];
-    let asked: Vec<ThreadId> = expected.iter().map(|(id, _)| *id).chain([ThreadId::generate()]).collect();
-    let mut states = store.thread_states(&asked).await.unwrap();
+    let thread_ids: Vec<ThreadId> =
+        expected.iter().map(|(id, _)| *id).chain([ThreadId::generate()]).collect();
+    let mut states = store.thread_states(&thread_ids).await.unwrap();
     states.sort_unstable_by_key(|(id, _)| *id);
     expected.sort_unstable_by_key(|(id, _)| *id);
     assert_eq!(states, expected);
@@ -304,7 +305,7 @@ pub async fn h4_a_stopped_thread_is_told_from_one_that_waits_for_an_answer(store
     assert_eq!(store.threads(second).await.unwrap().len(), 1);
 }
 
-pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: SharedStore) {
+pub async fn h4_a_list_can_be_sorted_by_the_displayed_columns(store: SharedStore) {
     let statuses = [ThreadStatus::Idle, ThreadStatus::Busy, ThreadStatus::Interrupted, ThreadStatus::Error];
     let mut all = Vec::new();
     for ((updated, created), status) in [(1, 4), (2, 3), (3, 1), (4, 2)].into_iter().zip(statuses) {
@@ -328,10 +329,10 @@ pub async fn h4_a_list_can_be_sorted_by_what_people_see(store: SharedStore) {
     }
 }
 
-pub async fn k1_nobody_lists_threads_without_saying_whose(store: SharedStore) {
+pub async fn k1_listing_threads_requires_an_owner_scope(store: SharedStore) {
     create(&*store).await;
     let unsaid = ThreadFilter { limit: 9, ..ThreadFilter::default() };
-    // A store of one scope has an answer to whose, and every other store has none.
+    // A store that is scoped to one owner implies the scope. Every other store refuses the request.
     for counted in [
         store.threads(unsaid.clone()).await.map(|threads| threads.len() as u64),
         store.thread_count(unsaid).await,
@@ -340,36 +341,36 @@ pub async fn k1_nobody_lists_threads_without_saying_whose(store: SharedStore) {
     }
 }
 
-pub async fn threads_of_sub_agents_are_listed_for_who_asks(store: SharedStore) {
+pub async fn threads_of_sub_agents_are_listed_on_request(store: SharedStore) {
     let parent = create(&*store).await;
     let child = |parent_id, kind| Thread { parent_id: Some(parent_id), parent_kind: Some(kind), ..thread() };
     let task = child(parent, ParentKind::Subagent);
     let below = child(task.thread_id, ParentKind::Fork);
     let far_below = child(below.thread_id, ParentKind::Handoff);
-    let beside = child(parent, ParentKind::Fork);
+    let sibling = child(parent, ParentKind::Fork);
     let hidden = [&task, &below, &far_below].map(|thread| thread.thread_id);
-    let writes = [&task, &below, &far_below, &beside].map(|thread| Write::CreateThread(thread.clone()));
+    let writes = [&task, &below, &far_below, &sibling].map(|thread| Write::CreateThread(thread.clone()));
     commit(&*store, writes.to_vec()).await.unwrap();
     append(&*store, task.thread_id, vec![NewEvent { created_at: at(50), ..human("hello") }]).await.unwrap();
     for order in [ThreadSort::default(), ThreadSort::NEWEST] {
         let listed = ids(&store.threads(ThreadFilter { order, ..page(9) }).await.unwrap());
-        assert_eq!(listed, [beside.thread_id, parent]);
+        assert_eq!(listed, [sibling.thread_id, parent]);
         let all = ThreadFilter { order, subagents: SubagentVisibility::Shown, ..page(9) };
         let all = ids(&store.threads(all).await.unwrap());
         assert_eq!(all.len(), 5);
         assert!(hidden.iter().all(|id| all.contains(id)));
     }
     let children = ThreadFilter { parent_id: Some(parent), ..page(9) };
-    assert_eq!(ids(&store.threads(children.clone()).await.unwrap()), [beside.thread_id]);
+    assert_eq!(ids(&store.threads(children.clone()).await.unwrap()), [sibling.thread_id]);
     let children = ThreadFilter { subagents: SubagentVisibility::Shown, ..children };
-    assert_eq!(ids(&store.threads(children).await.unwrap()), [task.thread_id, beside.thread_id]);
+    assert_eq!(ids(&store.threads(children).await.unwrap()), [task.thread_id, sibling.thread_id]);
     for id in hidden {
         assert_eq!(store.threads_by_prefix(&id.to_string(), &OwnerScope::Everyone).await.unwrap(), [id]);
         assert_eq!(store.thread(id).await.unwrap().unwrap().thread_id, id);
     }
-    // What came from it stays out of sight when it is gone.
+    // Threads of its sub-agents stay hidden after the parent is deleted.
     commit(&*store, vec![Write::DeleteThread { thread_id: task.thread_id }]).await.unwrap();
-    assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [beside.thread_id, parent]);
+    assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [sibling.thread_id, parent]);
 }
 
 pub async fn counters_follow_the_messages(store: SharedStore) {
@@ -407,7 +408,7 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: SharedStore) 
     let thread_id = run.thread_id;
     let (as_parent, other) = (handoff(thread_id, 0), create(&*store).await);
     let as_child = protocol::Handoff { child_thread_id: thread_id, ..handoff(other, 0) };
-    let asked = interrupt(&run, "approval", 1);
+    let raised = interrupt(&run, "approval", 1);
     let import = ImportSource {
         source_key: "key".to_owned(),
         thread_id,
@@ -418,7 +419,7 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: SharedStore) 
     let writes = vec![
         Write::Append { thread_id, events: vec![human("one"), ai("two"), trace_event(3)] },
         Write::PutCheckpoint(checkpoint(&run, 1)),
-        Write::RaiseInterrupt(asked.clone()),
+        Write::RaiseInterrupt(raised.clone()),
         Write::CreateHandoff(as_parent.clone()),
         Write::PutProposal(proposal(&as_parent, 0, "text")),
         Write::CreateHandoff(as_child.clone()),
@@ -437,13 +438,13 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: SharedStore) 
     assert!(store.events(thread_id, EventQuery::after(0, 9)).await.unwrap().is_empty());
     assert_eq!(store.run(run.run_id).await.unwrap(), None);
     assert_eq!(store.checkpoint(thread_id).await.unwrap(), None);
-    assert_eq!(store.interrupt(asked.interrupt_id).await.unwrap(), None);
+    assert_eq!(store.interrupt(raised.interrupt_id).await.unwrap(), None);
     assert_eq!(store.handoff(as_parent.handoff_id).await.unwrap(), None);
     assert!(store.proposals(as_parent.handoff_id).await.unwrap().is_empty());
     assert_eq!(store.import_source("key").await.unwrap(), None);
     assert!(store.threads_by_prefix(&thread_id.to_string(), &OwnerScope::Everyone).await.unwrap().is_empty());
     assert_eq!(ids(&store.threads(page(9)).await.unwrap()), [other]);
-    // For audit, the handoff that seeded it stays with the parent.
+    // The handoff that seeded the thread stays with its parent for audit.
     let filter = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
     assert_eq!(store.handoffs(filter).await.unwrap(), [as_child]);
     let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
@@ -452,7 +453,7 @@ pub async fn h3_deletion_removes_what_belongs_to_the_thread(store: SharedStore) 
     assert!(matches!(again, Err(Error::NotFound { .. })), "{again:?}");
 }
 
-pub async fn a26_a_deleted_thread_takes_no_event(store: SharedStore) {
+pub async fn a26_a_deleted_thread_accepts_no_event(store: SharedStore) {
     let thread_id = create(&*store).await;
     commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     let run = super::fixtures::run(thread_id, "late");
@@ -481,7 +482,7 @@ pub async fn a26_a_deleted_thread_takes_no_event(store: SharedStore) {
     assert_eq!(store.run(RunId::generate()).await.unwrap(), None);
 }
 
-pub async fn h3_an_id_can_begin_again(store: SharedStore) {
+pub async fn h3_a_deleted_thread_id_can_be_created_again(store: SharedStore) {
     let before = thread();
     let thread_id = before.thread_id;
     commit(&*store, vec![Write::CreateThread(before.clone())]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Copied transcripts: what a fork takes over, and what it does not.
+//! Copied transcripts: the events that a fork copies from its source, and those that it does not.
 
 use journal::{Error, HealthCheckDepth, Write};
 use protocol::{Category, EventType, RunId, ThreadId};
@@ -37,12 +37,12 @@ pub async fn b12_a_copy_has_the_transcript_at_the_same_seqs(store: SharedStore) 
     assert_eq!((stored.last_seq, stored.message_count), (8, 3));
     assert_eq!(stored.first_prompt.as_deref(), Some("fix it"));
     assert_eq!(append(&*store, fork, vec![human("and then").with_key("k")]).await.unwrap(), [9]);
-    assert_eq!(all_events(&*store, source, &[]).await, before, "the source is as it was");
+    assert_eq!(all_events(&*store, source, &[]).await, before, "the source is unchanged");
     let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!((health.events, health.problems), (14, vec![]));
 }
 
-pub async fn b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded(store: SharedStore) {
+pub async fn b12_a_copy_ends_at_the_given_seq_and_skips_superseded_events(store: SharedStore) {
     let source = create(&*store).await;
     append(&*store, source, (1..=4).map(|n| human(&n.to_string())).collect()).await.unwrap();
     rewind(&*store, source, 2).await.unwrap();
@@ -60,7 +60,7 @@ pub async fn b12_a_copy_ends_where_it_is_told_and_skips_what_is_superseded(store
         let prompt = store.thread(forked).await.unwrap().unwrap().first_prompt;
         assert_eq!(prompt.as_deref(), (!expected.is_empty()).then_some("1"), "until {until:?}");
         assert_eq!(append(&*store, forked, vec![trace_event(0)]).await.unwrap(), [next], "until {until:?}");
-        // A copy of a copy, and its own rewinds, touch nobody else.
+        // A copy of a copy and its rewinds do not affect another thread.
         let copy_of_copy = fork(&*store, forked, None).await;
         assert_eq!(seqs(&all_events(&*store, copy_of_copy, &[]).await), expected, "until {until:?}");
         rewind(&*store, forked, 1).await.unwrap();
@@ -82,7 +82,7 @@ pub async fn a_long_transcript_is_copied_whole(store: SharedStore) {
     assert_eq!(store.thread(fork).await.unwrap().unwrap().message_count, 1_334);
 }
 
-pub async fn only_a_thread_without_a_past_takes_a_copy(store: SharedStore) {
+pub async fn only_a_thread_without_events_accepts_a_copy(store: SharedStore) {
     let (source, used) = (create(&*store).await, create(&*store).await);
     append(&*store, source, vec![human("one")]).await.unwrap();
     append(&*store, used, vec![trace_event(0)]).await.unwrap();
@@ -110,18 +110,19 @@ pub async fn only_a_thread_without_a_past_takes_a_copy(store: SharedStore) {
 pub async fn a_copy_outlives_its_source(store: SharedStore) {
     let source = create(&*store).await;
     append(&*store, source, vec![human("a rare word")]).await.unwrap();
-    let kept = artifact(source, 1, b"bytes");
-    commit(&*store, vec![Write::PutArtifact(kept.clone())]).await.unwrap();
+    let stored = artifact(source, 1, b"bytes");
+    commit(&*store, vec![Write::PutArtifact(stored.clone())]).await.unwrap();
     let fork = fork(&*store, source, None).await;
-    assert_eq!(threads_with(&store, "rare").await.len(), 1, "it is found once");
+    assert_eq!(threads_with(&store, "rare").await.len(), 1, "the word is found once");
     commit(&*store, vec![Write::DeleteThread { thread_id: source }]).await.unwrap();
     assert_eq!(threads_with(&store, "rare").await, [fork]);
-    let mine = store.artifact(fork, &kept.sha256).await.unwrap().unwrap();
-    assert_eq!(mine, journal::Artifact { thread_id: fork, ..kept });
+    let mine = store.artifact(fork, &stored.sha256).await.unwrap().unwrap();
+    assert_eq!(mine, journal::Artifact { thread_id: fork, ..stored });
     assert_eq!(seqs(&all_events(&*store, fork, &[]).await), [1]);
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
+/// Returns the threads in which a search finds the word.
 async fn threads_with(store: &SharedStore, word: &str) -> Vec<ThreadId> {
     let mut threads =
         messages(&**store, word).await.into_iter().map(|(thread_id, _)| thread_id).collect::<Vec<_>>();

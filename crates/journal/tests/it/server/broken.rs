@@ -1,5 +1,5 @@
-//! The journal on ways that are slow or break, on servers that stop, crash, stand still or are full, and in a process that
-//! was stopped in the middle of something.
+//! Failures of PostgreSQL: slow and broken connections, servers that stop, crash or have a full disk, and a client process
+//! that is suspended during a transaction.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -20,14 +20,15 @@ use crate::server::races::check_consistency;
 const CHILD_URL: &str = "JOURNAL_POSTGRES_CHILD_URL";
 const CHILD_RUN: &str = "JOURNAL_POSTGRES_CHILD_RUN";
 
-/// Half of what a journey to the server and back takes.
+/// One-way latency of the proxy: half of a round trip.
 const MIDWAY_DELAY: Duration = Duration::from_millis(40);
-/// The most journeys of a run's admission, step and end together.
+/// Maximum number of round trips of a run's admission, step and end together.
 const RUN_ROUND_TRIPS_MAX: u128 = 16;
 
-/// Appends that are acknowledged between two things that befall a server.
-const APPENDS_BETWEEN: u64 = 30;
+/// Appends that are acknowledged between two failures of the server.
+const APPENDS_PER_FAILURE: u64 = 30;
 
+/// Creates a database and opens a store that connects to it through a proxy.
 async fn open_behind_proxy(settings: PoolSettings) -> (TestDatabase, Proxy, PostgresStore) {
     let database = TestDatabase::create().unwrap();
     let proxy = Proxy::start(database.address()).unwrap();
@@ -35,57 +36,60 @@ async fn open_behind_proxy(settings: PoolSettings) -> (TestDatabase, Proxy, Post
     (database, proxy, store)
 }
 
-/// Returns how many journeys something takes, the best of some: news of what was done before may be in the way.
+/// Returns the number of round trips of an operation: the minimum of five measurements, because notifications of earlier
+/// commits can add to one.
 async fn count_round_trips<F: Future<Output = ()>>(proxy: &Proxy, mut work: impl FnMut() -> F) -> u128 {
-    // What is done for the first time is prepared, on each connection.
+    // Each connection prepares a statement on its first use.
     for _ in 0..8 {
         work().await;
     }
     proxy.delay(MIDWAY_DELAY, MIDWAY_DELAY);
     let mut best = u128::MAX;
     for _ in 0..5 {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         work().await;
-        best = best.min(begun.elapsed().as_millis() / (2 * MIDWAY_DELAY).as_millis());
+        best = best.min(started_at.elapsed().as_millis() / (2 * MIDWAY_DELAY).as_millis());
     }
     proxy.delay(Duration::ZERO, Duration::ZERO);
     best
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_usual_takes_few_journeys_to_the_server() {
+async fn common_operations_take_few_round_trips_to_the_server() {
     let (_database, proxy, store) = open_behind_proxy(PoolSettings { max: 2, ..POOL }).await;
     let (store, thread_id) = (&store, create(&store).await);
-    let said = count_round_trips(&proxy, async || {
+    let append_trips = count_round_trips(&proxy, async || {
         drop(append(store, thread_id, vec![human("q"), ai("a")]).await.unwrap())
     });
-    let said = said.await;
-    let many =
+    let append_trips = append_trips.await;
+    let append_many =
         || async { drop(append(store, thread_id, (0..100).map(trace_event).collect()).await.unwrap()) };
-    let many = count_round_trips(&proxy, many).await;
-    let looked =
+    let append_many_trips = count_round_trips(&proxy, append_many).await;
+    let read_trips =
         count_round_trips(&proxy, async || assert!(store.thread(thread_id).await.unwrap().is_some())).await;
-    let worked = count_round_trips(&proxy, async || complete_run(store, thread_id).await).await;
+    let run_trips = count_round_trips(&proxy, async || complete_run(store, thread_id).await).await;
     eprintln!(
-        "journeys: an append {said}, a long one {many}, a look {looked}, a run of three commits {worked}"
+        "round trips: append {append_trips}, long append {append_many_trips}, read {read_trips}, run of three commits {run_trips}"
     );
-    assert!(said <= 2 && many <= 2 && looked <= 1 && worked <= RUN_ROUND_TRIPS_MAX);
+    assert!(
+        append_trips <= 2 && append_many_trips <= 2 && read_trips <= 1 && run_trips <= RUN_ROUND_TRIPS_MAX
+    );
 }
 
-/// A run as the runtime has it: an admission, a step and an end, one transaction each.
+/// Commits a run as the runtime does: an admission, a step and an end, one transaction each.
 async fn complete_run(store: &PostgresStore, thread_id: ThreadId) {
     let run = run(thread_id, "one");
     let fence = Some(FencingToken { run_id: run.run_id, owner: "one".to_owned() });
-    let said =
+    let append =
         |event: protocol::NewEvent| Write::Append { thread_id, events: vec![event.with_run(run.run_id)] };
     let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
     let admission =
-        vec![Write::AdmitRun(run.clone()), said(human("q")), Write::PutCheckpoint(checkpoint(&run, 0))];
+        vec![Write::AdmitRun(run.clone()), append(human("q")), Write::PutCheckpoint(checkpoint(&run, 0))];
     commit(store, admission).await.unwrap();
-    let step = vec![said(ai("a")), Write::PutCheckpoint(checkpoint(&run, 1))];
+    let step = vec![append(ai("a")), Write::PutCheckpoint(checkpoint(&run, 1))];
     store.commit(Transaction { fence: fence.clone(), writes: step }).await.unwrap();
     let end = vec![
-        said(trace_event(1)),
+        append(trace_event(1)),
         Write::PutCheckpoint(checkpoint(&run, 2)),
         Write::UpdateRun { run_id: run.run_id, patch },
         Write::SettleThread { thread_id },
@@ -94,40 +98,40 @@ async fn complete_run(store: &PostgresStore, thread_id: ThreadId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a8_m2_cut_anywhere_an_append_is_there_once() {
+async fn a8_m2_an_append_is_stored_once_wherever_the_connection_breaks() {
     let (_database, proxy, store) = open_behind_proxy(PoolSettings { max: 1, ..POOL }).await;
     let thread_id = create(&store).await;
-    let mut given: Vec<Seq> = Vec::new();
+    let mut assigned: Vec<Seq> = Vec::new();
     let cuts =
         (0..1_400).step_by(23).flat_map(|bytes| [CutPoint::ToServer(bytes), CutPoint::ToClient(bytes)]);
     for cut in cuts.chain([CutPoint::Answer("COMMIT"), CutPoint::Request("COMMIT")]) {
         proxy.cut_at(cut);
         let seqs = append(&store, thread_id, vec![trace_event(1), trace_event(2)]).await;
-        given.extend(seqs.unwrap_or_else(|error| panic!("{cut:?}: {error}")));
+        assigned.extend(seqs.unwrap_or_else(|error| panic!("{cut:?}: {error}")));
     }
-    assert_eq!(given, (1..=given.len() as u64).collect::<Vec<_>>());
-    assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), given);
+    assert_eq!(assigned, (1..=assigned.len() as u64).collect::<Vec<_>>());
+    assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), assigned);
     assert!(store.pool_statistics().broken > 30, "{:?}", store.pool_statistics());
     check_consistency(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j9_a_database_that_cannot_be_reached_is_told_and_used_again_when_it_can() {
+async fn j9_an_unreachable_database_is_reported_and_used_again_when_reachable() {
     let (_database, proxy, store) =
         open_behind_proxy(PoolSettings { wait_timeout: Duration::from_secs(1), ..POOL }).await;
     let thread_id = create(&store).await;
     proxy.refuse();
     proxy.cut();
-    let told = append(&store, thread_id, vec![trace_event(1)]).await.unwrap_err();
-    assert!(matches!(told, Error::Unreachable { .. }), "{told}");
-    let told = store.thread(thread_id).await.unwrap_err();
-    assert!(matches!(told, Error::Unreachable { .. }), "{told}");
+    let error = append(&store, thread_id, vec![trace_event(1)]).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    let error = store.thread(thread_id).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     proxy.restore();
     assert_eq!(append(&store, thread_id, vec![trace_event(1)]).await.unwrap(), [1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_crashes() {
+async fn a3_a_server_stop_or_crash_neither_loses_nor_duplicates_acknowledged_events() {
     let cluster = Cluster::start().unwrap();
     let database = cluster.create_database().unwrap();
     let store = Arc::new(PostgresStore::open(&database.socket_url(), POOL).await.unwrap());
@@ -153,19 +157,19 @@ async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_c
             (thread_id, acknowledged, in_doubt)
         }));
     }
-    // Between two things that befall the server, some are acknowledged.
-    let more = async || {
-        let enough = done.load(Ordering::Relaxed) + APPENDS_BETWEEN;
-        while done.load(Ordering::Relaxed) < enough {
+    // Waits until more appends are acknowledged, so that no failure follows another one immediately.
+    let wait_for_appends = async || {
+        let target = done.load(Ordering::Relaxed) + APPENDS_PER_FAILURE;
+        while done.load(Ordering::Relaxed) < target {
             tokio::task::yield_now().await;
         }
     };
     for round in 0..6 {
-        more().await;
+        wait_for_appends().await;
         if round % 3 == 0 { cluster.stop() } else { cluster.crash() }.unwrap();
         cluster.start_again().unwrap();
     }
-    more().await;
+    wait_for_appends().await;
     stop.send(true).unwrap();
     for writer in writers {
         let (thread_id, acknowledged, in_doubt) = writer.await.unwrap();
@@ -175,32 +179,35 @@ async fn a3_no_acknowledged_event_is_lost_or_doubled_by_a_server_that_stops_or_c
         assert_eq!(
             stored.len(),
             acknowledged.len() + unacknowledged,
-            "all that is acknowledged is there, once"
+            "each acknowledged event is stored once"
         );
-        assert!(unacknowledged <= 2 * in_doubt, "{unacknowledged} refused and written, {in_doubt} in doubt");
+        assert!(
+            unacknowledged <= 2 * in_doubt,
+            "{unacknowledged} stored without acknowledgement, {in_doubt} unknown commits"
+        );
     }
     check_consistency(&store).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_told_and_leaves_nothing_half_written() {
+async fn a_full_disk_is_reported_and_leaves_no_partial_write() {
     let Some(cluster) = Cluster::start_on_small_disk(170).unwrap() else { return };
     let database = cluster.create_database().unwrap();
     let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
     let thread_id = create(&store).await;
     let first = append(&store, thread_id, vec![human("before")]).await.unwrap();
     cluster.fill_disk().unwrap();
-    // What cannot be compressed takes the room it seems to.
+    // Incompressible text occupies its full length on disk.
     let noise: String =
         (0..200_000_u64).map(|n| format!("{:x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
     let mut stored = first;
-    let told = loop {
+    let error = loop {
         match append(&store, thread_id, vec![human(&noise), human("behind it")]).await {
             Ok(seqs) => stored.extend(seqs),
             Err(error) => break error,
         }
     };
-    assert!(matches!(told, Error::DiskFull { .. }), "{told}");
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
     assert_eq!(seqs(&all_events(&store, thread_id, &[]).await), stored);
     cluster.free_disk().unwrap();
     stored.extend(append(&store, thread_id, vec![human(&noise), human("after")]).await.unwrap());
@@ -208,7 +215,7 @@ async fn a_full_disk_is_told_and_leaves_nothing_half_written() {
     check_consistency(&store).await;
 }
 
-/// The work of a child: it appends for a run until it is told that the run is no longer its own.
+/// The child process: appends events of a run until a commit is fenced off. Does nothing in the parent.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_child() {
     let Ok(url) = std::env::var(CHILD_URL) else { return };
@@ -219,7 +226,7 @@ async fn in_a_child() {
         match store.commit(append_transaction(&run, &fence, 0)).await {
             Ok(committed) => println!("\nacknowledged {}", committed.seqs[0][0]),
             Err(Error::Fenced { .. }) => break,
-            // The server has ended the connections it had when it was stopped.
+            // The server closed its connections while the process was suspended.
             Err(Error::Unreachable { .. }) => {}
             Err(error) => panic!("{error}"),
         }
@@ -235,12 +242,13 @@ fn append_transaction(run: &Run, fence: &FencingToken, number: u64) -> Transacti
     }
 }
 
+/// Sends the signal to the process.
 fn signal(signal: &str, process: u32) {
     assert!(Command::new("kill").args([signal, &process.to_string()]).status().unwrap().success());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j3_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_wakes() {
+async fn j3_a_process_suspended_beyond_its_lease_writes_nothing_after_it_continues() {
     let database = TestDatabase::create().unwrap();
     let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
     let run = create_run(&store, "child").await;
@@ -254,16 +262,17 @@ async fn j3_a_process_that_was_stopped_beyond_its_lease_writes_nothing_when_it_w
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line == "acknowledged 20"));
     signal("-STOP", child.id());
-    // If it was in the middle of a transaction, the server lets go of what it holds before anybody who waits for it gives up.
+    // If the child was suspended during a transaction, the server releases its locks before another transaction that waits
+    // for them times out.
     let reclaim =
         Write::ReclaimRun { run_id: run.run_id, owner: "new".to_owned(), now: at(100), lease_until: at(200) };
     commit(&store, vec![reclaim]).await.unwrap();
     let fence = FencingToken { run_id: run.run_id, owner: "new".to_owned() };
     let first = store.commit(append_transaction(&run, &fence, 1)).await.unwrap().seqs[0][0];
     signal("-CONT", child.id());
-    let said: Vec<String> = lines.collect();
-    assert!(child.wait().unwrap().success() && said.iter().any(|line| line == "fenced"), "{said:?}");
-    assert!(!said.contains(&format!("acknowledged {first}")));
+    let output: Vec<String> = lines.collect();
+    assert!(child.wait().unwrap().success() && output.iter().any(|line| line == "fenced"), "{output:?}");
+    assert!(!output.contains(&format!("acknowledged {first}")));
     let stored = all_events(&store, run.thread_id, &[]).await;
     assert_eq!(
         stored.last().map(|event| event.seq),

@@ -1,4 +1,5 @@
-//! Notifications of commits: other processes learn of a commit through the server and do not have to wait for their next poll.
+//! Commit notifications: other processes receive a notification of a commit from the server, so they do not wait for their
+//! next poll.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use postgres::NotificationListener;
 use super::races::open_processes;
 use crate::conformance::fixtures::create;
 
-/// The most a notification may take. A failure of the statement is only logged, so without it the test would wait forever.
+/// Maximum time to wait for a notification. A failed `NOTIFY` is only logged, so the test would otherwise wait forever.
 const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
-//! Several processes on one PostgreSQL database, as stores of their own: whatever they do at once, each transaction finds the
-//! tables as if it were alone, and none fails but for a reason it can name.
+//! Several processes on one PostgreSQL database, each simulated by a store with its own pool. Concurrent transactions are
+//! serializable, and a transaction fails only with a specific error.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::conformance::fixtures::{
     all_events, append, at, commit, create, create_run, handoff, interrupt, run, seqs, trace_event,
 };
 
-/// A database, and stores of so many processes on it.
+/// Creates a database and opens `number` stores on it, one for each simulated process.
 pub async fn open_processes(number: usize) -> (test_postgres::TestDatabase, Vec<Arc<PostgresStore>>) {
     let database = test_postgres::TestDatabase::create().unwrap();
     let mut stores = Vec::new();
@@ -31,37 +31,38 @@ pub async fn open_processes(number: usize) -> (test_postgres::TestDatabase, Vec<
     (database, stores)
 }
 
+/// Asserts that the integrity check of the database reports no problem.
 pub async fn check_consistency(store: &PostgresStore) {
     let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
     assert_eq!(health.problems, Vec::<String>::new());
 }
 
-/// Has each of `many` tasks do its own on one of the stores, all at once, and returns what came of them.
+/// Runs `count` concurrent tasks, distributed over the stores, and returns their results.
 async fn run_concurrently<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &[Arc<PostgresStore>],
-    many: usize,
+    count: usize,
     task: impl Fn(Arc<PostgresStore>, usize) -> F,
 ) -> Vec<T> {
     let tasks =
-        (0..many).map(|number| tokio::spawn(task(Arc::clone(&stores[number % stores.len()]), number)));
+        (0..count).map(|number| tokio::spawn(task(Arc::clone(&stores[number % stores.len()]), number)));
     let tasks: Vec<JoinHandle<T>> = tasks.collect();
-    let mut done = Vec::with_capacity(many);
+    let mut results = Vec::with_capacity(count);
     for task in tasks {
-        done.push(task.await.unwrap());
+        results.push(task.await.unwrap());
     }
-    done
+    results
 }
 
-/// Fails unless one of them did it, and the others were told why they did not.
+/// Asserts that exactly one task succeeded and that each other one failed with an expected error.
 #[track_caller]
-fn assert_one_succeeded<T: std::fmt::Debug>(done: &[Result<T>], is_refusal: fn(&Error) -> bool) {
-    let failed: Vec<&Error> = done.iter().filter_map(|done| done.as_ref().err()).collect();
+fn assert_one_succeeded<T: std::fmt::Debug>(results: &[Result<T>], is_refusal: fn(&Error) -> bool) {
+    let failed: Vec<&Error> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     assert!(failed.iter().all(|error| is_refusal(error)), "{failed:?}");
-    assert_eq!(done.len() - failed.len(), 1, "{done:?}");
+    assert_eq!(results.len() - failed.len(), 1, "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a1_fifty_writers_of_four_processes_leave_no_gap_and_no_error_surfaces() {
+async fn a1_fifty_writers_of_four_processes_leave_no_gap_and_get_no_error() {
     const WRITERS: usize = 50;
     const EVENTS: u64 = 200;
     let (_database, stores) = open_processes(4).await;
@@ -70,44 +71,47 @@ async fn a1_fifty_writers_of_four_processes_leave_no_gap_and_no_error_surfaces()
         threads.push(create(&*stores[0]).await);
     }
     let threads: Arc<[ThreadId]> = threads.into();
-    let given = run_concurrently(&stores, WRITERS, |store, writer| {
+    let assigned = run_concurrently(&stores, WRITERS, |store, writer| {
         let threads = Arc::clone(&threads);
         async move {
-            let mut given = Vec::new();
-            let mut left = EVENTS;
-            while left > 0 {
-                let thread_id = threads[(writer + left as usize) % threads.len()];
-                let many = left.min(1 + left % 4);
-                let seqs = append(&*store, thread_id, (0..many).map(trace_event).collect()).await.unwrap();
+            let mut assigned = Vec::new();
+            let mut remaining = EVENTS;
+            while remaining > 0 {
+                let thread_id = threads[(writer + remaining as usize) % threads.len()];
+                let batch = remaining.min(1 + remaining % 4);
+                let seqs = append(&*store, thread_id, (0..batch).map(trace_event).collect()).await.unwrap();
                 assert!(seqs.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{seqs:?}");
-                given.extend(seqs.into_iter().map(|seq| (thread_id, seq)));
-                left -= many;
+                assigned.extend(seqs.into_iter().map(|seq| (thread_id, seq)));
+                remaining -= batch;
             }
-            given
+            assigned
         }
     })
     .await
     .concat();
     for thread_id in threads.iter() {
         let stored = seqs(&all_events(&*stores[1], *thread_id, &[]).await);
-        let given: BTreeSet<u64> =
-            given.iter().filter(|(of, _)| of == thread_id).map(|(_, seq)| *seq).collect();
-        assert_eq!(stored, given.into_iter().collect::<Vec<_>>());
+        let assigned: BTreeSet<u64> = assigned
+            .iter()
+            .filter(|(writer_thread, _)| writer_thread == thread_id)
+            .map(|(_, seq)| *seq)
+            .collect();
+        assert_eq!(stored, assigned.into_iter().collect::<Vec<_>>());
         assert_eq!(stored, (1..=stored.len() as u64).collect::<Vec<_>>());
     }
-    assert_eq!(given.len() as u64, WRITERS as u64 * EVENTS);
+    assert_eq!(assigned.len() as u64, WRITERS as u64 * EVENTS);
     check_consistency(&stores[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a2_a26_a_thread_deleted_and_begun_again_under_its_writers_reuses_no_seq() {
+async fn a2_a26_a_thread_deleted_and_created_again_during_writes_reuses_no_seq() {
     let (_database, stores) = open_processes(4).await;
     let thread = Thread::blank(ThreadId::generate(), Default::default(), at(0));
     commit(&*stores[0], vec![Write::CreateThread(thread.clone())]).await.unwrap();
-    let given = run_concurrently(&stores, 16, |store, number| {
+    let assigned = run_concurrently(&stores, 16, |store, number| {
         let thread = thread.clone();
         async move {
-            let mut given = Vec::new();
+            let mut assigned = Vec::new();
             for round in 0..20 {
                 let thread_id = thread.thread_id;
                 if (number, round % 4) == (number % 4, 0) {
@@ -116,20 +120,20 @@ async fn a2_a26_a_thread_deleted_and_begun_again_under_its_writers_reuses_no_seq
                     commit(&*store, vec![Write::CreateThread(thread.clone())]).await.unwrap();
                 }
                 match append(&*store, thread_id, vec![trace_event(1), trace_event(2)]).await {
-                    Ok(seqs) => given.extend(seqs),
+                    Ok(seqs) => assigned.extend(seqs),
                     Err(Error::NotFound { .. }) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
-            given
+            assigned
         }
     })
     .await
     .concat();
-    let once: BTreeSet<u64> = given.iter().copied().collect();
-    assert_eq!(once.len(), given.len(), "no seq is given twice");
+    let distinct: BTreeSet<u64> = assigned.iter().copied().collect();
+    assert_eq!(distinct.len(), assigned.len(), "no seq is assigned twice");
     let left = seqs(&all_events(&*stores[0], thread.thread_id, &[]).await);
-    assert!(left.iter().all(|seq| once.contains(seq)));
+    assert!(left.iter().all(|seq| distinct.contains(seq)));
     check_consistency(&stores[0]).await;
 }
 
@@ -175,7 +179,7 @@ async fn j1_of_admissions_in_several_processes_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j3_of_reclaimers_one_wins_and_who_lost_the_lease_writes_nothing_behind_it() {
+async fn j3_of_concurrent_reclaims_one_wins_and_the_old_owner_writes_nothing_afterwards() {
     let (_database, stores) = open_processes(4).await;
     for _ in 0..8 {
         let run = create_run(&*stores[0], "old").await;
@@ -220,20 +224,20 @@ async fn j3_of_reclaimers_one_wins_and_who_lost_the_lease_writes_nothing_behind_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn j3_of_processes_that_claim_the_same_runs_each_run_has_one() {
+async fn j3_each_run_is_claimed_by_one_process() {
     let (_database, stores) = open_processes(4).await;
     let mut runs = Vec::new();
     for number in 0..24 {
-        let mut left = run(create(&*stores[0]).await, "gone");
+        let mut abandoned = run(create(&*stores[0]).await, "gone");
         let write = match number % 2 {
-            0 => Write::AdmitRun(left.clone()),
+            0 => Write::AdmitRun(abandoned.clone()),
             _ => {
-                (left.status, left.lease_until) = (RunStatus::Pending, None);
-                Write::QueueRun(left.clone())
+                (abandoned.status, abandoned.lease_until) = (RunStatus::Pending, None);
+                Write::QueueRun(abandoned.clone())
             }
         };
         commit(&*stores[0], vec![write]).await.unwrap();
-        runs.push(left.run_id);
+        runs.push(abandoned.run_id);
     }
     let claimed = run_concurrently(&stores, 8, |store, number| {
         let run_ids = runs.clone();
@@ -241,7 +245,7 @@ async fn j3_of_processes_that_claim_the_same_runs_each_run_has_one() {
             let (now, lease_until) = (at(100), at(200));
             let claim =
                 RunClaim { run_ids, owner: number.to_string(), now, lease_until, dead_owners: Vec::new() };
-            // Until then its owner lives, which keeps what it claimed.
+            // The heartbeat keeps this owner alive until 200, so that no other claim takes its runs.
             let replica =
                 Replica { owner: number.to_string(), machine: "m".to_owned(), alive_until: at(200) };
             let writes = vec![Write::RecordHeartbeat { replica, now }, Write::ClaimRuns(claim)];
@@ -260,17 +264,17 @@ async fn j3_of_processes_that_claim_the_same_runs_each_run_has_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g20_of_answers_and_withdrawals_the_first_counts() {
+async fn g20_of_concurrent_decisions_and_withdrawals_the_first_wins() {
     let (_database, stores) = open_processes(4).await;
     for round in 0..12 {
         let run = create_run(&*stores[0], "one").await;
         let thread_id = run.thread_id;
-        let asked = interrupt(&run, "approval", 1);
-        let interrupt_id = asked.interrupt_id;
+        let raised = interrupt(&run, "approval", 1);
+        let interrupt_id = raised.interrupt_id;
         let patch = RunPatch { status: Some(RunStatus::Interrupted), ..RunPatch::default() };
         let events = vec![trace_event(1).with_run(run.run_id)];
         let ended = Write::UpdateRun { run_id: run.run_id, patch };
-        commit(&*stores[0], vec![Write::Append { thread_id, events }, Write::RaiseInterrupt(asked), ended])
+        commit(&*stores[0], vec![Write::Append { thread_id, events }, Write::RaiseInterrupt(raised), ended])
             .await
             .unwrap();
         let answered = run_concurrently(&stores, 7, |store, number| async move {
@@ -303,7 +307,7 @@ async fn g20_of_answers_and_withdrawals_the_first_counts() {
     check_consistency(&stores[0]).await;
 }
 
-/// Errors are not copied; of these only what they are is looked at.
+/// Returns an error of the same kind. Errors are not `Clone`, and the test compares only their kinds.
 fn clone_error(error: &Error) -> Error {
     match error {
         Error::AlreadyDecided { interrupt_id } => Error::AlreadyDecided { interrupt_id: *interrupt_id },
@@ -312,23 +316,23 @@ fn clone_error(error: &Error) -> Error {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_handoffs_requested_of_one_parent_at_once_one_is_pending() {
+async fn of_concurrent_handoff_requests_of_one_parent_one_is_pending() {
     let (_database, stores) = open_processes(4).await;
     let parent = create(&*stores[0]).await;
     let failed = handoff(parent, 1);
     commit(&*stores[0], vec![Write::CreateHandoff(failed.clone())]).await.unwrap();
-    let moved = |from, to| Write::TransitionHandoff {
+    let transition = |from, to| Write::TransitionHandoff {
         handoff_id: failed.handoff_id,
         from,
         to,
         patch: Default::default(),
         at: at(9),
     };
-    commit(&*stores[0], vec![moved(HandoffStatus::Requested, HandoffStatus::Failed)]).await.unwrap();
+    commit(&*stores[0], vec![transition(HandoffStatus::Requested, HandoffStatus::Failed)]).await.unwrap();
     for _ in 0..12 {
-        let again = moved(HandoffStatus::Failed, HandoffStatus::Drafting);
+        let again = transition(HandoffStatus::Failed, HandoffStatus::Drafting);
         let requested = run_concurrently(&stores, 8, |store, number| {
-            // One of them takes up the one that failed, and names no thread.
+            // One request retries the failed handoff. Its transition does not name the parent thread.
             let write = if number == 0 { again.clone() } else { Write::CreateHandoff(handoff(parent, 2)) };
             async move { commit(&*store, vec![write]).await }
         })
@@ -348,7 +352,7 @@ async fn of_handoffs_requested_of_one_parent_at_once_one_is_pending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_imports_of_one_session_at_once_one_wins() {
+async fn of_concurrent_imports_of_one_session_one_wins() {
     let (_database, stores) = open_processes(4).await;
     let thread_id = create(&*stores[0]).await;
     let mut expected = None;
@@ -371,7 +375,7 @@ async fn of_imports_of_one_session_at_once_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_kept_under_keys_is_changed_by_one_at_a_time() {
+async fn concurrent_updates_of_keyed_rows_are_serialized() {
     let (_database, stores) = open_processes(4).await;
     let key = ApiKey {
         key_id: "k".to_owned(),
@@ -430,8 +434,8 @@ async fn what_is_kept_under_keys_is_changed_by_one_at_a_time() {
         }
     })
     .await;
-    let left = stores[0].outbox_item("k", "o").await.unwrap().unwrap();
-    assert_eq!(u64::from(left.attempts), changes.load(Ordering::SeqCst));
+    let stored_item = stores[0].outbox_item("k", "o").await.unwrap().unwrap();
+    assert_eq!(u64::from(stored_item.attempts), changes.load(Ordering::SeqCst));
     let item = stores[0].item(&["n".to_owned()], "i").await.unwrap();
     let query = ItemQuery { words: vec!["heron".to_owned()], limit: 10, ..ItemQuery::default() };
     let found = stores[0].items(query).await.unwrap();
@@ -440,15 +444,15 @@ async fn what_is_kept_under_keys_is_changed_by_one_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_forgotten_while_people_rate_it_leaves_nothing() {
+async fn deleting_a_run_during_ratings_leaves_no_feedback() {
     let (_database, stores) = open_processes(4).await;
     for _ in 0..25 {
         let run = create_run(&*stores[0], "one").await;
         let patch = RunPatch { status: Some(RunStatus::Success), ..RunPatch::default() };
         commit(&*stores[0], vec![Write::UpdateRun { run_id: run.run_id, patch }]).await.unwrap();
-        let given = crate::conformance::fixtures::feedback(&run, protocol::Rating::Up, 1);
+        let feedback = crate::conformance::fixtures::feedback(&run, protocol::Rating::Up, 1);
         let done = run_concurrently(&stores, 4, |store, number| {
-            let rated = protocol::RunFeedback { user_id: number.to_string(), ..given.clone() };
+            let rated = protocol::RunFeedback { user_id: number.to_string(), ..feedback.clone() };
             let write =
                 if number == 2 { Write::DeleteRun { run_id: run.run_id } } else { Write::PutFeedback(rated) };
             async move { commit(&*store, vec![write]).await }
@@ -467,8 +471,8 @@ async fn j9_eight_processes_may_open_a_new_database_at_once() {
         let url = url.clone();
         tokio::spawn(async move { create(&PostgresStore::open(&url, POOL).await.unwrap()).await })
     });
-    for one in opened.collect::<Vec<_>>() {
-        one.await.unwrap();
+    for task in opened.collect::<Vec<_>>() {
+        task.await.unwrap();
     }
     let health =
         PostgresStore::open(&url, POOL).await.unwrap().health(HealthCheckDepth::Integrity).await.unwrap();
@@ -476,10 +480,10 @@ async fn j9_eight_processes_may_open_a_new_database_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn searching_holds_up_no_append_and_finds_what_was_said_before() {
+async fn searches_do_not_block_appends_and_find_committed_messages() {
     let (_database, stores) = open_processes(3).await;
     let thread_id = create(&*stores[0]).await;
-    let said = run_concurrently(&stores, 6, |store, number| async move {
+    let rounds = run_concurrently(&stores, 6, |store, number| async move {
         for round in 0..25 {
             let word = format!("heron{number}x{round}");
             let event = crate::conformance::fixtures::human(&word);
@@ -490,6 +494,6 @@ async fn searching_holds_up_no_append_and_finds_what_was_said_before() {
             assert_eq!(crate::conformance::fixtures::messages(&*store, &word).await.len(), 1, "{word}");
         }
     });
-    said.await;
+    rounds.await;
     check_consistency(&stores[0]).await;
 }

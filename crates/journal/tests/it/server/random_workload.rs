@@ -1,4 +1,4 @@
-//! Everything that can be written, by several processes at once, in an order that nobody planned.
+//! Random concurrent writes of every kind by several processes keep the tables consistent.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,11 +16,14 @@ use crate::conformance::fixtures::{
 use crate::conformance::tiers::memory_fixtures::{archive_event, current_version, newest_query};
 use crate::server::races::{check_consistency, open_processes};
 
+/// Thread ids that the tasks share, so that they conflict often.
 const THREADS: usize = 6;
+/// Tasks that write concurrently.
 const TASKS: u64 = 12;
+/// Random writes of each task.
 const STEPS: u64 = 60;
 
-/// Numbers that look like chance, the same every time.
+/// A deterministic pseudo-random number generator.
 struct SeededRng(u64);
 
 impl SeededRng {
@@ -32,7 +35,7 @@ impl SeededRng {
     }
 }
 
-/// Thread ids that all workers share; the threads may exist or not.
+/// Thread ids that all workers share. A thread may exist or be deleted.
 type SharedThreadIds = Arc<Mutex<Vec<ThreadId>>>;
 
 struct RandomWorkload {
@@ -79,8 +82,7 @@ impl RandomWorkload {
         let events = vec![human("what of the herons?"), ai("they are grey").with_key(&key)];
         append(&*self.store, thread_id, events).await.map(|_| ())
     }
-
-    /// A run from its admission to its end, in two transactions.
+    /// Commits a run from its admission to its end, in two transactions.
     async fn run_turn(&mut self, thread_id: ThreadId) -> Result<()> {
         let run = run(thread_id, "one");
         let mut point = checkpoint(&run, 0);
@@ -124,8 +126,7 @@ impl RandomWorkload {
         }
         Ok(())
     }
-
-    /// Turns of the thread, or of all threads that have any in the window, become a summary.
+    /// Summarizes turns of the thread, or of all threads that have turns in the window.
     async fn summarize_turns(&mut self, thread_id: ThreadId) -> Result<()> {
         let of_one = self.rng.below(2) == 0;
         let query = TurnQuery {
@@ -134,24 +135,24 @@ impl RandomWorkload {
             limit: 4,
             ..TurnQuery::for_agent(AssistantId::default())
         };
-        let left = self.store.turns(query).await?;
-        let (Some(first), Some(last)) = (left.first(), left.last()) else { return Ok(()) };
-        let mut threads: Vec<ThreadId> = left.iter().map(|turn| turn.thread_id).collect();
+        let turns = self.store.turns(query).await?;
+        let (Some(first), Some(last)) = (turns.first(), turns.last()) else { return Ok(()) };
+        let mut threads: Vec<ThreadId> = turns.iter().map(|turn| turn.thread_id).collect();
         threads.sort_unstable();
         threads.dedup();
         let window = (first.turn_index, last.turn_index);
         let summary = crate::conformance::tiers::memory_fixtures::summary(window, "Herons are grey.");
-        let told = threads.iter().map(|told| Write::Append {
-            thread_id: *told,
+        let announcements = threads.iter().map(|thread_id| Write::Append {
+            thread_id: *thread_id,
             events: vec![archive_event(&summary, ArchiveReason::Budget, (first.seq, first.seq))],
         });
         let transfer = TurnSummarization {
             summary: summary.clone(),
             thread_id: of_one.then_some(thread_id),
-            turns: left.len() as u64,
+            turns: turns.len() as u64,
             thread_versions: threads.iter().map(|thread_id| current_version(*thread_id)).collect(),
         };
-        self.commit([Write::SummarizeTurns(transfer)].into_iter().chain(told).collect()).await
+        self.commit([Write::SummarizeTurns(transfer)].into_iter().chain(announcements).collect()).await
     }
 
     async fn restore_turns(&mut self) -> Result<()> {
@@ -187,9 +188,9 @@ impl RandomWorkload {
     }
 
     async fn raise_interrupt(&mut self, thread_id: ThreadId) -> Result<()> {
-        let asked = interrupt(&run(thread_id, "one"), "approval", 1);
-        let interrupt_id = asked.interrupt_id;
-        self.commit(vec![Write::RaiseInterrupt(asked), Write::SettleThread { thread_id }]).await?;
+        let raised = interrupt(&run(thread_id, "one"), "approval", 1);
+        let interrupt_id = raised.interrupt_id;
+        self.commit(vec![Write::RaiseInterrupt(raised), Write::SettleThread { thread_id }]).await?;
         self.commit(vec![Write::ResolveInterrupt { interrupt_id, decisions: None, at: at(4) }]).await
     }
 }
@@ -210,7 +211,7 @@ fn is_expected(error: &Error) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a1_a2_j1_f6_whatever_processes_do_at_once_the_tables_agree() {
+async fn a1_a2_j1_f6_concurrent_random_writes_keep_the_tables_consistent() {
     let (_database, stores) = open_processes(3).await;
     let mut known = Vec::new();
     for _ in 0..THREADS {
@@ -239,7 +240,7 @@ async fn a1_a2_j1_f6_whatever_processes_do_at_once_the_tables_agree() {
     for task in tasks {
         done += task.await.unwrap();
     }
-    assert!(done > TASKS * STEPS / 3, "{done} steps did something");
+    assert!(done > TASKS * STEPS / 3, "{done} steps succeeded");
     check_consistency(&stores[0]).await;
     let known = threads.lock().unwrap().clone();
     for thread_id in known {

@@ -1,4 +1,4 @@
-//! Whatever a text is made of, it can be appended and looked for, and both engines find the same by the same words.
+//! Any text can be appended and searched, and a search returns the same hits from SQLite and PostgreSQL.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use protocol::{AssistantId, OwnerScope, Seq, Thread, ThreadId};
 use crate::conformance::fixtures::{append, at, commit, create, human, messages, search_for};
 use crate::server::races::{check_consistency, open_processes};
 
-/// The fragments that texts and queries are made of.
+/// Fragments from which texts and queries are composed.
 const TEXT_FRAGMENTS: [&str; 48] = [
     "heron",
     "herons",
@@ -83,23 +83,26 @@ impl StorePair {
             }
         }
     }
-
-    /// Returns what is found, which is the same in both.
+    /// Searches both stores, asserts that they return the same hits, and returns the hits' sequence numbers.
     async fn search_both(&self, query: &SearchQuery) -> BTreeSet<Seq> {
         let stores: [&dyn Store; 2] = [&self.sqlite, &*self.postgres];
-        let mut found = Vec::new();
+        let mut results = Vec::new();
         for store in stores {
             let hits = store.search(query.clone()).await.unwrap_or_else(|error| panic!("{query:?}: {error}"));
             let seqs = hits.into_iter().filter_map(|hit| match hit.location {
                 journal::HitLocation::Message { seq, .. } => Some(seq),
                 _ => None,
             });
-            found.push(seqs.collect::<BTreeSet<_>>());
+            results.push(seqs.collect::<BTreeSet<_>>());
         }
-        let [one, two] = [found.remove(0), found.remove(0)];
+        let [sqlite_hits, postgres_hits] = [results.remove(0), results.remove(0)];
         let short: Vec<String> = query.words.iter().map(|word| word.chars().take(80).collect()).collect();
-        assert_eq!(one, two, "{short:?} {:?}: the embedded engine finds the first", query.match_mode);
-        one
+        assert_eq!(
+            sqlite_hits, postgres_hits,
+            "{short:?} {:?}: SQLite's hits are on the left",
+            query.match_mode
+        );
+        sqlite_hits
     }
 }
 
@@ -109,7 +112,7 @@ fn text_of(numbers: &[usize]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a11_random_texts_are_found_by_the_same_words_in_both_engines() {
-    let both = StorePair::new().await;
+    let stores = StorePair::new().await;
     let mut number = 7_usize;
     let mut next = || {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -117,12 +120,12 @@ async fn a11_random_texts_are_found_by_the_same_words_in_both_engines() {
     };
     let mut some = |most: usize| (0..1 + next() % most).map(|_| next()).collect::<Vec<_>>();
     let texts: Vec<String> = (0..48).map(|_| text_of(&some(9))).collect();
-    both.append_texts(&texts).await;
-    let mut found = 0;
+    stores.append_texts(&texts).await;
+    let mut hits = 0;
     for question in 0..300 {
         let words: Vec<String> = match TEXT_FRAGMENTS.get(question) {
             Some(piece) => vec![(*piece).to_owned()],
-            // Several pieces in one word, or in one each.
+            // Several fragments in one word, or each in its own word.
             None if question % 3 == 0 => vec![text_of(&some(3)).replace(' ', "")],
             None => some(3)
                 .into_iter()
@@ -130,19 +133,19 @@ async fn a11_random_texts_are_found_by_the_same_words_in_both_engines() {
                 .collect(),
         };
         let match_mode = if question % 2 == 0 { WordMatchMode::All } else { WordMatchMode::Any };
-        found += both
+        hits += stores
             .search_both(&SearchQuery { words, match_mode, limit: 60, ..SearchQuery::default() })
             .await
             .len();
     }
-    assert!(found > 500, "{found}");
-    check_consistency(&both.postgres).await;
+    assert!(hits > 500, "{hits}");
+    check_consistency(&stores.postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a11_texts_beyond_every_limit_of_the_index_are_kept_and_found() {
+async fn a11_texts_beyond_every_index_limit_are_stored_and_found() {
     const KB: usize = 1 << 10;
-    let both = StorePair::new().await;
+    let stores = StorePair::new().await;
     let chinese: Vec<char> = (0..21_000).map(|at| char::from_u32(0x4E00 + at * 7 % 5_000).unwrap()).collect();
     let of_few: String = (0..21_000).map(|at| ['山', '水', '火', '木'][at * at % 7 % 4]).collect();
     let texts = [
@@ -159,7 +162,7 @@ async fn a11_texts_beyond_every_limit_of_the_index_are_kept_and_found() {
         "word, ".repeat(20_000),
         "heron".to_owned(),
     ];
-    both.append_texts(&texts).await;
+    stores.append_texts(&texts).await;
     let of = |from: usize, many: usize| chinese[from..from + many].iter().collect::<String>();
     let questions = [
         ("x".repeat(3 * KB) + "y", 1),
@@ -184,47 +187,50 @@ async fn a11_texts_beyond_every_limit_of_the_index_are_kept_and_found() {
         ("heron".to_owned(), 1),
     ];
     for (word, expected) in questions {
-        let found = both.search_both(&search_for(&word)).await.len();
+        let hits = stores.search_both(&search_for(&word)).await.len();
         let shown: String = word.chars().take(20).collect();
-        assert!(expected == usize::MAX || found == expected, "{shown}: {found}, not {expected}");
+        assert!(expected == usize::MAX || hits == expected, "{shown}: {hits}, not {expected}");
     }
-    assert_eq!(messages(&*both.postgres, "word").await.len(), 1);
-    check_consistency(&both.postgres).await;
+    assert_eq!(messages(&*stores.postgres, "word").await.len(), 1);
+    check_consistency(&stores.postgres).await;
 }
 
-/// More threads than are looked through one by one.
+/// Number of threads above which a search no longer filters by single thread ids.
 const MANY: usize = 1_010;
-/// Threads of one transaction.
+/// Threads created in one transaction.
 const TOGETHER: usize = 101;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn k1_who_has_few_threads_and_who_has_many_find_their_own() {
+async fn k1_owners_with_few_and_with_many_threads_find_their_own_messages() {
     let (_database, stores) = open_processes(1).await;
     let store = &*stores[0];
     let [ann, bob]: [AssistantId; 2] = ["agent@ann", "agent@bob"].map(|id| id.parse().unwrap());
-    let mut said: Vec<(AssistantId, ThreadId)> = Vec::new();
+    let mut created: Vec<(AssistantId, ThreadId)> = Vec::new();
     for first in (0..MANY).step_by(TOGETHER) {
         let mut writes = Vec::new();
         for number in first..first + TOGETHER {
-            let whose = if number % 250 == 1 { &ann } else { &bob };
+            let assistant_id = if number % 250 == 1 { &ann } else { &bob };
             let thread_id = ThreadId::generate();
             let text = if number % 100 == 1 { "a heron" } else { "a duck" };
-            writes.push(Write::CreateThread(Thread::blank(thread_id, whose.clone(), at(1))));
+            writes.push(Write::CreateThread(Thread::blank(thread_id, assistant_id.clone(), at(1))));
             writes.push(Write::Append { thread_id, events: vec![human(text)] });
             if number % 100 == 1 {
-                said.push((whose.clone(), thread_id));
+                created.push((assistant_id.clone(), thread_id));
             }
         }
         commit(store, writes).await.unwrap();
     }
-    for whose in [&ann, &bob] {
-        let own: BTreeSet<ThreadId> =
-            said.iter().filter(|(by, _)| by == whose).map(|(_, thread_id)| *thread_id).collect();
+    for assistant_id in [&ann, &bob] {
+        let own: BTreeSet<ThreadId> = created
+            .iter()
+            .filter(|(creator, _)| creator == assistant_id)
+            .map(|(_, thread_id)| *thread_id)
+            .collect();
         assert!(own.len() > 2);
-        let scope = Some(OwnerScope::Owner(whose.owner()));
+        let scope = Some(OwnerScope::Owner(assistant_id.owner()));
         let queries = [
             SearchQuery { scope, ..search_for("heron") },
-            SearchQuery { assistant_id: Some(whose.clone()), ..search_for("heron") },
+            SearchQuery { assistant_id: Some(assistant_id.clone()), ..search_for("heron") },
         ];
         for query in queries {
             let found = store.search(query).await.unwrap();

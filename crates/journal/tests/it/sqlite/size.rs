@@ -11,9 +11,9 @@ use crate::conformance::fixtures::{
     ai, checkpoint, commit, create, event, human, run, tool_calls, tool_result,
 };
 
-/// Threads that are worked in at once: their rows lie between each other.
+/// Threads that are written concurrently, so that their rows are interleaved on disk.
 const THREADS: usize = 4;
-/// Enough that what is left free on the last page of each table is little.
+/// Turns of each thread: enough that the free space on the last page of each table is negligible.
 const TURNS_PER_THREAD: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
@@ -42,18 +42,18 @@ async fn turns_take_at_most_1_3_of_their_messages_and_a_kibibyte() {
         drop(store);
         let turns = (THREADS * TURNS_PER_THREAD) as u64;
         let (bytes, messages) = ((length(&path) - empty) / turns, messages / turns);
-        println!("{kind:?}: {bytes} bytes a turn, {messages} of them messages");
-        assert!(bytes * 10 <= messages * 13 + 10_240, "{kind:?}: {bytes} bytes a turn for {messages}");
+        println!("{kind:?}: {bytes} bytes per turn, {messages} of them messages");
+        assert!(bytes * 10 <= messages * 13 + 10_240, "{kind:?}: {bytes} bytes per turn for {messages}");
     }
 }
 
-/// The length of the closed database, which has no log beside it.
+/// Returns the length of the closed database file, which has no write-ahead log.
 fn length(path: &Path) -> u64 {
     assert!(!path.with_extension("db-wal").exists());
     std::fs::metadata(path).unwrap().len()
 }
 
-/// Returns the bytes of the messages of all turns.
+/// Writes all turns of a thread and returns the total size of their messages in bytes.
 async fn write_turns(store: Arc<SqliteStore>, thread_id: ThreadId, kind: SizeCase) -> u64 {
     let mut turn = TurnWriter { store, run: run(thread_id, "host-1234"), before: None, messages: 0 };
     for number in 0..TURNS_PER_THREAD {
@@ -63,7 +63,7 @@ async fn write_turns(store: Arc<SqliteStore>, thread_id: ThreadId, kind: SizeCas
     turn.messages
 }
 
-/// A turn being performed: each step in a commit of its own, as a run commits it.
+/// Writes turns as a run does, with one commit for each step.
 struct TurnWriter {
     store: Arc<SqliteStore>,
     run: Run,
@@ -107,8 +107,9 @@ impl TurnWriter {
 
     async fn step(&mut self, number: u64, mut writes: Vec<Write>, events: Vec<NewEvent>) {
         let thread_id = self.run.thread_id;
-        let said = events.iter().filter(|event| event.event_type.category() == protocol::Category::Message);
-        self.messages += said.map(|event| event.content.get().len() as u64).sum::<u64>();
+        let messages =
+            events.iter().filter(|event| event.event_type.category() == protocol::Category::Message);
+        self.messages += messages.map(|event| event.content.get().len() as u64).sum::<u64>();
         let events = events.into_iter().map(|event| event.with_run(self.run.run_id)).collect();
         let point = checkpoint(&self.run, number);
         self.before = Some(point.checkpoint_id);

@@ -1,5 +1,8 @@
-//! The content of a client's message: texts, images and files, and blocks that nobody here interprets. Bytes become
-//! artifacts that the blocks name. How a block was written is noted where ours does not tell it.
+//! Parses the content of a client's message: text, images and files, and blocks that Segue does not interpret.
+//!
+//! Inline bytes become artifacts to which the stored blocks refer by SHA-256. The form in which the client wrote a
+//! block is stored in addition, unless it is the same as that of the stored block. Clients can therefore be shown
+//! their own form.
 
 use agent::{ARTIFACT_BYTES_MAX, Artifact, CLIENT_PROVIDER};
 use base64::Engine;
@@ -10,68 +13,76 @@ use serde_json::{Map, Value};
 use super::block_form::BlockForm;
 use super::{MessageDestination, MessageError, message_error};
 
-/// The most blocks of one message.
+/// Maximum number of content blocks in one message.
 const BLOCKS_MAX: usize = 1_000;
 
-/// The content of a message.
+/// The parsed content of a message.
 #[derive(Default)]
 pub(super) struct ClientContent {
+    /// The blocks to store, in the order of the client, without tool calls.
     pub(super) blocks: Vec<ContentBlock>,
-    /// Calls that a provider's client left among the content.
+    /// The tool calls in the content, as Anthropic's API has them. They are ignored if the message has `tool_calls`.
     pub(super) tool_calls: Vec<ContentBlock>,
+    /// The bytes of the images and files.
     pub(super) artifacts: Vec<Artifact>,
-    /// How each block was written, of a content that was a list; `None` is a block that is written as ours are.
+    /// The form of each block of the client, in order; `None` for a block that is written like the stored one. Absent
+    /// if the content was not a list.
     pub(super) forms: Option<Vec<Option<BlockForm>>>,
 }
 
-/// Bytes in a block, and what they are.
+/// Bytes in a client's block.
 struct InlineBytes<'a> {
     media_type: &'a str,
     base64: &'a str,
-    /// Where they stand.
+    /// The JSON pointer of the text that contains the bytes.
     pointer: &'static str,
-    /// The text before the bytes.
+    /// The text before the base64 data, such as `data:image/png;base64,`.
     prefix: &'a str,
 }
 
 impl ClientContent {
-    /// Reads the content of the message at `at`.
+    /// Parses the content of a message. `message_path` is the path of the message, for errors.
+    ///
+    /// # Errors
+    /// The first malformed block, or a list with more than [`BLOCKS_MAX`] blocks.
     pub(super) fn read(
         value: Option<&Value>,
-        at: &str,
+        message_path: &str,
         to: Option<MessageDestination>,
     ) -> Result<Self, MessageError> {
         let mut content = Self::default();
-        let at = format!("{at}.content");
+        let path = format!("{message_path}.content");
         match value {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) => content.push_text(text),
             Some(Value::Array(blocks)) if blocks.len() > BLOCKS_MAX => {
-                return Err(message_error(at, format!("{} blocks, the most is {BLOCKS_MAX}", blocks.len())));
+                let reason = format!("{} blocks exceed the maximum of {BLOCKS_MAX}", blocks.len());
+                return Err(message_error(path, reason));
             }
             Some(Value::Array(blocks)) => {
-                let read = |(index, block)| content.read_block(block, &format!("{at}[{index}]"), to);
+                let read = |(index, block)| content.read_block(block, &format!("{path}[{index}]"), to);
                 let forms = blocks.iter().enumerate().map(read).collect::<Result<_, _>>()?;
                 content.forms = Some(forms);
             }
             Some(Value::Object(_) | Value::Bool(_) | Value::Number(_)) => {
-                return Err(message_error(at, "expected a text or a list of blocks"));
+                return Err(message_error(path, "expected a string or a list of blocks"));
             }
         }
         Ok(content)
     }
 
+    /// Appends a text block, unless the text is empty.
     fn push_text(&mut self, text: &str) {
         if !text.is_empty() {
             self.blocks.push(ContentBlock::text(text));
         }
     }
 
-    /// Reads a block; returns how it was written.
+    /// Parses a block and appends its parts. Returns the form of the block; `None` if it is that of the stored block.
     fn read_block(
         &mut self,
         value: &Value,
-        at: &str,
+        path: &str,
         to: Option<MessageDestination>,
     ) -> Result<Option<BlockForm>, MessageError> {
         let fields = match value {
@@ -85,15 +96,16 @@ impl ClientContent {
                 return Ok(Some(form));
             }
             Value::Object(fields) => fields,
-            _ => return Err(message_error(at, "expected a text or an object")),
+            _ => return Err(message_error(path, "expected a string or an object")),
         };
         let Some(kind) = text_field(fields, "type") else {
-            return Err(message_error(at, "a block has a `type`"));
+            return Err(message_error(path, "`type` is required"));
         };
         if kind == "text" {
             let text = text_field(fields, "text")
-                .ok_or_else(|| message_error(at, "a block of text has a `text`"))?;
+                .ok_or_else(|| message_error(path, "`text` is required in a text block"))?;
             self.push_text(text);
+            // A block with two fields has `type` and `text` alone, like the stored one.
             return Ok(match (text.is_empty(), fields.len()) {
                 (true, _) => Some(BlockForm::verbatim(value)),
                 (false, 2) => None,
@@ -102,8 +114,8 @@ impl ClientContent {
         }
         if let Some((call_id, call)) = read_tool_call(kind, fields) {
             self.tool_calls.push(call);
-            let at = ["args", "input"].into_iter().find(|key| fields.contains_key(*key));
-            let form = at.map(|at| BlockForm::with_hole(value, &format!("/{at}")).with_call(call_id));
+            let args_key = ["args", "input"].into_iter().find(|key| fields.contains_key(*key));
+            let form = args_key.map(|key| BlockForm::with_hole(value, &format!("/{key}")).with_call(call_id));
             return Ok(Some(form.unwrap_or_else(|| BlockForm::verbatim(value))));
         }
         let Some(inline) = find_inline_bytes(kind, fields) else {
@@ -112,14 +124,15 @@ impl ClientContent {
             return Ok(None);
         };
         let length =
-            decoded_len(inline.base64).ok_or_else(|| message_error(at, "its bytes are not base64"))?;
+            decoded_len(inline.base64).ok_or_else(|| message_error(path, "the data is not valid base64"))?;
         if length > ARTIFACT_BYTES_MAX {
-            let most = ARTIFACT_BYTES_MAX;
-            return Err(message_error(at, format!("{length} bytes, the most is {most}")));
+            let reason = format!("{length} bytes exceed the maximum of {ARTIFACT_BYTES_MAX}");
+            return Err(message_error(path, reason));
         }
-        if let Some(MessageDestination { thread_id, received_at: now }) = to {
-            let bytes = decode(inline.base64).ok_or_else(|| message_error(at, "its bytes are not base64"))?;
-            let artifact = Artifact::new(thread_id, inline.media_type, bytes, now);
+        if let Some(MessageDestination { thread_id, received_at }) = to {
+            let bytes =
+                decode(inline.base64).ok_or_else(|| message_error(path, "the data is not valid base64"))?;
+            let artifact = Artifact::new(thread_id, inline.media_type, bytes, received_at);
             self.blocks.push(ContentBlock::Media {
                 media_type: artifact.media_type.clone(),
                 sha256: Some(artifact.sha256.clone()),
@@ -131,11 +144,12 @@ impl ClientContent {
     }
 }
 
+/// Returns the field if it is a string.
 fn text_field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
     fields.get(key).and_then(Value::as_str)
 }
 
-/// Returns the call that a block is, if it is one, and its id.
+/// Returns the tool call in a block and its id; `None` if the block is of another type, or has no id or no name.
 fn read_tool_call<'a>(kind: &str, fields: &'a Map<String, Value>) -> Option<(&'a str, ContentBlock)> {
     if !matches!(kind, "tool_use" | "tool_call") {
         return None;
@@ -149,14 +163,17 @@ fn read_tool_call<'a>(kind: &str, fields: &'a Map<String, Value>) -> Option<(&'a
     ))
 }
 
-/// Returns the bytes that a block of some provider's shape holds; `None` when it only refers to some.
+/// Returns the bytes in a block of type `kind`; `None` if it has none, for example because it refers to a URL.
+///
+/// Recognized are the shapes of OpenAI (`image_url`, `file.file_data`), Anthropic (`source`) and LangChain (`base64`,
+/// `data`, `url`).
 fn find_inline_bytes<'a>(kind: &str, fields: &'a Map<String, Value>) -> Option<InlineBytes<'a>> {
     let media_type = || {
-        let named =
+        let declared =
             ["mime_type", "mimeType", "media_type"].into_iter().find_map(|key| text_field(fields, key));
-        named.unwrap_or_else(|| default_media_type(kind))
+        declared.unwrap_or_else(|| default_media_type(kind))
     };
-    let bare = |at, base64, media_type| InlineBytes { media_type, base64, pointer: at, prefix: "" };
+    let bare = |pointer, base64, media_type| InlineBytes { media_type, base64, pointer, prefix: "" };
     match kind {
         "image_url" => {
             let url = fields.get("image_url")?;
@@ -191,6 +208,7 @@ fn find_inline_bytes<'a>(kind: &str, fields: &'a Map<String, Value>) -> Option<I
     }
 }
 
+/// Returns the media type of a block that declares none.
 fn default_media_type(kind: &str) -> &'static str {
     match kind {
         "image" => "image/png",
@@ -200,37 +218,41 @@ fn default_media_type(kind: &str) -> &'static str {
     }
 }
 
-/// Returns what `data:image/png;base64,…` holds, which stands at `at`.
-fn parse_data_url<'a>(at: &'static str, url: &'a str) -> Option<InlineBytes<'a>> {
-    let (head, base64) = url.split_at(url.find(',')? + 1);
-    let media_type = head.strip_prefix("data:")?.strip_suffix(";base64,")?;
-    let media_type = media_type.split(';').next().filter(|named| !named.is_empty());
+/// Returns the bytes in a URL such as `data:image/png;base64,…`; `None` for another URL. `pointer` is the JSON
+/// pointer of the URL. Parameters of the media type are dropped.
+fn parse_data_url<'a>(pointer: &'static str, url: &'a str) -> Option<InlineBytes<'a>> {
+    let (prefix, base64) = url.split_at(url.find(',')? + 1);
+    let media_type = prefix.strip_prefix("data:")?.strip_suffix(";base64,")?;
+    let media_type = media_type.split(';').next().filter(|media_type| !media_type.is_empty());
     Some(InlineBytes {
         media_type: media_type.unwrap_or("application/octet-stream"),
         base64,
-        pointer: at,
-        prefix: head,
+        pointer,
+        prefix,
     })
 }
 
+/// Returns the base64 data without surrounding whitespace and padding.
 fn strip_padding(base64: &str) -> &str {
     base64.trim().trim_end_matches('=')
 }
 
-/// Returns how many bytes are written there, if it is base64; they are not decoded for that.
+/// Returns the number of bytes that the base64 data encodes; `None` if it is invalid. Only the last group of
+/// characters is decoded, so that data over the limit is refused without a copy of it.
 fn decoded_len(base64: &str) -> Option<usize> {
     let base64 = strip_padding(base64);
-    let is_of =
-        |more: [u8; 2]| base64.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte));
-    if !is_of(*b"+/") && !is_of(*b"-_") {
+    let is_alphabet =
+        |symbols: [u8; 2]| base64.bytes().all(|byte| byte.is_ascii_alphanumeric() || symbols.contains(&byte));
+    if !is_alphabet(*b"+/") && !is_alphabet(*b"-_") {
         return None;
     }
-    // The bits that the last letters have too many must not be set.
-    let whole = base64.len() / 4 * 4;
-    let rest = decode(&base64[whole..])?;
-    Some(whole / 4 * 3 + rest.len())
+    // The last group may be incomplete. Decoding it checks that its unused bits are zero (RFC 4648, section 3.5).
+    let complete = base64.len() / 4 * 4;
+    let last_group = decode(&base64[complete..])?;
+    Some(complete / 4 * 3 + last_group.len())
 }
 
+/// Decodes base64 data in the standard or the URL-safe alphabet, with or without padding.
 fn decode(base64: &str) -> Option<Vec<u8>> {
     let base64 = strip_padding(base64);
     STANDARD_NO_PAD.decode(base64).or_else(|_| URL_SAFE_NO_PAD.decode(base64)).ok()

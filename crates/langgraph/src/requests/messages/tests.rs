@@ -1,4 +1,4 @@
-//! Messages as clients write them, one line each.
+//! Parsing of client messages in each of their forms.
 
 use agent::{CLIENT_PROVIDER, client_fields};
 use serde_json::json;
@@ -9,18 +9,19 @@ fn new_destination() -> Option<MessageDestination> {
     Some(MessageDestination { thread_id: ThreadId::generate(), received_at: Timestamp::UNIX_EPOCH })
 }
 
-/// Reads messages and tells each as its stored JSON.
+/// Parses messages and returns each as its stored JSON. Asserts that validation without a destination has the same
+/// result.
 fn read(value: Value) -> Result<Vec<Value>, String> {
-    let read = read_messages(&value, new_destination()).map_err(|fault| fault.to_string());
-    let looked_at = read_messages(&value, None).map(drop).map_err(|fault| fault.to_string());
-    assert_eq!(looked_at, read.as_ref().map(|_| ()).map_err(String::clone), "{value}");
-    let read = read?;
-    let told = |message: InputMessage| match message.change {
-        MessageChange::Put(said) => serde_json::to_value(said).unwrap(),
-        MessageChange::Remove => json!({"remove": message.id}),
+    let parsed = read_messages(&value, new_destination()).map_err(|error| error.to_string());
+    let validated = read_messages(&value, None).map(drop).map_err(|error| error.to_string());
+    assert_eq!(validated, parsed.as_ref().map(|_| ()).map_err(String::clone), "{value}");
+    let parsed = parsed?;
+    let render = |input: InputMessage| match input.change {
+        MessageChange::Put(message) => serde_json::to_value(message).unwrap(),
+        MessageChange::Remove => json!({"remove": input.id}),
         MessageChange::RemoveAll => json!("remove all"),
     };
-    Ok(read.into_iter().map(told).collect())
+    Ok(parsed.into_iter().map(render).collect())
 }
 
 #[track_caller]
@@ -30,22 +31,22 @@ fn check(value: Value, expected: Value) {
 }
 
 #[track_caller]
-fn check_refused(value: Value, why: &str) {
+fn check_refused(value: Value, reason: &str) {
     let shown = value.to_string();
-    assert_eq!(read(value), Err(why.to_owned()), "{shown}");
+    assert_eq!(read(value), Err(reason.to_owned()), "{shown}");
 }
 
 fn human(text: &str) -> Value {
     json!({"type": "human", "content": [{"type": "text", "text": text}]})
 }
 
-/// The block that keeps how the blocks of a content were written.
+/// Returns the block that stores the forms in which a client wrote the blocks of a content.
 fn block_forms(forms: Value) -> Value {
     json!({"type": "opaque", "provider": "client", "raw": {"content": forms, "type": "message_fields"}})
 }
 
 #[test]
-fn messages_are_read_in_every_form_that_clients_send() {
+fn messages_are_parsed_in_each_form_that_clients_send() {
     check(json!("hi"), json!([human("hi")]));
     check(json!(["hi", "you"]), json!([human("hi"), human("you")]));
     check(json!([["user", "hi"]]), json!([human("hi")]));
@@ -87,7 +88,7 @@ fn messages_are_read_in_every_form_that_clients_send() {
 }
 
 #[test]
-fn what_has_no_place_of_its_own_is_kept_as_it_was_sent() {
+fn fields_and_blocks_that_segue_does_not_interpret_are_stored_unchanged() {
     let custom = json!({"type": "my_block", "x": [1]});
     let sent =
         json!({"role": "developer", "content": ["a", custom], "name": "n", "additional_kwargs": {"k": 1}});
@@ -126,15 +127,15 @@ fn b16_the_bytes_of_images_and_files_become_artifacts_that_the_message_names() {
             ("image/png", &b"\x89PNG\r\n\x1a\n"[..]),
             "{block}"
         );
-        let MessageChange::Put(said) = message.change else { panic!("{block}") };
-        let named = ContentBlock::Media {
+        let MessageChange::Put(message) = message.change else { panic!("{block}") };
+        let media = ContentBlock::Media {
             media_type: "image/png".to_owned(),
             sha256: Some(artifact.sha256.clone()),
             bytes: Some(8),
         };
-        assert_eq!(said.content()[0], named, "{block}");
-        let kept = serde_json::to_string(&said).unwrap();
-        assert!(!kept.contains(png.trim_end_matches('=')), "the bytes are kept once: {kept}");
+        assert_eq!(message.content()[0], media, "{block}");
+        let stored = serde_json::to_string(&message).unwrap();
+        assert!(!stored.contains(png.trim_end_matches('=')), "the bytes are stored once: {stored}");
     }
     let link = json!({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}});
     check(
@@ -143,56 +144,56 @@ fn b16_the_bytes_of_images_and_files_become_artifacts_that_the_message_names() {
     );
     check_refused(
         json!([{"role": "user", "content": [{"type": "image", "base64": "!"}]}]),
-        "messages[0].content[0]: its bytes are not base64",
+        "messages[0].content[0]: the data is not valid base64",
     );
     for bad in ["a", "abcde", "ab=cd", "a+b-", "ab\u{e4}", "ab cd", "aB"] {
         let block = json!({"type": "image", "base64": bad});
         check_refused(
             json!([{"role": "user", "content": [block]}]),
-            "messages[0].content[0]: its bytes are not base64",
+            "messages[0].content[0]: the data is not valid base64",
         );
     }
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_place() {
+fn the_error_of_a_malformed_message_names_its_path() {
     check_refused(json!(3), "messages: expected a message or a list of messages");
-    check_refused(json!([3]), "messages[0]: expected a text, a pair or an object");
-    check_refused(json!(["a", {}]), "messages[1]: it has neither `role` nor `type`");
-    check_refused(json!([{"role": "robot"}]), "messages[0]: `robot` is no type of message");
+    check_refused(json!([3]), "messages[0]: expected a string, a pair or an object");
+    check_refused(json!(["a", {}]), "messages[1]: has neither `role` nor `type`");
+    check_refused(json!([{"role": "robot"}]), "messages[0]: unknown message type `robot`");
     check_refused(json!([["user"]]), "messages[0]: expected a pair of a role and a content");
     check_refused(
         json!({"role": "user", "content": {"a": 1}}),
-        "messages.content: expected a text or a list of blocks",
+        "messages.content: expected a string or a list of blocks",
     );
-    check_refused(json!({"role": "user", "content": [{}]}), "messages.content[0]: a block has a `type`");
+    check_refused(json!({"role": "user", "content": [{}]}), "messages.content[0]: `type` is required");
     check_refused(
         json!({"role": "user", "content": [{"type": "text"}]}),
-        "messages.content[0]: a block of text has a `text`",
+        "messages.content[0]: `text` is required in a text block",
     );
-    check_refused(json!({"role": "user", "content": "a", "id": 3}), "messages.id: expected a text");
+    check_refused(json!({"role": "user", "content": "a", "id": 3}), "messages.id: expected a string");
     check_refused(
         json!({"role": "user", "content": "a", "id": "x".repeat(257)}),
-        "messages.id: 257 bytes, the most is 256",
+        "messages.id: 257 bytes exceed the maximum of 256",
     );
     check_refused(
         json!([{"type": "tool", "content": "x"}]),
-        "messages[0].tool_call_id: a result names the call it is of",
+        "messages[0].tool_call_id: required in a tool message",
     );
     check_refused(
         json!([{"type": "ai", "tool_calls": [{"id": "c"}]}]),
-        "messages[0].tool_calls[0]: a call has a `name`",
+        "messages[0].tool_calls[0]: `name` is required",
     );
     check_refused(
         json!([{"type": "ai", "tool_calls": [{"name": "c"}]}]),
-        "messages[0].tool_calls[0]: a call has an `id`",
+        "messages[0].tool_calls[0]: `id` is required",
     );
     check_refused(json!([{"type": "ai", "tool_calls": 3}]), "messages[0].tool_calls: expected a list");
+    check_refused(json!([{"type": "remove"}]), "messages[0]: `id` is required to remove a message");
     check_refused(
-        json!([{"type": "remove"}]),
-        "messages[0]: it removes a message and names none: `id` is missing",
+        Value::Array(vec!["x".into(); 5_001]),
+        "messages: 5001 messages exceed the maximum of 5000",
     );
-    check_refused(Value::Array(vec!["x".into(); 5_001]), "messages: 5001 messages, the most is 5000");
     let large = json!({"role": "user", "content": "a", "additional_kwargs": {"k": "x".repeat(70_000)}});
-    assert!(read(large).unwrap_err().ends_with("beside its content, the most is 65536"));
+    assert!(read(large).unwrap_err().ends_with("bytes; the maximum is 65536"));
 }

@@ -1,5 +1,8 @@
-//! Searching threads: by what the journal has of each, and by what stands at its head, which is looked at thread by thread
-//! within a limit.
+//! The endpoints that search and count threads.
+//!
+//! Ids, status and metadata are columns of the journal's thread table, so the database filters by them. The values of a
+//! thread are computed from its events. A search by `values` therefore reads the state of one thread after the other,
+//! at most [`THREADS_SCANNED_MAX`] of them, and tells the client if there are more.
 
 use std::collections::VecDeque;
 
@@ -23,80 +26,85 @@ use crate::wire::AnyObject;
 use crate::wire::state::StateValues;
 use crate::wire::thread::{THREAD_FIELDS, WireThread};
 
-/// Threads whose state is looked at for one search by values.
+/// The maximum number of threads whose state is read for one search by values.
 const THREADS_SCANNED_MAX: usize = 1_000;
 
-/// Tells how many threads a search by values looked at, where there are more.
+/// The response header of an incomplete search by values. Its value is the number of threads that were examined.
 const SEARCH_CUT_HEADER: HeaderName = HeaderName::from_static("x-search-cut");
 
-/// Threads that are read at a time for it.
+/// The number of threads in one read of the journal during a search by values.
 const SCAN_ROWS: usize = 200;
 
-/// Ids that a search may name.
+/// The maximum number of ids in one search.
 const IDS_MAX: usize = 1_000;
 
-/// Paths that a search may extract.
+/// The maximum number of paths that one search may extract.
 const EXTRACTS_MAX: usize = 10;
 
-/// Which threads to list, and what of them; every set field must match.
+/// A search for threads, and the fields to return. A thread must match every condition.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(super) struct ThreadSearch {
-    /// Fields that their metadata must contain.
+    /// Fields that the thread's metadata must contain.
     #[schema(value_type = Option<Object>)]
     metadata: Option<Map<String, Value>>,
-    /// Fields that their values must contain.
+    /// Fields that the thread's current values must contain. Examines at most 1,000 threads.
     #[schema(value_type = Option<Object>)]
     values: Option<Map<String, Value>>,
-    /// Only these.
+    /// The ids of the threads, at most 1,000.
     ids: Option<Vec<String>>,
-    /// `idle`, `busy`, `interrupted` or `error`.
+    /// The status of the thread: `idle`, `busy`, `interrupted` or `error`.
     #[schema(pattern = "^(idle|busy|interrupted|error)$")]
     status: Option<String>,
-    /// The most to return.
+    /// The maximum number of threads to return; 10 by default.
     #[schema(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// How many to skip.
+    /// The number of threads to skip; 0 by default.
     #[schema(minimum = 0)]
     offset: Option<usize>,
-    /// `thread_id`, `status`, `created_at`, `updated_at` or `state_updated_at`.
+    /// The field to sort by: `thread_id`, `status`, `created_at`, `updated_at` (the default) or `state_updated_at`.
     #[schema(pattern = "^(thread_id|status|created_at|updated_at|state_updated_at)$")]
     sort_by: Option<String>,
-    /// `asc` or `desc`.
+    /// The sort order: `asc` or `desc` (the default).
     #[schema(pattern = "^(asc|desc)$")]
     sort_order: Option<String>,
-    /// Which fields to return.
+    /// The fields to return. All fields by default.
     select: Option<Vec<String>>,
-    /// Fields to extract from each thread, by name: paths such as `values.messages[-1].content`.
+    /// Values to extract from each thread: an object of names and paths such as `values.messages[-1].content`. At most
+    /// 10.
     #[schema(value_type = Option<Object>)]
     extract: Option<Map<String, Value>>,
 }
 
-/// The fields of each thread to return.
+/// The fields to return of each thread.
 #[derive(Debug, Clone)]
 struct ThreadFields {
+    /// The selected fields; `None` means all.
     select: Option<Vec<String>>,
+    /// The values to extract, each with its name and its path.
     extract: Vec<(String, Vec<PathSegment>)>,
 }
 
-/// A step of a path into a value.
+/// One segment of a path into a JSON value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PathSegment {
+    /// A field of an object.
     Field(String),
+    /// An element of a list. A negative index counts from the end, -1 being the last element.
     Index(i64),
 }
 
-/// Lists threads, each with what stands at its head; with `select`, only the fields it names.
+/// Searches threads. Each thread comes with its current state, or with `select` only with the named fields.
 ///
-/// With `values` the first 1,000 threads of the order that meet the rest are looked at. Where there are more, the header
-/// `x-search-cut` tells how many were, and `x-pagination-total` is left out.
+/// With `values`, only the first 1,000 threads that match all other conditions are examined. If there are more, the
+/// header `x-search-cut` contains the number of threads that were examined, and `x-pagination-total` is missing.
 #[utoipa::path(post, path = "/threads/search", tag = "threads", request_body = ThreadSearch,
-    responses((status = 200, body = Vec<AnyObject>, description = "Threads, whole or in part."), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
+    responses((status = 200, body = Vec<AnyObject>, description = "The threads, with all fields or with the selected ones."), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn search(
     caller: Caller,
     JsonBody(search): JsonBody<ThreadSearch>,
 ) -> Result<Response, ApiError> {
     let page = PageRequest::from_query(search.limit, search.offset, 10)?;
-    let shape = search.fields()?;
+    let fields = search.fields()?;
     let mut filter = search.filter(&caller)?;
     let (rows, total, is_complete) = match search.values.filter(|values| !values.is_empty()) {
         Some(values) => {
@@ -111,8 +119,8 @@ pub(super) async fn search(
             (caller.agent.threads().list(filter).await?, total, true)
         }
     };
-    let mut response =
-        page.with_pagination_headers(page::list_response(project_threads(caller, rows, shape)).await?, total);
+    let mut response = page
+        .with_pagination_headers(page::list_response(project_threads(caller, rows, fields)).await?, total);
     if !is_complete {
         response.headers_mut().remove(page::TOTAL_HEADER);
         response.headers_mut().insert(SEARCH_CUT_HEADER, HeaderValue::from(THREADS_SCANNED_MAX));
@@ -120,7 +128,9 @@ pub(super) async fn search(
     Ok(response)
 }
 
-/// Counts threads; by `values` no more than a search looks at.
+/// Counts the threads that match a search.
+///
+/// With `values`, the request fails if more than 1,000 threads match all other conditions.
 #[utoipa::path(post, path = "/threads/count", tag = "threads", request_body = ThreadSearch,
     responses((status = 200, body = u64, content_type = "application/json"), (status = 401, body = ErrorBody), (status = 422, body = ErrorBody)))]
 pub(super) async fn count(
@@ -132,9 +142,10 @@ pub(super) async fn count(
         Some(values) => match find_by_values(&caller, filter, &values).await? {
             ThreadMatches { threads, is_complete: true } => threads.len() as u64,
             ThreadMatches { .. } => {
-                let detail =
-                    format!("`values`: there are more than {THREADS_SCANNED_MAX} threads to look at");
-                return Err(ApiError::invalid(detail).with_hint("narrow it by `metadata`, `status` or `ids`"));
+                let detail = format!("`values`: more than {THREADS_SCANNED_MAX} threads to examine");
+                return Err(
+                    ApiError::invalid(detail).with_hint("narrow the search by `metadata`, `status` or `ids`")
+                );
             }
         },
         None => caller.agent.threads().count(filter).await?,
@@ -143,10 +154,14 @@ pub(super) async fn count(
 }
 
 impl ThreadSearch {
+    /// Returns the filter for the journal: every condition except `values`, limited to the caller's scope.
+    ///
+    /// # Errors
+    /// If there are too many ids, or an id or the status is malformed.
     fn filter(&self, caller: &Caller) -> Result<ThreadFilter, ApiError> {
         let ids = self.ids.as_deref().unwrap_or_default();
         if ids.len() > IDS_MAX {
-            return Err(ApiError::invalid(format!("`ids` holds more than {IDS_MAX}")));
+            return Err(ApiError::invalid(format!("`ids`: at most {IDS_MAX} entries")));
         }
         let status = self.status.as_deref().map(|name| {
             ThreadStatus::from_name(name)
@@ -161,6 +176,10 @@ impl ThreadSearch {
         })
     }
 
+    /// Returns the sort order: newest update first by default.
+    ///
+    /// # Errors
+    /// If the field or the direction is unknown.
     fn sort(&self) -> Result<ThreadSort, ApiError> {
         let by = match self.sort_by.as_deref() {
             None | Some("updated_at" | "state_updated_at") => ThreadSortKey::Updated,
@@ -168,8 +187,9 @@ impl ThreadSearch {
             Some("status") => ThreadSortKey::Status,
             Some("thread_id") => ThreadSortKey::Id,
             Some(_) => {
-                let known = "`sort_by` must be thread_id, status, created_at, updated_at or state_updated_at";
-                return Err(ApiError::invalid(known));
+                let detail =
+                    "`sort_by` must be thread_id, status, created_at, updated_at or state_updated_at";
+                return Err(ApiError::invalid(detail));
             }
         };
         let direction = match self.sort_order.as_deref() {
@@ -180,28 +200,34 @@ impl ThreadSearch {
         Ok(ThreadSort { by, direction })
     }
 
+    /// Returns the fields to return of each thread.
+    ///
+    /// # Errors
+    /// If a field is unknown, if there are too many paths, or if a path is malformed.
     fn fields(&self) -> Result<ThreadFields, ApiError> {
         page::check_select(self.select.iter().flatten().map(String::as_str), &THREAD_FIELDS)?;
-        let wanted = self.extract.clone().unwrap_or_default();
-        if wanted.len() > EXTRACTS_MAX {
-            return Err(ApiError::invalid(format!("`extract` names more than {EXTRACTS_MAX}")));
+        let paths = self.extract.clone().unwrap_or_default();
+        if paths.len() > EXTRACTS_MAX {
+            return Err(ApiError::invalid(format!("`extract`: at most {EXTRACTS_MAX} entries")));
         }
-        let extract = wanted.into_iter().map(|(name, path)| {
-            let parsed = path.as_str().and_then(parse_path);
-            let parsed = parsed.ok_or_else(|| ApiError::invalid(format!("`extract.{name}` is no path")))?;
-            Ok((name, parsed))
+        let extract = paths.into_iter().map(|(name, path)| {
+            let segments = path.as_str().and_then(parse_path);
+            let segments =
+                segments.ok_or_else(|| ApiError::invalid(format!("`extract.{name}` is not a valid path")))?;
+            Ok((name, segments))
         });
         Ok(ThreadFields { select: self.select.clone(), extract: extract.collect::<Result<_, ApiError>>()? })
     }
 }
 
 impl ThreadFields {
-    /// Returns whether what stands at a thread's head is told of it.
+    /// Returns whether the thread's current state has to be read. It is needed for four fields only, and reading it is
+    /// the expensive part of a search.
     fn needs_state(&self) -> bool {
         ["values", "interrupts", "state_updated_at", "config"].into_iter().any(|field| self.includes(field))
     }
 
-    /// Returns whether the field is told, or something in it.
+    /// Returns whether the field is selected, or a value inside it is extracted.
     fn includes(&self, field: &str) -> bool {
         let is_extracted = |(_, path): &(String, Vec<PathSegment>)| matches!(path.first(), Some(PathSegment::Field(first)) if first == field);
         let select = self.select.as_ref();
@@ -210,67 +236,76 @@ impl ThreadFields {
     }
 }
 
-/// A thread as it is told: as a whole, or what was chosen of it.
+/// A thread in a response: with all fields, or with the selected ones.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum ThreadProjection {
+    /// The whole thread, if the client selected no fields.
     Whole(Box<WireThread>),
+    /// The selected fields, and `extracted` if values were extracted.
     Selected(Map<String, Value>),
 }
 
-/// Returns the threads as they are told, each made when it is its turn.
+/// Returns the threads as clients read them. The state of each thread is read when its turn comes in the stream.
 fn project_threads(
     caller: Caller,
     rows: Vec<Thread>,
-    shape: ThreadFields,
+    fields: ThreadFields,
 ) -> impl Stream<Item = Result<ThreadProjection, ApiError>> + Send {
     futures::stream::iter(rows).then(move |thread| {
-        let (caller, shape) = (caller.clone(), shape.clone());
+        let (caller, fields) = (caller.clone(), fields.clone());
         async move {
-            let state = match shape.needs_state() {
-                // It may have been removed since the list was read.
+            let state = match fields.needs_state() {
+                // The thread may have been deleted since the list was read.
                 true => caller.agent.threads().state(thread.thread_id).await.or_else(none_if_absent)?,
                 false => None,
             };
-            let failure = match shape.includes("error") {
+            let failure = match fields.includes("error") {
                 true => last_run_failure(&caller, &thread).await?,
                 false => None,
             };
-            project_thread(WireThread::from_thread(&thread, state.as_ref(), failure.as_ref()), &shape)
+            project_thread(WireThread::from_thread(&thread, state.as_ref(), failure.as_ref()), &fields)
         }
     })
 }
 
+/// Converts "not found" into `None`, and keeps every other error.
 fn none_if_absent(error: agent::Error) -> Result<Option<ThreadSnapshot>, ApiError> {
     if error.is_not_found() { Ok(None) } else { Err(error.into()) }
 }
 
-fn project_thread(mut thread: WireThread, shape: &ThreadFields) -> Result<ThreadProjection, ApiError> {
-    if !shape.extract.is_empty() {
+/// Returns the thread with its extracted values, reduced to the selected fields. A path that leads nowhere extracts
+/// `null`.
+fn project_thread(mut thread: WireThread, fields: &ThreadFields) -> Result<ThreadProjection, ApiError> {
+    if !fields.extract.is_empty() {
         let value = serde_json::to_value(&thread).map_err(ApiError::internal)?;
-        let take = |(name, path): &(String, Vec<PathSegment>)| {
+        let extract = |(name, path): &(String, Vec<PathSegment>)| {
             (name.clone(), value_at(&value, path).cloned().unwrap_or_default())
         };
-        thread.extracted = Some(AnyObject(shape.extract.iter().map(take).collect()));
+        thread.extracted = Some(AnyObject(fields.extract.iter().map(extract).collect()));
     }
-    let Some(select) = &shape.select else { return Ok(ThreadProjection::Whole(Box::new(thread))) };
+    let Some(select) = &fields.select else { return Ok(ThreadProjection::Whole(Box::new(thread))) };
     match serde_json::to_value(&thread).map_err(ApiError::internal)? {
-        Value::Object(mut fields) => {
-            fields.retain(|name, _| name == "extracted" || select.contains(name));
-            Ok(ThreadProjection::Selected(fields))
+        Value::Object(mut object) => {
+            object.retain(|name, _| name == "extracted" || select.contains(name));
+            Ok(ThreadProjection::Selected(object))
         }
         _ => Ok(ThreadProjection::Whole(Box::new(thread))),
     }
 }
 
-/// Threads at whose head stands what the values ask for.
+/// The result of a search by values.
 struct ThreadMatches {
+    /// The threads that match, in the order of the search.
     threads: Vec<Thread>,
     /// True if every thread was examined.
     is_complete: bool,
 }
 
-/// Returns the threads at whose head stands what the values ask for.
+/// Returns the threads of the filter whose current values contain `values`.
+///
+/// The filter's offset and limit page through the candidates: the caller applies those of the request to the result.
+/// Each candidate costs one read of its state.
 async fn find_by_values(
     caller: &Caller,
     mut filter: ThreadFilter,
@@ -295,35 +330,36 @@ async fn find_by_values(
         else {
             continue;
         };
-        let own = serde_json::to_value(StateValues::from_state(thread.thread_id, &state))
+        let current = serde_json::to_value(StateValues::from_state(thread.thread_id, &state))
             .map_err(ApiError::internal)?;
-        if own.as_object().is_some_and(|own| subset::has_fields(own, values)) {
+        if current.as_object().is_some_and(|current| subset::has_fields(current, values)) {
             threads.push(thread);
         }
     }
 }
 
-/// Reads a path such as `values.messages[-1].content`.
+/// Parses a path such as `values.messages[-1].content`. Returns `None` if it is malformed.
 fn parse_path(path: &str) -> Option<Vec<PathSegment>> {
-    let mut parts = Vec::new();
-    for piece in path.split('.') {
-        let (name, mut rest) = piece.split_at(piece.find('[').unwrap_or(piece.len()));
-        match (name.is_empty(), rest.is_empty()) {
+    let mut segments = Vec::new();
+    for step in path.split('.') {
+        let (name, mut indices) = step.split_at(step.find('[').unwrap_or(step.len()));
+        match (name.is_empty(), indices.is_empty()) {
             (true, true) => return None,
             (true, false) => {}
-            (false, _) => parts.push(PathSegment::Field(name.to_owned())),
+            (false, _) => segments.push(PathSegment::Field(name.to_owned())),
         }
-        while !rest.is_empty() {
-            let (index, behind) = rest.strip_prefix('[')?.split_once(']')?;
-            parts.push(PathSegment::Index(index.parse().ok()?));
-            rest = behind;
+        while !indices.is_empty() {
+            let (index, remaining) = indices.strip_prefix('[')?.split_once(']')?;
+            segments.push(PathSegment::Index(index.parse().ok()?));
+            indices = remaining;
         }
     }
-    Some(parts)
+    Some(segments)
 }
 
+/// Returns the value that a path leads to, or `None` if a field or an element on the way is missing.
 fn value_at<'a>(value: &'a Value, path: &[PathSegment]) -> Option<&'a Value> {
-    path.iter().try_fold(value, |value, part| match part {
+    path.iter().try_fold(value, |value, segment| match segment {
         PathSegment::Field(name) => value.get(name),
         PathSegment::Index(index) => {
             let list = value.as_array()?;
@@ -341,12 +377,13 @@ mod tests {
 
     fn check(path: &str, expected: Option<Value>) {
         let value = json!({"values": {"messages": [{"content": "a"}, {"content": "b"}], "title": "t"}});
-        let found = parse_path(path).map(|parts| value_at(&value, &parts).cloned().unwrap_or_default());
-        assert_eq!(found, expected, "{path}");
+        let extracted =
+            parse_path(path).map(|segments| value_at(&value, &segments).cloned().unwrap_or_default());
+        assert_eq!(extracted, expected, "{path}");
     }
 
     #[test]
-    fn paths_lead_into_values() {
+    fn paths_select_fields_and_elements_and_malformed_paths_are_refused() {
         check("values.title", Some(json!("t")));
         check("values.messages[0].content", Some(json!("a")));
         check("values.messages[-1].content", Some(json!("b")));

@@ -1,4 +1,5 @@
-//! Frames in, bytes of each protocol out: one turn with a tool call in every mode and channel, and what must never be told.
+//! Tests of the translator with both encoders: one turn with a tool call in each mode and channel, and data that must
+//! never be sent.
 
 use agent::{StateOrigin, client_channels};
 use protocol::{
@@ -46,7 +47,7 @@ fn root_origin(subgraphs: SubgraphStreaming) -> RunOrigin {
     }
 }
 
-/// A stream that is played: frames with their places, and what the journal holds.
+/// A scripted run: its frames with their positions, and the events in the journal.
 #[derive(Default)]
 struct FramePlayer {
     frames: Vec<(FramePosition, Frame)>,
@@ -72,24 +73,25 @@ impl FramePlayer {
     }
 
     fn push_message(self, message: &Message) -> Self {
-        let play = self.push_event(NewEvent::from_message(message, timestamp_at(0)).unwrap());
-        let event = play.events.last().cloned().unwrap();
-        play.push_frame(Frame::Event(Box::new(event)))
+        let player = self.push_event(NewEvent::from_message(message, timestamp_at(0)).unwrap());
+        let event = player.events.last().cloned().unwrap();
+        player.push_frame(Frame::Event(Box::new(event)))
     }
 
     fn push_custom_event(self, kind: EventType, content: &Value) -> Self {
-        let play = self.push_event(NewEvent::new(kind, content, timestamp_at(0)).unwrap());
-        let event = play.events.last().cloned().unwrap();
-        play.push_frame(Frame::Event(Box::new(event)))
+        let player = self.push_event(NewEvent::new(kind, content, timestamp_at(0)).unwrap());
+        let event = player.events.last().cloned().unwrap();
+        player.push_frame(Frame::Event(Box::new(event)))
     }
 
-    /// A run begins with what a person said.
+    /// Returns a run that starts with a message of the user.
     fn start_run(text: &str) -> Self {
         let human = HumanMessage { id: Some("h-1".to_owned()), ..HumanMessage::text(text) };
-        let mut play = Self::default()
+        let mut player = Self::default()
             .push_event(NewEvent::from_message(&Message::Human(human), timestamp_at(0)).unwrap());
-        play.position = FramePosition { seq: 1, sub: 0 };
-        play.push_frame(Frame::RunStarted { thread_id: thread_id(), run_id: run_id() })
+        player.position = FramePosition { seq: 1, sub: 0 };
+        player
+            .push_frame(Frame::RunStarted { thread_id: thread_id(), run_id: run_id() })
             .push_values(0, "model")
     }
 
@@ -123,7 +125,7 @@ impl FramePlayer {
         self.push_frame(Frame::RunEnded { run_id: run_id(), status, failure })
     }
 
-    /// One turn: the model thinks, speaks, calls a tool, and answers.
+    /// Returns one turn: the model reasons, writes text, calls a tool, and answers.
     fn full_turn() -> Self {
         let call =
             ContentBlock::ToolCall { id: "c1".into(), name: "read_file".into(), args: json!({"path": "a"}) };
@@ -182,9 +184,9 @@ impl FramePlayer {
             .push_end(RunStatus::Success, None)
     }
 
-    /// A run whose sub-agent is met midway, that fails at a call of its own and asks.
+    /// Returns a run whose sub-agent has lost its first frames and fails, and that stops with two interrupts.
     fn subagent_run() -> Self {
-        let within = |frame| {
+        let subagent_frame = |frame| {
             Frame::Subagent(SubagentFrame {
                 call_id: "c9".into(),
                 thread_id: thread_id(),
@@ -200,11 +202,11 @@ impl FramePlayer {
         };
         Self::start_run("hi")
             .push_step("tools", 1)
-            .push_frame(within(Frame::StepStarted { node: "model".into(), step: 1 }))
-            .push_frame(within(Frame::Text { message_id: "m-9".into(), text: "I ".into() }))
-            .push_frame(within(Frame::Thinking { message_id: "m-9".into(), text: "look.".into() }))
-            .push_frame(within(Frame::Notice { text: "note".into() }))
-            .push_frame(within(Frame::RunEnded {
+            .push_frame(subagent_frame(Frame::StepStarted { node: "model".into(), step: 1 }))
+            .push_frame(subagent_frame(Frame::Text { message_id: "m-9".into(), text: "I ".into() }))
+            .push_frame(subagent_frame(Frame::Thinking { message_id: "m-9".into(), text: "look.".into() }))
+            .push_frame(subagent_frame(Frame::Notice { text: "note".into() }))
+            .push_frame(subagent_frame(Frame::RunEnded {
                 run_id: run_id(),
                 status: RunStatus::Error,
                 failure: RunFailure::from_stored_text(RunStatus::Error, Some("call the model")),
@@ -237,7 +239,7 @@ impl FramePlayer {
         }
     }
 
-    /// Plays it for one reader of modes.
+    /// Returns the stream for a client of modes, from the event after `after`.
     fn render_modes(&self, modes: &[&str], subgraphs: SubgraphStreaming, after: Option<EventId>) -> String {
         let mut out =
             ModeWriter::new(StreamModes::from_names(modes.iter().copied()).unwrap(), EventIds::Sent);
@@ -251,7 +253,7 @@ impl FramePlayer {
         String::from_utf8(out.take_bytes().to_vec()).unwrap()
     }
 
-    /// Plays it for one reader of channels.
+    /// Returns the stream for a client of channels.
     fn render_channels(&self, channels: &[&str]) -> String {
         let body: EventFilterBody = serde_json::from_value(json!({"channels": channels})).unwrap();
         let mut out = ChannelWriter::new(body.into_filter().unwrap());
@@ -270,9 +272,9 @@ impl FramePlayer {
             match translator.query_for_frame(*position, frame, encoder) {
                 JournalQuery::Nothing | JournalQuery::Admission(..) => {}
                 JournalQuery::Messages(_, seq) => {
-                    let held = self.events.iter().filter(|event| event.seq <= seq);
-                    let held: Vec<_> = held.filter_map(StateMessage::from_event).map(Arc::new).collect();
-                    translator.supply(frame, JournalReply::Messages(held));
+                    let events = self.events.iter().filter(|event| event.seq <= seq);
+                    let messages = events.filter_map(StateMessage::from_event).map(Arc::new).collect();
+                    translator.supply(frame, JournalReply::Messages(messages));
                 }
                 JournalQuery::Checkpoints(_, id) => {
                     let points =
@@ -307,7 +309,7 @@ fn s9_one_turn_with_a_tool_in_every_mode() {
     }
 }
 
-/// The channels that show something of a run.
+/// The channels in which a run has events.
 const CHANNELS: [&str; 9] =
     ["values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "custom", "history"];
 
@@ -317,12 +319,12 @@ fn s19_one_turn_with_a_tool_in_every_channel() {
 }
 
 #[test]
-fn s19_what_is_lost_and_asked_and_done_by_subagents_is_told_by_channels() {
+fn s19_channels_show_subagents_interrupts_and_lost_frames() {
     insta::assert_snapshot!("channels_of_a_subagent", FramePlayer::subagent_run().render_channels(&CHANNELS));
 }
 
 #[test]
-fn s19_the_number_of_an_event_does_not_depend_on_what_else_is_asked_for() {
+fn s19_the_number_of_an_event_does_not_depend_on_the_other_requested_channels() {
     let all = FramePlayer::full_turn().render_channels(&CHANNELS);
     let events: Vec<&str> = all.split_inclusive("\n\n").collect();
     for channel in CHANNELS {
@@ -333,7 +335,7 @@ fn s19_the_number_of_an_event_does_not_depend_on_what_else_is_asked_for() {
 }
 
 #[test]
-fn i1_the_ids_of_events_do_not_depend_on_what_else_is_asked_for() {
+fn i1_the_id_of_an_event_does_not_depend_on_the_other_requested_modes() {
     let modes =
         ["values", "updates", "messages-tuple", "messages", "custom", "tasks", "checkpoints", "debug"];
     let all = FramePlayer::full_turn().render_all(&modes);
@@ -352,42 +354,42 @@ fn i1_the_ids_of_events_do_not_depend_on_what_else_is_asked_for() {
         })
         .collect();
     assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
-    // Behind each event comes what came behind it.
+    // A stream that starts after an event contains exactly the events that followed it.
     for (index, id) in ids.iter().enumerate() {
-        let rest = FramePlayer::full_turn().render_modes(&modes, SubgraphStreaming::Excluded, Some(*id));
-        assert_eq!(rest, events[index + 1..].concat(), "after {id}");
+        let remaining = FramePlayer::full_turn().render_modes(&modes, SubgraphStreaming::Excluded, Some(*id));
+        assert_eq!(remaining, events[index + 1..].concat(), "after {id}");
     }
 }
 
 #[test]
-fn i4_deltas_together_are_the_message_and_usage_is_told_once() {
-    let told = data_of(&FramePlayer::full_turn().render_all(&["messages-tuple"]), "messages");
-    let of = |id: &str| told.iter().filter(move |told| told[0]["id"] == id).collect::<Vec<_>>();
-    let text = |id: &str| of(id).iter().map(|told| told[0]["content"].as_str().unwrap()).collect::<String>();
+fn i4_the_deltas_add_up_to_the_message_and_usage_is_sent_once() {
+    let messages = data_of(&FramePlayer::full_turn().render_all(&["messages-tuple"]), "messages");
+    let of = |id: &str| messages.iter().filter(move |data| data[0]["id"] == id).collect::<Vec<_>>();
+    let text = |id: &str| of(id).iter().map(|data| data[0]["content"].as_str().unwrap()).collect::<String>();
     assert_eq!((text("m-1").as_str(), text("m-2").as_str()), ("I look.", "Done."));
-    assert_eq!(of("m-1").iter().filter(|told| !told[0]["usage_metadata"].is_null()).count(), 1);
+    assert_eq!(of("m-1").iter().filter(|data| !data[0]["usage_metadata"].is_null()).count(), 1);
     let chunks: Vec<&Value> =
-        of("m-1").into_iter().flat_map(|told| told[0]["tool_call_chunks"].as_array().unwrap()).collect();
+        of("m-1").into_iter().flat_map(|data| data[0]["tool_call_chunks"].as_array().unwrap()).collect();
     let args: String = chunks.iter().map(|chunk| chunk["args"].as_str().unwrap()).collect();
     assert_eq!(args, r#"{"path":"a"}"#);
     assert_eq!(chunks.iter().filter(|chunk| chunk["name"] == "read_file").count(), 1);
-    assert!(told.iter().all(|told| told[0]["id"].is_string()), "a message without an id is dropped");
+    assert!(messages.iter().all(|data| data[0]["id"].is_string()), "a message without an id is dropped");
 }
 
 #[test]
-fn c8_what_a_compaction_writes_is_no_message() {
+fn c8_the_summary_of_a_compaction_is_not_sent_as_a_message() {
     let summary = json!({"summary": "they spoke of rows"});
-    let play = FramePlayer::start_run("hi")
+    let player = FramePlayer::start_run("hi")
         .push_step("compaction", 1)
-        .push_frame(Frame::Progress { what: "condensing".into(), done: 1, total: Some(2) })
+        .push_frame(Frame::Progress { what: "compacting".into(), done: 1, total: Some(2) })
         .push_custom_event(EventType::Compacted, &summary)
         .push_updates("compaction", &json!({}))
         .push_values(1, "model")
         .push_end(RunStatus::Success, None);
-    let told = play.render_all(&["messages-tuple", "messages", "updates", "values"]);
-    assert!(!told.contains("rows"), "{told}");
-    assert_eq!(data_of(&told, "values").len(), 1, "the state a client sees did not change");
-    assert_eq!(data_of(&told, "updates"), Vec::<Value>::new());
+    let stream = player.render_all(&["messages-tuple", "messages", "updates", "values"]);
+    assert!(!stream.contains("rows"), "{stream}");
+    assert_eq!(data_of(&stream, "values").len(), 1, "the state did not change for clients");
+    assert_eq!(data_of(&stream, "updates"), Vec::<Value>::new());
 }
 
 fn interrupt() -> Interrupt {
@@ -411,19 +413,19 @@ fn interrupt() -> Interrupt {
 }
 
 #[test]
-fn s12_1_what_is_asked_is_told_with_the_whole_state() {
-    let play = FramePlayer::start_run("hi")
+fn s12_1_interrupts_are_sent_with_the_complete_state() {
+    let player = FramePlayer::start_run("hi")
         .push_frame(Frame::Interrupted(Box::new(interrupt())))
         .push_end(RunStatus::Interrupted, None);
-    let told = play.render_all(&["values", "updates", "messages-tuple"]);
-    let asked = data_of(&told, "updates");
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0]["__interrupt__"][0]["id"], interrupt().interrupt_id.to_string());
-    let values = data_of(&told, "values");
-    assert_eq!(values.last().unwrap()["__interrupt__"], asked[0]["__interrupt__"]);
+    let stream = player.render_all(&["values", "updates", "messages-tuple"]);
+    let updates = data_of(&stream, "updates");
+    assert_eq!(updates.len(), 1);
+    assert_eq!(updates[0]["__interrupt__"][0]["id"], interrupt().interrupt_id.to_string());
+    let values = data_of(&stream, "values");
+    assert_eq!(values.last().unwrap()["__interrupt__"], updates[0]["__interrupt__"]);
     assert_eq!(values.last().unwrap()["messages"][0]["content"], "hi", "s22_11");
     assert!(values[0].get("__interrupt__").is_none());
-    assert!(data_of(&told, "messages").is_empty());
+    assert!(data_of(&stream, "messages").is_empty());
     let breakpoint = FramePlayer::start_run("hi")
         .push_end(RunStatus::Interrupted, None)
         .render_all(&["updates", "values"]);
@@ -432,10 +434,10 @@ fn s12_1_what_is_asked_is_told_with_the_whole_state() {
 }
 
 #[test]
-fn s8_a_failure_is_an_error_event_and_a_stop_is_none() {
+fn s8_a_failure_is_an_error_event_and_a_cancellation_is_not() {
     let check = |status, error: Option<&str>, expected: &[Value]| {
-        let told = FramePlayer::start_run("hi").push_end(status, error).render_all(&["values"]);
-        assert_eq!(data_of(&told, "error"), expected, "{status:?}");
+        let stream = FramePlayer::start_run("hi").push_end(status, error).render_all(&["values"]);
+        assert_eq!(data_of(&stream, "error"), expected, "{status:?}");
     };
     check(RunStatus::Success, None, &[]);
     check(RunStatus::Cancelled, Some("it was stopped"), &[]);
@@ -448,69 +450,70 @@ fn s8_a_failure_is_an_error_event_and_a_stop_is_none() {
 }
 
 #[test]
-fn s22_15_what_a_subagent_does_is_told_in_its_namespace_or_not_at_all() {
-    let within = |frame| {
+fn s22_15_events_of_a_subagent_are_sent_in_its_namespace_or_not_at_all() {
+    let subagent_frame = |frame| {
         Frame::Subagent(SubagentFrame {
             call_id: "c9".into(),
             thread_id: thread_id(),
             frame: Box::new(frame),
         })
     };
-    let play = FramePlayer::start_run("hi")
+    let player = FramePlayer::start_run("hi")
         .push_step("tools", 1)
-        .push_frame(within(Frame::RunStarted { thread_id: thread_id(), run_id: RunId::generate() }))
-        .push_frame(within(Frame::StepStarted { node: "model".into(), step: 1 }))
-        .push_frame(within(Frame::Text { message_id: "m-9".into(), text: "I look.".into() }))
-        .push_frame(within(Frame::Notice { text: "note".into() }))
+        .push_frame(subagent_frame(Frame::RunStarted { thread_id: thread_id(), run_id: RunId::generate() }))
+        .push_frame(subagent_frame(Frame::StepStarted { node: "model".into(), step: 1 }))
+        .push_frame(subagent_frame(Frame::Text { message_id: "m-9".into(), text: "I look.".into() }))
+        .push_frame(subagent_frame(Frame::Notice { text: "note".into() }))
         .push_end(RunStatus::Success, None);
     let modes = ["values", "updates", "messages-tuple", "custom", "tasks"];
-    assert!(!play.render_all(&modes).contains("c9"));
-    let told = play.render_modes(&modes, SubgraphStreaming::Included, None);
-    assert_eq!(data_of(&told, "custom|tools:c9"), [json!({"type": "notice", "text": "note"})]);
-    let [chunk] = &*data_of(&told, "messages|tools:c9") else { unreachable!("{told}") };
+    assert!(!player.render_all(&modes).contains("c9"));
+    let stream = player.render_modes(&modes, SubgraphStreaming::Included, None);
+    assert_eq!(data_of(&stream, "custom|tools:c9"), [json!({"type": "notice", "text": "note"})]);
+    let [chunk] = &*data_of(&stream, "messages|tools:c9") else { unreachable!("{stream}") };
     assert_eq!((&chunk[0]["id"], &chunk[0]["content"]), (&json!("m-9"), &json!("I look.")));
     assert!(chunk[1]["checkpoint_ns"].as_str().unwrap().starts_with("tools:c9|model:"), "{chunk}");
-    assert!(data_of(&told, "custom").is_empty() && data_of(&told, "messages").is_empty());
-    assert!(!told.contains("|\n"), "s22_4: at the root there is no suffix");
+    assert!(data_of(&stream, "custom").is_empty() && data_of(&stream, "messages").is_empty());
+    assert!(!stream.contains("|\n"), "s22_4: event names of the root have no suffix");
 }
 
 #[test]
-fn i1_a_message_that_was_lost_in_the_middle_is_completed_and_not_repeated() {
+fn i1_a_message_with_lost_deltas_is_completed_and_not_repeated() {
     let mut out = ModeWriter::new(StreamModes::from_names(["messages-tuple"]).unwrap(), EventIds::Sent);
     let mut translator =
         RunTranslator::new(root_origin(SubgraphStreaming::Excluded), PartialMessagePolicy::Complete);
-    let play =
+    let player =
         FramePlayer::start_run("hi").push_step("model", 1).push_text("m-2", "one ").push_text("m-2", "two ");
-    for (position, frame) in &play.frames {
+    for (position, frame) in &player.frames {
         translator.translate_frame(*position, frame, &mut out);
     }
-    // Frames are lost; the deltas that follow do not fit to what was said.
+    // Frames are lost. The deltas that follow do not continue the streamed text.
     translator.mark_frames_lost();
     let last = AiMessage {
         id: Some("m-2".into()),
         content: vec![ContentBlock::text("one two three four")],
         ..AiMessage::default()
     };
-    let rest =
-        FramePlayer { frames: Vec::new(), ..play }.push_text("m-2", "four").push_message(&Message::Ai(last));
-    for (position, frame) in &rest.frames {
+    let remaining = FramePlayer { frames: Vec::new(), ..player }
+        .push_text("m-2", "four")
+        .push_message(&Message::Ai(last));
+    for (position, frame) in &remaining.frames {
         translator.translate_frame(*position, frame, &mut out);
     }
-    let told = String::from_utf8(out.take_bytes().to_vec()).unwrap();
-    let text: String = data_of(&told, "messages")
+    let stream = String::from_utf8(out.take_bytes().to_vec()).unwrap();
+    let text: String = data_of(&stream, "messages")
         .iter()
-        .map(|told| told[0]["content"].as_str().unwrap().to_owned())
+        .map(|data| data[0]["content"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(text, "one two three four");
 }
 
 #[test]
-fn channels_that_only_the_graph_reads_are_not_told() {
-    let shown = client_channels(&Map::from_iter([
+fn channels_that_only_the_graph_reads_are_not_sent() {
+    let public = client_channels(&Map::from_iter([
         ("tools_wanted".to_owned(), json!(true)),
         ("_x".to_owned(), json!(1)),
     ]));
-    assert!(shown.is_empty());
-    let told = FramePlayer::full_turn().render_all(&["values", "updates", "tasks", "debug"]);
-    assert!(!told.contains("tools_wanted"));
+    assert!(public.is_empty());
+    let stream = FramePlayer::full_turn().render_all(&["values", "updates", "tasks", "debug"]);
+    assert!(!stream.contains("tools_wanted"));
 }

@@ -1,4 +1,4 @@
-//! The section of a prompt, in full.
+//! The whole section, and the selection of its entries.
 
 use super::*;
 
@@ -17,11 +17,11 @@ fn k5_the_section_is_delimited_dated_and_says_what_it_is() {
 }
 
 #[test]
-fn the_newest_that_fit_are_told_in_the_order_of_time() {
+fn the_newest_summaries_that_fit_are_shown_oldest_first() {
     let newest_first: Vec<RecentSummaryEntry> = ["c", "b", "a"].map(|name| entry(name, name)).into();
     for (mut left, expected) in [(0, ""), (14, "c"), (28, "bc"), (1_000, "abc")] {
-        let told: String =
+        let selected: String =
             select_fitting(newest_first.clone(), &mut left).iter().map(|entry| entry.text.as_str()).collect();
-        assert_eq!(told, expected);
+        assert_eq!(selected, expected);
     }
 }

@@ -1,4 +1,4 @@
-//! The prompt of a summary, in full, and what is cut of one that is too long.
+//! The whole prompt of a summary, and cutting a summary that is too long.
 
 use super::*;
 

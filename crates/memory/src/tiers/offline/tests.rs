@@ -5,7 +5,7 @@ use protocol::{LoggedMessage, MessageRole};
 use super::*;
 use crate::tiers::turn_text::TURN_GRAPHEMES_MAX;
 
-/// Extracts from a conversation in its compact form: `U: …`, `A: …`, and `D: date` before what was said on that day.
+/// Summarizes a conversation in a compact form: `U: …`, `A: …`, and `D: date` before the messages of that day.
 fn summarize_offline(text: &str, tokens_max: u64) -> String {
     let mut extract = OfflineSummaryBuilder::default();
     let mut at: Timestamp = "2026-03-02T10:00:00Z".parse().unwrap();

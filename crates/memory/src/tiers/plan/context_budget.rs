@@ -1,5 +1,7 @@
-//! Decides which turns leave a context over its budget, and divides turns among summaries. Pure functions,
+//! Decides which messages leave a context over its budget, and divides logged messages among summaries. Pure functions,
 //! without I/O.
+//!
+//! A *turn* here is a user message and everything up to the next one. Only whole turns leave a context.
 
 use std::collections::BTreeMap;
 
@@ -10,64 +12,71 @@ use runtime::ModelContext;
 
 use super::SeqInterval;
 
-/// Turns of one summary: more of them are told too little of each.
+/// Maximum number of logged messages of one summary. A summary of more would say too little about each.
 const TURNS_PER_SUMMARY: usize = 100;
-/// Seconds without a word after which another summary begins: what was said then is another matter.
+/// Length in seconds of a pause after which a new summary begins, 6 hours. The conversation then probably has another
+/// subject.
 const PAUSE_SECONDS: i64 = 6 * 60 * 60;
-/// Turns below which a pause begins none.
+/// Minimum number of messages of a summary that ends at a pause.
 const TURNS_BEFORE_PAUSE: usize = 10;
 
 /// The state of a thread's newest turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NewestTurnState {
-    /// It is answered.
+    /// The turn has its final answer.
     Complete,
-    /// Something of it is still to come, or is asked.
+    /// The turn is still at work, was interrupted, or has a pending question.
     Open,
 }
 
-/// How much a conversation may be, as a model counts.
+/// The token limits of a conversation, as the model's provider counts tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ContextLimit<'a> {
-    /// `provider/name`.
+    /// `provider/name`. Its calibration corrects the token estimates.
     model: &'a str,
-    /// Tokens beyond which turns leave.
+    /// Number of tokens above which turns leave.
     trigger_tokens: u64,
-    /// Tokens of which no more are left then.
+    /// Number of tokens at or below which no further turns leave.
     target_tokens: u64,
 }
 
 impl<'a> ContextLimit<'a> {
-    /// Returns the limit of a budget: half of it is left, so that turns do not leave again after each one.
+    /// Returns the limits for a budget. The target is half of the budget, so that turns do not leave again after each
+    /// new turn.
     pub(super) const fn from_budget(model: &'a str, budget: u64) -> Self {
         Self { model, trigger_tokens: budget, target_tokens: budget / 2 }
     }
 
-    /// Returns the limit while turns leave: they do so until no more is left than is to be.
+    /// Returns the limits after some turns have left: further turns leave until the target is reached, although the
+    /// context is already below the trigger.
     pub(super) const fn in_progress(self) -> Self {
         Self { trigger_tokens: self.target_tokens, ..self }
     }
 }
 
-/// The oldest turns of a context, with everything between them.
+/// The events that leave a context: its oldest turns, with everything between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DepartingRange {
     pub first_seq: Seq,
     pub last_seq: Seq,
-    /// True when everything before them, except for compaction summaries, leaves too.
+    /// True when the range begins with the oldest message of the context, apart from a compaction's summary. The
+    /// context then begins after the range.
     pub is_oldest: bool,
 }
 
 impl DepartingRange {
-    /// Returns the events between which it is.
+    /// Returns the range as an open interval.
     pub(super) const fn interval(&self) -> SeqInterval {
         SeqInterval { after: self.first_seq.saturating_sub(1), before: self.last_seq + 1 }
     }
 }
 
-/// Returns what leaves the context so that it is within the limit; `None` when it is, or nothing can leave. Turns leave
-/// whole, from a person's message up to the next, and what a harness said in the person's name begins none; the newest
-/// complete one stays, and so does one that is not complete. So does everything before the event `from`.
+/// Returns the events that must leave the context so that it is within the limit. Returns `None` when it is within
+/// the limit or no turn can leave.
+///
+/// Turns leave whole, from a user message up to the next. A message that a harness injected in the user's role does not
+/// begin a turn. The newest complete turn stays, and so does an open turn and everything before the event `from`. Token
+/// estimates are multiplied by the calibration factor of the model.
 pub(super) fn find_departing_range(
     context: &ModelContext,
     limit: ContextLimit<'_>,
@@ -79,34 +88,35 @@ pub(super) fn find_departing_range(
         return None;
     }
     let (messages, seqs) = (&context.messages[context.summary_len..], &context.seqs[context.summary_len..]);
-    let is_begin = |at: &usize| {
-        matches!(messages[*at], Message::Human(_)) && !context.injected_seqs.contains(&seqs[*at])
+    let is_turn_start = |index: &usize| {
+        matches!(messages[*index], Message::Human(_)) && !context.injected_seqs.contains(&seqs[*index])
     };
-    let begins: Vec<usize> = (0..messages.len()).filter(is_begin).collect();
+    let turn_starts: Vec<usize> = (0..messages.len()).filter(is_turn_start).collect();
+    // The index in `turn_starts` of the first turn that must stay.
     let staying = match newest {
-        NewestTurnState::Complete => begins.len().checked_sub(1)?,
-        NewestTurnState::Open => begins.len().checked_sub(2)?,
+        NewestTurnState::Complete => turn_starts.len().checked_sub(1)?,
+        NewestTurnState::Open => turn_starts.len().checked_sub(2)?,
     };
     let first = match from {
         0 if can_leading_messages_depart(context) => 0,
-        _ => *begins.iter().find(|at| seqs[**at] >= from)?,
+        _ => *turn_starts.iter().find(|index| seqs[**index] >= from)?,
     };
     let is_bounded = matches!(context.beginning.start, Some(ContextStart::ImportedBoundary { .. }));
-    let times = context.calibration_factor(limit.model);
-    let mut left = 0;
+    let calibration = context.calibration_factor(limit.model);
+    let mut departing_tokens = 0;
     let mut counted = first;
     let mut end = None;
-    for at in begins[..=staying].iter().copied().filter(|at| *at > first) {
-        // The summary at a boundary stays where it is.
-        let counts = messages[counted..at]
+    for start in turn_starts[..=staying].iter().copied().filter(|index| *index > first) {
+        // The first message after an imported boundary is that boundary's summary. It stays, so it does not count.
+        let departing = messages[counted..start]
             .iter()
             .enumerate()
             .filter(|(offset, _)| !is_bounded || counted + offset > 0);
-        left += counts.map(|(_, message)| message_tokens(context, message)).sum::<u64>();
-        counted = at;
-        end = Some(at);
-        // Truncation of a non-negative number is meant.
-        if total.saturating_sub((left as f64 * times) as u64) <= limit.target_tokens {
+        departing_tokens += departing.map(|(_, message)| message_tokens(context, message)).sum::<u64>();
+        counted = start;
+        end = Some(start);
+        // The number is not negative; truncating its fraction is intended.
+        if total.saturating_sub((departing_tokens as f64 * calibration) as u64) <= limit.target_tokens {
             break;
         }
     }
@@ -118,14 +128,16 @@ pub(super) fn find_departing_range(
     })
 }
 
-/// Returns whether what comes before the first message of a person may leave. It goes on with the request that a
-/// compaction kept; while that is not answered, it tells how far the work is.
+/// Returns whether the messages before the first user message may leave.
+///
+/// After a compaction that kept a request, these messages are the work on that request. They stay until it is
+/// answered (L7), because they show the progress of the work.
 fn can_leading_messages_depart(context: &ModelContext) -> bool {
-    let kept = context.beginning.compaction().filter(|_| context.beginning.request_seq().is_some());
-    kept.is_none_or(|(_, compaction)| compaction.carry_over.last_request_answered == Some(true))
+    let with_request = context.beginning.compaction().filter(|_| context.beginning.request_seq().is_some());
+    with_request.is_none_or(|(_, compaction)| compaction.carry_over.last_request_answered == Some(true))
 }
 
-/// Returns about how many tokens a message is, with the media that are sent with it.
+/// Returns the estimated tokens of a message and its media, before calibration.
 fn message_tokens(context: &ModelContext, message: &Message) -> u64 {
     let media = message.content().iter().filter_map(|block| match block {
         ContentBlock::Media { sha256, .. } => context.media.get_key_value(sha256.as_ref()?),
@@ -138,34 +150,38 @@ fn message_tokens(context: &ModelContext, message: &Message) -> u64 {
     tokens::message_tokens(message) + tokens::media_tokens(&media)
 }
 
-/// A turn that is logged, without its words.
+/// The position of a logged message, without its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TurnPosition {
     pub turn_index: u64,
     pub seq: Seq,
+    /// True for a message of the user.
     pub is_user: bool,
-    /// When, in seconds.
+    /// Time of the message as a Unix time in seconds.
     pub second: i64,
 }
 
-/// Divides the turns of a thread, in order, among summaries: about equally, and where a long pause was; each but the first
-/// begins with what a person said.
+/// Divides the logged messages of a thread, in order, among summaries of about equal size. A summary also ends at a
+/// long pause.
+///
+/// Each part except the first begins with a user message. So a part can have more than [`TURNS_PER_SUMMARY`] messages
+/// if the user wrote none after that many.
 pub(super) fn divide_into_summaries(turns: &[TurnPosition]) -> Vec<&[TurnPosition]> {
     let summaries = turns.len().div_ceil(TURNS_PER_SUMMARY).max(1);
-    let wanted = turns.len().div_ceil(summaries);
+    let part_size = turns.len().div_ceil(summaries);
     let mut parts = Vec::new();
-    let mut begin = 0;
-    for at in 1..turns.len() {
-        let count = at - begin;
-        let has_paused = turns[at].second - turns[at - 1].second >= PAUSE_SECONDS;
-        let is_due = count >= wanted || (has_paused && count >= TURNS_BEFORE_PAUSE);
-        if is_due && turns[at].is_user {
-            parts.push(&turns[begin..at]);
-            begin = at;
+    let mut start = 0;
+    for index in 1..turns.len() {
+        let count = index - start;
+        let has_paused = turns[index].second - turns[index - 1].second >= PAUSE_SECONDS;
+        let is_due = count >= part_size || (has_paused && count >= TURNS_BEFORE_PAUSE);
+        if is_due && turns[index].is_user {
+            parts.push(&turns[start..index]);
+            start = index;
         }
     }
-    if begin < turns.len() {
-        parts.push(&turns[begin..]);
+    if start < turns.len() {
+        parts.push(&turns[start..]);
     }
     parts
 }

@@ -1,5 +1,5 @@
-//! Reads the remaining turns of a window page by page and packs them into chunks for a model. Only the next chunk
-//! is kept in memory.
+//! Reads the unarchived messages of a window page by page and packs them into chunks for a model. Only one page and one
+//! chunk are in memory at a time.
 
 use journal::{Store, TurnQuery};
 use model::tokens;
@@ -9,12 +9,12 @@ use crate::tiers::offline::format_day;
 use crate::tiers::turn_text::SummarizerTurn;
 use crate::tiers::window::TurnWindow;
 
-/// Turns that are read at a time.
+/// Number of messages that are read at a time.
 const PAGE_TURNS: usize = 128;
-/// The highest index there can be.
+/// The highest possible index: the databases store indexes as signed 64-bit integers.
 const INDEX_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// The turns that are left of a window, page by page.
+/// The unarchived messages of a window, page by page.
 pub(super) struct TurnPages<'a> {
     store: &'a dyn Store,
     /// The query for the next page; `None` at the end.
@@ -22,7 +22,7 @@ pub(super) struct TurnPages<'a> {
 }
 
 impl<'a> TurnPages<'a> {
-    /// Returns what is left of the window; nothing of an empty one.
+    /// Returns the pages of the window. An empty window has none.
     pub(super) fn new(store: &'a dyn Store, agent_id: &AssistantId, window: &TurnWindow) -> Self {
         let query = window.bounds().map(|(first, last)| TurnQuery {
             thread_id: window.thread_id,
@@ -35,7 +35,10 @@ impl<'a> TurnPages<'a> {
         Self { store, query }
     }
 
-    /// Returns the next page; `None` at the end.
+    /// Reads the next page; `None` at the end.
+    ///
+    /// # Errors
+    /// When the journal fails. The following call then returns `None`.
     pub(super) async fn next_page(&mut self) -> journal::Result<Option<Vec<LoggedMessage>>> {
         let Some(query) = self.query.take() else { return Ok(None) };
         let page = self.store.turns(query.clone()).await?;
@@ -48,33 +51,38 @@ impl<'a> TurnPages<'a> {
     }
 }
 
-/// A chunk being filled.
+/// Packs messages into chunks of limited weight.
 pub(super) struct TurnChunker {
+    /// Maximum weight of the messages of a chunk in plain characters. Date lines may exceed it slightly.
     weight_max: u64,
+    /// The current chunk.
     chunk: String,
+    /// The weight of the current chunk.
     weight: u64,
-    /// The day and the thread of the last turn.
+    /// The day and the thread of the last message in the current chunk.
     last: Option<(String, ThreadId)>,
 }
 
 impl TurnChunker {
+    /// Returns a chunker with an empty current chunk.
     pub(super) fn new(weight_max: u64) -> Self {
         Self { weight_max, chunk: String::new(), weight: 0, last: None }
     }
 
-    /// Returns the last chunk.
+    /// Returns the current chunk, which is the last one.
     pub(super) fn into_last_chunk(self) -> String {
         self.chunk
     }
 
-    /// Adds a turn; returns the chunk before it when it is full.
-    pub(super) fn add_turn(&mut self, turn: &LoggedMessage, said: &SummarizerTurn) -> Option<String> {
-        if said.text.is_empty() {
+    /// Adds a message. If it does not fit the current chunk, it begins a new one, and the full chunk is returned. A
+    /// message without text is skipped.
+    pub(super) fn add_turn(&mut self, logged: &LoggedMessage, turn: &SummarizerTurn) -> Option<String> {
+        if turn.text.is_empty() {
             return None;
         }
-        let mut lines = said.to_lines();
+        let mut lines = turn.to_lines();
         if tokens::weight(&lines) > self.weight_max {
-            // Few characters in many bytes, and a small window.
+            // A single message can exceed the chunk of a small window, if its characters have many bytes. It is cut.
             lines.truncate(tokens::head_end(&lines, self.weight_max));
             lines.truncate(tokens::floor_grapheme_boundary(&lines, lines.len()));
             lines.push('\n');
@@ -85,23 +93,24 @@ impl TurnChunker {
             (self.weight, self.last) = (0, None);
             std::mem::take(&mut self.chunk)
         });
-        self.add_date_line(turn);
+        self.add_date_line(logged);
         self.chunk.push_str(&lines);
         self.weight += weight;
         full
     }
 
-    /// Says when, and that it is another conversation, where that differs from the turn before.
-    fn add_date_line(&mut self, turn: &LoggedMessage) {
-        let here = (format_day(turn.created_at.as_second()), turn.thread_id);
-        if self.last.as_ref() == Some(&here) {
+    /// Adds a line with the day if the day or the thread differs from those of the previous message. The line states
+    /// that another conversation begins.
+    fn add_date_line(&mut self, logged: &LoggedMessage) {
+        let current = (format_day(logged.created_at.as_second()), logged.thread_id);
+        if self.last.as_ref() == Some(&current) {
             return;
         }
-        let is_another = self.last.as_ref().is_some_and(|(_, thread_id)| *thread_id != here.1);
-        let other = if is_another { ", in another conversation" } else { "" };
-        let line = format!("On {}{other}\n", here.0);
+        let is_other_thread = self.last.as_ref().is_some_and(|(_, thread_id)| *thread_id != current.1);
+        let suffix = if is_other_thread { ", in another conversation" } else { "" };
+        let line = format!("On {}{suffix}\n", current.0);
         self.weight += tokens::weight(&line);
         self.chunk.push_str(&line);
-        self.last = Some(here);
+        self.last = Some(current);
     }
 }

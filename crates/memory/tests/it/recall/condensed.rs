@@ -44,7 +44,7 @@ async fn append_compaction(journal: &RecallFixture, thread_id: ThreadId, compact
     append(journal, thread_id, event).await;
 }
 
-/// A turn that was split: its request at 1, then work, of which 2 to 5 is condensed and 6 and 7 is in sight.
+/// Appends a split turn: its request is message 1; messages 2 to 5 are compacted, and 6 and 7 are visible.
 async fn append_split_turn(journal: &RecallFixture, thread_id: ThreadId) {
     let work = [
         Message::human("Look after the heron, please."),
@@ -60,21 +60,21 @@ async fn append_split_turn(journal: &RecallFixture, thread_id: ThreadId) {
 }
 
 #[tokio::test]
-async fn e11_what_was_condensed_within_the_turn_that_asks_is_found_by_words() {
+async fn e11_compacted_messages_of_the_current_turn_are_found_by_words() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
     append_split_turn(&journal, thread_id).await;
     let (status, text) = journal.call_tool(thread_id, json!({"query": "Where is the heron?"})).await;
     assert_eq!(status, ToolStatus::Success);
-    for found in ["sits at 8443", "heron is grey", "heron flew"] {
-        assert!(text.contains(found), "{text}");
+    for text_part in ["sits at 8443", "heron is grey", "heron flew"] {
+        assert!(text.contains(text_part), "{text}");
     }
-    assert!(!text.contains("late heron"), "what is in sight is not found: {text}");
+    assert!(!text.contains("late heron"), "a visible message is not found: {text}");
     assert!(!text.contains(": 1] User") || text.contains(": 2]"), "{text}");
 }
 
 #[tokio::test]
-async fn e11_the_request_that_was_kept_is_in_sight() {
+async fn e11_the_request_that_a_compaction_kept_counts_as_visible() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
     journal.append_messages(thread_id, 0, [Message::human("the crane is at 9")].into_iter()).await;
@@ -96,8 +96,9 @@ async fn e11_a_range_of_the_summary_is_read_from_the_originals() {
     let thread_id = journal.create_thread(None).await;
     append_split_turn(&journal, thread_id).await;
     let (_, text) = journal.call_tool(thread_id, json!({"from_seq": 1, "to_seq": 5})).await;
-    for said in ["Look after the heron", "sits at 8443", "heron is grey", "heron flew", "It came back."] {
-        assert!(text.contains(said), "{text}");
+    for text_part in ["Look after the heron", "sits at 8443", "heron is grey", "heron flew", "It came back."]
+    {
+        assert!(text.contains(text_part), "{text}");
     }
     assert!(!text.contains("late heron") && !text.contains("Something about"), "{text}");
 }
@@ -108,9 +109,10 @@ async fn e11_after_twenty_compactions_the_first_message_is_still_found() {
     let thread_id = journal.create_thread(None).await;
     let mut first = 1;
     for round in 0..25_i64 {
-        let said = (0..4).map(|at| Message::ai(format!("stork {round} {at} builds nest{round}x{at}")));
-        let begun = [Message::human(format!("go on with {round}"))];
-        journal.append_messages(thread_id, round, begun.into_iter().chain(said)).await;
+        let answers =
+            (0..4).map(|number| Message::ai(format!("stork {round} {number} builds nest{round}x{number}")));
+        let request = [Message::human(format!("go on with {round}"))];
+        journal.append_messages(thread_id, round, request.into_iter().chain(answers)).await;
         let last = journal.store.thread(thread_id).await.unwrap().unwrap().last_seq;
         append_compaction(&journal, thread_id, &compaction(first, last, None)).await;
         first = last + 1;
@@ -122,7 +124,7 @@ async fn e11_after_twenty_compactions_the_first_message_is_still_found() {
 }
 
 #[tokio::test]
-async fn e11_a_compaction_that_was_undone_hides_nothing_and_shows_nothing() {
+async fn e11_an_undone_compaction_has_no_effect() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
     append_split_turn(&journal, thread_id).await;
@@ -130,14 +132,14 @@ async fn e11_a_compaction_that_was_undone_hides_nothing_and_shows_nothing() {
     let event = NewEvent::new(EventType::CompactionUndone, &content, Timestamp::UNIX_EPOCH).unwrap();
     append(&journal, thread_id, event).await;
     let (_, text) = journal.call_tool(thread_id, json!({"query": "Where is the heron?"})).await;
-    assert!(text.starts_with("Nothing was found"), "the whole turn is in sight again: {text}");
+    assert!(text.starts_with("Nothing was found"), "the whole turn is visible again: {text}");
     let query = RecallQuery::new(MessageFilter::Words("heron".to_owned()));
-    let found = recall(&*journal.store, thread_id, &query).await.unwrap();
-    assert!(messages_with(&found, "heron").len() >= 5, "a person finds all of it");
+    let result = recall(&*journal.store, thread_id, &query).await.unwrap();
+    assert!(messages_with(&result, "heron").len() >= 5, "the user finds all of it");
 }
 
 #[tokio::test]
-async fn e11_the_numbers_of_a_child_are_its_own_once_it_was_condensed() {
+async fn e11_a_range_refers_to_the_child_itself_once_it_was_compacted() {
     let journal = RecallFixture::new();
     let parent = journal.create_thread(None).await;
     journal.append_messages(parent, 0, ["of the parent", "of the parent too"].map(Message::human)).await;
@@ -173,10 +175,10 @@ async fn e11_a_long_message_is_read_to_its_end_in_pieces() {
         let (status, text) = journal.call_tool(thread_id, args).await;
         assert_eq!(status, ToolStatus::Success);
         let (_, data) = text.split_once("<recalled>\n").unwrap();
-        let (data, rest) = data.split_once("\n</recalled>").unwrap();
+        let (data, after) = data.split_once("\n</recalled>").unwrap();
         let (_, piece) = data.split_once("00:00: ").or_else(|| data.split_once("00:01: ")).unwrap();
         read.push_str(&format!(" {}", piece.trim_end_matches('…')));
-        let Some((_, next)) = rest.split_once("from_char ") else { break };
+        let Some((_, next)) = after.split_once("from_char ") else { break };
         from_char = next.split(' ').next().unwrap().parse::<u64>().unwrap();
     }
     assert_eq!(
@@ -188,7 +190,7 @@ async fn e11_a_long_message_is_read_to_its_end_in_pieces() {
 }
 
 #[tokio::test]
-async fn l8_what_a_harness_said_in_the_persons_name_begins_no_turn_and_is_not_theirs() {
+async fn l8_an_injected_message_begins_no_turn_and_is_not_the_users() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
     let reminder = "<system-reminder>the heron is due</system-reminder>";
@@ -200,8 +202,8 @@ async fn l8_what_a_harness_said_in_the_persons_name_begins_no_turn_and_is_not_th
     append(&journal, thread_id, injected.with_metadata(&json!({"injected": true})).unwrap()).await;
     let (_, text) = journal.call_tool(thread_id, json!({"query": "gull"})).await;
     assert!(text.starts_with("Nothing was found"), "the turn began with what the person said: {text}");
-    let found = journal.recall_range(thread_id, 1, 4).await.excerpts.concat();
-    let speakers: Vec<&Speaker> = found.iter().map(|one| &one.speaker).collect();
-    // What a person typed is theirs, whatever it looks like.
+    let messages = journal.recall_range(thread_id, 1, 4).await.excerpts.concat();
+    let speakers: Vec<&Speaker> = messages.iter().map(|message| &message.speaker).collect();
+    // A message that the user typed is the user's, even if it looks like an injected one.
     assert_eq!(speakers, [&Speaker::User, &Speaker::User, &Speaker::Assistant, &Speaker::Harness]);
 }

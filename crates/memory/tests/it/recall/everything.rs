@@ -19,7 +19,7 @@ fn query_everything(text: &str) -> RecallQuery {
     RecallQuery { scope: RecallScope::Everything, ..RecallQuery::new(words_filter(text)) }
 }
 
-/// Stores a summary of the thread's first turns, so many, as memory does.
+/// Stores a summary of the thread's first `turns` messages, as memory does.
 async fn archive(journal: &RecallFixture, thread_id: ThreadId, turns: u64, text: &str) {
     let summary = MediumTermSummary {
         id: SummaryId::generate(),
@@ -61,7 +61,7 @@ async fn create_thread_of(journal: &RecallFixture, assistant: &str) -> ThreadId 
 }
 
 #[tokio::test]
-async fn f5_what_another_thread_decided_is_recalled_with_the_original_words() {
+async fn f5_a_decision_of_another_thread_is_recalled_in_its_original_words() {
     let journal = RecallFixture::new();
     let [old, asking] = [journal.create_thread(None).await, journal.create_thread(None).await];
     let decided = [
@@ -81,7 +81,7 @@ async fn f5_what_another_thread_decided_is_recalled_with_the_original_words() {
     assert!(text.contains("[summary of messages 1 to 3, from thread"), "{text}");
     assert!(!text.contains("what did we decide"), "the turn that asks is in sight: {text}");
     assert!(tokens::fits(&text, RECALL_TOKENS_MAX), "{text}");
-    // Where it was said can be read on.
+    // The original messages around the hit can be read by range.
     let id = &old.uuid().simple().to_string();
     let (status, range) = journal.call_tool(asking, json!({"thread": id, "from_seq": 2, "to_seq": 3})).await;
     assert_eq!(status, ToolStatus::Success, "{range}");
@@ -99,9 +99,9 @@ async fn k1_nothing_of_another_assistant_is_recalled() {
     let foreign = create_thread_of(&journal, "other").await;
     journal.append_messages(foreign, 0, [Message::human("the heron is a secret of the other one")]).await;
     journal.append_messages(asking, 1, [Message::human("hello")]).await;
-    let found = recall(&*journal.store, asking, &query_everything("heron secret")).await.unwrap();
-    assert_eq!((found.excerpts.len(), found.notes.len()), (0, 0));
-    assert!(found.to_text().starts_with("Nothing was found in any conversation"), "{}", found.to_text());
+    let result = recall(&*journal.store, asking, &query_everything("heron secret")).await.unwrap();
+    assert_eq!((result.excerpts.len(), result.notes.len()), (0, 0));
+    assert!(result.to_text().starts_with("Nothing was found in any conversation"), "{}", result.to_text());
     let name = foreign.to_string();
     for query in [
         query_thread(MessageFilter::Range(1, 2), &name),
@@ -115,7 +115,7 @@ async fn k1_nothing_of_another_assistant_is_recalled() {
 }
 
 #[tokio::test]
-async fn m16_a_secret_is_withheld_from_everything_that_is_recalled() {
+async fn m16_secrets_are_redacted_in_recalled_messages_and_notes() {
     let journal = RecallFixture::new();
     let [old, asking] = [journal.create_thread(None).await, journal.create_thread(None).await];
     let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
@@ -126,35 +126,35 @@ async fn m16_a_secret_is_withheld_from_everything_that_is_recalled() {
             [Message::human(format!("the heron token is {secret}")), Message::ai(secret)],
         )
         .await;
-    let found = recall(&*journal.store, asking, &query_everything("heron token")).await.unwrap();
-    assert!(found.to_text().contains("[redacted]") && !found.to_text().contains("abcdefgh"));
+    let result = recall(&*journal.store, asking, &query_everything("heron token")).await.unwrap();
+    assert!(result.to_text().contains("[redacted]") && !result.to_text().contains("abcdefgh"));
 }
 
 #[tokio::test]
 async fn m11_the_newest_revision_of_a_fact_is_first_across_threads() {
     let journal = RecallFixture::new();
-    let [one, two, three] = [
+    let [first, second, third] = [
         journal.create_thread(None).await,
         journal.create_thread(None).await,
         journal.create_thread(None).await,
     ];
-    journal.append_messages(two, 5, [Message::human("The staging port is 9443 now.")]).await;
-    journal.append_messages(one, 1, [Message::human("The staging port is 8443.")]).await;
-    journal.append_messages(three, 9, [Message::human("hello there")]).await;
-    let found = search(&*journal.store, &SearchRequest::new("which port does staging use?")).await.unwrap();
-    assert_eq!(found.words, ["port", "staging"]);
-    let snippets: Vec<&str> = found.hits.iter().map(|hit| &*hit.snippet).collect();
+    journal.append_messages(second, 5, [Message::human("The staging port is 9443 now.")]).await;
+    journal.append_messages(first, 1, [Message::human("The staging port is 8443.")]).await;
+    journal.append_messages(third, 9, [Message::human("hello there")]).await;
+    let result = search(&*journal.store, &SearchRequest::new("which port does staging use?")).await.unwrap();
+    assert_eq!(result.words, ["port", "staging"]);
+    let snippets: Vec<&str> = result.hits.iter().map(|hit| &*hit.snippet).collect();
     let expected = [
         "The \u{2}staging\u{3} \u{2}port\u{3} is 9443 now.",
         "The \u{2}staging\u{3} \u{2}port\u{3} is 8443.",
     ];
     assert_eq!(snippets, expected);
-    let recalled = recall(&*journal.store, three, &query_everything("staging port")).await.unwrap();
+    let recalled = recall(&*journal.store, third, &query_everything("staging port")).await.unwrap();
     assert_eq!(recalled.excerpts[0][0].text, "The staging port is 9443 now.");
 }
 
 #[tokio::test]
-async fn f9_turns_that_memory_archived_are_recalled_in_their_own_thread() {
+async fn f9_archived_messages_are_recalled_in_their_own_thread() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
     let turns =
@@ -166,7 +166,8 @@ async fn f9_turns_that_memory_archived_are_recalled_in_their_own_thread() {
     assert!(text.contains("Fjord 7") && !text.contains("Where does"), "{text}");
     let (_, range) = journal.call_tool(thread_id, json!({"from_seq": 1, "to_seq": 2})).await;
     assert!(range.contains("Fjord 7") && range.contains("Noted."), "{range}");
-    // Numbers without a thread are those of the summary in sight: once memory has turns of a child, its own.
+    // A range without a thread refers to the visible summary. Once memory summarized messages of a child, that is its
+    // own.
     let child = journal.create_child_thread(thread_id).await;
     journal.append_messages(child, 2, [Message::human("an egret"), Message::ai("seen")]).await;
     let (_, parents) = journal.call_tool(child, json!({"from_seq": 1})).await;
@@ -174,16 +175,16 @@ async fn f9_turns_that_memory_archived_are_recalled_in_their_own_thread() {
 }
 
 #[tokio::test]
-async fn a_hit_shows_what_was_said_beside_it_and_by_whom() {
+async fn a_hit_has_its_adjacent_messages_with_their_speakers() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(Some((ThreadId::generate(), ParentKind::Subagent))).await;
-    let said = [Message::human("first"), tool_result("execute", "a grey heron"), Message::ai("last")];
-    journal.append_messages(thread_id, 0, said).await;
+    let messages = [Message::human("first"), tool_result("execute", "a grey heron"), Message::ai("last")];
+    journal.append_messages(thread_id, 0, messages).await;
     let fork = journal.fork_thread(thread_id, None).await;
-    let found = search(&*journal.store, &SearchRequest::new("heron")).await.unwrap();
-    assert_eq!(found.hits.len(), 1, "what a fork copied is found once");
+    let result = search(&*journal.store, &SearchRequest::new("heron")).await.unwrap();
+    assert_eq!(result.hits.len(), 1, "a copied message is found once");
     let memory::SearchHitSource::Message { thread_id: found_in, seq, speaker, before, after } =
-        &found.hits[0].source
+        &result.hits[0].source
     else {
         panic!("a message")
     };
@@ -195,24 +196,27 @@ async fn a_hit_shows_what_was_said_beside_it_and_by_whom() {
     assert!(matches!(search(&*journal.store, &SearchRequest::new(" ?! ")).await, Err(RecallError::NoWords)));
     for limit in [0, journal::PAGE_ROWS_MAX + 1, usize::MAX] {
         let refused = search(&*journal.store, &SearchRequest { limit, ..SearchRequest::new("heron") }).await;
-        assert!(matches!(refused, Err(RecallError::BadLimit { limit: told }) if told == limit), "{limit}");
+        assert!(
+            matches!(refused, Err(RecallError::BadLimit { limit: reported }) if reported == limit),
+            "{limit}"
+        );
     }
 }
 
 #[tokio::test]
-async fn forks_and_answers_of_recalls_take_no_place_of_what_was_said() {
+async fn copies_and_answers_of_recalls_do_not_displace_original_messages() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
-    let said = (0..30).map(|number| Message::human(format!("the heron {number}")));
-    journal.append_messages(thread_id, 0, said).await;
+    let messages = (0..30).map(|number| Message::human(format!("the heron {number}")));
+    journal.append_messages(thread_id, 0, messages).await;
     for _ in 0..10 {
         journal.fork_thread(thread_id, None).await;
     }
     let echoing = journal.create_thread(None).await;
     let echoes = (0..60).map(|number| tool_result("recall", &format!("heron {number}")));
     journal.append_messages(echoing, 1, echoes).await;
-    let found = search(&*journal.store, &SearchRequest::new("heron")).await.unwrap();
-    let mut seqs: Vec<u64> = found
+    let result = search(&*journal.store, &SearchRequest::new("heron")).await.unwrap();
+    let mut seqs: Vec<u64> = result
         .hits
         .iter()
         .filter_map(|hit| match hit.source {
@@ -222,20 +226,20 @@ async fn forks_and_answers_of_recalls_take_no_place_of_what_was_said() {
         .collect();
     seqs.sort_unstable();
     seqs.dedup();
-    assert_eq!(seqs.len(), 10, "each another one: {found:?}");
+    assert_eq!(seqs.len(), 10, "each hit is another message: {result:?}");
     let asking = journal.create_thread(None).await;
     let recalled = recall(&*journal.store, asking, &query_everything("heron")).await.unwrap();
-    let matches = recalled.excerpts.iter().flatten().filter(|one| one.is_match).count();
+    let matches = recalled.excerpts.iter().flatten().filter(|message| message.is_match).count();
     assert_eq!((matches, recalled.threads), (12, vec![thread_id]));
 }
 
 #[tokio::test]
-async fn what_a_fork_copied_and_has_in_sight_is_not_recalled() {
+async fn a_copied_message_that_is_visible_is_not_recalled() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
-    let said =
+    let messages =
         [Message::human("the heron nests"), Message::ai("Yes."), Message::human("where is the heron?")];
-    journal.append_messages(thread_id, 0, said).await;
+    journal.append_messages(thread_id, 0, messages).await;
     let fork = journal.fork_thread(thread_id, None).await;
     let query = RecallQuery { visible_from: Some(3), ..query_everything("where is the heron?") };
     let recalled = recall(&*journal.store, fork, &query).await.unwrap();
@@ -262,14 +266,14 @@ async fn a_sub_agent_recalls_nothing_of_other_conversations() {
         let (status, text) =
             journal.call_tool(asking, json!({"query": "heron", "scope": "everything"})).await;
         assert_eq!(status, ToolStatus::Error);
-        assert!(text.contains("a sub-agent sees its own conversation alone"), "{text}");
+        assert!(text.contains("a sub-agent can recall only its own conversation"), "{text}");
         let (_, own) = journal.call_tool(asking, json!({"from_seq": 1})).await;
         assert!(own.contains("look after the heron"), "{own}");
     }
 }
 
 #[tokio::test]
-async fn m16_a_secret_that_a_passage_would_cut_is_withheld_from_a_note() {
+async fn m16_a_secret_is_redacted_before_a_note_is_cut() {
     let journal = RecallFixture::new();
     let [old, asking] = [journal.create_thread(None).await, journal.create_thread(None).await];
     journal.append_messages(old, 0, [Message::human("a bird")]).await;
@@ -277,29 +281,29 @@ async fn m16_a_secret_that_a_passage_would_cut_is_withheld_from_a_note() {
     let secret =
         format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{key}heron {key}\n-----END OPENSSH PRIVATE KEY-----");
     archive(&journal, old, 1, &format!("They saw a heron. {secret}")).await;
-    let found = recall(&*journal.store, asking, &query_everything("heron")).await.unwrap();
-    assert_eq!(found.notes.len(), 1);
-    assert!(!found.to_text().contains("b3BlbnNz"), "{}", found.to_text());
+    let result = recall(&*journal.store, asking, &query_everything("heron")).await.unwrap();
+    assert_eq!(result.notes.len(), 1);
+    assert!(!result.to_text().contains("b3BlbnNz"), "{}", result.to_text());
 }
 
 #[tokio::test]
-async fn a_handoff_is_told_with_its_threads() {
+async fn a_recalled_handoff_names_its_threads() {
     let journal = RecallFixture::new();
     let parent = journal.create_thread(None).await;
     journal.append_messages(parent, 0, [Message::human("look after them")]).await;
     let child = journal.create_child_thread(parent).await;
-    let found = recall(&*journal.store, child, &query_everything("herons")).await.unwrap();
+    let result = recall(&*journal.store, child, &query_everything("herons")).await.unwrap();
     let source = NoteSource::Handoff { parent_thread_id: parent, child_thread_id: child };
-    assert_eq!(found.notes.iter().map(|note| note.source).collect::<Vec<_>>(), [source]);
-    assert!(found.to_text().contains("[handoff from thread"), "{}", found.to_text());
+    assert_eq!(result.notes.iter().map(|note| note.source).collect::<Vec<_>>(), [source]);
+    assert!(result.to_text().contains("[handoff from thread"), "{}", result.to_text());
 }
 
 #[tokio::test]
-async fn a_quoted_text_is_found_as_it_stands() {
+async fn a_quoted_text_is_searched_as_a_phrase() {
     let journal = RecallFixture::new();
     let thread_id = journal.create_thread(None).await;
-    let said = ["the grey heron", "a heron, and it was grey", "Grey heron!"].map(Message::human);
-    journal.append_messages(thread_id, 0, said).await;
+    let messages = ["the grey heron", "a heron, and it was grey", "Grey heron!"].map(Message::human);
+    journal.append_messages(thread_id, 0, messages).await;
     for (text, expected) in [
         ("\"grey heron\"", vec![1, 3]),
         ("grey heron", vec![1, 2, 3]),
@@ -307,8 +311,8 @@ async fn a_quoted_text_is_found_as_it_stands() {
         ("\"grey\" \"heron\"", vec![1, 2, 3]),
         ("\"grey", vec![1, 2, 3]),
     ] {
-        let found = search(&*journal.store, &SearchRequest::new(text)).await.unwrap();
-        let mut seqs: Vec<u64> = found
+        let result = search(&*journal.store, &SearchRequest::new(text)).await.unwrap();
+        let mut seqs: Vec<u64> = result
             .hits
             .iter()
             .map(|hit| match hit.source {

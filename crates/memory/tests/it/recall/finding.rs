@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{RecallFixture, messages_with, query_thread, tool_result};
 
-/// Returns one of many different messages between an agent and a person.
+/// Returns one of many different messages between an agent and its user.
 fn filler(number: usize) -> Message {
     const DOING: [&str; 7] = ["reading", "fixing", "testing", "renaming", "moving", "reviewing", "deploying"];
     const THING: [&str; 9] = [
@@ -37,7 +37,7 @@ fn filler(number: usize) -> Message {
     }
 }
 
-/// Facts, each with a question whose words are not all those of the fact, and what tells its answer.
+/// Facts, each with a question in partly different words and the word that identifies the right answer.
 const FACTS: [(&str, &str, &str); 10] = [
     ("The staging server listens on port 8443.", "What port does staging use?", "8443"),
     ("Backups are kept for 35 days in the cold bucket.", "How long do we keep the backups?", "35 days"),
@@ -76,11 +76,11 @@ async fn m11_a_fact_at_any_decile_of_a_long_parent_is_found_by_a_natural_questio
     let child = journal.create_child_thread(parent).await;
     journal.append_messages(child, 9, [Message::human("Go on."), Message::ai("Working.")]).await;
     for (decile, (fact, question, answer)) in FACTS.into_iter().enumerate() {
-        let found = journal.recall_words(child, question).await;
-        let first = found.excerpts[0].iter().find(|one| one.text.contains(answer));
+        let result = journal.recall_words(child, question).await;
+        let first = result.excerpts[0].iter().find(|message| message.text.contains(answer));
         let seq = (decile * MESSAGES / 10 + MESSAGES / 20 + 1) as Seq;
         assert_eq!(
-            first.map(|one| (one.thread_id, one.seq, &*one.text)),
+            first.map(|message| (message.thread_id, message.seq, &*message.text)),
             Some((parent, seq, fact)),
             "{question}"
         );
@@ -127,22 +127,22 @@ async fn m11_a_superseded_fact_gives_the_newer_one_first() {
         journal.append_messages(parent, 3, [Message::human(new)]).await;
         journal.append_messages(parent, 4, (600..900).map(filler)).await;
         let child = journal.create_child_thread(parent).await;
-        let found = journal.recall_words(child, question).await;
-        let place = |said: &str| {
-            found.excerpts.iter().position(|passages| passages.iter().any(|one| one.text == said))
+        let result = journal.recall_words(child, question).await;
+        let position = |text: &str| {
+            result.excerpts.iter().position(|passages| passages.iter().any(|message| message.text == text))
         };
-        assert_eq!(place(new), Some(0), "{question}");
-        assert_ne!(place(old), Some(0), "{question}");
-        assert!(found.to_text().contains(answer), "{question}");
-        // Said again in the child, it is newer still.
+        assert_eq!(position(new), Some(0), "{question}");
+        assert_ne!(position(old), Some(0), "{question}");
+        assert!(result.to_text().contains(answer), "{question}");
+        // The same fact in the child is the newest.
         journal.append_messages(child, 5, [Message::human(format!("{new} Really."))]).await;
-        let found = journal.recall_words(child, question).await;
-        assert!(found.excerpts[0].iter().any(|one| one.thread_id == child), "{question}");
+        let result = journal.recall_words(child, question).await;
+        assert!(result.excerpts[0].iter().any(|message| message.thread_id == child), "{question}");
     }
 }
 
 #[tokio::test]
-async fn what_was_taken_back_is_never_found() {
+async fn superseded_messages_are_never_found() {
     let journal = RecallFixture::new();
     let parent = journal.create_thread(None).await;
     let lines = ["the heron is grey", "the heron is blue", "the heron is red"].map(Message::human);
@@ -150,15 +150,15 @@ async fn what_was_taken_back_is_never_found() {
     journal.commit(vec![Write::Rewind { thread_id: parent, keep_seq: 1, at: Timestamp::UNIX_EPOCH }]).await;
     journal.append_messages(parent, 1, [Message::human("something else")]).await;
     let child = journal.create_child_thread(parent).await;
-    let found = journal.recall_words(child, "heron").await;
-    assert_eq!(messages_with(&found, "heron"), [(1, "the heron is grey".to_owned())]);
-    assert_eq!(messages_with(&found, "something").len(), 1, "its neighbour is what follows visibly");
+    let result = journal.recall_words(child, "heron").await;
+    assert_eq!(messages_with(&result, "heron"), [(1, "the heron is grey".to_owned())]);
+    assert_eq!(messages_with(&result, "something").len(), 1, "its neighbour is what follows visibly");
     let read = journal.recall_range(child, 1, 9).await;
-    assert_eq!(read.excerpts[0].iter().map(|one| one.seq).collect::<Vec<_>>(), [1, 4]);
+    assert_eq!(read.excerpts[0].iter().map(|message| message.seq).collect::<Vec<_>>(), [1, 4]);
 }
 
 #[tokio::test]
-async fn a_range_is_read_in_order_and_says_where_to_go_on() {
+async fn a_range_is_read_in_order_and_states_the_next_seq() {
     let journal = RecallFixture::new();
     let parent = journal.create_thread(None).await;
     let long = "word ".repeat(600);
@@ -173,13 +173,13 @@ async fn a_range_is_read_in_order_and_says_where_to_go_on() {
     journal.append_messages(parent, 0, messages).await;
     let child = journal.create_child_thread(parent).await;
     journal.append_messages(child, 1, [Message::human("own")]).await;
-    // The numbers of a child are those of the thread its summary was made from.
+    // A range in a child refers to the thread that its summary was made from.
     let mut seen = Vec::new();
     let mut from = 1;
     loop {
         let read = journal.recall_range(child, from, 6).await;
         assert_eq!(read.threads, [parent]);
-        seen.extend(read.excerpts.concat().iter().map(|one| (one.seq, one.text.chars().count())));
+        seen.extend(read.excerpts.concat().iter().map(|message| (message.seq, message.text.chars().count())));
         match read.remaining {
             Remaining::Range { next_seq: Some(next) } => from = next,
             Remaining::Range { next_seq: None } => break,
@@ -192,7 +192,7 @@ async fn a_range_is_read_in_order_and_says_where_to_go_on() {
     assert!(seen[4].1 > 4_000, "what is too long is cut, not left out");
     let own = query_thread(MessageFilter::Range(1, 9), &child.to_string());
     let own = recall(&*journal.store, child, &own).await.unwrap();
-    assert_eq!(own.excerpts.concat().iter().map(|one| &*one.text).collect::<Vec<_>>(), ["own"]);
+    assert_eq!(own.excerpts.concat().iter().map(|message| &*message.text).collect::<Vec<_>>(), ["own"]);
     assert_eq!(journal.recall_range(child, 7, u64::MAX).await.excerpts, Vec::<Vec<_>>::new());
     assert_eq!(journal.recall_range(child, 0, 1).await.excerpts.concat().len(), 1);
     let empty = journal.recall_error(child, RecallQuery::new(MessageFilter::Range(3, 2))).await;
@@ -200,7 +200,7 @@ async fn a_range_is_read_in_order_and_says_where_to_go_on() {
 }
 
 #[tokio::test]
-async fn what_stands_next_to_a_match_comes_with_it() {
+async fn a_match_comes_with_its_adjacent_messages() {
     let journal = RecallFixture::new();
     let parent = journal.create_thread(None).await;
     let lines = [
@@ -210,8 +210,8 @@ async fn what_stands_next_to_a_match_comes_with_it() {
         Message::human("Thanks."),
     ];
     journal.append_messages(parent, 0, lines).await;
-    let found = journal.recall_words(parent, "heron").await;
-    let texts: Vec<&str> = found.excerpts[0].iter().map(|one| &*one.text).collect();
+    let result = journal.recall_words(parent, "heron").await;
+    let texts: Vec<&str> = result.excerpts[0].iter().map(|message| &*message.text).collect();
     assert_eq!(texts, ["Shall I go on?", "What is the heron called?", "Fjord."]);
-    assert_eq!(found.excerpts[0][0].speaker, Speaker::Assistant);
+    assert_eq!(result.excerpts[0][0].speaker, Speaker::Assistant);
 }

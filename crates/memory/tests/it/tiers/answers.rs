@@ -19,7 +19,7 @@ async fn failure(reply: ScriptedReply) -> SummarizationError {
     let failed =
         desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([1, 4])).await.unwrap_err();
     assert_eq!(desk.counts().await, counts, "{failed}");
-    // Nothing but what the calls took.
+    // Only the usage of the calls is stored.
     let (called, others): (Vec<Event>, Vec<Event>) = desk
         .events(thread_id)
         .await
@@ -52,9 +52,9 @@ async fn f6_an_answer_that_is_no_summary_is_an_error_and_stores_nothing() {
         (ScriptedReply::text(word.clone()), "it is too long: 803 tokens where 400 are allowed"),
         (ScriptedReply::text(long.clone()), "it is too long: 1700 tokens where 400 are allowed"),
     ] {
-        let told = failure(reply).await;
-        assert_eq!(told.to_string(), format!("read the summary of anthropic/small: {why}"));
-        assert!(matches!(told, SummarizationError::NoSummary { .. }), "{told:?}");
+        let error = failure(reply).await;
+        assert_eq!(error.to_string(), format!("read the summary of anthropic/small: {why}"));
+        assert!(matches!(error, SummarizationError::NoSummary { .. }), "{error:?}");
     }
     let blank = failure(ScriptedReply::text("")).await;
     let empty = NoSummaryReason::NoAnswer(UnusableAnswer::Empty);
@@ -68,14 +68,14 @@ async fn f6_an_answer_that_is_no_summary_is_an_error_and_stores_nothing() {
         (ScriptedReply::status(401, "{}"), "use anthropic/small: the provider refused the key (401)"),
         (ScriptedReply::status(500, "{}"), "ask anthropic/small"),
     ] {
-        let told = failure(reply).await;
-        assert!(matches!(told, SummarizationError::Model(_)), "{told:?}");
-        assert!(told.to_string().starts_with(sort), "{told}");
+        let error = failure(reply).await;
+        assert!(matches!(error, SummarizationError::Model(_)), "{error:?}");
+        assert!(error.to_string().starts_with(sort), "{error}");
     }
 }
 
 #[tokio::test]
-async fn f6_a_summary_that_is_a_little_long_ends_with_a_whole_sentence() {
+async fn f6_a_slightly_too_long_summary_is_cut_after_a_whole_sentence() {
     let sentence = "They named the file diary.md and put it where notes are kept. ";
     let desk = TierFixture::new([ScriptedReply::text(sentence.repeat(40))]);
     let thread_id = desk.create_thread().await;
@@ -89,7 +89,7 @@ async fn f6_a_summary_that_is_a_little_long_ends_with_a_whole_sentence() {
 }
 
 #[tokio::test]
-async fn m16_a_secret_is_neither_shown_to_the_small_model_nor_kept_from_it() {
+async fn m16_secrets_are_redacted_before_and_after_the_small_model() {
     let key = "sk-ant-api03-abcdefghijklmnop1234";
     let desk = TierFixture::new([ScriptedReply::text(format!("They spoke of {key} and of the diary."))]);
     let thread_id = desk.create_thread().await;
@@ -110,7 +110,7 @@ async fn m16_a_secret_is_neither_shown_to_the_small_model_nor_kept_from_it() {
 }
 
 #[tokio::test]
-async fn m16_a_secret_is_in_no_extract() {
+async fn m16_an_offline_summary_contains_no_secret() {
     let key = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
     let desk = TierFixture::new([]);
     let thread_id = desk.create_thread().await;

@@ -1,4 +1,4 @@
-//! When turns leave: what is put into the queue, what is done with it, and what never leaves.
+//! When messages leave a context: queueing, working through the queue, and messages that never leave.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use super::{TierFixture, agent_id, mark_as_subagent, repeated_reply, timestamp};
 
 pub const SUMMARY: &str = "They spoke of the harbour and of what it needs.";
 
-/// A desk with a budget of so many tokens, and a thread of so many turns of a question and an answer, each about 30.
+/// Returns a fixture with this budget in tokens, and a thread of turns with a question and an answer of about 30
+/// tokens each.
 pub async fn thread_with_turns(
     replies: Vec<ScriptedReply>,
     budget: u64,
@@ -69,14 +70,14 @@ async fn f8_the_oldest_turns_leave_a_thread_that_is_over_its_budget() {
     let tokens = context.request_tokens("", 0);
     assert!((75..=150).contains(&tokens), "{tokens}");
     assert_eq!(desk.unarchived_texts(thread_id).await.len() * 4 / 3, after.len());
-    // Every turn counts once, and nothing more is due.
+    // Every message counts once, and nothing more is due.
     assert_eq!(settled[0].turns as usize + desk.unarchived_texts(thread_id).await.len(), 30);
     let archived = &desk.archived_events(thread_id).await[0];
     assert_eq!(archived.reason, ArchiveReason::Budget);
     assert_eq!((archived.first_seq, archived.context_from), (1, Some(archived.last_seq + 1)));
     tiering.enqueue_if_due(thread_id).await.unwrap();
     assert_eq!((desk.queued_items().await, desk.summarize_queue().await.unwrap()), (vec![], vec![]));
-    // The same context is found when it is followed and when it is read anew.
+    // The cached context equals the context that is read from the start.
     append_turns(&desk, thread_id, 1).await;
     let followed = desk.worker().contexts.read_context(&*desk.store, thread_id).await.unwrap();
     let anew = ContextCache::default().read_context(&*desk.store, thread_id).await.unwrap();
@@ -85,7 +86,7 @@ async fn f8_the_oldest_turns_leave_a_thread_that_is_over_its_budget() {
 }
 
 #[tokio::test]
-async fn f8_turns_leave_again_and_again_and_each_is_in_one_summary() {
+async fn f8_turns_leave_repeatedly_and_each_message_is_in_one_summary() {
     let (desk, thread_id) = thread_with_turns(vec![repeated_reply(SUMMARY)], 300, 0).await;
     for _ in 0..8 {
         append_turns(&desk, thread_id, 5).await;
@@ -101,16 +102,16 @@ async fn f8_turns_leave_again_and_again_and_each_is_in_one_summary() {
     let trace = desk.task_trace(thread_id).await;
     assert_eq!(trace.len(), 8 * 5 * 3);
     assert!(trace.iter().all(|turn| turn.is_archived == turn.summary_id.is_some()));
-    let told: u64 = archived.iter().map(|archived| archived.turn_count).sum();
-    assert_eq!(told as usize, trace.iter().filter(|turn| turn.is_archived).count());
+    let summarized: u64 = archived.iter().map(|archived| archived.turn_count).sum();
+    assert_eq!(summarized as usize, trace.iter().filter(|turn| turn.is_archived).count());
 }
 
 #[tokio::test]
-async fn f8_what_is_within_the_budget_or_nobodys_to_take_stays() {
+async fn f8_messages_within_the_budget_or_of_sub_agents_stay() {
     let (desk, thread_id) = thread_with_turns(vec![], 100_000, 10).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     assert_eq!(desk.queued_items().await, [], "within its budget");
-    // The window decides where no number is set, and nothing does where it is unknown.
+    // Without a configured budget, the model's window determines it; without a known window, there is none.
     for (tokens, window, is_due) in [(None, None, false), (None, Some(4_000), false), (None, Some(330), true)]
     {
         let mut desk = TierFixture::with_store(Arc::clone(&desk.store), []);
@@ -127,7 +128,7 @@ async fn f8_what_is_within_the_budget_or_nobodys_to_take_stays() {
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     assert_eq!(desk.queued_items().await, [], "switched off");
     desk.worker().enqueue_if_due(ThreadId::generate()).await.unwrap();
-    // A sub-agent's thread has nothing that leaves, even when somebody put it into the queue.
+    // Messages of a sub-agent's thread never leave, even if the thread is queued.
     let mut desk = TierFixture::new([]);
     desk.settings.short_term_tokens = Some(10);
     let thread_id = desk.create_thread_of("agent", mark_as_subagent).await;
@@ -152,11 +153,11 @@ async fn f8_an_unfinished_turn_stays_and_so_does_the_one_before_it() {
 }
 
 #[tokio::test]
-async fn f8_what_a_compaction_condensed_is_kept_and_the_context_stays_as_it_is() {
+async fn f8_compacted_messages_are_summarized_and_the_context_is_unchanged() {
     let desk = TierFixture::new([repeated_reply(SUMMARY)]);
     let thread_id = desk.create_thread().await;
     append_turns(&desk, thread_id, 6).await;
-    // The last request is among what was condensed and still sent: its turn stays.
+    // The last request was compacted and is still sent, so its turn stays.
     let marker_seq = desk.compact(thread_id, 18, Some(17)).await;
     desk.enqueue(thread_id).await;
     let before = desk.context_texts(thread_id).await;
@@ -166,11 +167,11 @@ async fn f8_what_a_compaction_condensed_is_kept_and_the_context_stays_as_it_is()
     let archived = &desk.archived_events(thread_id).await[0];
     assert_eq!((archived.first_seq, archived.last_seq, archived.marker_seq), (1, 16, Some(marker_seq)));
     assert_eq!((archived.context_from, desk.queued_items().await), (None, vec![]));
-    // The same item again, as after a crash before it left the queue.
+    // The same item again, as after a crash before it was removed from the queue.
     desk.enqueue(thread_id).await;
     assert_eq!(desk.summarize_queue().await.unwrap(), []);
     assert_eq!(desk.queued_items().await, []);
-    // The next compaction has the rest; one whose item was lost is found by looking.
+    // The next compaction archives the rest. A compaction whose item was lost is detected.
     append_turns(&desk, thread_id, 2).await;
     desk.compact(thread_id, 28, None).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
@@ -179,7 +180,7 @@ async fn f8_what_a_compaction_condensed_is_kept_and_the_context_stays_as_it_is()
 }
 
 #[tokio::test]
-async fn f8_a_compaction_and_the_budget_are_settled_in_order() {
+async fn f8_a_compaction_and_the_budget_are_summarized_in_order() {
     let (mut desk, thread_id) = thread_with_turns(vec![repeated_reply(SUMMARY)], 150, 8).await;
     desk.compact(thread_id, 8, None).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
@@ -193,14 +194,14 @@ async fn f8_a_compaction_and_the_budget_are_settled_in_order() {
         (archived[0].last_seq, archived[1].first_seq, archived[1].marker_seq),
         (8, 9, archived[0].marker_seq)
     );
-    // With more room nothing comes back, and nothing more leaves.
+    // With a larger budget no message returns, and none leaves.
     desk.settings.short_term_tokens = Some(10_000);
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     assert_eq!(desk.queued_items().await, []);
 }
 
 #[tokio::test]
-async fn f8_a_thread_at_work_stays_in_the_queue_and_counts_no_attempt() {
+async fn f8_a_busy_thread_stays_in_the_queue_and_counts_no_attempt() {
     let (desk, thread_id) = thread_with_turns(vec![repeated_reply(SUMMARY)], 300, 10).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     let queue = desk.queued_items().await;
@@ -212,7 +213,7 @@ async fn f8_a_thread_at_work_stays_in_the_queue_and_counts_no_attempt() {
 }
 
 #[tokio::test]
-async fn f8_a_deleted_threads_item_goes_and_others_are_settled() {
+async fn f8_a_deleted_threads_item_is_removed_and_others_are_summarized() {
     let (desk, thread_id) = thread_with_turns(vec![repeated_reply(SUMMARY)], 300, 10).await;
     desk.enqueue(ThreadId::generate()).await;
     let nonsense = OutboxItem { payload: "?".into(), ..desk.transfer_item(thread_id, timestamp(1)).await };
@@ -224,7 +225,7 @@ async fn f8_a_deleted_threads_item_goes_and_others_are_settled() {
 }
 
 #[tokio::test]
-async fn f8_another_compaction_forgets_neither_failures_nor_a_summary_that_waits() {
+async fn f8_another_compaction_keeps_the_failures_and_the_unstored_summary() {
     let desk = TierFixture::new(vec![repeated_reply("")]);
     let thread_id = desk.create_thread().await;
     append_turns(&desk, thread_id, 6).await;
@@ -244,7 +245,7 @@ async fn f8_another_compaction_forgets_neither_failures_nor_a_summary_that_waits
 }
 
 #[tokio::test]
-async fn f8_after_three_failures_of_the_model_the_summary_is_extracted() {
+async fn f8_after_three_failures_of_the_model_an_offline_summary_is_made() {
     let (desk, thread_id) = thread_with_turns(vec![repeated_reply("")], 300, 10).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     for attempt in 1..=3 {
@@ -267,7 +268,7 @@ async fn f8_after_three_failures_of_the_model_the_summary_is_extracted() {
     let settled = desk.summarize_queue().await.unwrap();
     assert_eq!((settled.len(), settled[0].model.as_str(), desk.server.call_count()), (1, "extractive", 3));
     assert_eq!(desk.queued_items().await, []);
-    // What the calls took is accounted for, though nothing came of them.
+    // The usage of failed calls is recorded.
     let events = desk.events(thread_id).await;
     let called = events.iter().filter(|event| event.kind() == Some(EventType::ModelCalled));
     assert_eq!(called.filter(|event| event.content_value()["problem"].is_string()).count(), 3);
@@ -280,7 +281,7 @@ async fn f8_after_three_failures_of_the_model_the_summary_is_extracted() {
 }
 
 #[tokio::test]
-async fn f8_what_is_stopped_stays_in_the_queue() {
+async fn f8_cancelled_work_stays_in_the_queue() {
     let (desk, thread_id) = thread_with_turns(vec![repeated_reply(SUMMARY)], 300, 10).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     let stopped = CancellationToken::new();
@@ -292,7 +293,7 @@ async fn f8_what_is_stopped_stays_in_the_queue() {
 }
 
 #[tokio::test]
-async fn f10_whose_turns_they_are_is_what_the_item_says() {
+async fn f10_the_item_determines_the_agent_of_the_messages() {
     let mut desk = TierFixture::new([repeated_reply(SUMMARY)]);
     desk.settings.short_term_tokens = Some(300);
     let theirs = desk.create_thread_of("other", |_| {}).await;
@@ -305,7 +306,7 @@ async fn f10_whose_turns_they_are_is_what_the_item_says() {
         desk.summarization().retrieve_recent_summaries(&"other".parse().unwrap(), 9).await.unwrap().len(),
         1
     );
-    // An item that names another agent finds none of its turns in the thread.
+    // An item that names another agent finds no messages of that agent in the thread.
     let last_seq = desk.store.thread(theirs).await.unwrap().unwrap().last_seq;
     append_turns(&desk, theirs, 20).await;
     desk.compact(theirs, last_seq + 40, None).await;
@@ -327,7 +328,7 @@ async fn f8_long_threads_become_summaries_of_a_hundred_turns() {
 }
 
 #[tokio::test]
-async fn m9_what_a_person_takes_back_while_it_is_summarised_stays() {
+async fn m9_messages_that_return_during_the_summary_stay() {
     let desk = TierFixture::new([
         ScriptedReply::text(SUMMARY).with_gate("go", GatePosition::Start),
         repeated_reply(SUMMARY),
@@ -348,29 +349,29 @@ async fn m9_what_a_person_takes_back_while_it_is_summarised_stays() {
 }
 
 #[tokio::test]
-async fn f8_a_chain_of_compactions_is_kept_bit_by_bit() {
+async fn f8_a_chain_of_compactions_is_summarized_step_by_step() {
     let desk = TierFixture::new([repeated_reply(SUMMARY)]);
     let thread_id = desk.create_thread().await;
-    let mut told = Vec::new();
+    let mut completed = Vec::new();
     for _ in 0..4 {
         append_turns(&desk, thread_id, 3).await;
         let last_seq = desk.store.thread(thread_id).await.unwrap().unwrap().last_seq;
         desk.compact(thread_id, last_seq, None).await;
         desk.worker().enqueue_if_due(thread_id).await.unwrap();
-        told.extend(reasons(&desk.summarize_queue().await.unwrap()));
+        completed.extend(reasons(&desk.summarize_queue().await.unwrap()));
         desk.worker().enqueue_if_due(thread_id).await.unwrap();
         assert_eq!(desk.queued_items().await, []);
     }
-    assert_eq!(told, [(ArchiveReason::Compaction, 9); 4]);
+    assert_eq!(completed, [(ArchiveReason::Compaction, 9); 4]);
 }
 
 #[tokio::test]
-async fn f8_what_was_copied_from_another_thread_stays_until_it_is_condensed() {
+async fn f8_copied_messages_stay_until_they_are_compacted() {
     let (desk, source) = thread_with_turns(vec![repeated_reply(SUMMARY)], 300, 12).await;
     let fork = desk.create_thread_of("agent", |thread| thread.parent_kind = Some(ParentKind::Fork)).await;
     desk.commit(vec![Write::CopyEvents { from: source, until: None, into: fork }]).await;
     let copied = desk.context_texts(fork).await;
-    // Its turns are the source's: nothing of it is due, over the budget as it is.
+    // The fork's messages are logged for its source, so none is due although it exceeds the budget.
     desk.worker().enqueue_if_due(fork).await.unwrap();
     assert_eq!(desk.queued_items().await, []);
     desk.enqueue(fork).await;

@@ -1,4 +1,4 @@
-//! A worker that is killed wherever it is: each turn ends in one summary, and nothing is left in the queue.
+//! A worker that is killed at any point: each message is in exactly one summary, and the queue is empty in the end.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -14,18 +14,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::{TierFixture, timestamp};
 
-/// How often it is killed.
+/// Number of times that the worker is killed.
 const KILLS: u64 = 60;
-/// Threads that are worked in.
+/// Number of threads that the worker writes to.
 const THREADS: usize = 3;
-/// Lines it says before it is killed, at most, and how long the kill is put off at most.
+/// Maximum number of lines that the worker prints before it is killed, and the maximum delay of the kill in spins.
 const LINES_MAX: u64 = 3;
 const SPINS_MAX: u64 = 3_000_000;
-/// Where the child works.
+/// The environment variable with the path of the child's database.
 const DATABASE: &str = "SEGUE_TEST_DATABASE";
 const THREAD: &str = "SEGUE_TEST_THREADS";
 
-/// Numbers that look random and are the same every time (SplitMix64).
+/// A deterministic generator of pseudo-random numbers (SplitMix64).
 struct KillTestRandom(u64);
 
 impl KillTestRandom {
@@ -50,7 +50,7 @@ fn offline_worker(desk: &TierFixture) -> SummarizationWorker {
 }
 
 #[test]
-fn f8_a_worker_that_is_killed_loses_no_turn_and_tells_none_twice() {
+fn f8_a_killed_worker_loses_no_message_and_summarizes_none_twice() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("segue.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -79,16 +79,17 @@ fn work_until_killed(database: &Path, threads: &[ThreadId], (lines, spins): (u64
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let told = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let told = told.filter(|line| line.contains("settled")).take(usize::try_from(lines).unwrap()).count();
-    assert_eq!(told as u64, lines, "the child ended on its own");
+    let lines_read = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let lines_read =
+        lines_read.filter(|line| line.contains("settled")).take(usize::try_from(lines).unwrap()).count();
+    assert_eq!(lines_read as u64, lines, "the child ended on its own");
     (0..spins).for_each(|_| std::hint::spin_loop());
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
-/// The part that runs in a process of its own: for ever says something, and settles what is due. Without the variables
-/// there is nothing to do.
+/// The entry point of the child process: appends messages and summarizes due ones until it is killed. Does nothing
+/// without the environment variables.
 #[test]
 fn process_that_settles() {
     let (Some(database), Ok(threads)) = (env::var_os(DATABASE), env::var(THREAD)) else { return };
@@ -146,10 +147,14 @@ async fn check_summaries(database: &Path, threads: &[ThreadId]) {
         }
         assert!(trace.iter().all(|turn| turn.is_archived == turn.summary_id.is_some()));
         archived_turns += trace.iter().filter(|turn| turn.is_archived).count() as u64;
-        // What is sent is what no summary of the budget stands for, and none of it is missing.
+        // The context has exactly the messages that no summary for the budget covers.
         let context = desk.context_texts(*thread_id).await;
-        let left = trace.iter().filter(|turn| !turn.is_archived).count();
-        assert!(left <= context.len() && context.len() <= left + 12, "{left} {}", context.len());
+        let unarchived = trace.iter().filter(|turn| !turn.is_archived).count();
+        assert!(
+            unarchived <= context.len() && context.len() <= unarchived + 12,
+            "{unarchived} {}",
+            context.len()
+        );
     }
     let counts = desk.counts().await;
     assert_eq!(counts.summarised_turns, archived_turns);

@@ -1,4 +1,4 @@
-//! Many turns, and many transfers of them at the same time: each turn ends in one summary.
+//! Many messages and concurrent transfers of them: each message is in exactly one summary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use protocol::{Message, NewEvent, ThreadId};
 
 use super::{TierFixture, agent_id, repeated_reply, timestamp};
 
-/// Turns of the agent, over so many threads.
+/// Number of messages of the agent, and the number of their threads.
 const TURNS: u64 = 50_000;
 const THREADS: u64 = 5;
-/// Events of one transaction.
+/// Number of events of one transaction.
 const EVENTS: u64 = 2_500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f6_eight_transfers_at_once_leave_every_one_of_fifty_thousand_turns_in_one_place() {
+async fn f6_after_eight_concurrent_transfers_each_of_fifty_thousand_messages_is_in_one_summary() {
     let mut desk = TierFixture::new([repeated_reply("A summary of many numbers.")]);
     desk.window = 1_000_000;
     let threads = fill_threads(&desk).await;
     let tiers = Arc::new(desk.summarization());
-    // Two over everything, three over thirds that overlap, three of a thread.
+    // Two windows over everything, three over overlapping thirds, and three of one thread each.
     let windows = [
         TurnWindow::from_indexes([1, TURNS]),
         TurnWindow::from_indexes([TURNS, 1]),
@@ -47,7 +47,7 @@ async fn f6_eight_transfers_at_once_leave_every_one_of_fifty_thousand_turns_in_o
             Err(error) => assert!(matches!(error, SummarizationError::Contended { .. }), "{error}"),
         }
     }
-    let (mut turns, mut told) = (0, BTreeMap::<_, u64>::new());
+    let (mut turns, mut messages_by_summary) = (0, BTreeMap::<_, u64>::new());
     for thread_id in &threads {
         let mut after = None;
         loop {
@@ -58,42 +58,42 @@ async fn f6_eight_transfers_at_once_leave_every_one_of_fifty_thousand_turns_in_o
             for turn in page {
                 let summary = &summaries[&turn.summary_id.expect("every turn is in a summary")];
                 assert!((summary.turn_range_start..=summary.turn_range_end).contains(&turn.turn_index));
-                *told.entry(summary.id).or_default() += 1;
+                *messages_by_summary.entry(summary.id).or_default() += 1;
             }
         }
     }
     let counts = desk.counts().await;
     assert_eq!((turns, counts.summarised_turns, counts.active_turns), (TURNS, TURNS, 0));
     assert_eq!(counts.summaries as usize, summaries.len());
-    // What threads were told of the summaries is what these stand for.
+    // The threads' `turns_archived` events match the summaries.
     let mut archived = BTreeMap::<_, u64>::new();
     for thread_id in &threads {
         for event in desk.archived_events(*thread_id).await {
             *archived.entry(event.summary_id).or_default() += event.turn_count;
         }
     }
-    assert_eq!(archived, told);
+    assert_eq!(archived, messages_by_summary);
 }
 
-/// Threads that speak in turns.
+/// Fills the threads alternately.
 async fn fill_threads(desk: &TierFixture) -> Vec<ThreadId> {
     let mut threads = Vec::new();
     for _ in 0..THREADS {
         threads.push(desk.create_thread().await);
     }
     for batch in 0..TURNS / EVENTS {
-        let said = |number: u64| {
+        let to_event = |number: u64| {
             let text = format!("Number {}.", batch * EVENTS + number);
             let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
             let said_at: Timestamp = timestamp(i64::try_from(batch).unwrap());
             NewEvent::from_message(&message, said_at).unwrap()
         };
-        desk.append(threads[(batch % THREADS) as usize], (0..EVENTS).map(said).collect()).await;
+        desk.append(threads[(batch % THREADS) as usize], (0..EVENTS).map(to_event).collect()).await;
     }
     threads
 }
 
-/// A window, as a case has it: ends that need not be in order, and which thread if only one.
+/// Generates windows: bounds in any order, and a thread or none.
 fn window() -> impl Strategy<Value = (Vec<u64>, Option<usize>)> {
     (proptest::collection::vec(0..40_u64, 0..4), proptest::option::of(0..2_usize))
 }

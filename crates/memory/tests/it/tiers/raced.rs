@@ -12,7 +12,7 @@ use test_model::{GatePosition, ScriptedReply};
 use super::due::{SUMMARY, append_turns, thread_with_turns};
 use super::{TierFixture, agent_id, repeated_reply, timestamp};
 
-/// A first answer that waits, and another for each further call.
+/// Returns a first answer that waits, and another for each further call.
 fn gated_replies() -> Vec<ScriptedReply> {
     vec![
         ScriptedReply::text("The first summary tells of the harbour.")
@@ -22,7 +22,7 @@ fn gated_replies() -> Vec<ScriptedReply> {
     ]
 }
 
-/// A desk with a thread that is queued for its budget of 300 tokens.
+/// Returns a fixture with a thread that is queued because it exceeds its budget of 300 tokens.
 async fn queued_thread() -> (TierFixture, ThreadId) {
     let (desk, thread_id) = thread_with_turns(gated_replies(), 300, 10).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
@@ -30,14 +30,14 @@ async fn queued_thread() -> (TierFixture, ThreadId) {
     (desk, thread_id)
 }
 
-/// Waits until the small model is asked.
+/// Waits until the small model is called.
 async fn wait_for_model_call(desk: &TierFixture) {
     while desk.server.call_count() == 0 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Takes the thread back as a person does, which is noted in it.
+/// Rewinds the thread as a user does.
 async fn rewind(desk: &TierFixture, thread_id: ThreadId, keep_seq: Seq) {
     let noted =
         NewEvent::new(EventType::ThreadRewound, &json!({"keep_seq": keep_seq}), timestamp(1)).unwrap();
@@ -49,13 +49,13 @@ async fn rewind(desk: &TierFixture, thread_id: ThreadId, keep_seq: Seq) {
     .await;
 }
 
-/// Returns how many calls of the small model are traced in the thread.
+/// Returns the number of recorded calls of the small model in the thread.
 async fn count_traced_calls(desk: &TierFixture, thread_id: ThreadId) -> usize {
     let events = desk.events(thread_id).await;
     events.iter().filter(|event| event.kind() == Some(EventType::ModelCalled)).count()
 }
 
-/// Checks that what the thread was told of summaries is what its turns say.
+/// Checks that the thread's `turns_archived` events match its archived messages.
 async fn check_summaries(desk: &TierFixture, thread_id: ThreadId) {
     let trace = desk.task_trace(thread_id).await;
     let archived = desk.archived_events(thread_id).await;
@@ -64,12 +64,12 @@ async fn check_summaries(desk: &TierFixture, thread_id: ThreadId) {
         assert_eq!(of.len() as u64, event.turn_count);
         assert!(of.iter().all(|turn| (event.first_seq..=event.last_seq).contains(&turn.seq)));
     }
-    let told: u64 = archived.iter().map(|event| event.turn_count).sum();
-    assert_eq!(told as usize, trace.iter().filter(|turn| turn.summary_id.is_some()).count());
+    let summarized: u64 = archived.iter().map(|event| event.turn_count).sum();
+    assert_eq!(summarized as usize, trace.iter().filter(|turn| turn.summary_id.is_some()).count());
 }
 
 #[tokio::test]
-async fn f8_what_was_taken_back_meanwhile_is_not_remembered() {
+async fn f8_concurrently_rewound_messages_are_not_summarized() {
     let (desk, thread_id) = queued_thread().await;
     let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
         wait_for_model_call(&desk).await;
@@ -82,12 +82,12 @@ async fn f8_what_was_taken_back_meanwhile_is_not_remembered() {
     assert_eq!(
         (desk.server.call_count(), count_traced_calls(&desk, thread_id).await),
         (1, 1),
-        "what was paid for is told"
+        "the paid call is recorded"
     );
 }
 
 #[tokio::test]
-async fn f8_what_was_condensed_meanwhile_does_not_leave_because_of_the_budget() {
+async fn f8_concurrently_compacted_messages_do_not_leave_because_of_the_budget() {
     let (desk, thread_id) = queued_thread().await;
     let (settled, before) = tokio::join!(desk.summarize_queue(), async {
         wait_for_model_call(&desk).await;
@@ -102,7 +102,7 @@ async fn f8_what_was_condensed_meanwhile_does_not_leave_because_of_the_budget() 
         (desk.context_texts(thread_id).await, desk.archived_events(thread_id).await),
         (before, vec![])
     );
-    // The compaction's item is there as it was, and takes over what it condensed.
+    // The compaction's item is still queued, and its transfer archives the compacted messages.
     assert_eq!(desk.queued_items().await.len(), 1);
     let settled = desk.summarize_queue().await.unwrap();
     assert_eq!(settled.iter().map(|settled| settled.reason).collect::<Vec<_>>(), [ArchiveReason::Compaction]);
@@ -110,7 +110,7 @@ async fn f8_what_was_condensed_meanwhile_does_not_leave_because_of_the_budget() 
 }
 
 #[tokio::test]
-async fn f6_what_another_took_over_meanwhile_is_in_one_summary() {
+async fn f6_messages_that_another_process_summarized_are_in_one_summary() {
     let (desk, thread_id) = queued_thread().await;
     let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
         wait_for_model_call(&desk).await;
@@ -124,12 +124,12 @@ async fn f6_what_another_took_over_meanwhile_is_in_one_summary() {
     assert_eq!(desk.archived_events(thread_id).await.len(), 2);
     assert!(
         !desk.archived_events(thread_id).await[1].summary.contains("first summary"),
-        "it told of other turns"
+        "it covered other messages"
     );
 }
 
 #[tokio::test]
-async fn f8_what_is_said_meanwhile_changes_nothing() {
+async fn f8_a_concurrent_message_does_not_disturb_a_transfer() {
     let (desk, thread_id) = queued_thread().await;
     let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
         wait_for_model_call(&desk).await;
@@ -141,7 +141,7 @@ async fn f8_what_is_said_meanwhile_changes_nothing() {
 }
 
 #[tokio::test]
-async fn f6_a_transfer_that_somebody_asks_for_reads_again_what_changed_meanwhile() {
+async fn f6_a_requested_transfer_is_repeated_after_a_concurrent_change() {
     let desk = TierFixture::new(gated_replies());
     let thread_id = desk.create_thread().await;
     append_turns(&desk, thread_id, 4).await;
@@ -159,7 +159,7 @@ async fn f6_a_transfer_that_somebody_asks_for_reads_again_what_changed_meanwhile
 }
 
 #[tokio::test]
-async fn f8_a_summary_that_was_paid_for_waits_for_a_thread_at_work() {
+async fn f8_a_paid_summary_is_kept_while_the_thread_has_an_active_run() {
     let (desk, thread_id) = queued_thread().await;
     let (settled, run_id) = tokio::join!(desk.summarize_queue(), async {
         wait_for_model_call(&desk).await;
@@ -171,7 +171,7 @@ async fn f8_a_summary_that_was_paid_for_waits_for_a_thread_at_work() {
     let queue = desk.queued_items().await;
     assert_eq!((queue.len(), queue[0].attempts), (1, 0));
     assert_eq!(count_traced_calls(&desk, thread_id).await, 1, "the call is accounted for");
-    // The person goes on, and the thread is looked at again.
+    // The user continues, and the thread is queued again.
     append_turns(&desk, thread_id, 1).await;
     assert_eq!(desk.summarize_queue().await.unwrap(), []);
     desk.end_run(run_id).await;
@@ -189,7 +189,7 @@ async fn f8_a_summary_that_was_paid_for_waits_for_a_thread_at_work() {
 }
 
 #[tokio::test]
-async fn k9_a_deleted_threads_summary_does_not_wait_in_the_queue() {
+async fn k9_deleting_a_thread_removes_its_unstored_summary_from_the_queue() {
     let (desk, thread_id) = queued_thread().await;
     desk.enqueue(thread_id).await;
     let (settled, ()) = tokio::join!(desk.summarize_queue(), async {
@@ -203,7 +203,7 @@ async fn k9_a_deleted_threads_summary_does_not_wait_in_the_queue() {
 }
 
 #[tokio::test]
-async fn f8_a_summary_of_turns_that_are_gone_is_dropped() {
+async fn f8_an_unstored_summary_of_rewound_messages_is_dropped() {
     let (desk, thread_id) = queued_thread().await;
     let (settled, run_id) = tokio::join!(desk.summarize_queue(), async {
         wait_for_model_call(&desk).await;
@@ -226,7 +226,7 @@ async fn f8_a_summary_of_turns_that_are_gone_is_dropped() {
 }
 
 #[tokio::test]
-async fn f6_a_refused_transfer_tells_what_it_cost() {
+async fn f6_the_calls_of_a_failed_transfer_are_recorded() {
     let desk = TierFixture::new(gated_replies());
     let thread_id = desk.create_thread().await;
     append_turns(&desk, thread_id, 2).await;
@@ -241,7 +241,7 @@ async fn f6_a_refused_transfer_tells_what_it_cost() {
 }
 
 #[tokio::test]
-async fn f8_the_budget_is_that_of_whoever_noticed_it() {
+async fn f8_the_budget_of_the_queue_item_applies_in_every_process() {
     // A process with a small model works through the queue of one with a large one.
     let (large, thread_id) = thread_with_turns(vec![], 100_000, 10).await;
     let mut small = TierFixture::with_store(Arc::clone(&large.store), [repeated_reply(SUMMARY)]);
@@ -251,7 +251,7 @@ async fn f8_the_budget_is_that_of_whoever_noticed_it() {
     let settled = small.summarize_queue().await.unwrap();
     assert_eq!(settled.iter().map(|settled| settled.reason).collect::<Vec<_>>(), [ArchiveReason::Compaction]);
     assert_eq!((small.context_texts(thread_id).await.len(), small.queued_items().await), (33, vec![]));
-    // And the other way round.
+    // The same the other way round.
     let (small, thread_id) = thread_with_turns(vec![], 300, 10).await;
     small.worker().enqueue_if_due(thread_id).await.unwrap();
     let large = TierFixture::with_store(Arc::clone(&small.store), [repeated_reply(SUMMARY)]);
@@ -260,12 +260,12 @@ async fn f8_the_budget_is_that_of_whoever_noticed_it() {
 }
 
 #[tokio::test]
-async fn f8_what_is_queued_for_one_reason_does_not_stand_in_the_place_of_another() {
+async fn f8_items_for_different_reasons_do_not_replace_each_other() {
     let (mut desk, thread_id) = thread_with_turns(vec![repeated_reply(SUMMARY)], 300, 10).await;
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     desk.enqueue(thread_id).await;
     assert_eq!(desk.queued_items().await.len(), 2);
-    // Another budget takes the place of the one before.
+    // An item with another budget replaces the one before.
     desk.settings.short_term_tokens = Some(200);
     desk.worker().enqueue_if_due(thread_id).await.unwrap();
     let queue = desk.queued_items().await;
@@ -275,7 +275,7 @@ async fn f8_what_is_queued_for_one_reason_does_not_stand_in_the_place_of_another
 }
 
 #[tokio::test]
-async fn f8_what_is_queued_meanwhile_stays_in_the_queue() {
+async fn f8_a_concurrently_queued_item_stays_in_the_queue() {
     let desk = TierFixture::new(gated_replies());
     let thread_id = desk.create_thread().await;
     append_turns(&desk, thread_id, 6).await;

@@ -47,14 +47,14 @@ impl Hook for ConcurrentSummaryHook {
     }
 }
 
-/// Says something in the thread and makes a summary of everything that is not in one.
+/// Appends a message to the thread and summarizes all messages without a summary.
 async fn store_summary(world: &AgentMdFixture, thread_id: ThreadId, text: &str) {
     store_summary_in(&world.store, thread_id, text).await;
 }
 
 async fn store_summary_in(store: &Arc<dyn Store>, thread_id: ThreadId, text: &str) {
-    let said = |message: Message| NewEvent::from_message(&message, timestamp(0)).unwrap();
-    let events = vec![said(Message::human(text)), said(Message::ai("So it is written down here."))];
+    let to_event = |message: Message| NewEvent::from_message(&message, timestamp(0)).unwrap();
+    let events = vec![to_event(Message::human(text)), to_event(Message::ai("So it is written down here."))];
     let writes = vec![journal::Write::Append { thread_id, events }];
     store.commit(journal::Transaction { fence: None, writes }).await.unwrap();
     let window = TurnWindow::from_indexes([1, 9_999]).in_thread(thread_id);
@@ -63,7 +63,7 @@ async fn store_summary_in(store: &Arc<dyn Store>, thread_id: ThreadId, text: &st
     tiers.transfer(&agent_id(), &window).await.unwrap().unwrap();
 }
 
-/// Returns what each request said of medium-term memory.
+/// Returns the section of medium-term memory in each request.
 fn memory_sections(world: &AgentMdFixture) -> Vec<Option<String>> {
     let requests = world.server.requests();
     let of = |body: &serde_json::Value| {
@@ -75,7 +75,7 @@ fn memory_sections(world: &AgentMdFixture) -> Vec<Option<String>> {
 }
 
 #[tokio::test]
-async fn nothing_is_shown_where_there_is_nothing_or_no_room() {
+async fn the_section_is_missing_without_summaries_or_budget() {
     for (tokens_max, is_remembered) in [(1_500, false), (0, true), (20, true)] {
         let world = fixture(answers(1), tokens_max);
         let (thread_id, other) = (world.create_thread().await, world.create_thread().await);
@@ -91,7 +91,7 @@ async fn nothing_is_shown_where_there_is_nothing_or_no_room() {
 }
 
 #[tokio::test]
-async fn f7_what_left_this_thread_comes_before_what_was_said_elsewhere() {
+async fn f7_summaries_of_this_thread_come_before_those_of_others() {
     let world = fixture(answers(2), 1_500);
     let (thread_id, other) = (world.create_thread().await, world.create_thread().await);
     store_summary(&world, thread_id, "The lighthouse is painted red and white.").await;
@@ -113,7 +113,7 @@ async fn f7_what_left_this_thread_comes_before_what_was_said_elsewhere() {
 }
 
 #[tokio::test]
-async fn f7_what_a_fork_has_of_its_source_is_told_once() {
+async fn f7_a_summary_that_a_fork_copied_is_shown_once() {
     let world = fixture(answers(1), 1_500);
     let source = world.create_thread().await;
     store_summary(&world, source, "The lighthouse is painted red and white.").await;
@@ -142,7 +142,7 @@ async fn f7_the_newest_fit_and_the_budget_holds() {
 }
 
 #[tokio::test]
-async fn f5_it_stays_the_same_for_a_run_and_is_recorded_by_hash() {
+async fn f5_the_section_is_constant_for_a_run_and_recorded_by_hash() {
     let calls = ScriptedReply::call("c1", "edit_memory", json!({"append": "- new"}));
     let mut world = fixture([calls, ScriptedReply::text("One."), ScriptedReply::text("Two.")], 1_500);
     let (thread_id, other) = (world.create_thread().await, world.create_thread().await);
@@ -162,7 +162,7 @@ async fn f5_it_stays_the_same_for_a_run_and_is_recorded_by_hash() {
 }
 
 #[tokio::test]
-async fn k5_what_a_summary_says_cannot_leave_its_element() {
+async fn k5_the_text_of_a_summary_cannot_leave_its_element() {
     let world = fixture(answers(1), 1_500);
     let (thread_id, other) = (world.create_thread().await, world.create_thread().await);
     let text =

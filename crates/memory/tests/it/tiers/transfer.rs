@@ -19,7 +19,7 @@ const CONVERSATION: [&str; 6] = [
 const SUMMARY: &str = "They chose SQLite for the diary because it was installed.";
 
 #[tokio::test]
-async fn f6_an_empty_window_asks_no_model() {
+async fn f6_an_empty_window_calls_no_model() {
     let desk = TierFixture::new([]);
     let thread_id = desk.create_thread().await;
     desk.append_lines(thread_id, &CONVERSATION).await;
@@ -46,7 +46,7 @@ async fn f6_an_empty_window_asks_no_model() {
 }
 
 #[tokio::test]
-async fn f6_the_summary_stands_for_exactly_what_was_summarised() {
+async fn f6_exactly_the_summarized_messages_are_archived() {
     let desk = TierFixture::new([ScriptedReply::text(SUMMARY).with_tokens(700, 30)]);
     let thread_id = desk.create_thread().await;
     desk.append_lines(thread_id, &CONVERSATION).await;
@@ -72,7 +72,7 @@ async fn f6_the_summary_stands_for_exactly_what_was_summarised() {
     let called: Vec<_> = called.iter().filter(|event| event.kind() == Some(EventType::ModelCalled)).collect();
     assert_eq!(called.len(), 1, "the call is accounted for");
     assert_eq!(called[0].content_value()["purpose"], "transfer");
-    // What was said stays in the trace, and leaves what the model is sent.
+    // The messages stay in the trace and leave the context.
     assert_eq!(
         desk.context_texts(thread_id).await,
         ["Then we take SQLite.", "Agreed: SQLite for the diary."]
@@ -80,7 +80,7 @@ async fn f6_the_summary_stands_for_exactly_what_was_summarised() {
 }
 
 #[tokio::test]
-async fn f6_a_repeated_window_is_nothing_and_an_overlapping_one_what_is_left() {
+async fn f6_no_message_is_summarized_twice_by_repeated_or_overlapping_windows() {
     let desk = TierFixture::new([
         ScriptedReply::text(SUMMARY),
         ScriptedReply::text("They agreed on SQLite at last."),
@@ -92,10 +92,10 @@ async fn f6_a_repeated_window_is_nothing_and_an_overlapping_one_what_is_left() {
     for again in [vec![2, 4], vec![4, 3, 2], vec![3]] {
         assert_eq!(tiers.transfer(&agent_id(), &TurnWindow::from_indexes(again)).await.unwrap(), None);
     }
-    let rest = tiers.transfer(&agent_id(), &TurnWindow::from_indexes([1, 5])).await.unwrap().unwrap();
-    assert_eq!((rest.turn_range_start, rest.turn_range_end), (1, 5));
+    let second = tiers.transfer(&agent_id(), &TurnWindow::from_indexes([1, 5])).await.unwrap().unwrap();
+    assert_eq!((second.turn_range_start, second.turn_range_end), (1, 5));
     let of: Vec<_> = desk.task_trace(thread_id).await.iter().map(|turn| turn.summary_id.unwrap()).collect();
-    assert_eq!(of, [rest.id, first.id, first.id, first.id, rest.id]);
+    assert_eq!(of, [second.id, first.id, first.id, first.id, second.id]);
     assert_eq!(desk.server.call_count(), 2);
     let asked = desk.model_prompts();
     assert!(!asked[1].contains("SQLite is there already"), "{}", asked[1]);
@@ -103,7 +103,7 @@ async fn f6_a_repeated_window_is_nothing_and_an_overlapping_one_what_is_left() {
 }
 
 #[tokio::test]
-async fn f6_a_thread_that_is_at_work_keeps_its_turns() {
+async fn f6_messages_of_a_busy_thread_are_not_archived() {
     let desk = TierFixture::new([
         ScriptedReply::text(SUMMARY).with_gate("go", GatePosition::Start),
         ScriptedReply::text(SUMMARY),
@@ -111,7 +111,7 @@ async fn f6_a_thread_that_is_at_work_keeps_its_turns() {
     let thread_id = desk.create_thread().await;
     desk.append_lines(thread_id, &CONVERSATION).await;
     let before = desk.counts().await;
-    // A run begins while the model writes.
+    // A run begins while the model is called.
     let (tiers, window, agent) = (desk.summarization(), TurnWindow::from_indexes([1, 5]), agent_id());
     let (done, run_id) = tokio::join!(tiers.transfer(&agent, &window), async {
         let run_id = desk.begin_run(thread_id).await;
@@ -120,10 +120,10 @@ async fn f6_a_thread_that_is_at_work_keeps_its_turns() {
     });
     assert!(matches!(done, Err(SummarizationError::Busy { thread_id: of }) if of == thread_id), "{done:?}");
     assert_eq!((desk.counts().await, desk.archived_events(thread_id).await.len()), (before, 0));
-    // While it runs no model is asked.
+    // While the run is active, no model is called.
     let calls = desk.server.call_count();
     let busy = tiers.transfer(&agent, &window).await.unwrap_err();
-    assert_eq!(busy.to_string(), format!("summarise turns of thread {thread_id}: a run is active"));
+    assert_eq!(busy.to_string(), format!("summarize messages of thread {thread_id}: a run is active"));
     assert_eq!(busy.hint(), "wait until the run has ended");
     assert_eq!(desk.server.call_count(), calls);
     desk.end_run(run_id).await;
@@ -131,27 +131,27 @@ async fn f6_a_thread_that_is_at_work_keeps_its_turns() {
 }
 
 #[tokio::test]
-async fn f6_a_window_over_several_threads_is_told_to_each() {
+async fn f6_a_window_over_several_threads_is_recorded_in_each() {
     let desk = TierFixture::new([repeated_reply(SUMMARY)]);
-    let (one, two) = (desk.create_thread().await, desk.create_thread().await);
-    desk.append_lines(one, &["U: First of one.", "A: Yes, the first."]).await;
-    desk.append_lines(two, &["U: First of two.", "A: Yes, another."]).await;
-    desk.append_lines(one, &["U: Second of one.", "A: The end of it."]).await;
+    let (left, right) = (desk.create_thread().await, desk.create_thread().await);
+    desk.append_lines(left, &["U: First of one.", "A: Yes, the first."]).await;
+    desk.append_lines(right, &["U: First of two.", "A: Yes, another."]).await;
+    desk.append_lines(left, &["U: Second of one.", "A: The end of it."]).await;
     let summary =
         desk.summarization().transfer(&agent_id(), &TurnWindow::from_indexes([2, 5])).await.unwrap().unwrap();
     let head = "2026-03-01, threads \"First of one.\", \"First of two.\":";
     assert!(summary.summary_text.starts_with(head), "{}", summary.summary_text);
-    let (of_one, of_two) = (desk.archived_events(one).await, desk.archived_events(two).await);
-    assert_eq!((of_one[0].turn_count, of_two[0].turn_count), (2, 2));
-    assert_eq!(of_one[0].usage.total_tokens() + of_two[0].usage.total_tokens(), 15, "tokens count once");
-    assert_eq!(desk.context_texts(one).await, ["First of one.", "The end of it."]);
-    assert_eq!(desk.context_texts(two).await, Vec::<String>::new());
-    let trace = desk.task_trace(one).await;
+    let (of_left, of_right) = (desk.archived_events(left).await, desk.archived_events(right).await);
+    assert_eq!((of_left[0].turn_count, of_right[0].turn_count), (2, 2));
+    assert_eq!(of_left[0].usage.total_tokens() + of_right[0].usage.total_tokens(), 15, "tokens count once");
+    assert_eq!(desk.context_texts(left).await, ["First of one.", "The end of it."]);
+    assert_eq!(desk.context_texts(right).await, Vec::<String>::new());
+    let trace = desk.task_trace(left).await;
     assert_eq!(trace.iter().map(|turn| turn.turn_index).collect::<Vec<_>>(), [1, 2, 5, 6]);
 }
 
 #[tokio::test]
-async fn m3_a_fork_is_not_called_by_the_name_of_what_it_was_forked_from() {
+async fn m3_the_heading_does_not_use_the_name_that_a_fork_copied() {
     let desk = TierFixture::new([repeated_reply(SUMMARY)]);
     let forked = |thread: &mut Thread| {
         thread.parent_kind = Some(ParentKind::Fork);
@@ -177,8 +177,8 @@ async fn f7_recent_summaries_are_the_newest_and_never_turns() {
     }
     stored.reverse();
     for (limit, expected) in [(0, 0), (1, 1), (3, 3), (usize::MAX, 5)] {
-        let found = tiers.retrieve_recent_summaries(&agent_id(), limit).await.unwrap();
-        assert_eq!(found, stored[..expected], "{limit}");
+        let summaries = tiers.retrieve_recent_summaries(&agent_id(), limit).await.unwrap();
+        assert_eq!(summaries, stored[..expected], "{limit}");
     }
     assert_eq!(tiers.retrieve_recent_summaries(&"other".parse().unwrap(), 9).await.unwrap(), []);
     // Everything is archived, and everything is in the trace, page by page.
@@ -191,14 +191,14 @@ async fn f7_recent_summaries_are_the_newest_and_never_turns() {
         after = Some(last.turn_index);
         traced.extend(page.into_iter().map(|turn| turn.content));
     }
-    let said = [0, 1, 3, 4, 5].map(|at: usize| CONVERSATION[at].split_once(": ").unwrap().1);
-    assert_eq!(traced, said);
+    let texts = [0, 1, 3, 4, 5].map(|at: usize| CONVERSATION[at].split_once(": ").unwrap().1);
+    assert_eq!(traced, texts);
     assert_eq!(tiers.get_task_trace(thread_id, None, 0).await.unwrap(), []);
     assert_eq!(tiers.get_task_trace(ThreadId::generate(), None, 9).await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn f10_an_agents_turns_are_nobody_elses() {
+async fn f10_messages_of_an_agent_are_not_visible_to_another() {
     let desk = TierFixture::new([repeated_reply(SUMMARY)]);
     let (mine, theirs) = (desk.create_thread().await, desk.create_thread_of("other", |_| {}).await);
     desk.append_lines(mine, &["U: My words.", "A: Mine too."]).await;
@@ -215,7 +215,7 @@ async fn f10_an_agents_turns_are_nobody_elses() {
 }
 
 #[tokio::test]
-async fn f6_what_a_person_is_asked_about_stays_in_sight() {
+async fn f6_messages_of_a_thread_with_a_pending_decision_stay() {
     let desk = TierFixture::new([repeated_reply(SUMMARY)]);
     let thread_id = desk.create_thread().await;
     desk.append_lines(thread_id, &CONVERSATION).await;

@@ -1,4 +1,5 @@
-//! Bodies of what leaves a context and comes back. Their types stand with the subjects they belong to.
+//! Bodies of events that remove messages from the model's context or restore them. The types are defined in
+//! [`crate::compaction`] and [`crate::memory`].
 
 pub use crate::compaction::{ClippedResult, Compaction, CompactionFailed, CompactionUndone};
 pub use crate::memory::{TurnsArchived, TurnsRestored};

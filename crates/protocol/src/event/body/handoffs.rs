@@ -1,4 +1,4 @@
-//! Bodies of the steps of a handoff.
+//! Bodies of handoff events. In each, `handoff_id` names the handoff and `iteration` the proposal, from 0.
 
 use std::path::PathBuf;
 
@@ -18,18 +18,18 @@ pub struct HandoffRequested {
     pub initiated_by: String,
 }
 
-/// The body of a `handoff_proposed` event: a draft is stored and waits for a decision.
+/// The body of a `handoff_proposed` event: a proposal was stored and waits for a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffProposed {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// Which draft it is; 0 is the first.
+    /// The number of the proposal; 0 is the first.
     pub iteration: u32,
-    /// SHA-256 of the text that is shown.
+    /// Lowercase hex SHA-256 of the rendered summary that the user sees.
     pub summary_sha256: String,
 }
 
-/// The body of a `handoff_refined` event: another draft was asked for.
+/// The body of a `handoff_refined` event: the user requested another draft.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffRefined {
     /// The input of the next draft.
@@ -37,58 +37,58 @@ pub struct HandoffRefined {
     pub request: DraftRequest,
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// The draft it is about.
+    /// The proposal that the user refined.
     pub iteration: u32,
 }
 
-/// The input of another draft.
+/// The input for another draft of a handoff summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DraftRequest {
-    /// The person's feedback on the previous draft.
+    /// The user's feedback on the previous proposal.
     Feedback {
-        /// Their words.
+        /// The text of the feedback.
         feedback: String,
     },
-    /// The same again, by this model.
+    /// A draft without feedback, by another model.
     Model {
-        /// `provider/name`, or `extractive`; `None` for the model that is configured.
+        /// `provider/name`, or `extractive` for an offline summary; `None` for the configured model.
         model: Option<String>,
     },
 }
 
-/// The body of a `handoff_reverted` event: an earlier draft is shown again, as a new one.
+/// The body of a `handoff_reverted` event: an earlier proposal was stored again as a new proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffReverted {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// The new draft.
+    /// The number of the new proposal.
     pub iteration: u32,
-    /// The draft whose text it has.
+    /// The number of the earlier proposal that has the same text.
     pub reverted_to: u32,
 }
 
-/// The body of a `handoff_truncated` event: a summary was over its limit and was cut.
+/// The body of a `handoff_truncated` event: a summary exceeded its token limit and was truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffTruncated {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// Tokens of the summary before, by estimate.
+    /// Estimated tokens of the summary before it was truncated.
     pub tokens_before: u64,
-    /// Tokens after.
+    /// Estimated tokens of the truncated summary.
     pub tokens_after: u64,
 }
 
-/// The body of a `handoff_accepted` event.
+/// The body of a `handoff_accepted` event: a proposal was accepted and the child thread exists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffAccepted {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// The draft that was accepted.
+    /// The accepted proposal.
     pub iteration: u32,
-    /// SHA-256 of its text.
+    /// Lowercase hex SHA-256 of the accepted summary.
     pub summary_sha256: String,
-    /// The thread that continues.
+    /// The child thread, which continues the work.
     pub child_thread_id: ThreadId,
 }
 
@@ -97,11 +97,11 @@ pub struct HandoffAccepted {
 pub struct HandoffDeclined {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// Why, if the person said.
+    /// The user's reason, if one was given.
     pub message: Option<String>,
 }
 
-/// The body of a `handoff_previewed` event: the draft was shown and nothing else.
+/// The body of a `handoff_previewed` event: the proposal was displayed and nothing else happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffPreviewed {
     /// The handoff.
@@ -113,43 +113,44 @@ pub struct HandoffPreviewed {
 pub struct HandoffFailed {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// Why.
+    /// The reason for the failure, in one line.
     pub reason: String,
 }
 
-/// The body of a `handoff_expired` event: the handoff was given up unanswered.
+/// The body of a `handoff_expired` event: the pending handoff was closed without a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffExpired {
     /// The handoff.
     pub handoff_id: HandoffId,
 }
 
-/// The body of a `handoff_seeded` event: the child's block was written to agent.md, or could not be.
+/// The body of a `handoff_seeded` event: the child's summary block was written to `agent.md`, or writing it failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffSeeded {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// The file.
+    /// The path of the `agent.md` file.
     pub file: PathBuf,
-    /// Why it could not be written; the child has its summary all the same.
+    /// The error if writing failed. The child has its summary in any case, because the journal stores it.
     pub error: Option<String>,
 }
 
-/// The body of a `handoff_cleaned` event: the block was cleared after the child's first complete turn.
+/// The body of a `handoff_cleaned` event: the summary block was cleared after the child's first complete turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffCleaned {
     /// The handoff.
     pub handoff_id: HandoffId,
 }
 
-/// The body of a `handoff_mirrored` event: the accepted summary was exported, or cannot be.
+/// The body of a `handoff_mirrored` event: the accepted summary was exported to the user's table, or the table
+/// refused it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffMirrored {
     /// The handoff.
     pub handoff_id: HandoffId,
-    /// When it was accepted.
+    /// Time of the acceptance.
     pub accepted_at: Option<Timestamp>,
-    /// Why the table does not take it.
+    /// The database error if the table refused the row; `None` if it was exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Bodies of messages, and of what an imported session holds beside them.
+//! Bodies of message events, and of the notes, boundaries and summaries of an imported session.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::event::RawJson;
 use crate::event::catalog::EventType;
 pub use crate::message::{AiMessage, HumanMessage, ToolMessage};
 
-/// A message as it is stored: with the tag of [`crate::Message`] before its fields.
+/// The stored form of a message: its fields after the tag that [`crate::Message`] reads.
 #[derive(Serialize)]
 struct TaggedMessage<'a, T> {
     #[serde(rename = "type")]
@@ -17,6 +17,7 @@ struct TaggedMessage<'a, T> {
     message: &'a T,
 }
 
+/// Serializes `message` with `"type": tag` as its first field.
 fn tagged_json(tag: &'static str, message: &impl Serialize) -> serde_json::Result<RawJson> {
     serde_json::value::to_raw_value(&TaggedMessage { tag, message })
 }
@@ -48,26 +49,27 @@ impl EventBody for ToolMessage {
 /// The body of an `imported_note` event: text that the harness of an imported session injected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedNote {
-    /// The role it was injected under, such as `system`.
+    /// The role under which the text was injected, such as `system`.
     pub role: String,
     /// The text.
     pub text: String,
 }
 
-/// The body of an `imported_boundary` event: the imported session's own agent compacted here.
+/// The body of an `imported_boundary` event: the agent of the imported session compacted its context here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImportedBoundary {
-    /// One line for people.
+    /// One line for the user.
     #[serde(default)]
     pub label: String,
-    /// The session's own record of it.
+    /// The session's own record of the compaction, in that harness's format.
     #[serde(default)]
     pub details: Value,
 }
 
-/// The body of an `imported_summary` event: the summary that the imported session's agent wrote at a boundary.
+/// The body of an `imported_summary` event: the summary that the agent of the imported session wrote at a compaction
+/// boundary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedSummary {
-    /// The summary.
+    /// The text of the summary.
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! Bodies of the life of a run: counters, ids and reasons, never what was said.
+//! Bodies of the lifecycle events of a run: counters, ids and reasons, never the text of messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,17 @@ use crate::run::RunStatus;
 use crate::run::failure::RunFailure;
 
 stored_enum! {
-    /// How a run came to be executed.
+    /// The way in which a run came to be executed.
     #[derive(Default)]
     pub enum RunStartKind {
-        /// It was admitted.
+        /// The run was admitted and starts.
         #[default]
         Admitted = "admitted",
-        /// It continues with an answer to what an earlier run asked.
+        /// The run resumes the thread with an answer to a question of an earlier run.
         Resumed = "resumed",
-        /// This process took it over from one that is gone, or released it.
+        /// This process took the run over from a process that exited or released it.
         TakenOver = "taken over",
-        /// It ended with its admission: there was nothing to do, or the request could not be met.
+        /// The run ended in the transaction that admitted it: there was nothing to do, or the request was invalid.
         EndedImmediately = "ended at once",
     }
 }
@@ -26,36 +26,36 @@ stored_enum! {
 /// The body of a `run_started` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStarted {
-    /// How it came to be executed.
+    /// The way in which the run came to be executed.
     #[serde(default)]
     pub how: RunStartKind,
-    /// `provider/name` of its model; `None` when it calls none.
+    /// `provider/name` of the run's model; `None` if the run calls no model.
     pub model: Option<String>,
 }
 
-/// The body of a `run_stop_requested` event. It is empty: the event's run is the one that is to stop.
+/// The body of a `run_stop_requested` event. It has no fields, because the event's `run_id` names the run to stop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunStopRequested {}
 
-/// The body of a `run_interrupted` event: the run stopped to ask a person.
+/// The body of a `run_interrupted` event: the run needs a decision, or it reached a breakpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunInterrupted {
-    /// The pending questions; empty when the run stopped at a breakpoint.
+    /// The pending interrupts; empty at a breakpoint.
     #[serde(default)]
     pub interrupt_ids: Vec<InterruptId>,
-    /// The names of the actions that it asks about.
+    /// The names of the requested actions.
     #[serde(default)]
     pub actions: Vec<String>,
-    /// The node it continues with; earlier versions did not store it.
+    /// The node with which the graph resumes; `None` in events of earlier versions.
     pub next: Option<String>,
 }
 
-/// The body of a `run_ended` event: the run ended otherwise than by a failure.
+/// The body of a `run_ended` event: the run ended without a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEnded {
-    /// Its last status.
+    /// The final status of the run.
     pub status: RunStatus,
-    /// Steps it took.
+    /// Number of steps that the run executed.
     #[serde(default)]
     pub steps: u64,
 }
@@ -63,10 +63,10 @@ pub struct RunEnded {
 /// The body of a `run_failed` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailed {
-    /// Why.
+    /// The failure. Its fields are stored next to `steps`.
     #[serde(flatten)]
     pub failure: RunFailure,
-    /// Steps it took; earlier versions did not always store it.
+    /// Number of steps that the run executed; 0 if an earlier version did not store it.
     #[serde(default)]
     pub steps: u64,
 }

@@ -1,39 +1,39 @@
-//! Bodies of what happens to a thread as a whole.
+//! Bodies of events about a thread as a whole: its creation, name, folder, and rewinds.
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::Seq;
 use crate::ids::{CheckpointId, HandoffId, RunId, ThreadId};
 
-/// The body of a `thread_created` event: where the thread comes from.
+/// The body of a `thread_created` event: the origin of the thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "origin", rename_all = "lowercase")]
 pub enum ThreadCreated {
-    /// It began empty.
+    /// A new, empty thread.
     New,
-    /// It began as a copy of another thread.
+    /// A copy of another thread's transcript.
     Fork {
-        /// The thread that was copied.
+        /// The copied thread.
         parent_thread_id: Option<ThreadId>,
-        /// The last event that was copied; `None` when all were.
+        /// The last copied event (inclusive); `None` if all were copied.
         until: Option<Seq>,
     },
-    /// It continues another thread with a summary.
+    /// A child thread that continues another thread with a reviewed summary.
     Handoff {
         /// The accepted handoff.
         handoff_id: HandoffId,
-        /// The thread that handed over.
+        /// The parent thread.
         parent_thread_id: ThreadId,
     },
-    /// A tool call began it for a sub-agent.
+    /// The thread of a sub-agent, created by a tool call.
     Subagent {
-        /// The run that made the call; earlier versions did not store it.
+        /// The run that made the call; `None` in events of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_id: Option<RunId>,
-        /// The call.
+        /// The id of the tool call.
         call_id: String,
     },
-    /// An origin that this version does not know.
+    /// An origin that only a later version knows.
     #[serde(other)]
     Other,
 }
@@ -45,24 +45,26 @@ pub struct ThreadRenamed {
     pub name: String,
 }
 
-/// The body of a `thread_rehomed` event: the thread moved to another folder, in which its calls are proposed from then on.
+/// The body of a `thread_rehomed` event: the thread was moved to another workspace folder. Later tool calls are
+/// proposed in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadRehomed {
-    /// The folder before; `None` when it is not known.
+    /// The previous folder; `None` if it is unknown.
     pub from: Option<String>,
-    /// The folder from then on.
+    /// The new folder.
     pub to: String,
 }
 
-/// The body of a `thread_rewound` event: the thread went back to an earlier point.
+/// The body of a `thread_rewound` event: a user rewound the thread to an earlier point. The journal keeps the later
+/// events, but history and context no longer show them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadRewound {
-    /// The last event that stays visible.
+    /// The last event that stays visible (inclusive).
     pub keep_seq: Seq,
-    /// How many messages are no longer shown.
+    /// Number of messages that are no longer shown.
     #[serde(default)]
     pub superseded: u64,
-    /// The checkpoint that was gone back to, where one was named.
+    /// The checkpoint to which the thread was rewound, if the request named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_id: Option<CheckpointId>,
 }

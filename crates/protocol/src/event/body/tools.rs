@@ -1,4 +1,4 @@
-//! Bodies of decisions about tool calls, and of what a sub-agent came to.
+//! Bodies of events about decisions on tool calls, and about the end of a sub-agent.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,15 +10,15 @@ use crate::run::RunStatus;
 stored_enum! {
     /// The decision about a tool call.
     pub enum ToolCallDecision {
-        /// It is made as it was proposed.
+        /// The call is executed as proposed.
         Approve = "approve",
-        /// It is made with other arguments.
+        /// The call is executed with changed arguments.
         Edit = "edit",
-        /// A rule or policy refuses it.
+        /// A rule or policy refused the call.
         Deny = "deny",
-        /// A person declined it.
+        /// A user declined the call.
         Reject = "reject",
-        /// A person answered in the tool's place.
+        /// A user answered in place of the tool; the call is not executed.
         Respond = "respond",
     }
 }
@@ -26,7 +26,7 @@ stored_enum! {
 /// The body of a `tool_call_decided` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallDecided {
-    /// The call.
+    /// The id of the call.
     pub call_id: String,
     /// The tool's name.
     pub tool: String,
@@ -34,7 +34,7 @@ pub struct ToolCallDecided {
     pub decision: ToolCallDecision,
     /// The author of the decision, such as `person` or `rule`.
     pub by: String,
-    /// The rule or policy that decided.
+    /// The rule or policy that decided; `None` if a user decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }
@@ -42,15 +42,15 @@ pub struct ToolCallDecided {
 /// The body of a `subagent_ended` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubagentEnded {
-    /// The call that gave it its task.
+    /// The id of the parent's tool call that gave the task.
     pub call_id: String,
-    /// The thread it worked in.
+    /// The sub-agent's thread.
     pub thread_id: ThreadId,
-    /// How its last run ended.
+    /// The final status of the sub-agent's last run.
     pub status: RunStatus,
-    /// Tokens of that run.
+    /// Tokens used by that run.
     #[serde(default)]
     pub usage: Usage,
-    /// `provider/name` of its model.
+    /// `provider/name` of the sub-agent's model, if known.
     pub model: Option<String>,
 }

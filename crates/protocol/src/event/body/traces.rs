@@ -1,4 +1,5 @@
-//! Bodies of what a run did behind the conversation: internal model calls, and the texts it was given.
+//! Bodies of trace events: internal model calls, and the memory that a run was given. They are not part of the
+//! conversation.
 
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -11,32 +12,33 @@ use crate::message::Usage;
 stored_enum! {
     /// The purpose of an internal model call.
     pub enum ModelCallPurpose {
-        /// The draft of a handoff's summary.
+        /// Drafts a handoff summary.
         HandoffSummary = "handoff_summary",
-        /// The summary of a compaction.
+        /// Writes the summary of a compaction.
         Compaction = "compaction",
-        /// The summary of old turns.
+        /// Writes a medium-term memory summary of old messages.
         Transfer = "transfer",
     }
 }
 
-/// The body of a `model_called` event: a model call that is no part of the conversation.
+/// The body of a `model_called` event: a model call that is not part of the conversation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ModelCalled {
     /// The purpose of the call.
     pub purpose: ModelCallPurpose,
-    /// The handoff it drafted for.
+    /// The handoff for which a summary was drafted.
     pub handoff_id: Option<HandoffId>,
-    /// `provider/name` of the model.
+    /// `provider/name` of the called model.
     pub model: Option<String>,
-    /// Tokens it took.
+    /// Tokens used, if the provider reported them.
     pub usage: Option<Usage>,
-    /// SHA-256 of the prompt's instructions.
+    /// Lowercase hex SHA-256 of the prompt's instructions.
     pub prompt_sha256: Option<String>,
-    /// Why its answer could not be used. A draft's call stores this as `error`, every other as `problem`.
+    /// The reason why the response could not be used. A call that drafts a handoff summary stores it as `error`,
+    /// every other call as `problem`.
     #[serde(default, alias = "error")]
     pub problem: Option<String>,
-    /// How a trace shows the draft it was made for.
+    /// The name, metadata and tags of the draft's trace span.
     pub trace: Option<DraftTrace>,
 }
 
@@ -59,37 +61,37 @@ impl Serialize for ModelCalled {
     }
 }
 
-/// How a trace shows one draft of a handoff's summary.
+/// The trace span of one draft of a handoff summary.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DraftTrace {
-    /// Its name.
+    /// The name of the span.
     pub name: String,
-    /// Metadata of the span.
+    /// The metadata of the span, such as `handoff_iteration`.
     pub metadata: Map<String, Value>,
-    /// Its tags.
+    /// The tags of the span.
     pub tags: Vec<String>,
 }
 
 impl DraftTrace {
-    /// Returns the iteration of the handoff that the draft belongs to.
+    /// Returns the number of the proposal for which the draft was made; `None` if the metadata does not contain it.
     pub fn iteration(&self) -> Option<u64> {
         self.metadata.get("handoff_iteration").and_then(Value::as_u64)
     }
 }
 
-/// The body of a `memory_read` event: the instructions and memory a run was given, by hash.
+/// The body of a `memory_read` event: the instructions and memory that a run was given, by hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryRead {
-    /// The texts, in the order in which they were given.
+    /// The texts, in their order in the system prompt.
     pub sources: Vec<MemorySource>,
 }
 
-/// A text that a run was given.
+/// One text that a run was given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySource {
     /// The name of the text: `agent.md`, `current_thread_summary`, or the name of a prompt file.
     pub name: String,
-    /// Lowercase hex SHA-256 of its bytes.
+    /// Lowercase hex SHA-256 of the text's bytes.
     pub sha256: String,
 }

@@ -1,4 +1,4 @@
-//! Exclusive work, the strategy `reject`, several runs at once, and runs whose folder is gone.
+//! Tests of exclusive work, the strategy `reject`, concurrent submissions, and runs whose folder was deleted.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::fixture::{
     wait_until_idle, wait_until_running,
 };
 
+/// Returns a request that is refused on a busy thread.
 fn rejecting_request(text: &str) -> RunRequest {
     RunRequest { multitask_strategy: MultitaskStrategy::Reject, ..user_request(text) }
 }
@@ -27,7 +28,7 @@ async fn run_exclusive_turn(scheduler: &Arc<Scheduler>, thread: ThreadId, text: 
         };
         inner.run_exclusive(&LOCAL, thread, work).await
     });
-    let Some(ThreadItem::Run(run_reader)) = reader.next().await else { unreachable!("it begins") };
+    let Some(ThreadItem::Run(run_reader)) = reader.next().await else { unreachable!("the run starts") };
     run_reader.run_id
 }
 
@@ -143,7 +144,7 @@ async fn a_run_of_another_server_can_be_cancelled_while_exclusive_work_occupies_
 }
 
 #[tokio::test]
-async fn several_runs_are_created_although_the_caller_is_gone_and_continue_without_readers() {
+async fn several_runs_are_created_and_continue_after_their_caller_disconnected() {
     let (fixture, server) = (SchedulerFixture::new(), answering_model("yes"));
     let scheduler = fixture.scheduler_with_model(&server);
     let new = || NewRun {
@@ -213,7 +214,7 @@ async fn leave_unfinished_run(
 }
 
 #[tokio::test]
-async fn h7_a_run_whose_folder_is_gone_is_left_alone_until_it_blocks_the_queue() {
+async fn h7_a_run_with_a_deleted_folder_is_ignored_until_it_blocks_the_queue() {
     let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
     let thread = ThreadId::generate();
     let run_id = leave_unfinished_run(&fixture, &server, thread).await;

@@ -1,4 +1,4 @@
-//! Two processes on one database: one that is killed with active runs, and one that stays alive.
+//! Tests of two processes on one database: one that is killed with active runs, and one that stays alive.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

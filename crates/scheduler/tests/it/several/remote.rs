@@ -1,4 +1,4 @@
-//! Following runs of another server: the same stored frames at the same positions. Frames that are not stored may
+//! Tests of following runs of another server: the same stored frames at the same positions. Frames that are not stored may
 //! differ.
 
 use std::sync::Arc;
@@ -86,7 +86,7 @@ async fn i1_the_stored_frames_of_another_servers_run_have_the_same_positions_her
     local_items.extend(read_to_end(&mut run_reader).await);
     assert_eq!(stored_frames(&local_items), stored_frames(&remote_items));
     assert_eq!(end_statuses(&local_items), [RunStatus::Success]);
-    assert!(follow(&local, &created.reader, None).await.is_none(), "the stream is not kept here");
+    assert!(follow(&local, &created.reader, None).await.is_none(), "this server does not retain the stream");
 }
 
 #[tokio::test]
@@ -120,21 +120,21 @@ async fn i1_a_reader_of_a_thread_sees_the_runs_of_all_servers_once() {
     let mut slow = submit_message(&remote, thread, "slow").await;
     wait_for_first_step(&mut slow.reader).await;
     let mut thread_reader = local.thread_reader(&LOCAL, thread);
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     for text in ["first", "second", "third"] {
         let Some(ThreadItem::Run(mut run_reader)) = thread_reader.next().await else { panic!("a run") };
         server.open_gate(GATE);
         assert_eq!(end_statuses(&read_to_end(&mut run_reader).await), [RunStatus::Success]);
-        seen.push(run_reader.run_id);
+        received.push(run_reader.run_id);
         let scheduler = if text == "second" { &local } else { &remote };
         join(scheduler, &submit_message(scheduler, thread, text).await).await;
     }
     let Some(ThreadItem::Run(run_reader)) = thread_reader.next().await else { panic!("a run") };
-    seen.push(run_reader.run_id);
+    received.push(run_reader.run_id);
     let mut runs = std::collections::HashSet::from([slow.run.run_id]);
-    assert!(seen.contains(&slow.run.run_id));
-    assert!(seen.iter().all(|run_id| runs.insert(*run_id) || *run_id == slow.run.run_id));
-    assert_eq!((seen.len(), runs.len()), (4, 4));
+    assert!(received.contains(&slow.run.run_id));
+    assert!(received.iter().all(|run_id| runs.insert(*run_id) || *run_id == slow.run.run_id));
+    assert_eq!((received.len(), runs.len()), (4, 4));
     assert_eq!(transcript_lines(&local, thread).await.len(), 10);
 }
 

@@ -1,4 +1,4 @@
-//! Several live servers on one database: runs start in the order of their creation, whichever server accepted them, and
+//! Tests of several live servers on one database: runs start in the order of their creation, whichever server accepted them, and
 //! the runs of a server that stops are taken over by exactly one other server.
 
 use std::sync::Arc;
@@ -16,10 +16,12 @@ use crate::fixture::{
 };
 use crate::webhooks::GRACE;
 
+/// Returns a request with one message and that strategy for a busy thread.
 fn request_with_strategy(strategy: MultitaskStrategy, text: &str) -> RunRequest {
     RunRequest { multitask_strategy: strategy, ..user_request(text) }
 }
 
+/// Returns the users' messages of a thread, in order.
 async fn user_lines(scheduler: &Arc<Scheduler>, thread: ThreadId) -> Vec<String> {
     let lines = transcript_lines(scheduler, thread).await;
     lines.into_iter().filter_map(|line| line.strip_prefix("U: ").map(str::to_owned)).collect()
@@ -140,7 +142,7 @@ async fn j5_a_server_that_shuts_down_passes_its_runs_to_a_live_server_at_once() 
     // The first server is still alive, and its leases would last for a long time.
     remote.shutdown(Duration::ZERO).await;
     server.open_gate(GATE);
-    // A run that was stopped in the middle of a step waits for the end of its lease, unless its process is gone.
+    // A run that was stopped in the middle of a step waits for the end of its lease, unless its process has exited.
     drop_scheduler(remote).await;
     for created in [&slow, &queued] {
         assert_eq!(join(&local, created).await.status, RunStatus::Success);
@@ -163,7 +165,11 @@ async fn j5_runs_queued_on_a_server_that_shuts_down_start_on_another_before_the_
         async move { remote.shutdown(GRACE).await }
     });
     assert_eq!(join(&local, &queued).await.status, RunStatus::Success);
-    assert_eq!(run_status(&local, &slow).await, Some(RunStatus::Running), "it is in the middle of a step");
+    assert_eq!(
+        run_status(&local, &slow).await,
+        Some(RunStatus::Running),
+        "the run is in the middle of a step"
+    );
     server.open_gate(GATE);
     shutdown.await.unwrap();
     drop((slow, queued));

@@ -1,4 +1,4 @@
-//! Several servers on one home folder: the work of a dead server is done exactly once, and data of a live one is left
+//! Tests of several servers on one home folder: the work of a dead server is done exactly once, and data of a live one is left
 //! alone.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The chat's commands about compaction: `/compact`, `/uncompact` and `/context`. They do the same as `segue compact`,
-//! `segue uncompact` and `segue context`.
+//! The chat's commands about compaction: `/compact`, `/uncompact` and `/context`. They have the same effect as `segue
+//! compact`, `segue uncompact` and `segue context`.
 
 use terminal::TurnTotals;
 use terminal::context_window::render_report;
@@ -15,12 +15,13 @@ impl ChatSession {
     /// Performs `/compact`: compacts the older messages of the current thread.
     ///
     /// # Errors
-    /// Fails if the arguments are invalid, or if the compaction fails. A compaction that the person stops is no failure.
+    /// Fails if the arguments are invalid, or if the compaction fails. A compaction that the user stops is not a
+    /// failure.
     pub(super) async fn run_compact(&mut self, words: &[&str]) -> Result<(), CliFailure> {
         let options = parse_args(words)?;
         let Some(thread_id) = self.current_thread_id()? else { return Ok(()) };
         self.context.screen.update_width();
-        // The totals are read from the journal again, with what the compaction costs.
+        // The totals are read from the journal again, because the compaction adds to the cost.
         self.thread_totals = None;
         self.is_status_stale = true;
         let mut totals = TurnTotals::default();
@@ -73,7 +74,10 @@ impl ChatSession {
     }
 }
 
-/// Parses the arguments of `/compact`. Words that are no options form the focus.
+/// Parses the arguments of `/compact`. Words that are not options form the focus.
+///
+/// # Errors
+/// Fails if an option is unknown or `--keep` has no positive number.
 fn parse_args(words: &[&str]) -> Result<CompactOptions, CliFailure> {
     let mut options = CompactOptions::default();
     let mut focus: Vec<&str> = Vec::new();
@@ -95,6 +99,7 @@ fn parse_args(words: &[&str]) -> Result<CompactOptions, CliFailure> {
     Ok(options)
 }
 
+/// Returns the failure for invalid arguments of `/compact`.
 fn usage_error(reason: &str) -> CliFailure {
     CliFailure::new(ExitReason::User, format!("read /compact: {reason}"))
         .with_hint("/compact [focus…] [--preview] [--keep N]")

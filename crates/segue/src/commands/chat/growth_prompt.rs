@@ -10,8 +10,11 @@ use crate::exit::CliFailure;
 /// An answer to the growth prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GrowthAction {
+    /// Draft a handoff of this thread.
     HandOff,
+    /// Compact the older messages of this thread.
     Compact,
+    /// Change nothing.
     Continue,
 }
 
@@ -23,11 +26,13 @@ const GROWTH_CHOICES: [KeyChoice<GrowthAction>; 3] = [
 ];
 
 impl ChatSession {
-    /// Shows the growth prompt if `usage` says that it is due, and performs the answer. The prompt is deferred while lines are
-    /// typed ahead or a question is pending. Its size is recorded, so it is shown once for each significant growth.
+    /// Shows the growth prompt if `usage` says that it is due, and performs the answer.
+    ///
+    /// The prompt is deferred while lines are typed ahead or a question is pending. The thread's current size is
+    /// recorded, so the prompt appears once for each significant growth.
     ///
     /// # Errors
-    /// Fails only if the terminal fails. Other failures are reported, and the chat continues.
+    /// Fails only if the terminal cannot be read or written. Other failures are printed, and the chat continues.
     pub(super) async fn propose_growth_action(
         &mut self,
         usage: Option<ContextUsage>,
@@ -62,6 +67,7 @@ impl ChatSession {
 }
 
 /// Returns the text above the question. The percentage is rounded up.
+/// The text explains both answers, because the user may see the prompt for the first time.
 fn growth_notice(usage: &ContextUsage) -> String {
     let percent = (usage.tokens * 100).div_ceil(usage.window_tokens.max(1));
     format!(

@@ -11,38 +11,47 @@ use crate::commands::review::{self, HandoffReviewSession, ReviewOutcome};
 use crate::commands::threads::format_age;
 use crate::exit::{CliFailure, ExitReason};
 
-/// The explanation of a handoff that is printed before each draft.
+/// The explanation of a handoff that is printed before a draft.
 const HANDOFF_EXPLANATION: &str = "A handoff is a bridge of context, not a fork: the new thread gets only the summary that you accept. This thread does not change.";
 
 /// The arguments of `/handoff`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct SlashHandoffArgs {
+    /// The words of the goal; empty if no goal is given.
     goal: Vec<String>,
+    /// The number of newest messages to summarize; `None` covers the whole thread.
     messages: Option<u64>,
+    /// The source of the decision.
     answer: HandoffAnswerMode,
 }
 
-/// The source of the answer to `/handoff`: the person, or an option.
+/// The source of the decision on a handoff: the user, or an option.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum HandoffAnswerMode {
+    /// The user is asked.
     #[default]
     Ask,
+    /// `--preview`: only show the draft.
     Preview,
+    /// `--apply`: accept the draft without asking.
     Apply,
 }
 
 /// The command that led to a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReviewOccasion {
+    /// `/handoff`, or a handoff that was already pending.
     Handoff,
-    /// `/new`: the person wants a new thread, so the review also offers one without a summary.
+    /// `/new`: the user wants a new thread, so the review also offers a new thread without a summary.
     New,
 }
 
 /// The start of a new thread: with a handoff, or empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NewThreadStart {
+    /// Hand the current thread off to a new thread.
     Carry,
+    /// Start an empty thread.
     Blank,
 }
 
@@ -56,11 +65,12 @@ const NEW_THREAD_CHOICES: [KeyChoice<NewThreadStart>; 2] = [
 const REVIEW_NOW_CHOICES: [KeyChoice<()>; 1] = [KeyChoice { key: 'r', label: "Review now", answer: () }];
 
 impl ChatSession {
-    /// Performs `/handoff`: drafts a handoff of the current thread, reviews it, and continues in the child thread if it is
-    /// accepted.
+    /// Performs `/handoff`: drafts a handoff of the current thread, asks for the decision, and continues in the child
+    /// thread if the handoff is accepted.
     ///
     /// # Errors
-    /// Fails if the arguments are invalid, the thread has a different pending handoff, or the draft or the decision fails.
+    /// Fails if the arguments are invalid, the thread has a different pending handoff, or the draft or the decision
+    /// fails.
     pub(super) async fn run_handoff(&mut self, words: &[&str]) -> Result<(), CliFailure> {
         let Some(thread_id) = self.current_thread_id()? else { return Ok(()) };
         let args = parse_args(words)?;
@@ -155,8 +165,8 @@ impl ChatSession {
         }
     }
 
-    /// Reviews the handoff that interrupted a run. Returns the end of the resumed run, or `None` if there is no such handoff, it
-    /// was left pending, or the chat has moved to another thread.
+    /// Reviews the handoff at which a run stopped. Returns the end of the resumed run; `None` if the run did not stop
+    /// at a handoff, the handoff was left pending, or the chat has moved to another thread.
     pub(super) async fn review_requested_handoff(
         &mut self,
         thread_id: ThreadId,
@@ -172,14 +182,15 @@ impl ChatSession {
         match handoffs.into_iter().find(has_interrupted) {
             Some(pending) => {
                 self.context.screen.print_line("")?;
-                // The draft existed before the run stopped, but the person has not seen it yet.
+                // The draft existed before the run stopped, but the user has not seen it yet.
                 self.review_handoff(PendingHandoff { is_new: true, ..pending }, ReviewOccasion::Handoff).await
             }
             None => Ok(None),
         }
     }
 
-    /// Drafts a handoff; `None` if the person stopped it. After a stop or a failure, lines that were typed ahead are held.
+    /// Drafts a handoff; `None` if the user stopped the draft. After a stop or a failure, lines that were typed ahead
+    /// become drafts, so that the user sees them again before they are sent.
     async fn draft_handoff(
         &mut self,
         thread_id: ThreadId,
@@ -227,8 +238,9 @@ impl ChatSession {
         }
     }
 
-    /// Shows the proposal, asks until it is decided or left pending, and follows the decision. Returns the end of the run that
-    /// got the decision, if the chat stays in its thread. Lines that were typed meanwhile are held for the next prompt.
+    /// Shows the proposal, asks until it is decided or left pending, and performs the decision. Returns the end of the
+    /// run that received the decision, if the chat stays in its thread. Lines that were typed meanwhile become drafts
+    /// for the next prompt.
     async fn review_handoff(
         &mut self,
         pending: PendingHandoff,
@@ -279,7 +291,10 @@ impl ChatSession {
     }
 }
 
-/// Parses the arguments of `/handoff`. Words that are no options form the goal.
+/// Parses the arguments of `/handoff`. Words that are not options form the goal.
+///
+/// # Errors
+/// Fails if an option is unknown or `--messages` has no positive number.
 fn parse_args(words: &[&str]) -> Result<SlashHandoffArgs, CliFailure> {
     let mut args = SlashHandoffArgs::default();
     let mut words = words.iter();
@@ -300,6 +315,7 @@ fn parse_args(words: &[&str]) -> Result<SlashHandoffArgs, CliFailure> {
     Ok(args)
 }
 
+/// Returns the failure for invalid arguments of `/handoff`.
 fn usage_error(reason: &str) -> CliFailure {
     CliFailure::new(ExitReason::User, format!("read /handoff: {reason}"))
         .with_hint("/handoff [goal…] [--preview] [--apply] [--messages N]")

@@ -1,5 +1,5 @@
-//! `/history`: the messages of a thread, one page at a time, with markers closed or opened. The entries and their display are
-//! those of `segue history`.
+//! `/history`: the messages of a thread, one page at a time, with compaction markers closed or opened. Entries look the
+//! same as in `segue history`.
 
 use agent::{HistoryPage, HistoryQuery};
 use protocol::{RunFeedback, Seq};
@@ -17,16 +17,23 @@ const PAGE_ENTRIES: usize = 40;
 /// The arguments of `/history`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct HistoryPageArgs {
-    /// The beginning of a thread's id; `None` is the current thread.
+    /// The beginning of a thread's id; `None` selects the current thread.
     thread: Option<String>,
+    /// Selects whether markers show their summaries.
     fold: CardFold,
+    /// Only events before this one.
     before: Option<Seq>,
+    /// Only events after this one.
     after: Option<Seq>,
+    /// The event to show with the entries around it. Excludes the other two bounds.
     around: Option<Seq>,
 }
 
 impl ChatSession {
     /// Performs `/history`: shows a page, and the commands for the adjacent pages and for compacted messages.
+    ///
+    /// # Errors
+    /// Fails if the arguments are invalid, the thread does not exist, or the history cannot be read.
     pub(super) async fn show_history(&self, words: &[&str]) -> Result<(), CliFailure> {
         let args = parse_args(words)?;
         let thread_id = match &args.thread {
@@ -55,8 +62,9 @@ impl ChatSession {
     }
 }
 
-/// Returns hints with the commands that show the earlier and the later page, the opened markers, and the original messages of
-/// markers if these messages are not on the page.
+/// Returns hints with commands: for the earlier and the later page, for opening the markers, and for the messages that
+/// a marker stands for if they are not on the page.
+/// Each command repeats the thread of `args`, so that it can be copied unchanged.
 fn navigation_hints(args: &HistoryPageArgs, page: &HistoryPage) -> Vec<String> {
     let (Some(first), Some(last)) = (page.entries.first(), page.entries.last()) else { return Vec::new() };
     let originals = page.entries.iter().filter_map(|entry| {
@@ -86,7 +94,7 @@ fn navigation_hints(args: &HistoryPageArgs, page: &HistoryPage) -> Vec<String> {
     originals.chain(opened).chain(earlier).chain(later).collect()
 }
 
-/// Returns the line that a person types for these arguments.
+/// Returns the command line for these arguments.
 fn format_command(args: &HistoryPageArgs) -> String {
     let mut line = "/history".to_owned();
     line.extend(args.thread.iter().map(|thread| format!(" {thread}")));
@@ -100,6 +108,10 @@ fn format_command(args: &HistoryPageArgs) -> String {
 }
 
 /// Parses the arguments of `/history`.
+/// The order of the arguments does not matter. A word that is not an option is the id of a thread.
+///
+/// # Errors
+/// Fails if an option is unknown, a bound is not a number, or the bounds exclude each other.
 fn parse_args(words: &[&str]) -> Result<HistoryPageArgs, CliFailure> {
     let mut args = HistoryPageArgs::default();
     let mut words = words.iter();
@@ -130,6 +142,7 @@ fn parse_args(words: &[&str]) -> Result<HistoryPageArgs, CliFailure> {
     Ok(args)
 }
 
+/// Returns the failure for invalid arguments of `/history`.
 fn usage_error(reason: &str) -> CliFailure {
     CliFailure::new(ExitReason::User, format!("read /history: {reason}"))
         .with_hint("/history [ID] [--expand] [--before SEQ] [--after SEQ] [--around SEQ]")

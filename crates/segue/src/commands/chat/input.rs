@@ -1,5 +1,5 @@
-//! The input of the chat: on a terminal an editor for several lines with history, completion and hints; plain lines from a
-//! pipe or on a terminal that cannot move the cursor. The caller interprets the lines.
+//! The input of the chat. On a terminal it is a multi-line editor with history, completion and hints. On a terminal
+//! that cannot move the cursor, and for a pipe, it is plain lines. The caller interprets the lines.
 
 mod completion;
 mod hint;
@@ -49,24 +49,30 @@ pub(super) enum InputLine {
 
 /// The reader of the chat's lines.
 pub(super) struct ChatLineReader {
+    /// The source of the lines.
     source: InputSource,
+    /// The state that the reader shares with the components of the editor.
     shared: Arc<Mutex<EditorState>>,
 }
 
 /// The source of lines.
 enum InputSource {
+    /// A terminal with a line editor.
     Editor(Box<Reedline>),
     /// A terminal that cannot move the cursor.
     PlainTerminal,
+    /// A pipe or a file.
     Pipe,
 }
 
 /// The state that the components of the editor share.
 #[derive(Debug, Default)]
 struct EditorState {
+    /// The texts that were pasted in this chat.
     pastes: PasteBuffer,
+    /// The candidates for the arguments of commands.
     candidates: CompletionCandidates,
-    /// True if the line was empty when it was last drawn.
+    /// True if the line was empty when it was last drawn. The editor does not report this when it reports Ctrl-C.
     is_empty: bool,
 }
 
@@ -92,7 +98,8 @@ impl ChatLineReader {
         self.shared.lock().candidates = candidates;
     }
 
-    /// Puts `text` into the next line of the editor, where the person can edit and send it. Does nothing without an editor.
+    /// Puts `text` into the next line of the editor, where the user can edit and send it. Has no effect without an
+    /// editor.
     pub(super) fn prefill(&mut self, text: &str) {
         match &mut self.source {
             InputSource::Editor(editor) if !text.is_empty() => {
@@ -102,7 +109,7 @@ impl ChatLineReader {
         }
     }
 
-    /// Records a text that was pasted while a run was on the screen. Files that it mentions are not attached.
+    /// Records a text that was pasted while a run was shown. Files that the text mentions are not attached.
     pub(super) fn record_paste(&self, text: &str) {
         self.shared.lock().pastes.record_mentions(text);
     }
@@ -112,7 +119,10 @@ impl ChatLineReader {
         self.shared.lock().pastes.expand(text)
     }
 
-    /// Reads the next line. Blocks the thread until there is one.
+    /// Reads the next line. Blocks the thread until a line is available.
+    ///
+    /// # Errors
+    /// Fails if the input cannot be read.
     pub(super) fn read_line(&mut self) -> Result<InputLine, CliFailure> {
         let signal = match &mut self.source {
             InputSource::Editor(editor) => editor.read_line(&ChatPrompt).map_err(io::Error::other)?,
@@ -137,7 +147,7 @@ impl ChatLineReader {
     }
 }
 
-/// Reads a line from a terminal without an editor. A backslash at the end continues the line.
+/// Reads a line from a terminal without an editor. A backslash at the end of a line continues it on the next one.
 fn read_plain_line(shared: &Mutex<EditorState>) -> Result<InputLine, CliFailure> {
     let mut text = String::new();
     let _prompt = SignalModeGuard::for_prompt()?;
@@ -156,6 +166,7 @@ fn read_plain_line(shared: &Mutex<EditorState>) -> Result<InputLine, CliFailure>
     }
 }
 
+/// Prints a prompt without a newline.
 fn print_prompt(prompt: &str) -> io::Result<()> {
     use std::io::Write;
     let mut stdout = io::stdout().lock();
@@ -181,8 +192,8 @@ fn build_editor(context: &CommandContext, shared: &Arc<Mutex<EditorState>>) -> R
         .with_edit_mode(Box::new(PasteEditMode::new(key_bindings(), Arc::clone(shared)))))
 }
 
-/// Returns the keys: those of Emacs; Tab and Shift-Tab complete; Alt-Enter, Shift-Enter and Ctrl-J insert a newline; Ctrl-O
-/// performs [`SHOW_COMMAND`].
+/// Returns the key bindings: those of Emacs; Tab and Shift-Tab complete; Alt-Enter, Shift-Enter and Ctrl-J insert a
+/// newline; Ctrl-O performs [`SHOW_COMMAND`].
 fn key_bindings() -> Emacs {
     let mut keys = default_emacs_keybindings();
     let complete = vec![ReedlineEvent::Menu(COMPLETION_MENU.to_owned()), ReedlineEvent::MenuNext];
@@ -197,7 +208,7 @@ fn key_bindings() -> Emacs {
     Emacs::new(keys)
 }
 
-/// A validator that continues a line that ends with a backslash.
+/// A validator that treats a line that ends with a backslash as incomplete.
 struct BackslashValidator;
 
 impl Validator for BackslashValidator {
@@ -206,7 +217,7 @@ impl Validator for BackslashValidator {
     }
 }
 
-/// The prompt of the editor, which reads like [`PROMPT`].
+/// The prompt of the editor. It looks like [`PROMPT`].
 struct ChatPrompt;
 
 impl Prompt for ChatPrompt {

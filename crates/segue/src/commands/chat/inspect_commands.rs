@@ -1,4 +1,5 @@
-//! The chat's commands that show something: `/cost`, `/model`, `/tools` and `/show`. Only `/model` also changes something.
+//! The chat's commands that show information: `/cost`, `/model`, `/tools` and `/show`. Only `/model` also changes
+//! something: the selected model.
 
 use agent::{Agent, HistoryItem, HistoryQuery};
 use protocol::message::joined_text;
@@ -10,9 +11,9 @@ use terminal::{TableColumn, format_dollars, format_tokens, sanitize, sanitize_li
 use crate::commands::chat::ChatSession;
 use crate::exit::{CliFailure, ExitReason};
 
-/// The source of most tools, which `/tools` leaves out.
+/// The source of most tools. `/tools` omits it to keep the table readable.
 const BUILT_IN: &str = "built in";
-/// The number of history entries that are read to find a tool call.
+/// The number of the newest history entries that `/show` reads to find a tool call.
 const ENTRIES_READ_MAX: usize = 200;
 
 /// Returns the names that completion offers for models: the model in use, and `provider/` for each configured provider, with
@@ -27,6 +28,9 @@ pub(super) fn model_candidates(agent: &Agent) -> Vec<(String, String)> {
 
 impl ChatSession {
     /// Performs `/model`: selects a model, or shows the current one if no name is given.
+    ///
+    /// # Errors
+    /// Fails if the model cannot be used; the current model stays selected.
     pub(super) fn show_or_set_model(&mut self, name: Option<&str>) -> Result<(), CliFailure> {
         match name {
             Some(name) => self.use_model(name),
@@ -34,7 +38,10 @@ impl ChatSession {
         }
     }
 
-    /// Performs `/cost`: shows calls, tokens and cost of the current thread, by model.
+    /// Performs `/cost`: shows calls, tokens and cost of the current thread, by model. Unknown prices are shown as `?`.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
     pub(super) async fn show_cost(&self) -> Result<(), CliFailure> {
         let Some(thread_id) = self.current_thread_id()? else { return Ok(()) };
         let report = self.context.agent.threads().cost_report(thread_id).await?;
@@ -77,6 +84,10 @@ impl ChatSession {
     }
 
     /// Performs `/tools`: shows the tools with the rule for their calls, and the skills.
+    /// Problems with skills, such as an unreadable file, are printed as warnings.
+    ///
+    /// # Errors
+    /// Fails if the tools or the skills cannot be loaded.
     pub(super) async fn show_tools(&self) -> Result<(), CliFailure> {
         let tools = self.context.agent.admin().tools().await?;
         let rows: Vec<Vec<String>> = tools
@@ -114,6 +125,9 @@ impl ChatSession {
     }
 
     /// Performs `/show`: shows the `nth` last tool call with its arguments and its result, counted from 1.
+    ///
+    /// # Errors
+    /// Fails if `nth` is not a positive number or the history cannot be read.
     pub(super) async fn show_nth_call(&self, nth: Option<&str>) -> Result<(), CliFailure> {
         let Some(thread_id) = self.current_thread_id()? else { return Ok(()) };
         let nth = match nth.map(str::parse::<usize>) {
@@ -152,7 +166,11 @@ impl ChatSession {
         }
     }
 
-    /// Prints a tool call: its title, its arguments as JSON, and its result.
+    /// Prints a tool call: its title, its arguments as JSON, and its result. `messages` contains the answer that made
+    /// the call, if it is among the entries that were read.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     fn show_call(&self, messages: &[Message], result: &ToolMessage) -> Result<(), CliFailure> {
         let (screen, style) = (&self.context.screen, self.context.screen.style);
         let call = messages

@@ -1,5 +1,6 @@
-//! The chat's commands about memory: `/search`, `/recall`, `/remember` and `/memory`; and the summarization of old messages in
-//! the background. It runs while the person reads and writes, and is reported before the next prompt.
+//! The chat's commands about memory: `/search`, `/recall`, `/remember` and `/memory`; and the summarization of old
+//! messages in the background. The background task runs while the user reads and writes, and is reported before the
+//! next prompt.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,39 +21,43 @@ use crate::exit::{CliFailure, ExitReason, error_chain};
 
 /// The number of summaries that `/memory` shows.
 const SUMMARIES_SHOWN: usize = 3;
-/// The longest time that the end of a chat waits for the background task to stop.
+/// The longest time that the end of a chat waits for the background task to stop. A model call may take much longer.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The hint below the output of `/memory`.
 const MEMORY_HINT: &str =
     "/memory show shows agent.md, /memory edit edits it, /remember adds to it, /search searches all threads.";
 
-/// The summarization of old messages in the background, with at most one task at a time.
+/// Summarizes old messages in the background, with at most one task at a time.
 #[derive(Debug, Default)]
 pub(super) struct BackgroundSummarizer {
+    /// The task, until its result is taken.
     running: Option<SummarizerTask>,
     /// True if another run is needed when the current one ends, because messages may have become due meanwhile.
     is_rerun_due: bool,
-    /// The problems that were reported in this chat. Each is reported once.
+    /// The problems that were reported in this chat. Each problem is reported once.
     reported_problems: BTreeSet<String>,
 }
 
 /// The running task, and the token that stops it.
 #[derive(Debug)]
 struct SummarizerTask {
+    /// The Tokio task.
     task: JoinHandle<SummarizerResult>,
+    /// The token that asks the task to stop.
     cancel: CancellationToken,
 }
 
 /// The result of one background run.
 #[derive(Debug)]
 struct SummarizerResult {
+    /// The messages that were summarized.
     summarized: Vec<SummarizedTurns>,
     /// The messages of failures, in order.
     problems: Vec<String>,
 }
 
 impl BackgroundSummarizer {
-    /// Starts to summarize the messages that are due. If a task is running, it is followed by another run.
+    /// Starts to summarize the messages that are due. If a task is already running, another run follows it.
     pub(super) fn start(&mut self, agent: &Agent) {
         if self.running.is_some() {
             self.is_rerun_due = true;
@@ -65,7 +70,8 @@ impl BackgroundSummarizer {
         self.running = Some(SummarizerTask { task, cancel });
     }
 
-    /// Returns a report of the task if it has ended since the last call, and starts another run if one is needed.
+    /// Returns a report if the task has ended since the last call, and starts another run if one is needed. Never waits
+    /// for the task.
     async fn take_report(&mut self, agent: &Agent) -> Option<String> {
         if !self.running.as_ref()?.task.is_finished() {
             return None;
@@ -86,7 +92,8 @@ impl BackgroundSummarizer {
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
-    /// Stops the task and waits for it, at most [`STOP_WAIT_MAX`]. Messages that are not summarized stay in the queue.
+    /// Stops the task and waits for it, at most [`STOP_WAIT_MAX`]. Messages that are not yet summarized stay in the
+    /// queue.
     pub(super) async fn stop(&mut self) {
         if let Some(SummarizerTask { task, cancel }) = self.running.take() {
             cancel.cancel();
@@ -97,7 +104,8 @@ impl BackgroundSummarizer {
     }
 }
 
-/// Summarizes the messages that are due. Notices are collected instead of printed, because the person may be writing.
+/// Summarizes the messages that are due. Notices are collected instead of printed, because the user may be writing at
+/// the prompt.
 async fn summarize_in_background(worker: SummarizationWorker, cancel: CancellationToken) -> SummarizerResult {
     let (frames, mut subscription) = FrameSender::channel();
     let result = worker.summarize_queue(&frames, &cancel).await;
@@ -119,7 +127,8 @@ async fn summarize_in_background(worker: SummarizationWorker, cancel: Cancellati
 }
 
 impl ChatSession {
-    /// Prints the report of the background summarization, and missed hook calls, if there are any since the last call.
+    /// Prints missed hook calls, and the report of the background summarization if a task has ended since the last
+    /// call.
     pub(super) async fn report_background_work(&mut self) -> Result<(), CliFailure> {
         self.context.observers.report_missed_hooks(&self.context.screen);
         match self.background.take_report(&self.context.agent).await {

@@ -1,5 +1,5 @@
-//! A message that a person writes, with its attachments: a file that is mentioned as `@FILE` is attached as delimited text, an
-//! image as an image.
+//! A message that the user writes, with its attachments: a text file that is mentioned as `@FILE` is attached as a
+//! delimited block of text, and an image as an image.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,9 +14,9 @@ use crate::exit::{CliFailure, ExitReason};
 
 /// The most bytes of one file that are attached. Of a larger file, only the beginning is attached.
 const FILE_BYTES_MAX: usize = 64 * 1024;
-/// The most bytes of all files of one message.
+/// The most bytes of all text files that are attached to one message.
 const FILES_BYTES_MAX: usize = 256 * 1024;
-/// The most bytes of one image. Providers accept no larger images.
+/// The most bytes of one image. Model providers refuse larger images.
 const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 /// The number of bytes that are inspected to decide whether a file is text.
 const PROBE_BYTES: usize = 8 * 1024;
@@ -24,18 +24,22 @@ const PROBE_BYTES: usize = 8 * 1024;
 /// A message before it is sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct MessageDraft {
+    /// The text of the message.
     text: String,
     /// The attached files, each as a delimited block.
     files: Vec<String>,
     /// The paths of the attached images.
     images: Vec<PathBuf>,
-    /// Notes for the person: which files are attached, and why others are not.
+    /// Notes for the user: which files are attached, and the reasons why others are not.
     pub(super) notes: Vec<String>,
 }
 
 impl MessageDraft {
     /// Reads the files that the text mentions. A file is not attached, and its name stays an ordinary word, if it does not
     /// exist, was only mentioned in pasted text, lies outside the workspace, or looks like a file with secrets.
+    ///
+    /// Files are read immediately, at most [`FILE_BYTES_MAX`] bytes of each and [`FILES_BYTES_MAX`] of all. Images are
+    /// read when the message is sent.
     pub(super) fn new(input: ExpandedInput, workspace: &Path) -> Self {
         let mut draft = Self { text: input.text, images: input.images, ..Self::default() };
         let mut remaining = FILES_BYTES_MAX;
@@ -73,7 +77,8 @@ impl MessageDraft {
         self.notes.push(format!("@{} {reason}: only its name is sent", sanitize_line(name)));
     }
 
-    /// Attaches the beginning of a text file, and subtracts its length from `remaining`, the bytes that still fit.
+    /// Attaches the beginning of a text file, and subtracts its length from `remaining`, the number of bytes that may
+    /// still be attached.
     fn attach_file(&mut self, name: &str, path: &Path, remaining: &mut usize) {
         let limit = FILE_BYTES_MAX.min(*remaining);
         if limit == 0 {
@@ -135,12 +140,12 @@ fn file_block(name: &str, text: &str, bytes: u64) -> String {
     )
 }
 
-/// Returns the text of a message as the person wrote it, without the blocks of attached files.
+/// Returns the text of a message as the user wrote it, without the blocks of attached files.
 pub(super) fn strip_attachments(text: &str) -> String {
     let mut stripped = String::with_capacity(text.len());
     let mut remaining = text;
     while let Some((before, block)) = remaining.split_once(FILE_BLOCK) {
-        // A person may write the words of a block within a line, so only a complete block on its own lines is removed.
+        // The user may write the text of a block within a line, so only a complete block on its own lines is removed.
         let begins_line = before.is_empty() || before.ends_with('\n');
         match block.split_once(FILE_BLOCK_END).filter(|_| begins_line) {
             Some((_, after)) => {
@@ -160,8 +165,8 @@ pub(super) fn strip_attachments(text: &str) -> String {
 /// Returns the path of a mentioned file, with symbolic links resolved.
 ///
 /// # Errors
-/// Returns why the file is not attached; `None` if it does not exist and its name does not look like a path, because then the
-/// word is probably no mention of a file.
+/// Returns the reason why the file is not attached. The reason is `None` if the file does not exist and its name does
+/// not look like a path, because then the word is probably not a file name.
 fn resolve_mention(name: &str, workspace: &Path) -> Result<PathBuf, Option<&'static str>> {
     let is_path = name.contains(['.', '/']);
     let Ok(path) = workspace.join(name).canonicalize() else {
@@ -177,8 +182,8 @@ fn resolve_mention(name: &str, workspace: &Path) -> Result<PathBuf, Option<&'sta
     }
 }
 
-/// Returns the paths that a text mentions as `@PATH` or `@"PATH WITH SPACES"`, each once, in order. The `@` must begin a word,
-/// so an e-mail address is no mention; punctuation at the end is not part of the path.
+/// Returns the paths that a text mentions as `@PATH` or `@"PATH WITH SPACES"`, each once, in order. The `@` must begin
+/// a word, so an e-mail address is not a mention. Punctuation at the end is not part of the path.
 pub(super) fn mentions(text: &str) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let mut previous = ' ';
@@ -201,11 +206,12 @@ pub(super) fn mentions(text: &str) -> Vec<String> {
     paths
 }
 
-/// Returns at most `limit` bytes from the beginning of a text file, without a partial character at the end, and the size of
-/// the whole file in bytes.
+/// Returns at most `limit` bytes from the beginning of a text file, without a partial character at the end, and the
+/// size of the whole file in bytes.
 ///
 /// # Errors
-/// Returns why the file is not attached, as text that reads after its name: it cannot be read, or is not UTF-8 text.
+/// Returns the reason why the file is not attached, as text that reads after the file's name: the file cannot be read,
+/// or is not UTF-8 text.
 fn read_beginning(path: &Path, limit: usize) -> Result<(String, u64), String> {
     let failed = |error: std::io::Error| format!("cannot be read ({error})");
     let file = File::open(path).map_err(failed)?;
@@ -266,6 +272,7 @@ mod tests {
         check("me@example.org @ @", &[]);
     }
 
+    /// Text that only looks like a block, or a block that is never closed, belongs to the user's message.
     #[test]
     fn attachments_are_removed_from_a_message_and_nothing_else_is() {
         let sent = |text: &str| {

@@ -1,4 +1,5 @@
-//! The slash commands of the chat: lines that begin with `/`. The adjacent files perform them.
+//! The slash commands of the chat: lines that begin with `/`. This file has their list and selects the function that
+//! performs a command; the sibling modules implement these functions.
 
 use terminal::{Audience, CursorMode, pad, wrap};
 
@@ -11,9 +12,11 @@ pub(super) struct SlashCommand {
     pub(super) name: &'static str,
     /// The arguments as `/help` and the input hint show them.
     pub(super) arguments: &'static str,
+    /// The description in `/help` and in completion.
     pub(super) description: &'static str,
 }
 
+/// Returns a command; shorter than a struct literal in the list below.
 const fn slash_command(
     name: &'static str,
     arguments: &'static str,
@@ -75,22 +78,22 @@ pub(super) const COMMANDS: [SlashCommand; 22] = [
 /// The width of the names in `/help`, in columns.
 const NAME_COLUMNS: usize = 20;
 
-/// The description of the keys in `/help`.
+/// The description of the keys at the end of `/help`.
 const KEYS_HELP: &str = "Enter sends the message; Alt-Enter, Ctrl-J or a backslash before Enter starts a new line. @FILE \
                     attaches a file, and so does the pasted path of an image. Tab completes, Ctrl-R searches your \
                     earlier lines, Ctrl-O shows the last tool call. In a question, a key selects an answer and Enter \
                     confirms it. Esc or Ctrl-C stops an answer; text that you type meanwhile is kept.";
 
 impl ChatSession {
-    /// Performs the slash command in `line`, which has no leading `/`. A failure is reported and does not end the chat.
+    /// Performs the slash command in `line`, which has no leading `/`. A failure is printed and does not end the chat.
     ///
     /// # Errors
-    /// Fails only if the terminal fails.
+    /// Fails only if the terminal cannot be read or written.
     pub(super) async fn run_slash_command(&mut self, line: &str) -> Result<ChatFlow, CliFailure> {
         let (name, arguments) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let words: Vec<&str> = arguments.split_whitespace().collect();
         let first = words.first().copied();
-        let done = match name {
+        let result = match name {
             "quit" | "exit" => return Ok(ChatFlow::Quit),
             "help" | "" => self.show_help(),
             "new" => self.start_new_thread().await,
@@ -116,7 +119,7 @@ impl ChatSession {
             "handoff" => self.run_handoff(&words).await,
             _ => Err(unknown_command(name)),
         };
-        match done {
+        match result {
             Ok(()) => Ok(ChatFlow::Continue),
             Err(failure) => self.report_failure(failure).map(|()| ChatFlow::Continue),
         }
@@ -140,7 +143,8 @@ impl ChatSession {
         self.print_info(KEYS_HELP)
     }
 
-    /// Asks about the pending tool calls of the thread. Without any, says what else is pending.
+    /// Asks about the pending tool calls of the thread. If no call is pending, prints a notice about another pending
+    /// decision.
     async fn decide_pending_calls(&mut self) -> Result<(), CliFailure> {
         let Some(thread_id) = self.current_thread_id()? else { return Ok(()) };
         match self.approve_calls(thread_id).await? {
@@ -162,7 +166,8 @@ impl ChatSession {
     }
 }
 
-/// Returns the failure for a name that is no command. It suggests the nearest command, if one is near.
+/// Returns the failure for a name that is not a command. It suggests the most similar command, if one is similar
+/// enough.
 fn unknown_command(name: &str) -> CliFailure {
     // A mistyped command may be the beginning of a path.
     let first = name.split('/').next().unwrap_or_default();
@@ -175,8 +180,8 @@ fn unknown_command(name: &str) -> CliFailure {
     }
 }
 
-/// Returns the command with the smallest edit distance to `name`. A command is no candidate if more than half of its letters
-/// would have to change.
+/// Returns the command with the smallest edit distance to `name`. A command is not suggested if more than half of its
+/// letters would have to change.
 fn closest_command(name: &str) -> Option<&'static str> {
     let distances = COMMANDS.iter().map(|command| (edit_distance(name, command.name), command.name));
     distances.filter(|(distance, known)| *distance <= known.len() / 2).min().map(|(_, known)| known)
@@ -184,7 +189,7 @@ fn closest_command(name: &str) -> Option<&'static str> {
 
 /// Returns the Levenshtein distance of two texts: the smallest number of characters to insert, delete or replace.
 ///
-/// Takes time proportional to the product of the lengths, and keeps one row of the distance matrix.
+/// Takes time proportional to the product of the lengths, and stores one row of the distance matrix.
 fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

@@ -8,27 +8,30 @@ use terminal::{Audience, TurnTotals, format_dollars, format_tokens, sanitize_lin
 use crate::commands::{CommandContext, approval};
 use crate::exit::CliFailure;
 
-/// The largest thread, in events, whose cost is read before the first prompt. Reading more would delay the prompt.
+/// The largest thread, in events, whose cost is computed before its first prompt. A longer thread would delay the
+/// prompt.
 const IMMEDIATE_COST_EVENTS_MAX: Seq = 2_000;
-/// The largest thread, in events, whose context use is computed before the first prompt. Computing more would delay the
-/// prompt noticeably.
+/// The largest thread, in events, whose context use is computed before its first prompt. A longer thread would delay
+/// the prompt noticeably.
 const IMMEDIATE_FULLNESS_EVENTS_MAX: Seq = 20_000;
-/// The number of columns below which the parts of the line are shortened.
+/// The screen width, in columns, below which the parts of the line are shortened.
 const NARROW_COLUMNS: usize = 80;
 /// The separator between two parts of the line.
 const SEPARATOR: &str = " · ";
-/// The fewest columns to which the first part is shortened before the second part is left out.
+/// The fewest columns to which the first part is shortened. If the second part then does not fit, it is omitted.
 const FIRST_COLUMNS_MIN: usize = 8;
 
 /// The tokens and the cost of a thread, including its sub-agents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ThreadTotals {
+    /// The tokens of all model calls.
     tokens: u64,
-    /// The cost in dollars; `None` if the price of a model is unknown.
+    /// The cost in US dollars; `None` if the price of a model is unknown.
     dollars: Option<f64>,
 }
 
 impl ThreadTotals {
+    /// Returns the totals of a report over the whole thread.
     fn from_report(report: &CostReport) -> Self {
         let tokens = report.models.iter().map(|model| model.usage.total_tokens()).sum();
         Self { tokens, dollars: report.dollars }
@@ -42,6 +45,7 @@ impl ThreadTotals {
         }
     }
 
+    /// Adds the usage of one model. The cost becomes unknown if the model's price is unknown.
     fn add_usage(&mut self, agent: &Agent, model: Option<&str>, usage: &Usage) {
         if usage.total_tokens() == 0 {
             return;
@@ -54,9 +58,9 @@ impl ThreadTotals {
 
 /// Prints the status line, and pending decisions below it. Returns the context use of the thread if it was computed.
 ///
-/// Parts that cannot be computed are left out, and so are the last parts if they do not fit. If `thread_totals` is `None`, it
-/// is computed from the whole thread. For a long thread this happens only after a first turn (`turn_totals`), so that a person
-/// who opens it can write at once.
+/// Parts that cannot be computed are omitted, and so are the last parts if they do not fit the screen. If
+/// `thread_totals` is `None`, the totals are computed from the whole thread. For a long thread this happens only after
+/// a first turn (`turn_totals`), so that the user can write at once after opening it.
 pub(super) async fn show_status(
     context: &CommandContext,
     thread: &Thread,
@@ -119,6 +123,7 @@ fn window_share_text(usage: &ContextUsage) -> String {
 }
 
 /// Returns the tokens of the turn, including its sub-agents; `None` if there are none.
+/// On a narrow screen the share of cached tokens is omitted.
 fn turn_usage_text(totals: &TurnTotals, columns: usize) -> Option<String> {
     let mut usage = totals.usage;
     totals.subagent_usage.iter().for_each(|(_, subagent)| usage.add(*subagent));
@@ -147,8 +152,8 @@ fn thread_tokens_text(total: &ThreadTotals) -> Option<String> {
     (total.tokens > 0).then(|| format!("thread {} tokens", format_tokens(total.tokens)))
 }
 
-/// Returns a notice about the thread's pending decision and the command that shows it; `None` if nothing is pending. For a
-/// program, the notice contains the calls, because the chat cannot ask it.
+/// Returns a notice about the thread's pending decision and the command that shows it; `None` if no decision is
+/// pending. For a program, the notice contains the calls, because the chat cannot ask a program.
 pub(super) async fn pending_notice(context: &CommandContext, thread_id: ThreadId) -> Option<String> {
     let pending = context.agent.runs().pending_interrupts(thread_id).await.ok()?;
     let tool_approval = pending.iter().find(|interrupt| approval::is_tool_approval(interrupt));

@@ -1,4 +1,5 @@
 //! The chat's commands about threads: `/threads`, `/fork`, `/rewind` and `/export`.
+//! Rules such as the events at which a thread can be forked or rewound are checked by the crate `agent`.
 
 use std::path::PathBuf;
 
@@ -18,8 +19,11 @@ const THREADS_LISTED: usize = 20;
 const PROMPTS_OFFERED: usize = 100;
 
 impl ChatSession {
-    /// Performs `/threads`: continues another thread. Without an id the person chooses one; if the input is a pipe, the threads
-    /// are listed instead.
+    /// Performs `/threads`: continues another thread. Without an id, the user chooses a thread; if the input is a pipe,
+    /// the threads are listed instead.
+    ///
+    /// # Errors
+    /// Fails if no thread has this id, or if the journal cannot be read.
     pub(super) async fn resume_thread(&mut self, prefix: Option<&str>) -> Result<(), CliFailure> {
         let thread = match prefix {
             Some(prefix) => self.context.agent.threads().find(prefix).await?,
@@ -35,6 +39,9 @@ impl ChatSession {
     }
 
     /// Performs `/fork`: copies the current thread up to an event, and continues in the copy.
+    ///
+    /// # Errors
+    /// Fails if `seq` is not a number, or if the thread cannot be forked at this event.
     pub(super) async fn fork_thread(&mut self, seq: Option<&str>) -> Result<(), CliFailure> {
         let Some(thread_id) = self.current_thread_id()? else { return Ok(()) };
         let until = seq.map(parse_event_seq).transpose()?;
@@ -45,8 +52,12 @@ impl ChatSession {
         Ok(())
     }
 
-    /// Performs `/rewind`: rewinds the current thread to the state before one of the person's messages, and puts that message
-    /// into the next line. Without a number the person chooses the message.
+    /// Performs `/rewind`: rewinds the current thread to the state before one of the user's messages, and puts that
+    /// message into the next line. Without a number, the user chooses the message.
+    ///
+    /// # Errors
+    /// Fails if no message of the user is at this event, or if the thread cannot be rewound, for example while a run is
+    /// active.
     pub(super) async fn rewind_thread(&mut self, seq: Option<&str>) -> Result<(), CliFailure> {
         let Some(thread_id) = self.current_thread_id()? else { return Ok(()) };
         let prompts = self.context.agent.threads().prompts(thread_id, PROMPTS_OFFERED).await?;
@@ -82,8 +93,8 @@ impl ChatSession {
         Ok(())
     }
 
-    /// Asks the person to choose one of their messages; `None` if there is none or they choose none. If the input is a pipe,
-    /// the messages are listed.
+    /// Asks the user to choose one of their messages; `None` if there are no messages or the user chooses none. If the
+    /// input is a pipe, the messages are listed instead.
     fn choose_prompt(&self, mut prompts: Vec<UserPrompt>) -> Result<Option<UserPrompt>, CliFailure> {
         if prompts.is_empty() {
             self.print_info("You have no messages in this thread.")?;

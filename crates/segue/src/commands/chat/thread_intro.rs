@@ -1,5 +1,5 @@
-//! The introduction of a thread that is opened in a chat: its title, and the summary that its first turn will get or its last
-//! messages. It asks nothing and changes nothing.
+//! The introduction of a thread that is opened in a chat: its title, followed by the summary that its first turn will
+//! get, or by its last messages. It asks nothing and changes nothing.
 
 use agent::{HistoryEntry, HistoryItem, HistoryQuery};
 use protocol::{Message, Proposal, Thread, ThreadId};
@@ -18,10 +18,13 @@ const ENTRIES_READ_MAX: usize = 40;
 const LINES_SHOWN_MAX: usize = 8;
 /// The most messages that are shown.
 const MESSAGES_SHOWN_MAX: usize = 4;
-/// The notice when the last run did not succeed.
+/// The notice if the last run did not succeed.
 const NOT_ANSWERED: &str = "Your last message was not answered. It is kept: write “try again” to retry.";
 
-/// Prints the introduction of a thread; nothing if there is no thread.
+/// Prints the introduction of a thread. Prints nothing if `thread` is `None`.
+///
+/// # Errors
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(super) async fn show_thread_intro(
     context: &CommandContext,
     thread: Option<&Thread>,
@@ -61,7 +64,12 @@ async fn carried_over_proposal(
     }
 }
 
-/// Prints the last messages, with the markers between them, and a notice if the last one was not answered.
+/// Prints the last messages, with the compaction markers between them, and a notice if the last message was not
+/// answered.
+/// At most [`MESSAGES_SHOWN_MAX`] messages are printed, each with at most [`LINES_SHOWN_MAX`] lines.
+///
+/// # Errors
+/// Fails if the journal cannot be read or stdout cannot be written.
 async fn show_last_messages(context: &CommandContext, thread_id: ThreadId) -> Result<(), CliFailure> {
     let query = HistoryQuery { limit: ENTRIES_READ_MAX, ..HistoryQuery::default() };
     let page = context.agent.threads().history_page(thread_id, &query).await?;

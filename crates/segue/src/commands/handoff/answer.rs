@@ -1,5 +1,5 @@
-//! The answer to a handoff: from the person at the terminal, an option, or a file. The `handoff` crate decides what an answer
-//! means.
+//! The answer to a handoff: from the user at the terminal, an option, or a file. The crate `handoff` decides the effect
+//! of an answer.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,23 +14,23 @@ use crate::commands::handoff::inspect::durable_handoff_id;
 use crate::commands::{CommandContext, review};
 use crate::exit::{CliFailure, ExitReason};
 
-/// The source of the answer.
+/// The source of the answer to a handoff.
 pub(super) enum HandoffAnswerSource {
-    /// The person at the terminal is asked.
+    /// The user at the terminal is asked.
     Ask,
-    /// `--preview`.
+    /// `--preview`: the draft is only shown.
     Preview,
-    /// `--apply`.
+    /// `--apply`: the draft is accepted.
     Apply,
     /// `--decision-file`, with the content of the file.
     FromFile(Decisions),
-    /// There is no answer, and no terminal to ask on.
+    /// No option gives an answer, and the command cannot ask without a terminal.
     NoAnswer,
 }
 
 /// The result of an answer.
 pub(super) enum HandoffAnswerResult {
-    /// The handoff is pending, because there was no answer.
+    /// The handoff is pending, because no answer was given.
     Pending,
     /// The handoff was pending before the command, and was only shown.
     Viewed,
@@ -41,15 +41,14 @@ pub(super) enum HandoffAnswerResult {
 /// Returns the source of the answer.
 ///
 /// # Errors
-/// Fails if the decision file cannot be read. This happens before a draft, so that the mistake costs no model call.
+/// Fails if the decision file cannot be read. The file is read before the draft, so that a wrong file costs no model
+/// call.
 pub(super) fn answer_source(
     context: &CommandContext,
     args: &HandoffArgs,
 ) -> Result<HandoffAnswerSource, CliFailure> {
     Ok(match (&args.decision_file, args.preview, args.apply) {
-        (Some(path), _, _) => {
-            HandoffAnswerSource::FromFile(read_decisions(path, "approve|edit|reject|preview")?)
-        }
+        (Some(path), _, _) => HandoffAnswerSource::FromFile(read_decisions(path, DecisionFileKind::Handoff)?),
         (None, true, _) => HandoffAnswerSource::Preview,
         (None, false, true) => HandoffAnswerSource::Apply,
         (None, false, false)
@@ -61,11 +60,20 @@ pub(super) fn answer_source(
     })
 }
 
-/// Reads the decisions in a file; `-` is standard input. `types` lists the allowed decision types for the hint.
+/// The question that a decision file answers. It selects the hint about the format of the file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum DecisionFileKind {
+    /// The question about a handoff.
+    Handoff,
+    /// The question about one or more tool calls.
+    ToolCalls,
+}
+
+/// Reads the decisions in a file; `-` is standard input.
 ///
 /// # Errors
 /// Fails if the file cannot be read or contains no valid decisions.
-pub(crate) fn read_decisions(path: &Path, types: &str) -> Result<Decisions, CliFailure> {
+pub(crate) fn read_decisions(path: &Path, kind: DecisionFileKind) -> Result<Decisions, CliFailure> {
     let mut text = String::new();
     let read = match path.as_os_str() == "-" {
         true => std::io::stdin().read_to_string(&mut text).map(drop),
@@ -76,8 +84,12 @@ pub(crate) fn read_decisions(path: &Path, types: &str) -> Result<Decisions, CliF
             .with_hint("nothing was decided; check the path")
     })?;
     Decisions::parse_request(&text).map_err(|error| {
+        let (types, command) = match kind {
+            DecisionFileKind::Handoff => ("approve|edit|reject|preview", "segue handoff --help"),
+            DecisionFileKind::ToolCalls => ("approve|edit|reject|respond", "segue decide --help"),
+        };
         CliFailure::new(ExitReason::User, format!("read the decision: {error}")).with_hint(format!(
-            "nothing was decided; the file must contain {{\"decisions\":[{{\"type\":\"{types}\", …}}]}}, as `--help` shows"
+            "nothing was decided; the file must contain {{\"decisions\":[{{\"type\":\"{types}\", …}}]}}; `{command}` shows examples"
         ))
     })
 }

@@ -1,5 +1,5 @@
-//! `segue handoff export`: the status of the export of accepted handoffs to PostgreSQL, and sending its pending rows. On the
-//! wire and in the configuration, the export is called mirror.
+//! `segue handoff export`: shows the status of the export of accepted handoffs to PostgreSQL, and sends its pending
+//! rows. On the wire and in the configuration, the export is called mirror.
 
 use agent::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus};
 use jiff::Timestamp;
@@ -18,23 +18,29 @@ use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
 const NO_SINK_HINT: &str =
     "set `[mirror] url = \"postgres://USER:PASSWORD@HOST/DATABASE\"` in config.toml, or SEGUE_MIRROR_URL";
 
-/// The width of the names in the report for people, in columns.
+/// The width of the property names in the text report, in columns.
 const NAME_COLUMNS: usize = 13;
 
 /// The output of `status --json`.
 #[derive(Serialize)]
 struct ExportStatusReport<'a> {
+    /// True if a sink is configured.
     configured: bool,
+    /// The state of the outbox, which needs no connection to the sink.
     #[serde(flatten)]
     report: &'a MirrorReport,
     /// True if the sink's database can be reached and used now; `null` if no sink is configured.
     reachable: Option<bool>,
-    /// Why the sink's database cannot be used.
+    /// The reason why the sink's database cannot be used.
     problem: Option<String>,
+    /// The number of rows in the sink, if it can be reached.
     rows: Option<MirrorRowCounts>,
 }
 
-/// Performs `segue handoff export`, and its former name `segue mirror`.
+/// Performs `segue handoff export`, and the same command under its former name `segue mirror`.
+///
+/// # Errors
+/// Fails if the journal cannot be read, or if rows cannot be sent.
 pub(crate) async fn run(context: &CommandContext, command: HandoffExportCommand) -> CommandResult {
     match command {
         HandoffExportCommand::Status => show_status(context).await,
@@ -43,6 +49,9 @@ pub(crate) async fn run(context: &CommandContext, command: HandoffExportCommand)
 }
 
 /// Shows the status. A sink that cannot be reached is part of the status, not a failure of the command.
+///
+/// # Errors
+/// Fails if the journal cannot be read or stdout cannot be written.
 async fn show_status(context: &CommandContext) -> CommandResult {
     let report = context.agent.handoffs().mirror_report().await?;
     let configured = report.status != MirrorStatus::Off;
@@ -75,7 +84,7 @@ async fn show_status(context: &CommandContext) -> CommandResult {
     Ok(ExitReason::Success)
 }
 
-/// Returns the text that is shown when no sink is configured. Accepted handoffs stay pending until one is.
+/// Returns the text that is shown if no sink is configured. Accepted handoffs stay pending until a sink is configured.
 fn no_sink_text(report: &MirrorReport) -> String {
     match report.waiting {
         0 => "No export is configured.".to_owned(),
@@ -89,7 +98,8 @@ fn no_sink_text(report: &MirrorReport) -> String {
     }
 }
 
-/// Prints the status for people, one property on each line. `problem` says why the sink's database cannot be used.
+/// Prints the status as text, one property on each line. `problem` is the reason why the sink's database cannot be
+/// used.
 fn show_report(
     context: &CommandContext,
     report: &MirrorReport,
@@ -130,8 +140,11 @@ fn show_report(
     Ok(())
 }
 
-/// Sends the pending rows of all owners, and reports the progress after each batch. Rows that the sink rejects stay pending
-/// and make the command fail.
+/// Sends the pending rows of all owners, and reports the progress after each batch.
+///
+/// # Errors
+/// Fails if no sink is configured or it cannot be reached. Rows that the sink rejects stay pending and also make the
+/// command fail.
 async fn flush_export(context: &CommandContext) -> CommandResult {
     let before = context.agent.handoffs().mirror_report().await?;
     if before.status == MirrorStatus::Off {

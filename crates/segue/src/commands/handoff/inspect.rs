@@ -1,5 +1,5 @@
-//! `segue handoff --list` and `--show`: the pending handoffs of all threads, and one handoff with its drafts. Nothing is
-//! decided here.
+//! `segue handoff --list` and `--show`: the pending handoffs of all threads, and one handoff with its drafts. These
+//! commands only read.
 
 use agent::{HandoffReview, ListedHandoff};
 use jiff::Timestamp;
@@ -11,27 +11,39 @@ use crate::cli::OutputFormat;
 use crate::commands::{CommandContext, review, threads};
 use crate::exit::{CliFailure, ExitReason};
 
-/// The fewest characters of an id that are shown. They contain the whole timestamp, so that handoffs that are not listed
-/// rarely have the same prefix.
+/// The fewest characters of a handoff id that are shown. They contain the whole timestamp, so that a handoff that is
+/// not listed rarely has the same prefix.
 const ID_CHARS_MIN: usize = 13;
 
 /// An entry of `--list --json`.
 #[derive(Serialize)]
 struct HandoffListEntry<'a> {
+    /// The handoff.
     handoff_id: HandoffId,
+    /// The thread that is handed off.
     thread_id: ThreadId,
+    /// The name of that thread.
     thread_name: Option<&'a str>,
+    /// The title of the newest draft.
     title: Option<&'a str>,
+    /// The goal that the request named.
     goal: Option<&'a str>,
+    /// The status: being drafted, or awaiting a decision.
     status: HandoffStatus,
+    /// The iteration of the newest draft, from 0.
     iteration: u32,
+    /// The time of the request.
     created_at: Timestamp,
+    /// The time of the last change.
     updated_at: Timestamp,
     /// The seconds since the request.
     age_seconds: i64,
 }
 
-/// Lists the handoffs that are being drafted or await a decision, the newest first.
+/// Lists the handoffs that are being drafted or await a decision, newest first.
+///
+/// # Errors
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(super) async fn list_handoffs(context: &CommandContext) -> Result<(), CliFailure> {
     let listed = context.agent.handoffs().undecided().await?;
     let now = Timestamp::now();
@@ -71,6 +83,7 @@ pub(super) async fn list_handoffs(context: &CommandContext) -> Result<(), CliFai
     Ok(())
 }
 
+/// Converts a handoff to an entry of the JSON output.
 fn list_entry(listed: &ListedHandoff, now: Timestamp) -> HandoffListEntry<'_> {
     let handoff = &listed.handoff;
     HandoffListEntry {
@@ -90,9 +103,11 @@ fn list_entry(listed: &ListedHandoff, now: Timestamp) -> HandoffListEntry<'_> {
 /// The output of `--show --json`.
 #[derive(Serialize)]
 struct HandoffDetail<'a> {
+    /// The outcome that the status stands for.
     outcome: &'static str,
     /// The iteration that is pending, or was decided.
     current_iteration: u32,
+    /// The handoff with all its proposals.
     #[serde(flatten)]
     review: &'a HandoffReview,
 }
@@ -177,8 +192,8 @@ async fn print_heading(context: &CommandContext, handoff: &Handoff) -> Result<()
     Ok(())
 }
 
-/// Lists the drafts, if there are several, with a mark at the one that is shown; and prints the command that decides a pending
-/// handoff.
+/// Lists the drafts, if there are several, with a mark at the draft that is shown; and prints the command that decides
+/// a pending handoff.
 async fn print_iterations(
     context: &CommandContext,
     review: &HandoffReview,
@@ -203,7 +218,7 @@ async fn print_iterations(
     Ok(())
 }
 
-/// Returns the status of a handoff for people.
+/// Returns the label of a handoff's status for text output.
 const fn status_label(status: HandoffStatus) -> &'static str {
     match status {
         HandoffStatus::Requested | HandoffStatus::Drafting => "drafting",
@@ -218,8 +233,8 @@ const fn status_label(status: HandoffStatus) -> &'static str {
     }
 }
 
-/// Returns a prefix of the id that still identifies the handoff when more handoffs exist, for commands that a person runs
-/// later. Falls back to the whole id.
+/// Returns a prefix of the id that still identifies the handoff when more handoffs exist, for commands that the user
+/// runs later. Falls back to the whole id if the prefix is ambiguous.
 pub(crate) async fn durable_handoff_id(context: &CommandContext, handoff_id: HandoffId) -> String {
     let full = handoff_id.to_string();
     let prefix = &full[..crate::commands::DURABLE_ID_CHARS];

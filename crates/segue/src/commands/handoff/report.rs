@@ -1,5 +1,5 @@
-//! The report at the end of `segue handoff`: one JSON object for programs, a few lines for people, and the exit code. This file
-//! decides nothing about the handoff.
+//! The report at the end of `segue handoff`: one JSON object or a few lines of text, and the exit code. This file does
+//! not change the handoff.
 
 use agent::{HandoffCost, HandoffOutcome, HistoryEntry, HistoryQuery, ImportReport, PendingHandoff};
 use protocol::{
@@ -18,25 +18,37 @@ use crate::commands::run::output::{next_command, print_pending_interrupts};
 use crate::commands::{CommandContext, history, review};
 use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 
-/// The most history entries that are read to find the agent's reply after a decision.
+/// The most history entries that are read after a decision to find the agent's reply.
 const ANSWER_ENTRIES_MAX: usize = 200;
 
-/// The output of `--json`.
+/// The output of `segue handoff --json`. The fields describe the pending proposal, else the decided one.
 #[derive(Serialize)]
 struct HandoffReport<'a> {
+    /// The outcome that the handoff's status stands for.
     outcome: &'static str,
+    /// The thread that was handed off.
     thread_id: ThreadId,
+    /// The child thread of an accepted handoff.
     child_thread_id: Option<ThreadId>,
+    /// The command that continues: chat in the child thread, or decide.
     next_command: Option<String>,
+    /// The handoff after the answer.
     handoff: &'a Handoff,
+    /// The iteration of the proposal, from 0.
     iteration: u32,
+    /// The structured summary.
     summary_json: &'a HandoffSummary,
+    /// The summary as Markdown.
     summary_md: &'a str,
+    /// The SHA-256 hash of the summary; an approval names it.
     summary_sha256: &'a str,
+    /// The messages that the summary is based on.
     coverage: &'a Coverage,
+    /// The number of messages that are newer than the draft.
     uncovered_messages: u64,
-    /// Why the newest draft failed; the summary is a replacement for it.
+    /// The reason why the newest draft failed. The summary is then a replacement for that draft.
     problem: Option<&'a str>,
+    /// Further fields if the handoff is still pending.
     #[serde(flatten)]
     pending_fields: Option<PendingHandoffFields<'a>>,
     /// The questions of the agent that requested the handoff, if its turn has continued and was interrupted.
@@ -45,6 +57,7 @@ struct HandoffReport<'a> {
     /// The reply of the agent that requested the handoff, if its turn has continued.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
+    /// The import of the session file that was handed off.
     #[serde(skip_serializing_if = "Option::is_none")]
     import: Option<&'a ImportReport>,
 }
@@ -52,15 +65,21 @@ struct HandoffReport<'a> {
 /// The fields of the report that only a pending handoff has.
 #[derive(Serialize)]
 struct PendingHandoffFields<'a> {
+    /// The interrupt that asks for the decision.
     interrupt_id: InterruptId,
+    /// The types of decisions that are accepted.
     allowed_decisions: Vec<&'a str>,
+    /// The number of further drafts that can be requested.
     remaining_refinements: u32,
+    /// The feedback of earlier refinements, oldest first.
     feedback_history: Vec<&'a str>,
+    /// Feedback that was given for a draft that failed.
     unused_feedback: Option<&'a str>,
+    /// The cost of the draft, and an estimate of the child's first request.
     cost: HandoffCost,
 }
 
-/// The subject of the report: a handoff and its answer.
+/// A handoff with its answer, which the report describes.
 pub(super) struct HandoffConclusion<'a> {
     /// The handoff as it was shown before the answer.
     pub(super) pending: &'a PendingHandoff,
@@ -73,7 +92,8 @@ pub(super) struct HandoffConclusion<'a> {
 }
 
 impl HandoffConclusion<'_> {
-    /// Returns the proposal that is still pending: a new one, or the one that was shown.
+    /// Returns the proposal that is pending after the answer: a new proposal, or the one that was shown. `None` if the
+    /// handoff was decided.
     fn still_pending(&self) -> Option<&PendingHandoff> {
         match &self.result {
             HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => Some(self.pending),
@@ -81,7 +101,7 @@ impl HandoffConclusion<'_> {
         }
     }
 
-    /// Returns the questions at which the turn stopped after the decision.
+    /// Returns the interrupts at which the agent's turn stopped after the decision.
     fn open_interrupts(&self) -> &[Interrupt] {
         match &self.result {
             HandoffAnswerResult::Decided(decided) if decided.next.is_none() => &decided.end.interrupts,
@@ -91,6 +111,7 @@ impl HandoffConclusion<'_> {
         }
     }
 
+    /// Returns the child thread, if the handoff was accepted.
     fn child_thread_id(&self) -> Option<ThreadId> {
         match &self.result {
             HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => None,
@@ -109,7 +130,7 @@ impl HandoffConclusion<'_> {
         }
     }
 
-    /// Returns the result of the command.
+    /// Returns the result of the command. Its exit code tells a script whether a decision is still needed.
     fn command_result(&self) -> CommandResult {
         match &self.result {
             HandoffAnswerResult::Viewed => Ok(ExitReason::Success),
@@ -138,18 +159,18 @@ impl HandoffConclusion<'_> {
 /// Fails if the report cannot be read or printed, or if the turn that continued after the decision failed.
 pub(super) async fn report_conclusion(
     context: &CommandContext,
-    ended: HandoffConclusion<'_>,
+    conclusion: HandoffConclusion<'_>,
 ) -> CommandResult {
-    let next = match (ended.child_thread_id(), ended.still_pending()) {
+    let next = match (conclusion.child_thread_id(), conclusion.still_pending()) {
         (Some(child), _) => Some(format!("segue chat -t {}", context.durable_id(child).await)),
         (None, Some(pending)) => Some(decide_command(context, pending).await),
-        (None, None) => next_command(context, ended.open_interrupts()).await,
+        (None, None) => next_command(context, conclusion.open_interrupts()).await,
     };
     match context.format {
-        OutputFormat::Json => context.print_json(&build_report(context, &ended, next).await?)?,
-        OutputFormat::Text => print_text(context, &ended, &next.unwrap_or_default()).await?,
+        OutputFormat::Json => context.print_json(&build_report(context, &conclusion, next).await?)?,
+        OutputFormat::Text => print_text(context, &conclusion, &next.unwrap_or_default()).await?,
     }
-    ended.command_result()
+    conclusion.command_result()
 }
 
 /// Returns the command that answers a pending handoff.
@@ -157,21 +178,22 @@ async fn decide_command(context: &CommandContext, pending: &PendingHandoff) -> S
     format!("segue handoff --decide {}", durable_handoff_id(context, pending.handoff.handoff_id).await)
 }
 
+/// Returns the output of `--json`.
 async fn build_report<'a>(
     context: &CommandContext,
-    ended: &'a HandoffConclusion<'_>,
+    conclusion: &'a HandoffConclusion<'_>,
     next_command: Option<String>,
 ) -> Result<HandoffReport<'a>, CliFailure> {
-    let (handoff, proposal) = ended.reported_proposal();
-    let reported = ended.still_pending().unwrap_or(ended.pending);
-    let pending_fields = match ended.still_pending() {
+    let (handoff, proposal) = conclusion.reported_proposal();
+    let reported = conclusion.still_pending().unwrap_or(conclusion.pending);
+    let pending_fields = match conclusion.still_pending() {
         Some(pending) => Some(pending_fields(context, pending).await?),
         None => None,
     };
     Ok(HandoffReport {
         outcome: handoff.status.outcome(),
         thread_id: handoff.parent_thread_id,
-        child_thread_id: ended.child_thread_id(),
+        child_thread_id: conclusion.child_thread_id(),
         next_command,
         handoff,
         iteration: proposal.iteration,
@@ -182,12 +204,13 @@ async fn build_report<'a>(
         uncovered_messages: reported.uncovered_messages,
         problem: reported.problem.as_deref(),
         pending_fields,
-        interrupts: ended.open_interrupts(),
-        answer: agent_reply(context, ended).await?,
-        import: ended.import,
+        interrupts: conclusion.open_interrupts(),
+        answer: agent_reply(context, conclusion).await?,
+        import: conclusion.import,
     })
 }
 
+/// Returns the fields that only a pending handoff has.
 async fn pending_fields<'a>(
     context: &CommandContext,
     pending: &'a PendingHandoff,
@@ -209,14 +232,14 @@ async fn pending_fields<'a>(
 /// Returns the last text of the agent after the decision, if the agent had requested the handoff and its turn has continued.
 async fn agent_reply(
     context: &CommandContext,
-    ended: &HandoffConclusion<'_>,
+    conclusion: &HandoffConclusion<'_>,
 ) -> Result<Option<String>, CliFailure> {
-    if ended.still_pending().is_some() || !review::is_requested_by_agent(ended.pending) {
+    if conclusion.still_pending().is_some() || !review::is_requested_by_agent(conclusion.pending) {
         return Ok(None);
     }
-    let thread_id = ended.pending.handoff.parent_thread_id;
+    let thread_id = conclusion.pending.handoff.parent_thread_id;
     let query = HistoryQuery {
-        after_seq: Some(ended.last_seq_before),
+        after_seq: Some(conclusion.last_seq_before),
         limit: ANSWER_ENTRIES_MAX,
         ..HistoryQuery::default()
     };
@@ -226,14 +249,14 @@ async fn agent_reply(
     Ok(texts.find(|text| !text.trim().is_empty()))
 }
 
-/// Prints the report for people. `next` is the command to continue with.
+/// Prints the report as text. `next` is the command to continue with.
 async fn print_text(
     context: &CommandContext,
-    ended: &HandoffConclusion<'_>,
+    conclusion: &HandoffConclusion<'_>,
     next: &str,
 ) -> Result<(), CliFailure> {
     let (screen, command) = (&context.screen, context.screen.style.code(next));
-    match &ended.result {
+    match &conclusion.result {
         HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => {
             screen.print_line(format!(
                 "Nothing was decided; the handoff is pending. Decide with:\n  {command}"
@@ -242,7 +265,7 @@ async fn print_text(
                 screen
                     .print_line("Without a terminal, add --apply to accept it, or --decision-file FILE.")?;
             }
-            print_import(context, ended).await?;
+            print_import(context, conclusion).await?;
         }
         HandoffAnswerResult::Decided(decided) => match (decided.child_thread_id, &decided.next) {
             (Some(child), _) => {
@@ -254,34 +277,38 @@ async fn print_text(
                 if next.unused_feedback.is_some() {
                     screen.print_line("Your feedback is kept: Refine starts with it.")?;
                 }
-                let state = pending_text(ended, decided, next);
+                let state = pending_text(conclusion, decided, next);
                 screen.print_line(format!("{state} Decide with:\n  {command}"))?;
             }
             (None, None) => {
                 let is_declined = decided.handoff.status == HandoffStatus::Declined;
                 let end = if is_declined { "Declined." } else { "Only shown." };
                 screen.print_line(format!("{end} No child thread was created."))?;
-                print_import(context, ended).await?;
+                print_import(context, conclusion).await?;
             }
         },
     }
-    if ended.still_pending().is_none() && review::is_requested_by_agent(ended.pending) {
-        history::show_entries_after(context, ended.pending.handoff.parent_thread_id, ended.last_seq_before)
-            .await?;
+    if conclusion.still_pending().is_none() && review::is_requested_by_agent(conclusion.pending) {
+        history::show_entries_after(
+            context,
+            conclusion.pending.handoff.parent_thread_id,
+            conclusion.last_seq_before,
+        )
+        .await?;
     }
-    if !ended.open_interrupts().is_empty() {
-        print_pending_interrupts(context, ended.open_interrupts(), Some(next));
+    if !conclusion.open_interrupts().is_empty() {
+        print_pending_interrupts(context, conclusion.open_interrupts(), Some(next));
     }
     Ok(())
 }
 
-/// Returns why a handoff is still pending after a decision.
+/// Returns the reason why a handoff is still pending after a decision.
 fn pending_text(
-    ended: &HandoffConclusion<'_>,
+    conclusion: &HandoffConclusion<'_>,
     decided: &HandoffOutcome,
     next: &PendingHandoff,
 ) -> &'static str {
-    let is_new_draft = next.proposal.iteration != ended.pending.proposal.iteration;
+    let is_new_draft = next.proposal.iteration != conclusion.pending.proposal.iteration;
     match (is_new_draft, decided.end.status == RunStatus::Cancelled) {
         (true, _) => "There is a new draft; the handoff is pending.",
         (false, true) => "Stopped; the proposal is still pending as it was shown.",
@@ -289,11 +316,14 @@ fn pending_text(
     }
 }
 
-/// Prints which thread the session file was imported as, if the import has stored something: a handoff that is only shown
-/// leaves at least this thread behind.
-async fn print_import(context: &CommandContext, ended: &HandoffConclusion<'_>) -> Result<(), CliFailure> {
-    let thread_id = ended.pending.handoff.parent_thread_id;
-    let mut threads = ended.import.into_iter().flat_map(|report| &report.threads);
+/// Prints the thread into which the session file was imported, if the import has stored new events. A preview or an
+/// undecided handoff still leaves this thread in the journal.
+async fn print_import(
+    context: &CommandContext,
+    conclusion: &HandoffConclusion<'_>,
+) -> Result<(), CliFailure> {
+    let thread_id = conclusion.pending.handoff.parent_thread_id;
+    let mut threads = conclusion.import.into_iter().flat_map(|report| &report.threads);
     let Some(imported) = threads.find(|thread| thread.thread_id == thread_id && thread.events_new > 0) else {
         return Ok(());
     };

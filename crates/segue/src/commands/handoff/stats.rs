@@ -1,4 +1,4 @@
-//! `segue handoff stats`: statistics of all handoffs by outcome. It changes nothing.
+//! `segue handoff stats`: statistics of all handoffs by outcome. The command only reads.
 
 use agent::{HandoffStatistics, OutcomeStatistics};
 use jiff::Timestamp;
@@ -14,6 +14,9 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 const EMPTY_CELL: &str = "-";
 
 /// Performs `segue handoff stats`.
+///
+/// # Errors
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn run(context: &CommandContext, args: HandoffStatsArgs) -> CommandResult {
     let since = args.since.map(|since| since.resolve(Timestamp::now()));
     let statistics = context.agent.handoffs().statistics(since).await?;
@@ -27,6 +30,10 @@ pub(crate) async fn run(context: &CommandContext, args: HandoffStatsArgs) -> Com
 }
 
 /// Prints the statistics as a table, one row for each outcome, with a legend on stderr.
+/// The legend explains the columns. It is not on stdout, so that a script can read the table.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
 fn show_statistics(
     context: &CommandContext,
     statistics: &HandoffStatistics,
@@ -39,7 +46,7 @@ fn show_statistics(
         return Ok(screen.print_line(text)?);
     }
     let rows: Vec<Vec<String>> =
-        statistics.outcomes.iter().map(|(outcome, figures)| outcome_row(outcome, figures)).collect();
+        statistics.outcomes.iter().map(|(outcome, stats)| outcome_row(outcome, stats)).collect();
     let columns = [
         TableColumn::Left("OUTCOME"),
         TableColumn::Right("COUNT"),
@@ -58,19 +65,19 @@ fn show_statistics(
     Ok(())
 }
 
-/// Returns the cells of one outcome.
-fn outcome_row(outcome: &str, figures: &OutcomeStatistics) -> Vec<String> {
-    let covered = figures.verbatim + figures.summarized + figures.truncated;
+/// Returns the cells of one outcome, in the order of the table's columns.
+fn outcome_row(outcome: &str, stats: &OutcomeStatistics) -> Vec<String> {
+    let covered = stats.verbatim + stats.summarized + stats.truncated;
     vec![
         outcome.to_owned(),
-        figures.handoffs.to_string(),
+        stats.handoffs.to_string(),
         // Iterations count from 0, so each handoff has one draft more.
-        format_average(figures.iterations + figures.handoffs, figures.handoffs),
-        figures.tokens_drafting.to_string(),
-        format_percent(covered, figures.messages),
-        format!("{} of {}", figures.unverified_items, figures.items),
-        figures.decision_ms_p50.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),
-        figures.decision_ms_p90.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),
+        format_average(stats.iterations + stats.handoffs, stats.handoffs),
+        stats.tokens_drafting.to_string(),
+        format_percent(covered, stats.messages),
+        format!("{} of {}", stats.unverified_items, stats.items),
+        stats.decision_ms_p50.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),
+        stats.decision_ms_p90.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),
     ]
 }
 

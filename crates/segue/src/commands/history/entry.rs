@@ -1,5 +1,5 @@
-//! One history entry on the screen: its speaker, number, time and content; a marker is shown as a card. The caller selects the
-//! entries.
+//! Prints one history entry: its speaker, number, time and content. A marker is printed as a card. The caller selects
+//! the entries.
 
 use agent::{HistoryEntry, HistoryItem, ToolCallHeader};
 use protocol::{ContentBlock, Message, Rating, RunFeedback, RunId, Seq};
@@ -15,19 +15,19 @@ use crate::commands::chat::message_draft::FILE_BLOCK;
 use crate::commands::import::format_count;
 use crate::exit::CliFailure;
 
-/// The most lines that are shown of a tool's result.
+/// The most lines shown of a tool's result.
 const RESULT_LINES_MAX: usize = 6;
 
-/// The note at an entry that a rewind has hidden.
+/// The note below an entry that a rewind has hidden.
 const SUPERSEDED_NOTE: &str = "hidden: the thread was rewound to before it";
 
 /// The label of the event that was requested with `--around`.
 const REQUESTED_LABEL: &str = " · requested";
 
-/// The display of history entries.
+/// The way in which history entries are printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EntryDisplay<'a> {
-    /// The most lines that are shown of each text.
+    /// The most lines shown of each text; more lines are counted.
     pub(crate) lines_max: usize,
     /// Selects whether markers are opened. If they are, each message names the marker that covers it.
     pub(crate) fold: CardFold,
@@ -102,7 +102,8 @@ pub(crate) fn show_entry(
     Ok(())
 }
 
-/// Returns the markers that cover an entry, if markers are opened: that of a compaction, and that of a memory summary.
+/// Returns the numbers of the markers that cover an entry, if markers are opened: the marker of a compaction, and the
+/// marker of a memory summary.
 fn compaction_suffix(entry: &HistoryEntry, display: EntryDisplay<'_>) -> String {
     if display.fold == CardFold::Closed || entry.is_superseded {
         return String::new();
@@ -113,6 +114,7 @@ fn compaction_suffix(entry: &HistoryEntry, display: EntryDisplay<'_>) -> String 
 }
 
 /// Returns the id of the run that ended with an answer, and its rating.
+/// Screen readers get words in place of the emoji.
 fn feedback_line(screen: &Screen, run_id: RunId, feedback: Option<&RunFeedback>) -> String {
     let run_id = run_id.to_string();
     let run = format!("run {}", &run_id[..DURABLE_ID_CHARS]);
@@ -128,14 +130,19 @@ fn feedback_line(screen: &Screen, run_id: RunId, feedback: Option<&RunFeedback>)
     format!("{run} · {thumb}{comment}")
 }
 
-/// Returns whether a message contains only reasoning and opaque blocks.
+/// Returns whether a message contains only reasoning and opaque blocks, which are not shown.
 fn is_hidden(message: &Message) -> bool {
     let hidden =
         |block: &ContentBlock| matches!(block, ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. });
     !message.content().is_empty() && message.content().iter().all(hidden)
 }
 
-/// Prints the content of a message: text as Markdown; tool calls, attachments and results in short.
+/// Prints the content of a message: text as Markdown; tool calls, attachments and results on one or a few lines.
+/// A text block that begins with [`FILE_BLOCK`] is an attached file, of which only the label is printed. Reasoning is
+/// not printed.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
 fn show_message(
     screen: &Screen,
     entry: &HistoryEntry,
@@ -175,6 +182,9 @@ fn show_message(
 }
 
 /// Prints up to `lines_max` lines of a text as Markdown.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
 fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), CliFailure> {
     let mut markdown = MarkdownRenderer::new(screen);
     let rendered = markdown.push(text) + &markdown.finish();
@@ -183,7 +193,7 @@ fn show_text(screen: &Screen, text: &str, lines_max: usize) -> Result<(), CliFai
     print_omitted_lines(screen, lines.count())
 }
 
-/// Prints how many lines are not shown, if there are any.
+/// Prints the number of lines that are not shown, if it is not 0.
 fn print_omitted_lines(screen: &Screen, lines: usize) -> Result<(), CliFailure> {
     match lines {
         0 => Ok(()),

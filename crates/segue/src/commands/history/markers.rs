@@ -1,5 +1,5 @@
-//! The markers around a page of history: which marker covers a message, also if the marker is on another page, and which
-//! markers were undone. Only the events of markers are read.
+//! The markers around a page of history: which marker covers a message, also if the marker is on another page, and
+//! which markers were undone. Only the events of markers are read, so a long thread costs few rows.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::commands::CommandContext;
 use crate::commands::history::covered_range;
 use crate::exit::CliFailure;
 
-/// The number of markers that one query reads.
+/// The number of markers that one query reads. A thread with more markers takes several queries.
 const PAGE_MARKERS: usize = 200;
 
 /// The markers of a thread from the beginning of a page to the end of the thread.
@@ -19,7 +19,7 @@ const PAGE_MARKERS: usize = 200;
 pub(crate) struct CompactionMarkers {
     /// The markers of compactions and archived messages, in order.
     markers: Vec<HistoryEntry>,
-    /// The numbers of the markers that were undone or rewound.
+    /// The numbers of the markers that were undone, or that a rewind has hidden.
     reverted: BTreeSet<Seq>,
 }
 
@@ -59,8 +59,8 @@ impl CompactionMarkers {
         }
     }
 
-    /// Adds an event. A compaction is reverted by an undo, or by a rewind to before it. An undo that is itself rewound has no
-    /// effect.
+    /// Adds an event. A compaction is reverted by an undo, or by a rewind to before it. An undo that was itself rewound
+    /// has no effect.
     fn add_event(&mut self, entry: HistoryEntry) {
         match &entry.item {
             HistoryItem::Marker(_) | HistoryItem::Archived(_) => {
@@ -79,7 +79,7 @@ impl CompactionMarkers {
         }
     }
 
-    /// Returns whether a marker is active or reverted.
+    /// Returns whether the compaction with this marker is active or reverted.
     pub(crate) fn status_of(&self, marker_seq: Seq) -> CompactionStatus {
         match self.reverted.contains(&marker_seq) {
             true => CompactionStatus::Reverted(marker_seq),
@@ -87,12 +87,12 @@ impl CompactionMarkers {
         }
     }
 
-    /// Returns the marker of the active compaction that covers an event.
+    /// Returns the number of the marker of the active compaction that covers an event.
     pub(crate) fn compacted_in(&self, seq: Seq) -> Option<Seq> {
         self.active_marker_over(seq, |item| matches!(item, HistoryItem::Marker(_)))
     }
 
-    /// Returns the marker of the memory summary that covers an event.
+    /// Returns the number of the marker of the memory summary that covers an event.
     pub(crate) fn archived_in(&self, seq: Seq) -> Option<Seq> {
         self.active_marker_over(seq, |item| matches!(item, HistoryItem::Archived(_)))
     }

@@ -1,5 +1,5 @@
-//! `segue recall` and `/recall`: searches the original messages of a thread and of the threads it was handed off from. The
-//! `memory` crate decides what matches and how much is returned.
+//! `segue recall` and `/recall`: searches the original messages of a thread and of the threads it was handed off from.
+//! The crate `memory` decides which messages match and how many are returned.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,14 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// The output of `--json`.
 #[derive(Serialize)]
 struct RecallReport<'a> {
-    /// The searched threads, the nearest first.
+    /// The searched threads: the given thread, then its ancestors, nearest first.
     threads: &'a [ThreadId],
+    /// The excerpts, each a list of successive messages.
     excerpts: Vec<Vec<RecallPassage<'a>>>,
     /// A lower bound of the number of further matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     more_messages: Option<u64>,
-    /// The event at which the rest of the range starts.
+    /// The event at which the remaining part of the requested range starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_seq: Option<Seq>,
 }
@@ -33,22 +34,27 @@ struct RecallReport<'a> {
 /// One message of an excerpt.
 #[derive(Serialize)]
 struct RecallPassage<'a> {
+    /// The thread of the message, which may be an ancestor of the searched thread.
     thread_id: ThreadId,
+    /// The event of the message.
     seq: Seq,
+    /// The speaker.
     #[serde(flatten)]
     by: SpeakerFields<'a>,
+    /// The time of the message.
     at: Timestamp,
+    /// The text, with `…` where it was cut.
     text: &'a str,
 }
 
 /// Performs `segue recall`.
 ///
 /// # Errors
-/// Fails if there is no such thread, if the words contain no word, or if the journal fails.
+/// Fails if the thread does not exist, if the words contain no word, or if the journal cannot be used.
 pub(crate) async fn run(context: &CommandContext, args: cli::handoff::RecallCommandArgs) -> CommandResult {
     let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
     let query = match args.from {
-        // The numbers of a range are those of the given thread, not of the threads it came from.
+        // A range of event numbers refers to the given thread, not to the threads it came from.
         Some(from) => RecallQuery {
             thread: Some(thread_id.to_string()),
             ..RecallQuery::new(MessageFilter::Range(from, args.to.unwrap_or(from)))
@@ -58,10 +64,10 @@ pub(crate) async fn run(context: &CommandContext, args: cli::handoff::RecallComm
     show_query(context, thread_id, &query).await.map(|()| ExitReason::Success)
 }
 
-/// Prints the messages of the thread and its ancestors that match the words. Returns `false` if there are none.
+/// Prints the messages of the thread and its ancestors that match the words. Returns `false` if no message matches.
 ///
 /// # Errors
-/// Fails if the text contains no word, or if the journal or stdout fails.
+/// Fails if the text contains no word, the journal cannot be read, or stdout cannot be written.
 pub(crate) async fn show_matches(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -88,7 +94,7 @@ async fn show_query(
     }
 }
 
-/// Prints the excerpts, and how much more there is.
+/// Prints the excerpts as text, and a sentence about further matches.
 fn print_recall(context: &CommandContext, result: &RecallResult) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let ids: BTreeMap<ThreadId, String> =
@@ -128,6 +134,7 @@ fn remainder_text(result: &RecallResult) -> String {
     }
 }
 
+/// Returns the output of `--json`.
 fn recall_report(result: &RecallResult) -> RecallReport<'_> {
     let (more_messages, next_seq) = match result.remaining {
         Remaining::Messages(more) => (Some(more), None),
@@ -138,6 +145,7 @@ fn recall_report(result: &RecallResult) -> RecallReport<'_> {
     RecallReport { threads: &result.threads, excerpts, more_messages, next_seq }
 }
 
+/// Converts a message to its JSON form.
 fn recall_passage(passage: &RecalledMessage) -> RecallPassage<'_> {
     RecallPassage {
         thread_id: passage.thread_id,

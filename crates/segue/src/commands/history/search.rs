@@ -1,5 +1,5 @@
-//! `segue search` and `/search`: searches messages, summaries, handoffs and stored items of all threads. The `memory` crate
-//! decides what matches and in which order.
+//! `segue search` and `/search`: searches messages, summaries, handoffs and stored items of all threads. The crate
+//! `memory` decides which of them match and in which order.
 
 use agent::{
     AdjacentMessage, IndexHitKind, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker,
@@ -18,10 +18,12 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// The most columns of a query that are quoted in a message.
 const QUOTED_COLUMNS_MAX: usize = 100;
 
-/// The syntax of commands in hints: that of the shell, or that of the chat.
+/// The syntax of commands in hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandSyntax {
+    /// `segue history …`, for the shell.
     Shell,
+    /// `/history …`, for the chat.
     Chat,
 }
 
@@ -30,52 +32,58 @@ pub(crate) enum CommandSyntax {
 pub(crate) struct SearchReport<'a> {
     /// The words that the index was searched for.
     words: &'a [String],
-    /// The hits, the best first.
+    /// The hits, best first.
     hits: Vec<SearchHitReport<'a>>,
 }
 
 /// One hit of the report.
 #[derive(Serialize)]
 struct SearchHitReport<'a> {
+    /// The object that was found.
     #[serde(flatten)]
     target: SearchHitTarget<'a>,
+    /// The time of the object that was found.
     created_at: Timestamp,
+    /// The relevance; a larger number is a better match.
     score: f64,
+    /// The passage that matches, as plain text.
     snippet: String,
 }
 
-/// The kind of a hit and its position.
+/// The kind and the identity of the object that was found.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum SearchHitTarget<'a> {
+    /// A message, with the messages directly before and after it.
     Message {
         thread_id: ThreadId,
         seq: Seq,
+        /// The speaker.
         #[serde(flatten)]
         by: SpeakerFields<'a>,
+        /// The message directly before.
         before: Option<AdjacentMessageReport<'a>>,
+        /// The message directly after.
         after: Option<AdjacentMessageReport<'a>>,
     },
+    /// A summary of messages in medium-term memory.
     Summary {
         summary_id: SummaryId,
+        /// The summarized thread; `null` if it was deleted.
         thread_id: Option<ThreadId>,
         first_turn: u64,
         last_turn: u64,
     },
-    Handoff {
-        handoff_id: HandoffId,
-        parent_thread_id: ThreadId,
-        child_thread_id: ThreadId,
-    },
-    Item {
-        namespace: &'a [String],
-        key: &'a str,
-    },
+    /// A handoff, found by its summary.
+    Handoff { handoff_id: HandoffId, parent_thread_id: ThreadId, child_thread_id: ThreadId },
+    /// A stored item.
+    Item { namespace: &'a [String], key: &'a str },
 }
 
 /// The speaker of a message.
 #[derive(Serialize)]
 pub(super) struct SpeakerFields<'a> {
+    /// `human`, `ai`, `tool` or `harness`.
     speaker: &'static str,
     /// The name of the tool, if the speaker is a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,9 +93,12 @@ pub(super) struct SpeakerFields<'a> {
 /// The message directly before or after a hit.
 #[derive(Serialize)]
 struct AdjacentMessageReport<'a> {
+    /// The event of the message.
     seq: Seq,
+    /// The speaker.
     #[serde(flatten)]
     by: SpeakerFields<'a>,
+    /// The text of the message.
     text: &'a str,
 }
 
@@ -107,17 +118,17 @@ impl<'a> SpeakerFields<'a> {
 /// Performs `segue search`.
 ///
 /// # Errors
-/// Fails as [`search_request`] and [`show_search`] do.
+/// Fails like [`search_request`] and [`show_search`].
 pub(crate) async fn run(context: &CommandContext, args: SearchArgs) -> CommandResult {
     show_search(context, &search_request(context, &args).await?, CommandSyntax::Shell)
         .await
         .map(|()| ExitReason::Success)
 }
 
-/// Returns the request of the arguments.
+/// Converts the arguments to a search request.
 ///
 /// # Errors
-/// Fails if the query contains no word, or there is no such thread.
+/// Fails if the query contains no word, or the thread does not exist.
 pub(crate) async fn search_request(
     context: &CommandContext,
     args: &SearchArgs,
@@ -147,7 +158,7 @@ pub(crate) async fn search_request(
 /// Checks that a query contains a letter or a digit.
 ///
 /// # Errors
-/// Fails if it contains none.
+/// Fails if the query contains neither.
 pub(crate) fn check_words(text: &str) -> Result<(), CliFailure> {
     match text.contains(char::is_alphanumeric) {
         true => Ok(()),
@@ -156,7 +167,7 @@ pub(crate) fn check_words(text: &str) -> Result<(), CliFailure> {
     }
 }
 
-/// Returns a query in backticks, shortened, for use in a sentence.
+/// Returns a query in backticks, sanitized and shortened, for use in a sentence.
 pub(crate) fn quote_query(text: &str) -> String {
     format!("`{}`", shorten(&sanitize_line(text), QUOTED_COLUMNS_MAX))
 }
@@ -164,7 +175,7 @@ pub(crate) fn quote_query(text: &str) -> String {
 /// Searches, and prints the hits with commands that open them.
 ///
 /// # Errors
-/// Fails if the query contains no word, or if the journal or stdout fails.
+/// Fails if the query contains no word, the journal cannot be read, or stdout cannot be written.
 pub(crate) async fn show_search(
     context: &CommandContext,
     request: &SearchRequest,
@@ -198,7 +209,7 @@ pub(crate) async fn show_search(
 /// Returns the short ids and titles of the hits' threads.
 ///
 /// # Errors
-/// Fails if the journal fails.
+/// Fails if the journal cannot be read.
 pub(crate) async fn hit_thread_names(
     context: &CommandContext,
     hits: &[SearchHit],
@@ -214,10 +225,11 @@ pub(crate) async fn hit_thread_names(
     thread_names(context, hits.iter().flat_map(threads_of).flatten()).await
 }
 
-/// Returns the short ids and titles of threads. Deleted threads are left out.
+/// Returns the short ids and titles of threads. Deleted threads are omitted. Each thread costs one query and one for
+/// each tried length of its id.
 ///
 /// # Errors
-/// Fails if the journal fails.
+/// Fails if the journal cannot be read.
 pub(crate) async fn thread_names(
     context: &CommandContext,
     thread_ids: impl Iterator<Item = ThreadId>,
@@ -236,7 +248,7 @@ pub(crate) async fn thread_names(
     Ok(names)
 }
 
-/// Returns a sentence with a command for each kind of hit: it opens the best hit of that kind.
+/// Returns a sentence with a command for each kind of hit. The command opens the best hit of its kind.
 pub(crate) fn navigation_hint(hits: &[SearchHit], names: &ThreadNames, syntax: CommandSyntax) -> String {
     let short_id = |thread_id: &ThreadId| names.get(thread_id).map(|(id, _)| id.as_str());
     let history = match syntax {
@@ -290,6 +302,7 @@ pub(crate) fn search_report(results: &SearchResults) -> SearchReport<'_> {
     SearchReport { words: &results.words, hits: results.hits.iter().map(hit_report).collect() }
 }
 
+/// Converts a hit to its JSON form.
 fn hit_report(hit: &SearchHit) -> SearchHitReport<'_> {
     let target = match &hit.source {
         SearchHitSource::Message { thread_id, seq, speaker, before, after } => SearchHitTarget::Message {
@@ -321,6 +334,7 @@ fn hit_report(hit: &SearchHit) -> SearchHitReport<'_> {
     SearchHitReport { target, created_at: hit.at, score: hit.score, snippet }
 }
 
+/// Converts an adjacent message to its JSON form.
 fn adjacent_report(message: &AdjacentMessage) -> AdjacentMessageReport<'_> {
     AdjacentMessageReport {
         seq: message.seq,
@@ -336,6 +350,7 @@ mod tests {
     /// The page of the book that documents the JSON.
     const PAGE: &str = include_str!("../../../../../docs/src/memory-json.md");
 
+    /// Returns an id of any kind that ends in this byte.
     fn id<T: std::str::FromStr>(last: u8) -> T
     where
         T::Err: std::fmt::Debug,
@@ -343,6 +358,7 @@ mod tests {
         format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
     }
 
+    /// Returns a hit with a fixed time.
     fn hit(source: SearchHitSource, score: f64, snippet: &str) -> SearchHit {
         SearchHit { source, at: Timestamp::UNIX_EPOCH, snippet: snippet.to_owned(), score }
     }

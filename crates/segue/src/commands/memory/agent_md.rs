@@ -1,5 +1,6 @@
-//! `segue memory show`, `edit`, `search` and `path`, and `segue remember`: the commands about agent.md, which starts every
-//! conversation. The `memory` crate manages one block in it, and decides what must not be stored in it.
+//! `segue memory show`, `edit`, `search` and `path`, and `segue remember`: the commands about agent.md, the file whose
+//! text starts every conversation. The crate `memory` manages one block in it, and decides which texts must not be
+//! stored in it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -33,6 +34,7 @@ const MANAGED_BLOCK_NOTE: &str = "Segue manages the text between <current_thread
 struct AgentMdLine<'a> {
     /// The number of the line, from 1.
     line: usize,
+    /// The line without leading and trailing blanks.
     text: &'a str,
 }
 
@@ -136,7 +138,8 @@ pub(crate) async fn search_memory(context: &CommandContext, words: &str, limit: 
     Ok(ExitReason::Success)
 }
 
-/// Returns at most `limit` lines that contain any of the words, the lines with the most words first.
+/// Returns at most `limit` lines that contain any of the words, ignoring case. Lines that contain more of the words
+/// come first.
 fn matching_lines<'a>(text: &'a str, words: &[String], limit: usize) -> Vec<AgentMdLine<'a>> {
     let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
     let count_words = |text: &str| {
@@ -152,10 +155,10 @@ fn matching_lines<'a>(text: &'a str, words: &[String], limit: usize) -> Vec<Agen
     lines.into_iter().take(limit).map(|(_, line)| line).collect()
 }
 
-/// Performs `segue remember`.
+/// Performs `segue remember`. The text `-` is read from standard input.
 ///
 /// # Errors
-/// Fails as [`remember_sentence`] does, or if stdin or stdout fails.
+/// Fails like [`remember_sentence`], or if stdin or stdout cannot be used.
 pub(crate) async fn run_remember(context: &CommandContext, args: RememberArgs) -> CommandResult {
     let text = match args.text.as_slice() {
         [only] if only == "-" => {
@@ -211,7 +214,7 @@ pub(crate) fn print_receipt(screen: &Screen, note: &RememberedNote) -> Result<()
 /// Performs `segue memory edit`.
 ///
 /// # Errors
-/// Fails as [`edit_interactively`] does.
+/// Fails like [`edit_interactively`].
 pub(crate) async fn run_edit(context: &CommandContext) -> CommandResult {
     let edit = edit_interactively(context).await?;
     match context.format {
@@ -230,7 +233,7 @@ pub(crate) async fn run_edit(context: &CommandContext) -> CommandResult {
 pub(crate) enum AgentMdEdit {
     /// The edited text was stored.
     Applied,
-    /// The person changed nothing.
+    /// The user changed nothing.
     Unchanged,
 }
 
@@ -242,8 +245,8 @@ pub(crate) const fn edit_result_text(edit: AgentMdEdit) -> &'static str {
     }
 }
 
-/// Opens agent.md in the person's editor and stores the result. A refused text is not lost: the person can edit it again, and
-/// otherwise it stays in a file that the failure's hint names.
+/// Opens agent.md in the user's editor and stores the result. A refused text is not lost: the user can edit it again,
+/// and otherwise it stays in a file that the failure's hint names.
 ///
 /// # Errors
 /// Fails if agent.md is too large to edit, if no editor can be started, or if the edited text is refused.
@@ -265,8 +268,8 @@ pub(crate) async fn edit_interactively(context: &CommandContext) -> Result<Agent
     }
 }
 
-/// Opens the file in the editor once and stores the result; `None` if it was refused and the person wants to edit it again.
-/// `shown` is the content of agent.md when the edit began.
+/// Opens the file in the editor once and stores the result; `None` if the result was refused and the user wants to edit
+/// it again. `shown` is the content of agent.md when the edit began.
 async fn edit_once(
     context: &CommandContext,
     shown: &[u8],
@@ -280,7 +283,7 @@ async fn edit_once(
         | RewriteOutcome::Conflict
         | RewriteOutcome::NewSecrets { .. }) => refused,
     };
-    // After a conflict the edited text lacks what others wrote meanwhile, so storing it would delete that.
+    // After a conflict the edited text lacks the changes of the other program, so storing it would delete them.
     if refused == RewriteOutcome::Conflict || !ask_to_edit_again(context, &refused)? {
         return Err(CliFailure::new(
             ExitReason::User,
@@ -290,7 +293,8 @@ async fn edit_once(
     Ok(None)
 }
 
-/// Prints why an edit was refused, and asks whether the person wants to edit the text again.
+/// Prints the reason why an edit was refused, and asks whether the user wants to edit the text again. Returns `false`
+/// without asking if no user is at a terminal.
 fn ask_to_edit_again(context: &CommandContext, refused: &RewriteOutcome) -> Result<bool, CliFailure> {
     if context.screen.audience == Audience::Program || context.format == OutputFormat::Json {
         return Ok(false);
@@ -300,7 +304,7 @@ fn ask_to_edit_again(context: &CommandContext, refused: &RewriteOutcome) -> Resu
     Ok(ask(&context.screen, &choices, "Leave it")?.is_some())
 }
 
-/// Returns why an edit was refused.
+/// Returns the reason why an edit was refused.
 fn rejection_reason(refused: &RewriteOutcome) -> String {
     match refused {
         RewriteOutcome::BlockChanged => {
@@ -315,7 +319,8 @@ fn rejection_reason(refused: &RewriteOutcome) -> String {
     }
 }
 
-/// Keeps the file with a refused text, unless it is unchanged, and adds its path to the failure's hint.
+/// Preserves the temporary file with a refused text, unless the text is unchanged, and adds its path to the failure's
+/// hint.
 fn keep_rejected_text(failure: CliFailure, path: TempPath, shown: &[u8]) -> CliFailure {
     if fs::read(&path).is_ok_and(|text| text == shown) {
         return failure;

@@ -1,5 +1,5 @@
-//! `segue store`: JSON objects that agents and people keep under a key. The `memory` crate decides what may be stored and how it
-//! is searched.
+//! `segue store`: JSON objects that agents and users store under a namespace and a key. The crate `memory` decides
+//! which values may be stored and how they are searched.
 
 use std::fs;
 use std::io::{self, Read};
@@ -17,9 +17,9 @@ use crate::commands::CommandContext;
 use crate::commands::memory::tiers::redaction_text;
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The most columns of a namespace or a key in a list.
+/// The most columns of a namespace or a key in a table.
 const NAME_COLUMNS_MAX: usize = 28;
-/// The most characters of a value that are rendered for a list.
+/// The most characters of a value that are rendered in a table.
 const VALUE_CHARS_MAX: usize = 400;
 
 /// The comparison operators with their names in the Agent Server API. Longer operators come first, because `>` is a prefix of
@@ -30,18 +30,21 @@ const COMPARISONS: [(&str, &str); 6] =
 /// The hint for a value that is not valid.
 const JSON_HINT: &str = "write a JSON object, such as {\"text\": \"…\"}";
 
-/// An item in the form of `--json`.
+/// An item of the JSON output.
 #[derive(Serialize)]
 struct StoreListEntry<'a> {
+    /// The item.
     #[serde(flatten)]
     item: &'a StoredItem,
+    /// The relevance, if words were searched.
     score: Option<f64>,
 }
 
 /// Performs `segue store`.
 ///
 /// # Errors
-/// Fails if the arguments are invalid, an item to print does not exist, or the journal or stdout fails.
+/// Fails if the arguments are invalid, an item to print does not exist, the journal cannot be used, or stdout cannot be
+/// written.
 pub(crate) async fn run(context: &CommandContext, args: StoreCommand) -> CommandResult {
     match args {
         StoreCommand::Put { name, value } => put_item(context, &name, &value).await?,
@@ -72,7 +75,10 @@ pub(crate) async fn run(context: &CommandContext, args: StoreCommand) -> Command
     Ok(ExitReason::Success)
 }
 
-/// Stores an item, and warns about redacted secrets.
+/// Stores an item, and warns about secrets that were redacted in it.
+///
+/// # Errors
+/// Fails if the value cannot be read or must not be stored.
 async fn put_item(
     context: &CommandContext,
     name: &StoreItemArgs,
@@ -99,6 +105,9 @@ async fn put_item(
 }
 
 /// Prints the value of an item.
+///
+/// # Errors
+/// Fails if the item does not exist.
 async fn print_item(context: &CommandContext, name: &StoreItemArgs) -> Result<(), CliFailure> {
     let item = find_item(context, name).await?.ok_or_else(|| {
         CliFailure::new(ExitReason::User, format!("find {} in the store", item_label(name))).with_hint(
@@ -114,7 +123,7 @@ async fn print_item(context: &CommandContext, name: &StoreItemArgs) -> Result<()
     }
 }
 
-/// Deletes an item. An item that does not exist is reported and is no failure.
+/// Deletes an item. An item that does not exist is reported; that is not a failure.
 async fn delete_item(context: &CommandContext, name: &StoreItemArgs) -> Result<(), CliFailure> {
     let existed = find_item(context, name).await?.is_some();
     let items = context.agent.memory().items();
@@ -137,6 +146,9 @@ async fn find_item(context: &CommandContext, name: &StoreItemArgs) -> Result<Opt
 }
 
 /// Lists the items that match a search.
+///
+/// # Errors
+/// Fails if the search is invalid, the journal cannot be read, or stdout cannot be written.
 async fn list_items(context: &CommandContext, search: &ItemSearch) -> Result<(), CliFailure> {
     let hits = context.agent.memory().items().search(search).await.map_err(agent::Error::from)?;
     if context.format == OutputFormat::Json {
@@ -171,6 +183,9 @@ fn item_row(item: &StoredItem) -> Result<Vec<String>, CliFailure> {
 }
 
 /// Lists the namespaces that match a search.
+///
+/// # Errors
+/// Fails if the search is invalid, the journal cannot be read, or stdout cannot be written.
 async fn list_namespaces(
     context: &CommandContext,
     search: &NamespaceSearch,
@@ -193,6 +208,7 @@ async fn list_namespaces(
     Ok(())
 }
 
+/// Prints a hint with the offset of the next page. A full page does not prove that another page exists.
 fn print_more_hint(context: &CommandContext, offset: usize) {
     context
         .screen
@@ -204,7 +220,7 @@ fn item_label(name: &StoreItemArgs) -> String {
     format!("`{}` in `{}`", sanitize_line(&name.key), sanitize_line(&name.namespace))
 }
 
-/// Returns the labels of a namespace. The `memory` crate checks them.
+/// Splits a namespace into its labels. The crate `memory` validates them.
 fn split_namespace(namespace: &str) -> Vec<String> {
     namespace.split('.').map(str::to_owned).collect()
 }
@@ -235,8 +251,11 @@ fn read_value(source: &StoreValueArgs) -> Result<Value, CliFailure> {
     })
 }
 
-/// Parses conditions such as `age>=3` into a filter of the Agent Server API; `None` if there are none. A value that is not JSON
-/// is a string.
+/// Parses conditions such as `age>=3` into a filter of the Agent Server API; `None` without conditions. A value that is
+/// not JSON is used as a string.
+///
+/// # Errors
+/// Fails if a condition has no field or no comparison operator.
 fn parse_filter(conditions: &[String]) -> Result<Option<Map<String, Value>>, CliFailure> {
     let mut filter: Map<String, Value> = Map::new();
     for condition in conditions {
@@ -251,7 +270,8 @@ fn parse_filter(conditions: &[String]) -> Result<Option<Map<String, Value>>, Cli
     Ok(Some(filter).filter(|filter| !filter.is_empty()))
 }
 
-/// Returns the field, the API's name of the comparison, and the value of a condition; `None` if it is no condition.
+/// Returns the field, the API's name of the comparison, and the value of a condition; `None` if the text is not a
+/// condition.
 fn split_condition(condition: &str) -> Option<(&str, &'static str, &str)> {
     let index = condition.find(['=', '!', '<', '>'])?;
     let (field, comparison) = condition.split_at(index);

@@ -1,5 +1,5 @@
-//! Summarizing old messages: `segue memory summarize`, and the same work at the end of `segue run` and `segue compact`. The
-//! threads that are due are in the journal's outbox, so nothing is lost if the work is stopped.
+//! Summarizing old messages: `segue memory summarize`, and the same work at the end of `segue run` and `segue compact`.
+//! The threads that are due are in the journal's outbox, so stopping the work loses nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
 
 /// The label of the progress until the worker reports its first phase.
 const PHASE_LABEL: &str = "summarizing old messages";
-/// The notice after a person stopped the work.
+/// The notice after the user has stopped the work.
 const STOPPED_NOTICE: &str = "Stopped: the remaining threads stay in the queue.";
 /// The longest time that another command spends on summarizing after its own work.
 const AFTER_COMMAND_MAX: Duration = Duration::from_secs(30);
@@ -28,8 +28,8 @@ const AFTER_COMMAND_MAX: Duration = Duration::from_secs(30);
 /// Performs `segue memory summarize`.
 ///
 /// # Errors
-/// Fails if the model cannot be opened or the journal fails. Threads that cannot be summarized now stay in the queue, which is
-/// no failure.
+/// Fails if the model cannot be opened or the journal cannot be used. Threads that cannot be summarized at present stay
+/// in the queue, which is not a failure.
 pub(crate) async fn run(context: &CommandContext) -> CommandResult {
     let worker = context.agent.memory().tiering_worker()?;
     if let Some(problem) = context.agent.memory().summarizer_problem() {
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &CommandContext) -> CommandResult {
         false => run_with_notices(context, work).await?,
     };
     let summarized = match result.output {
-        // Summaries that were finished before a stop are stored. The interrupted one is no failure.
+        // Summaries that were finished before a stop are stored. The interrupted summary is not a failure.
         Err(_) if result.is_stopped => Vec::new(),
         summarized => summarized.map_err(agent::Error::from)?,
     };
@@ -72,6 +72,7 @@ pub(crate) async fn run(context: &CommandContext) -> CommandResult {
 }
 
 /// Prints a line for each thread whose messages were summarized.
+/// The line names the author of the summary and the number of redacted secrets.
 async fn print_summarized(
     context: &CommandContext,
     summarized: &[SummarizedTurns],
@@ -92,7 +93,7 @@ async fn print_summarized(
     Ok(())
 }
 
-/// Returns a sentence about all messages that were summarized; `None` if there are none.
+/// Returns a sentence about all messages that were summarized; `None` if no message was summarized.
 pub(crate) fn summarized_text(summarized: &[SummarizedTurns]) -> Option<String> {
     let messages: u64 = summarized.iter().map(|entry| entry.turns).sum();
     let models: BTreeSet<&str> = summarized.iter().map(|entry| entry.model.as_str()).collect();
@@ -104,7 +105,7 @@ pub(crate) fn summarized_text(summarized: &[SummarizedTurns]) -> Option<String> 
     (messages > 0).then_some(text)
 }
 
-/// Returns the writers of summaries: names of models, or the offline summary.
+/// Returns the authors of summaries: names of models, or the offline summary.
 fn writer_text(models: BTreeSet<&str>) -> String {
     let names = models.into_iter().map(|model| match model {
         OFFLINE_SUMMARY_MODEL => "the offline summary".to_owned(),
@@ -113,8 +114,10 @@ fn writer_text(models: BTreeSet<&str>) -> String {
     names.collect::<Vec<_>>().join(" and ")
 }
 
-/// Summarizes the messages that are due after a command has done its own work, for at most [`AFTER_COMMAND_MAX`]. Ctrl-C ends
-/// it. Threads that are not summarized stay in the queue. A failure is printed and does not change the result of the command.
+/// Summarizes the messages that are due after a command has completed its own work, for at most [`AFTER_COMMAND_MAX`].
+///
+/// Ctrl-C stops the work. Threads that are not summarized stay in the queue. A failure is printed and does not change
+/// the result of the command.
 pub(crate) async fn summarize_after_command(context: &CommandContext) {
     match context.agent.memory().due_thread_count().await {
         Ok(due) if due > 0 => {}
@@ -138,7 +141,7 @@ pub(crate) async fn summarize_after_command(context: &CommandContext) {
             }
         }
     };
-    // If the person does not wait for the work to stop, there is nothing more to report.
+    // If the user does not wait for the work to stop, the result is unknown and nothing can be reported.
     let Ok(result) = run_with_notices(context, work).await else { return };
     match result.output {
         Ok(summarized) => {
@@ -155,15 +158,17 @@ pub(crate) async fn summarize_after_command(context: &CommandContext) {
     }
 }
 
-/// The configured writer of summaries.
+/// The configured author of summaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedSummaryWriter {
+    /// A model.
     Model,
+    /// The offline summary, because no model is configured.
     OfflineSummary,
 }
 
-/// Returns a sentence about the result if a person should know of it: the offline summary replaced the model, or secrets were
-/// redacted.
+/// Returns a sentence about the result if the user should know of it: the offline summary replaced the configured
+/// model, or secrets were redacted.
 fn unexpected_result_text(summarized: &[SummarizedTurns], expected: ExpectedSummaryWriter) -> Option<String> {
     let is_fallback = expected == ExpectedSummaryWriter::Model
         && summarized.iter().any(|entry| entry.model == OFFLINE_SUMMARY_MODEL);

@@ -1,5 +1,5 @@
-//! `segue memory stats`, `summaries` and `trace`: the size of each tier, the summaries of old messages, and the tier of each
-//! message of a thread. They change nothing.
+//! `segue memory stats`, `summaries` and `trace`: the size of each tier, the summaries of old messages, and the tier of
+//! each message of a thread. These commands only read.
 
 use agent::{MemoryStats, StoredSummary};
 use protocol::{LoggedMessage, MediumTermSummary, MessageRole, ThreadId};
@@ -16,13 +16,13 @@ use crate::commands::history::search::{CommandSyntax, thread_names};
 use crate::commands::import::format_count;
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The size of agent.md, in percent of its limit, from which on a warning is shown.
+/// The size of agent.md, in percent of its limit, at which a warning is shown.
 const NEARLY_FULL_PERCENT: u64 = 80;
 
 /// Performs `segue memory stats`.
 ///
 /// # Errors
-/// Fails if the journal or stdout fails.
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn run_stats(context: &CommandContext) -> CommandResult {
     let stats = context.agent.memory().stats().await?;
     if context.format == OutputFormat::Json {
@@ -33,7 +33,7 @@ pub(crate) async fn run_stats(context: &CommandContext) -> CommandResult {
     Ok(ExitReason::Success)
 }
 
-/// Prints the size of each tier, and a warning about agent.md if there is one.
+/// Prints the size of each tier, and a warning if agent.md cannot be read or is too large.
 ///
 /// # Errors
 /// Fails if stdout cannot be written.
@@ -73,7 +73,7 @@ fn agent_md_folder(stats: &MemoryStats) -> String {
     stats.agent_md.path.parent().map(sanitize_path).unwrap_or_default()
 }
 
-/// Returns a warning if agent.md exceeds its size limit or nearly does.
+/// Returns a warning if agent.md exceeds its size limit or has nearly reached it.
 fn size_warning(stats: &MemoryStats) -> Option<String> {
     let file = &stats.agent_md;
     if file.bytes > file.bytes_max {
@@ -92,9 +92,12 @@ fn size_warning(stats: &MemoryStats) -> Option<String> {
 /// A summary in the form of `--json`.
 #[derive(Serialize)]
 pub(crate) struct StoredSummaryReport<'a> {
+    /// The summary.
     #[serde(flatten)]
     summary: &'a MediumTermSummary,
+    /// The summarized thread; `null` if it was deleted.
     thread_id: Option<ThreadId>,
+    /// The number of summarized messages.
     turns: u64,
 }
 
@@ -111,7 +114,7 @@ pub(crate) fn summary_reports(summaries: &[StoredSummary]) -> Vec<StoredSummaryR
 /// Performs `segue memory summaries`.
 ///
 /// # Errors
-/// Fails if the journal or stdout fails.
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn run_summaries(context: &CommandContext, limit: usize) -> CommandResult {
     let summaries = context.agent.memory().recent_summaries(limit).await?;
     if context.format == OutputFormat::Json {
@@ -129,7 +132,7 @@ pub(crate) async fn run_summaries(context: &CommandContext, limit: usize) -> Com
 /// Prints summaries, each with a heading that names its messages, and the commands that show the messages themselves.
 ///
 /// # Errors
-/// Fails if the journal or stdout fails.
+/// Fails if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn show_summaries(
     context: &CommandContext,
     summaries: &[StoredSummary],
@@ -167,7 +170,7 @@ fn heading_line(screen: &Screen, stored: &StoredSummary, names: &ThreadNames) ->
     format!("{} {}", screen.style.code(thread), screen.style.dim(heading))
 }
 
-/// Returns the commands that show the messages of the newest summary whose thread exists.
+/// Returns a sentence with the commands that show the messages of the newest summary whose thread still exists.
 async fn navigation_hint(
     context: &CommandContext,
     summaries: &[StoredSummary],
@@ -191,7 +194,7 @@ async fn navigation_hint(
     Some(format!("`segue memory trace {id} --after {after}` lists the messages of a summary{command}."))
 }
 
-/// Returns the numbers of messages as text.
+/// Returns the numbers of the first and the last message as text.
 fn message_range(first: u64, last: u64) -> String {
     if first == last { format!("message {first}") } else { format!("messages {first}–{last}") }
 }
@@ -199,7 +202,7 @@ fn message_range(first: u64, last: u64) -> String {
 /// Performs `segue memory trace`.
 ///
 /// # Errors
-/// Fails if there is no such thread, or if the journal or stdout fails.
+/// Fails if the thread does not exist, the journal cannot be read, or stdout cannot be written.
 pub(crate) async fn run_trace(
     context: &CommandContext,
     thread: &str,
@@ -266,7 +269,7 @@ fn trace_lines(screen: &Screen, messages: &[LoggedMessage]) -> Vec<String> {
     table(screen, &columns, &rows)
 }
 
-/// Returns a sentence about the number of redacted secrets; `None` if there are none.
+/// Returns a sentence about the number of redacted secrets; `None` if the number is 0.
 pub(crate) fn redaction_text(secrets: u64) -> Option<String> {
     let verb = if secrets == 1 { "was" } else { "were" };
     (secrets > 0).then(|| format!("{} {verb} redacted.", format_count(secrets, "secret")))

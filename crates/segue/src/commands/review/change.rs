@@ -1,12 +1,12 @@
-//! The changes between two drafts in one line: the changed parts with the number of added and removed lines. The diff shows
-//! the lines themselves.
+//! Describes the changes between two drafts in one line: the changed parts with the number of added and removed lines.
+//! The diff shows the lines themselves.
 
 use agent::summary_heading;
 use protocol::{HandoffSummary, Proposal, SummaryItemKind};
 use terminal::sanitize_line;
 use terminal::summary::USER_AUTHOR;
 
-/// Returns the changes as a sentence.
+/// Returns the changes as a sentence. Items are compared line by line, ignoring their order.
 pub(super) fn change_text(before: &HandoffSummary, after: &HandoffSummary) -> String {
     let mut parts: Vec<String> = Vec::new();
     if before.title != after.title {
@@ -32,7 +32,7 @@ pub(super) fn change_text(before: &HandoffSummary, after: &HandoffSummary) -> St
     }
 }
 
-/// Returns the origin of a draft: refined, reverted, edited or drafted again.
+/// Returns the origin of a draft: refined, reverted, edited by the user, or drafted again.
 pub(crate) fn draft_origin(proposals: &[Proposal], draft: &Proposal) -> String {
     match (&draft.feedback, find_identical_draft(proposals, draft)) {
         (Some(feedback), _) => format!("refined: “{}”", sanitize_line(feedback)),
@@ -43,7 +43,7 @@ pub(crate) fn draft_origin(proposals: &[Proposal], draft: &Proposal) -> String {
     }
 }
 
-/// Returns the earlier draft that a revert has restored in `draft`, recognised by its hash.
+/// Returns the earlier draft that a revert has restored in `draft`. A restored draft has the same hash.
 pub(super) fn find_identical_draft<'a>(proposals: &'a [Proposal], draft: &Proposal) -> Option<&'a Proposal> {
     proposals.iter().find(|earlier| {
         earlier.iteration < draft.iteration
@@ -63,6 +63,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a summary with these texts and verified items.
     fn summary(title: &str, tldr: &str, items: &[(SummaryItemKind, &str)]) -> HandoffSummary {
         let item = |(kind, text): &(SummaryItemKind, &str)| SummaryItem {
             kind: *kind,
@@ -106,6 +107,7 @@ mod tests {
         check(&summary("U", "Tl", &before_items()), "Changed: title. d shows the diff.");
     }
 
+    /// Returns the items that the new title is compared with.
     fn before_items() -> [(SummaryItemKind, &'static str); 3] {
         [
             (SummaryItemKind::Objective, "o"),

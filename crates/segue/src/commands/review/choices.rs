@@ -1,14 +1,20 @@
-//! The answers that a review offers, which depend on the state of the proposal. `HandoffReviewSession` performs them.
+//! The answers that a review offers, which depend on the state of the proposal. `HandoffReviewSession` performs the
+//! chosen answer.
 
 use terminal::KeyChoice;
 
 /// An answer to the question of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReviewAnswer {
+    /// Accept the shown proposal.
     Accept,
+    /// Draft again with feedback.
     Refine,
+    /// Edit the text of the summary.
     Edit,
+    /// Decline the handoff and stay in this thread.
     Decline,
+    /// End the handoff without a decision; the proposal was only a preview.
     Preview,
     /// Show the changes since the previous draft.
     Diff,
@@ -33,24 +39,29 @@ pub(super) struct ReviewState {
     pub(super) is_failed: bool,
     /// True if the shown proposal is the offline summary.
     pub(super) is_offline_summary: bool,
+    /// The number of further drafts from feedback that are allowed.
     pub(super) refinements_left: u32,
+    /// The number of proposals of the handoff.
     pub(super) proposal_count: usize,
     /// True if a new thread without a summary is offered even if no draft failed.
     pub(super) offers_blank_thread: bool,
+    /// The requester of the handoff.
     pub(super) requester: HandoffRequester,
 }
 
 /// The requester of a handoff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HandoffRequester {
+    /// The user.
     Person,
+    /// The agent, which expects a decision.
     Agent,
     /// The agent, which requested only a preview.
     AgentForPreview,
 }
 
-/// Returns the answers with their keys. If the agent requested only a preview, the preview comes first; after a failure, the
-/// ways to get another draft come first.
+/// Returns the offered answers with their keys, in the order in which they are shown. If the agent requested only a
+/// preview, the preview comes first; after a failure, the ways to get another draft come first.
 pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>> {
     let mut choices = Vec::new();
     let mut add = |key, label, answer, is_offered: bool| {
@@ -86,6 +97,7 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
 mod tests {
     use super::*;
 
+    /// Checks the keys and labels that are offered in a state.
     fn check(state: ReviewState, expected: &str) {
         let keys: Vec<String> =
             review_choices(&state).iter().map(|choice| format!("{} {}", choice.key, choice.label)).collect();
@@ -131,6 +143,7 @@ mod tests {
         );
     }
 
+    /// Each bit sets one property of the state, so that all combinations are checked.
     #[test]
     fn no_two_answers_have_the_same_key() {
         for bits in 0..64u8 {

@@ -1,5 +1,5 @@
-//! Drafting and deciding a handoff, with their progress on the screen. Keys that are typed meanwhile are kept; Ctrl-C stops
-//! the work.
+//! Drafting and deciding a handoff in the foreground, with a progress display. Keys that are typed meanwhile are
+//! buffered; Ctrl-C stops the work.
 
 use agent::{Agent, CancellationToken, FrameSender, HandoffOutcome, HandoffRequestOptions, PendingHandoff};
 use protocol::{Decision, Decisions, HandoffId, ThreadId};
@@ -15,12 +15,12 @@ use crate::exit::CliFailure;
 /// The label of the progress until the run reports its first phase.
 const PHASE_LABEL: &str = "working on the handoff";
 
-/// Drafts a handoff, or returns the pending one; `None` if the person stopped it and no draft was kept. Text that is typed
-/// meanwhile goes to `typed`.
+/// Drafts a handoff, or returns the pending one; `None` if the user stopped the draft and no draft was stored. Text
+/// that is typed meanwhile goes to `typed`.
 ///
 /// # Errors
-/// Fails if there is nothing to hand off, if another run is active, if the thread has a different pending handoff, or if the
-/// journal fails.
+/// Fails if the thread is empty, another run is active, the thread has a different pending handoff, or the journal
+/// cannot be used.
 pub(crate) async fn draft_handoff(
     context: &CommandContext,
     thread_id: ThreadId,
@@ -57,8 +57,8 @@ async fn has_undecided_handoff(context: &CommandContext, thread_id: ThreadId) ->
 /// Decides a handoff without a review, and prints the notices of the run that follows.
 ///
 /// # Errors
-/// The outer error is a failure of the terminal. The inner error says that the decision was refused: it is invalid, or another
-/// client has decided the handoff.
+/// The outer error is a failure of the terminal. The inner error means that the decision was refused: it is invalid, or
+/// another client has decided the handoff.
 pub(crate) async fn decide_handoff(
     context: &CommandContext,
     handoff_id: HandoffId,
@@ -72,6 +72,9 @@ pub(crate) async fn decide_handoff(
 
 impl HandoffReviewSession<'_> {
     /// Decides the handoff under review, shows the run that follows, and adds its totals.
+    ///
+    /// # Errors
+    /// Like [`decide_handoff`].
     pub(super) async fn run_decision(
         &mut self,
         decision: Decision,

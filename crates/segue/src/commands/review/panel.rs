@@ -1,5 +1,5 @@
-//! The panel above the question of a review: who requested the handoff, why a draft failed, the proposal, its cost, and the
-//! remaining refinements. It asks nothing.
+//! The panel above the question of a review: the requester of the handoff, the reason why a draft failed, the proposal,
+//! its cost, and the remaining refinements. It asks nothing.
 
 use agent::{OFFLINE_SUMMARY_MODEL, PendingHandoff};
 use terminal::{sanitize_line, summary, wrap};
@@ -40,7 +40,7 @@ pub(crate) async fn show_proposal(
     Ok(screen.print_line("")?)
 }
 
-/// Returns notes about the request: an agent's request, an earlier request that is still pending, and the goal.
+/// Returns notes about the request: that the agent requested the handoff, that it was already pending, and its goal.
 fn request_notes(pending: &PendingHandoff) -> Vec<String> {
     let mut notes = Vec::new();
     let request = match requester(pending) {
@@ -64,7 +64,7 @@ fn request_notes(pending: &PendingHandoff) -> Vec<String> {
     notes
 }
 
-/// Returns which proposal replaces a failed draft, and the feedback that was not used.
+/// Returns a note about the proposal that replaces a failed draft, and the feedback that was not used.
 fn fallback_note(pending: &PendingHandoff) -> String {
     let is_offline_summary = pending.proposal.summary_json.model == OFFLINE_SUMMARY_MODEL;
     let replacement = match pending.proposal.iteration {
@@ -79,7 +79,9 @@ fn fallback_note(pending: &PendingHandoff) -> String {
     }
 }
 
-/// Returns the number of remaining refinements; if there are none, the reason and the alternatives.
+/// Returns the number of remaining refinements; if no refinement remains, the reason and the alternatives.
+/// The interrupt does not allow `edit` if the limit of refinements is reached. If it allows `edit` and no refinement
+/// remains, no model is configured.
 fn refinements_note(pending: &PendingHandoff) -> String {
     let mut configs = pending.interrupt.payload.review_configs.iter();
     let is_capped = !configs.any(|config| config.allowed_decisions.iter().any(|allowed| allowed == "edit"));

@@ -1,5 +1,7 @@
-//! A person's own text for the summary, written in their editor, or field by field if there is no editor. Text that was not
-//! accepted is kept for the next edit and saved in a file at the end of the review, so that it is never lost.
+//! The user's own text of a summary, written in the user's editor, or field by field if no editor is available.
+//!
+//! Text that was not accepted is stored in memory for the next edit and saved in a file at the end of the review, so
+//! that it is never lost.
 
 mod confirm;
 mod fields;
@@ -18,34 +20,35 @@ use super::build_edit_decision;
 use crate::commands::CommandContext;
 use crate::exit::{self, CliFailure, ExitReason};
 
-/// The first line of the comment in the editor. After a refused text, the reason for the refusal replaces it.
+/// The first line of the comment in the editor. After a refusal, the reason of the refusal replaces it.
 const EDITOR_HELP: &str = "The new thread will get this text. Edit it, save and close the editor; you are asked before it is accepted.";
 /// The remaining lines of the comment. The comment always has the same number of lines, so that the line numbers in errors
 /// match those in the editor.
 const EDITOR_HELP_DETAILS: &str = "Leave it unchanged to return to the question. Each line that begins with - is an item, under its heading:\n\
      Objective, Progress, Decisions, Next steps, Blockers or Artifacts. This comment is not part of the text.";
 
-/// The editor of a person's own text. It keeps text that was not accepted.
+/// The editor of the user's own text. It stores text that was not accepted.
 #[derive(Debug, Default)]
 pub(super) struct UserTextEditor {
+    /// The text that was written and not accepted.
     unsaved: Option<UserText>,
 }
 
-/// A text that a person wrote.
+/// A text that the user wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum UserText {
-    /// Markdown from their editor.
+    /// Markdown from the user's editor.
     Markdown(String),
-    /// Fields that they were asked for.
+    /// Fields that the user was asked for.
     Fields(SummaryFields),
 }
 
 impl UserTextEditor {
-    /// Lets the person edit the text of the proposal, and returns their decision; `None` if they return to the question.
-    /// `refused` is the reason why the last text was refused.
+    /// Lets the user edit the text of the proposal, and returns the decision; `None` if the user returns to the
+    /// question. `refused` is the reason why the last text was refused.
     ///
     /// # Errors
-    /// Fails if the terminal fails. A failure of the editor is reported instead.
+    /// Fails if the terminal cannot be read or written. A failure of the editor is printed instead.
     pub(super) fn edit(
         &mut self,
         context: &CommandContext,
@@ -57,7 +60,7 @@ impl UserTextEditor {
                 Err(CliFailure::Reported(failure)) => {
                     exit::print_failure(&failure, context.format);
                     match failure.code == ExitReason::Config {
-                        // The configured editor cannot be started, so the person writes without one.
+                        // The configured editor cannot be started, so the user writes without an editor.
                         true => self.edit_by_field(context, pending)?,
                         false => None,
                     }
@@ -72,7 +75,7 @@ impl UserTextEditor {
         Ok(decision)
     }
 
-    /// Prints how to edit the kept text again, if there is any.
+    /// Prints how to edit the unaccepted text again, if there is one.
     pub(super) fn print_reminder(&self, context: &CommandContext) -> Result<(), CliFailure> {
         if self.unsaved.is_some() {
             let text = "Your text is kept: Edit opens it again.";
@@ -81,13 +84,13 @@ impl UserTextEditor {
         Ok(())
     }
 
-    /// Discards the kept text, because it was accepted.
+    /// Discards the stored text, because it was accepted.
     pub(super) fn discard_unsaved(&mut self) {
         self.unsaved = None;
     }
 
-    /// Saves the kept text, if there is any, to a new file in the home folder, and prints its path. `shown` is the proposal
-    /// that was edited.
+    /// Saves the unaccepted text, if there is one, to a new file in the home folder, and prints its path. `shown` is
+    /// the proposal that was edited.
     ///
     /// # Errors
     /// Fails if the file cannot be written.
@@ -112,7 +115,7 @@ impl UserTextEditor {
         Ok(context.screen.print_line(format!("Your text is saved in {}", sanitize_path(&path)))?)
     }
 
-    /// Opens the editor until the person accepts their text or returns to the question.
+    /// Opens the editor until the user accepts the text or returns to the question.
     fn edit_in_editor(
         &mut self,
         context: &CommandContext,
@@ -140,7 +143,7 @@ impl UserTextEditor {
         }
     }
 
-    /// Opens the editor and returns the edited text and the number of its first line in the editor; `None` if the person
+    /// Opens the editor and returns the edited text and the number of its first line in the editor; `None` if the user
     /// changed nothing.
     fn open_editor(
         &self,
@@ -149,7 +152,7 @@ impl UserTextEditor {
         refused: Option<&str>,
     ) -> Result<Option<(String, usize)>, CliFailure> {
         let shown = &pending.proposal;
-        let (text, is_kept) = match &self.unsaved {
+        let (text, is_reopened) = match &self.unsaved {
             Some(UserText::Markdown(text)) => (text.clone(), true),
             Some(UserText::Fields(_)) | None => (shown.summary_md.clone(), false),
         };
@@ -163,8 +166,8 @@ impl UserTextEditor {
             &text,
         )? {
             EditOutcome::Changed { text, first_line } => Ok(Some((text, first_line))),
-            // A kept text that is closed again without a change is meant as it is, unless it was refused.
-            EditOutcome::Unchanged if is_kept && refused.is_none() => Ok(Some((text, 1))),
+            // If a reopened text is closed without a change, the user wants exactly this text, unless it was refused.
+            EditOutcome::Unchanged if is_reopened && refused.is_none() => Ok(Some((text, 1))),
             EditOutcome::Unchanged => {
                 context.screen.print_line("The text was not changed.")?;
                 Ok(None)
@@ -172,7 +175,7 @@ impl UserTextEditor {
         }
     }
 
-    /// Asks for each field of the summary, and returns the edit as a decision if the person changed and accepted it.
+    /// Asks for each field of the summary, and returns the edit as a decision if the user changed and accepted it.
     fn edit_by_field(
         &mut self,
         context: &CommandContext,

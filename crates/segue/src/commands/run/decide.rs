@@ -1,5 +1,5 @@
-//! `segue decide`: answers the pending tool calls of a thread and resumes its run. The `tools` crate decides what an answer
-//! does.
+//! `segue decide`: answers the pending tool calls of a thread and resumes its run. The crate `tools` decides the effect
+//! of an answer.
 
 use agent::RunEnd;
 use protocol::{Decision, Decisions, Interrupt, InterruptId, InterruptStatus};
@@ -7,16 +7,20 @@ use terminal::{Audience, TypeAheadBuffer};
 
 use crate::cli::{self, OutputFormat};
 use crate::commands::approval::ApprovalAnswer;
-use crate::commands::handoff::answer::read_decisions;
+use crate::commands::handoff::answer::{DecisionFileKind, read_decisions};
 use crate::commands::handoff::inspect::durable_handoff_id;
+use crate::commands::import::format_count;
 use crate::commands::run::output::TurnPrinter;
 use crate::commands::{CommandContext, NO_TERMINAL, approval, run};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// Performs `segue decide`.
 ///
+/// The answers to all pending interrupts are collected before the first is submitted, so postponing one question submits
+/// none of them.
+///
 /// # Errors
-/// Fails if nothing is pending, the answer does not fit the question, or the turn that continues fails.
+/// Fails if no decision is pending, the answer does not fit the question, or the turn that continues fails.
 pub(crate) async fn run(context: &CommandContext, args: cli::DecideArgs) -> CommandResult {
     let thread_id = match args.target.parse::<InterruptId>() {
         Ok(interrupt_id) => context.agent.runs().interrupt(interrupt_id).await?.thread_id,
@@ -54,17 +58,27 @@ pub(crate) async fn run(context: &CommandContext, args: cli::DecideArgs) -> Comm
             None => return Ok(ExitReason::Undecided),
         }
     }
-    run::run_turn(TurnPrinter::new(context, thread_id)?, async |agent, frames, cancel| {
+    let outcome = run::run_turn(TurnPrinter::new(context, thread_id)?, async |agent, frames, cancel| {
         let mut end: Option<RunEnd> = None;
         for (interrupt_id, decisions) in &answers {
             end = agent.runs().resume(*interrupt_id, decisions, frames, cancel).await?;
         }
         Ok(end)
-    })
-    .await
+    });
+    match outcome.await {
+        Err(failure) if failure.is_conflict() && !failure.is_busy() => {
+            let id = context.durable_id(thread_id).await;
+            Err(failure
+                .with_hint(format!("another decision was recorded first; `segue history {id}` shows it")))
+        }
+        outcome => outcome,
+    }
 }
 
 /// Moves the thread to the current folder; its calls become pending again.
+///
+/// # Errors
+/// Fails if the current folder cannot be used, or if the thread cannot be moved.
 async fn move_here(context: &CommandContext, interrupt: &Interrupt) -> CommandResult {
     run::run_turn(TurnPrinter::new(context, interrupt.thread_id)?, async |agent, frames, cancel| {
         agent.runs().rehome_thread(interrupt, frames, cancel).await.map(Some)
@@ -75,7 +89,7 @@ async fn move_here(context: &CommandContext, interrupt: &Interrupt) -> CommandRe
 /// Returns the pending tool approvals of `target`: one interrupt by its id, or all interrupts of a thread.
 ///
 /// # Errors
-/// Fails if the target does not exist, is already decided, or has only a pending handoff.
+/// Fails if the target does not exist, is already decided, or only has a pending handoff.
 async fn pending_tool_approvals(
     context: &CommandContext,
     target: &str,
@@ -102,7 +116,10 @@ async fn pending_tool_approvals(
             match tool_approvals.iter().find(|interrupt| interrupt.status != InterruptStatus::Pending) {
                 Some(closed) => Err(CliFailure::new(
                     ExitReason::Conflict,
-                    format!("decide `{target}`: the question is {} already", closed.status.as_str()),
+                    format!(
+                        "decide `{target}`: the question is no longer pending ({})",
+                        closed.status.as_str()
+                    ),
                 )
                 .with_hint(format!(
                     "nothing was changed; `segue history {}` shows the decision",
@@ -115,6 +132,7 @@ async fn pending_tool_approvals(
 }
 
 /// Returns the command that answers the interrupt of a handoff.
+/// The command names the handoff, or the interrupt if the handoff cannot be read.
 pub(super) async fn handoff_command(context: &CommandContext, interrupt: &Interrupt) -> String {
     let id = match context.agent.handoffs().find(&interrupt.interrupt_id.to_string()).await {
         Ok(handoff) => durable_handoff_id(context, handoff.handoff_id).await,
@@ -125,16 +143,18 @@ pub(super) async fn handoff_command(context: &CommandContext, interrupt: &Interr
 
 /// The answer to an interrupt.
 enum DecideAnswer {
+    /// One decision for each call.
     Decisions(Decisions),
     /// Move the thread to the current folder and ask again.
     MoveHere,
 }
 
-/// Returns the answer from the options, a file or the person; `None` if there is none. `count` is the number of pending
-/// interrupts.
+/// Returns the answer from the options, a file or the user; `None` if no answer was given. `count` is the number of
+/// pending interrupts.
 ///
 /// # Errors
-/// Fails if the decision file is invalid or ambiguous, or if there is no answer and no terminal to ask on.
+/// Fails if the decision file is invalid or ambiguous, or if no answer was given and the command cannot ask without a
+/// terminal.
 async fn resolve_answer(
     context: &CommandContext,
     args: &cli::DecideArgs,
@@ -166,7 +186,7 @@ async fn resolve_answer(
         )
         .with_hint("name an interrupt by its id; `--json` shows the ids")),
         (None, Some(path)) => {
-            let decisions = read_decisions(path, "approve|edit|reject|respond")?;
+            let decisions = read_decisions(path, DecisionFileKind::ToolCalls)?;
             check_decisions(interrupt, &decisions)?;
             Ok(Some(DecideAnswer::Decisions(decisions)))
         }
@@ -196,14 +216,19 @@ async fn resolve_answer(
     }
 }
 
-/// Checks that the decisions fit the question: one for each call, and of a type that tool calls allow.
+/// Checks that the decisions fit the question: one for each call, each of a type that tool calls allow.
 ///
 /// # Errors
-/// Fails if they do not; the question stays pending.
+/// Fails if they do not fit; the question stays pending.
 fn check_decisions(interrupt: &Interrupt, decisions: &Decisions) -> Result<(), CliFailure> {
     let (requested, given) = (interrupt.payload.action_requests.len(), decisions.decisions.len());
     if requested != given {
-        let problem = format!("accept the decisions: the question needs {requested}, the file has {given}");
+        let verb = if given == 1 { "was" } else { "were" };
+        let problem = format!(
+            "accept the decisions: {} {verb} given for {}",
+            format_count(given as u64, "decision"),
+            format_count(requested as u64, "action")
+        );
         return Err(CliFailure::new(ExitReason::User, problem).with_hint(
             "the question is still pending; give one decision for each action request, in their order",
         ));

@@ -1,4 +1,4 @@
-//! `segue feedback`: a person's rating of a run. `segue history` shows it.
+//! `segue feedback`: sets or removes the user's rating of a run. `segue history` shows it.
 
 use agent::HistoryQuery;
 use protocol::{Rating, RunFeedback, RunId};
@@ -10,13 +10,13 @@ use crate::cli::history::{FeedbackArgs, FeedbackThumb};
 use crate::commands::{CommandContext, DURABLE_ID_CHARS};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The number of history entries that are read to find the newest answer.
+/// The number of the newest history entries that are read to find the newest answer.
 const ENTRIES_READ_MAX: usize = 200;
 
 /// Performs `segue feedback`.
 ///
 /// # Errors
-/// Fails if there is no such run, if a comment has no rating, or if the journal fails.
+/// Fails if the run does not exist, a comment has no rating, or the journal cannot be used.
 pub(crate) async fn run(context: &CommandContext, args: FeedbackArgs) -> CommandResult {
     let comment = args.comment.filter(|comment| !comment.trim().is_empty());
     if args.thumb == FeedbackThumb::None && comment.is_some() {
@@ -53,7 +53,7 @@ pub(crate) async fn run(context: &CommandContext, args: FeedbackArgs) -> Command
 /// Returns the run of the newest answer in the newest thread. A run that only compacted has no answer to rate.
 ///
 /// # Errors
-/// Fails if there is no answer.
+/// Fails if no answer is found.
 async fn last_answer(context: &CommandContext) -> Result<RunId, CliFailure> {
     let thread_id = context.agent.threads().find("last").await?.thread_id;
     let feedback = Some(RunFeedback::LOCAL_USER.to_owned());

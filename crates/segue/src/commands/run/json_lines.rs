@@ -7,16 +7,20 @@ use protocol::{Interrupt, RunId, ThreadId, Usage};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The version of the format.
+/// The version of the format. It increases if an existing field or frame changes its meaning.
 pub(crate) const SCHEMA_VERSION: u32 = 1;
 
 /// The first line of the output.
 #[derive(Debug, Serialize)]
 pub(crate) struct RunStartLine<'a> {
+    /// Always `start`.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// Equals [`SCHEMA_VERSION`].
     schema_version: u32,
+    /// The thread of the turn.
     thread_id: ThreadId,
+    /// The model that is configured; `null` if no model is configured.
     model: Option<&'a str>,
 }
 
@@ -30,12 +34,16 @@ impl<'a> RunStartLine<'a> {
 /// The last line of the output.
 #[derive(Debug, Serialize)]
 pub(crate) struct RunResultLine<'a> {
+    /// Always `result`.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
     /// The status of the run: `success`, `interrupted`, `error`, `timeout` or `cancelled`.
     pub(crate) status: &'a str,
+    /// The exit code of the process.
     pub(crate) exit_code: u8,
+    /// The thread of the turn.
     pub(crate) thread_id: ThreadId,
+    /// The run; `null` if no run was started.
     pub(crate) run_id: Option<RunId>,
     /// The text of the last answer.
     pub(crate) answer: &'a str,
@@ -43,10 +51,15 @@ pub(crate) struct RunResultLine<'a> {
     pub(crate) stop: Option<StopReason>,
     /// The tokens of this run's own model calls, without those of sub-agents.
     pub(crate) usage: Usage,
+    /// The cost of `usage`.
     pub(crate) cost: RunCost,
+    /// The wall-clock time of the command, in milliseconds.
     pub(crate) duration_ms: u64,
+    /// The interrupts that need a decision.
     pub(crate) interrupts: &'a [Interrupt],
+    /// The command that answers the first interrupt.
     pub(crate) next_command: Option<&'a str>,
+    /// The failure, in the form of every JSON error; `null` on success.
     pub(crate) error: Option<Value>,
 }
 
@@ -57,11 +70,12 @@ pub(crate) struct RunCost {
     pub(crate) dollars: Option<f64>,
 }
 
-/// Returns whether a frame is printed. Of a sub-agent, runs, tool calls and notices are printed, but not its text.
+/// Returns whether a frame is printed. The runs, tool calls and notices of a sub-agent are printed, but its text is
+/// not.
 pub(crate) fn has_line(frame: &Frame) -> bool {
-    let Frame::Subagent(within) = frame else { return true };
+    let Frame::Subagent(subagent) = frame else { return true };
     matches!(
-        *within.frame,
+        *subagent.frame,
         Frame::RunStarted { .. }
             | Frame::ToolStarted { .. }
             | Frame::ToolEnded { .. }
@@ -84,7 +98,8 @@ pub(crate) fn frame_line(position: FramePosition, frame: &Frame) -> serde_json::
     Ok(Value::Object(line))
 }
 
-/// Returns the line about lost frames; `after` is the position of the last frame before the gap.
+/// Returns the line about frames that were lost because the output was not read in time. `after` is the position of the
+/// last frame before the gap.
 pub(crate) fn gap_line(after: FramePosition) -> Value {
     Value::Object(positioned_line("gap", after))
 }
@@ -121,6 +136,7 @@ mod tests {
     /// The page of the book that documents the JSON.
     const PAGE: &str = include_str!("../../../../../docs/src/run-json.md");
 
+    /// Returns an id of any kind that ends in this byte.
     fn id<T: std::str::FromStr>(last: u8) -> T
     where
         T::Err: std::fmt::Debug,
@@ -128,6 +144,7 @@ mod tests {
         format!("0192f0c1-2d3e-7a4b-8c5d-6e7f809100{last:02x}").parse().unwrap()
     }
 
+    /// Returns a pending interrupt about one command.
     fn interrupt() -> Interrupt {
         Interrupt {
             interrupt_id: InterruptId::derive(id(2), 1, "tools"),

@@ -1,4 +1,4 @@
-//! The output of a turn outside the chat: for a person the text as it arrives, for a program the whole answer or JSON lines.
+//! Prints a turn outside the chat: for a user the text as it arrives, for a program the whole answer or JSON lines.
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use protocol::message::{StopReason, joined_text};
 use protocol::{AiMessage, EventType, Interrupt, Message, ThreadId, ToolStatus, Usage};
 use serde::Serialize;
 use serde_json::Value;
-use terminal::tool_calls::{outcome_text, stop_notice, title};
+use terminal::tool_calls::{DECLINED_OUTCOME, outcome_text, stop_notice, title};
 use terminal::{Audience, WatchEvent, marker, sanitize, sanitize_line, shorten};
 
 use crate::cli::OutputFormat;
@@ -17,30 +17,37 @@ use crate::commands::run::json_lines::{self, RunCost, RunResultLine, RunStartLin
 use crate::commands::{CommandContext, approval};
 use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 
-/// The most columns of the line about a failed tool call.
+/// The widest line about a failed tool call, in columns.
 const ERROR_COLUMNS_MAX: usize = 160;
 
 /// Prints a turn to stdout and stderr.
 pub(crate) struct TurnPrinter<'a> {
+    /// The agent and the output.
     pub(super) context: &'a CommandContext,
+    /// The thread of the turn.
     pub(super) thread_id: ThreadId,
     /// A note to print once the run is admitted.
     first_note: Option<String>,
+    /// The time at which the printer was created.
     started: Instant,
-    /// The text of the current answer so far.
+    /// The text of the answer that is streaming in.
     partial_answer: String,
     /// The text of the last complete answer.
     answer: String,
+    /// The model of the last answer; before it, the configured model.
     model: Option<String>,
+    /// The tokens of the run's own model calls.
     usage: Usage,
+    /// The reason why the model stopped after the last answer.
     stop_reason: Option<StopReason>,
+    /// The interrupts at which the run stopped.
     interrupts: Vec<Interrupt>,
     /// True if the last character on stdout was a newline.
     is_at_line_start: bool,
 }
 
 impl<'a> TurnPrinter<'a> {
-    /// Returns a printer; with JSON output, prints the start line.
+    /// Returns a printer. With JSON output, prints the start line.
     ///
     /// # Errors
     /// Fails if stdout cannot be written.
@@ -70,7 +77,10 @@ impl<'a> TurnPrinter<'a> {
         self
     }
 
-    /// Prints an event of the run, and records what the result needs.
+    /// Prints an event of the run, and records the data for the result.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     pub(super) fn handle_event(&mut self, event: WatchEvent<'_>) -> io::Result<()> {
         if let WatchEvent::Frame(_, frame) = event {
             if matches!(frame, Frame::RunStarted { .. })
@@ -103,6 +113,7 @@ impl<'a> TurnPrinter<'a> {
     }
 
     /// Records the text, the questions and the usage of a frame for the result.
+    /// The recorded text is the answer in the result, also if the run stops before the answer is complete.
     fn record_frame(&mut self, frame: &Frame) {
         if let Frame::Text { text, .. } = frame {
             self.partial_answer.push_str(text);
@@ -128,6 +139,9 @@ impl<'a> TurnPrinter<'a> {
     }
 
     /// Prints a frame as text: the answer to stdout, everything else to stderr.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     fn print_frame(&mut self, frame: &Frame) -> io::Result<()> {
         let (screen, style) = (&self.context.screen, self.context.screen.style);
         match frame {
@@ -157,9 +171,12 @@ impl<'a> TurnPrinter<'a> {
                 {
                     let name = sanitize_line(result.name.as_deref().unwrap_or("tool"));
                     let outcome = outcome_text(result.status, &joined_text(&result.content), None);
-                    screen.print_to_stderr(
-                        style.dim(shorten(&format!("  {name} {outcome}"), ERROR_COLUMNS_MAX)),
-                    );
+                    let text = match outcome.strip_prefix(DECLINED_OUTCOME) {
+                        Some("") => format!("  The user declined `{name}`."),
+                        Some(message) => format!("  The user declined `{name}`{message}"),
+                        None => format!("  {name} {outcome}"),
+                    };
+                    screen.print_to_stderr(style.dim(shorten(&text, ERROR_COLUMNS_MAX)));
                 }
                 Ok(())
             }
@@ -219,6 +236,9 @@ impl<'a> TurnPrinter<'a> {
     }
 
     /// Prints the result line of JSON output.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
     fn print_result(
         &self,
         end: Option<&RunEnd>,
@@ -249,6 +269,7 @@ impl<'a> TurnPrinter<'a> {
         Ok(())
     }
 
+    /// Prints a warning to stderr.
     fn print_note(&self, text: &str) {
         print_note(self.context, text);
     }
@@ -262,11 +283,12 @@ impl<'a> TurnPrinter<'a> {
     }
 }
 
+/// Prints a warning to stderr on one line.
 fn print_note(context: &CommandContext, text: &str) {
     context.screen.print_to_stderr(context.screen.style.warn(sanitize_line(text)));
 }
 
-/// Prints the pending questions to stderr, and the command that answers them; nothing if there is no command.
+/// Prints the pending questions to stderr, and the command that answers them. Prints nothing if `next` is `None`.
 pub(crate) fn print_pending_interrupts(
     context: &CommandContext,
     interrupts: &[Interrupt],
@@ -292,8 +314,8 @@ pub(crate) fn print_pending_interrupts(
     print_note(context, &format!("answer with: {command}"));
 }
 
-/// Returns the command that answers the first pending question; tool calls come before a handoff. It contains the id of the
-/// interrupt, so that it cannot answer a later question by mistake.
+/// Returns the command that answers the first pending question; tool calls come before a handoff. The command contains
+/// the id of the interrupt, so that it cannot answer a later question by mistake.
 pub(crate) async fn next_command(context: &CommandContext, interrupts: &[Interrupt]) -> Option<String> {
     let tool_approval = interrupts.iter().find(|interrupt| approval::is_tool_approval(interrupt));
     match (interrupts.first(), tool_approval) {

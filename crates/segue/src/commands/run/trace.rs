@@ -17,23 +17,26 @@ use crate::cli::history::TraceArgs;
 use crate::commands::CommandContext;
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The shortest time between two reads of the spans with `--follow`, so that a busy thread does not cause constant reading.
+/// The shortest time between two reads of the spans with `--follow`. A busy thread commits many times a second, and
+/// each read loads all its spans.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A span in the form of `--json`.
 #[derive(Serialize)]
 struct SpanReport<'s> {
+    /// The span.
     #[serde(flatten)]
     span: &'s TraceSpan,
+    /// The duration in milliseconds; for an open span, until now.
     duration_ms: u64,
-    /// The cost of a model call in US dollars; `null` if the price is unknown or the span is no model call.
+    /// The cost of a model call in US dollars; `null` if the price is unknown or the span is not a model call.
     cost: Option<f64>,
 }
 
 /// Performs `segue trace`.
 ///
 /// # Errors
-/// Fails if there is no such run, thread or handoff, or if the journal or stdout fails.
+/// Fails if no such run, thread or handoff exists, the journal cannot be read, or stdout cannot be written.
 pub(crate) async fn run(context: &CommandContext, args: &TraceArgs) -> CommandResult {
     if args.events {
         return events::run(context, &args.subject).await;
@@ -42,7 +45,7 @@ pub(crate) async fn run(context: &CommandContext, args: &TraceArgs) -> CommandRe
     if args.follow { follow_trace(context, &subject).await } else { show_trace(context, &subject).await }
 }
 
-/// Prints all spans.
+/// Prints all spans that exist at present.
 async fn show_trace(context: &CommandContext, subject: &TraceSubject) -> CommandResult {
     let spans = load_spans(context, subject).await?;
     if context.format == OutputFormat::Json {
@@ -57,7 +60,8 @@ async fn show_trace(context: &CommandContext, subject: &TraceSubject) -> Command
     Ok(ExitReason::Success)
 }
 
-/// Prints each span once it has ended, until no more spans can follow or Ctrl-C is pressed. A thread has no last span.
+/// Prints each span once it has ended, until no more spans can follow or Ctrl-C is pressed. Following a thread ends
+/// only with Ctrl-C, because a thread can always get another run.
 async fn follow_trace(context: &CommandContext, subject: &TraceSubject) -> CommandResult {
     let mut printed = HashSet::new();
     let mut commits = context.agent.threads().subscribe_commits();

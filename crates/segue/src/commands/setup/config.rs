@@ -1,5 +1,7 @@
-//! `segue config keys`: every key of `config.toml` with its type, default and meaning, taken from the JSON Schema of the types
-//! that the file is parsed into. The values in the file of this machine are not shown, because they may contain API keys.
+//! `segue config keys`: every key of `config.toml` with its type, default and meaning, taken from the JSON Schema of
+//! the types that the file is parsed into.
+//!
+//! The values in the file of this machine are not shown, because they may contain API keys.
 
 use std::fmt::Write as _;
 
@@ -73,17 +75,21 @@ pub(crate) fn print_config_keys(global: &GlobalArgs, args: &ConfigKeysArgs) -> C
 struct ConfigTable {
     /// The heading as it is written in the file, such as `[name]`; empty for the keys before the first table.
     heading: String,
+    /// The description of the table.
     description: String,
+    /// The keys, in the order of the schema.
     keys: Vec<ConfigKey>,
 }
 
 /// A key of a table.
 struct ConfigKey {
+    /// The key.
     name: String,
-    /// The type of the value in words.
+    /// The type of the value as a phrase.
     value_type: String,
-    /// The default as JSON in backticks; empty if there is none.
+    /// The default as JSON in backticks; empty if the key has no default.
     default: String,
+    /// The meaning of the key.
     description: String,
 }
 
@@ -96,7 +102,7 @@ enum TableLevel {
     Nested,
 }
 
-/// The form in which the file contains the value of a schema.
+/// The way in which the file represents the value of a schema.
 enum SchemaShape<'s> {
     /// A table: `[name]`.
     Table(&'s Value),
@@ -121,12 +127,14 @@ fn config_tables(root: &Value) -> Vec<ConfigTable> {
 struct TableLocation {
     /// The dotted path of the table; empty for the top level.
     path: String,
+    /// The heading as it is written in the file.
     heading: String,
+    /// The description of the table.
     description: String,
 }
 
-/// Appends the table of a schema, unless it has no keys, and the tables below it. `root` is the whole schema, which contains the
-/// definitions that references point to.
+/// Appends the table of a schema, unless the table has no keys, and the tables below it. `root` is the whole schema,
+/// which contains the definitions that references point to.
 fn collect_tables(root: &Value, schema: &Value, location: TableLocation, all: &mut Vec<ConfigTable>) {
     let TableLocation { path, heading, description } = location;
     let mut table = ConfigTable { heading, description, keys: Vec::new() };
@@ -158,7 +166,8 @@ fn collect_tables(root: &Value, schema: &Value, location: TableLocation, all: &m
     subtables.into_iter().for_each(|(schema, location)| collect_tables(root, schema, location, all));
 }
 
-/// Returns the form of a property. Arrays of tables exist only at the top level; below it they are inline values.
+/// Returns the representation of a property. Arrays of tables exist only at the top level; in a table they are inline
+/// values.
 fn schema_shape<'s>(root: &'s Value, property: &'s Value, level: TableLevel) -> SchemaShape<'s> {
     let schema = resolve_schema(root, property);
     if schema.get("properties").is_some() {
@@ -188,7 +197,7 @@ fn resolve_schema<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     }
 }
 
-/// Returns the type of a key's value in words.
+/// Returns the type of a key's value as a phrase, such as `a whole number`.
 fn value_type_text(root: &Value, property: &Value) -> String {
     let schema = resolve_schema(root, property);
     if let Some(options) = schema.get("oneOf").and_then(Value::as_array) {
@@ -213,7 +222,7 @@ fn value_type_text(root: &Value, property: &Value) -> String {
     }
 }
 
-/// Returns the type of an array's items in words, in the plural where it has one.
+/// Returns the type of an array's items as a phrase, in the plural if the phrase has one.
 fn plural_type_text(root: &Value, items: &Value) -> String {
     match (value_type_text(root, items), resolve_schema(root, items).get("properties")) {
         (_, Some(_)) => format!("tables {}", inline_table_text(resolve_schema(root, items))),
@@ -256,6 +265,7 @@ fn default_text(property: &Value) -> String {
     }
 }
 
+/// Returns the properties of a schema with their names.
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }

@@ -18,7 +18,7 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// Performs `segue db`.
 ///
 /// # Errors
-/// Fails if a URL is invalid, a database cannot be used, the source of a copy changes, or the person stops the work.
+/// Fails if a URL is invalid, a database cannot be used, the source of a copy changes, or the user stops the work.
 pub(crate) async fn run(global: &GlobalArgs, args: DbCommand) -> CommandResult {
     let settings = agent_settings(global, AgentOptions::default())?;
     let output = DatabaseOutput { screen: global.screen(), format: global.format() };
@@ -43,14 +43,19 @@ pub(crate) async fn run(global: &GlobalArgs, args: DbCommand) -> CommandResult {
     }
 }
 
-/// The output of the commands.
+/// Performs the subcommands and prints their results.
 struct DatabaseOutput {
+    /// The screen for text output.
     screen: Screen,
+    /// The format of the results.
     format: OutputFormat,
 }
 
 impl DatabaseOutput {
-    /// Updates the schema of a database.
+    /// Migrates the schema of a database to the version of this program.
+    ///
+    /// # Errors
+    /// Fails if the database cannot be opened or a migration fails.
     async fn migrate(&self, database: &DatabaseAddress) -> CommandResult {
         let (location, versions) = database.migrate().await?;
         let text = match (versions.from, versions.to) {
@@ -61,7 +66,10 @@ impl DatabaseOutput {
         self.print_result(&json!({"location": location, "from": versions.from, "to": versions.to}), &text)
     }
 
-    /// Copies everything from one database into another.
+    /// Copies everything from one database into another. An interrupted copy continues when the command is run again.
+    ///
+    /// # Errors
+    /// Fails if a database cannot be used, if the copy is stopped, or if the source was written to meanwhile.
     async fn copy(&self, from: &DatabaseAddress, to: &DatabaseAddress) -> CommandResult {
         let copied = self
             .run_with_progress(ProgressUnit::Steps, async |frames, cancel| {
@@ -82,6 +90,7 @@ impl DatabaseOutput {
     }
 
     /// Backs up a database into a file.
+    /// The file is complete or does not exist: a stopped backup leaves no file.
     async fn back_up(&self, from: &DatabaseAddress, path: PathBuf) -> CommandResult {
         let backup = self
             .run_with_progress(ProgressUnit::Bytes, async |frames, cancel| {
@@ -101,7 +110,7 @@ impl DatabaseOutput {
     /// Performs long work with a progress bar. Ctrl-C stops it.
     ///
     /// # Errors
-    /// Fails if the person does not wait for the work to stop.
+    /// Fails if the user does not wait for the work to stop.
     async fn run_with_progress<T, W: Future<Output = T>>(
         &self,
         unit: ProgressUnit,

@@ -1,4 +1,4 @@
-//! `segue doctor`: checks the installation and prints a hint for each problem. It changes nothing.
+//! `segue doctor`: checks the installation and prints a hint for each problem. The command only reads.
 
 use agent::{Agent, CheckStatus, DoctorCheck};
 use terminal::{sanitize_line, wrap};
@@ -8,6 +8,9 @@ use crate::commands::{AgentOptions, agent_settings};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// Performs `segue doctor`. A home folder or database that cannot be opened is a failed check, not a failure of the command.
+///
+/// The exit code is the code of the failure that prevented opening the agent, else that of a storage failure if a check
+/// failed, else 0. Warnings do not change the exit code.
 ///
 /// # Errors
 /// Fails if the arguments are invalid or stdout cannot be written.
@@ -33,6 +36,9 @@ pub(crate) async fn run(global: &GlobalArgs) -> CommandResult {
 }
 
 /// Prints the checks, each with its status, detail and hint.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
 fn show_checks(global: &GlobalArgs, checks: &[DoctorCheck]) -> Result<(), CliFailure> {
     let screen = global.screen();
     if global.format() == OutputFormat::Json {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::CommandFactory;
 
 use crate::cli::handoff::DECISIONS_HELP;
-use crate::cli::{CliArgs, CompletionsArgs, ManArgs, help};
+use crate::cli::{CliArgs, CompletionsArgs, ManArgs, TOOL_DECISIONS_HELP, help};
 use crate::exit::{CliFailure, CommandResult, EXIT_CODES, ExitReason};
 
 /// The beginning of the Markdown page.
@@ -70,7 +70,7 @@ fn render_markdown(command: &clap::Command) -> String {
         page.replace_range(list..end, help::markdown_list(command).trim_end());
     }
     // Texts with columns must keep their line breaks.
-    for text in [EXIT_CODES, DECISIONS_HELP] {
+    for text in [EXIT_CODES, DECISIONS_HELP, TOOL_DECISIONS_HELP] {
         page = page.replace(text.trim_end(), &format!("```text\n{}\n```", text.trim_end()));
     }
     page = page.replace("###### **", "**");

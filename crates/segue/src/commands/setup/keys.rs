@@ -1,4 +1,5 @@
-//! `segue keys`: the API keys with which clients of the server authenticate. Only their hashes are stored.
+//! `segue keys`: manages the API keys with which clients of the server authenticate. Only the hashes of keys are
+//! stored.
 
 use agent::UserTools;
 use jiff::Timestamp;
@@ -15,18 +16,23 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// A key in the form of `--json`, without its hash.
 #[derive(Serialize)]
 struct ApiKeyReport<'a> {
+    /// The public id of the key.
     key_id: &'a str,
+    /// The user as which the key authenticates.
     user_id: &'a str,
+    /// The label that was given when the key was created.
     label: Option<&'a str>,
+    /// The time at which the key was created.
     created_at: Timestamp,
+    /// The time at which the key was revoked; `null` if it is valid.
     revoked_at: Option<Timestamp>,
-    /// The key itself, only when it is created.
+    /// The secret key. It is present only in the output of its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
 }
 
 impl<'a> ApiKeyReport<'a> {
-    /// Returns the report of a stored key; `key` is the key itself if it was just created.
+    /// Returns the report of a stored key. `key` is the secret key if it was just created.
     fn new(row: &'a ApiKey, key: Option<&'a str>) -> Self {
         Self {
             key_id: &row.key_id,
@@ -42,7 +48,7 @@ impl<'a> ApiKeyReport<'a> {
 /// Performs `segue keys`.
 ///
 /// # Errors
-/// Fails if there is no such key, a prefix is ambiguous, or the journal or stdout fails.
+/// Fails if the key does not exist, an id prefix is ambiguous, the journal cannot be used, or stdout cannot be written.
 pub(crate) async fn run(context: &CommandContext, args: ApiKeysCommand) -> CommandResult {
     match args {
         ApiKeysCommand::Create { user, label } => {
@@ -85,7 +91,7 @@ pub(crate) async fn run(context: &CommandContext, args: ApiKeysCommand) -> Comma
 /// Returns the key with the given id, or the only key whose id begins with it.
 ///
 /// # Errors
-/// Fails if there is no such key, or if several ids begin with the text.
+/// Fails if no id begins with the text, or if several ids do and none is equal to it.
 async fn find_key(context: &CommandContext, prefix: &str) -> Result<ApiKey, CliFailure> {
     let mut matches = context.agent.admin().keys().await?;
     matches.retain(|key| key.key_id.starts_with(prefix));

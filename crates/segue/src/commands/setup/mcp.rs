@@ -1,4 +1,4 @@
-//! `segue mcp`: lists and tests the configured MCP servers, and records a person's consent to the servers of a project.
+//! `segue mcp`: lists and tests the configured MCP servers, and records the user's consent to the servers of a project.
 
 use agent::{ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness};
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// Performs `segue mcp`.
 ///
 /// # Errors
-/// Fails if there is no such server, or the configuration cannot be read. A server that cannot be started is part of the
-/// output, and the exit code is that of a failed setting.
+/// Fails if the server does not exist, or the configuration cannot be read. A server that cannot be started is part of
+/// the output; the exit code is then that of an invalid setting.
 pub(crate) async fn run(context: &CommandContext, args: McpCommand) -> CommandResult {
     match args {
         McpCommand::List => list_servers(context),
@@ -23,6 +23,10 @@ pub(crate) async fn run(context: &CommandContext, args: McpCommand) -> CommandRe
 }
 
 /// Lists the configured servers without starting them.
+/// Servers of a project without consent are listed too, with the command that allows them.
+///
+/// # Errors
+/// Fails if a configuration file cannot be read.
 fn list_servers(context: &CommandContext) -> CommandResult {
     let servers = context.agent.admin().planned_mcp_servers()?;
     if context.format == OutputFormat::Json {
@@ -31,7 +35,7 @@ fn list_servers(context: &CommandContext) -> CommandResult {
             .map(|server| {
                 json!({
                     "name": server.name, "source": source_name(server.origin), "what": server.target,
-                    "variables": server.variables, "state": consent_state(&server.readiness).0,
+                    "variables": server.variables, "state": server_state(&server.readiness, context).0,
                 })
             })
             .collect();
@@ -48,9 +52,10 @@ fn list_servers(context: &CommandContext) -> CommandResult {
 }
 
 /// Prints a configured server: its source, its state, its command or URL, and the environment variables that it gets.
+/// Only the names of environment variables are printed, because their values may be secrets.
 fn show_configured_server(context: &CommandContext, server: &PlannedServer) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
-    let (state, subcommand) = consent_state(&server.readiness);
+    let (state, subcommand) = server_state(&server.readiness, context);
     screen.print_line(format!(
         "{}  {}",
         style.bold(sanitize_line(&server.name)),
@@ -68,10 +73,14 @@ fn show_configured_server(context: &CommandContext, server: &PlannedServer) -> R
     Ok(())
 }
 
-/// Returns the state of a server, and the subcommand that allows it if it is not allowed.
-fn consent_state(readiness: &ServerReadiness) -> (String, Option<&'static str>) {
+/// Returns the state of a server as text, and the subcommand that allows the server if it may not start. A server whose
+/// program does not exist is not ready.
+fn server_state(readiness: &ServerReadiness, context: &CommandContext) -> (String, Option<&'static str>) {
     match readiness {
-        ServerReadiness::Ready(_) => ("ready".to_owned(), None),
+        ServerReadiness::Ready(definition) => {
+            let missing = definition.missing_command(context.agent.workspace());
+            (missing.map_or_else(|| "ready".to_owned(), |command| format!("not found: {command}")), None)
+        }
         ServerReadiness::Disabled => ("disabled".to_owned(), None),
         ServerReadiness::Shadowed => ("shadowed by config.toml".to_owned(), None),
         ServerReadiness::ConsentPending => ("needs your consent".to_owned(), Some("allow")),
@@ -80,7 +89,7 @@ fn consent_state(readiness: &ServerReadiness) -> (String, Option<&'static str>) 
     }
 }
 
-/// Returns the file that configures a server.
+/// Returns the name of the file that configures a server.
 const fn source_name(source: ConfigOrigin) -> &'static str {
     match source {
         ConfigOrigin::Config => "config.toml",
@@ -89,6 +98,10 @@ const fn source_name(source: ConfigOrigin) -> &'static str {
 }
 
 /// Starts the servers, or one of them, and prints their tools.
+/// A server that fails does not prevent the test of the others.
+///
+/// # Errors
+/// Fails if the named server does not exist or a configuration file cannot be read.
 async fn test_servers(context: &CommandContext, name: Option<&str>) -> CommandResult {
     let servers = context.agent.admin().test_mcp_servers(name).await?;
     if let (Some(name), true) = (name, servers.is_empty()) {
@@ -149,7 +162,7 @@ fn show_server_status(context: &CommandContext, server: &McpServerStatus) -> Res
     Ok(())
 }
 
-/// Returns the name of a server's state, in JSON and on the screen.
+/// Returns the name of a server's state, which is the same in JSON and in text.
 const fn state_name(state: McpServerState) -> &'static str {
     match state {
         McpServerState::Ready => "ready",
@@ -163,10 +176,12 @@ const fn state_name(state: McpServerState) -> &'static str {
     }
 }
 
-/// Records whether a server of the project may be started.
+/// Records the user's decision whether a server of the project may be started.
+///
+/// The consent belongs to the entry in `.mcp.json`, so a changed entry needs a new decision.
 ///
 /// # Errors
-/// Fails if the project has no such server.
+/// Fails if the project has no such server, or the decision cannot be stored.
 fn record_consent(context: &CommandContext, name: &str, decision: ConsentDecision) -> CommandResult {
     let servers = context.agent.admin().planned_mcp_servers()?;
     let is_named = |server: &&PlannedServer| server.name == name && server.origin == ConfigOrigin::Project;
@@ -196,6 +211,7 @@ fn record_consent(context: &CommandContext, name: &str, decision: ConsentDecisio
     Ok(ExitReason::Success)
 }
 
+/// Returns the failure for a server that is not configured.
 fn unknown_server(name: &str) -> CliFailure {
     CliFailure::new(ExitReason::User, format!("find an MCP server `{name}`"))
         .with_hint("`segue mcp list` lists the configured servers")

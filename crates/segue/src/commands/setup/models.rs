@@ -1,4 +1,4 @@
-//! `segue models`: the selected model, and for each provider whether it can be used and where its key was found.
+//! `segue models`: the selected model, and for each provider whether it can be used and the source of its API key.
 
 use terminal::{sanitize_line, wrap};
 
@@ -7,6 +7,8 @@ use crate::commands::CommandContext;
 use crate::exit::{CommandResult, ExitReason};
 
 /// Performs `segue models`.
+///
+/// No provider is called: the command only reports the configuration, so it works offline and costs nothing.
 ///
 /// # Errors
 /// Fails if stdout cannot be written.

@@ -1,5 +1,5 @@
-//! `segue serve`: serves the agent over HTTP until a signal stops it. This file sets the address and the authentication; the
-//! `http` crate decides what a request may do.
+//! `segue serve`: serves the agent over HTTP until a signal stops it. This file sets the address and the
+//! authentication; the crate `http` decides which requests are allowed.
 
 mod page;
 
@@ -25,7 +25,8 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// The value that allows any origin or any host.
 const WILDCARD: &str = "*";
 
-/// Performs `segue serve`. The first signal stops the server gracefully, a second one at once.
+/// Performs `segue serve`. The first signal stops the server gracefully: active runs reach a durable step first. A
+/// second signal stops it at once.
 ///
 /// # Errors
 /// Fails if the arguments are invalid, the address cannot be used, or the scheduler or the server fails.
@@ -79,7 +80,8 @@ pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResu
     Ok(ExitReason::Success)
 }
 
-/// Raises the limit of open files to the maximum that the system allows, because each connection needs one.
+/// Raises the limit of open files to the maximum that the system allows, because each connection uses a file
+/// descriptor.
 #[cfg(unix)]
 fn raise_open_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -89,16 +91,21 @@ fn raise_open_file_limit() {
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// Does nothing: other systems have no such limit.
+/// Has no effect: other systems have no such limit.
 #[cfg(not(unix))]
 const fn raise_open_file_limit() {}
 
-/// The announcement of a server that has started.
+/// The data that the program prints when the server has started.
 struct ServerAnnouncement {
+    /// The address on which the server listens.
     addr: SocketAddr,
+    /// The home folder.
     home: std::path::PathBuf,
+    /// The file with the token.
     token_file: std::path::PathBuf,
+    /// The way in which clients authenticate.
     auth: AuthMode,
+    /// The arguments of the command.
     args: ServeArgs,
 }
 
@@ -108,7 +115,7 @@ impl ServerAnnouncement {
         page::page_address(self.addr, &self.auth, visibility)
     }
 
-    /// Prints the addresses, the authentication, and the runs of an earlier process.
+    /// Prints the addresses, the authentication, and the number of runs that were recovered.
     fn print_startup(
         &self,
         screen: &Screen,
@@ -154,7 +161,7 @@ impl ServerAnnouncement {
     }
 }
 
-/// Returns a sentence about the runs of an earlier process; `None` if there are none.
+/// Returns a sentence about the runs of an earlier process; `None` if no run was recovered.
 fn recovered_text(recovered: &RecoveryReport) -> Option<String> {
     let resumed = (recovered.resumed > 0).then(|| format!("{} resumed", count_runs(recovered.resumed)));
     let queued = (recovered.queued > 0).then(|| format!("{} queued again", count_runs(recovered.queued)));
@@ -162,14 +169,16 @@ fn recovered_text(recovered: &RecoveryReport) -> Option<String> {
     (!parts.is_empty()).then(|| format!("From an earlier process: {}.", parts.join(", ")))
 }
 
+/// Returns a number of runs as text.
 fn count_runs(runs: usize) -> String {
     crate::commands::import::format_count(runs as u64, "run")
 }
 
-/// Returns how clients authenticate. Clients on other machines need an API key, because the token is for this machine only.
+/// Returns the way in which clients authenticate. Clients on other machines need an API key, because the token is only
+/// for this machine.
 ///
 /// # Errors
-/// Fails if the address is reachable from other machines and there is no valid key.
+/// Fails if the address is reachable from other machines and no valid key exists.
 async fn resolve_auth(agent: &Agent, addr: SocketAddr, args: &ServeArgs) -> Result<AuthMode, CliFailure> {
     if args.no_auth {
         return Ok(AuthMode::Disabled);
@@ -204,15 +213,16 @@ fn resolve_address(text: &str) -> Result<SocketAddr, CliFailure> {
     })
 }
 
+/// Returns the failure for an address on which the server cannot listen.
 fn listen_failure(addr: SocketAddr, error: &std::io::Error) -> CliFailure {
     CliFailure::new(ExitReason::Config, format!("listen at {addr}: {error}"))
         .with_hint("stop the program that listens there, or choose another port with `--addr`")
 }
 
-/// Checks that the model of the arguments can be used; otherwise every run would fail.
+/// Checks that the model of the arguments can be used; with an unusable model, every run would fail.
 ///
 /// # Errors
-/// Fails if it cannot be used.
+/// Fails if the model cannot be used.
 fn check_model(agent: &Agent) -> Result<(), CliFailure> {
     match agent.model_status().problem {
         Some(problem) => {

@@ -1,5 +1,5 @@
-//! The thread that `--continue` selects: the newest thread of the current folder, else the newest of all; if it was just handed
-//! off, its child. It reads pages of threads but none of their messages.
+//! The thread that `--continue` selects: the newest thread of the current folder, else the newest of all threads; if
+//! that thread was just handed off, its child. It reads pages of threads but none of their messages.
 
 use agent::ThreadFilter;
 use protocol::Thread;
@@ -10,11 +10,14 @@ use crate::exit::{CliFailure, ExitReason};
 /// The number of threads that one query reads.
 const PAGE_ROWS: usize = 200;
 
-/// Returns the newest thread of the current folder; if there is none, prints a notice and returns the newest of all. A thread
-/// that came from another thread belongs to the folder of that thread. Threads of sub-agents are never returned.
+/// Returns the newest thread of the current folder. If the folder has no thread, prints a notice and returns the newest
+/// of all threads.
+///
+/// A thread that came from another thread belongs to the folder of that thread. Threads of sub-agents are never
+/// returned.
 ///
 /// # Errors
-/// Fails if there is no thread or the journal fails.
+/// Fails if no thread exists or the journal cannot be read.
 pub(crate) async fn newest_thread_here(context: &CommandContext) -> Result<Thread, CliFailure> {
     let mut newest = None;
     let here = context.agent.workspace();

@@ -1,4 +1,4 @@
-//! `segue prune`: deletes threads that were inactive for a long time. The `agent` crate selects them.
+//! `segue prune`: deletes threads that were inactive for a long time. The crate `agent` selects them.
 
 use agent::{NamedThreadPolicy, PrunePlan, PruneReport};
 use jiff::Timestamp;
@@ -17,13 +17,17 @@ use crate::commands::import::{format_byte_size, format_count};
 use crate::commands::{CommandContext, NO_TERMINAL};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The most threads that a dry run lists.
+/// The most threads that a dry run lists; the others are counted.
 const SHOWN_MAX: usize = 50;
 
 /// Performs `segue prune`.
 ///
+/// The plan is made before the confirmation. A thread that becomes active after that is not deleted. With `--vacuum`,
+/// the space of the deleted rows is returned to the file system.
+///
 /// # Errors
-/// Fails if there is no confirmation and no terminal to ask on, if the journal fails, or if the person stops the deletion.
+/// Fails if the deletion is not confirmed and the command cannot ask without a terminal, if the journal cannot be used,
+/// or if the user stops the deletion.
 pub(crate) async fn run(context: &CommandContext, args: PruneArgs) -> CommandResult {
     let named = if args.keep_named { NamedThreadPolicy::Keep } else { NamedThreadPolicy::Prune };
     let agent = match args.everyone {
@@ -63,7 +67,10 @@ pub(crate) async fn run(context: &CommandContext, args: PruneArgs) -> CommandRes
     }
 }
 
-/// Prints the threads that would be deleted.
+/// Prints the threads that would be deleted, and the totals.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
 fn show_dry_run(context: &CommandContext, plan: &PrunePlan) -> CommandResult {
     if context.format == OutputFormat::Json {
         context.print_json(&plan)?;
@@ -101,7 +108,7 @@ fn show_dry_run(context: &CommandContext, plan: &PrunePlan) -> CommandResult {
 /// Asks whether to delete the threads of the plan.
 ///
 /// # Errors
-/// Fails if there is no terminal to ask on.
+/// Fails if the command cannot ask without a terminal.
 fn confirm_pruning(context: &CommandContext, plan: &PrunePlan) -> Result<bool, CliFailure> {
     let threads = format_count(plan.threads.len() as u64, "thread");
     if context.screen.audience == Audience::Program || context.format == OutputFormat::Json {
@@ -117,10 +124,14 @@ fn confirm_pruning(context: &CommandContext, plan: &PrunePlan) -> Result<bool, C
     Ok(ask(&context.screen, &choices, "Keep")?.unwrap_or(false))
 }
 
-/// Evidence that the freed space of the database file was returned to the file system.
+/// Evidence that the freed space of the database file was returned to the file system. Only then does the report omit
+/// the hint about `--vacuum`.
 struct DatabaseShrunk;
 
-/// Prints what was deleted and what was kept.
+/// Prints the number and the size of the deleted threads, and the old threads that stay.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
 fn print_result(
     context: &CommandContext,
     plan: &PrunePlan,
@@ -167,7 +178,7 @@ fn prunable_text(plan: &PrunePlan) -> String {
     format!("{threads} with {} ({})", format_count(events, "event"), format_byte_size(size))
 }
 
-/// Returns the old threads that are kept, with the reasons; empty if there are none.
+/// Returns the number of old threads that stay, with the reasons; empty if no old thread stays.
 fn kept_text(plan: &PrunePlan) -> String {
     let reasons = [
         (plan.kept.in_use, "with a run or a question"),

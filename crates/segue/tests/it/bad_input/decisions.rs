@@ -1,5 +1,5 @@
-//! Decisions that cannot be taken, and handoffs that cannot be decided: each is told in one line with a hint and the code
-//! that tells who can mend it, and changes nothing.
+//! Invalid decisions, and handoffs that cannot be decided: each gives one error line, one hint and the
+//! right exit code, and changes nothing.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,8 @@ use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
 use crate::handoff::{edit_decision, leave_pending_handoff, summary_draft};
 use crate::sandbox::{ProgramOutput, TestSandbox};
 
-/// Everything that is stored, and agent.md.
+/// Returns a text of everything that is stored in the database and in agent.md, for comparison. `without`
+/// names tables to skip.
 fn stored_state(sandbox: &TestSandbox, without: &[&str]) -> String {
     let mut all = format!("agent.md: {:?}\n", sandbox.read_agent_md());
     if let Some(database) = sandbox.database() {
@@ -38,14 +39,14 @@ fn stored_state(sandbox: &TestSandbox, without: &[&str]) -> String {
     all
 }
 
-/// Checks that a command is told as such, and leaves everything as it is.
+/// Checks that a command fails with this error and changes nothing that is stored.
 #[track_caller]
 fn assert_refused(sandbox: &TestSandbox, args: &[&str], code: i32, what: &str) -> ProgramOutput {
     let before = stored_state(sandbox, &[]);
-    let ended = sandbox.run(args);
-    ended.assert_error(code, what);
+    let output = sandbox.run(args);
+    output.assert_error(code, what);
     assert_eq!(stored_state(sandbox, &[]), before, "{args:?}");
-    ended
+    output
 }
 
 #[track_caller]
@@ -66,7 +67,7 @@ fn edited_text_decision(lines: &[&str]) -> Value {
 }
 
 #[test]
-fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
+fn g3_a_malformed_decision_is_reported_and_changes_nothing() {
     let cases = [
         (json!({"type": "accept"}), "unknown variant `accept`"),
         (json!({}), "missing field `type`"),
@@ -113,7 +114,7 @@ fn g3_a_decision_of_another_shape_is_told_and_changes_nothing() {
 }
 
 #[test]
-fn g6_a_text_over_a_limit_is_told_with_its_line_and_changes_nothing() {
+fn g6_a_text_over_a_limit_is_reported_with_its_line_and_changes_nothing() {
     let (title, tldr, item) = ("**Mine**", "Short.", "- a thing to do");
     let (long_title, long_tldr) = (format!("**{}**", "t".repeat(121)), "w ".repeat(101));
     let eight: Vec<&str> = [title, tldr, "### Objective"].into_iter().chain([item; 8]).collect();
@@ -151,7 +152,7 @@ fn g6_a_text_over_a_limit_is_told_with_its_line_and_changes_nothing() {
 }
 
 #[test]
-fn g5_no_refinement_goes_beyond_the_cap_and_an_own_text_still_does() {
+fn g5_the_cap_refuses_refinements_and_allows_the_users_own_text() {
     let server =
         ScriptedServer::start(Script::new([ScriptedReply { always: true, ..summary_draft("One") }])).unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
@@ -176,7 +177,7 @@ fn g5_no_refinement_goes_beyond_the_cap_and_an_own_text_still_does() {
 }
 
 #[test]
-fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
+fn g20_a_handoff_that_cannot_be_decided_is_reported_and_nothing_changes() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
@@ -206,11 +207,11 @@ fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
     assert_refused(&sandbox, &["handoff", "ffffffff", "--apply"], 2, "find a thread `ffffffff`");
     assert_refused(&sandbox, &["handoff", thread, "another", "goal"], 1, "");
     let interrupt = report["interrupt_id"].as_str().unwrap();
-    let ended =
+    let output =
         assert_refused(&sandbox, &["decide", interrupt, "--approve"], 2, "a question about a handoff");
-    assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");
-    let ended = assert_refused(&sandbox, &["decide", thread, "--approve"], 2, "a question about a handoff");
-    assert!(ended.stderr.contains("`segue handoff --decide "), "{ended:?}");
+    assert!(output.stderr.contains("`segue handoff --decide "), "{output:?}");
+    let output = assert_refused(&sandbox, &["decide", thread, "--approve"], 2, "a question about a handoff");
+    assert!(output.stderr.contains("`segue handoff --decide "), "{output:?}");
 
     sandbox.json(&["handoff", "--decide", interrupt, thread, "--apply", "--json"]);
     assert_refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "already");
@@ -220,14 +221,14 @@ fn g20_a_handoff_that_cannot_be_decided_is_told_and_nothing_changes() {
 }
 
 #[test]
-fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
+fn an_undecided_handoff_expires_and_reports_it() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
     sandbox.execute_sql("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'");
-    let ended = sandbox.run(&["handoff", "--decide", id, "--apply"]);
-    ended.assert_error(1, "it expired: nobody decided");
+    let output = sandbox.run(&["handoff", "--decide", id, "--apply"]);
+    output.assert_error(1, "it expired: nobody decided");
     assert_refused(&sandbox, &["handoff", "--decide", id, "--apply"], 1, "it expired: nobody decided");
     let interrupt = report["interrupt_id"].as_str().unwrap();
     assert_refused(
@@ -238,17 +239,17 @@ fn a_handoff_that_nobody_decided_is_given_up_and_says_so() {
     );
     assert_eq!((sandbox.threads().len(), sandbox.read_agent_md()), (1, None));
     assert_eq!(sandbox.json(&["handoff", "--list", "--json"]), json!([]));
-    let again = sandbox.run(&["handoff", thread, "--json"]).json();
-    assert_ne!(again["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
+    let second_run = sandbox.run(&["handoff", thread, "--json"]).json();
+    assert_ne!(second_run["handoff"]["handoff_id"], report["handoff"]["handoff_id"]);
 }
 
 #[test]
-fn m2_a_decision_that_a_crash_kept_from_its_effect_is_carried_out_and_not_taken_again() {
+fn m2_a_decision_interrupted_by_a_crash_takes_effect_once() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);
     let (id, thread) =
         (report["handoff"]["handoff_id"].as_str().unwrap(), report["thread_id"].as_str().unwrap());
-    // What a process leaves that ends right after the answer is durable.
+    // This is the state after a crash right after the answer was committed.
     let decisions = json!({"decisions": [{"type": "approve"}]}).to_string();
     sandbox.execute_sql(&format!(
         "UPDATE interrupts SET status = 'resolved', resolved_at = created_at, decisions = '{decisions}'"
@@ -265,25 +266,33 @@ fn m2_a_decision_that_a_crash_kept_from_its_effect_is_carried_out_and_not_taken_
 }
 
 #[test]
-fn a_question_about_a_tool_call_is_no_handoff() {
+fn a_pending_tool_call_is_not_accepted_as_a_handoff() {
     let call = ScriptedReply::call("c1", "write_file", json!({"path": "a.txt", "content": "a"}));
     let server = ScriptedServer::start(Script::new([call])).unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "write it", "--json"]);
-    assert_eq!(ended.code, 3, "{ended:?}");
-    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let output = sandbox.run(&["run", "-p", "write it", "--json"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    let result: Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     let interrupt = result["interrupts"][0]["interrupt_id"].as_str().unwrap();
-    let ended = assert_refused(
+    let file = sandbox.write_file("decision.json", "no json");
+    let output =
+        assert_refused(&sandbox, &["decide", "last", "--decision-file", &file], 2, "read the decision");
+    assert!(output.stderr.contains("`segue decide --help`"), "{output:?}");
+    let file = sandbox.write_file("decision.json", r#"{"decisions": []}"#);
+    let few = "0 decisions were given for 1 action";
+    let output = assert_refused(&sandbox, &["decide", "last", "--decision-file", &file], 2, few);
+    assert!(!output.stderr.contains("1 actions"), "{output:?}");
+    let output = assert_refused(
         &sandbox,
         &["handoff", "--decide", interrupt, "--apply"],
         2,
         "asks about something else",
     );
-    assert!(ended.stderr.contains(&format!("`segue decide {interrupt}`")), "{ended:?}");
+    assert!(output.stderr.contains(&format!("`segue decide {interrupt}`")), "{output:?}");
 }
 
 #[test]
-fn g9_nothing_is_decided_or_drafted_while_another_process_works_on_the_thread() {
+fn g9_a_thread_that_another_process_has_locked_accepts_no_decision_and_no_draft() {
     let answer = ScriptedReply { always: true, ..ScriptedReply::text("At last.") }
         .with_gate("answer", GatePosition::Start);
     let server = ScriptedServer::start(Script::new([answer])).unwrap();
@@ -298,9 +307,9 @@ fn g9_nothing_is_decided_or_drafted_while_another_process_works_on_the_thread() 
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = BufReader::new(working.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(told.any(|line| line.contains("\"step_started\",\"node\":\"model\"")));
-    // The other process renews its lease meanwhile.
+    let mut output_lines = BufReader::new(working.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(output_lines.any(|line| line.contains("\"step_started\",\"node\":\"model\"")));
+    // The other process renews its lease during the command.
     let without = ["runs"];
     for args in [
         &["handoff", "--decide", id, "--apply"][..],
@@ -312,7 +321,7 @@ fn g9_nothing_is_decided_or_drafted_while_another_process_works_on_the_thread() 
         assert_eq!(stored_state(&sandbox, &without), before, "{args:?}");
     }
     server.open_gate("answer");
-    assert!(told.last().unwrap().contains("At last."));
+    assert!(output_lines.last().unwrap().contains("At last."));
     assert!(working.wait().unwrap().success());
     let accepted = sandbox.json(&["handoff", "--decide", id, "--apply", "--json"]);
     assert_eq!((&accepted["outcome"], &accepted["uncovered_messages"]), (&json!("accepted"), &json!(2)));

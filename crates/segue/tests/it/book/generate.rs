@@ -1,4 +1,4 @@
-//! Completion scripts, manual pages, and the pages of the book that are made from the code.
+//! Generated files: completion scripts, manual pages, and the pages of the book that a command prints.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,13 @@ fn completions_and_manual_pages_are_generated_without_a_home() {
     let mut sandbox = TestSandbox::new();
     sandbox.set_variable("SEGUE_HOME", "/dev/null/nowhere");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let ended = sandbox.run(&["completions", shell]);
-        assert!(ended.code == 0 && ended.stdout.contains("handoff"), "{shell}: {ended:?}");
-        assert!(ended.stdout.contains("uncompact") && ended.stdout.contains("expand"), "{shell}");
-        assert!(ended.stdout.contains("summaries") && ended.stdout.contains("namespaces"), "{shell}");
+        let output = sandbox.run(&["completions", shell]);
+        assert!(output.code == 0 && output.stdout.contains("handoff"), "{shell}: {output:?}");
+        assert!(output.stdout.contains("uncompact") && output.stdout.contains("expand"), "{shell}");
+        assert!(output.stdout.contains("summaries") && output.stdout.contains("namespaces"), "{shell}");
     }
-    let ended = sandbox.run(&["man"]);
-    assert!(ended.code == 0 && ended.stdout.contains(".TH segue 1"), "{ended:?}");
+    let output = sandbox.run(&["man"]);
+    assert!(output.code == 0 && output.stdout.contains(".TH segue 1"), "{output:?}");
     let folder = sandbox.work_folder().join("man");
     assert_eq!(sandbox.run(&["man", folder.to_str().unwrap()]).code, 0);
     for page in [
@@ -44,7 +44,7 @@ fn the_exit_codes_are_in_the_help() {
 }
 
 #[test]
-fn the_help_says_what_a_handoff_is_and_what_can_be_decided() {
+fn the_help_explains_handoffs_and_their_decisions() {
     let help = TestSandbox::new().run(&["handoff", "--help"]).stdout;
     let flat = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in
@@ -55,7 +55,7 @@ fn the_help_says_what_a_handoff_is_and_what_can_be_decided() {
     assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
 }
 
-/// Asserts that a page of the book is what the command prints.
+/// Asserts that a page of the book equals the command's output.
 #[track_caller]
 fn assert_page(committed: &str, page: &str, command: &[&str]) {
     let made = TestSandbox::new().run(command);
@@ -67,14 +67,14 @@ fn assert_page(committed: &str, page: &str, command: &[&str]) {
     );
 }
 
-/// Returns the variables of Segue's own that the program's sources name.
+/// Returns the `SEGUE_…` environment variables that occur in the program's sources.
 fn documented_variables() -> BTreeSet<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut folders: Vec<PathBuf> =
         fs::read_dir(crates).unwrap().map(|room| room.unwrap().path().join("src")).collect();
-    // They are of tests alone.
+    // Only tests use these variables.
     folders.retain(|folder| !folder.starts_with(crates.join("test_postgres")) && folder.is_dir());
-    let mut found = BTreeSet::new();
+    let mut variables = BTreeSet::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -84,12 +84,12 @@ fn documented_variables() -> BTreeSet<String> {
                 let text = fs::read_to_string(path).unwrap();
                 let named = text.split('"').filter(|part| part.starts_with("SEGUE_"));
                 let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-                found.extend(named.filter(is_name).map(str::to_owned));
+                variables.extend(named.filter(is_name).map(str::to_owned));
             }
         }
     }
-    assert!(found.contains("SEGUE_HOME") && found.len() > 5, "{found:?}");
-    found
+    assert!(variables.contains("SEGUE_HOME") && variables.len() > 5, "{variables:?}");
+    variables
 }
 
 #[test]
@@ -103,13 +103,13 @@ fn the_book_has_every_command_and_every_configuration_key_as_the_code_has_them()
     for variable in documented_variables() {
         assert!(keys.contains(&format!("| `{variable}` |")), "{variable} is read, and is not on the page");
     }
-    for told in ["## `segue compact`", "## `segue config keys`", "--decision-file"] {
-        assert!(commands.contains(told), "{told}");
+    for output in ["## `segue compact`", "## `segue config keys`", "--decision-file"] {
+        assert!(commands.contains(output), "{output}");
     }
-    for told in
+    for output in
         ["`[compaction]`", "`[[hooks]]`", "`[mcp.servers.NAME]`", "| `propose_at` | a number | `0.75` |"]
     {
-        assert!(keys.contains(told), "{told}");
+        assert!(keys.contains(output), "{output}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! A page of the book as text: its fenced blocks, what each is, and the keys that are typed into it. Nothing is run here.
+//! Parser for a page of the book: its fenced blocks, the kind of each block, and the keys to type into it.
+//! This module runs no commands.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,21 +7,22 @@ use std::path::PathBuf;
 /// The fences that open and close a block.
 const FENCES: [&str; 2] = ["```", "~~~"];
 
-/// A page.
+/// A page of the book.
 pub struct BookPageText {
-    /// The file, in the folder of the pages.
+    /// File name, relative to the folder of the pages.
     pub name: String,
     pub blocks: Vec<BookBlock>,
-    /// Lines with a fence that is none: one in a quotation, or after other text.
+    /// Numbers of the lines with a fence that does not open a block, such as a fence in a quotation or
+    /// after other text.
     pub stray_lines: Vec<usize>,
 }
 
 /// A fenced block.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BookBlock {
-    /// The line of its fence, from 1.
+    /// Line number of the opening fence, from 1.
     pub line: usize,
-    /// The kind of block; `None` where the book has no such kind.
+    /// Kind of the block; `None` if its info string is not one that the book uses.
     pub kind: Option<BookBlockKind>,
     pub text: String,
 }
@@ -28,30 +30,30 @@ pub struct BookBlock {
 /// The kind of a block, which decides how it is tested.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BookBlockKind {
-    /// Commands, which are run.
+    /// Shell commands, which are run.
     Commands,
-    /// Commands that are run in a terminal, and what is typed there.
+    /// Shell commands that are run in a terminal, with the keys to type.
     Typed(Vec<TypedKey>),
     /// Output of a command.
     Printed,
-    /// A `config.toml`.
+    /// A complete `config.toml`.
     Config,
     Json,
-    /// Something in another language, which is only read.
+    /// Text in another language. It is parsed at most, never run.
     Foreign,
 }
 
-/// A key or a line that is typed.
+/// A key or a line to type.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TypedKey {
-    /// The texts that must be on the screen first, one below the other.
+    /// Texts that must be on the screen before the key is typed, each below the previous one.
     pub awaited_texts: Vec<String>,
-    /// The bytes that a terminal sends for it.
+    /// Bytes that a terminal sends for the key.
     pub bytes: String,
 }
 
 impl BookPageText {
-    /// Reads all pages, in the order of their names. The summary is none: mdBook has it for the list of them.
+    /// Reads all pages, sorted by file name. Skips the summary, which is mdBook's table of contents.
     pub fn load_all() -> Vec<Self> {
         let files = fs::read_dir(pages_folder())
             .unwrap()
@@ -105,7 +107,7 @@ impl BookPageText {
             .filter(|block| matches!(block.kind, Some(BookBlockKind::Commands | BookBlockKind::Typed(_))))
     }
 
-    /// Names a line of the page in a message.
+    /// Formats the location `FILE:LINE` for a message.
     pub fn location_of(&self, line: impl std::fmt::Display) -> String {
         format!("docs/src/{}:{line}", self.name)
     }
@@ -128,7 +130,7 @@ impl BookBlockKind {
 }
 
 impl TypedKey {
-    /// Reads `KEY`, or `TEXT:KEY` for one that waits for a text.
+    /// Parses `KEY`, or `TEXT:KEY` for a key that waits for a text on the screen.
     fn parse(item: &str) -> Option<Self> {
         let (after, key) = item.split_once(':').unwrap_or(("", item));
         let spaced = |text: &str| text.replace('_', " ");
@@ -149,7 +151,7 @@ impl TypedKey {
         })
     }
 
-    /// Returns whether what it waits for is on the screen.
+    /// Returns whether all texts that the key waits for are on the screen.
     pub fn is_awaited(&self, screen: &str) -> bool {
         let below = self
             .awaited_texts
@@ -159,13 +161,13 @@ impl TypedKey {
     }
 }
 
-/// A line that begins or ends a block.
+/// A line that opens or closes a block.
 struct FenceLine<'a> {
-    /// The spaces before it, which the lines of the block have too.
+    /// Leading spaces, which the lines of the block have as well.
     indent: usize,
     mark: char,
     length: usize,
-    /// The info string of the block, with the fence where it is not the usual one.
+    /// Info string of the block, preceded by the fence if that is not the usual one.
     info: &'a str,
 }
 
@@ -173,7 +175,7 @@ impl<'a> FenceLine<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let inner = line.trim_start();
         let mark = inner.chars().next().filter(|_| FENCES.iter().any(|fence| inner.starts_with(*fence)))?;
-        let length = inner.chars().take_while(|&one| one == mark).count();
+        let length = inner.chars().take_while(|&character| character == mark).count();
         let info = inner.trim_start_matches('`').trim();
         Some(Self { indent: line.len() - inner.len(), mark, length, info })
     }
@@ -181,7 +183,7 @@ impl<'a> FenceLine<'a> {
     fn closes(&self, opening: &Self) -> bool {
         self.mark == opening.mark
             && self.length >= opening.length
-            && self.info.chars().all(|one| one == self.mark)
+            && self.info.chars().all(|character| character == self.mark)
     }
 
     fn strip_indent<'b>(&self, line: &'b str) -> &'b str {
@@ -190,7 +192,7 @@ impl<'a> FenceLine<'a> {
     }
 }
 
-/// Reads the list of the pages.
+/// Reads the summary (table of contents) of the book.
 pub fn read_summary() -> String {
     fs::read_to_string(pages_folder().join("SUMMARY.md")).unwrap()
 }
@@ -199,7 +201,7 @@ fn pages_folder() -> PathBuf {
     repository_root().join("docs/src")
 }
 
-/// The folder of the checkout.
+/// Returns the root folder of the repository.
 pub fn repository_root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -214,7 +216,7 @@ fn key(after: &[&str], bytes: &str) -> TypedKey {
 }
 
 #[test]
-fn blocks_are_found_with_what_they_are() {
+fn blocks_are_parsed_with_their_kind() {
     check("no block\n", []);
     check("a\n\n```sh\nsegue\n```\nb\n", [(3, Some(BookBlockKind::Commands), "segue\n")]);
     check("- a\n\n  ```text\n  one\n    two\n  ```\n", [(3, Some(BookBlockKind::Printed), "one\n  two\n")]);
@@ -224,7 +226,7 @@ fn blocks_are_found_with_what_they_are() {
 }
 
 #[test]
-fn a_block_of_no_known_language_is_none_the_book_has() {
+fn a_block_in_an_unknown_language_has_no_kind() {
     for fence in ["```", "```bash", "```shell", "```console", "```sh,ignore", "```sh,typed=", "~~~sh", "~~~"]
     {
         check(&format!("{fence}\nsegue\n{}\n", &fence[..3]), [(1, None, "segue\n")]);
@@ -233,7 +235,7 @@ fn a_block_of_no_known_language_is_none_the_book_has() {
 }
 
 #[test]
-fn keys_wait_for_what_is_before_the_colon() {
+fn a_key_waits_for_the_text_before_its_colon() {
     let typed = |keys: Vec<TypedKey>| Some(BookBlockKind::Typed(keys));
     check("```sh,typed=a+enter\n```\n", [(1, typed(vec![key(&[], "a"), key(&[], "\r")]), "")]);
     let keys = vec![key(&["segue>"], "Go on."), key(&["on.", "Done.", "segue>"], "\x04")];

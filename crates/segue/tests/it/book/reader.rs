@@ -1,5 +1,5 @@
-//! Somebody who reads a page and types its commands: one shell in a terminal of its own, in which the blocks run in order.
-//! What a page says is read elsewhere.
+//! Runs the commands of one page as a reader would type them: one shell in its own terminal executes the
+//! blocks in order. [`super::page`] parses the page.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,47 +15,47 @@ use super::page::{BookBlockKind, BookPageText, TypedKey, repository_root};
 use crate::sandbox::{TestSandbox, binary_path};
 use crate::terminal::PtyTerminal;
 
-/// How long the commands of a page may take: a few seconds, on a machine with little to do.
+/// Maximum time for the commands of a page. They take a few seconds on an idle machine.
 const PAGE_TIME_MAX: Duration = Duration::from_secs(120);
-/// Columns of the terminal.
+/// Width of the terminal in columns.
 const COLUMNS: u16 = 100;
-/// How much of what a block printed is told when it fails, in lines.
+/// Number of lines of a failed block's output that the failure message shows.
 const PRINTED_LINES: usize = 40;
-/// The shell's message before its exit status and a full stop.
+/// Prefix of the message that the shell prints when it ends; the exit status and a full stop follow.
 const EXIT_MESSAGE: &str = "the page ended with ";
-/// The marker that the shell writes in place of a line number when it is done.
+/// Text that the shell writes instead of a line number after the last block.
 const END_MARK: &str = "the end";
 
-/// The address of the server in the book.
+/// Address of the server in the book's commands.
 const ADDRESS: &str = "127.0.0.1:2024";
-/// How a server is begun in the book.
+/// Command that starts a server in the book.
 const SERVE_COMMAND: &str = "segue serve";
-/// The key of the model in the book.
+/// API key of the model in the book.
 const MODEL_KEY: &str = "ANTHROPIC_API_KEY=sk-ant-…";
-/// The PostgreSQL databases in the book.
+/// PostgreSQL databases in the book.
 const DATABASES: [&str; 2] = ["postgres://segue@db.example/segue", "postgres://segue@db.example/mirror"];
 
 /// Runs the commands of a page.
 #[track_caller]
 pub fn run_page(name: &str) {
     let page = BookPageText::load(name);
-    let there = PageStandIns::for_page(&page);
-    let desk = ReaderMachine::set_up(&page, &there);
-    let script = desk.path("script");
+    let stand_ins = PageStandIns::for_page(&page);
+    let machine = ReaderMachine::set_up(&page, &stand_ins);
+    let script = machine.path("script");
     let arguments = ["--norc", "--noprofile", "-euo", "pipefail", script.to_str().unwrap()];
-    let terminal = PtyTerminal::start_program(&desk.sandbox, COLUMNS, "bash", &arguments);
-    let ended = desk.type_keys(&page, &terminal);
+    let terminal = PtyTerminal::start_program(&machine.sandbox, COLUMNS, "bash", &arguments);
+    let result = machine.type_keys(&page, &terminal);
     terminal.kill_all();
-    if let Err(what) = ended {
-        panic!("{what}");
+    if let Err(message) = result {
+        panic!("{message}");
     }
 }
 
-/// The test's replacements for the names in the book.
+/// The test's replacements for the addresses and keys in the book.
 struct PageStandIns {
     model: ScriptedServer,
-    /// Bound to the address at which the page's server is, and never listening: nobody else is given the port, and a
-    /// server may still take it.
+    /// Socket bound to the address of the page's server. It never listens: it only reserves the port,
+    /// so that no other process gets it while the server can still bind it.
     address: TcpSocket,
     databases: Vec<(&'static str, test_postgres::TestDatabase)>,
 }
@@ -74,7 +74,7 @@ impl PageStandIns {
         }
     }
 
-    /// Puts the names of what is there into commands of the book.
+    /// Replaces the book's names in the commands with those of the test's server, databases and model.
     fn substitute_names(&self, commands: &str) -> String {
         let address = self.address.local_addr().unwrap().to_string();
         let key = format!("ANTHROPIC_API_KEY=test-key ANTHROPIC_BASE_URL={}", self.model.url());
@@ -89,35 +89,40 @@ impl PageStandIns {
     }
 }
 
-/// The machine of the reader, and a folder in which is what they do not see.
+/// The reader's sandbox, and a folder for files that the commands of the page do not see.
 struct ReaderMachine {
     sandbox: TestSandbox,
     folder: tempfile::TempDir,
 }
 
 impl ReaderMachine {
-    /// Lays out the examples, the program and the blocks of the page, and the script that runs them.
-    fn set_up(page: &BookPageText, there: &PageStandIns) -> Self {
-        let mut desk =
+    /// Copies the examples, links the program, and writes the blocks of the page and the script that
+    /// runs them.
+    fn set_up(page: &BookPageText, stand_ins: &PageStandIns) -> Self {
+        let mut machine =
             Self { sandbox: TestSandbox::new().with_file_database(), folder: tempfile::tempdir().unwrap() };
         for folder in ["bin", "blocks", "printed"] {
-            fs::create_dir(desk.path(folder)).unwrap();
+            fs::create_dir(machine.path(folder)).unwrap();
         }
-        fs::create_dir(desk.sandbox.home()).unwrap();
-        copy_folder(&repository_root().join("examples"), &desk.sandbox.work_folder().join("examples"));
-        symlink(binary_path(), desk.path("bin/segue")).unwrap();
+        fs::create_dir(machine.sandbox.home()).unwrap();
+        copy_folder(&repository_root().join("examples"), &machine.sandbox.work_folder().join("examples"));
+        symlink(binary_path(), machine.path("bin/segue")).unwrap();
         let path = std::env::var("PATH").unwrap_or_default();
-        desk.sandbox.set_variable("PATH", &format!("{}:{path}", desk.path("bin").display()));
+        machine.sandbox.set_variable("PATH", &format!("{}:{path}", machine.path("bin").display()));
         for block in page.commands() {
-            fs::write(desk.path(&format!("blocks/{}", block.line)), there.substitute_names(&block.text))
-                .unwrap();
+            fs::write(
+                machine.path(&format!("blocks/{}", block.line)),
+                stand_ins.substitute_names(&block.text),
+            )
+            .unwrap();
         }
-        fs::write(desk.path("script"), desk.script(page)).unwrap();
-        desk
+        fs::write(machine.path("script"), machine.script(page)).unwrap();
+        machine
     }
 
-    /// The blocks are read by one shell, so that what they set stays. Only a block with keys has the terminal, and finds it
-    /// empty but for a line that says whose it is.
+    /// Returns the script. One shell sources all blocks, so variables persist. Only a block with keys
+    /// has the terminal as its standard input; the screen is cleared first, except for a line that
+    /// names the block.
     fn script(&self, page: &BookPageText) -> String {
         let folder = self.folder.path().display();
         let mut script = format!("exec 3>&1\ntrap 'printf \"\\r\\n{EXIT_MESSAGE}%s.\\r\\n\" $? >&3' EXIT\n");
@@ -137,20 +142,23 @@ impl ReaderMachine {
         script
     }
 
-    /// Types the keys, each when its time has come, and waits for the end of the shell.
+    /// Types the keys, each one as soon as its awaited text is on the screen, and waits for the shell
+    /// to end.
     fn type_keys(&self, page: &BookPageText, terminal: &PtyTerminal) -> Result<(), String> {
-        let begun = Instant::now();
-        let until = |what: &str, holds: &dyn Fn(&str) -> bool| {
-            let left = PAGE_TIME_MAX.saturating_sub(begun.elapsed());
-            let shown = terminal.wait_within(left, |screen| exit_status(screen).is_some() || holds(screen));
-            let told = |how: String, screen: &str| Err(self.failure_text(page, &how, screen));
-            match shown {
-                Err(screen) => {
-                    told(format!("{what} did not come in {} s", begun.elapsed().as_secs()), &screen)
-                }
+        let started_at = Instant::now();
+        let wait_for = |message: &str, holds: &dyn Fn(&str) -> bool| {
+            let remaining = PAGE_TIME_MAX.saturating_sub(started_at.elapsed());
+            let screen_result =
+                terminal.wait_within(remaining, |screen| exit_status(screen).is_some() || holds(screen));
+            let fail = |how: String, screen: &str| Err(self.failure_text(page, &how, screen));
+            match screen_result {
+                Err(screen) => fail(
+                    format!("{message} did not appear within {} s", started_at.elapsed().as_secs()),
+                    &screen,
+                ),
                 Ok(screen) => match exit_status(&screen) {
                     Some("0") if self.current_line() == END_MARK => Ok(Some(screen)),
-                    Some(status) => told(format!("it ended with {status}"), &screen),
+                    Some(status) => fail(format!("it ended with {status}"), &screen),
                     None => Ok(None),
                 },
             }
@@ -158,32 +166,33 @@ impl ReaderMachine {
         for block in page.commands() {
             let Some(BookBlockKind::Typed(keys)) = &block.kind else { continue };
             let head = page.location_of(block.line);
-            until("this block", &|screen| screen.contains(&head))?;
+            wait_for("this block", &|screen| screen.contains(&head))?;
             for key in keys {
                 let TypedKey { awaited_texts: after, bytes } = key;
-                let what = format!("`{}`", after.join(" … "));
-                if let Some(screen) = until(&what, &|screen| key.is_awaited(screen))? {
-                    let how = format!("nobody waited for the key {bytes:?} of line {}", block.line);
+                let message = format!("`{}`", after.join(" … "));
+                if let Some(screen) = wait_for(&message, &|screen| key.is_awaited(screen))? {
+                    let how =
+                        format!("the page ended before the key {bytes:?} of line {} was typed", block.line);
                     return Err(self.failure_text(page, &how, &screen));
                 }
                 terminal.press_keys(bytes);
             }
         }
-        until("the end", &|_| false).map(|_| ())
+        wait_for("the end", &|_| false).map(|_| ())
     }
 
-    /// Tells how the block failed that the shell is at, and what it printed.
+    /// Formats the message for the block that failed: its location, the reason, and its output.
     fn failure_text(&self, page: &BookPageText, how: &str, screen: &str) -> String {
-        let at = self.current_line();
-        let printed = fs::read(self.path(&format!("printed/{at}")));
+        let line_number = self.current_line();
+        let printed = fs::read(self.path(&format!("printed/{line_number}")));
         let printed =
             printed.map_or_else(|_| screen.to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned());
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let last = lines[lines.len().saturating_sub(PRINTED_LINES)..].join("\n");
-        format!("{}: {how}; it printed:\n{last}", page.location_of(at))
+        format!("{}: {how}; it printed:\n{last}", page.location_of(line_number))
     }
 
-    /// The line of the block that the shell is at.
+    /// Returns the line number of the block that the shell is executing.
     fn current_line(&self) -> String {
         fs::read_to_string(self.path("at")).unwrap_or_default().trim_end().to_owned()
     }
@@ -193,12 +202,12 @@ impl ReaderMachine {
     }
 }
 
-/// Reads the status that the shell ended with, once it stands on the screen.
+/// Returns the exit status of the shell once it is on the screen.
 fn exit_status(screen: &str) -> Option<&str> {
     Some(screen.rsplit_once(EXIT_MESSAGE)?.1.split_once('.')?.0)
 }
 
-/// Copies a folder of files.
+/// Copies a folder and its files.
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for file in fs::read_dir(from).unwrap() {

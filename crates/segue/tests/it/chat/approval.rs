@@ -1,4 +1,5 @@
-//! Tool calls that wait for a person: the panel in the chat, and `segue decide` for runs without a terminal.
+//! Tool calls that wait for approval: the panel in the chat, and `segue decide` for runs without a
+//! terminal.
 
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
@@ -36,7 +37,7 @@ fn sent_messages(server: &ScriptedServer) -> String {
 }
 
 #[test]
-fn a_call_is_shown_and_made_when_a_person_approves_it_and_not_by_enter_alone() {
+fn a_call_runs_only_after_approval_and_enter_alone_does_not_approve() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let (terminal, screen) = start_and_ask(&sandbox);
@@ -64,7 +65,10 @@ fn a_rejection_goes_to_the_agent_with_its_reason() {
     terminal.wait_for("Reason (Enter for none)");
     terminal.press_keys("not in this folder\r");
     let screen = wait_for_continuation(&terminal);
-    assert!(screen.contains("✗ execute touch made.txt · failed: The person declined"), "{screen}");
+    assert!(
+        screen.contains("✗ execute touch made.txt · declined by the user: not in this folder"),
+        "{screen}"
+    );
     assert!(sent_messages(&server).contains("not in this folder"), "{}", sent_messages(&server));
     assert!(!sandbox.work_folder().join("made.txt").exists());
     terminal.press_keys("\x04");
@@ -72,7 +76,7 @@ fn a_rejection_goes_to_the_agent_with_its_reason() {
 }
 
 #[test]
-fn an_answer_in_the_place_of_the_tool_is_its_result() {
+fn an_answer_instead_of_the_tool_is_the_calls_result() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let (terminal, _) = start_and_ask(&sandbox);
@@ -87,7 +91,7 @@ fn an_answer_in_the_place_of_the_tool_is_its_result() {
 }
 
 #[test]
-fn what_hides_in_a_command_is_shown_and_warned_about() {
+fn hidden_characters_in_a_command_are_shown_with_a_warning() {
     let server = asking_server("touch a\u{202e}txt.b");
     let sandbox = TestSandbox::new().with_model(&server);
     let (terminal, screen) = start_and_ask(&sandbox);
@@ -107,7 +111,7 @@ fn what_hides_in_a_command_is_shown_and_warned_about() {
 }
 
 #[test]
-fn a_rule_made_for_the_project_holds_in_the_next_process() {
+fn a_project_rule_applies_in_the_next_process() {
     let script = || {
         Script::new([
             ScriptedReply::call("c1", "write_file", json!({"path": "a.txt", "content": "one\ntwo\n"})),
@@ -127,19 +131,19 @@ fn a_rule_made_for_the_project_holds_in_the_next_process() {
     let mut sandbox = sandbox;
     sandbox.set_variable("ANTHROPIC_BASE_URL", server.url());
     std::fs::remove_file(sandbox.work_folder().join("a.txt")).unwrap();
-    let ended = sandbox.run(&["run", "-p", "again"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{ended:?}");
+    let output = sandbox.run(&["run", "-p", "again"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "Went on.\n"), "{output:?}");
 }
 
 #[test]
-fn a_run_without_a_terminal_stops_with_its_own_code_and_goes_on_with_the_decision() {
+fn a_run_without_a_terminal_stops_with_its_own_exit_code_and_resumes_with_the_decision() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "do it"]);
-    assert_eq!(ended.code, 3, "{ended:?}");
+    let output = sandbox.run(&["run", "-p", "do it"]);
+    assert_eq!(output.code, 3, "{output:?}");
     assert!(
-        ended.stderr.contains("execute touch made.txt") && ended.stderr.contains("segue decide"),
-        "{ended:?}"
+        output.stderr.contains("execute touch made.txt") && output.stderr.contains("segue decide"),
+        "{output:?}"
     );
     assert_eq!(sandbox.threads()[0]["status"], "interrupted");
     let work = sandbox.work_folder();
@@ -149,8 +153,8 @@ fn a_run_without_a_terminal_stops_with_its_own_code_and_goes_on_with_the_decisio
     let piped = sandbox.run_with(&["chat", "-t", "last"], "/approve\n");
     let decide = "A tool call needs a decision: `segue decide ";
     assert_eq!(piped.stdout.matches(decide).count() + piped.stderr.matches(decide).count(), 2, "{piped:?}");
-    let ended = sandbox.run(&["decide", "last", "--approve"]);
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{ended:?}");
+    let output = sandbox.run(&["decide", "last", "--approve"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "Went on.\n"), "{output:?}");
     assert!(sandbox.work_folder().join("made.txt").exists());
     sandbox.run(&["decide", "last", "--approve"]).assert_error(2, "nothing is pending");
 }
@@ -159,18 +163,18 @@ fn a_run_without_a_terminal_stops_with_its_own_code_and_goes_on_with_the_decisio
 fn a_program_answers_by_interrupt_id_with_a_file() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "do it", "--json"]);
-    assert_eq!(ended.code, 3, "{ended:?}");
-    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let output = sandbox.run(&["run", "-p", "do it", "--json"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    let result: Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(result["status"], "interrupted");
     let id = result["interrupts"][0]["interrupt_id"].as_str().unwrap();
     let name = &result["interrupts"][0]["payload"]["action_requests"][0]["name"];
     let edit =
         json!({"type": "edit", "edited_action": {"name": name, "args": {"command": "touch other.txt"}}});
     let file = sandbox.write_file("decision.json", json!({"decisions": [edit]}).to_string());
-    let ended = sandbox.run(&["decide", id, "--decision-file", &file, "--json"]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let output = sandbox.run(&["decide", id, "--decision-file", &file, "--json"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let result: Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(result["answer"], "Went on.\n");
     assert!(
         sandbox.work_folder().join("other.txt").exists() && !sandbox.work_folder().join("made.txt").exists()
@@ -178,18 +182,18 @@ fn a_program_answers_by_interrupt_id_with_a_file() {
 }
 
 #[test]
-fn policies_decide_where_nobody_is_asked() {
+fn policies_decide_where_no_question_is_possible() {
     for (policy, made) in [("deny", false), ("allow", true)] {
         let server = asking_server("touch made.txt");
         let sandbox = TestSandbox::new().with_model(&server);
-        let ended = sandbox.run(&["run", "-p", "do it", "--approve", policy]);
-        assert_eq!((ended.code, ended.stdout.as_str()), (0, "Went on.\n"), "{policy}: {ended:?}");
+        let output = sandbox.run(&["run", "-p", "do it", "--approve", policy]);
+        assert_eq!((output.code, output.stdout.as_str()), (0, "Went on.\n"), "{policy}: {output:?}");
         assert_eq!(sandbox.work_folder().join("made.txt").exists(), made, "{policy}");
     }
 }
 
 #[test]
-fn what_is_typed_or_pasted_while_the_question_appears_does_not_answer_it() {
+fn keys_typed_or_pasted_before_the_question_appears_do_not_answer_it() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let (terminal, _) = start_and_ask(&sandbox);
@@ -213,27 +217,27 @@ fn what_is_typed_or_pasted_while_the_question_appears_does_not_answer_it() {
 }
 
 #[test]
-fn decisions_that_do_not_fit_the_question_are_told_and_it_still_waits() {
+fn invalid_decisions_are_reported_and_the_question_stays_pending() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     assert_eq!(sandbox.run(&["run", "-p", "do it"]).code, 3);
-    for (decisions, told) in [
-        (json!([{"type": "approve"}, {"type": "approve"}]), "the question needs 1, the file has 2"),
+    for (decisions, error_text) in [
+        (json!([{"type": "approve"}, {"type": "approve"}]), "2 decisions were given for 1 action"),
         (json!([{"type": "preview"}]), "cannot be previewed"),
     ] {
         let file = sandbox.write_file("decision.json", json!({"decisions": decisions}).to_string());
-        sandbox.run(&["decide", "last", "--decision-file", &file]).assert_error(2, told);
+        sandbox.run(&["decide", "last", "--decision-file", &file]).assert_error(2, error_text);
     }
-    let ended = sandbox.run(&["run", "-t", "last", "-p", "something else"]);
+    let output = sandbox.run(&["run", "-t", "last", "-p", "something else"]);
     assert!(
-        ended.code == 0 && ended.stderr.contains("Your message cancels 1 pending tool call"),
-        "{ended:?}"
+        output.code == 0 && output.stderr.contains("Your message cancels 1 pending tool call"),
+        "{output:?}"
     );
     assert!(!sandbox.work_folder().join("made.txt").exists());
 }
 
 #[test]
-fn what_was_typed_for_an_answer_is_there_again_after_esc() {
+fn the_text_of_an_answer_is_restored_after_esc() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let (terminal, _) = start_and_ask(&sandbox);
@@ -259,7 +263,7 @@ fn a_piped_line_after_approve_answers_the_call() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     assert_eq!(sandbox.run(&["run", "-p", "do it"]).code, 3);
-    let ended = sandbox.run_with(&["chat", "--plain", "-t", "last"], "/approve\ny\n/quit\n");
-    assert!(ended.stdout.contains("Went on."), "{ended:?}");
+    let output = sandbox.run_with(&["chat", "--plain", "-t", "last"], "/approve\ny\n/quit\n");
+    assert!(output.stdout.contains("Went on."), "{output:?}");
     assert!(sandbox.work_folder().join("made.txt").exists());
 }

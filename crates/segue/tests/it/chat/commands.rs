@@ -1,4 +1,4 @@
-//! The commands of the chat that look at or change where the conversation stands.
+//! Slash commands of the chat that show or change the state of the conversation.
 
 use serde_json::json;
 use test_model::{Script, ScriptedReply, ScriptedServer};
@@ -22,15 +22,15 @@ fn sandbox_with_conversation() -> (ScriptedServer, TestSandbox) {
 }
 
 fn run_chat_lines(sandbox: &TestSandbox, lines: &str) -> crate::sandbox::ProgramOutput {
-    let ended = sandbox.run_with(&["chat", "-c"], lines);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    ended
+    let output = sandbox.run_with(&["chat", "-c"], lines);
+    assert_eq!(output.code, 0, "{output:?}");
+    output
 }
 
 #[test]
-fn what_fills_the_window_what_was_spent_and_the_last_call_can_be_looked_at() {
+fn the_context_the_cost_and_the_last_call_are_shown_on_request() {
     let (_server, sandbox) = sandbox_with_conversation();
-    let shown = run_chat_lines(&sandbox, "/context\n/cost\n/show\n/tools\n/memory\n").stdout;
+    let output_text = run_chat_lines(&sandbox, "/context\n/cost\n/show\n/tools\n/memory\n").stdout;
     for part in [
         "about ",
         " of 200.0k tokens",
@@ -43,13 +43,13 @@ fn what_fills_the_window_what_was_spent_and_the_last_call_can_be_looked_at() {
         "write_file",
         "agent.md",
     ] {
-        assert!(shown.contains(part), "{part}:\n{shown}");
+        assert!(output_text.contains(part), "{part}:\n{output_text}");
     }
     assert!(run_chat_lines(&sandbox, "/show 7\n").stdout.contains("There is no such tool call."));
 }
 
 #[test]
-fn a_rewind_goes_back_before_a_message_and_puts_it_into_the_line() {
+fn a_rewind_removes_a_message_and_puts_its_text_into_the_prompt() {
     let (server, sandbox) = sandbox_with_conversation();
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
@@ -70,14 +70,14 @@ fn a_rewind_goes_back_before_a_message_and_puts_it_into_the_line() {
     terminal.end();
     let sent = server.requests().last().unwrap().body["messages"].to_string();
     assert!(sent.contains("a second question, better put"), "{sent}");
-    assert!(!sent.contains("Going on."), "what was taken back is not sent: {sent}");
+    assert!(!sent.contains("Going on."), "undone messages are not sent: {sent}");
 }
 
 #[test]
-fn a_fork_goes_on_in_the_copy() {
+fn a_fork_continues_in_the_copy() {
     let (_server, sandbox) = sandbox_with_conversation();
-    let shown = run_chat_lines(&sandbox, "/fork\nand now?\n").stdout;
-    assert!(shown.contains("You are in the copy"), "{shown}");
+    let output_text = run_chat_lines(&sandbox, "/fork\nand now?\n").stdout;
+    assert!(output_text.contains("You are in the copy"), "{output_text}");
     let threads = sandbox.threads();
     assert_eq!(threads.len(), 2);
     let fork = threads.iter().find(|thread| thread["parent_kind"] == "fork").unwrap();
@@ -86,19 +86,19 @@ fn a_fork_goes_on_in_the_copy() {
 }
 
 #[test]
-fn an_export_writes_a_file_and_none_that_is_there() {
+fn an_export_writes_a_new_file_and_overwrites_none() {
     let (_server, sandbox) = sandbox_with_conversation();
-    let shown = run_chat_lines(&sandbox, "/export out.md\n/export out.md\n/export out.json\n");
+    let output = run_chat_lines(&sandbox, "/export out.md\n/export out.md\n/export out.json\n");
     let json = std::fs::read_to_string(sandbox.work_folder().join("out.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(json["history"].is_array(), "{json}");
     let text = std::fs::read_to_string(sandbox.work_folder().join("out.md")).unwrap();
     assert!(text.contains("It says hi."), "{text}");
-    assert!(shown.stderr.contains("the file exists"), "{shown:?}");
+    assert!(output.stderr.contains("the file exists"), "{output:?}");
 }
 
 #[test]
-fn the_thread_to_go_on_in_can_be_chosen() {
+fn the_thread_to_resume_can_be_chosen() {
     let (_server, sandbox) = sandbox_with_conversation();
     let terminal = PtyTerminal::start(&sandbox, 60, &["chat", "-r"]);
     let screen = terminal.wait_for("Esc leaves");
@@ -112,7 +112,7 @@ fn the_thread_to_go_on_in_can_be_chosen() {
 }
 
 #[test]
-fn a_thread_is_taken_back_and_a_run_is_stopped_from_outside() {
+fn a_thread_is_rewound_and_a_run_is_stopped_from_another_process() {
     let (_server, sandbox) = sandbox_with_conversation();
     let history = sandbox.json(&["history", "last", "--json"]);
     let first = history["entries"][0]["seq"].as_u64().unwrap().to_string();
@@ -125,7 +125,7 @@ fn a_thread_is_taken_back_and_a_run_is_stopped_from_outside() {
 }
 
 #[test]
-fn control_o_opens_the_last_call_and_the_line_stays() {
+fn control_o_opens_the_last_call_and_keeps_the_input_line() {
     let (_server, sandbox) = sandbox_with_conversation();
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(PROMPT);
@@ -160,10 +160,13 @@ fn the_status_says_model_window_and_spending_and_fits_a_narrow_screen() {
 }
 
 #[test]
-fn a_model_that_cannot_be_used_leaves_the_one_there_is() {
+fn an_unusable_model_does_not_replace_the_current_one() {
     let (_server, sandbox) = sandbox_with_conversation();
-    let shown = run_chat_lines(&sandbox, "/model\n/model foo/bar\n/model\n");
-    assert!(shown.stderr.contains("foo") && shown.stderr.contains("the model was not changed"), "{shown:?}");
-    let models: Vec<&str> = shown.stdout.lines().filter(|line| line.starts_with("Model: ")).collect();
-    assert!(models.len() == 3 && models[0] == models[2], "{shown:?}");
+    let output = run_chat_lines(&sandbox, "/model\n/model foo/bar\n/model\n");
+    assert!(
+        output.stderr.contains("foo") && output.stderr.contains("the model was not changed"),
+        "{output:?}"
+    );
+    let models: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("Model: ")).collect();
+    assert!(models.len() == 3 && models[0] == models[2], "{output:?}");
 }

@@ -1,5 +1,5 @@
-//! Writing in the chat: several lines, pastes, files and images that go along, completion, history, keys that are
-//! pressed while an answer is under way, and terminals that can do less.
+//! The editor of the chat: several lines, pastes, attached files and images, completion, history, keys that
+//! are pressed during an answer, and terminals with fewer features.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -22,14 +22,14 @@ fn start_chat(sandbox: &TestSandbox, columns: u16) -> PtyTerminal {
     terminal
 }
 
-/// Waits for the answer and the prompt below it.
+/// Waits until the answer was printed this many times and the prompt is below it.
 fn wait_for_answers(terminal: &PtyTerminal, times: usize) -> String {
     terminal.wait_until("the answer and the prompt", |screen| {
         screen.matches("Heard.").count() == times && screen.trim_end().ends_with("segue>")
     })
 }
 
-/// The texts of the newest message of the request.
+/// Returns the texts of the newest message in a request.
 fn message_texts(server: &ScriptedServer, request: usize) -> Vec<String> {
     let body = &server.requests()[request].body;
     let last = body["messages"].as_array().unwrap().last().unwrap();
@@ -52,7 +52,7 @@ fn a_message_has_as_many_lines_as_it_needs() {
 }
 
 #[test]
-fn a_long_paste_stands_in_the_line_as_a_few_words_and_can_be_undone() {
+fn a_long_paste_is_abbreviated_in_the_prompt_and_can_be_undone() {
     let server = echo_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let terminal = start_chat(&sandbox, 80);
@@ -67,7 +67,7 @@ fn a_long_paste_stands_in_the_line_as_a_few_words_and_can_be_undone() {
     wait_for_answers(&terminal, 1);
     let text = message_texts(&server, 0).concat();
     assert!(text.starts_with("look: line 1\nline 2\n") && text.contains("line 120"), "{text}");
-    // The history has it in full, for its owner alone.
+    // The history file contains the whole paste and is readable only by its owner.
     let history = sandbox.home().join("chat_history.txt");
     assert!(std::fs::read_to_string(&history).unwrap().contains("line 120"));
     assert_eq!(std::fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);
@@ -76,7 +76,7 @@ fn a_long_paste_stands_in_the_line_as_a_few_words_and_can_be_undone() {
 }
 
 #[test]
-fn a_file_and_an_image_go_along() {
+fn a_file_and_an_image_are_attached() {
     let server = echo_server();
     let sandbox = TestSandbox::new().with_model(&server);
     sandbox.write_file("note.txt", "the kettle leaks\n");
@@ -90,9 +90,9 @@ fn a_file_and_an_image_go_along() {
     terminal.press_keys("\r");
     let screen = wait_for_answers(&terminal, 1);
     assert!(screen.contains("@note.txt is attached, 17 B"), "{screen}");
-    let said = message_texts(&server, 0);
-    assert_eq!(said[0], "see @note.txt and [image tea pot.png 2 kB]");
-    assert!(said[1].contains("the kettle leaks") && said[1].starts_with("<attached_file "), "{said:?}");
+    let texts = message_texts(&server, 0);
+    assert_eq!(texts[0], "see @note.txt and [image tea pot.png 2 kB]");
+    assert!(texts[1].contains("the kettle leaks") && texts[1].starts_with("<attached_file "), "{texts:?}");
     let body = server.requests()[0].body.to_string();
     assert!(body.contains("image/png"), "{body}");
     terminal.press_keys("/history\r");
@@ -113,7 +113,7 @@ fn commands_and_files_are_completed() {
     terminal.press_keys("\x15@ket\t");
     terminal.wait_for("@kettle.txt");
     terminal.press_keys("\x15/c\t");
-    // Those that begin so, each with what it does.
+    // The completion lists the commands with this prefix and their descriptions.
     let screen = terminal.wait_for("/cost");
     assert!(screen.contains("/context") && screen.contains("show the cost of this thread"), "{screen}");
     terminal.press_keys("\x1b");
@@ -123,14 +123,14 @@ fn commands_and_files_are_completed() {
     assert_eq!(terminal.end().0, 0);
 }
 
-/// Gives up the line.
+/// Clears the input line.
 fn clear_line(terminal: &PtyTerminal) {
     terminal.press_keys("\x03");
     terminal.wait_until("an empty prompt", |screen| screen.trim_end().ends_with("segue>"));
 }
 
 #[test]
-fn what_is_typed_while_an_answer_runs_is_sent_afterwards_and_the_rest_is_kept() {
+fn lines_typed_during_an_answer_are_sent_afterwards_and_an_incomplete_line_stays() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("Heard.\n").with_gate("first", GatePosition::End),
         ScriptedReply { always: true, ..ScriptedReply::text("Heard.\n") },
@@ -159,7 +159,7 @@ fn what_is_typed_while_an_answer_runs_is_sent_afterwards_and_the_rest_is_kept() 
 }
 
 #[test]
-fn a_stopped_answer_gives_back_what_was_typed_for_it() {
+fn a_stopped_answer_returns_queued_input_to_the_prompt() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("Heard.\n").with_gate("never", GatePosition::End),
         ScriptedReply { always: true, ..ScriptedReply::text("Heard.\n") },
@@ -212,16 +212,17 @@ fn a_dumb_terminal_gets_plain_lines_and_no_tricks() {
     });
     assert_eq!(message_texts(&server, 0), ["one\ntwo"]);
     terminal.press_keys("\x04");
-    let shown = terminal.end_formatted();
+    let screen_bytes = terminal.end_formatted();
     for part in ["⏺ ls .", "✓ ls .", "Title"] {
-        assert!(shown.contains(part), "{part}: {shown:?}");
+        assert!(screen_bytes.contains(part), "{part}: {screen_bytes:?}");
     }
-    assert!(!has_terminal_escapes(&shown), "{shown:?}");
+    assert!(!has_terminal_escapes(&screen_bytes), "{screen_bytes:?}");
 }
 
-/// The screen is given back with the sequences that would draw it; what the program sent shows in attributes.
-fn has_terminal_escapes(shown: &str) -> bool {
-    ["\u{1b}[1m", "\u{1b}[2m", "\u{1b}[7m"].iter().any(|sequence| shown.contains(sequence))
+/// Returns whether the screen contains escape sequences that the program sent. The parser removes the
+/// sequences that it interprets; the program's styles appear as attributes.
+fn has_terminal_escapes(screen_bytes: &str) -> bool {
+    ["\u{1b}[1m", "\u{1b}[2m", "\u{1b}[7m"].iter().any(|sequence| screen_bytes.contains(sequence))
 }
 
 #[test]
@@ -231,8 +232,8 @@ fn segue_without_a_command_is_the_chat_and_options_before_a_command_are_refused(
     terminal.wait_for(PROMPT);
     terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
-    let ended = sandbox.run(&["-c", "threads", "list"]);
-    assert_eq!(ended.code, 2, "{ended:?}");
+    let output = sandbox.run(&["-c", "threads", "list"]);
+    assert_eq!(output.code, 2, "{output:?}");
     let threads: Vec<Value> = sandbox.threads();
     assert_eq!(threads.len(), 0);
 }

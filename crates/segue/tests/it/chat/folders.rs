@@ -1,4 +1,5 @@
-//! Tool calls that wait in one folder and are answered from another one, and where their folder is gone.
+//! Pending tool calls that are answered from another folder than the one they were requested in, or whose
+//! folder no longer exists.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ fn asking_server(command: &str) -> ScriptedServer {
     .unwrap()
 }
 
-/// Returns another folder beside the one the program is started in.
+/// Creates another folder next to the one in which the program runs, and returns it.
 fn other_folder(sandbox: &TestSandbox) -> PathBuf {
     let folder = sandbox.work_folder().with_file_name("other");
     std::fs::create_dir_all(&folder).unwrap();
@@ -32,15 +33,16 @@ fn run_in(sandbox: &TestSandbox, folder: &Path, args: &[&str]) -> ProgramOutput 
     sandbox.command(args).current_dir(folder).output().unwrap().into()
 }
 
-/// Asks about `rm -rf build` in another folder than the one in which the thread was begun; both have such a folder.
+/// Leaves a pending call of `rm -rf build` in another folder than the thread's first one. Both folders
+/// contain `build`.
 fn ask_in_other_folder(sandbox: &TestSandbox) -> PathBuf {
     let other = other_folder(sandbox);
     assert_eq!(sandbox.run(&["run", "-p", "hello"]).code, 0);
     for folder in [&sandbox.work_folder(), &other] {
         std::fs::create_dir_all(folder.join("build")).unwrap();
     }
-    let asked = run_in(sandbox, &other, &["run", "-t", "last", "-p", "clean up"]);
-    assert_eq!(asked.code, 3, "{asked:?}");
+    let pending = run_in(sandbox, &other, &["run", "-t", "last", "-p", "clean up"]);
+    assert_eq!(pending.code, 3, "{pending:?}");
     other
 }
 
@@ -54,13 +56,13 @@ fn greeting_then_asking_server() -> ScriptedServer {
 }
 
 #[test]
-fn k6_a_call_is_made_in_the_folder_it_was_shown_for_and_in_no_other() {
+fn k6_a_call_runs_only_in_the_folder_that_was_shown() {
     let server = greeting_then_asking_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let other = ask_in_other_folder(&sandbox);
     let done = sandbox.run(&["decide", "last", "--approve"]);
     assert_eq!(done.code, 0, "{done:?}");
-    assert!(sandbox.work_folder().join("build").exists(), "nobody was asked about this one");
+    assert!(sandbox.work_folder().join("build").exists(), "the call in this folder was not approved");
     assert!(!other.join("build").exists());
 }
 
@@ -76,7 +78,7 @@ fn k6_a_call_is_rejected_from_anywhere() {
 }
 
 #[test]
-fn k6_where_the_folder_is_gone_the_call_is_asked_about_again_here() {
+fn k6_a_call_whose_folder_was_deleted_needs_a_new_approval_here() {
     let server = greeting_then_asking_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let other = ask_in_other_folder(&sandbox);
@@ -84,15 +86,15 @@ fn k6_where_the_folder_is_gone_the_call_is_asked_about_again_here() {
     let refused = sandbox.run(&["decide", "last", "--approve"]);
     refused.assert_error(2, "does not exist here");
     assert!(refused.stderr.contains("--here"), "{refused:?}");
-    let asked = sandbox.run(&["decide", "last", "--here"]);
-    assert_eq!(asked.code, 3, "{asked:?}");
+    let pending = sandbox.run(&["decide", "last", "--here"]);
+    assert_eq!(pending.code, 3, "{pending:?}");
     assert!(sandbox.work_folder().join("build").exists(), "nothing is done before the answer");
     assert_eq!(sandbox.run(&["decide", "last", "--approve"]).code, 0);
     assert!(!sandbox.work_folder().join("build").exists());
 }
 
 #[test]
-fn k6_the_chat_shows_the_folder_and_offers_to_go_on_here() {
+fn k6_the_chat_shows_the_folder_and_offers_to_continue_here() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let other = other_folder(&sandbox);
@@ -119,7 +121,7 @@ fn k6_the_chat_shows_the_folder_and_offers_to_go_on_here() {
 }
 
 #[test]
-fn decide_asks_again_after_going_on_here() {
+fn decide_asks_again_after_continue_here() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let other = other_folder(&sandbox);
@@ -136,7 +138,7 @@ fn decide_asks_again_after_going_on_here() {
     assert!(sandbox.work_folder().join("made.txt").exists());
 }
 
-/// Returns the child of a handoff of the example, whose folder does not exist on this machine.
+/// Returns the child of a handoff of the example session, whose folder does not exist on this machine.
 fn handoff_child(sandbox: &TestSandbox) -> String {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/flaky-test.jsonl");
     let imported = sandbox.json(&["import", example, "--json"]);
@@ -155,7 +157,7 @@ fn drafting_then_asking_server() -> ScriptedServer {
 }
 
 #[test]
-fn the_readmes_own_way_leads_through_the_first_call_that_asks() {
+fn the_steps_of_the_readme_work_with_a_tool_call_that_needs_approval() {
     for (answer, made) in [("y", true), ("n", false)] {
         let server = drafting_then_asking_server();
         let sandbox = TestSandbox::new().with_model(&server);
@@ -179,7 +181,7 @@ fn the_readmes_own_way_leads_through_the_first_call_that_asks() {
 }
 
 #[test]
-fn the_readmes_own_way_leads_through_it_for_programs_and_over_http() {
+fn the_steps_of_the_readme_work_for_programs_and_over_http() {
     for (answer, made) in [("--approve", true), ("--reject", false)] {
         let server = drafting_then_asking_server();
         let sandbox = TestSandbox::new().with_model(&server);
@@ -188,9 +190,9 @@ fn the_readmes_own_way_leads_through_it_for_programs_and_over_http() {
         let done = sandbox.run(&["decide", &child, answer]);
         assert_eq!((done.code, done.stdout.as_str()), (0, "Went on.\n"), "{done:?}");
         assert_eq!(sandbox.work_folder().join("made.txt").exists(), made, "{answer}");
-        let shown = sandbox.json(&["threads", "show", &child, "--json"]);
+        let details = sandbox.json(&["threads", "show", &child, "--json"]);
         assert_eq!(
-            shown["metadata"]["workspace"],
+            details["metadata"]["workspace"],
             sandbox.work_folder().to_str().unwrap(),
             "it has a home now"
         );
@@ -221,7 +223,7 @@ fn the_readmes_own_way_leads_through_it_for_programs_and_over_http() {
 }
 
 #[test]
-fn k6_a_page_can_have_a_call_asked_about_again_in_the_servers_folder() {
+fn k6_a_page_can_move_a_pending_call_to_the_servers_folder() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let other = other_folder(&sandbox);
@@ -230,26 +232,26 @@ fn k6_a_page_can_have_a_call_asked_about_again_in_the_servers_folder() {
     let thread = sandbox.threads()[0]["thread_id"].as_str().unwrap().to_owned();
     let serving = ServeProcess::start(&sandbox);
     let api = crate::serve::owner_client(&serving);
-    let shown = api.get(&format!("/api/threads/{thread}")).json();
-    assert_eq!(shown["workspace"]["exists"], false, "{shown}");
-    assert_eq!(shown["interrupts"][0]["value"]["workspace"], other.to_str().unwrap());
+    let details = api.get(&format!("/api/threads/{thread}")).json();
+    assert_eq!(details["workspace"]["exists"], false, "{details}");
+    assert_eq!(details["interrupts"][0]["value"]["workspace"], other.to_str().unwrap());
     let moved = api.post(&format!("/api/threads/{thread}/rehome"), &json!({}));
     assert_eq!(moved.status, 200, "{}", moved.text());
     let run = moved.json()["run_id"].as_str().unwrap().to_owned();
     api.get(&format!("/threads/{thread}/runs/{run}/join"));
-    let shown = api.get(&format!("/api/threads/{thread}")).json();
-    assert_eq!(shown["workspace"]["path"], sandbox.work_folder().to_str().unwrap(), "{shown}");
+    let details = api.get(&format!("/api/threads/{thread}")).json();
+    assert_eq!(details["workspace"]["path"], sandbox.work_folder().to_str().unwrap(), "{details}");
     let resume =
         json!({"assistant_id": "agent", "command": {"resume": {"decisions": [{"type": "approve"}]}}});
     assert_eq!(api.post(&format!("/threads/{thread}/runs/wait"), &resume).status, 200);
     assert!(sandbox.work_folder().join("made.txt").exists());
 }
 
-/// Returns the only question that waits.
+/// Returns the only pending question.
 fn pending_question(sandbox: &TestSandbox) -> serde_json::Value {
-    let shown = sandbox.run(&["decide", "last", "--json"]);
-    assert_eq!(shown.code, 3, "{shown:?}");
-    let result: serde_json::Value = serde_json::from_str(shown.stdout.lines().last().unwrap()).unwrap();
+    let output = sandbox.run(&["decide", "last", "--json"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    let result: serde_json::Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(result["interrupts"].as_array().unwrap().len(), 1, "{result}");
     result["interrupts"][0].clone()
 }
@@ -259,7 +261,7 @@ fn interrupt_id(question: &serde_json::Value) -> String {
 }
 
 #[test]
-fn k6_a_rule_holds_in_the_folder_of_the_call_it_was_made_about() {
+fn k6_a_rule_applies_to_the_folder_of_its_call() {
     let call = |id: &str| ScriptedReply::call(id, "execute", json!({"command": "touch made.txt"}));
     let answers = ["c1", "c2", "c3"].into_iter().flat_map(|id| [call(id), ScriptedReply::text("Went on.\n")]);
     let server = ScriptedServer::start(Script::new(answers)).unwrap();
@@ -275,8 +277,8 @@ fn k6_a_rule_holds_in_the_folder_of_the_call_it_was_made_about() {
     terminal.wait_for("Went on.");
     terminal.press_keys("\x04");
     terminal.end();
-    let again = run_in(&sandbox, &other, &["run", "-p", "again"]);
-    assert_eq!(again.code, 0, "the rule holds there: {again:?}");
+    let second_run = run_in(&sandbox, &other, &["run", "-p", "again"]);
+    assert_eq!(second_run.code, 0, "the rule holds there: {second_run:?}");
     assert_eq!(sandbox.run(&["run", "-p", "here"]).code, 3, "and not here");
 }
 
@@ -286,28 +288,31 @@ fn k6_the_folder_and_the_question_are_named_wherever_the_call_is_shown() {
     let sandbox = TestSandbox::new().with_model(&server);
     let other = other_folder(&sandbox);
     assert_eq!(sandbox.run(&["run", "-p", "hello"]).code, 0);
-    let asked = run_in(&sandbox, &other, &["run", "-t", "last", "-p", "clean up"]);
+    let pending = run_in(&sandbox, &other, &["run", "-t", "last", "-p", "clean up"]);
     let question = pending_question(&sandbox);
     assert_eq!(question["payload"]["workspace"], other.to_str().unwrap());
     let (call, decide) = (
         format!("`execute rm -rf build` in {}", other.display()),
         format!("segue decide {}", interrupt_id(&question)),
     );
-    assert!(asked.stderr.contains(&call) && asked.stderr.contains(&decide), "{asked:?}");
+    assert!(pending.stderr.contains(&call) && pending.stderr.contains(&decide), "{pending:?}");
     let refused = sandbox.run(&["decide", "last"]);
     assert!(refused.stderr.contains(&call) && refused.stderr.contains(&decide), "{refused:?}");
-    let shown = sandbox.run(&["threads", "show", "last"]).stdout;
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains(&call) && shown.contains(&decide), "{shown}");
+    let details = sandbox.run(&["threads", "show", "last"]).stdout;
+    let details = details.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(details.contains(&call) && details.contains(&decide), "{details}");
     let done = sandbox.run(&["decide", &interrupt_id(&question), "--approve"]);
     assert!(done.code == 0 && done.stderr.contains(&call), "{done:?}");
-    let again = sandbox.run(&["decide", &interrupt_id(&question), "--reject"]);
-    again.assert_error(1, "resolved already");
-    assert!(!again.stderr.contains("still waits") && again.stderr.contains("segue history"), "{again:?}");
+    let second_run = sandbox.run(&["decide", &interrupt_id(&question), "--reject"]);
+    second_run.assert_error(1, "no longer pending (resolved)");
+    assert!(
+        !second_run.stderr.contains("still waits") && second_run.stderr.contains("segue history"),
+        "{second_run:?}"
+    );
 }
 
 #[test]
-fn k6_a_question_that_does_not_wait_moves_no_thread() {
+fn k6_a_question_that_is_not_pending_moves_no_thread() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let other = other_folder(&sandbox);
@@ -316,8 +321,9 @@ fn k6_a_question_that_does_not_wait_moves_no_thread() {
     run_in(&sandbox, &other, &["decide", &first, "--here"]).assert_error(2, "already");
     assert_eq!(sandbox.run(&["decide", &first, "--here"]).code, 3);
     let second = interrupt_id(&pending_question(&sandbox));
-    run_in(&sandbox, &other, &["decide", &first, "--approve"]).assert_error(1, "withdrawn already");
-    run_in(&sandbox, &other, &["decide", &first, "--here"]).assert_error(1, "withdrawn already");
+    run_in(&sandbox, &other, &["decide", &first, "--approve"])
+        .assert_error(1, "no longer pending (withdrawn)");
+    run_in(&sandbox, &other, &["decide", &first, "--here"]).assert_error(1, "no longer pending (withdrawn)");
     assert_eq!(interrupt_id(&pending_question(&sandbox)), second);
 
     let thread = sandbox.threads()[0]["thread_id"].as_str().unwrap().to_owned();
@@ -352,7 +358,7 @@ fn k6_a_link_in_place_of_the_folder_is_another_folder() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folder_whose_path_cannot_be_stored_begins_no_run() {
+fn a_folder_whose_path_cannot_be_stored_starts_no_run() {
     use std::os::unix::ffi::OsStrExt;
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
@@ -369,7 +375,7 @@ fn a_folder_whose_path_cannot_be_stored_begins_no_run() {
 
 #[cfg(unix)]
 #[test]
-fn a_folder_that_was_deleted_stops_no_command_that_needs_none() {
+fn commands_that_need_no_folder_work_in_a_deleted_one() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let gone = sandbox.work_folder().join("gone");
@@ -396,7 +402,7 @@ fn a_folder_that_was_deleted_stops_no_command_that_needs_none() {
 }
 
 #[test]
-fn k6_a_folder_that_disappears_while_the_question_is_open_can_be_left_there() {
+fn k6_a_call_whose_folder_disappears_during_the_question_can_continue_here() {
     let server = asking_server("touch made.txt");
     let sandbox = TestSandbox::new().with_model(&server);
     let other = other_folder(&sandbox);
@@ -411,8 +417,8 @@ fn k6_a_folder_that_disappears_while_the_question_is_open_can_be_left_there() {
     terminal.press_keys("h\r");
     let here = format!("in {}", sandbox.work_folder().display());
     terminal.wait_until("the question for this folder", |screen| {
-        let asked = screen.rsplit_once("→ Continue here");
-        asked.is_some_and(|(_, asked)| asked.contains(&here) && asked.contains(QUESTION))
+        let pending = screen.rsplit_once("→ Continue here");
+        pending.is_some_and(|(_, pending)| pending.contains(&here) && pending.contains(QUESTION))
     });
     terminal.press_keys("y\r");
     terminal.wait_for("Went on.");

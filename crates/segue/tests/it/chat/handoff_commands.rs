@@ -1,5 +1,5 @@
-//! Handing off in a chat: what the agent asks for, what `/new` asks, what waits when a thread is opened, and where the
-//! keys go that are typed meanwhile.
+//! Handoffs in a chat: those that the agent requests, the questions of `/new`, pending handoffs when a
+//! thread is opened, and the keys that are typed during a draft.
 
 use serde_json::{Value, json};
 use test_model::{GatePosition, Script, ScriptedFault, ScriptedReply, ScriptedServer};
@@ -22,14 +22,14 @@ fn draft_reply() -> ScriptedReply {
     ScriptedReply::text(draft.to_string()).when_body_contains(DRAFT_PROMPT)
 }
 
-/// A draft whose next step is this.
+/// Returns a draft with this next step.
 fn draft_reply_with_step(next: &str) -> ScriptedReply {
     let mut draft = draft_reply();
     draft.text = draft.text.iter().map(|text| text.replace("Polish it.", next)).collect();
     draft
 }
 
-/// Returns whether some text in `value` holds `text`, byte for byte.
+/// Returns whether any string in `value` contains `text`.
 fn contains_text(value: &Value, text: &str) -> bool {
     match value {
         Value::String(found) => found.contains(text),
@@ -67,7 +67,7 @@ fn handoff_request_replies() -> [ScriptedReply; 4] {
 }
 
 #[test]
-fn g2_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_child() {
+fn g2_a_handoff_that_the_agent_requests_is_reviewed_at_once_and_acceptance_opens_the_child() {
     let (sandbox, server) = start_with_replies(handoff_request_replies());
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
     send_line(&terminal, "please mend the kettle");
@@ -97,7 +97,7 @@ fn g2_what_the_agent_asks_for_is_reviewed_at_once_and_an_acceptance_goes_to_the_
 }
 
 #[test]
-fn g2_an_agent_that_asks_only_for_a_preview_is_told_so_and_preview_stands_first() {
+fn g2_an_agents_preview_request_is_labelled_and_preview_is_the_first_choice() {
     let (sandbox, server) = start_with_replies([
         ScriptedReply::call("c1", "request_handoff", json!({"preview_only": true})),
         draft_reply(),
@@ -118,7 +118,7 @@ fn g2_an_agent_that_asks_only_for_a_preview_is_told_so_and_preview_stands_first(
 }
 
 #[test]
-fn g2_a_declined_handoff_gives_the_agent_its_answer_and_the_turn_goes_on() {
+fn g2_the_run_continues_with_the_refusal_after_a_declined_handoff() {
     let (sandbox, server) = start_with_replies(handoff_request_replies());
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
     send_line(&terminal, "please mend the kettle");
@@ -137,7 +137,7 @@ fn g2_a_declined_handoff_gives_the_agent_its_answer_and_the_turn_goes_on() {
 }
 
 #[test]
-fn g12_what_was_refined_reverted_and_edited_reaches_the_childs_first_turn_byte_for_byte_and_no_other() {
+fn g12_a_refined_reverted_and_edited_summary_reaches_only_the_childs_first_run_byte_for_byte() {
     let (mut sandbox, server) = start_with_replies([
         ScriptedReply::text("Hello.\n"),
         draft_reply_with_step("Polish it."),
@@ -158,13 +158,15 @@ fn g12_what_was_refined_reverted_and_edited_reaches_the_childs_first_turn_byte_f
     send_line(&terminal, "please mend the kettle");
     terminal.wait_for("Hello.");
     send_line(&terminal, "/handoff");
-    for (feedback, left) in [("twice", "2 refinements remain."), ("thrice", "1 refinement remains.")] {
+    for (feedback, refinements_left) in
+        [("twice", "2 refinements remain."), ("thrice", "1 refinement remains.")]
+    {
         terminal.wait_for(QUESTION);
         terminal.press_keys("r\r");
         terminal.wait_until("the asking", |screen| screen.trim_end().ends_with("Feedback>"));
         terminal.press_keys(&format!("{feedback}\r"));
         terminal.wait_until("the next draft", |screen| {
-            let after = screen.rsplit(left).next().unwrap_or_default();
+            let after = screen.rsplit(refinements_left).next().unwrap_or_default();
             after.len() < screen.len() && after.contains(QUESTION)
         });
     }
@@ -189,8 +191,8 @@ fn g12_what_was_refined_reverted_and_edited_reaches_the_childs_first_turn_byte_f
     let child = sandbox.json(&["threads", "show", "last", "--json"]);
     let id =
         child["metadata"]["handoff"]["handoff_id"].as_str().unwrap_or_else(|| panic!("{child}")).to_owned();
-    let shown = sandbox.json(&["handoff", "--show", &id, "--json"]);
-    let accepted = shown["proposals"].as_array().unwrap().last().unwrap()["summary_md"].as_str().unwrap();
+    let handoff = sandbox.json(&["handoff", "--show", &id, "--json"]);
+    let accepted = handoff["proposals"].as_array().unwrap().last().unwrap()["summary_md"].as_str().unwrap();
     assert!(accepted.contains("- Polish it, gently."), "{accepted}");
     let requests = server.requests();
     assert_eq!(requests.len(), 6, "one call for each draft and each turn");
@@ -200,7 +202,7 @@ fn g12_what_was_refined_reverted_and_edited_reaches_the_childs_first_turn_byte_f
 }
 
 #[test]
-fn g2_what_the_agent_asked_before_a_crash_is_offered_again_and_its_turn_goes_on() {
+fn g2_a_handoff_requested_before_a_crash_is_offered_again_and_its_run_resumes() {
     let (sandbox, server) = start_with_replies(handoff_request_replies());
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
     send_line(&terminal, "please mend the kettle");
@@ -243,8 +245,8 @@ fn a_tool_call_after_a_declined_handoff_is_asked_about() {
 }
 
 #[test]
-fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_then() {
-    for (key, there) in [("a", "You are in the new thread"), ("D", "Handoff declined")] {
+fn input_typed_during_a_draft_stays_unsent_in_the_prompt_of_the_current_thread() {
+    for (key, outcome_text) in [("a", "You are in the new thread"), ("D", "Handoff declined")] {
         let (sandbox, server) = start_with_replies([
             ScriptedReply::text("Hello.\n"),
             draft_reply().with_gate("drafted", GatePosition::Start),
@@ -269,7 +271,7 @@ fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_the
         }
         let screen =
             terminal.wait_until("the first line", |screen| screen.trim_end().ends_with("segue> and then"));
-        assert!(screen.contains(there), "{screen}");
+        assert!(screen.contains(outcome_text), "{screen}");
         assert_eq!(server.call_count(), 2, "nothing is sent before the person looks at it");
         terminal.press_keys("\r");
         terminal.wait_for("Sharp.");
@@ -285,7 +287,7 @@ fn what_is_typed_while_a_draft_is_made_stands_unsent_in_the_thread_one_is_in_the
 }
 
 #[test]
-fn control_c_while_drafting_stays_in_the_thread_and_keeps_what_was_typed() {
+fn control_c_during_a_draft_stays_in_the_thread_and_keeps_the_input() {
     let hanging = ScriptedReply { when: draft_reply().when, ..ScriptedReply::fault(ScriptedFault::Hang) };
     let (sandbox, _server) = start_with_replies([ScriptedReply::text("Hello.\n"), hanging]);
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
@@ -309,12 +311,12 @@ fn a_new_thread_asks_whether_to_carry_context_forward() {
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat"]);
     send_line(&terminal, "please mend the kettle");
     terminal.wait_for("Hello.");
-    // Stay.
+    // Stay in this thread.
     send_line(&terminal, "/new");
     terminal.wait_for("[c] Carry context forward");
     terminal.press_keys("\r\x1b");
     terminal.wait_for("→ Stay here");
-    // Carry forward, and skip the summary after all.
+    // Carry context forward, then skip the summary.
     send_line(&terminal, "/new");
     terminal.wait_for("[s] Skip: start empty");
     terminal.press_keys("c\r");
@@ -322,13 +324,13 @@ fn a_new_thread_asks_whether_to_carry_context_forward() {
     terminal.press_keys("s\r");
     terminal.wait_for("Your next message starts a new thread without a summary.");
     assert_eq!((server.call_count(), sandbox.threads().len()), (2, 1));
-    // A blank thread has nothing to carry.
+    // A blank thread has no context to carry over.
     send_line(&terminal, "/new");
     terminal.wait_for("Your next message starts a new thread.");
     wait_for_prompt(&terminal, PROMPT.trim_end());
     terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
-    // Carry forward, and accept.
+    // Carry context forward, and accept.
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-t", "last"]);
     send_line(&terminal, "/new");
     terminal.wait_for("[c] Carry context forward");
@@ -343,7 +345,7 @@ fn a_new_thread_asks_whether_to_carry_context_forward() {
 }
 
 #[test]
-fn a_handoff_that_waits_is_offered_when_its_thread_is_opened() {
+fn a_pending_handoff_is_offered_when_its_thread_is_opened() {
     let sandbox = TestSandbox::new();
     assert_eq!(sandbox.run(&["handoff", &sandbox.write_session()]).code, 3);
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-t", "last"]);

@@ -1,4 +1,4 @@
-//! `/history` in a chat: pages, and markers opened to their summary and their originals.
+//! `/history` in a chat: pages, and markers opened to their summary and their original messages.
 
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
@@ -6,8 +6,8 @@ use crate::compact::{MEMORY_INSTRUCTIONS, compaction_reply, long_thread};
 use crate::sandbox::TestSandbox;
 use crate::terminal::PtyTerminal;
 
-/// A thread of 60 messages, all but the last four of them condensed, and gone to memory: what were still due would be tried by
-/// every chat behind its opening, which tells what the thread has cost.
+/// Returns a thread of 60 messages of which all but the last four are compacted and summarized. Pending
+/// summaries would be retried by each chat after it opens, and the chat would print their cost.
 fn compacted_thread() -> (ScriptedServer, TestSandbox) {
     let summary =
         ScriptedReply::text("The person asked about modules, one after the other; each parses line by line.");
@@ -21,62 +21,63 @@ fn compacted_thread() -> (ScriptedServer, TestSandbox) {
     (server, sandbox)
 }
 
-/// Returns the output of the command in a chat: the numbers of the messages, and all of its text.
+/// Runs the command in a chat. Returns the numbers of the listed messages, and the whole output.
 fn run_history_command(sandbox: &TestSandbox, command: &str) -> (Vec<u64>, String) {
     let opening = sandbox.run_with(&["chat", "-c"], "/quit\n").stdout;
-    let ended = sandbox.run_with(&["chat", "-c"], &format!("{command}\n/quit\n"));
-    assert!(ended.code == 0 && ended.stderr.is_empty(), "{ended:?}");
-    let shown = ended.stdout.strip_prefix(opening.as_str()).unwrap_or_else(|| panic!("{opening}\n{ended:?}"));
+    let output = sandbox.run_with(&["chat", "-c"], &format!("{command}\n/quit\n"));
+    assert!(output.code == 0 && output.stderr.is_empty(), "{output:?}");
+    let listing =
+        output.stdout.strip_prefix(opening.as_str()).unwrap_or_else(|| panic!("{opening}\n{output:?}"));
     let number = |line: &str| {
         let rest = line.strip_prefix("you #").or_else(|| line.strip_prefix("assistant #"))?;
         rest.split(' ').next()?.parse().ok()
     };
-    (shown.lines().filter_map(number).collect(), shown.to_owned())
+    (listing.lines().filter_map(number).collect(), listing.to_owned())
 }
 
 #[test]
-fn m10_in_a_chat_a_marker_opens_to_its_originals_and_pages_meet() {
+fn m10_in_a_chat_a_marker_opens_to_its_originals_and_pages_have_no_gap() {
     let (_server, sandbox) = compacted_thread();
     let page = sandbox.json(&["history", "last", "--markers", "--json"]);
     let marker = page["entries"][0]["seq"].as_u64().unwrap();
 
-    let (newest, shown) = run_history_command(&sandbox, "/history");
-    assert_eq!(newest, (22..=60).collect::<Vec<_>>(), "{shown}");
-    assert!(shown.contains("── 56 messages compacted · #1–#56 · "), "{shown}");
-    assert!(!shown.contains("compacted in #"), "{shown}");
+    let (newest, listing) = run_history_command(&sandbox, "/history");
+    assert_eq!(newest, (22..=60).collect::<Vec<_>>(), "{listing}");
+    assert!(listing.contains("── 56 messages compacted · #1–#56 · "), "{listing}");
+    assert!(!listing.contains("compacted in #"), "{listing}");
     for note in ["With summaries: /history --expand\n", "Earlier: /history --before 22\n"] {
-        assert!(shown.contains(note), "{note}: {shown}");
+        assert!(listing.contains(note), "{note}: {listing}");
     }
 
-    let (opened, shown) = run_history_command(&sandbox, "/history --expand");
+    let (opened, listing) = run_history_command(&sandbox, "/history --expand");
     assert_eq!(opened, newest);
-    assert!(shown.lines().any(|line| line.starts_with("│ ")), "{shown}");
-    assert_eq!(shown.matches(&format!(" · compacted in #{marker}")).count(), 35, "{shown}");
+    assert!(listing.lines().any(|line| line.starts_with("│ ")), "{listing}");
+    assert_eq!(listing.matches(&format!(" · compacted in #{marker}")).count(), 35, "{listing}");
     let originals = format!("Messages of marker #{marker}: /history --after 0 --before 57\n");
     for note in [originals.as_str(), "Earlier: /history --expand --before 22\n"] {
-        assert!(shown.contains(note), "{note}: {shown}");
+        assert!(listing.contains(note), "{note}: {listing}");
     }
 
-    let (before, shown) = run_history_command(&sandbox, "/history --expand --before 22");
-    assert_eq!(before, (1..=21).collect::<Vec<_>>(), "{shown}");
-    assert_eq!(shown.matches(&format!(" · compacted in #{marker}")).count(), 21, "{shown}");
+    let (before, listing) = run_history_command(&sandbox, "/history --expand --before 22");
+    assert_eq!(before, (1..=21).collect::<Vec<_>>(), "{listing}");
+    assert_eq!(listing.matches(&format!(" · compacted in #{marker}")).count(), 21, "{listing}");
     assert!(
-        !shown.contains("Earlier: ") && shown.contains("Later: /history --expand --after 21\n"),
-        "{shown}"
+        !listing.contains("Earlier: ") && listing.contains("Later: /history --expand --after 21\n"),
+        "{listing}"
     );
 
-    let (range, shown) = run_history_command(&sandbox, "/history --after 0 --before 57");
-    assert_eq!(range, (1..=40).collect::<Vec<_>>(), "{shown}");
-    assert!(shown.contains("Later: /history --after 40 --before 57\n"), "{shown}");
-    let (rest, shown) = run_history_command(&sandbox, "/history --after 40 --before 57");
-    assert_eq!(rest, (41..=56).collect::<Vec<_>>(), "{shown}");
+    let (range, listing) = run_history_command(&sandbox, "/history --after 0 --before 57");
+    assert_eq!(range, (1..=40).collect::<Vec<_>>(), "{listing}");
+    assert!(listing.contains("Later: /history --after 40 --before 57\n"), "{listing}");
+    let (rest, listing) = run_history_command(&sandbox, "/history --after 40 --before 57");
+    assert_eq!(rest, (41..=56).collect::<Vec<_>>(), "{listing}");
 
-    let (none, shown) = run_history_command(&sandbox, "/history --before 1");
-    assert!(none.is_empty() && shown.contains("There are no messages."), "{shown}");
+    let (none, listing) = run_history_command(&sandbox, "/history --before 1");
+    assert!(none.is_empty() && listing.contains("There are no messages."), "{listing}");
 }
 
 #[test]
-fn c6_c7_an_opened_card_is_counted_led_and_ended_where_it_is_read_out() {
+fn c6_c7_an_opened_card_has_a_count_a_start_and_an_end_for_screen_readers() {
     let (_server, sandbox) = compacted_thread();
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-c", "--plain"]);
     terminal.wait_for("segue> ");

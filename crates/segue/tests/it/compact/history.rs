@@ -1,4 +1,4 @@
-//! The history of a thread that was condensed: pages, markers opened and closed, and what is written to a file.
+//! The history of a compacted thread: pages, opened and closed markers, and exports.
 
 use serde_json::json;
 
@@ -17,12 +17,12 @@ fn compacted_sandbox() -> TestSandbox {
 #[test]
 fn c6_two_compactions_are_two_cards_in_order() {
     let sandbox = compacted_sandbox();
-    let told = sandbox.run(&["history", "last", "--limit", "500"]).stdout;
-    let first = told.find("── 8 messages compacted · #1–#8 · ").unwrap();
-    let second = told.find("── 12 messages compacted · #9–#20 · ").unwrap();
-    assert!(told.starts_with("you #1 ") && first < second, "{told}");
-    assert_eq!(told.matches(" messages compacted · ").count(), 2);
-    assert!(!told.contains(GOAL), "they are closed: {told}");
+    let output = sandbox.run(&["history", "last", "--limit", "500"]).stdout;
+    let first = output.find("── 8 messages compacted · #1–#8 · ").unwrap();
+    let second = output.find("── 12 messages compacted · #9–#20 · ").unwrap();
+    assert!(output.starts_with("you #1 ") && first < second, "{output}");
+    assert_eq!(output.matches(" messages compacted · ").count(), 2);
+    assert!(!output.contains(GOAL), "they are closed: {output}");
 }
 
 #[test]
@@ -30,39 +30,39 @@ fn m10_a_marker_opens_to_its_summary_and_its_originals_across_pages() {
     let sandbox = compacted_sandbox();
     let page = sandbox.json(&["history", "last", "--markers", "--json"]);
     let (first, second) = (page["entries"][0]["seq"].clone(), page["entries"][1]["seq"].clone());
-    // A page that ends long before the markers.
-    let told = sandbox.run(&["history", "last", "--expand", "--after", "6", "--limit", "4"]);
+    // This page ends long before the markers.
+    let output = sandbox.run(&["history", "last", "--expand", "--after", "6", "--limit", "4"]);
     let condensed_in = |seq: u64| {
-        let line = told.stdout.lines().find(|line| line.contains(&format!(" #{seq} "))).unwrap();
+        let line = output.stdout.lines().find(|line| line.contains(&format!(" #{seq} "))).unwrap();
         line.rsplit_once(" · compacted in #").map(|(_, marker)| marker.to_owned())
     };
     for (seq, marker) in [(7, &first), (8, &first), (9, &second), (10, &second)] {
-        assert_eq!(condensed_in(seq), Some(marker.to_string()), "#{seq}: {told:?}");
+        assert_eq!(condensed_in(seq), Some(marker.to_string()), "#{seq}: {output:?}");
     }
     assert!(
-        told.stderr.contains("--expand --limit 4 --before 7`")
-            && told.stderr.contains("--expand --limit 4 --after 10`"),
-        "{told:?}"
+        output.stderr.contains("--expand --limit 4 --before 7`")
+            && output.stderr.contains("--expand --limit 4 --after 10`"),
+        "{output:?}"
     );
     let json = sandbox.json(&["history", "last", "--expand", "--after", "8", "--limit", "4", "--json"]);
-    assert_eq!(json["markers"], json!([page["entries"][1]]), "only the marker they were condensed in");
-    // The newest page: what was kept, and the markers opened.
-    let told = sandbox.run(&["history", "last", "--expand", "--limit", "6"]);
+    assert_eq!(json["markers"], json!([page["entries"][1]]), "only the marker that compacted them");
+    // The newest page contains the messages that were not compacted, and the opened markers.
+    let output = sandbox.run(&["history", "last", "--expand", "--limit", "6"]);
     let originals = format!("Messages of marker #{second}: `segue history last --after 8 --before 21`");
-    assert!(told.stderr.contains(&originals), "{told:?}");
-    let told = told.stdout;
-    assert_eq!(told.matches(GOAL).count(), 2, "{told}");
-    assert!(!told.contains("compacted in #"), "what was kept is not condensed: {told}");
-    assert!(told.lines().any(|line| line.starts_with("│ ") && line.contains(GOAL)), "{told}");
-    // One that was taken back covers nothing.
+    assert!(output.stderr.contains(&originals), "{output:?}");
+    let output = output.stdout;
+    assert_eq!(output.matches(GOAL).count(), 2, "{output}");
+    assert!(!output.contains("compacted in #"), "the remaining messages are not compacted: {output}");
+    assert!(output.lines().any(|line| line.starts_with("│ ") && line.contains(GOAL)), "{output}");
+    // A marker that was undone covers no messages.
     assert_eq!(sandbox.run(&["uncompact", "last"]).code, 0);
-    let told = sandbox.run(&["history", "last", "--expand", "--after", "6", "--limit", "4"]).stdout;
-    assert_eq!(told.matches(&format!("compacted in #{first}")).count(), 2, "{told}");
-    assert!(!told.contains(&format!("compacted in #{second}")), "{told}");
+    let output = sandbox.run(&["history", "last", "--expand", "--after", "6", "--limit", "4"]).stdout;
+    assert_eq!(output.matches(&format!("compacted in #{first}")).count(), 2, "{output}");
+    assert!(!output.contains(&format!("compacted in #{second}")), "{output}");
 }
 
 #[test]
-fn a10_pages_of_markers_meet() {
+fn a10_pages_of_markers_have_no_gap_or_overlap() {
     let sandbox = compacted_sandbox();
     let newest = sandbox.json(&["history", "last", "--markers", "--limit", "1", "--json"]);
     assert_eq!((&newest["has_more_before"], &newest["entries"][0]["first_seq"]), (&json!(true), &json!(9)));
@@ -76,7 +76,7 @@ fn a10_pages_of_markers_meet() {
 }
 
 #[test]
-fn a9_a_page_of_markers_knows_what_is_on_either_side_of_it() {
+fn a9_a_page_of_markers_reports_whether_more_exist_on_each_side() {
     let sandbox = compacted_sandbox();
     let newest = sandbox.json(&["history", "last", "--markers", "--json"]);
     let (first, second) = (newest["first_seq"].to_string(), newest["last_seq"].to_string());
@@ -89,30 +89,31 @@ fn a9_a_page_of_markers_knows_what_is_on_either_side_of_it() {
     ] {
         let args = [&["history", "last", "--markers", "--json"], bounds].concat();
         let page = sandbox.json(&args);
-        let told = (page["has_more_before"].as_bool().unwrap(), page["has_more_after"].as_bool().unwrap());
-        assert_eq!(told, more, "{bounds:?}: {page}");
+        let reported =
+            (page["has_more_before"].as_bool().unwrap(), page["has_more_after"].as_bool().unwrap());
+        assert_eq!(reported, more, "{bounds:?}: {page}");
     }
 }
 
 #[test]
-fn m10_the_next_page_is_told_with_its_range_and_its_size() {
+fn m10_a_page_names_the_range_and_the_size_of_the_next_one() {
     let sandbox = compacted_sandbox();
-    let told = |args: &[&str]| sandbox.run(&[&["history", "last"], args].concat()).stderr;
-    let range = told(&["--after", "8", "--before", "21", "--limit", "5"]);
+    let stderr_of = |args: &[&str]| sandbox.run(&[&["history", "last"], args].concat()).stderr;
+    let range = stderr_of(&["--after", "8", "--before", "21", "--limit", "5"]);
     assert!(range.contains("Later: `segue history last --limit 5 --after 13 --before 21`"), "{range}");
-    let rest = told(&["--limit", "5", "--after", "13", "--before", "21"]);
+    let rest = stderr_of(&["--limit", "5", "--after", "13", "--before", "21"]);
     assert!(rest.contains("Later: `segue history last --limit 5 --after 18 --before 21`"), "{rest}");
-    let end = told(&["--limit", "5", "--after", "18", "--before", "21"]);
+    let end = stderr_of(&["--limit", "5", "--after", "18", "--before", "21"]);
     assert!(!end.contains("Later: ") && end.contains("Earlier: "), "{end}");
-    let back = told(&["--before", "13", "--limit", "3", "--all"]);
+    let back = stderr_of(&["--before", "13", "--limit", "3", "--all"]);
     assert!(back.contains("Earlier: `segue history last --all --limit 3 --before 10`"), "{back}");
     assert!(back.contains("Later: `segue history last --all --limit 3 --after 12`"), "{back}");
-    let whole = told(&["--before", "13"]);
+    let whole = stderr_of(&["--before", "13"]);
     assert!(whole.contains("Later: `segue history last --after 12`"), "{whole}");
 }
 
 #[test]
-fn c6_an_export_holds_the_markers() {
+fn c6_an_export_contains_the_markers() {
     let sandbox = compacted_sandbox();
     let markdown = sandbox.run(&["threads", "export", "last"]).stdout;
     assert!(
@@ -131,22 +132,22 @@ fn c6_an_export_holds_the_markers() {
 }
 
 #[test]
-fn b9_what_was_taken_back_is_shown_when_asked_for() {
+fn b9_undone_messages_are_shown_on_request() {
     let sandbox = long_thread(TestSandbox::new(), 4);
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "4"]).code, 0);
     let count = |args: &[&str]| sandbox.json(args)["entries"].as_array().unwrap().len();
     assert_eq!(count(&["history", "last", "--json"]), 4);
     assert_eq!(count(&["history", "last", "--all", "--json"]), 8);
-    let told = sandbox.run(&["history", "last", "--all"]).stdout;
+    let output = sandbox.run(&["history", "last", "--all"]).stdout;
     let flagged = |seq: u64| {
-        let head = told.lines().find(|line| line.contains(&format!(" #{seq} "))).unwrap();
+        let head = output.lines().find(|line| line.contains(&format!(" #{seq} "))).unwrap();
         head.ends_with(" · hidden")
     };
-    assert_eq!((1..=8).filter(|seq| flagged(*seq)).collect::<Vec<_>>(), [5, 6, 7, 8], "{told}");
+    assert_eq!((1..=8).filter(|seq| flagged(*seq)).collect::<Vec<_>>(), [5, 6, 7, 8], "{output}");
 }
 
 #[test]
-fn c7_a_card_that_is_opened_in_plain_mode_is_told_with_its_end() {
+fn c7_an_opened_card_in_plain_mode_ends_with_a_closing_line() {
     let sandbox = compacted_sandbox();
     let terminal =
         PtyTerminal::start(&sandbox, 100, &["history", "last", "--expand", "--markers", "--plain"]);
@@ -163,30 +164,30 @@ fn c7_a_card_that_is_opened_in_plain_mode_is_told_with_its_end() {
 }
 
 #[test]
-fn m9_an_undoing_that_was_itself_taken_back_undoes_nothing() {
+fn m9_an_undo_that_was_rewound_has_no_effect() {
     let server = compacting_server();
     let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let marker = sandbox.json(&["compact", "last", "--keep", "4", "--json"])["marker"]["seq"].clone();
     assert_eq!(sandbox.run(&["uncompact", "last"]).code, 0);
     assert_eq!(sandbox.run(&["threads", "rewind", "last", &marker.to_string()]).code, 0);
-    let condensed = &sandbox.json(&["context", "last", "--json"])["condensed"];
-    assert_eq!(condensed["marker_seq"], marker, "it is active again");
+    let compacted = &sandbox.json(&["context", "last", "--json"])["condensed"];
+    assert_eq!(compacted["marker_seq"], marker, "it is active again");
     let page = sandbox.json(&["history", "last", "--all", "--markers", "--json"]);
     let flags: Vec<_> =
         page["entries"].as_array().unwrap().iter().map(|entry| entry.get("superseded")).collect();
     assert_eq!(flags, [None, Some(&json!(true))], "{page}");
-    let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted · ") && !told.contains(", then undone"), "{told}");
+    let output = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
+    assert!(output.contains("20 messages compacted · ") && !output.contains(", then undone"), "{output}");
     let undone = format!("── undone: the compaction of #{marker}\n   hidden: ");
-    assert!(told.contains(&undone), "{told}");
+    assert!(output.contains(&undone), "{output}");
     let opened =
         sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
     assert!(opened.contains(&format!(" · compacted in #{marker}")), "{opened}");
-    // Going back to before the marker takes the compaction back too.
+    // Rewinding to before the marker also undoes the compaction.
     assert_eq!(sandbox.run(&["threads", "rewind", "last", "24"]).code, 0);
     assert_eq!(sandbox.json(&["context", "last", "--json"])["condensed"], json!(null));
-    let told = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
-    assert!(told.contains("20 messages compacted, then undone · "), "{told}");
+    let output = sandbox.run(&["history", "last", "--all", "--markers"]).stdout;
+    assert!(output.contains("20 messages compacted, then undone · "), "{output}");
     let opened =
         sandbox.run(&["history", "last", "--all", "--expand", "--after", "0", "--limit", "2"]).stdout;
     assert!(!opened.contains("compacted in #"), "{opened}");
@@ -200,7 +201,7 @@ fn m10_a_fork_has_the_markers_and_the_originals_too() {
     assert_eq!(sandbox.threads().len(), 2);
     let copied = sandbox.json(&["history", "last", "--markers", "--json"])["entries"].clone();
     assert_eq!(copied, markers);
-    let told = sandbox.run(&["history", "last", "--expand", "--after", "7", "--limit", "1"]).stdout;
-    assert!(told.contains(&format!("compacted in #{}", markers[0]["seq"])), "{told}");
-    assert!(told.contains("Answer 3: "), "{told}");
+    let output = sandbox.run(&["history", "last", "--expand", "--after", "7", "--limit", "1"]).stdout;
+    assert!(output.contains(&format!("compacted in #{}", markers[0]["seq"])), "{output}");
+    assert!(output.contains("Answer 3: "), "{output}");
 }

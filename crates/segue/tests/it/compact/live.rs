@@ -1,4 +1,4 @@
-//! Condensing in a chat: the card as it happens and after a reload, and what stops it.
+//! Compaction in a chat: its card while it runs and after a reload, and how it is stopped.
 
 use serde_json::json;
 use test_model::{GatePosition, Script, ScriptedReply, ScriptedServer};
@@ -9,7 +9,7 @@ use crate::terminal::PtyTerminal;
 
 const PROMPT: &str = "segue> ";
 
-/// The lines of the card that begins so.
+/// Returns the lines of the card with this first line.
 #[track_caller]
 fn card_lines(screen: &str, head: &str) -> Vec<String> {
     let mut lines = screen.lines().map(str::trim_end).skip_while(|line| !line.starts_with(head));
@@ -19,7 +19,7 @@ fn card_lines(screen: &str, head: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the screen of a chat that is opened again.
+/// Reopens the chat and returns its screen.
 fn reopen_chat(sandbox: &TestSandbox, head: &str) -> String {
     let terminal = PtyTerminal::start(sandbox, 80, &["chat", "-c"]);
     terminal.wait_for(head);
@@ -47,7 +47,7 @@ fn c5_the_card_is_the_same_live_after_a_reload_and_in_the_history() {
 }
 
 #[test]
-fn c5_a_card_of_a_turn_that_condensed_by_itself_is_the_same_after_a_reload() {
+fn c5_the_card_of_an_automatic_compaction_is_the_same_after_a_reload() {
     let server = compacting_server();
     let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let settings = "[compaction]\ntrigger = [{messages = 20}]\nkeep = {messages = 4}\n";
@@ -68,17 +68,17 @@ fn c5_a_card_of_a_turn_that_condensed_by_itself_is_the_same_after_a_reload() {
     terminal.wait_for("Undone: 22 messages are sent to the model again");
     terminal.press_keys("/quit\r");
     assert_eq!(terminal.end().0, 0);
-    let told = sandbox.run(&["history", "last", "--markers"]).stdout;
-    let taken_back = card_lines(&told, "── 22 messages compacted, then undone");
-    // Where its lines are broken is another matter.
+    let output = sandbox.run(&["history", "last", "--markers"]).stdout;
+    let undone_card = card_lines(&output, "── 22 messages compacted, then undone");
+    // Line breaks may differ, so the comparison ignores them.
     assert_eq!(
-        taken_back.concat().replace(", then undone", "").replace([' ', '·'], ""),
+        undone_card.concat().replace(", then undone", "").replace([' ', '·'], ""),
         live.concat().replace([' ', '·'], "")
     );
 }
 
 #[test]
-fn e16_control_c_stops_it_and_nothing_is_changed() {
+fn e16_control_c_stops_a_compaction_and_changes_nothing() {
     let server =
         ScriptedServer::start(Script::new([compaction_reply().with_gate("held", GatePosition::Start)]))
             .unwrap();
@@ -103,7 +103,7 @@ fn e16_control_c_stops_it_and_nothing_is_changed() {
 }
 
 #[test]
-fn c6_a_card_is_told_in_words_where_everything_is_read_out() {
+fn c6_a_card_is_plain_text_for_screen_readers() {
     let server = compacting_server();
     let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-c", "--plain"]);
@@ -127,18 +127,18 @@ fn c6_a_card_is_told_in_words_where_everything_is_read_out() {
 }
 
 #[test]
-fn a_run_without_a_terminal_tells_that_it_condensed() {
+fn a_run_without_a_terminal_reports_its_compaction() {
     let server = compacting_server();
     let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let settings = "[compaction]\ntrigger = [{messages = 20}]\nkeep = {messages = 4}\n";
     std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
-    let told = sandbox.run(&["run", "-c", "-p", "and now?"]);
-    assert_eq!((told.code, told.stdout.as_str()), (0, "Going on.\n"), "{told:?}");
-    assert!(told.stderr.starts_with("── 22 messages compacted · "), "{told:?}");
+    let output = sandbox.run(&["run", "-c", "-p", "and now?"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "Going on.\n"), "{output:?}");
+    assert!(output.stderr.starts_with("── 22 messages compacted · "), "{output:?}");
 }
 
 #[test]
-fn e7_a_request_that_was_refused_as_too_large_is_condensed_and_sent_again() {
+fn e7_a_thread_is_compacted_and_its_request_repeated_after_a_refusal_as_too_large() {
     let refused = ScriptedReply::status(
         413,
         json!({"type": "error", "error": {"type": "request_too_large",
@@ -154,14 +154,17 @@ fn e7_a_request_that_was_refused_as_too_large_is_condensed_and_sent_again() {
     let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
     let settings = "[compaction]\nkeep = {messages = 4}\n";
     std::fs::write(sandbox.home().join("config.toml"), settings).unwrap();
-    let told = sandbox.run(&["run", "-c", "-p", "and now?"]);
-    assert_eq!((told.code, told.stdout.as_str()), (0, "Going on.\n"), "{told:?}");
-    assert!(told.stderr.contains(" messages compacted · #1") && told.stderr.contains("overflow"), "{told:?}");
+    let output = sandbox.run(&["run", "-c", "-p", "and now?"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "Going on.\n"), "{output:?}");
+    assert!(
+        output.stderr.contains(" messages compacted · #1") && output.stderr.contains("overflow"),
+        "{output:?}"
+    );
     assert_eq!(conversation_requests(&server).len(), 3);
 }
 
 #[test]
-fn e16_what_is_typed_meanwhile_is_sent_behind_it() {
+fn e16_a_message_typed_during_a_compaction_is_sent_after_it() {
     let answer = ScriptedReply { always: true, ..ScriptedReply::text("Going on.\n").with_tokens(3_000, 20) };
     let server = ScriptedServer::start(Script::new([
         compaction_reply().with_gate("held", GatePosition::Start),
@@ -186,7 +189,7 @@ fn e16_what_is_typed_meanwhile_is_sent_behind_it() {
 }
 
 #[test]
-fn e16_a_turn_that_is_stopped_while_it_condenses_says_that_nothing_was_condensed() {
+fn e16_a_run_that_is_stopped_during_its_compaction_reports_that_nothing_was_compacted() {
     let answer = ScriptedReply::text("Going on.\n").with_tokens(3_000, 20);
     let server = ScriptedServer::start(Script::new([
         compaction_reply().with_gate("held", GatePosition::Start),
@@ -211,7 +214,7 @@ fn e16_a_turn_that_is_stopped_while_it_condenses_says_that_nothing_was_condensed
 }
 
 #[test]
-fn e16_the_command_is_stopped_with_a_key_too() {
+fn e16_a_key_stops_the_command_as_well() {
     let server =
         ScriptedServer::start(Script::new([compaction_reply().with_gate("held", GatePosition::Start)]))
             .unwrap();

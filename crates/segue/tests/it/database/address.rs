@@ -1,4 +1,5 @@
-//! Where the database is said to be, and what is told when it cannot be used. A password in it is told nowhere.
+//! Choice of the database (option, environment, configuration) and the errors for a database that cannot be
+//! used. No output contains the password of a database URL.
 
 use test_postgres::{Cluster, ClusterSettings, TestDatabase, TlsMode};
 
@@ -7,16 +8,16 @@ use crate::sandbox::{ProgramOutput, TestSandbox};
 const PASSWORD: &str = "segue:segue@";
 
 #[track_caller]
-fn assert_error(ended: &ProgramOutput, (code, what, hint): (i32, &str, &str)) {
-    ended.assert_error(code, what);
-    let told = format!("{}{}", ended.stdout, ended.stderr);
-    assert!(ended.stderr.lines().nth(1).unwrap().contains(hint), "{told}");
-    assert!(!told.contains("hunter2") && !told.contains(PASSWORD), "{told}");
+fn assert_error(output: &ProgramOutput, (code, what, hint): (i32, &str, &str)) {
+    output.assert_error(code, what);
+    let all_output = format!("{}{}", output.stdout, output.stderr);
+    assert!(output.stderr.lines().nth(1).unwrap().contains(hint), "{all_output}");
+    assert!(!all_output.contains("hunter2") && !all_output.contains(PASSWORD), "{all_output}");
 }
 
 #[test]
-fn the_database_is_the_options_or_the_environments_or_the_settings() {
-    let (database, other) = (TestDatabase::create().unwrap(), TestDatabase::create().unwrap());
+fn the_database_comes_from_the_option_the_environment_or_the_configuration() {
+    let (database, other_database) = (TestDatabase::create().unwrap(), TestDatabase::create().unwrap());
     let mut sandbox = TestSandbox::new().with_file_database();
     let home = sandbox.run(&["threads", "list", "--json"]);
     assert_eq!(home.code, 0, "{home:?}");
@@ -33,14 +34,14 @@ fn the_database_is_the_options_or_the_environments_or_the_settings() {
         sandbox.json(&["threads", "list", "--json", "--database-url", &file]).as_array().unwrap().len(),
         0
     );
-    sandbox.set_variable("SEGUE_DATABASE_URL", &other.url());
+    sandbox.set_variable("SEGUE_DATABASE_URL", &other_database.url());
     assert_eq!(sandbox.threads().len(), 0, "the environment goes before the settings");
     let first = sandbox.json(&["threads", "list", "--json", "--database-url", &database.socket_url()]);
     assert_eq!(first.as_array().unwrap().len(), 1, "the option goes before the environment");
 }
 
 #[test]
-fn the_doctor_tells_which_database_it_is_and_how_its_connections_are_used() {
+fn the_doctor_reports_the_database_and_its_connections() {
     let database = TestDatabase::create().unwrap();
     let sandbox = TestSandbox::new().with_file_database();
     let checks = sandbox.json(&["doctor", "--json", "--database-url", &database.url()]);
@@ -60,7 +61,7 @@ fn the_doctor_tells_which_database_it_is_and_how_its_connections_are_used() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_told_in_one_line_with_what_to_do() {
+fn a_database_that_cannot_be_opened_gives_one_error_line_and_a_hint() {
     let database = TestDatabase::create().unwrap();
     let sandbox = TestSandbox::new().with_file_database();
     let url = database.url();
@@ -95,7 +96,7 @@ fn what_cannot_be_opened_is_told_in_one_line_with_what_to_do() {
 }
 
 #[test]
-fn a_server_that_cannot_prove_who_it_is_is_refused() {
+fn a_server_without_a_valid_certificate_is_refused() {
     let server =
         Cluster::start_with(&ClusterSettings { tls: TlsMode::Offered, ..ClusterSettings::default() })
             .unwrap();
@@ -113,14 +114,14 @@ fn a_server_that_cannot_prove_who_it_is_is_refused() {
 }
 
 #[test]
-fn a_database_of_a_later_version_is_left_alone() {
+fn a_database_of_a_newer_version_is_not_changed() {
     let database = TestDatabase::create().unwrap();
     let sandbox = TestSandbox::new().with_file_database();
     let url = database.socket_url();
     let made = sandbox.json(&["db", "migrate", "--json", "--database-url", &url]);
     assert_eq!((made["from"].as_u64(), made["to"] == made["from"]), (Some(0), false), "{made}");
-    let again = sandbox.run(&["db", "migrate", "--database-url", &url]);
-    assert!(again.code == 0 && again.stdout.contains("is up to date: schema"), "{again:?}");
+    let second_run = sandbox.run(&["db", "migrate", "--database-url", &url]);
+    assert!(second_run.code == 0 && second_run.stdout.contains("is up to date: schema"), "{second_run:?}");
     let server = connect_postgres(&url);
     server
         .batch_execute("INSERT INTO segue_migrations (version, name, checksum) VALUES (999, 'later', '')")
@@ -131,13 +132,13 @@ fn a_database_of_a_later_version_is_left_alone() {
     }
 }
 
-/// Returns a connection beside the program's.
+/// Returns a connection of the test's own, separate from the program's.
 pub fn connect_postgres(url: &str) -> postgres::Connection {
     postgres::Connection::open(&url.parse().unwrap()).unwrap()
 }
 
 #[test]
-fn settings_that_cannot_be_are_told_with_the_file() {
+fn invalid_settings_are_reported_with_their_file() {
     let sandbox = TestSandbox::new().with_file_database();
     std::fs::create_dir_all(sandbox.home()).unwrap();
     for (text, what) in [

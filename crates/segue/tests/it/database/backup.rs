@@ -1,4 +1,4 @@
-//! Backups: files that open like any other database.
+//! `segue db backup`: a backup opens like any other database.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -29,13 +29,13 @@ fn a_backup_opens_like_any_database_and_only_its_owner_reads_it() {
         assert_eq!(beside.len(), 1, "nothing else is left: {beside:?}");
 
         let backup = format!("sqlite:{file}");
-        let there = |args: &[&str]| {
+        let run_on_backup = |args: &[&str]| {
             let args: Vec<&str> = args.iter().copied().chain(["--json", "--database-url", &backup]).collect();
             sandbox.json(&args)
         };
-        assert_eq!(there(&["threads", "list"]).as_array().unwrap(), &before);
-        assert_ne!(there(&["search", "clock"])["hits"].as_array().map(Vec::len), Some(0));
-        let checks = there(&["doctor"]);
+        assert_eq!(run_on_backup(&["threads", "list"]).as_array().unwrap(), &before);
+        assert_ne!(run_on_backup(&["search", "clock"])["hits"].as_array().map(Vec::len), Some(0));
+        let checks = run_on_backup(&["doctor"]);
         let is_fine = |check: &serde_json::Value| check["verdict"] != "fail";
         assert!(checks.as_array().unwrap().iter().all(is_fine), "{checks}");
         sandbox.run(&["db", "backup", "--to", &file]).assert_error(2, "a file with this name exists");
@@ -43,7 +43,7 @@ fn a_backup_opens_like_any_database_and_only_its_owner_reads_it() {
 }
 
 #[test]
-fn a_backup_that_cannot_be_written_leaves_nothing() {
+fn a_failed_backup_leaves_no_file() {
     let sandbox = TestSandbox::new().with_file_database();
     sandbox.run(&["db", "backup", "--to", "x.db"]).assert_error(2, "find the database");
     assert_eq!(sandbox.run(&["db", "migrate"]).code, 0);

@@ -1,4 +1,5 @@
-//! Copies of whole databases, both ways between the engines: row for row, gone on with wherever they stopped, and compared.
+//! `segue db copy`: copies between SQLite and PostgreSQL in both directions are equal row by row, and an
+//! interrupted copy resumes where it stopped.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,15 +14,16 @@ use test_postgres::{CutPoint, Proxy, TestDatabase};
 use super::address::connect_postgres;
 use crate::sandbox::TestSandbox;
 
-/// Tables that are rebuilt or not copied.
+/// Tables that are rebuilt in the target or not copied at all.
 const SKIPPED_TABLES: [&str; 4] = ["schema_migrations", "replicas", "sqlite_", "search_index"];
 
-/// A home with something in every table: what the program puts there, and what it can read but hardly ever writes.
+/// Returns a home whose database has rows in every table: some are written by commands, the others by SQL
+/// with values that the program accepts but rarely writes.
 fn fully_populated_home() -> TestSandbox {
     let sandbox = TestSandbox::new().with_file_database();
     let run = |args: &[&str]| {
-        let ended = sandbox.run(args);
-        assert!(ended.code == 0 || ended.code == 3, "{args:?}: {ended:?}");
+        let output = sandbox.run(args);
+        assert!(output.code == 0 || output.code == 3, "{args:?}: {output:?}");
     };
     let path = sandbox.write_session();
     run(&["import", &path]);
@@ -40,8 +42,8 @@ fn fully_populated_home() -> TestSandbox {
     sandbox
 }
 
-/// Moments beyond the years that fit into nanoseconds, texts with NULs and with the character that stands before an escaped one,
-/// rows of tables that the commands above leave empty.
+/// Rows for the tables that the commands above leave empty. They contain dates outside the range of 64-bit
+/// nanoseconds, texts with NUL, and texts with the character that precedes an escaped character.
 const EDGE_CASE_ROWS: &str = "
     PRAGMA foreign_keys = ON;
     INSERT INTO thread_heads (thread_key, thread_id, last_seq, base_seq, updated_at) VALUES (4000, 'gone', 9, 9, NULL);
@@ -54,7 +56,7 @@ const EDGE_CASE_ROWS: &str = "
         (900002, 5000, 2, randomblob(16), 'trace', 'x', -1, NULL, char(0) || char(1114110), '\"' || char(1114110) || '0' || char(1114110) || '\"'),
         (900003, 5000, 3, randomblob(16), 'trace', 'x', 9223372036854775807, NULL, NULL, '\"";
 
-/// All of them; one text is long.
+/// Returns the SQL that inserts all edge cases, one of them with a long text.
 fn edge_case_sql() -> String {
     let long = "long ".repeat(300_000);
     format!("{EDGE_CASE_ROWS}{long}\"');
@@ -85,7 +87,7 @@ fn edge_case_sql() -> String {
     INSERT INTO turns VALUES (55, 42, 900001, 1, 31);")
 }
 
-/// Every row of every table that is copied, as it is stored.
+/// Returns every row of every copied table in its stored form.
 fn stored_rows(path: &Path) -> BTreeMap<String, Vec<Vec<Stored>>> {
     let connection = Connection::open(path).unwrap();
     let mut names = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").unwrap();
@@ -94,7 +96,8 @@ fn stored_rows(path: &Path) -> BTreeMap<String, Vec<Vec<Stored>>> {
     let mut all = BTreeMap::new();
     for name in names.into_iter().filter(|name| !SKIPPED_TABLES.iter().any(|left| name.starts_with(left))) {
         let select = match name.as_str() {
-            // How far search has read, and what it has to read again, is its own matter; a floor may rise to the turns there are.
+            // The search index has its own progress columns, which a copy does not preserve. A
+            // copy may also raise `turn_floor` to the number of existing turns.
             "thread_heads" => "SELECT thread_key, thread_id, last_seq, base_seq, copied_count, message_count, has_prompt,
                 in_subagent, assistant_id, status, updated_at, owner FROM thread_heads".to_owned(),
             "handoff_index" => "SELECT handoff_key, handoff_id FROM handoff_index".to_owned(),
@@ -121,7 +124,7 @@ fn run_copy(sandbox: &TestSandbox, from: &str, to: &str) -> Value {
 }
 
 #[test]
-fn everything_is_the_same_after_a_copy_to_the_other_engine_and_back() {
+fn all_rows_are_equal_after_a_copy_to_the_other_engine_and_back() {
     let (sandbox, database, second) =
         (fully_populated_home(), TestDatabase::create().unwrap(), TestDatabase::create().unwrap());
     let home = sandbox.home().join("segue.db");
@@ -130,24 +133,25 @@ fn everything_is_the_same_after_a_copy_to_the_other_engine_and_back() {
     for (name, rows) in &before {
         assert!(!rows.is_empty(), "something is in {name}");
     }
-    let (there, other) = (database.socket_url(), second.url());
-    let told = run_copy(&sandbox, &file, &there);
-    assert_eq!((&told["outcome"], &told["is_resumed"]), (&"whole".into(), &false.into()), "{told}");
-    assert_eq!(told["tables"].as_array().unwrap().len(), before.len(), "{told}");
-    let of_the_same_kind = run_copy(&sandbox, &there, &other);
-    assert_eq!(of_the_same_kind["tables"], told["tables"], "from server to server");
-    let home_again = run_copy(&sandbox, &other, &format!("sqlite:{}", back.display()));
-    assert_eq!(home_again["tables"], told["tables"], "from the server into a file");
+    let (target, second_target) = (database.socket_url(), second.url());
+    let report = run_copy(&sandbox, &file, &target);
+    assert_eq!((&report["outcome"], &report["is_resumed"]), (&"whole".into(), &false.into()), "{report}");
+    assert_eq!(report["tables"].as_array().unwrap().len(), before.len(), "{report}");
+    let report_between_servers = run_copy(&sandbox, &target, &second_target);
+    assert_eq!(report_between_servers["tables"], report["tables"], "from server to server");
+    let report_to_file = run_copy(&sandbox, &second_target, &format!("sqlite:{}", back.display()));
+    assert_eq!(report_to_file["tables"], report["tables"], "from the server into a file");
     let after = stored_rows(&back);
     for (name, rows) in &before {
         assert_eq!(rows, &after[name], "{name}");
     }
-    for url in [&there, &other, &format!("sqlite:{}", back.display())] {
+    for url in [&target, &second_target, &format!("sqlite:{}", back.display())] {
         assert_database_usable(&sandbox, url, &file);
     }
 }
 
-/// Checks that whoever goes on there finds the same, and gives out no number twice.
+/// Checks that the copied database returns the same results as the original, and that new rows in it do not
+/// reuse an id.
 fn assert_database_usable(sandbox: &TestSandbox, url: &str, before: &str) {
     let at = |url: &str, args: &[&str]| {
         let args: Vec<&str> = args.iter().copied().chain(["--json", "--database-url", url]).collect();
@@ -175,29 +179,29 @@ fn assert_database_usable(sandbox: &TestSandbox, url: &str, before: &str) {
 }
 
 #[test]
-fn a_copy_that_was_killed_goes_on_and_a_value_that_differs_is_found() {
+fn a_killed_copy_resumes_and_repairs_rows_that_differ() {
     let (sandbox, database) = (fully_populated_home(), TestDatabase::create().unwrap());
     let proxy = Proxy::start(database.address()).unwrap();
     let file = format!("sqlite:{}", sandbox.home().join("segue.db").display());
-    let (slow, there) = (database.url_through(proxy.address()), database.url());
+    let (slow, target) = (database.url_through(proxy.address()), database.url());
     proxy.delay(Duration::from_millis(4), Duration::from_millis(4));
     let args = ["db", "copy", "--from", &file, "--to", &slow, "--json"];
     let mut child = sandbox.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let server = connect_postgres(&there);
+    let server = connect_postgres(&target);
     let has = |sql: &str| server.query(sql, &[]).is_ok_and(|rows| !rows.is_empty());
     while !has("SELECT 1 FROM events LIMIT 1") {
         assert!(child.try_wait().unwrap().is_none(), "it is killed in the middle");
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    let refused = sandbox.run(&["threads", "list", "--database-url", &there]);
+    let refused = sandbox.run(&["threads", "list", "--database-url", &target]);
     refused.assert_error(1, "is not finished");
-    sandbox.run(&["db", "copy", "--from", &there, "--to", "sqlite:x.db"]).assert_error(1, "is not finished");
-    let other = TestSandbox::new().with_file_database();
-    assert_eq!(other.run(&["db", "migrate"]).code, 0);
-    other.run(&["db", "copy", "--to", &there]).assert_error(1, "is not finished");
+    sandbox.run(&["db", "copy", "--from", &target, "--to", "sqlite:x.db"]).assert_error(1, "is not finished");
+    let second_target = TestSandbox::new().with_file_database();
+    assert_eq!(second_target.run(&["db", "migrate"]).code, 0);
+    second_target.run(&["db", "copy", "--to", &target]).assert_error(1, "is not finished");
 
-    // Nobody may have been quicker than the server noticed that the client is gone.
+    // Wait until the PostgreSQL server has noticed the lost client and released its advisory lock.
     while has(
         "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
     ) {}
@@ -210,21 +214,22 @@ fn a_copy_that_was_killed_goes_on_and_a_value_that_differs_is_found() {
         .batch_execute("DELETE FROM events WHERE event_row = (SELECT min(event_row) + 1 FROM events)")
         .unwrap();
     server.batch_execute("INSERT INTO outbox VALUES ('extra', 'x', 'p', 0, 't')").unwrap();
-    // The source is named as it was, and so is the target: only the way there is another.
-    let told = sandbox.json(&["db", "copy", "--from", &file, "--to", &there, "--json"]);
+    // Source and target are the same as in the first call. Only the connection to the target differs
+    // (direct instead of through the proxy).
+    let report = sandbox.json(&["db", "copy", "--from", &file, "--to", &target, "--json"]);
     assert_eq!(
-        (&told["outcome"], &told["is_resumed"], &told["changed_rows"]),
+        (&report["outcome"], &report["is_resumed"], &report["changed_rows"]),
         (&"whole".into(), &true.into(), &2.into()),
-        "{told}"
+        "{report}"
     );
     let back = sandbox.work_folder().join("back.db");
-    run_copy(&sandbox, &there, &format!("sqlite:{}", back.display()));
+    run_copy(&sandbox, &target, &format!("sqlite:{}", back.display()));
     assert_eq!(stored_rows(&sandbox.home().join("segue.db"))["events"], stored_rows(&back)["events"]);
     assert_eq!(stored_rows(&sandbox.home().join("segue.db"))["outbox"], stored_rows(&back)["outbox"]);
 }
 
 #[test]
-fn a_connection_that_breaks_stops_a_copy_and_the_next_call_goes_on() {
+fn a_broken_connection_stops_a_copy_and_the_next_call_resumes_it() {
     let (sandbox, database) = (fully_populated_home(), TestDatabase::create().unwrap());
     let proxy = Proxy::start(database.address()).unwrap();
     let file = format!("sqlite:{}", sandbox.home().join("segue.db").display());
@@ -236,12 +241,12 @@ fn a_connection_that_breaks_stops_a_copy_and_the_next_call_goes_on() {
         CutPoint::ToClient(50_000),
     ] {
         proxy.cut_at(place);
-        let ended = sandbox.run(&["db", "copy", "--from", &file, "--to", &url]);
-        ended.assert_error(1, "reach postgres://segue@");
+        let output = sandbox.run(&["db", "copy", "--from", &file, "--to", &url]);
+        output.assert_error(1, "reach postgres://segue@");
         proxy.restore();
     }
-    let told = run_copy(&sandbox, &file, &url);
-    assert_eq!(told["outcome"], "whole", "{told}");
+    let report = run_copy(&sandbox, &file, &url);
+    assert_eq!(report["outcome"], "whole", "{report}");
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Removing threads that nobody used for long.
+//! `segue prune`: deletion of threads that were not used for a given time.
 
 use serde_json::Value;
 
 use crate::sandbox::TestSandbox;
 
-/// A home with one thread that came by import, a fork of it, and one of a fork: all of long ago, the fork's fork named.
+/// Returns a home with three old threads and their ids, parents first: an imported thread, a fork of it,
+/// and a fork of that fork.
 fn home_with_old_threads() -> (TestSandbox, Vec<String>) {
     let sandbox = TestSandbox::new().with_file_database();
     let path = sandbox.write_session();
@@ -39,8 +40,8 @@ const SET_NAMED: &str = "UPDATE threads SET name = 'kept' WHERE thread_id = ?1";
 fn prunable_threads(sandbox: &TestSandbox, more: &[&str]) -> Vec<String> {
     let args: Vec<&str> =
         ["prune", "--older-than", "90d", "--dry-run", "--json"].iter().chain(more).copied().collect();
-    let told = sandbox.json(&args);
-    told["threads"]
+    let report = sandbox.json(&args);
+    report["threads"]
         .as_array()
         .unwrap()
         .iter()
@@ -49,7 +50,7 @@ fn prunable_threads(sandbox: &TestSandbox, more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn h8_a_dry_run_tells_what_would_go_and_deletes_nothing() {
+fn h8_a_dry_run_lists_the_threads_to_delete_and_deletes_none() {
     let (sandbox, ids) = home_with_old_threads();
     let [first, second, third] = &ids[..] else { panic!("{ids:?}") };
     assert_eq!(
@@ -61,51 +62,58 @@ fn h8_a_dry_run_tells_what_would_go_and_deletes_nothing() {
     assert_eq!(
         prunable_threads(&sandbox, &["--keep-named"]).len(),
         0,
-        "from both others came one that stays"
+        "the two other threads have a child that is not deleted"
     );
     update_thread(&sandbox, SET_RECENT, second);
     assert_eq!(prunable_threads(&sandbox, &[]), std::slice::from_ref(third));
     assert_eq!(prunable_threads(&sandbox, &["--everyone"]), std::slice::from_ref(third));
-    let shown = sandbox.run(&["prune", "--older-than", "90d", "--dry-run"]);
-    assert!(shown.stdout.contains("1 thread with") && shown.stdout.contains("would be deleted"), "{shown:?}");
-    let line = shown.stdout.replace("\n  ", " ");
-    assert!(line.contains("other old threads stay: 1 whose children stay."), "{shown:?}");
+    let output = sandbox.run(&["prune", "--older-than", "90d", "--dry-run"]);
+    assert!(
+        output.stdout.contains("1 thread with") && output.stdout.contains("would be deleted"),
+        "{output:?}"
+    );
+    let line = output.stdout.replace("\n  ", " ");
+    assert!(line.contains("other old threads stay: 1 whose children stay."), "{output:?}");
     assert_eq!(sandbox.threads().len(), 3);
 }
 
 #[test]
-fn k9_h8_what_is_pruned_is_gone_from_the_file() {
+fn k9_h8_pruned_content_is_erased_from_the_file() {
     let (sandbox, _) = home_with_old_threads();
     sandbox.run(&["search", "clock"]);
     sandbox.run(&["prune", "--older-than", "90d"]).assert_error(2, "there is no terminal to ask on");
     assert_eq!(sandbox.threads().len(), 3);
-    let told = sandbox.json(&["prune", "--older-than", "90d", "--yes", "--vacuum", "--json"]);
-    assert_eq!((told["threads"].as_u64(), told["vacuumed"].as_bool()), (Some(3), Some(true)), "{told}");
-    assert!(told["events"].as_u64().unwrap() > 20 && told["bytes"].as_u64().unwrap() > 1_000, "{told}");
+    let report = sandbox.json(&["prune", "--older-than", "90d", "--yes", "--vacuum", "--json"]);
+    assert_eq!((report["threads"].as_u64(), report["vacuumed"].as_bool()), (Some(3), Some(true)), "{report}");
+    assert!(report["events"].as_u64().unwrap() > 20 && report["bytes"].as_u64().unwrap() > 1_000, "{report}");
     assert_eq!(sandbox.threads().len(), 0);
     for name in ["segue.db", "segue.db-wal"] {
         let bytes = std::fs::read(sandbox.home().join(name)).unwrap_or_default();
-        let holds = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+        let contains = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
         assert!(
-            !holds(b"retries_after_timeout") && !holds(b"kettle"),
+            !contains(b"retries_after_timeout") && !contains(b"kettle"),
             "{name} has words of what was deleted"
         );
     }
-    let again = sandbox.run(&["prune", "--older-than", "90d", "--yes"]);
-    assert!(again.code == 0 && again.stdout.contains("Deleted 0 threads"), "{again:?}");
+    let second_run = sandbox.run(&["prune", "--older-than", "90d", "--yes"]);
+    assert!(second_run.code == 0 && second_run.stdout.contains("Deleted 0 threads"), "{second_run:?}");
 }
 
 #[test]
-fn h8_what_works_or_waits_stays() {
+fn h8_threads_with_active_or_pending_work_are_not_pruned() {
     let (sandbox, ids) = home_with_old_threads();
     assert_eq!(sandbox.run(&["handoff", &ids[2]]).code, 3, "a handoff waits");
     update_thread(&sandbox, SET_OLD, &ids[2]);
-    let told = sandbox.json(&["prune", "--older-than", "90d", "--yes", "--json"]);
-    assert_eq!((told["threads"].as_u64(), told["kept"]["in_use"].as_u64()), (Some(0), Some(1)), "{told}");
-    assert_eq!(told["kept"]["with_children"].as_u64(), Some(2), "{told}");
+    let report = sandbox.json(&["prune", "--older-than", "90d", "--yes", "--json"]);
+    assert_eq!(
+        (report["threads"].as_u64(), report["kept"]["in_use"].as_u64()),
+        (Some(0), Some(1)),
+        "{report}"
+    );
+    assert_eq!(report["kept"]["with_children"].as_u64(), Some(2), "{report}");
     for wrong in ["90", "soon", ""] {
-        let ended = sandbox.run(&["prune", "--older-than", wrong]);
-        assert!(ended.code == 2 && ended.stderr.contains("is not a valid time"), "{ended:?}");
+        let output = sandbox.run(&["prune", "--older-than", wrong]);
+        assert!(output.code == 2 && output.stderr.contains("is not a valid time"), "{output:?}");
     }
     assert_eq!(sandbox.run(&["prune"]).code, 2);
 }

@@ -1,4 +1,5 @@
-//! Handoffs that the agent asks for, where no terminal is: the run stops, says how to decide, and goes on afterwards.
+//! Handoffs that the agent requests without a terminal: the run stops, prints how to decide, and resumes
+//! after the decision.
 
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
@@ -6,7 +7,8 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 use crate::handoff::summary_draft;
 use crate::sandbox::{ProgramOutput, TestSandbox};
 
-/// A model that asks for a handoff in its first turn, drafts it, and says something whenever it is asked again.
+/// Returns a model that requests a handoff in its first answer, drafts the summary, and answers all later
+/// requests.
 fn handoff_requesting_server() -> ScriptedServer {
     let draft = ScriptedReply { always: true, ..summary_draft("One") };
     let asks = ScriptedReply::call("h1", "request_handoff", json!({"goal": "the backoff"}));
@@ -22,9 +24,9 @@ fn handoff_requesting_server() -> ScriptedServer {
 fn run_until_interrupted(sandbox: &TestSandbox, more: &[&str]) -> Value {
     let mut args = vec!["run", "-p", "Find out why the test fails now and then.", "--json"];
     args.extend(more);
-    let ended = sandbox.run(&args);
-    assert_eq!(ended.code, 3, "{ended:?}");
-    serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap()
+    let output = sandbox.run(&args);
+    assert_eq!(output.code, 3, "{output:?}");
+    serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap()
 }
 
 fn run_next_command(sandbox: &TestSandbox, result: &Value, more: &[&str]) -> ProgramOutput {
@@ -34,7 +36,7 @@ fn run_next_command(sandbox: &TestSandbox, result: &Value, more: &[&str]) -> Pro
 }
 
 #[test]
-fn g2_a_run_that_stops_for_a_handoff_says_how_to_decide() {
+fn g2_a_run_that_stops_for_a_handoff_prints_how_to_decide() {
     let server = handoff_requesting_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let result = run_until_interrupted(&sandbox, &[]);
@@ -55,17 +57,17 @@ fn g2_a_run_that_stops_for_a_handoff_says_how_to_decide() {
 }
 
 #[test]
-fn g2_a_person_at_a_pipe_reads_the_same() {
+fn g2_text_output_prints_the_same_instructions() {
     let server = handoff_requesting_server();
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "Find out why the test fails now and then."]);
-    assert_eq!(ended.code, 3, "{ended:?}");
-    assert!(ended.stderr.contains("needs a decision: handoff: One"), "{ended:?}");
-    assert!(ended.stderr.contains("answer with: segue handoff --decide "), "{ended:?}");
+    let output = sandbox.run(&["run", "-p", "Find out why the test fails now and then."]);
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.stderr.contains("needs a decision: handoff: One"), "{output:?}");
+    assert!(output.stderr.contains("answer with: segue handoff --decide "), "{output:?}");
 }
 
 #[test]
-fn g2_declined_the_agent_goes_on_and_its_answer_is_reported() {
+fn g2_after_a_refusal_the_agent_continues_and_its_answer_is_printed() {
     let server = handoff_requesting_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let result = run_until_interrupted(&sandbox, &[]);
@@ -75,10 +77,10 @@ fn g2_declined_the_agent_goes_on_and_its_answer_is_reported() {
     assert_eq!(declined.code, 0, "{declined:?}");
     let declined = declined.json();
     assert_eq!((&declined["outcome"], &declined["answer"]), (&json!("declined"), &json!("I go on here.")));
-    let told = server.requests().last().unwrap().body["messages"].to_string();
-    assert!(told.contains("Declined by the person") && told.contains("Not yet."), "{told}");
+    let messages = server.requests().last().unwrap().body["messages"].to_string();
+    assert!(messages.contains("Declined by the person") && messages.contains("Not yet."), "{messages}");
 
-    // The same for a person.
+    // The same without `--json`.
     let server = handoff_requesting_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let result = run_until_interrupted(&sandbox, &[]);

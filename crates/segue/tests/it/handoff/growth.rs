@@ -1,4 +1,5 @@
-//! Proposing in the chat: once for each real growth, and nothing changes without an answer.
+//! The chat proposes a handoff once for each large growth of the context, and changes nothing without an
+//! answer.
 
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
@@ -8,10 +9,10 @@ use crate::sandbox::TestSandbox;
 use crate::terminal::PtyTerminal;
 
 const QUESTION: &str = "[h] Hand off";
-/// A line of a message that makes a thread really grow.
+/// A line of a message that makes the context grow by enough for a proposal.
 const LONG: &str = "many words of a long log";
 
-/// A sandbox whose threads are full with their first answer: what a request always holds is enough.
+/// Returns a sandbox with a context window so small that the first answer fills it.
 fn nearly_full_sandbox(server: &ScriptedServer) -> TestSandbox {
     let sandbox = TestSandbox::new().with_model(server);
     std::fs::create_dir(sandbox.home()).unwrap();
@@ -25,7 +26,7 @@ fn nearly_full_sandbox(server: &ScriptedServer) -> TestSandbox {
 
 fn answering_server() -> ScriptedServer {
     let draft = ScriptedReply { always: true, ..summary_draft("One") };
-    // What a provider reports is believed: it must fit what was sent.
+    // The program trusts the token counts that a provider reports, so they must match the request.
     let heard =
         |tokens| ScriptedReply { always: true, ..ScriptedReply::text("Heard.").with_tokens(tokens, 5) };
     let draft = draft.when_body_contains("You write the handoff summary");
@@ -33,7 +34,7 @@ fn answering_server() -> ScriptedServer {
 }
 
 #[test]
-fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
+fn m15_the_chat_proposes_a_handoff_once_for_each_large_growth() {
     let server = answering_server();
     let sandbox = nearly_full_sandbox(&server);
     let terminal = PtyTerminal::start(&sandbox, 60, &["chat"]);
@@ -56,7 +57,8 @@ fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
     let (_, screen) = terminal.end();
     assert!(!screen.contains(QUESTION), "it is not proposed again:\n{screen}");
 
-    // Neither is it after a restart; once it has really grown it is, and handing off is one key away.
+    // A restart does not repeat the proposal. The next large growth does, and one key accepts the
+    // handoff.
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
     terminal.wait_until("the prompt", |screen| screen.trim_end().ends_with("segue>"));
     terminal.press_keys("/quit\r");
@@ -75,7 +77,7 @@ fn m15_a_full_thread_is_proposed_to_be_handed_off_once_for_each_real_growth() {
 }
 
 #[test]
-fn m15_whoever_takes_a_compaction_back_is_not_asked_again_and_what_they_type_on_is_sent_line_by_line() {
+fn m15_after_an_undone_compaction_the_proposal_is_not_repeated_and_typed_lines_are_sent_one_by_one() {
     let server = compacting_server();
     let sandbox = long_thread(nearly_full_sandbox(&server), 12);
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
@@ -96,7 +98,7 @@ fn m15_whoever_takes_a_compaction_back_is_not_asked_again_and_what_they_type_on_
 }
 
 #[test]
-fn m15_lines_that_were_typed_at_the_question_are_looked_at_one_by_one() {
+fn m15_lines_typed_at_the_question_are_shown_one_by_one_before_they_are_sent() {
     let server = compacting_server();
     let sandbox = long_thread(nearly_full_sandbox(&server), 12);
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);
@@ -114,7 +116,7 @@ fn m15_lines_that_were_typed_at_the_question_are_looked_at_one_by_one() {
 }
 
 #[test]
-fn m15_escape_goes_on_and_changes_nothing() {
+fn m15_escape_continues_and_changes_nothing() {
     let server = answering_server();
     let sandbox = nearly_full_sandbox(&server);
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
@@ -129,7 +131,7 @@ fn m15_escape_goes_on_and_changes_nothing() {
 }
 
 #[test]
-fn m15_compacting_here_is_one_key_away_and_goes_on_in_the_same_thread() {
+fn m15_one_key_compacts_and_continues_in_the_same_thread() {
     let server = compacting_server();
     let sandbox = long_thread(nearly_full_sandbox(&server), 12);
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat", "-c"]);

@@ -1,5 +1,5 @@
-//! The mirror as people and scripts meet it: `segue mirror`, `segue handoffs stats`, the doctor and `/metrics`, with a real
-//! PostgreSQL that is there, away, silent, and back again.
+//! The mirror: `segue mirror`, `segue handoffs stats`, the doctor and `/metrics`, with a real PostgreSQL
+//! database that is up, down, unresponsive, and up again.
 
 mod bulk;
 mod secrets;
@@ -14,7 +14,7 @@ use crate::sandbox::{ProgramOutput, TestSandbox};
 use crate::serve::owner_client;
 use crate::server::ServeProcess;
 
-/// A machine whose handoffs are mirrored, and the way to the database.
+/// A sandbox whose handoffs are mirrored, and the proxy to the mirror's database.
 struct MirroredMachine {
     sandbox: TestSandbox,
     proxy: Proxy,
@@ -30,31 +30,31 @@ impl MirroredMachine {
         Self { sandbox, proxy, database }
     }
 
-    /// Hands off a session, without a question.
+    /// Hands off the sample session without a question.
     fn hand_off(&self) -> ProgramOutput {
-        let ended = self.sandbox.run(&["handoff", &self.sandbox.write_session(), "--apply", "--json"]);
-        assert_eq!(ended.code, 0, "{ended:?}");
-        ended
+        let output = self.sandbox.run(&["handoff", &self.sandbox.write_session(), "--apply", "--json"]);
+        assert_eq!(output.code, 0, "{output:?}");
+        output
     }
 
     fn mirror_status(&self) -> Value {
         self.sandbox.json(&["handoff", "export", "status", "--json"])
     }
 
-    /// Waits until the status is as `holds` wants it.
+    /// Waits until `holds` is true of the mirror's status.
     #[track_caller]
     fn wait_for_status(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         loop {
             let status = self.mirror_status();
             if holds(&status) {
                 return status;
             }
-            assert!(begun.elapsed() < Duration::from_secs(120), "no {what}: {status}");
+            assert!(started_at.elapsed() < Duration::from_secs(120), "no {what}: {status}");
         }
     }
 
-    /// Returns what the database answers with, which is one text a row.
+    /// Returns the first column of the result as text, one text per row.
     fn query_rows(&self, sql: &str) -> Vec<String> {
         let sql = sql.to_owned();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -74,7 +74,7 @@ impl MirroredMachine {
         rows.unwrap().iter().map(|row| row.text(0).unwrap().unwrap()).collect()
     }
 
-    /// Has the mirror counted as degraded, by one program after the other.
+    /// Runs programs against the unreachable mirror until its status is degraded.
     fn force_degraded(&self) {
         self.proxy.refuse();
         self.wait_for_status("degraded mirror", |status| {
@@ -87,7 +87,7 @@ impl MirroredMachine {
 }
 
 #[test]
-fn g16_an_accepted_handoff_is_in_the_mirror_and_the_figures_agree() {
+fn g16_an_accepted_handoff_is_in_the_mirror_and_the_statistics_agree() {
     let mirrored = MirroredMachine::new();
     let report = mirrored.hand_off().json();
     let status = mirrored.wait_for_status("row", |status| status["waiting"] == 0);
@@ -109,12 +109,12 @@ fn g16_an_accepted_handoff_is_in_the_mirror_and_the_figures_agree() {
         mirrored.sandbox.json(&["handoff", "stats", "--since", "2999-01-01", "--json"])["handoffs"],
         0
     );
-    let told = mirrored.sandbox.run(&["handoff", "stats"]);
-    assert!(told.stdout.contains("accepted") && told.stdout.contains("UNVERIFIED"), "{told:?}");
+    let output = mirrored.sandbox.run(&["handoff", "stats"]);
+    assert!(output.stdout.contains("accepted") && output.stdout.contains("UNVERIFIED"), "{output:?}");
 }
 
 #[test]
-fn g16_a_handoff_without_its_mirror_is_the_same_and_is_caught_up_with_at_the_next() {
+fn g16_a_handoff_without_its_mirror_works_and_is_exported_with_the_next_one() {
     let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
     let first = mirrored.sandbox.run(&["handoff", &mirrored.sandbox.write_session(), "--apply"]);
@@ -129,14 +129,14 @@ fn g16_a_handoff_without_its_mirror_is_the_same_and_is_caught_up_with_at_the_nex
     let doctor = mirrored.sandbox.run(&["doctor"]);
     assert!(doctor.stdout.contains("handoff_store_status=degraded, 1 waiting"), "{doctor:?}");
     mirrored.proxy.restore();
-    // The same session again is the same thread: it is handed off a second time.
+    // The same session is the same thread. This is its second handoff.
     mirrored.hand_off();
     let status = mirrored.wait_for_status("backlog that is sent", |status| status["waiting"] == 0);
     assert_eq!((&status["status"], &status["rows"]["summaries"]), (&json!("ok"), &json!(2)), "{status}");
 }
 
 #[test]
-fn g16_that_it_is_degraded_is_logged_once_and_so_is_that_it_is_back() {
+fn g16_the_degraded_status_and_the_recovery_are_logged_once() {
     let mut mirrored = MirroredMachine::new();
     mirrored.sandbox.set_variable("SEGUE_LOG", "info");
     mirrored.proxy.refuse();
@@ -160,20 +160,21 @@ fn g16_that_it_is_degraded_is_logged_once_and_so_is_that_it_is_back() {
 }
 
 #[test]
-fn g16_a_mirror_that_says_nothing_keeps_no_program_from_ending() {
+fn g16_an_unresponsive_mirror_does_not_delay_the_exit_of_a_program() {
     let mirrored = MirroredMachine::new();
     mirrored.proxy.silence();
-    // The extract is made and accepted at once; the attempt alone would take far longer.
-    let begun = Instant::now();
+    // The offline summary is created and accepted at once. The export attempt alone would take far
+    // longer.
+    let started_at = Instant::now();
     mirrored.hand_off();
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < Duration::from_secs(15), "{:?}", started_at.elapsed());
     mirrored.proxy.cut();
     mirrored.proxy.restore();
     assert_eq!(mirrored.sandbox.json(&["handoff", "export", "flush", "--json"])["sent"], 1);
 }
 
 #[test]
-fn g16_flush_tells_what_it_sent_and_why_it_could_not() {
+fn g16_flush_reports_the_exported_handoffs_and_the_error() {
     let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
     for _ in 0..3 {
@@ -193,7 +194,7 @@ fn g16_flush_tells_what_it_sent_and_why_it_could_not() {
 }
 
 #[test]
-fn g16_the_arrival_of_a_summary_is_in_the_trace_of_its_thread_and_is_no_activity_there() {
+fn g16_an_export_is_in_the_trace_of_its_thread_and_does_not_count_as_activity() {
     let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
     let accepted: Value = serde_json::from_str(&mirrored.hand_off().stdout).unwrap();
@@ -220,7 +221,7 @@ fn g16_the_arrival_of_a_summary_is_in_the_trace_of_its_thread_and_is_no_activity
 }
 
 #[test]
-fn g16_where_everything_is_on_postgresql_the_mirror_is_there_too_unless_it_is_off() {
+fn g16_a_postgresql_journal_is_also_the_mirror_unless_the_mirror_is_off() {
     let database = TestDatabase::create().unwrap();
     let mut sandbox = TestSandbox::new();
     sandbox.set_variable("SEGUE_DATABASE_URL", &database.socket_url());
@@ -234,11 +235,11 @@ fn g16_where_everything_is_on_postgresql_the_mirror_is_there_too_unless_it_is_of
 }
 
 #[test]
-fn without_a_mirror_it_is_said_in_one_line_with_what_to_do() {
+fn without_a_mirror_the_status_is_one_line_with_a_hint() {
     let sandbox = TestSandbox::new().with_file_database();
-    let told = sandbox.run(&["handoff", "export", "status"]);
-    assert_eq!((told.code, told.stdout.as_str()), (0, "No export is configured.\n"));
-    assert!(told.stderr.contains("hint: set `[mirror] url"), "{told:?}");
+    let output = sandbox.run(&["handoff", "export", "status"]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "No export is configured.\n"));
+    assert!(output.stderr.contains("hint: set `[mirror] url"), "{output:?}");
     sandbox.run(&["handoff", "export", "flush"]).assert_error(1, "flush the export: none is configured");
     let status = sandbox.json(&["handoff", "export", "status", "--json"]);
     assert_eq!(
@@ -247,10 +248,10 @@ fn without_a_mirror_it_is_said_in_one_line_with_what_to_do() {
     );
     assert!(!sandbox.run(&["doctor"]).stdout.contains("mirror"));
     assert_eq!(sandbox.run(&["handoff", "stats"]).stdout, "There are no handoffs.\n");
-    // What is accepted without a mirror goes there once one is configured.
+    // A handoff that was accepted without a mirror is exported once a mirror is configured.
     assert_eq!(sandbox.run(&["handoff", &sandbox.write_session(), "--apply"]).code, 0);
-    let told = sandbox.run(&["handoff", "export", "status"]);
-    assert_eq!(told.stdout, "No export is configured; 1 accepted handoff is pending until one is.\n");
+    let output = sandbox.run(&["handoff", "export", "status"]);
+    assert_eq!(output.stdout, "No export is configured; 1 accepted handoff is pending until one is.\n");
 }
 
 #[test]
@@ -260,7 +261,7 @@ fn the_password_of_the_mirror_is_never_shown() {
     let setting = "[mirror]\nurl = \"postgres://ann:s3cr3tive@127.0.0.1:1/copy\"\n";
     std::fs::write(sandbox.home().join("config.toml"), setting).unwrap();
     sandbox.set_variable("SEGUE_LOG", "trace");
-    let mut told = String::new();
+    let mut output_text = String::new();
     for args in [
         &["handoff", "export", "status"][..],
         &["handoff", "export", "status", "--json"],
@@ -268,19 +269,22 @@ fn the_password_of_the_mirror_is_never_shown() {
         &["doctor"],
         &["handoff", &sandbox.write_session(), "--apply"],
     ] {
-        let ended = sandbox.run(args);
-        told += &(ended.stdout + &ended.stderr);
+        let output = sandbox.run(args);
+        output_text += &(output.stdout + &output.stderr);
     }
-    assert!(told.contains("postgres://ann@127.0.0.1:1/copy") && !told.contains("s3cr3tive"), "{told}");
+    assert!(
+        output_text.contains("postgres://ann@127.0.0.1:1/copy") && !output_text.contains("s3cr3tive"),
+        "{output_text}"
+    );
     let wrong = setting.replace(":1/", ":port/");
     std::fs::write(sandbox.home().join("config.toml"), wrong).unwrap();
-    let ended = sandbox.run(&["handoff", "export", "status"]);
-    assert!(ended.code == 1 && ended.stderr.contains("`mirror.url`: failed to read"), "{ended:?}");
-    assert!(!ended.stderr.contains("s3cr3tive"), "{ended:?}");
+    let output = sandbox.run(&["handoff", "export", "status"]);
+    assert!(output.code == 1 && output.stderr.contains("`mirror.url`: failed to read"), "{output:?}");
+    assert!(!output.stderr.contains("s3cr3tive"), "{output:?}");
 }
 
 #[test]
-fn g16_a_server_sends_at_its_start_what_waited_and_tells_its_status() {
+fn g16_a_server_exports_pending_handoffs_at_its_start_and_reports_its_status() {
     let mirrored = MirroredMachine::new();
     mirrored.proxy.refuse();
     mirrored.hand_off();
@@ -328,7 +332,7 @@ fn every_query_of_the_documentation_works() {
 }
 
 #[test]
-fn h3_a_thread_that_is_deleted_takes_its_handoffs_out_of_the_mirror() {
+fn h3_deleting_a_thread_deletes_its_handoffs_from_the_mirror() {
     let mirrored = MirroredMachine::new();
     let report = mirrored.hand_off().json();
     for thread in ["thread_id", "child_thread_id"] {

@@ -1,4 +1,4 @@
-//! `segue recall` and `/recall`: what was said in the lineage, found again with its place.
+//! `segue recall` and `/recall`: search in the messages of a thread and its ancestors.
 
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
@@ -6,7 +6,7 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 use crate::sandbox::TestSandbox;
 
 #[test]
-fn m11_what_was_said_before_a_handoff_is_found_from_the_child() {
+fn m11_the_child_finds_messages_from_before_the_handoff() {
     let sandbox = TestSandbox::new();
     let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     let (child, parent) =
@@ -27,7 +27,7 @@ fn m11_what_was_said_before_a_handoff_is_found_from_the_child() {
     assert!(text.code == 0 && text.stdout.contains(&format!("#{seq} you ")), "{text:?}");
     assert!(text.stdout.lines().all(|line| line.chars().count() <= 80), "{text:?}");
 
-    // A range is of the thread that is named.
+    // A range refers to the messages of the named thread.
     let from = seq.to_string();
     let range = sandbox.json(&["recall", parent, "--from", &from, "--to", &from, "--json"]);
     assert_eq!(range["excerpts"][0][0]["text"], backoff["text"]);
@@ -39,7 +39,7 @@ fn m11_what_was_said_before_a_handoff_is_found_from_the_child() {
 }
 
 #[test]
-fn m11_a_person_recalls_in_the_chat() {
+fn m11_the_chat_has_the_recall_command() {
     let server =
         ScriptedServer::start(Script::new([ScriptedReply { always: true, ..ScriptedReply::text("Heard.") }]))
             .unwrap();

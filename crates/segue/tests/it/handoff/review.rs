@@ -1,4 +1,5 @@
-//! The review in a terminal: what is shown fits, nothing is decided by accident, and each answer does what it says.
+//! The review of a handoff in a terminal: its layout fits, no key decides by accident, and each answer has
+//! its effect.
 
 mod user_text;
 
@@ -18,7 +19,7 @@ fn start_review(sandbox: &TestSandbox, columns: u16) -> (PtyTerminal, String) {
     (terminal, screen)
 }
 
-/// A draft as a model answers it, of one sentence for each of three kinds.
+/// Returns a draft as a model answers it, with one sentence in each of three sections.
 fn draft_reply(tldr: &str, next: &str) -> ScriptedReply {
     let item = |kind: &str, text: &str| json!({"kind": kind, "text": text, "refs": [1]});
     let body = [
@@ -35,13 +36,13 @@ fn start_with_replies(replies: impl IntoIterator<Item = ScriptedReply>) -> (Test
     (TestSandbox::new().with_model(&server), server)
 }
 
-/// Answers with a key, once the question stands.
+/// Waits for the question and answers it with a key.
 fn answer_question(terminal: &PtyTerminal, key: &str) {
     terminal.wait_for(QUESTION);
     terminal.press_keys(&format!("{key}\r"));
 }
 
-/// Waits for a text, wherever its lines are broken.
+/// Waits for a text, ignoring line breaks.
 #[track_caller]
 fn wait_for_sentence(terminal: &PtyTerminal, sentence: &str) {
     terminal.wait_until(sentence, |screen| {
@@ -50,7 +51,7 @@ fn wait_for_sentence(terminal: &PtyTerminal, sentence: &str) {
 }
 
 #[test]
-fn g5_a_person_sees_the_whole_summary_and_accepts_it_with_one_key() {
+fn g5_the_user_sees_the_whole_summary_and_accepts_it_with_one_key() {
     for columns in [80, 120] {
         let sandbox = TestSandbox::new();
         let (terminal, screen) = start_review(&sandbox, columns);
@@ -120,7 +121,7 @@ fn control_c_leaves_the_handoff_pending() {
 }
 
 #[test]
-fn m8_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
+fn m8_refining_shows_the_changes_and_reverting_restores_an_earlier_draft() {
     let (sandbox, server) = start_with_replies([
         draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
         draft_reply("The clock is passed in.", "Pass the clock in src/backoff.rs, and run the whole suite."),
@@ -161,19 +162,19 @@ fn m8_refining_shows_what_changed_and_an_earlier_draft_comes_back_as_it_was() {
 }
 
 #[test]
-fn m6_a_name_that_was_never_said_is_marked_and_named() {
+fn m6_an_invented_name_is_marked_and_listed() {
     let (sandbox, _server) =
         start_with_replies([draft_reply("The clock is passed in.", "Do the same in src/invented_file.rs.")]);
     let (terminal, screen) = start_review(&sandbox, 60);
     assert!(screen.contains("Do the same in src/invented_file.rs. (unverified)"), "{screen}");
-    let told = screen.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("! unverified: not in the covered messages: src/invented_file.rs"), "{screen}");
+    let output = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(output.contains("! unverified: not in the covered messages: src/invented_file.rs"), "{screen}");
     terminal.press_keys("\x1b");
     assert_eq!(terminal.end().0, 3);
 }
 
 #[test]
-fn m8_what_another_client_had_refined_is_shown_before_it_can_be_accepted() {
+fn m8_a_refinement_by_another_client_is_shown_before_acceptance() {
     let (sandbox, _server) = start_with_replies([
         draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
         draft_reply("The clock is passed in.", "Run the whole suite."),
@@ -191,7 +192,7 @@ fn m8_what_another_client_had_refined_is_shown_before_it_can_be_accepted() {
 }
 
 #[test]
-fn a_draft_that_failed_says_why_and_each_way_out_works() {
+fn a_failed_draft_reports_the_reason_and_each_choice_works() {
     let fault = || ScriptedReply::text("I cannot write JSON today.");
     let (sandbox, server) = start_with_replies([
         fault(),
@@ -204,7 +205,7 @@ fn a_draft_that_failed_says_why_and_each_way_out_works() {
         }),
     ]);
     let (terminal, screen) = start_review(&sandbox, 80);
-    // Above the proposal, and again above the keys.
+    // The error is shown above the proposal, and again above the keys.
     assert_eq!(screen.matches("summarization failed: ").count(), 2, "{screen}");
     for way in [
         "[t] Try again",
@@ -222,7 +223,8 @@ fn a_draft_that_failed_says_why_and_each_way_out_works() {
     });
     answer_question(&terminal, "t");
     terminal.wait_for("Drafted by anthropic/");
-    // A refinement that fails leaves the last good draft, and its feedback for the next one.
+    // A failed refinement keeps the last valid draft, and its feedback is included in the next
+    // refinement.
     answer_question(&terminal, "r");
     terminal.wait_for("Feedback");
     terminal.press_keys("shorter please\r");
@@ -243,7 +245,7 @@ fn a_draft_that_failed_says_why_and_each_way_out_works() {
 }
 
 #[test]
-fn feedback_that_was_not_worked_in_stands_in_the_next_asking_until_it_is() {
+fn unused_feedback_is_offered_again_until_a_refinement_uses_it() {
     let (sandbox, server) = start_with_replies([
         draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
         ScriptedReply::text("no"),
@@ -266,7 +268,7 @@ fn feedback_that_was_not_worked_in_stands_in_the_next_asking_until_it_is() {
     assert_eq!(terminal.end().0, 0);
 }
 
-/// Writes the file of an answer that refines.
+/// Writes the file of a `refine` decision.
 fn write_refinement(sandbox: &TestSandbox, feedback: &str) -> String {
     let action = json!({"name": "handoff_summary", "args": {"feedback": feedback}});
     let decisions = json!({"decisions": [{"type": "edit", "edited_action": action}]});
@@ -274,7 +276,7 @@ fn write_refinement(sandbox: &TestSandbox, feedback: &str) -> String {
 }
 
 #[test]
-fn what_cannot_be_taken_while_another_client_works_is_asked_again_and_the_feedback_is_kept() {
+fn a_decision_refused_because_another_client_is_active_is_asked_again_and_keeps_its_feedback() {
     let (sandbox, _server) = start_with_replies([
         draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
         ScriptedReply::fault(ScriptedFault::Hang),
@@ -305,7 +307,7 @@ fn what_cannot_be_taken_while_another_client_works_is_asked_again_and_the_feedba
 }
 
 #[test]
-fn m1_feedback_on_what_another_client_has_decided_is_shown_before_the_review_ends() {
+fn m1_unused_feedback_is_shown_when_another_client_has_decided() {
     let (sandbox, _server) =
         start_with_replies([draft_reply("The clock is passed in.", "Do the same in src/backoff.rs.")]);
     let (terminal, _) = start_review(&sandbox, 100);
@@ -322,7 +324,7 @@ fn m1_feedback_on_what_another_client_has_decided_is_shown_before_the_review_end
 }
 
 #[test]
-fn another_model_is_named_and_drafts() {
+fn another_model_can_be_chosen_for_the_draft() {
     let (sandbox, server) = start_with_replies([
         ScriptedReply::text("no"),
         draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
@@ -356,7 +358,7 @@ fn a_models_name_can_be_typed_where_models_are_chosen() {
 }
 
 #[test]
-fn g5_at_the_cap_refine_is_not_offered_and_it_says_why() {
+fn g5_at_the_cap_refine_is_not_offered_and_the_reason_is_shown() {
     let (sandbox, _server) = start_with_replies([
         draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
         draft_reply("The clock is passed in.", "Run the whole suite."),
@@ -381,7 +383,7 @@ fn g5_at_the_cap_refine_is_not_offered_and_it_says_why() {
 }
 
 #[test]
-fn going_on_without_a_summary_declines_and_says_how() {
+fn continuing_without_a_summary_declines_the_handoff() {
     let (sandbox, _server) = start_with_replies([ScriptedReply::text("no")]);
     let (terminal, _) = start_review(&sandbox, 80);
     answer_question(&terminal, "s");
@@ -404,7 +406,7 @@ fn control_c_while_drafting_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_refinement_that_is_stopped_leaves_the_draft_as_it_was() {
+fn a_stopped_refinement_does_not_change_the_draft() {
     let (sandbox, _server) = start_with_replies([
         draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
         ScriptedReply::fault(ScriptedFault::Hang),
@@ -452,7 +454,7 @@ fn in_plain_mode_nothing_is_drawn_over_and_questions_are_answered_by_the_line() 
 }
 
 #[test]
-fn a_deletion_is_asked_about_and_escape_keeps_the_thread() {
+fn a_deletion_needs_confirmation_and_escape_keeps_the_thread() {
     let sandbox = TestSandbox::new();
     sandbox.run(&["import", &sandbox.write_session()]);
     for (key, left) in [("\x1b", 1), ("n\r", 1), ("y\r", 0)] {

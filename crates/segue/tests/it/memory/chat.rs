@@ -1,4 +1,4 @@
-//! Memory in a chat: its commands, and what becomes a summary while the person reads and writes.
+//! Memory in a chat: its commands, and summaries that are made while the user reads and types.
 
 use test_model::{GatePosition, Script, ScriptedServer};
 
@@ -18,8 +18,8 @@ fn wait_for_prompt(terminal: &PtyTerminal, after: &str) -> String {
     })
 }
 
-/// Comes to the next prompt, and to one more, until the screen holds `text`: what is done behind may end a moment after it
-/// is seen in the journal.
+/// Opens new prompts until the screen contains `text`. Background work may end a moment after the journal
+/// shows its result.
 fn wait_for_report(terminal: &PtyTerminal, text: &str) -> String {
     let prompts = |screen: &str| screen.matches(PROMPT.trim_end()).count();
     let mut seen = prompts(&terminal.wait_for(PROMPT.trim_end()));
@@ -33,7 +33,7 @@ fn wait_for_report(terminal: &PtyTerminal, text: &str) -> String {
     }
 }
 
-/// Waits until nothing is due: the work goes on in another process.
+/// Waits until no summary is pending. Another process does the work.
 fn wait_until_summarized(sandbox: &TestSandbox) {
     while memory_stats(sandbox)["due"] != 0 {
         std::thread::yield_now();
@@ -41,7 +41,7 @@ fn wait_until_summarized(sandbox: &TestSandbox) {
 }
 
 #[test]
-fn f8_turns_go_to_memory_behind_the_chat_and_one_line_says_so_at_the_next_prompt() {
+fn f8_a_chat_summarizes_turns_in_the_background_and_reports_it_at_the_next_prompt() {
     let server = ScriptedServer::start(Script::new([
         summary_reply().with_gate("held", GatePosition::Start),
         answer_reply(),
@@ -52,7 +52,7 @@ fn f8_turns_go_to_memory_behind_the_chat_and_one_line_says_so_at_the_next_prompt
     terminal.wait_for(PROMPT);
     terminal.press_keys("and now?\r");
     wait_for_prompt(&terminal, "Going on.");
-    // What is being written is left alone.
+    // The line that the user is typing stays unchanged.
     wait_for_calls(&server, 2);
     terminal.press_keys("/mem");
     wait_for_prompt_with(&terminal, "/mem");
@@ -76,7 +76,7 @@ fn wait_for_prompt_with(terminal: &PtyTerminal, line: &str) {
 }
 
 #[test]
-fn f8_a_chat_that_is_killed_leaves_what_is_due_and_the_next_one_does_it() {
+fn f8_the_next_chat_makes_the_summaries_that_a_killed_chat_left_pending() {
     let server = ScriptedServer::start(Script::new([
         summary_reply().with_gate("held", GatePosition::Start),
         answer_reply(),
@@ -102,31 +102,31 @@ fn f8_a_chat_that_is_killed_leaves_what_is_due_and_the_next_one_does_it() {
 }
 
 #[test]
-fn m11_a_person_searches_everything_from_a_chat_and_opens_what_was_found() {
+fn m11_a_chat_searches_all_threads_and_opens_a_hit() {
     let server = summarizing_server();
     let sandbox = long_thread(TestSandbox::new().with_model(&server), 12);
-    // A new thread: what is looked for was said in another one.
+    // The chat opens a new thread; the messages to find are in another one.
     let chat = |lines: &str| {
-        let ended = sandbox.run_with(&["chat"], lines);
-        assert_eq!(ended.code, 0, "{ended:?}");
-        ended
+        let output = sandbox.run_with(&["chat"], lines);
+        assert_eq!(output.code, 0, "{output:?}");
+        output
     };
-    let found = chat("/search what is in module 7?\n").stdout;
-    let way = found.split('`').find(|part| part.starts_with("/history ")).unwrap().to_owned();
-    assert!(found.contains(" #15 you ") && way.ends_with("--around 15"), "{found}");
-    let opened = chat(&format!("{way}\n")).stdout;
+    let hits = chat("/search what is in module 7?\n").stdout;
+    let history_command = hits.split('`').find(|part| part.starts_with("/history ")).unwrap().to_owned();
+    assert!(hits.contains(" #15 you ") && history_command.ends_with("--around 15"), "{hits}");
+    let opened = chat(&format!("{history_command}\n")).stdout;
     assert!(opened.contains("you #15 2026-11-20 10:14 · requested"), "{opened}");
     assert!(opened.contains("Earlier: /history ") && opened.contains("--before 11"), "{opened}");
     let recalled = chat("/recall module 7\n").stdout;
     assert!(recalled.contains(" #15 you "), "without a thread it looks everywhere: {recalled}");
     let recalled = chat("hello there\n/recall xylophone module\n/recall --all module 7\n").stdout;
     assert!(recalled.contains("No matches in this thread. Matches in all threads:"), "{recalled}");
-    let narrowed = chat("/search module --since 2126-01-01\n/search\n/search x --limit 0\n/memory what\n");
-    assert!(narrowed.stdout.contains("No matches for `module`."), "{narrowed:?}");
-    for told in
+    let filtered = chat("/search module --since 2126-01-01\n/search\n/search x --limit 0\n/memory what\n");
+    assert!(filtered.stdout.contains("No matches for `module`."), "{filtered:?}");
+    for expected in
         ["read /search: no words were given", "read /search: invalid value '0'", "it has no argument `what`"]
     {
-        assert!(narrowed.stderr.contains(told), "{told}: {narrowed:?}");
+        assert!(filtered.stderr.contains(expected), "{expected}: {filtered:?}");
     }
     let help = chat("/help\n").stdout;
     for command in ["/search ", "/recall ", "/remember ", "/memory "] {

@@ -1,18 +1,19 @@
-//! agent.md: kept by a sentence, shown, searched, and changed in the person's own editor, but for the block in it.
+//! agent.md: notes are added by a sentence, shown, searched, and edited in the user's own editor; the block
+//! of a handoff in it is protected.
 
 use std::os::unix::fs::PermissionsExt;
 
 use crate::sandbox::TestSandbox;
 use crate::terminal::PtyTerminal;
 
-/// An editor that does what the lines of a shell script say to the file `$1`.
+/// Sets an editor that runs these lines of shell script on the file `$1`.
 fn set_editor(sandbox: &mut TestSandbox, script: &str) {
     let path = sandbox.write_file("editor.sh", format!("#!/bin/sh\n{script}\n"));
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
     sandbox.set_variable("EDITOR", &path);
 }
 
-/// A sandbox whose agent.md has a note and the block of a handoff.
+/// Returns a sandbox whose agent.md contains a note and the block of a handoff.
 fn sandbox_with_note() -> TestSandbox {
     let sandbox = TestSandbox::new();
     assert_eq!(sandbox.run(&["handoff", &sandbox.write_session(), "--apply"]).code, 0);
@@ -20,7 +21,7 @@ fn sandbox_with_note() -> TestSandbox {
     sandbox
 }
 
-/// Returns the files that an editor may leave in the home folder.
+/// Returns the names of the temporary files that an editor may leave in the home folder.
 fn leftover_files(sandbox: &TestSandbox) -> Vec<String> {
     let entries = std::fs::read_dir(sandbox.home()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
@@ -28,13 +29,16 @@ fn leftover_files(sandbox: &TestSandbox) -> Vec<String> {
 }
 
 #[test]
-fn a_sentence_is_remembered_outside_the_block_and_says_where_it_went() {
+fn a_remembered_sentence_is_added_outside_the_block_and_its_file_is_printed() {
     let sandbox = sandbox_with_note();
     let text = sandbox.read_agent_md().unwrap();
     let (notes, block) = text.split_once("## Recent Thread Snapshot").unwrap();
     assert!(notes.contains("- the kettle is descaled on Fridays\n") && !block.contains("Fridays"), "{text}");
-    let told = sandbox.run(&["remember", "tea is green"]);
-    assert!(told.stdout.starts_with("Added to ") && told.stdout.contains("  - tea is green\n"), "{told:?}");
+    let output = sandbox.run(&["remember", "tea is green"]);
+    assert!(
+        output.stdout.starts_with("Added to ") && output.stdout.contains("  - tea is green\n"),
+        "{output:?}"
+    );
     let json = sandbox.json(&["remember", "tea is green", "--json"]);
     assert_eq!((&json["was_known"], &json["withheld"]), (&true.into(), &0.into()), "{json}");
     let piped = sandbox.run_with(&["remember", "-"], "cups are blue\n");
@@ -43,12 +47,12 @@ fn a_sentence_is_remembered_outside_the_block_and_says_where_it_went() {
 }
 
 #[test]
-fn m16_a_planted_key_is_withheld_with_a_count() {
+fn m16_a_planted_key_is_redacted_and_counted() {
     let sandbox = TestSandbox::new();
     let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(4));
-    let told = sandbox.run(&["remember", "the key is", &key]);
-    assert!(told.code == 0 && told.stdout.contains("1 secret was redacted."), "{told:?}");
-    assert!(!sandbox.read_agent_md().unwrap().contains(&key) && !told.stdout.contains(&key), "{told:?}");
+    let output = sandbox.run(&["remember", "the key is", &key]);
+    assert!(output.code == 0 && output.stdout.contains("1 secret was redacted."), "{output:?}");
+    assert!(!sandbox.read_agent_md().unwrap().contains(&key) && !output.stdout.contains(&key), "{output:?}");
     let chat = sandbox.run_with(&["chat"], &format!("/remember also {key} and more\n"));
     assert!(chat.stdout.contains("1 secret was redacted.") && !chat.stdout.contains(&key), "{chat:?}");
     assert!(!sandbox.read_agent_md().unwrap().contains(&key));
@@ -84,15 +88,15 @@ fn agent_md_is_shown_searched_and_named() {
 }
 
 #[test]
-fn f4_an_edit_beside_the_block_is_taken_and_nothing_is_left_behind() {
+fn f4_an_edit_outside_the_block_is_saved_and_leaves_no_temporary_file() {
     let mut sandbox = sandbox_with_note();
     let before = sandbox.read_agent_md().unwrap();
     set_editor(&mut sandbox, "sed -i 's/Fridays/Mondays/' \"$1\"");
-    let told = sandbox.run(&["memory", "edit"]);
+    let output = sandbox.run(&["memory", "edit"]);
     assert_eq!(
-        (told.code, told.stdout.as_str()),
+        (output.code, output.stdout.as_str()),
         (0, "Changed. Your next message uses the new text.\n"),
-        "{told:?}"
+        "{output:?}"
     );
     assert_eq!(sandbox.read_agent_md().unwrap(), before.replace("Fridays", "Mondays"));
     set_editor(&mut sandbox, ":");
@@ -105,18 +109,18 @@ fn f4_an_edit_within_the_block_is_refused_and_the_text_is_not_lost() {
     let mut sandbox = sandbox_with_note();
     let before = sandbox.read_agent_md().unwrap();
     set_editor(&mut sandbox, "sed -i 's/Fridays/Mondays/; s/^<current_thread_summary>/&\\nmine/' \"$1\"");
-    let told = sandbox.run(&["memory", "edit"]);
-    told.assert_error(2, "which Segue manages");
+    let output = sandbox.run(&["memory", "edit"]);
+    output.assert_error(2, "which Segue manages");
     assert_eq!(sandbox.read_agent_md().unwrap(), before);
     let kept = leftover_files(&sandbox);
-    assert!(kept.len() == 1 && told.stderr.contains(&kept[0]), "{kept:?} {told:?}");
+    assert!(kept.len() == 1 && output.stderr.contains(&kept[0]), "{kept:?} {output:?}");
     assert!(std::fs::read_to_string(sandbox.home().join(&kept[0])).unwrap().contains("Mondays"));
 }
 
 #[test]
-fn f4_a_person_whose_edit_is_refused_goes_on_with_it() {
+fn f4_a_refused_edit_can_be_continued() {
     let mut sandbox = sandbox_with_note();
-    // The first time a line goes into the block, the second time it comes out again.
+    // The first edit adds a line to the block, and the second one removes it.
     set_editor(
         &mut sandbox,
         "if grep -q '^mine' \"$1\"; then sed -i '/^mine/d' \"$1\"\n\
@@ -132,10 +136,10 @@ fn f4_a_person_whose_edit_is_refused_goes_on_with_it() {
 }
 
 #[test]
-fn f4_what_was_edited_is_not_lost_when_the_editor_fails_in_the_end() {
+fn f4_an_edit_is_not_lost_when_the_editor_fails() {
     let mut sandbox = sandbox_with_note();
     let before = sandbox.read_agent_md().unwrap();
-    // The second time it saves, and fails.
+    // The second edit saves the file and exits with an error.
     set_editor(
         &mut sandbox,
         "if grep -q '^mine' \"$1\"; then echo '- more' >> \"$1\"; exit 1\n\
@@ -151,7 +155,7 @@ fn f4_what_was_edited_is_not_lost_when_the_editor_fails_in_the_end() {
     assert!(text.contains("Mondays") && text.ends_with("- more\n"), "{text}");
     assert_eq!(sandbox.read_agent_md().unwrap(), before);
 
-    // What was not changed is not kept.
+    // An unchanged text is not saved.
     std::fs::remove_file(sandbox.home().join(&kept[0])).unwrap();
     set_editor(&mut sandbox, "exit 1");
     sandbox.run(&["memory", "edit"]).assert_error(2, "ended with");

@@ -1,4 +1,4 @@
-//! `segue search`: plain questions, what they are narrowed by, and the way from a hit to its place.
+//! `segue search`: plain questions, filters, and the link from a hit to its position in the history.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn search_hits(sandbox: &TestSandbox, args: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn m11_a_plain_question_finds_the_original_words_and_their_place() {
+fn m11_a_plain_question_finds_the_original_words_and_their_position() {
     let sandbox = long_thread(TestSandbox::new(), 12);
     let best = &search_hits(&sandbox, &["what", "did", "I", "ask", "about", "module", "7?"])[0];
     assert_eq!((&best["kind"], &best["speaker"]), (&json!("message"), &json!("human")), "{best}");
@@ -23,14 +23,14 @@ fn m11_a_plain_question_finds_the_original_words_and_their_place() {
         (15, Some(14), Some(16))
     );
 
-    let told = sandbox.run(&["search", "what is in module 7?"]);
-    assert_eq!(told.code, 0, "{told:?}");
-    assert!(told.stdout.lines().all(|line| line.chars().count() <= 80), "{told:?}");
-    assert!(!told.stdout.contains(['\u{1b}', '\u{2}', '\u{3}']), "{told:?}");
-    let head = told.stdout.lines().next().unwrap();
-    assert!(head.contains(" #15 you 2026-11-20 10:14 · "), "{told:?}");
-    // The command that is told leads there.
-    let way = told.stderr.split('`').nth(1).unwrap();
+    let output = sandbox.run(&["search", "what is in module 7?"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.lines().all(|line| line.chars().count() <= 80), "{output:?}");
+    assert!(!output.stdout.contains(['\u{1b}', '\u{2}', '\u{3}']), "{output:?}");
+    let head = output.stdout.lines().next().unwrap();
+    assert!(head.contains(" #15 you 2026-11-20 10:14 · "), "{output:?}");
+    // The command in the output shows that position.
+    let way = output.stderr.split('`').nth(1).unwrap();
     assert_eq!(way, format!("segue history {} --around 15", &thread[..8]));
     let words: Vec<&str> = way.split(' ').skip(1).collect();
     let page = sandbox.run(&words).stdout;
@@ -40,7 +40,7 @@ fn m11_a_plain_question_finds_the_original_words_and_their_place() {
 }
 
 #[test]
-fn m11_around_an_event_there_is_what_there_is() {
+fn m11_the_window_around_an_event_ends_at_the_ends_of_the_thread() {
     let sandbox = long_thread(TestSandbox::new(), 12);
     let seqs = |args: &[&str]| -> Vec<u64> {
         let page = sandbox.json(&[&["history", "last", "--json"], args].concat());
@@ -74,10 +74,10 @@ fn a_search_is_narrowed_by_thread_time_kind_and_assistant() {
     assert_eq!(of(&["module", "--since", "2126-01-01"]), 0);
     assert_eq!(of(&["module", "--agent", "nobody"]), 0);
     assert_eq!(of(&["module", "--limit", "2"]), 2);
-    let told = sandbox.run(&["search", "parses line by line", "--kind", "summary"]);
-    assert!(told.stdout.contains("summary of messages 1–"), "{told:?}");
-    let way = told.stderr.split('`').nth(1).unwrap();
-    assert!(way.starts_with("segue memory trace ") && way.ends_with(" --after 0"), "{told:?}");
+    let output = sandbox.run(&["search", "parses line by line", "--kind", "summary"]);
+    assert!(output.stdout.contains("summary of messages 1–"), "{output:?}");
+    let way = output.stderr.split('`').nth(1).unwrap();
+    assert!(way.starts_with("segue memory trace ") && way.ends_with(" --after 0"), "{output:?}");
     assert_eq!(sandbox.run(&way.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
 }
 
@@ -89,14 +89,14 @@ fn m11_the_summary_of_a_handoff_is_found() {
     for (field, of) in [("parent_thread_id", "thread_id"), ("child_thread_id", "child_thread_id")] {
         assert_eq!(hit[field], report[of], "{field}: {hit}");
     }
-    let told = sandbox.run(&["search", "retries_after_timeout", "--kind", "handoff"]);
-    let way = told.stderr.split('`').nth(1).unwrap();
-    assert!(way.starts_with("segue handoff --show "), "{told:?}");
+    let output = sandbox.run(&["search", "retries_after_timeout", "--kind", "handoff"]);
+    let way = output.stderr.split('`').nth(1).unwrap();
+    assert!(way.starts_with("segue handoff --show "), "{output:?}");
     assert_eq!(sandbox.run(&way.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
 }
 
 #[test]
-fn what_is_not_found_is_no_failure_and_what_is_no_search_is_one() {
+fn no_hits_are_a_success_and_an_empty_query_is_an_error() {
     let sandbox = long_thread(TestSandbox::new(), 2);
     let none = sandbox.run(&["search", "xylophone"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, "No matches for `xylophone`.\n"), "{none:?}");
@@ -113,8 +113,8 @@ fn what_is_not_found_is_no_failure_and_what_is_no_search_is_one() {
 }
 
 #[test]
-fn found_words_stand_out_on_a_terminal() {
+fn matched_words_are_highlighted_on_a_terminal() {
     let sandbox = long_thread(TestSandbox::new(), 2);
-    let told = sandbox.run(&["search", "module", "--color", "always"]).stdout;
-    assert!(told.contains("\u{1b}[1mmodule\u{1b}[22m") && told.contains("\u{1b}[2m  #"), "{told:?}");
+    let output = sandbox.run(&["search", "module", "--color", "always"]).stdout;
+    assert!(output.contains("\u{1b}[1mmodule\u{1b}[22m") && output.contains("\u{1b}[2m  #"), "{output:?}");
 }

@@ -1,20 +1,20 @@
-//! `segue store`: what is kept under a name comes back as it was put.
+//! `segue store`: a value is read back as it was put.
 
 use serde_json::json;
 
 use crate::sandbox::TestSandbox;
 
 #[test]
-fn what_is_put_is_found_listed_and_removed() {
+fn a_stored_value_is_read_listed_and_removed() {
     let sandbox = TestSandbox::new();
     let put = sandbox.json(&["store", "put", "users.ada", "tea", r#"{"kind":"green","cups":3}"#, "--json"]);
     assert_eq!(put, json!({"namespace": ["users", "ada"], "key": "tea", "withheld": 0}));
     let file = sandbox.write_file("coffee.json", r#"{"kind": "none", "cups": 0}"#);
-    let told = sandbox.run(&["store", "put", "users.ada", "coffee", "--file", &file]);
-    assert_eq!((told.code, told.stdout.as_str()), (0, "Stored `coffee` in `users.ada`.\n"), "{told:?}");
-    let told =
+    let output = sandbox.run(&["store", "put", "users.ada", "coffee", "--file", &file]);
+    assert_eq!((output.code, output.stdout.as_str()), (0, "Stored `coffee` in `users.ada`.\n"), "{output:?}");
+    let output =
         sandbox.run_with(&["store", "put", "users.bob", "tea", "-"], r#"{"kind": "black", "cups": 7}"#);
-    assert_eq!(told.code, 0, "{told:?}");
+    assert_eq!(output.code, 0, "{output:?}");
 
     let item = sandbox.json(&["store", "get", "users.ada", "tea", "--json"]);
     assert_eq!(item["value"], json!({"kind": "green", "cups": 3}), "{item}");
@@ -33,8 +33,8 @@ fn what_is_put_is_found_listed_and_removed() {
     assert_eq!(keys(&["--where", "cups>0", "--where", "cups<7", "--where", "kind!=black"]), ["ada/tea"]);
     assert_eq!(keys(&["green"]), ["ada/tea"]);
     assert_eq!(keys(&["--limit", "1", "--offset", "1"]), ["ada/coffee"]);
-    let told = sandbox.run(&["store", "search"]).stdout;
-    assert!(told.starts_with("NAMESPACE ") && told.contains("users.ada"), "{told}");
+    let output = sandbox.run(&["store", "search"]).stdout;
+    assert!(output.starts_with("NAMESPACE ") && output.contains("users.ada"), "{output}");
     assert_eq!(sandbox.run(&["store", "namespaces"]).stdout, "users.ada\nusers.bob\n");
     let cut = sandbox.json(&["store", "namespaces", "--depth", "1", "--json"]);
     assert_eq!(cut, json!({"namespaces": [["users"]]}));
@@ -48,22 +48,22 @@ fn what_is_put_is_found_listed_and_removed() {
 }
 
 #[test]
-fn m16_a_secret_is_withheld_from_the_store_with_a_count() {
+fn m16_a_secret_is_redacted_from_the_store_and_counted() {
     let sandbox = TestSandbox::new();
     let key = format!("sk-ant-api03-{}", "abcdefghij0123456789".repeat(4));
-    let told = sandbox.run(&["store", "put", "users.ada", "key", &json!({"key": key}).to_string()]);
-    assert!(told.code == 0 && told.stderr.contains("1 secret was redacted."), "{told:?}");
+    let output = sandbox.run(&["store", "put", "users.ada", "key", &json!({"key": key}).to_string()]);
+    assert!(output.code == 0 && output.stderr.contains("1 secret was redacted."), "{output:?}");
     assert!(!sandbox.run(&["store", "get", "users.ada", "key"]).stdout.contains(&key));
 }
 
 #[test]
-fn what_cannot_be_kept_is_told_with_what_can() {
+fn invalid_store_arguments_are_refused_with_the_reason() {
     let sandbox = TestSandbox::new();
     let put = |args: &[&str]| sandbox.run(&[&["store", "put"], args].concat());
-    put(&["users", "a", "[1]"]).assert_error(2, "its value is no object");
+    put(&["users", "a", "[1]"]).assert_error(2, "its value is not an object");
     put(&["users", "a", "{"]).assert_error(2, "it is not JSON");
     put(&["langgraph.x", "a", "{}"]).assert_error(2, "reserved");
-    put(&["users..x", "a", "{}"]).assert_error(2, "no label");
+    put(&["users..x", "a", "{}"]).assert_error(2, "is not a valid label");
     put(&["users", "a", "--file", "nowhere.json"]).assert_error(2, "nowhere.json");
     assert_eq!(put(&["users", "a"]).code, 2);
     assert_eq!(put(&["users", "a", "{}", "--file", "x"]).code, 2);

@@ -1,4 +1,4 @@
-//! `segue run` in scripts: prompts from pipes, limits, and what goes where.
+//! `segue run` in scripts: prompts from pipes, limits, and the separation of stdout and stderr.
 
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
@@ -19,12 +19,12 @@ fn a_prompt_comes_from_the_option_from_standard_input_or_both() {
     let server = echo_server();
     let sandbox = TestSandbox::new().with_model(&server);
     for args in [&["run"][..], &["run", "-p", "-"]] {
-        let ended = sandbox.run_with(args, "from the pipe\n");
-        assert_eq!((ended.code, ended.stdout.as_str()), (0, "Heard.\n"), "{ended:?}");
+        let output = sandbox.run_with(args, "from the pipe\n");
+        assert_eq!((output.code, output.stdout.as_str()), (0, "Heard.\n"), "{output:?}");
         assert!(sent_messages(&server).contains("from the pipe"));
     }
-    let ended = sandbox.run_with(&["run", "-p", "explain this"], "a log</standard_input>\n");
-    assert_eq!(ended.code, 0, "{ended:?}");
+    let output = sandbox.run_with(&["run", "-p", "explain this"], "a log</standard_input>\n");
+    assert_eq!(output.code, 0, "{output:?}");
     let text = sent_messages(&server);
     assert!(text.contains("explain this") && text.contains("<standard_input>"), "{text}");
     assert!(text.contains("a log<\\\\/standard_input>"), "{text}");
@@ -32,20 +32,34 @@ fn a_prompt_comes_from_the_option_from_standard_input_or_both() {
 }
 
 #[test]
-fn a_run_begins_a_new_thread_unless_it_is_told_to_go_on() {
+fn a_declined_call_is_reported_as_the_decision_of_the_user() {
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::call("c1", "execute", json!({"command": "touch made.txt"})),
+        ScriptedReply { always: true, ..ScriptedReply::text("Heard.") },
+    ]))
+    .unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    assert_eq!(sandbox.run(&["run", "-p", "do it"]).code, 3);
+    let output = sandbox.run(&["decide", "last", "--reject"]);
+    assert!(output.code == 0 && output.stderr.contains("The user declined `execute`."), "{output:?}");
+    assert!(!output.stderr.contains("failed"), "{output:?}");
+}
+
+#[test]
+fn a_run_starts_a_new_thread_unless_an_option_continues_one() {
     let server = echo_server();
     let sandbox = TestSandbox::new().with_model(&server);
     sandbox.run(&["run", "-p", "one"]);
     sandbox.run(&["run", "-p", "two"]);
     assert_eq!(sandbox.threads().len(), 2);
-    let ended = sandbox.run(&["run", "-c", "-p", "three"]);
-    assert_eq!(ended.code, 0, "{ended:?}");
+    let output = sandbox.run(&["run", "-c", "-p", "three"]);
+    assert_eq!(output.code, 0, "{output:?}");
     assert_eq!(sandbox.threads().len(), 2);
     assert!(sent_messages(&server).contains("two") && !sent_messages(&server).contains("one"));
 }
 
 #[test]
-fn going_on_takes_the_newest_thread_of_the_folder_and_else_says_so() {
+fn continue_takes_the_newest_thread_of_the_folder_or_fails() {
     let server = echo_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let other = sandbox.work_folder().join("other");
@@ -55,59 +69,59 @@ fn going_on_takes_the_newest_thread_of_the_folder_and_else_says_so() {
         ProgramOutput::from(command.current_dir(folder).output().unwrap())
     };
     run(&["run", "-p", "begun here"], &sandbox.work_folder());
-    let ended = run(&["run", "-c", "-p", "from there"], &other);
-    assert!(ended.stderr.contains("No thread was started in this folder"), "{ended:?}");
+    let output = run(&["run", "-c", "-p", "from there"], &other);
+    assert!(output.stderr.contains("No thread was started in this folder"), "{output:?}");
     assert!(sent_messages(&server).contains("begun here"), "{}", sent_messages(&server));
     run(&["run", "-p", "begun there"], &other);
-    let ended = run(&["run", "-c", "-p", "on"], &sandbox.work_folder());
-    assert_eq!(ended.stderr, "", "{ended:?}");
+    let output = run(&["run", "-c", "-p", "on"], &sandbox.work_folder());
+    assert_eq!(output.stderr, "", "{output:?}");
     assert!(sent_messages(&server).contains("begun here") && !sent_messages(&server).contains("begun there"));
-    // A copy belongs to the folder of the thread it came from.
+    // A copy belongs to the folder of the thread it was copied from.
     let fork = sandbox.json(&["threads", "fork", "last", "--json"]);
     run(&["run", "-p", "newer, but there"], &other);
-    let ended = run(&["run", "-c", "-p", "in the copy", "--json"], &sandbox.work_folder());
-    assert!(ended.stdout.contains(fork["thread_id"].as_str().unwrap()), "{ended:?}");
+    let output = run(&["run", "-c", "-p", "in the copy", "--json"], &sandbox.work_folder());
+    assert!(output.stdout.contains(fork["thread_id"].as_str().unwrap()), "{output:?}");
 }
 
 #[test]
-fn the_answer_alone_goes_to_a_pipe() {
+fn only_the_answer_goes_to_a_pipe() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::text("I will look.\n").with_call("c1", "ls", json!({"path": "."})),
         ScriptedReply::text("Nothing there."),
     ]))
     .unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "what is here?"]);
-    assert_eq!(ended.stdout, "Nothing there.\n", "{ended:?}");
+    let output = sandbox.run(&["run", "-p", "what is here?"]);
+    assert_eq!(output.stdout, "Nothing there.\n", "{output:?}");
 }
 
 #[test]
-fn a_run_that_asks_the_model_too_often_ends_with_its_sort() {
+fn a_run_with_too_many_model_calls_ends_with_its_error_kind() {
     let call = ScriptedReply { always: true, ..ScriptedReply::call("c1", "ls", json!({"path": "."})) };
     let server = ScriptedServer::start(Script::new([call])).unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "go", "--max-turns", "2", "--json"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
-    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let output = sandbox.run(&["run", "-p", "go", "--max-turns", "2", "--json"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    let result: Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(result["error"]["code"], "limit", "{result}");
     assert_eq!(server.call_count(), 2);
 }
 
 #[test]
-fn a_run_whose_time_is_up_ends_with_its_own_code() {
+fn a_run_that_exceeds_its_time_limit_ends_with_its_own_exit_code() {
     let server =
         ScriptedServer::start(Script::new([ScriptedReply::text("Half.").with_fault(ScriptedFault::Stall)]))
             .unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "go", "--timeout", "1s", "--json"]);
-    assert_eq!(ended.code, 124, "{ended:?}");
-    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let output = sandbox.run(&["run", "-p", "go", "--timeout", "1s", "--json"]);
+    assert_eq!(output.code, 124, "{output:?}");
+    let result: Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     assert_eq!((&result["status"], &result["answer"]), (&json!("timeout"), &json!("Half.")), "{result}");
     assert_eq!(sandbox.run(&["run", "-p", "go", "--timeout", "soon"]).code, 2);
 }
 
 #[test]
-fn a_run_says_why_a_tool_failed_and_that_an_answer_was_truncated() {
+fn a_run_reports_a_failed_tool_and_a_truncated_answer() {
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::call("c1", "read_file", json!({"path": "missing.txt"})),
         ScriptedReply {
@@ -117,12 +131,12 @@ fn a_run_says_why_a_tool_failed_and_that_an_answer_was_truncated() {
     ]))
     .unwrap();
     let sandbox = TestSandbox::new().with_model(&server);
-    let ended = sandbox.run(&["run", "-p", "go"]);
+    let output = sandbox.run(&["run", "-p", "go"]);
     assert!(
-        ended.stderr.contains("read_file failed: ") && ended.stderr.contains("is truncated"),
-        "{ended:?}"
+        output.stderr.contains("read_file failed: ") && output.stderr.contains("is truncated"),
+        "{output:?}"
     );
-    let ended = sandbox.run(&["run", "-p", "go", "--json"]);
-    let result: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let output = sandbox.run(&["run", "-p", "go", "--json"]);
+    let result: Value = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(result["stop"], "max_tokens", "{result}");
 }

@@ -1,4 +1,4 @@
-//! How the program ends when it is told to: signals, and readers that go away.
+//! Exit of the program: signals, and pipes whose reader has closed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
@@ -25,7 +25,7 @@ fn send_signal(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn j5_a_signal_stops_a_run_and_keeps_what_had_arrived() {
+fn j5_a_signal_stops_a_run_and_keeps_the_received_part() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let server = stalling_server();
         let sandbox = TestSandbox::new().with_model(&server);
@@ -46,7 +46,7 @@ fn j5_a_signal_stops_a_run_and_keeps_what_had_arrived() {
 
 #[test]
 fn j5_a_second_signal_does_not_wait_for_a_call_that_will_not_stop() {
-    // The command leaves the group that a stop ends, and keeps the pipe of its output open.
+    // The command leaves the process group that a stop kills, and keeps the pipe of its output open.
     let command = "setsid sh -c 'trap \"\" TERM; echo away; exec sleep 20'";
     let server = ScriptedServer::start(Script::new([ScriptedReply::call(
         "c1",
@@ -66,7 +66,7 @@ fn j5_a_second_signal_does_not_wait_for_a_call_that_will_not_stop() {
 }
 
 #[test]
-fn j5_a_chat_is_left_after_its_turn_came_to_rest() {
+fn j5_a_signal_ends_a_chat_after_its_run_has_stopped() {
     let server = stalling_server();
     let sandbox = TestSandbox::new().with_model(&server);
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
@@ -82,7 +82,7 @@ fn j5_a_chat_is_left_after_its_turn_came_to_rest() {
 }
 
 #[test]
-fn j5_a_chat_is_left_from_its_prompt() {
+fn j5_a_signal_ends_a_chat_at_its_prompt() {
     for (signal, dumb) in [(Signal::TERM, false), (Signal::HUP, false), (Signal::TERM, true)] {
         let mut sandbox = TestSandbox::new();
         if dumb {
@@ -96,7 +96,7 @@ fn j5_a_chat_is_left_from_its_prompt() {
 }
 
 #[test]
-fn control_c_leaves_a_prompt_that_can_only_print_when_it_comes_twice() {
+fn control_c_twice_ends_a_chat_at_a_plain_prompt() {
     let mut sandbox = TestSandbox::new();
     sandbox.set_variable("TERM", "dumb");
     let terminal = PtyTerminal::start(&sandbox, 80, &["chat"]);
@@ -120,8 +120,8 @@ fn a_reader_that_goes_away_ends_the_program_quietly() {
         let mut command = sandbox.command(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
-        let mut told = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        assert_eq!((child.wait().unwrap().code(), told.as_str()), (Some(0), ""), "{args:?}");
+        let mut output = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        assert_eq!((child.wait().unwrap().code(), output.as_str()), (Some(0), ""), "{args:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Traces as an operator sees them: the tree of `segue trace`, and the spans that a collector receives.
+//! Traces: the tree that `segue trace` prints, and the spans that an OpenTelemetry collector receives.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use crate::collector::{CollectedSpan, TraceCollector};
 use crate::handoff::{edit_decision, leave_pending_handoff, summary_draft};
 use crate::sandbox::TestSandbox;
 
-/// A key as a provider makes it, which nobody may see again.
+/// An API key in a provider's format. No trace may contain it.
 const PLANTED_KEY: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
 
 fn decide_handoff(sandbox: &TestSandbox, id: &str, decision: &Value) {
     let file = sandbox.write_file("decision.json", json!({"decisions": [decision]}).to_string());
-    let ended = sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
-    assert!([0, 3].contains(&ended.code), "{ended:?}");
+    let output = sandbox.run(&["handoff", "--decide", id, "--decision-file", &file, "--json"]);
+    assert!([0, 3].contains(&output.code), "{output:?}");
 }
 
-/// A handoff that is refined twice and accepted, each by a program of its own, with whatever the sandbox has set.
+/// Refines a handoff twice and accepts it, each in its own process with the sandbox's environment.
 fn refine_twice_and_accept(sandbox: &TestSandbox) -> Value {
     let report = leave_pending_handoff(sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap().to_owned();
@@ -78,7 +78,7 @@ fn g4_a_collector_receives_each_draft_of_a_handoff_with_its_name_tags_metadata_a
     }
     let refined = spans_named(&spans, "generate_handoff_summary_iter_1");
     assert_eq!(refined[0].attributes["langsmith.metadata.feedback_preview"], "name the file");
-    // A run's trace is the run.
+    // The trace id of a run is derived from the run's id.
     let ids: BTreeSet<String> =
         runs.iter().map(|run| run.attributes["segue.run_id"].as_str().unwrap().replace('-', "")).collect();
     assert_eq!(ids, runs.iter().map(|run| run.trace_id.clone()).collect());
@@ -93,7 +93,7 @@ fn g4_a_collector_receives_each_draft_of_a_handoff_with_its_name_tags_metadata_a
 }
 
 #[test]
-fn m16_nothing_that_was_said_leaves_unless_it_is_asked_for_and_no_secret_ever() {
+fn m16_spans_contain_messages_only_on_request_and_secrets_never() {
     for content in [false, true] {
         let collector = TraceCollector::start();
         let reply = format!("The clock is mended; {PLANTED_KEY} is what I used.");
@@ -127,26 +127,26 @@ fn m16_nothing_that_was_said_leaves_unless_it_is_asked_for_and_no_secret_ever() 
 }
 
 #[test]
-fn a_collector_that_is_away_costs_a_warning_and_nothing_else() {
+fn an_unreachable_collector_causes_only_a_warning() {
     let (mut sandbox, _server) = start_with_drafts();
-    // A port that was free a moment ago.
+    // This port was free a moment ago, so no collector listens on it.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     sandbox.set_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED_KEY}@{free}"));
     sandbox.set_variable("SEGUE_LOG", "warn");
-    let ended = sandbox.run(&["run", "-p", "hello"]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert_eq!(ended.stderr.matches("failed to send traces").count(), 1, "{ended:?}");
-    assert!(!ended.stderr.contains(PLANTED_KEY), "{ended:?}");
+    let output = sandbox.run(&["run", "-p", "hello"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(output.stderr.matches("failed to send traces").count(), 1, "{output:?}");
+    assert!(!output.stderr.contains(PLANTED_KEY), "{output:?}");
     sandbox
         .set_variable("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://someone:{PLANTED_KEY}@not an address"));
-    let ended = sandbox.run(&["threads", "list"]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.stderr.contains("no traces are exported"), "{ended:?}");
-    assert!(!ended.stderr.contains(PLANTED_KEY), "{ended:?}");
+    let output = sandbox.run(&["threads", "list"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stderr.contains("no traces are exported"), "{output:?}");
+    assert!(!output.stderr.contains(PLANTED_KEY), "{output:?}");
 }
 
 #[test]
-fn a_server_sends_what_it_does_and_what_is_left_when_it_stops() {
+fn a_server_exports_its_spans_and_flushes_them_on_shutdown() {
     let collector = TraceCollector::start();
     let server = ScriptedServer::start(Script::new([ScriptedReply::text("Done.").with_repeat()])).unwrap();
     let mut sandbox = TestSandbox::new().with_model(&server);
@@ -160,7 +160,7 @@ fn a_server_sends_what_it_does_and_what_is_left_when_it_stops() {
     let (run, step) = (spans_named(&spans, "run"), spans_named(&spans, "step 1"));
     assert_eq!(step[0].parent_id, run[0].span_id);
     assert!(run[0].failure.is_none());
-    let told = api.get("/metrics").text();
+    let output_text = api.get("/metrics").text();
     for line in [
         "segue_runs_total{status=\"success\"} 1",
         "segue_steps_total 1",
@@ -168,7 +168,7 @@ fn a_server_sends_what_it_does_and_what_is_left_when_it_stops() {
         "segue_input_tokens_total{model=\"anthropic/claude-sonnet-4-5\"} 10",
         "segue_run_seconds_count 1",
     ] {
-        assert!(told.lines().any(|found| found == line), "{line} in\n{told}");
+        assert!(output_text.lines().any(|found| found == line), "{line} in\n{output_text}");
     }
 }
 
@@ -177,9 +177,9 @@ fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
     let (sandbox, _server) = start_with_drafts();
     let report = refine_twice_and_accept(&sandbox);
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
-    let told = sandbox.run(&["trace", id]);
-    assert_eq!(told.code, 0, "{told:?}");
-    let names: Vec<String> = told
+    let output = sandbox.run(&["trace", id]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let names: Vec<String> = output
         .stdout
         .lines()
         .skip(1)
@@ -226,10 +226,10 @@ fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
     );
     assert!(calls.iter().all(|call| call["cost"].as_f64().is_some_and(|cost| cost > 0.0)), "{calls:?}");
     let thread = sandbox.run(&["trace", report["thread_id"].as_str().unwrap()]).stdout;
-    assert_eq!(thread.lines().count(), told.stdout.lines().count(), "there is nothing else in it");
+    assert_eq!(thread.lines().count(), output.stdout.lines().count(), "there is nothing else in it");
     let run_id = spans[0]["run_id"].as_str().unwrap();
     let run = sandbox.run(&["trace", run_id, "--follow", "--json"]);
-    assert_eq!(run.code, 0, "what is over is told and that is all: {run:?}");
+    assert_eq!(run.code, 0, "the trace of a finished run succeeds: {run:?}");
     assert_eq!(run.stdout.lines().count(), spans.iter().filter(|span| span["run_id"] == run_id).count());
     for unknown in ["0192f0c1", " "] {
         sandbox.run(&["trace", unknown]).assert_error(2, "find a run, a thread or a handoff");
@@ -237,7 +237,7 @@ fn a_trace_is_a_tree_of_a_run_a_thread_or_a_handoff() {
 }
 
 #[test]
-fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
+fn logs_have_the_configured_target_and_format() {
     let (mut sandbox, _server) = start_with_drafts();
     let log = sandbox.work_folder().join("logs/segue.log");
     std::fs::create_dir(log.parent().unwrap()).unwrap();
@@ -245,7 +245,7 @@ fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
     let id = report["handoff"]["handoff_id"].as_str().unwrap();
     let file = sandbox.write_file("decision.json", json!({"decisions": [{"type": "approve"}]}).to_string());
     let log_file = log.to_str().unwrap();
-    let ended = sandbox.run(&[
+    let output = sandbox.run(&[
         "handoff",
         "--decide",
         id,
@@ -256,7 +256,7 @@ fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
         "--log-format",
         "json",
     ]);
-    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:?}");
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""), "{output:?}");
     let written: Vec<_> = std::fs::read_dir(log.parent().unwrap()).unwrap().flatten().collect();
     let [day] = written.as_slice() else { panic!("one file a day: {written:?}") };
     let name = day.file_name().into_string().unwrap();
@@ -271,18 +271,18 @@ fn logs_go_where_they_are_wanted_in_the_form_that_is_wanted() {
     assert_eq!((&line["level"], &line["handoff_id"]), (&json!("INFO"), &json!(id)));
     assert!(line["tokens_used"].is_u64() && line["model_run_id"].is_string(), "{line}");
     let below_a_file = format!("{}/segue.log", sandbox.write_session());
-    for (args, told) in [
+    for (args, error_text) in [
         (["--log-level", "handoff=loud", "threads", "list"], "log at `handoff=loud`"),
         (["--log-file", below_a_file.as_str(), "threads", "list"], "log to "),
     ] {
-        sandbox.run(&args).assert_error(2, told);
+        sandbox.run(&args).assert_error(2, error_text);
     }
     sandbox.set_variable("SEGUE_LOG_FORMAT", "xml");
     sandbox.run(&["threads", "list", "--log-level", "info"]).assert_error(2, "log as `xml`");
 }
 
 #[test]
-fn what_a_sub_agent_did_is_told_below_the_call_it_was_made_with() {
+fn the_trace_of_a_subagent_is_below_its_tool_call() {
     let collector = TraceCollector::start();
     let server = ScriptedServer::start(Script::new([
         ScriptedReply::call("c1", "task", json!({"description": "count", "prompt": "Count the hens."})),
@@ -297,16 +297,16 @@ fn what_a_sub_agent_did_is_told_below_the_call_it_was_made_with() {
     let call = spans_named(&spans, "execute_tool task")[0];
     let inner = *spans_named(&spans, "run").iter().find(|run| run.parent_id == call.span_id).unwrap();
     assert_eq!(inner.trace_id, call.trace_id, "one trace");
-    let told: Vec<Value> = sandbox
+    let printed_spans: Vec<Value> = sandbox
         .run(&["trace", "last", "--json"])
         .stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(told.len(), spans.len(), "the same here");
-    let ids: Vec<&Value> = told.iter().map(|span| &span["span_id"]).collect();
+    assert_eq!(printed_spans.len(), spans.len(), "the same here");
+    let ids: Vec<&Value> = printed_spans.iter().map(|span| &span["span_id"]).collect();
     assert!(
-        told.iter().filter_map(|span| span.get("parent_id")).all(|parent| ids.contains(&parent)),
-        "{told:?}"
+        printed_spans.iter().filter_map(|span| span.get("parent_id")).all(|parent| ids.contains(&parent)),
+        "{printed_spans:?}"
     );
 }

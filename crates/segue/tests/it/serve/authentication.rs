@@ -1,4 +1,4 @@
-//! Authentication: keys, isolation of users, and servers that refuse to start without authentication.
+//! Authentication: API keys, isolation of users, and servers that refuse to start without authentication.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{client_with_key, create_thread, echo_server, import_session, owner_c
 use crate::sandbox::TestSandbox;
 use crate::server::ServeProcess;
 
-/// Makes a key for a user.
+/// Creates an API key for a user and returns the command's JSON.
 fn create_key(sandbox: &TestSandbox, user: &str) -> Value {
     sandbox.json(&["keys", "create", user, "--label", "for a test", "--json"])
 }
@@ -59,7 +59,7 @@ fn k1_each_user_has_threads_and_memory_of_their_own() {
     assert_eq!(alice.get("/api/search?q=teapot").json()["hits"][0]["thread_id"], own.as_str());
     assert!(alice.get("/api/memory/agent_md").json()["text"].as_str().unwrap().contains("oolong"));
     assert_eq!(alice.get("/api/agent").json()["user_id"], "alice");
-    // The id an assistant is stored under stays inside.
+    // Responses do not contain the internal id under which an assistant is stored.
     for path in [
         format!("/api/handoffs/{handoff_id}"),
         "/api/agent".to_owned(),
@@ -67,7 +67,7 @@ fn k1_each_user_has_threads_and_memory_of_their_own() {
     ] {
         assert!(!alice.get(&path).text().contains("agent@alice"), "{path}");
     }
-    // The person at the machine has a way in.
+    // The local owner token also grants access.
     assert!(sandbox.threads().is_empty());
     let seen = sandbox.json(&["threads", "list", "--assistant", "agent@alice", "--json"]);
     assert_eq!(seen[0]["thread_id"], own.as_str());
@@ -86,7 +86,7 @@ fn k1_the_same_session_imported_by_two_users_is_two_threads() {
 }
 
 #[test]
-fn k1_who_makes_a_key_is_told_what_it_lets_its_user_do_here() {
+fn k1_creating_a_key_prints_what_the_key_allows() {
     let sandbox = TestSandbox::new();
     let made = sandbox.run(&["keys", "create", "alice"]);
     assert!(made.stderr.contains("no access to the tools on this machine"), "{made:?}");
@@ -127,32 +127,32 @@ fn keys_are_shown_once_listed_and_revoked() {
 }
 
 #[test]
-fn j6_a_server_that_others_could_come_into_is_refused_with_what_to_do() {
+fn j6_an_exposed_server_without_authentication_is_refused_with_a_hint() {
     let sandbox = TestSandbox::new();
-    let ended = sandbox.run(&["serve", "--addr", "0.0.0.0:0", "--no-auth"]);
-    ended.assert_error(1, "without authentication: other people could connect");
-    assert!(ended.stderr.contains("segue keys create") && ended.stderr.contains("127.0.0.1"), "{ended:?}");
-    let ended = sandbox.run(&["serve", "--addr", "0.0.0.0:0"]);
-    ended.assert_error(1, "there is no API key, so no client could authenticate");
-    assert!(ended.stderr.contains("segue keys create") && ended.stderr.contains("127.0.0.1"), "{ended:?}");
-    let ended = sandbox.run(&["serve", "--no-auth", "--allow-origin", "*"]);
-    assert_eq!(ended.code, 1, "{ended:?}");
+    let output = sandbox.run(&["serve", "--addr", "0.0.0.0:0", "--no-auth"]);
+    output.assert_error(1, "without authentication: other people could connect");
+    assert!(output.stderr.contains("segue keys create") && output.stderr.contains("127.0.0.1"), "{output:?}");
+    let output = sandbox.run(&["serve", "--addr", "0.0.0.0:0"]);
+    output.assert_error(1, "there is no API key, so no client could authenticate");
+    assert!(output.stderr.contains("segue keys create") && output.stderr.contains("127.0.0.1"), "{output:?}");
+    let output = sandbox.run(&["serve", "--no-auth", "--allow-origin", "*"]);
+    assert_eq!(output.code, 1, "{output:?}");
 }
 
 #[test]
-fn a_server_that_cannot_start_says_why() {
+fn a_server_that_cannot_start_reports_the_reason() {
     let sandbox = TestSandbox::new();
     let url = "postgres://me:hunter2@127.0.0.1:1/segue";
-    let ended = sandbox.run(&["serve", "--database-url", url]);
-    ended.assert_error(1, "reach postgres://me@127.0.0.1:1/segue");
-    assert!(!ended.stderr.contains("hunter2"), "{ended:?}");
+    let output = sandbox.run(&["serve", "--database-url", url]);
+    output.assert_error(1, "reach postgres://me@127.0.0.1:1/segue");
+    assert!(!output.stderr.contains("hunter2"), "{output:?}");
     sandbox.run(&["serve", "--addr", "2024"]).assert_error(2, "it is not an address");
     for origin in ["not an origin", "https://x.org/path"] {
         sandbox.run(&["serve", "--allow-origin", origin]).assert_error(2, "it is not an origin");
     }
     for model in ["foo", "nobody/foo"] {
-        let ended = sandbox.run(&["serve", "--model", model]);
-        assert!(ended.code == 1 && ended.stderr.contains("--model"), "{ended:?}");
+        let output = sandbox.run(&["serve", "--model", model]);
+        assert!(output.code == 1 && output.stderr.contains("--model"), "{output:?}");
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();

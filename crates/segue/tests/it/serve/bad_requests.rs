@@ -1,4 +1,5 @@
-//! Requests that are wrong: each is refused with a status and a text that say how, and nothing is changed.
+//! Invalid requests: each is refused with a status and a text that describes the error, and changes
+//! nothing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,16 +11,16 @@ use super::{import_session, owner_client};
 use crate::sandbox::{TestSandbox, sample_session};
 use crate::server::ServeProcess;
 
-/// An id of nothing.
+/// A UUID that names nothing.
 const UNKNOWN_ID: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b";
 
 #[test]
-fn what_is_not_there_is_404_and_what_has_no_shape_is_422() {
+fn missing_resources_are_404_and_malformed_ids_are_422() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
     let thread = import_session(&api);
-    let of = |path: &str| path.replace("{t}", &thread).replace("{x}", UNKNOWN_ID);
+    let fill_path = |path: &str| path.replace("{t}", &thread).replace("{x}", UNKNOWN_ID);
     for (path, status) in [
         ("/api/threads/{x}/history", 404),
         ("/api/threads/nonsense/history", 422),
@@ -52,7 +53,7 @@ fn what_is_not_there_is_404_and_what_has_no_shape_is_422() {
         ("/api/memory/summaries?limit=0", 422),
         ("/api/nothing", 404),
     ] {
-        let answer = api.get(&of(path));
+        let answer = api.get(&fill_path(path));
         assert_eq!(answer.status, status, "{path}: {}", answer.text());
         assert!(answer.json()["detail"].is_string(), "{path}");
     }
@@ -60,7 +61,7 @@ fn what_is_not_there_is_404_and_what_has_no_shape_is_422() {
 }
 
 #[test]
-fn bodies_that_do_not_fit_are_refused_with_the_field() {
+fn invalid_bodies_are_refused_with_the_name_of_the_field() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
@@ -90,15 +91,15 @@ fn bodies_that_do_not_fit_are_refused_with_the_field() {
 }
 
 #[test]
-fn a_session_is_imported_as_a_body_or_a_form_once_and_nothing_else_is_one() {
+fn a_session_is_imported_once_from_a_body_or_a_form_and_other_content_is_refused() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
     let thread = import_session(&api);
-    let again = import_form(&api, sample_session().as_bytes());
-    assert_eq!(again["threads"][0]["thread_id"], thread.as_str(), "{again}");
+    let second_import = import_form(&api, sample_session().as_bytes());
+    assert_eq!(second_import["threads"][0]["thread_id"], thread.as_str(), "{second_import}");
     assert_eq!(
-        (&again["threads"][0]["is_new"], &again["threads"][0]["events_new"]),
+        (&second_import["threads"][0]["is_new"], &second_import["threads"][0]["events_new"]),
         (&json!(false), &json!(0))
     );
     for body in [&b""[..], b"no session at all", b"\x00\x01\x02\xff\xfe", b"{\"a\": 1}"] {
@@ -106,11 +107,11 @@ fn a_session_is_imported_as_a_body_or_a_form_once_and_nothing_else_is_one() {
     }
     api.send("POST", "/api/import", &["content-type: multipart/form-data"], b"x").assert_refused(422, "form");
     assert_eq!(sandbox.threads().len(), 1);
-    // What was written down on the way is gone.
-    let left = std::fs::read_dir(sandbox.home())
+    // The temporary file of the upload is deleted.
+    let remaining_files = std::fs::read_dir(sandbox.home())
         .unwrap()
         .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with(".tmp"));
-    assert_eq!(left.count(), 0);
+    assert_eq!(remaining_files.count(), 0);
 }
 
 fn import_form(api: &ApiClient, bytes: &[u8]) -> Value {
@@ -122,7 +123,7 @@ fn import_form(api: &ApiClient, bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn an_import_that_is_cut_in_the_middle_leaves_nothing() {
+fn an_interrupted_import_leaves_nothing() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
@@ -135,9 +136,9 @@ fn an_import_that_is_cut_in_the_middle_leaves_nothing() {
     connection.write_all(head.as_bytes()).unwrap();
     connection.write_all(sample_session().as_bytes()).unwrap();
     connection.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut rest = Vec::new();
-    // It may be told that it broke off, or nothing.
-    let _ = connection.read_to_end(&mut rest);
+    let mut response = Vec::new();
+    // The client receives either an error or no response.
+    let _ = connection.read_to_end(&mut response);
     assert!(sandbox.threads().is_empty());
     assert_eq!(api.get("/api/agent").status, 200);
 }

@@ -1,4 +1,5 @@
-//! A client that writes requests by hand: one connection a request, no library between a test and the wire.
+//! An HTTP client that writes requests by hand: one connection per request, and no HTTP library between the
+//! test and the bytes.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,18 +7,18 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long an answer may take before the test fails.
+/// Maximum time for a response before the test fails.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// A client of a server.
+/// A client of one server.
 #[derive(Debug, Clone)]
 pub struct ApiClient {
     pub addr: String,
-    /// The value of `x-api-key`.
+    /// Value of the `x-api-key` header.
     pub key: Option<String>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct ApiResponse {
     pub status: u16,
@@ -39,7 +40,7 @@ impl ApiResponse {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Checks that the request was refused with that status, and a text that contains `what`.
+    /// Checks that the request was refused with this status and with a body that contains `what`.
     #[track_caller]
     pub fn assert_refused(&self, status: u16, what: &str) {
         assert_eq!(self.status, status, "{}", self.text());
@@ -78,7 +79,8 @@ impl ApiClient {
         }
         head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
         connection.write_all(head.as_bytes()).unwrap();
-        // A server that refuses the head need not read the body.
+        // A server that refuses a request after its head does not read the body, so the write may
+        // fail.
         let _ = connection.write_all(body);
         let mut bytes = Vec::new();
         let _ = connection.read_to_end(&mut bytes);
@@ -101,16 +103,16 @@ fn parse_response(bytes: &[u8]) -> ApiResponse {
     ApiResponse { status, headers, body }
 }
 
-fn decode_chunks(mut rest: &[u8]) -> Vec<u8> {
+fn decode_chunks(mut remaining: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
-    while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
-        let size = std::str::from_utf8(&rest[..end]).unwrap();
+    while let Some(end) = remaining.windows(2).position(|two| two == b"\r\n") {
+        let size = std::str::from_utf8(&remaining[..end]).unwrap();
         let size = usize::from_str_radix(size.split(';').next().unwrap(), 16).unwrap();
         if size == 0 {
             break;
         }
-        body.extend_from_slice(&rest[end + 2..end + 2 + size]);
-        rest = &rest[end + 4 + size..];
+        body.extend_from_slice(&remaining[end + 2..end + 2 + size]);
+        remaining = &remaining[end + 4 + size..];
     }
     body
 }

@@ -1,13 +1,13 @@
-//! Clients of the Agent Server API as their users have them, unmodified, against the real binary: the SDKs from PyPI and
-//! npm, `RemoteGraph`, React's `useStream` in jsdom, `@langchain/react`, and a generator of requests that reads
-//! the OpenAPI document. Their suites are in `tests/clients`; `cargo xtask test` installs what they need.
+//! Unmodified clients of the Agent Server API against the real binary: the SDKs from PyPI and npm,
+//! `RemoteGraph`, React's `useStream` in jsdom, `@langchain/react`, and a request generator that reads the
+//! OpenAPI document. Their suites are in `tests/clients`; `cargo xtask test` installs their dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::StagedServer;
 
-/// The SDKs that JavaScript clients are locked to.
+/// Version of the SDK that several JavaScript clients pin.
 const CURRENT_SDK: &str = "@langchain/langgraph-sdk";
 const AGENT_CHAT_UI: &str = "sdk-1.8.10";
 const DEEP_AGENTS_UI: &str = "sdk-1.0.3";
@@ -15,7 +15,7 @@ const DEER_FLOW: &str = "sdk-1.6.0";
 const TAGGED_LATEST: &str = "sdk-2.0.0";
 
 impl StagedServer {
-    /// Runs a suite; what it prints is the failure's message.
+    /// Runs a suite and fails with its output if the suite fails.
     fn assert_suite_passes(&self, command: &mut Command) {
         command.args([self.serving.url(), &self.serving.owner_token(), self.model.url()]);
         assert_succeeds(command);
@@ -23,15 +23,15 @@ impl StagedServer {
 }
 
 fn assert_succeeds(command: &mut Command) {
-    let ended = command
+    let output = command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .stdin(Stdio::null())
         .output()
         .unwrap_or_else(|error| panic!("{command:?}: {error}; `cargo xtask test` installs the clients"));
-    let told = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    assert!(ended.status.success(), "{}", told.concat());
+    let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert!(output.status.success(), "{}", texts.concat());
 }
 
 fn suites_folder() -> PathBuf {
@@ -108,7 +108,7 @@ fn langchain_react_works() {
 }
 
 #[test]
-fn generated_requests_meet_no_server_error_and_no_answer_outside_the_schema() {
+fn generated_requests_get_no_server_error_and_only_responses_of_the_schema() {
     let world = StagedServer::start(&suites_folder());
     let (url, key) = (world.serving.url(), world.serving.owner_token());
     let mut command = Command::new(python_path());
@@ -127,7 +127,7 @@ fn generated_requests_meet_no_server_error_and_no_answer_outside_the_schema() {
         "--request-timeout",
         "20",
     ]);
-    // Streams stay open by design, and a deletion of everything would leave nothing to ask about.
+    // Streams stay open by design, and deleting all threads would leave no data for the other requests.
     command.args(["--exclude-path-regex", "/stream"]);
     command.current_dir(world.sandbox.work_folder());
     assert_succeeds(&mut command);

@@ -1,4 +1,4 @@
-//! Handoffs over HTTP: from the request to the first turn of the child, refused and refined on the way, and decided by
+//! Handoffs over HTTP: request, refinement, refusal, decision, the child's first run, and decisions by
 //! several clients at once.
 
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn handoff_id(pending: &Value) -> &str {
 }
 
 #[test]
-fn g1_a_handoff_over_http_goes_from_the_request_to_the_childs_first_turn() {
+fn g1_a_handoff_over_http_works_from_the_request_to_the_childs_first_run() {
     let model = ScriptedServer::start(Script::new([
         summary_draft("Retries"),
         ScriptedReply::text("I know what to do."),
@@ -49,10 +49,10 @@ fn g1_a_handoff_over_http_goes_from_the_request_to_the_childs_first_turn() {
         .map(|key| coverage[key].as_u64().unwrap())
         .sum();
     assert_eq!(coverage["messages"], counted);
-    // Asked for again it is shown again, without a word to the model.
-    let again = request_handoff(&api, &parent, &json!({"goal": "do the backoff"})).json();
+    // A second request returns the same proposal without a call of the model.
+    let repeated = request_handoff(&api, &parent, &json!({"goal": "do the backoff"})).json();
     assert_eq!(
-        (&again["is_new"], &again["proposal"]["summary_sha256"]),
+        (&repeated["is_new"], &repeated["proposal"]["summary_sha256"]),
         (&json!(false), &proposal["summary_sha256"])
     );
     request_handoff(&api, &parent, &json!({"goal": "something else"})).assert_refused(409, "handoff");
@@ -90,10 +90,13 @@ fn g19_previews_windows_refinements_edits_and_refusals_work_over_http() {
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
     let parent = import_session(&api);
-    let shown = request_handoff(&api, &parent, &json!({"preview": true, "messages": 4})).json();
-    assert_eq!((&shown["handoff"]["preview_only"], &shown["handoff"]["messages"]), (&json!(true), &json!(4)));
+    let preview = request_handoff(&api, &parent, &json!({"preview": true, "messages": 4})).json();
     assert_eq!(
-        decide_handoff(&api, handoff_id(&shown), &json!({"type": "preview"})).json()["outcome"],
+        (&preview["handoff"]["preview_only"], &preview["handoff"]["messages"]),
+        (&json!(true), &json!(4))
+    );
+    assert_eq!(
+        decide_handoff(&api, handoff_id(&preview), &json!({"type": "preview"})).json()["outcome"],
         "previewed"
     );
     let pending = request_handoff(&api, &parent, &json!({})).json();
@@ -115,7 +118,7 @@ fn g19_previews_windows_refinements_edits_and_refusals_work_over_http() {
 }
 
 #[test]
-fn g3_a_decision_that_cannot_be_taken_leaves_the_handoff_waiting() {
+fn g3_an_invalid_decision_leaves_the_handoff_pending() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
@@ -152,7 +155,7 @@ fn g3_a_decision_that_cannot_be_taken_leaves_the_handoff_waiting() {
 }
 
 #[test]
-fn g20_of_clients_that_decide_at_once_the_first_wins_and_the_others_are_told_the_outcome() {
+fn g20_of_concurrent_decisions_the_first_wins_and_the_others_get_its_outcome() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
@@ -170,7 +173,7 @@ fn g20_of_clients_that_decide_at_once_the_first_wins_and_the_others_are_told_the
     assert_eq!(won.len(), 1, "{answers:?}");
     lost.iter().for_each(|answer| answer.assert_refused(409, "accepted"));
     assert_eq!(sandbox.threads().len(), 2);
-    // A terminal that comes too late is told the same.
+    // A later decision in the terminal gets the same conflict.
     let file = sandbox.write_file("decision.json", json!({"decisions": [{"type": "reject"}]}).to_string());
     let late = sandbox.run(&["handoff", "--decide", handoff, "--decision-file", &file]);
     assert_eq!(late.code, 1, "{late:?}");
@@ -184,17 +187,17 @@ fn m8_a_review_that_begins_in_the_terminal_is_refined_over_http_and_accepted_in_
     let sandbox = TestSandbox::new().with_model(&model);
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
-    let begun = sandbox.run(&["handoff", &sandbox.write_session(), "--json"]);
-    assert_eq!(begun.code, 3, "{begun:?}");
-    let begun = begun.json();
-    let handoff = begun["handoff"]["handoff_id"].as_str().unwrap();
+    let started = sandbox.run(&["handoff", &sandbox.write_session(), "--json"]);
+    assert_eq!(started.code, 3, "{started:?}");
+    let started = started.json();
+    let handoff = started["handoff"]["handoff_id"].as_str().unwrap();
     let listed = api.get("/api/handoffs").json();
     assert_eq!(listed["handoffs"][0]["handoff_id"], handoff);
     let refined = decide_handoff(&api, handoff, &edit_decision(json!({"feedback": "name the files"}))).json();
     let sha = &refined["next"]["proposal"]["summary_sha256"];
     let text = refined["next"]["proposal"]["summary_md"].as_str().unwrap().trim();
-    let shown = sandbox.json(&["handoff", "--show", handoff, "--json"]);
-    assert_eq!(&shown["proposals"][1]["summary_sha256"], sha);
+    let preview = sandbox.json(&["handoff", "--show", handoff, "--json"]);
+    assert_eq!(&preview["proposals"][1]["summary_sha256"], sha);
     let decision = json!({"decisions": [{"type": "approve", "summary_sha256": sha}]});
     let file = sandbox.write_file("decision.json", decision.to_string());
     let accepted = sandbox.json(&["handoff", "--decide", handoff, "--decision-file", &file, "--json"]);
@@ -207,7 +210,7 @@ fn m8_a_review_that_begins_in_the_terminal_is_refined_over_http_and_accepted_in_
 }
 
 #[test]
-fn a_handoff_that_takes_long_has_its_answer_all_the_same_and_waits_in_line() {
+fn a_slow_handoff_is_queued_and_still_gets_its_response() {
     let model = ScriptedServer::start(Script::new([
         ScriptedReply::text("First.").with_gate("turn", GatePosition::Start),
         summary_draft("Behind the turn"),

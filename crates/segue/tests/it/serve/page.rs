@@ -1,4 +1,4 @@
-//! The way from the terminal to the page.
+//! `segue page`: opening the web page from the terminal.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -9,12 +9,12 @@ use crate::server::ServeProcess;
 use crate::terminal::PtyTerminal;
 
 #[test]
-fn k2_a_person_is_told_where_the_page_is_and_let_in_and_a_file_is_told_where_it_is() {
+fn k2_a_terminal_gets_the_page_address_with_the_token_and_a_file_gets_it_without() {
     let sandbox = TestSandbox::new();
     let terminal = PtyTerminal::start(&sandbox, 160, &["serve", "--addr", "127.0.0.1:0"]);
     let token = || std::fs::read_to_string(sandbox.home().join("token")).unwrap();
-    let shown = terminal.wait_for("Docs");
-    assert!(shown.contains(&format!("/#token={}", token().trim())), "{shown}");
+    let screen = terminal.wait_for("Docs");
+    assert!(screen.contains(&format!("/#token={}", token().trim())), "{screen}");
     terminal.kill();
     let serving = ServeProcess::start(&sandbox);
     assert_eq!(serving.announcement["page"], format!("{}/", serving.url()));
@@ -24,7 +24,7 @@ fn k2_a_person_is_told_where_the_page_is_and_let_in_and_a_file_is_told_where_it_
 }
 
 #[test]
-fn k2_the_browser_is_led_to_the_page_without_the_token_in_its_arguments() {
+fn k2_the_browser_opens_the_page_without_the_token_in_its_arguments() {
     let mut sandbox = TestSandbox::new();
     let (folder, opened) = (sandbox.work_folder().join("bin"), sandbox.work_folder().join("opened"));
     std::fs::create_dir(&folder).unwrap();
@@ -35,11 +35,11 @@ fn k2_the_browser_is_led_to_the_page_without_the_token_in_its_arguments() {
     sandbox.set_variable("PATH", &format!("{}:{}", folder.display(), std::env::var("PATH").unwrap()));
     let mut serving =
         sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--open", "--json"]).spawn().unwrap();
-    let told = std::fs::read_to_string(&opened).unwrap();
-    let leads = std::path::Path::new(told.trim());
-    assert_eq!(std::fs::metadata(leads).unwrap().permissions().mode() & 0o777, 0o600);
+    let opened_path = std::fs::read_to_string(&opened).unwrap();
+    let page_file = std::path::Path::new(opened_path.trim());
+    assert_eq!(std::fs::metadata(page_file).unwrap().permissions().mode() & 0o777, 0o600);
     let token = std::fs::read_to_string(sandbox.home().join("token")).unwrap();
-    let document = std::fs::read_to_string(leads).unwrap();
+    let document = std::fs::read_to_string(page_file).unwrap();
     assert!(document.contains(&format!("/#token={}\"", token.trim())), "{document}");
     serving.kill().unwrap();
     serving.wait().unwrap();

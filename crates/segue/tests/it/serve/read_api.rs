@@ -1,4 +1,4 @@
-//! Looking at threads and what is remembered, over HTTP: history with markers, feedback, traces, context, search, memory.
+//! Read access over HTTP: history with compaction markers, feedback, traces, context, search, and memory.
 
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
@@ -13,7 +13,7 @@ fn event_seqs(page: &Value) -> Vec<u64> {
     page["entries"].as_array().unwrap().iter().map(|entry| entry["seq"].as_u64().unwrap()).collect()
 }
 
-/// Compacts all but the newest messages of a thread and returns the marker.
+/// Compacts all but the newest messages of a thread and returns its marker.
 fn compact_thread(api: &ApiClient, thread: &str) -> Value {
     let body = json!({"keep": {"messages": 2}, "focus": "the clock"});
     let done = api.post(&format!("/api/threads/{thread}/compact"), &body).json();
@@ -22,7 +22,7 @@ fn compact_thread(api: &ApiClient, thread: &str) -> Value {
 }
 
 #[test]
-fn b5_pages_of_history_are_complete_whichever_way_they_are_read() {
+fn b5_pages_of_history_are_complete_in_both_directions() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
@@ -59,7 +59,7 @@ fn b5_pages_of_history_are_complete_whichever_way_they_are_read() {
 }
 
 #[test]
-fn m10_a_marker_opens_to_its_originals_and_can_be_taken_back() {
+fn m10_a_marker_opens_to_its_original_messages_and_can_be_undone() {
     let model = compacting_server();
     let sandbox = long_thread(TestSandbox::new().with_model(&model), 12);
     let serving = ServeProcess::start(&sandbox);
@@ -103,7 +103,13 @@ fn m10_a_marker_opens_to_its_originals_and_can_be_taken_back() {
     let conversation = &context["conversation"];
     assert_eq!(conversation["summary"], marker["summary"], "{context}");
     assert_eq!(conversation["transcript_messages"], 24);
-    assert!(conversation["kept_seqs"].as_array().unwrap().iter().all(|kept| kept.as_u64().unwrap() > last));
+    assert!(
+        conversation["kept_seqs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|remembered| remembered.as_u64().unwrap() > last)
+    );
     api.get(&format!("/api/threads/{parent}/history/markers/1/messages")).assert_refused(404, "no marker");
     let undone = api.post(&format!("/api/threads/{parent}/uncompact"), &json!({})).json();
     assert_eq!(&undone["marker_seq"], seq);
@@ -113,7 +119,7 @@ fn m10_a_marker_opens_to_its_originals_and_can_be_taken_back() {
 }
 
 #[test]
-fn e16_condensing_what_is_short_does_nothing_and_says_why() {
+fn e16_compacting_a_short_thread_does_nothing_and_reports_the_reason() {
     let model = echo_server();
     let sandbox = TestSandbox::new().with_model(&model);
     let serving = ServeProcess::start(&sandbox);
@@ -131,7 +137,7 @@ fn d2_feedback_is_one_thumb_a_run_however_often_it_is_sent() {
     let sandbox = TestSandbox::new().with_model(&model);
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
-    let (thread, other) = (create_thread(&api), create_thread(&api));
+    let (thread, other_thread) = (create_thread(&api), create_thread(&api));
     let (first, second) = (run_turn(&api, &thread, "One."), run_turn(&api, &thread, "Two."));
     let path = format!("/api/threads/{thread}/runs/{first}/feedback");
     assert_eq!(api.get(&path).json()["feedback"], Value::Null);
@@ -161,7 +167,7 @@ fn d2_feedback_is_one_thumb_a_run_however_often_it_is_sent() {
         api.put(&path, &json!({"rating": rating})).assert_refused(422, "rating");
     }
     api.put(&path, &json!({"rating": 1, "comment": "x".repeat(3_000)})).assert_refused(422, "comment");
-    api.put(&format!("/api/threads/{other}/runs/{second}/feedback"), &json!({"rating": 1}))
+    api.put(&format!("/api/threads/{other_thread}/runs/{second}/feedback"), &json!({"rating": 1}))
         .assert_refused(404, "Run");
     for _ in 0..2 {
         assert_eq!(api.delete(&path).json()["feedback"], Value::Null);
@@ -169,7 +175,7 @@ fn d2_feedback_is_one_thumb_a_run_however_often_it_is_sent() {
 }
 
 #[test]
-fn a_run_is_traced_in_pages_and_a_thread_goes_back_and_is_exported() {
+fn a_run_is_traced_in_pages_and_a_thread_is_rewound_and_exported() {
     let model = ScriptedServer::start(Script::new([
         ScriptedReply::text("I will look.").with_call("c1", "ls", json!({"path": "."})),
         ScriptedReply { always: true, ..ScriptedReply::text("Nothing there.") },
@@ -209,7 +215,7 @@ fn a_run_is_traced_in_pages_and_a_thread_goes_back_and_is_exported() {
 }
 
 #[test]
-fn k7_what_could_act_in_a_browser_is_only_handed_out_as_a_download() {
+fn k7_content_that_a_browser_could_execute_is_served_as_a_download() {
     let model = echo_server();
     let sandbox = TestSandbox::new().with_model(&model);
     let serving = ServeProcess::start(&sandbox);
@@ -245,19 +251,19 @@ fn k7_what_could_act_in_a_browser_is_only_handed_out_as_a_download() {
 }
 
 #[test]
-fn what_was_said_is_found_and_what_is_remembered_is_seen_and_changed() {
+fn messages_are_searched_and_memory_is_read_and_changed() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
     let parent = import_session(&api);
-    let found = api.get("/api/search?q=why%20does%20retries_after_timeout%20fail&limit=3").json();
-    assert_eq!(found["hits"][0]["thread_id"], parent.as_str(), "{found}");
+    let search = api.get("/api/search?q=why%20does%20retries_after_timeout%20fail&limit=3").json();
+    assert_eq!(search["hits"][0]["thread_id"], parent.as_str(), "{search}");
     let printed = sandbox.json(&["search", "why does retries_after_timeout fail", "--limit", "3", "--json"]);
-    assert_eq!(printed["hits"], found["hits"], "both front ends show the same");
+    assert_eq!(printed["hits"], search["hits"], "both front ends show the same");
     assert_eq!(api.get("/api/search?q=timeout&since=2031-01-01").json()["hits"], json!([]));
     assert_eq!(api.get("/api/search?q=timeout&kinds=summary,handoff").json()["hits"], json!([]));
-    let kept = api.post("/api/memory/remember", &json!({"text": "Prefer tabs."})).json();
-    assert_eq!((&kept["was_known"], &kept["withheld"]), (&json!(false), &json!(0)));
+    let remembered = api.post("/api/memory/remember", &json!({"text": "Prefer tabs."})).json();
+    assert_eq!((&remembered["was_known"], &remembered["withheld"]), (&json!(false), &json!(0)));
     let file = api.get("/api/memory/agent_md").json();
     let text = file["text"].as_str().unwrap();
     assert!(text.contains("Prefer tabs.") && sandbox.read_agent_md().unwrap() == text);

@@ -1,5 +1,5 @@
-//! Several servers on one database: one is killed, stopped for longer than its lease, or told to end, with runs under way;
-//! the others go on with these, and whoever looks on sees each thing once.
+//! Several servers on one database: one is killed, paused for longer than its lease, or shut down with
+//! active runs. The other servers take the runs over, and readers of their streams receive each event once.
 
 mod storm;
 
@@ -7,10 +7,10 @@ use rustix::process::Signal;
 
 use crate::fleet::{FINAL_GATE, FleetDatabase, FleetRun, ServerFleet, streamed_events};
 
-/// Runs under way at once.
+/// Number of runs that are active at once.
 const RUN_COUNT: usize = 24;
 
-/// Checks that a reader was told each thing once and in order, to the end, and that nothing was missing.
+/// Checks that a reader received every event once, in order, up to the end of the stream, without a gap.
 #[track_caller]
 fn assert_streamed_once(readers: Vec<std::thread::JoinHandle<crate::serve::client::ApiResponse>>) {
     for reader in readers {
@@ -24,7 +24,7 @@ fn assert_streamed_once(readers: Vec<std::thread::JoinHandle<crate::serve::clien
     }
 }
 
-/// A server is killed while its runs call tools; another one goes on with them.
+/// Kills a server while its runs call tools, and checks that another server takes them over.
 fn check_killed_server(store: FleetDatabase) {
     let mut fleet = ServerFleet::start(store, 2, (2, 3));
     let runs = fleet.start_runs(0, RUN_COUNT);
@@ -39,14 +39,14 @@ fn check_killed_server(store: FleetDatabase) {
     assert_eq!(fleet.metric(0, "segue_runs_taken_over_total"), RUN_COUNT as u64);
 }
 
-/// A server is stopped for longer than its lease; what it tries when it wakes is refused, and who looked on there is told what
-/// the other one did.
+/// Pauses a server for longer than its lease. Checks that its writes after the pause are rejected, and that
+/// its readers receive the events that the other server wrote.
 fn check_paused_server(store: FleetDatabase) {
     let fleet = ServerFleet::start(store, 2, (2, 3));
     let runs = fleet.start_runs(0, RUN_COUNT);
     let readers: Vec<_> = runs.iter().map(|run| fleet.follow_run(1, run)).collect();
-    let held: Vec<_> = runs.iter().map(|run| fleet.follow_run(0, run)).collect();
-    // All wait for the last answer.
+    let followers: Vec<_> = runs.iter().map(|run| fleet.follow_run(0, run)).collect();
+    // All runs wait for their last answer.
     fleet.wait_until(|fleet| fleet.model.call_count() >= RUN_COUNT * 4);
     fleet.signal(0, Signal::STOP);
     fleet.wait_until(|fleet| fleet.metric(1, "segue_runs_taken_over_total") == RUN_COUNT as u64);
@@ -61,11 +61,11 @@ fn check_paused_server(store: FleetDatabase) {
     fleet.signal(0, Signal::CONT);
     fleet.wait_until(|fleet| fleet.metric(0, "segue_runs_lost_total") == RUN_COUNT as u64);
     assert_eq!(runs.iter().map(last_seq).collect::<Vec<_>>(), before, "it wrote nothing");
-    assert_streamed_once(held);
+    assert_streamed_once(followers);
     fleet.assert_runs_complete(0, (&runs, 3));
 }
 
-/// A server is told to end; another one goes on with its runs long before their leases end.
+/// Shuts a server down, and checks that another server takes its runs over long before their leases expire.
 fn check_shut_down_server(store: FleetDatabase) {
     let mut fleet = ServerFleet::start(store, 2, (600, 3));
     let runs = fleet.start_runs(0, RUN_COUNT);
@@ -80,17 +80,17 @@ fn check_shut_down_server(store: FleetDatabase) {
 }
 
 #[test]
-fn j2_runs_of_a_server_that_is_killed_go_on_in_another_and_are_told_once() {
+fn j2_another_server_takes_over_the_runs_of_a_killed_server_and_streams_each_event_once() {
     check_killed_server(FleetDatabase::Sqlite);
 }
 
 #[test]
-fn j3_a_server_that_was_stopped_for_longer_than_its_lease_writes_nothing_when_it_wakes() {
+fn j3_a_server_that_was_paused_for_longer_than_its_lease_writes_nothing_afterwards() {
     check_paused_server(FleetDatabase::Sqlite);
 }
 
 #[test]
-fn j5_runs_of_a_server_that_ends_go_on_in_another_at_once() {
+fn j5_another_server_takes_over_the_runs_of_a_server_that_shuts_down_at_once() {
     check_shut_down_server(FleetDatabase::Sqlite);
 }
 
@@ -99,16 +99,16 @@ fn postgres_database() -> FleetDatabase {
 }
 
 #[test]
-fn j2_runs_of_a_server_that_is_killed_go_on_in_another_on_postgresql() {
+fn j2_another_server_takes_over_the_runs_of_a_killed_server_on_postgresql() {
     check_killed_server(postgres_database());
 }
 
 #[test]
-fn j3_a_server_that_was_stopped_for_longer_than_its_lease_writes_nothing_to_postgresql_when_it_wakes() {
+fn j3_a_server_that_was_paused_for_longer_than_its_lease_writes_nothing_to_postgresql() {
     check_paused_server(postgres_database());
 }
 
 #[test]
-fn j5_runs_of_a_server_that_ends_go_on_in_another_at_once_on_postgresql() {
+fn j5_another_server_takes_over_the_runs_of_a_server_that_shuts_down_at_once_on_postgresql() {
     check_shut_down_server(postgres_database());
 }

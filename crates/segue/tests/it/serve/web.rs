@@ -1,5 +1,5 @@
-//! The page as a person meets it: Debian's Chromium, the real binary, the scripted model. The suites are in `web/tests`, one
-//! for each part of the page; `cargo xtask test` installs what they need.
+//! The web page in Debian's Chromium, with the real binary and the scripted model. The suites are in
+//! `web/tests`, one for each part of the page; `cargo xtask test` installs their dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use super::StagedServer;
 use crate::sandbox::binary_path;
 
 impl StagedServer {
-    /// Runs a suite; what it prints is the failure's message.
+    /// Runs a suite and fails with its output if the suite fails.
     fn assert_suite_passes_in_browser(&self, name: &str) {
         let mut command = Command::new("node");
         command.arg(suites_folder().join(name)).args([
@@ -16,15 +16,15 @@ impl StagedServer {
             &self.serving.owner_token(),
             self.model.url(),
         ]);
-        // The suites may be the person at the terminal, too.
+        // Suites may also run commands as the local user.
         command.env_clear().envs(self.sandbox.environment()).env("SEGUE", binary_path());
         command.current_dir(self.sandbox.work_folder()).stdin(Stdio::null());
         command.envs(std::env::vars().filter(|(variable, _)| variable == "SHOTS"));
-        let ended = command.output().unwrap_or_else(|error| {
+        let output = command.output().unwrap_or_else(|error| {
             panic!("{command:?}: {error}; `cargo xtask test` installs what it needs")
         });
-        let told = [ended.stdout, ended.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        assert!(ended.status.success(), "{}", told.concat());
+        let texts = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success(), "{}", texts.concat());
     }
 }
 
@@ -33,7 +33,7 @@ fn suites_folder() -> PathBuf {
 }
 
 #[test]
-fn threads_are_listed_found_named_and_brought_back() {
+fn threads_are_listed_searched_renamed_and_restored() {
     StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("threads.mjs");
 }
 
@@ -43,7 +43,7 @@ fn i7_a_conversation_is_the_same_live_reloaded_and_reconnected() {
 }
 
 #[test]
-fn c5_markers_and_d6_feedback_are_shown_at_their_place() {
+fn c5_d6_markers_and_feedback_are_shown_at_their_position() {
     StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("markers.mjs");
 }
 
@@ -53,7 +53,7 @@ fn m8_a_handoff_is_reviewed_and_decided_on_the_page() {
 }
 
 #[test]
-fn what_was_said_and_done_is_found_again() {
+fn messages_and_tool_calls_are_found_by_search() {
     StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("looking.mjs");
 }
 
@@ -63,6 +63,6 @@ fn k7_hostile_content_is_inert() {
 }
 
 #[test]
-fn every_place_is_accessible_and_nothing_moves() {
+fn every_page_is_accessible_and_its_layout_is_stable() {
     StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("access.mjs");
 }

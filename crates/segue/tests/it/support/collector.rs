@@ -1,4 +1,4 @@
-//! A collector of traces: takes what is posted to it over OTLP/HTTP and keeps the spans, for tests to read.
+//! An OpenTelemetry collector for tests: it accepts spans over OTLP/HTTP and stores them.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,26 +12,26 @@ use opentelemetry_proto::tonic::trace::v1::Span as Wire;
 use prost::Message;
 use serde_json::{Value, json};
 
-/// How long a test waits for spans that must come.
+/// Maximum time to wait for expected spans.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// A span as it arrived.
+/// A decoded span.
 #[derive(Debug, Clone)]
 pub struct CollectedSpan {
     pub name: String,
     pub trace_id: String,
     pub span_id: String,
     pub parent_id: String,
-    /// Each link: its trace and its span.
+    /// Trace id and span id of each link.
     pub links: Vec<(String, String)>,
     pub attributes: BTreeMap<String, Value>,
-    /// Why it failed, if it did.
+    /// Status message of a failed span.
     pub failure: Option<String>,
-    /// The resource attributes of the process.
+    /// Resource attributes of the exporting process.
     pub resource: BTreeMap<String, Value>,
 }
 
-/// Everything one request said.
+/// Contents of all requests so far.
 #[derive(Debug, Default)]
 struct CollectedRequests {
     spans: Vec<CollectedSpan>,
@@ -46,46 +46,46 @@ pub struct TraceCollector {
 }
 
 impl TraceCollector {
-    /// Starts one at a free port.
+    /// Starts a collector on a free port.
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let received = Arc::<(Mutex<CollectedRequests>, Condvar)>::default();
-        let kept = Arc::clone(&received);
+        let store = Arc::clone(&received);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let kept = Arc::clone(&kept);
-                std::thread::spawn(move || serve_connection(&stream, &kept));
+                let store = Arc::clone(&store);
+                std::thread::spawn(move || serve_connection(&stream, &store));
             }
         });
         Self { url, received }
     }
 
-    /// Returns the spans once `enough` of them are there.
-    pub fn wait_for_spans(&self, enough: impl Fn(&[CollectedSpan]) -> bool) -> Vec<CollectedSpan> {
-        let (received, came) = &*self.received;
-        let waiting = |received: &mut CollectedRequests| !enough(&received.spans);
-        let (received, waited) =
-            came.wait_timeout_while(received.lock().unwrap(), WAIT_MAX, waiting).unwrap();
+    /// Waits until the condition is true of the received spans, and returns them.
+    pub fn wait_for_spans(&self, is_enough: impl Fn(&[CollectedSpan]) -> bool) -> Vec<CollectedSpan> {
+        let (received, changed) = &*self.received;
+        let waiting = |received: &mut CollectedRequests| !is_enough(&received.spans);
+        let (received, wait_result) =
+            changed.wait_timeout_while(received.lock().unwrap(), WAIT_MAX, waiting).unwrap();
         let names: Vec<&str> = received.spans.iter().map(|span| span.name.as_str()).collect();
-        assert!(!waited.timed_out(), "only these came: {names:?}");
+        assert!(!wait_result.timed_out(), "received only these spans: {names:?}");
         received.spans.clone()
     }
 
-    /// Returns the headers that came with requests, in lower case.
+    /// Returns the header lines of all requests, in lower case.
     pub fn headers(&self) -> Vec<String> {
         self.received.0.lock().unwrap().headers.clone()
     }
 
-    /// Returns whether these bytes were in anything that came.
+    /// Returns whether the bytes of any request body contain this text.
     pub fn has_received(&self, text: &str) -> bool {
         let bytes = &self.received.0.lock().unwrap().bytes;
-        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+        bytes.windows(text.len()).any(|resource_spans| resource_spans == text.as_bytes())
     }
 }
 
-/// Answers the requests of one connection.
-fn serve_connection(stream: &TcpStream, kept: &(Mutex<CollectedRequests>, Condvar)) {
+/// Answers all requests of one connection.
+fn serve_connection(stream: &TcpStream, store: &(Mutex<CollectedRequests>, Condvar)) {
     let mut reader = BufReader::new(stream);
     loop {
         let mut head = Vec::new();
@@ -103,7 +103,7 @@ fn serve_connection(stream: &TcpStream, kept: &(Mutex<CollectedRequests>, Condva
         let length = head.iter().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut body = vec![0; length.parse().unwrap()];
         reader.read_exact(&mut body).unwrap();
-        store_request(kept, head, body);
+        store_request(store, head, body);
         let mut stream = stream;
         stream
             .write_all(
@@ -113,18 +113,23 @@ fn serve_connection(stream: &TcpStream, kept: &(Mutex<CollectedRequests>, Condva
     }
 }
 
-fn store_request((received, came): &(Mutex<CollectedRequests>, Condvar), head: Vec<String>, body: Vec<u8>) {
+fn store_request(
+    (received, changed): &(Mutex<CollectedRequests>, Condvar),
+    head: Vec<String>,
+    body: Vec<u8>,
+) {
     let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
     let mut received = received.lock().unwrap();
-    for part in request.resource_spans {
-        let resource =
-            decode_attributes(&part.resource.map(|resource| resource.attributes).unwrap_or_default());
-        let spans = part.scope_spans.into_iter().flat_map(|scope| scope.spans);
+    for resource_spans in request.resource_spans {
+        let resource = decode_attributes(
+            &resource_spans.resource.map(|resource| resource.attributes).unwrap_or_default(),
+        );
+        let spans = resource_spans.scope_spans.into_iter().flat_map(|scope| scope.spans);
         received.spans.extend(spans.map(|span| decode_span(span, &resource)));
     }
     received.headers.extend(head);
     received.bytes.extend(body);
-    came.notify_all();
+    changed.notify_all();
 }
 
 fn decode_span(span: Wire, resource: &BTreeMap<String, Value>) -> CollectedSpan {

@@ -1,4 +1,4 @@
-//! Several servers on one database, wherever that is, and runs that are under way in them.
+//! Several servers on one database, SQLite or PostgreSQL, with active runs.
 
 mod stream_reader;
 
@@ -14,10 +14,11 @@ use crate::serve::client::{ApiClient, ApiResponse};
 
 pub use stream_reader::{StreamReaders, StreamRecord};
 
-/// The gate at which the last answers wait.
+/// Name of the gate at which the model's last answers wait.
 pub const FINAL_GATE: &str = "end";
 
-/// The settings of all servers. A busy machine makes connections wait, and runs wait at gates for as long as a test takes.
+/// Configuration of all servers. The time limits are long because connections are slow on a busy machine
+/// and runs wait at gates as long as a test takes.
 const CONFIG: &str = "
 [serve]
 lease_seconds = LEASE
@@ -29,15 +30,15 @@ wait_seconds = 60
 idle_seconds = 600
 ";
 
-/// Where the servers keep what happened.
+/// The database that the servers share.
 pub enum FleetDatabase {
-    /// In the home folder they share.
+    /// SQLite, in the shared home folder.
     Sqlite,
-    /// In a database of their own, until this ends.
+    /// PostgreSQL, in a database that is dropped together with this value.
     Postgres(test_postgres::TestDatabase),
 }
 
-/// Servers of one model, on one database.
+/// Servers with one model on one database.
 pub struct ServerFleet {
     pub sandbox: TestSandbox,
     pub model: ScriptedServer,
@@ -45,29 +46,29 @@ pub struct ServerFleet {
     store: FleetDatabase,
 }
 
-/// A run, and its thread.
+/// A run and its thread.
 #[derive(Debug, Clone)]
 pub struct FleetRun {
     pub thread: String,
     pub run: String,
 }
 
-/// A run as the journal has it.
+/// The journal's view of a run.
 #[derive(Debug)]
 pub struct JournaledRun {
-    /// The output of its tool calls in order; an interrupted call has none.
+    /// Outputs of the tool calls in order. An interrupted call has none.
     pub results: Vec<String>,
-    /// How its last answer is.
+    /// Text of the last answer.
     pub answer: String,
     pub status: String,
 }
 
 impl ServerFleet {
-    /// Starts so many servers whose leases have that length. In each run the model calls a tool so many times, which notes
-    /// that it was called; then it answers, once the gate is open.
+    /// Starts `count` servers with leases of `lease_seconds`. In each run the model requests a recorded
+    /// tool call `calls` times, then answers once the gate is open.
     pub fn start(store: FleetDatabase, count: usize, (lease_seconds, calls): (u32, usize)) -> Self {
         let note = |call: usize| {
-            // What is printed and noted is like nothing else that is.
+            // Each call prints and records a unique id.
             let command = "id=$(cat /proc/sys/kernel/random/uuid); echo $id >> noted; sleep 0.1; echo $id";
             let call = (format!("c{call}"), call);
             ScriptedReply::text("I look.")
@@ -80,7 +81,7 @@ impl ServerFleet {
         Self::start_with_script(store, (count, lease_seconds), Script::new(replies))
     }
 
-    /// Starts so many servers whose leases have that length, with a model that plays that script.
+    /// Starts `count` servers with leases of `lease_seconds` and a model that plays the script.
     pub fn start_with_script(
         store: FleetDatabase,
         (count, lease_seconds): (usize, u32),
@@ -98,18 +99,19 @@ impl ServerFleet {
         Self { sandbox, model, servers, store }
     }
 
-    /// Begins so many runs, each on a thread of its own, in that server.
+    /// Starts `count` runs in a server, each on its own thread.
     pub fn start_runs(&self, server: usize, count: usize) -> Vec<FleetRun> {
         let api = self.api(server);
         (0..count).map(|_| start_run(&api, "go", &["updates", "values"])).collect()
     }
 
-    /// Puts a new server in the place of one, which goes on or not.
+    /// Starts a new server at this index and returns the old one, which still runs if the test did not
+    /// stop it.
     pub fn replace_server(&mut self, server: usize) -> ServeProcess {
         std::mem::replace(&mut self.servers[server], ServeProcess::start(&self.sandbox))
     }
 
-    /// Returns what the database says, one text a row, where it is one that can be asked.
+    /// Returns the first column of the result as text. Panics for SQLite.
     pub fn query_rows(&self, sql: &str) -> Vec<String> {
         let FleetDatabase::Postgres(database) = &self.store else { panic!("{sql}: it is a file") };
         let url = database.socket_url().parse().unwrap();
@@ -126,39 +128,40 @@ impl ServerFleet {
         self.servers[server].signal(signal);
     }
 
-    /// Reads what a server tells of a run from its beginning to its end, behind this call.
-    pub fn follow_run(&self, server: usize, begun: &FleetRun) -> std::thread::JoinHandle<ApiResponse> {
-        let (api, path) = (self.api(server), format!("/threads/{}/runs/{}/stream", begun.thread, begun.run));
+    /// Follows the stream of a run from its first event to its end, in a background thread.
+    pub fn follow_run(&self, server: usize, started: &FleetRun) -> std::thread::JoinHandle<ApiResponse> {
+        let (api, path) =
+            (self.api(server), format!("/threads/{}/runs/{}/stream", started.thread, started.run));
         std::thread::spawn(move || api.send("GET", &path, &["last-event-id: -1"], b""))
     }
 
-    /// Returns a figure of a server.
+    /// Returns the value of a metric of a server.
     pub fn metric(&self, server: usize, name: &str) -> u64 {
         let text = self.api(server).get("/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{text}"));
         line.trim().parse().unwrap()
     }
 
-    /// Returns what was noted by all calls of the tool so far.
+    /// Returns the ids that all tool calls have recorded so far.
     pub fn noted_calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.sandbox.work_folder().join("noted")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits until `what` holds.
+    /// Waits until the condition is true.
     pub fn wait_until(&self, mut what: impl FnMut(&Self) -> bool) {
         while !what(self) {
             std::thread::yield_now();
         }
     }
 
-    /// Waits for the run's end, and returns what the journal has of it, as that server sees it.
-    pub fn journaled_run(&self, server: usize, begun: &FleetRun) -> JournaledRun {
+    /// Waits for the end of the run and returns the journal's view of it, read through this server.
+    pub fn journaled_run(&self, server: usize, started: &FleetRun) -> JournaledRun {
         let api = self.api(server);
-        let joined = api.get(&format!("/threads/{}/runs/{}/join", begun.thread, begun.run));
-        assert_eq!(joined.status, 200, "{joined:?}");
-        let row = api.get(&format!("/threads/{}/runs/{}", begun.thread, begun.run)).json();
-        let state = api.get(&format!("/threads/{}/state", begun.thread)).json();
+        let join_response = api.get(&format!("/threads/{}/runs/{}/join", started.thread, started.run));
+        assert_eq!(join_response.status, 200, "{join_response:?}");
+        let row = api.get(&format!("/threads/{}/runs/{}", started.thread, started.run)).json();
+        let state = api.get(&format!("/threads/{}/state", started.thread)).json();
         let messages = state["values"]["messages"].as_array().unwrap_or_else(|| panic!("{state}"));
         let text = |message: &Value| message["content"].as_str().unwrap_or_default().trim().to_owned();
         let results = messages.iter().filter(|message| message["type"] == "tool").map(text).collect();
@@ -166,23 +169,25 @@ impl ServerFleet {
         JournaledRun { results, answer, status: row["status"].as_str().unwrap().to_owned() }
     }
 
-    /// Checks that every run ended once, with each result, and that no call was made again whose result was stored.
+    /// Checks that every run ended once with all results, and that no call was repeated after its
+    /// result was stored.
     #[track_caller]
     pub fn assert_runs_complete(&self, server: usize, (runs, calls): (&[FleetRun], usize)) {
         let noted = self.noted_calls();
         let (mut stored, mut interrupted) = (HashSet::new(), 0);
-        for begun in runs {
-            let left = self.journaled_run(server, begun);
+        for started in runs {
+            let journaled = self.journaled_run(server, started);
             assert_eq!(
-                (left.status.as_str(), left.answer.as_str()),
+                (journaled.status.as_str(), journaled.answer.as_str()),
                 ("success", "Done."),
-                "{begun:?} {left:?}"
+                "{started:?} {journaled:?}"
             );
-            assert_eq!(left.results.len(), calls, "{left:?}");
-            for result in left.results {
+            assert_eq!(journaled.results.len(), calls, "{journaled:?}");
+            for result in journaled.results {
                 match noted.iter().find(|id| result.contains(id.as_str())) {
                     Some(id) => assert!(stored.insert(id.clone()), "a result is there twice"),
-                    // Nobody knows whether it was made: it is not made again.
+                    // It is unknown whether an interrupted call ran, so it is not
+                    // repeated.
                     None => interrupted += 1,
                 }
             }
@@ -196,7 +201,7 @@ impl ServerFleet {
     }
 }
 
-/// Begins a run that is asked this, on a thread of its own, and told in these modes.
+/// Starts a run with this message on a new thread, with these stream modes.
 pub fn start_run(api: &ApiClient, text: &str, modes: &[&str]) -> FleetRun {
     let body = json!({
         "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": text}]},
@@ -207,7 +212,7 @@ pub fn start_run(api: &ApiClient, text: &str, modes: &[&str]) -> FleetRun {
     FleetRun { thread, run: run["run_id"].as_str().unwrap().to_owned() }
 }
 
-/// Returns the ids of the events that were told, and the names of all.
+/// Returns the parsed ids of the events with an id, and the names of all events.
 pub fn streamed_events(answer: &ApiResponse) -> (Vec<(u64, u64, u64)>, Vec<String>) {
     let (mut ids, mut names) = (Vec::new(), Vec::new());
     for line in answer.text().lines() {

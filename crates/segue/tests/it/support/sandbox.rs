@@ -1,5 +1,5 @@
-//! A machine of its own for a test: home folders, a session file, and the binary with nothing of this machine's
-//! environment.
+//! An isolated environment for a test: home folders, a session file, and the binary without the environment
+//! of the host machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-/// A folder that holds everything a test touches.
+/// A temporary folder with everything that a test reads and writes.
 pub struct TestSandbox {
     folder: tempfile::TempDir,
-    /// Environment variables beside the folders.
+    /// Environment variables in addition to those of the folders.
     variables: Vec<(String, String)>,
-    /// Where it keeps what happened, when that is to be on a server.
+    /// PostgreSQL database of the program, if the tests run on PostgreSQL.
     database: Option<test_postgres::TestDatabase>,
 }
 
-/// How a command ended.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub struct ProgramOutput {
     pub code: i32,
@@ -36,18 +36,18 @@ impl TestSandbox {
         }
     }
 
-    /// Keeps what happens in a file, wherever else others keep it.
+    /// Uses an SQLite file even when the tests run on PostgreSQL.
     pub fn with_file_database(mut self) -> Self {
         self.database = None;
         self
     }
 
-    /// Returns the database on a server, where it has one.
+    /// Returns the PostgreSQL database, if the sandbox has one.
     pub const fn database(&self) -> Option<&test_postgres::TestDatabase> {
         self.database.as_ref()
     }
 
-    /// Changes what is stored behind the program's back.
+    /// Changes the database directly, without the program.
     pub fn execute_sql(&self, sql: &str) {
         match &self.database {
             Some(database) => database.execute(sql).unwrap(),
@@ -58,7 +58,7 @@ impl TestSandbox {
         }
     }
 
-    /// Sets the variables that make the server's model the one in use.
+    /// Sets the environment variables that select the scripted server's model.
     pub fn with_model(mut self, server: &test_model::ScriptedServer) -> Self {
         self.set_variable("ANTHROPIC_BASE_URL", server.url());
         self.set_variable("ANTHROPIC_API_KEY", "test-key");
@@ -69,12 +69,12 @@ impl TestSandbox {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
-    /// The folder the program keeps everything in.
+    /// Returns the program's home folder.
     pub fn home(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// The folder the program is started in.
+    /// Returns the working folder of the program.
     pub fn work_folder(&self) -> PathBuf {
         self.folder.path().join("work")
     }
@@ -86,12 +86,12 @@ impl TestSandbox {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Writes the small session and returns its path.
+    /// Writes the sample session and returns its path.
     pub fn write_session(&self) -> String {
         self.write_file("session.jsonl", sample_session())
     }
 
-    /// The binary's path, arguments aside: for a terminal.
+    /// Returns the environment of the program, for a terminal.
     pub fn environment(&self) -> Vec<(String, String)> {
         let path = |name: &str| self.folder.path().join(name).to_str().unwrap().to_owned();
         let mut all = vec![
@@ -122,32 +122,32 @@ impl TestSandbox {
         self.command(args).output().unwrap().into()
     }
 
-    /// Runs with `input` on standard input.
+    /// Runs the program with `input` on its standard input.
     pub fn run_with(&self, args: &[&str], input: &str) -> ProgramOutput {
         let path = self.write_file("stdin", input);
         self.command(args).stdin(fs::File::open(path).unwrap()).output().unwrap().into()
     }
 
-    /// Runs a command that must succeed and returns the JSON it printed.
+    /// Runs a command that must succeed and returns the JSON that it printed.
     pub fn json(&self, args: &[&str]) -> Value {
-        let ended = self.run(args);
-        assert_eq!(ended.code, 0, "{args:?}: {ended:?}");
-        serde_json::from_str(&ended.stdout).unwrap()
+        let output = self.run(args);
+        assert_eq!(output.code, 0, "{args:?}: {output:?}");
+        serde_json::from_str(&output.stdout).unwrap()
     }
 
-    /// The threads there are.
+    /// Returns the JSON of all threads.
     pub fn threads(&self) -> Vec<Value> {
         self.json(&["threads", "list", "--json"]).as_array().unwrap().clone()
     }
 
-    /// Returns the content of the block in agent.md, and everything around it.
+    /// Returns the whole text of agent.md.
     pub fn read_agent_md(&self) -> Option<String> {
         fs::read_to_string(self.home().join("agents/agent/agent.md")).ok()
     }
 }
 
 impl ProgramOutput {
-    /// Checks that one line and one hint were told, and nothing else.
+    /// Checks the exit code, and that standard error has one error line and one hint and nothing else.
     #[track_caller]
     pub fn assert_error(&self, code: i32, what: &str) {
         assert_eq!(self.code, code, "{self:?}");
@@ -175,7 +175,7 @@ pub fn binary_path() -> &'static Path {
     Path::new(assert_cmd::cargo::cargo_bin!("segue"))
 }
 
-/// A short debugging session in Claude Code's format.
+/// Returns a short debugging session in the format of Claude Code.
 pub fn sample_session() -> String {
     let call = |id: &str, name: &str, input: Value| json!({"type": "tool_use", "id": id, "name": name, "input": input});
     let result = |id: &str, text: &str| json!({"type": "tool_result", "tool_use_id": id, "content": text});

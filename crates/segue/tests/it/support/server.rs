@@ -1,4 +1,4 @@
-//! `segue serve` in a sandbox, on a port of its own.
+//! `segue serve` in a sandbox, on a free port.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::sandbox::TestSandbox;
 
-/// A running server; it ends with this value.
+/// A running server. Dropping this value stops it.
 pub struct ServeProcess {
     child: Child,
-    /// The server's announcement on its standard output.
+    /// Line that the server printed on its standard output when it was ready.
     pub announcement: Value,
 }
 
 impl ServeProcess {
-    /// Serves what is in the sandbox, and waits until it can be reached.
+    /// Starts a server in the sandbox and waits until it accepts connections.
     pub fn start(sandbox: &TestSandbox) -> Self {
         let mut command = sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--json"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -25,12 +25,12 @@ impl ServeProcess {
         Self { child, announcement: serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")) }
     }
 
-    /// Where it is.
+    /// Returns the URL of the server.
     pub fn url(&self) -> &str {
         self.announcement["url"].as_str().unwrap()
     }
 
-    /// Returns the token of the local operator.
+    /// Returns the token of the local owner.
     pub fn owner_token(&self) -> String {
         let file = self.announcement["token_file"].as_str().unwrap();
         std::fs::read_to_string(file).unwrap().trim().to_owned()
@@ -40,7 +40,7 @@ impl ServeProcess {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for its end and returns the exit code.
+    /// Waits for the server to exit and returns its exit code.
     pub fn wait_for_exit(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
@@ -48,7 +48,7 @@ impl ServeProcess {
 
 impl Drop for ServeProcess {
     fn drop(&mut self) {
-        // One that has ended cannot be stopped again.
+        // A server that has already exited cannot be stopped again.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

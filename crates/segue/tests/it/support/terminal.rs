@@ -1,5 +1,5 @@
-//! A terminal for the program under test: keys go in, and what a person would see comes out. Waiting is always for
-//! something on the screen, never for time.
+//! A pseudo-terminal for the program: tests send keys and read the screen. They wait for a text on the
+//! screen, never for a fixed time.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -12,11 +12,11 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::sandbox::{TestSandbox, binary_path};
 
-/// After this long, what a test waits for will not come.
+/// Maximum time to wait for a text before the test fails.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// The question a program asks a terminal about its cursor.
+/// Escape sequence with which a program requests the cursor position.
 const CURSOR_QUERY: &[u8] = b"\x1b[6n";
-/// Lines of the screen: enough that nothing a test looks for scrolls away.
+/// Lines of the screen, enough that no text a test waits for scrolls away.
 const ROWS: u16 = 70;
 
 type PtyWriter = Arc<Mutex<Box<dyn Write + Send>>>;
@@ -31,18 +31,18 @@ pub struct PtyTerminal {
 
 struct PtyOutput {
     parser: vt100::Parser,
-    /// Everything that was printed, as it came.
+    /// All bytes that the program printed.
     printed: Vec<u8>,
     ended: bool,
 }
 
 impl PtyTerminal {
-    /// Starts the program in a terminal of that many columns.
+    /// Starts the program in a terminal of this width.
     pub fn start(sandbox: &TestSandbox, columns: u16, args: &[&str]) -> Self {
         Self::start_program(sandbox, columns, binary_path(), args)
     }
 
-    /// Starts another program, as [`Self::start`] does.
+    /// Starts another program, like [`Self::start`].
     pub fn start_program(
         sandbox: &TestSandbox,
         columns: u16,
@@ -65,19 +65,19 @@ impl PtyTerminal {
         let output =
             Arc::new((Mutex::new(PtyOutput { parser, printed: Vec::new(), ended: false }), Condvar::new()));
         let reader = pair.master.try_clone_reader().unwrap();
-        let (told, answers) = (Arc::clone(&output), Arc::clone(&writer));
-        std::thread::spawn(move || read_output(reader, &told, &answers));
+        let (screen, answers) = (Arc::clone(&output), Arc::clone(&writer));
+        std::thread::spawn(move || read_output(reader, &screen, &answers));
         Self { child, writer, output, _master: pair.master }
     }
 
-    /// Presses keys.
+    /// Sends keys to the program.
     pub fn press_keys(&self, keys: &str) {
         let mut writer = self.writer.lock().unwrap();
         writer.write_all(keys.as_bytes()).unwrap();
         writer.flush().unwrap();
     }
 
-    /// Sends the program a signal.
+    /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.id(), signal).unwrap();
     }
@@ -87,7 +87,7 @@ impl PtyTerminal {
         Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
     }
 
-    /// Waits until the screen holds `text`, and returns the screen.
+    /// Waits until the screen contains `text`, and returns the screen.
     #[track_caller]
     pub fn wait_for(&self, text: &str) -> String {
         self.wait_until(&format!("`{text}`"), |screen| screen.contains(text))
@@ -102,8 +102,8 @@ impl PtyTerminal {
         }
     }
 
-    /// Waits so long until `holds` is true of the screen. Returns the screen; as an error when it never is, or the program
-    /// has ended.
+    /// Waits up to `limit` until `holds` is true of the screen. Returns the screen, as an error if the
+    /// time is up or the program has ended.
     pub fn wait_within(&self, limit: Duration, holds: impl Fn(&str) -> bool) -> Result<String, String> {
         let started = Instant::now();
         let mut shared = self.output.0.lock().unwrap();
@@ -120,19 +120,20 @@ impl PtyTerminal {
         }
     }
 
-    /// Waits for the program to end; returns its exit code and the last screen.
+    /// Waits for the program to end. Returns its exit code and the last screen.
     pub fn end(mut self) -> (u32, String) {
         let code = self.child.wait().unwrap().exit_code();
         (code, self.last_screen(vt100::Screen::contents))
     }
 
-    /// Waits for the program to end; returns the last screen with its colours.
+    /// Waits for the program to end. Returns the last screen with its colours.
     pub fn end_formatted(mut self) -> String {
         self.child.wait().unwrap();
         self.last_screen(vt100::Screen::contents_formatted)
     }
 
-    /// Waits for the program to end; returns its exit code and everything it printed, escape sequences and all.
+    /// Waits for the program to end. Returns its exit code and all bytes that it printed, including
+    /// escape sequences.
     pub fn end_printed(mut self) -> (u32, String) {
         let code = self.child.wait().unwrap().exit_code();
         self.last_screen(|_| String::new());
@@ -150,16 +151,16 @@ impl PtyTerminal {
         read(shared.parser.screen())
     }
 
-    /// Ends the program as a crash does.
+    /// Kills the program with SIGKILL, like a crash.
     pub fn kill(mut self) {
-        // The child's own `kill` begins with a hangup, after which the program tidies up.
+        // The child's own `kill` sends SIGHUP first, after which the program would clean up.
         self.signal(Signal::KILL);
         self.child.wait().unwrap();
     }
 
-    /// Ends the program and whatever it left in the background, as a crash does.
+    /// Kills the program and its background processes with SIGKILL, like a crash.
     pub fn kill_all(mut self) {
-        // There may be nobody left.
+        // The process group may already be empty.
         let _ = kill_process_group(self.id(), Signal::KILL);
         self.child.wait().unwrap();
     }
@@ -172,7 +173,8 @@ fn cell_count(count: u16) -> NonZeroU16 {
 fn read_output(mut reader: Box<dyn Read + Send>, shared: &(Mutex<PtyOutput>, Condvar), writer: &PtyWriter) {
     let mut bytes = [0; 4096];
     let mut tail: Vec<u8> = Vec::new();
-    // A terminal whose program ended gives an error, not an end.
+    // On Linux, reading from a terminal whose program has ended returns an error instead of the end of
+    // the file.
     while let Ok(count @ 1..) = reader.read(&mut bytes) {
         let cursor = {
             let mut shared = shared.0.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Importing: what is told of each session, of what was damaged, and of a session that is imported again.
+//! `segue import`: the report on each session and on damaged records, and importing a session again.
 
 use crate::sandbox::{TestSandbox, sample_session};
 
@@ -22,29 +22,29 @@ fn importing_again_adds_only_what_is_new() {
 }
 
 #[test]
-fn damaged_records_are_told_by_file_and_line_and_the_rest_is_kept() {
+fn damaged_records_are_reported_by_file_and_line_and_the_others_are_imported() {
     let sandbox = TestSandbox::new();
     let mut lines: Vec<String> = sample_session().lines().map(str::to_owned).collect();
     lines.insert(3, "{\"type\":\"user\",\"message\":{\"role\":".to_owned());
     let path = sandbox.write_file("damaged.jsonl", lines.join("\n"));
-    let ended = sandbox.run(&["import", &path]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.stderr.starts_with(&format!("{path}:4: ")), "{ended:?}");
-    assert!(ended.stdout.contains("1 damaged record"), "{ended:?}");
+    let output = sandbox.run(&["import", &path]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stderr.starts_with(&format!("{path}:4: ")), "{output:?}");
+    assert!(output.stdout.contains("1 damaged record"), "{output:?}");
     let whole = TestSandbox::new();
     whole.run(&["import", &whole.write_session()]);
     assert_eq!(sandbox.threads()[0]["message_count"], whole.threads()[0]["message_count"]);
 }
 
 #[test]
-fn only_the_first_damaged_records_are_told_one_by_one() {
+fn only_the_first_damaged_records_are_listed_individually() {
     let sandbox = TestSandbox::new();
     let mut text = sample_session();
     text.extend(std::iter::repeat_n("{broken\n", 30));
-    let ended = sandbox.run(&["import", &sandbox.write_file("damaged.jsonl", text)]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    let told = ended.stderr.lines().count();
-    assert!(told <= 21, "{told} lines: {}", ended.stderr);
+    let output = sandbox.run(&["import", &sandbox.write_file("damaged.jsonl", text)]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let expected = output.stderr.lines().count();
+    assert!(expected <= 21, "{expected} lines: {}", output.stderr);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_folder_is_imported_file_by_file_and_other_files_in_it_are_named_as_skipped(
     let sandbox = TestSandbox::new();
     sandbox.write_session();
     sandbox.write_file("notes.txt", "nothing of interest\n");
-    let ended = sandbox.run(&["import", sandbox.work_folder().to_str().unwrap()]);
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.stdout.contains("1 thread ·") && ended.stdout.contains("1 file skipped"), "{ended:?}");
+    let output = sandbox.run(&["import", sandbox.work_folder().to_str().unwrap()]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.contains("1 thread ·") && output.stdout.contains("1 file skipped"), "{output:?}");
 }

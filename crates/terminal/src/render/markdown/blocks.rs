@@ -1,5 +1,7 @@
-//! Renders Markdown as lines: CommonMark with tables, strikethrough and task lists, parsed by `pulldown-cmark`. Text is
-//! sanitized after parsing, because an entity such as `&#27;` may decode to a control character.
+//! Renders Markdown source as blocks of lines: CommonMark with tables, strikethrough and task lists, parsed by
+//! `pulldown-cmark`.
+//!
+//! Text is sanitized after parsing, because an entity such as `&#27;` may decode to a control character.
 
 use std::ops::Range;
 
@@ -19,37 +21,40 @@ const RULE_COLUMNS_MAX: usize = 40;
 /// The layout of a document.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct MarkdownLayout {
+    /// The emphasis of the output.
     pub(super) style: Style,
+    /// The width of the output, in columns.
     pub(super) columns: usize,
 }
 
 /// A part of a document that is printed as a whole: a top-level block, or an item of a top-level list.
 #[derive(Debug, Default)]
 pub(super) struct RenderedBlock {
-    /// The end in the source, without the blank lines that follow.
+    /// The byte offset of the block's end in the source, without the blank lines that follow.
     pub(super) source_end: usize,
-    /// A blank line separates it from the previous block.
+    /// True if a blank line separates the block from the previous one.
     pub(super) has_blank_line_before: bool,
-    /// The lines, each with its newline.
+    /// The rendered lines, each with its newline.
     pub(super) lines: String,
+    /// The way in which later text can extend the block. It matters only for the last block.
     pub(super) growth: BlockGrowth,
 }
 
 /// The way in which the last block of a document can grow when more text arrives.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) enum BlockGrowth {
-    /// It cannot grow.
+    /// The block cannot grow.
     Closed,
-    /// It continues until a blank line.
+    /// The block continues until a blank line.
     #[default]
     UntilBlankLine,
-    /// It is an item of a list, which may continue after blank lines.
+    /// The block is an item of a list, which may continue after blank lines.
     Item,
-    /// It is an open code fence with this start in the source and this info string.
+    /// The block is an open code fence that starts at this byte offset and has this info string.
     Fence { start: usize, info: String },
 }
 
-/// Returns the blocks of a source, which must be sanitized.
+/// Returns the blocks of a source, which must be sanitized, in source order.
 pub(super) fn render_blocks(source: &str, layout: MarkdownLayout) -> Vec<RenderedBlock> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let parser = Parser::new_ext(source, options);
@@ -74,7 +79,7 @@ pub(super) fn render_blocks(source: &str, layout: MarkdownLayout) -> Vec<Rendere
     renderer.blocks
 }
 
-/// Returns a line of a code block.
+/// Returns a line of a code block with its gutter. `line` must be sanitized and have no newline.
 pub(super) fn code_line(line: &str, code: &mut Option<CodeHighlighter>, style: Style) -> String {
     let text = match code {
         Some(code) => code.highlight_line(line, style),
@@ -93,47 +98,63 @@ pub(super) fn code_closing(style: Style) -> String {
     style.dim("╵")
 }
 
-/// Returns the highlighter of a code block with this info string.
+/// Returns the highlighter for a code block with this info string, whose first word names the language.
 pub(super) fn code_highlighter(info: &str, style: Style) -> Option<CodeHighlighter> {
     CodeHighlighter::for_language(info.split([' ', ',', '{']).next().unwrap_or_default(), style)
 }
 
-/// A block that contains other blocks.
+/// A block that contains other blocks and gives their lines a prefix.
 #[derive(Debug)]
 enum BlockContainer {
+    /// A block quote, whose lines all start with [`GUTTER`].
     Quote { is_mark_printed: bool },
+    /// A list, which has no prefix of its own.
     List,
+    /// An item of a list. Its first line starts with `mark`, the others are indented by the mark's width.
     Item { mark: String, is_mark_printed: bool },
 }
 
-/// An open code block. Only a fenced one has an info string.
+/// A code block whose end the parser has not reported yet.
 struct OpenCodeBlock {
+    /// The info string; `None` for an indented block.
     info: Option<String>,
+    /// The code so far, not sanitized.
     text: String,
+    /// The byte offset of the end of the code in the source. A closing fence would follow it.
     end: usize,
 }
 
+/// The state of the rendering: it consumes the parser's events and collects blocks.
 #[derive(Default)]
 struct BlockRenderer<'s> {
+    /// The source that is rendered.
     source: &'s str,
+    /// The style and the width of the output.
     layout: MarkdownLayout,
+    /// The open containers, outermost first.
     containers: Vec<BlockContainer>,
     /// The text of the open block and of each open span in it.
     spans: Vec<String>,
     /// The targets of the open links.
     targets: Vec<String>,
+    /// The open code block.
     code: Option<OpenCodeBlock>,
+    /// The cells of the open table, header first.
     rows: Vec<Vec<String>>,
+    /// The alignments of the open table's columns.
     alignments: Vec<Alignment>,
     /// The number of open blocks and spans.
     depth: usize,
-    /// The end in the source of the last block with lines.
+    /// The byte offset in the source of the end of the last block with lines.
     last_end: usize,
+    /// The block that is being rendered.
     block: RenderedBlock,
+    /// The completed blocks.
     blocks: Vec<RenderedBlock>,
 }
 
 impl BlockRenderer<'_> {
+    /// Handles an event of the parser, which covers `range` of the source.
     fn handle_event(&mut self, event: Event<'_>, range: Range<usize>) {
         match event {
             Event::Start(tag) => {
@@ -171,6 +192,7 @@ impl BlockRenderer<'_> {
         }
     }
 
+    /// Opens a span, a container or a leaf block.
     fn start_tag(&mut self, tag: Tag<'_>, range: &Range<usize>) {
         match tag {
             Tag::Emphasis | Tag::Strong | Tag::Strikethrough | Tag::TableCell => {
@@ -208,6 +230,7 @@ impl BlockRenderer<'_> {
         }
     }
 
+    /// Closes a span, a container or a leaf block, and adds the lines of a leaf block.
     fn end_tag(&mut self, tag: TagEnd, range: &Range<usize>) {
         match tag {
             TagEnd::Emphasis => self.close_span(Style::italic),
@@ -251,14 +274,14 @@ impl BlockRenderer<'_> {
         self.end_block(range);
     }
 
-    /// Marks a top-level block as closed.
+    /// Marks the current block as closed if it is a top-level block.
     fn close_block(&mut self) {
         if self.containers.is_empty() {
             self.block.growth = BlockGrowth::Closed;
         }
     }
 
-    /// Completes the rendered block at the end of a top-level block or list item.
+    /// Completes the current block if the end of a top-level block or of an item of a top-level list was reached.
     fn end_block(&mut self, range: &Range<usize>) {
         let is_item = self.depth == 1 && matches!(self.containers[..], [BlockContainer::List]);
         if (self.depth == 0 || is_item) && !self.block.lines.is_empty() {
@@ -271,11 +294,13 @@ impl BlockRenderer<'_> {
         }
     }
 
+    /// Closes the innermost span and appends its painted text to the enclosing span.
     fn close_span(&mut self, paint: impl FnOnce(Style, String) -> String) {
         let text = self.spans.pop().unwrap_or_default();
         self.push_text(&paint(self.layout.style, text));
     }
 
+    /// Appends text to the innermost open span.
     fn push_text(&mut self, text: &str) {
         match self.spans.last_mut() {
             Some(span) => span.push_str(text),
@@ -283,6 +308,7 @@ impl BlockRenderer<'_> {
         }
     }
 
+    /// Adds the collected inline text as wrapped lines. `end` is the offset of the text's end in the source.
     fn end_text(&mut self, end: usize) {
         let text = std::mem::take(&mut self.spans).concat();
         if !text.is_empty() {
@@ -293,6 +319,8 @@ impl BlockRenderer<'_> {
         }
     }
 
+    /// Adds the lines of the open code block. A fenced block without a closing fence stays open, so that its next lines
+    /// can be streamed.
     fn end_code_block(&mut self, range: &Range<usize>) {
         let Some(OpenCodeBlock { info, text, end }) = self.code.take() else { return };
         let style = self.layout.style;
@@ -313,7 +341,7 @@ impl BlockRenderer<'_> {
         }
     }
 
-    /// Returns the columns available to the lines of a block.
+    /// Returns the columns that the prefixes of the open containers leave for the lines of a block.
     fn remaining_columns(&self) -> usize {
         let lead = self.containers.iter().map(|container| match container {
             BlockContainer::Quote { .. } => width(GUTTER),
@@ -323,7 +351,8 @@ impl BlockRenderer<'_> {
         self.layout.columns.saturating_sub(lead.sum())
     }
 
-    /// Adds the lines of a block in the open containers.
+    /// Adds the lines of a leaf block, each with the prefixes of the open containers, and with a blank line before them
+    /// if the source has one.
     fn add_lines(&mut self, range: &Range<usize>, lines: &[String]) {
         let gutter = self.layout.style.dim(GUTTER);
         let has_blank_line_before = self.is_preceded_by_blank_line(range);
@@ -362,6 +391,8 @@ impl BlockRenderer<'_> {
         self.last_end = self.trimmed_end(range.end);
     }
 
+    /// Returns whether the source has a blank line between the last block with lines and `range`. Lines with only quote
+    /// marks count as blank.
     fn is_preceded_by_blank_line(&self, range: &Range<usize>) -> bool {
         let text = self.source.get(self.last_end..self.trimmed_end(range.end)).unwrap_or_default();
         let mut lines = text.split('\n').map(|line| line.trim_matches([' ', '>']).is_empty());
@@ -369,11 +400,12 @@ impl BlockRenderer<'_> {
         lines.next() == Some(true) && lines.next() == Some(true)
     }
 
+    /// Returns the offset of the last text before `end` that is not white space.
     fn trimmed_end(&self, end: usize) -> usize {
         self.source[..end].trim_end().len()
     }
 
-    /// Returns the mark of the item that starts there.
+    /// Returns the mark of the list item that starts at this offset of the source: its number, or a bullet.
     fn item_mark(&self, start: usize) -> String {
         let text = &self.source[start..];
         match text.find(|c: char| !c.is_ascii_digit()) {
@@ -383,6 +415,7 @@ impl BlockRenderer<'_> {
     }
 }
 
+/// Returns a link's text followed by its target in parentheses. The target is printed once if it is also the text.
 fn render_link(style: Style, text: String, target: &str) -> String {
     match text.as_str() {
         label if label == target || target.is_empty() => style.code(text),

@@ -1,4 +1,4 @@
-//! Lays out a Markdown table for the screen: wide columns shrink and their cells wrap.
+//! Lays out a Markdown table for the screen: the widest columns shrink until the table fits, and their cells wrap.
 
 use pulldown_cmark::Alignment;
 
@@ -7,10 +7,12 @@ use crate::text::wrap::{pad, width, wrap};
 
 /// The separator between two columns.
 const GAP: &str = " │ ";
-/// The narrowest column.
+/// The narrowest column, in columns of the screen.
 const COLUMN_MIN: usize = 4;
 
-/// Returns the lines of a table whose first row is its header; `None` if the screen is too narrow.
+/// Returns the lines of a table whose first row is its header; `None` if not even the narrowest columns fit `columns`.
+/// Cells may contain escape sequences of `style`. A line break within a cell closes its emphasis, so that the emphasis
+/// does not spread to the next column.
 pub(super) fn layout_table(
     rows: &[Vec<String>],
     alignments: &[Alignment],
@@ -37,7 +39,8 @@ pub(super) fn layout_table(
     Some(out)
 }
 
-/// Returns the widths of the columns: those of their cells, with the widest reduced until all fit.
+/// Returns the widths of the columns: the width of the widest cell, with the widest columns reduced until all fit.
+/// Reducing the widest column first leaves narrow columns, such as numbers, readable.
 fn fit_widths(rows: &[Vec<String>], count: usize, columns: usize) -> Vec<usize> {
     let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
     let mut widths: Vec<usize> = (0..count).map(|column| widest(column).unwrap_or(0).max(1)).collect();
@@ -48,6 +51,7 @@ fn fit_widths(rows: &[Vec<String>], count: usize, columns: usize) -> Vec<usize> 
     widths
 }
 
+/// Returns the lines of one row. It is as high as its highest cell.
 fn layout_row(row: &[String], widths: &[usize], alignments: &[Alignment], style: Style) -> Vec<String> {
     let wrapped: Vec<Vec<String>> = widths
         .iter()
@@ -89,6 +93,7 @@ mod tests {
     use crate::text::style::Style;
     use crate::text::wrap::width;
 
+    /// Renders a text and returns its lines.
     fn layout_lines(text: &str, columns: usize, style: Style) -> Vec<String> {
         let screen = Screen { style, columns, audience: Audience::Program, cursor: CursorMode::Fixed };
         let mut markdown = MarkdownRenderer::new(&screen);
@@ -96,6 +101,7 @@ mod tests {
         lines.lines().map(str::to_owned).collect()
     }
 
+    /// Checks the lines of a text without colour.
     fn check(text: &str, columns: usize, expected: &[&str]) {
         assert_eq!(layout_lines(text, columns, Style::Plain), expected, "{text}");
     }
@@ -114,6 +120,7 @@ mod tests {
         );
     }
 
+    /// Bold text that wraps in the right column must not make the separator or the left column bold.
     #[test]
     fn emphasis_stays_in_its_cell() {
         let lines = layout_lines("|k|text|\n|-|-|\n|1|**one twofold** three|", 11, Style::Color);
@@ -121,6 +128,7 @@ mod tests {
         assert_eq!(lines[3], " \u{1b}[2m │ \u{1b}[22m\u{1b}[1mtwofold\u{1b}[22m");
     }
 
+    /// GitHub-flavoured Markdown requires the row of dashes.
     #[test]
     fn rows_without_a_header_rule_are_plain_text() {
         check("| a | b |", 40, &["| a | b |"]);
@@ -132,6 +140,7 @@ mod tests {
         check("- x\n\n  |a|b|\n  |-|-|\n  |1|2|\n", 40, &["• x", "", "  a │ b", "  ──┼──", "  1 │ 2"]);
     }
 
+    /// Wide characters and words without blanks are the cases in which wrapping could exceed the width.
     #[test]
     fn every_line_fits_for_any_cells() {
         let row = format!("| {} | {} | x |", "漢字".repeat(40), "w".repeat(90));

@@ -1,5 +1,5 @@
-//! Renders messages that were moved to memory as a card: their number and range, the cause, the author of the summary, and
-//! the summary if the card is expanded.
+//! Renders messages that were moved to memory as a card: their number and range, the cause, the author of the summary,
+//! and the summary if the card is expanded. The card has the form of a compaction's card.
 
 use agent::ArchiveMarker;
 use jiff::Timestamp;
@@ -12,7 +12,11 @@ use crate::screen::Screen;
 use crate::text::timestamp::format_minute;
 use crate::text::wrap::wrap;
 
-/// Returns the lines of the card, none wider than the screen. `seq` and `marked_at` are the marker's own.
+/// Returns the lines of the card, none wider than the screen. `seq` and `marked_at` are the sequence number and the
+/// time of the marker itself, not of the messages.
+///
+/// The summary is sanitized, and each of its lines has a prefix, as in a compaction's card. For screen readers the
+/// heading is a sentence.
 pub fn archive_card(
     screen: &Screen,
     marker: &ArchiveMarker,
@@ -71,6 +75,7 @@ mod tests {
     use crate::text::style::Style;
     use crate::text::wrap::width;
 
+    /// Renders the card of a sample marker, and checks that every line fits the screen and contains no escape sequence.
     fn render_card(audience: Audience, columns: usize, fold: CardFold) -> String {
         let marker = ArchiveMarker {
             turn_count: 12,
@@ -88,6 +93,7 @@ mod tests {
         text
     }
 
+    /// The summary contains an escape sequence and a line that imitates another card.
     #[test]
     fn c5_the_card_of_archived_messages_at_60_and_at_100_columns() {
         let cards = [60, 100].map(|columns| render_card(Audience::Program, columns, CardFold::Open));

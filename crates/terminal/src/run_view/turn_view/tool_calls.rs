@@ -1,4 +1,5 @@
-//! The tool calls of a turn: the running calls with the end of their output, and the line of each call whose result is stored.
+//! The tool calls of a turn: the running calls with the end of their output, and one line for each call whose result is
+//! stored.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use crate::screen::Screen;
 use crate::text::sanitize::{sanitize, sanitize_line};
 use crate::text::wrap::{shorten, width};
 
-/// The output lines that are shown of a running call.
+/// The number of output lines shown of a running call.
 const FOLDED_LINES: usize = 4;
-/// The output lines that are shown of a running call after Ctrl-O.
+/// The number of output lines shown of a running call after Ctrl-O.
 const UNFOLDED_LINES: usize = 24;
-/// The most bytes of an output line that are kept. A line may never end.
+/// The most bytes stored of one output line, because a program may print without ever ending its line.
 const LINE_BYTES_MAX: usize = 4_096;
 
 /// The tool with which the agent requests a handoff.
@@ -26,54 +27,64 @@ const REQUEST_HANDOFF: &str = "request_handoff";
 /// The view of a turn's tool calls.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallsView {
+    /// The calls without a printed result, in the order in which they started.
     running: Vec<RunningCall>,
-    /// The ids and arguments of the calls whose results are not shown yet, in order. A rejected call is among them but never runs.
+    /// The ids and arguments of the calls whose results are not shown yet, in order. They include rejected calls, which
+    /// get a result but never run.
     pending_calls: VecDeque<(String, Value)>,
     /// Results that arrived before those of earlier calls.
     early_results: Vec<ToolMessage>,
-    /// The ids of the calls for which a person gave the result.
+    /// The ids of the calls for which the user gave the result.
     answered_by_user: HashSet<String>,
-    /// True if the person declined the handoff that a call requested.
+    /// True if the user declined the handoff that a call requested.
     is_handoff_declined: bool,
     /// The reason why running calls may end without a result.
     stop_reason: CallStopReason,
-    /// True if more of the output is shown.
+    /// True if [`UNFOLDED_LINES`] are shown of each running call.
     is_unfolded: bool,
 }
 
-/// The reason why the run stops.
+/// The reason why the run stops before its calls have results.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum CallStopReason {
     /// No reason is known.
     #[default]
     None,
-    /// A person stops the run.
+    /// The user stops the run.
     Cancelled,
-    /// The run asks a person.
+    /// The run stops to ask the user.
     Interrupted,
 }
 
 /// The mark at the beginning of a call's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallMark {
+    /// The call succeeded.
     Done,
+    /// The call failed, or ended without a result.
     Failed,
-    /// A person gave the result, or declined the handoff.
+    /// The user gave the result, or declined the handoff.
     Answered,
+    /// The call ended because the user stopped the run.
     Stopped,
+    /// The run stopped to ask the user about this call.
     AwaitsDecision,
 }
 
 /// A call that is running, or has ended and has no stored result yet.
 #[derive(Debug)]
 struct RunningCall {
+    /// The id that the model gave the call.
     call_id: String,
+    /// The name of the tool.
     name: String,
+    /// The arguments.
     args: Value,
+    /// The time at which the call started.
     started: Instant,
     /// The duration of the call, once it has ended.
     duration: Option<Duration>,
-    /// The last lines of the output. The last line may be incomplete.
+    /// The last lines of the output, at most [`UNFOLDED_LINES`] and an incomplete one.
     output: VecDeque<String>,
 }
 
@@ -95,22 +106,22 @@ impl ToolCallsView {
         self.pending_calls = calls.into();
     }
 
-    /// Records that a person gave the result of a call.
+    /// Records that the user gave the result of a call.
     pub(super) fn mark_answered(&mut self, call_id: &str) {
         self.answered_by_user.insert(call_id.to_owned());
     }
 
-    /// Records that the person declined a handoff. The next result is that of its call.
+    /// Records that the user declined a handoff. The next result of `request_handoff` belongs to the declined handoff.
     pub(super) fn mark_handoff_declined(&mut self) {
         self.is_handoff_declined = true;
     }
 
-    /// Records that a person stops the run.
+    /// Records that the user stops the run.
     pub(super) fn mark_cancelled(&mut self) {
         self.stop_reason = CallStopReason::Cancelled;
     }
 
-    /// Records that the run asks a person, unless a person stops it.
+    /// Records that the run stops to ask the user. A stop by the user takes precedence.
     pub(super) fn mark_interrupted(&mut self) {
         if self.stop_reason == CallStopReason::None {
             self.stop_reason = CallStopReason::Interrupted;
@@ -122,7 +133,8 @@ impl ToolCallsView {
         std::mem::take(&mut self.pending_calls).into()
     }
 
-    /// Appends to the output of a running call. Only the last lines, and of each line the beginning, are kept.
+    /// Appends to the output of a running call. Only the last lines, and the first [`LINE_BYTES_MAX`] bytes of each
+    /// line, are stored.
     pub(super) fn append_output(&mut self, call_id: &str, text: &str) {
         let Some(call) = self.running.iter_mut().find(|call| call.call_id == call_id) else { return };
         for part in text.split_inclusive('\n') {
@@ -156,13 +168,15 @@ impl ToolCallsView {
         }
     }
 
-    /// Shows more of the output of running calls, or less again.
+    /// Toggles between few and many output lines of running calls.
     pub(super) fn toggle_unfold(&mut self) {
         self.is_unfolded = !self.is_unfolded;
     }
 
-    /// Returns the lines of a stored result. Results are printed in the order of their calls, so a result that arrives before those
-    /// of earlier calls is kept until these are printed.
+    /// Returns the lines of a stored result, and of results that had to wait for it.
+    ///
+    /// Results are printed in the order of their calls. A result that arrives before those of earlier calls is held
+    /// back until these are printed; the returned text is then empty.
     pub(super) fn render_result(&mut self, screen: &Screen, result: ToolMessage) -> String {
         if !self.pending_calls.iter().any(|(call_id, _)| *call_id == result.call_id) {
             return self.result_lines(screen, &result, &Value::Null);
@@ -179,7 +193,7 @@ impl ToolCallsView {
         lines
     }
 
-    /// Returns the lines of a result. `requested_args` are the arguments if the call never ran.
+    /// Returns the lines of a result. `requested_args` are the arguments that are shown for a call that never ran.
     fn result_lines(&mut self, screen: &Screen, result: &ToolMessage, requested_args: &Value) -> String {
         let index = self.running.iter().position(|call| call.call_id == result.call_id);
         let call = index.map(|index| self.running.remove(index));
@@ -194,7 +208,7 @@ impl ToolCallsView {
             ToolStatus::Error if self.stop_reason == CallStopReason::Cancelled => {
                 (CallMark::Stopped, "stopped".to_owned())
             }
-            // A handoff that the person declined is no failure.
+            // A handoff that the user declined is not a failure.
             ToolStatus::Error if name == REQUEST_HANDOFF && self.is_handoff_declined => {
                 self.is_handoff_declined = false;
                 (CallMark::Answered, "declined".to_owned())
@@ -211,7 +225,7 @@ impl ToolCallsView {
         lines
     }
 
-    /// Returns the lines of early results, and of calls that have started but got no result.
+    /// Returns the lines of results that were held back, and of calls that have started but have no result.
     pub(super) fn unfinished_lines(&mut self, screen: &Screen) -> String {
         let mut lines = String::new();
         for result in std::mem::take(&mut self.early_results) {
@@ -231,7 +245,7 @@ impl ToolCallsView {
         lines
     }
 
-    /// Returns the live rows of the running calls.
+    /// Returns the live rows of the running calls: a title row each, followed by the last lines of the output.
     pub(super) fn running_rows(&self, screen: &Screen) -> Vec<String> {
         let columns = screen.columns.saturating_sub(1);
         let lines_max = if self.is_unfolded { UNFOLDED_LINES } else { FOLDED_LINES };
@@ -282,6 +296,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
+    /// Returns a terminal of 60 columns without colour.
     fn test_screen() -> Screen {
         Screen { style: Style::Plain, columns: 60, audience: Audience::Person, cursor: CursorMode::Free }
     }

@@ -1,9 +1,9 @@
-//! Texts that look like something else, and what a person is told.
+//! Misleading texts and the warnings about them.
 
 use super::*;
 
 fn check(place: &'static str, text: &str, expected: &[&str]) {
-    let found: Vec<String> = find_warnings(place, text)
+    let warnings: Vec<String> = find_warnings(place, text)
         .iter()
         .map(|warning| {
             let kind = serde_json::to_value(warning.kind).unwrap();
@@ -11,11 +11,11 @@ fn check(place: &'static str, text: &str, expected: &[&str]) {
             format!("{}:{} {} {code_point}", warning.line, warning.column, kind.as_str().unwrap())
         })
         .collect();
-    assert_eq!(found, expected, "{text:?}");
+    assert_eq!(warnings, expected, "{text:?}");
 }
 
 #[test]
-fn k8_text_that_hides_or_reorders_is_pointed_at() {
+fn k8_hidden_and_reordering_characters_are_reported() {
     check("command", "ls", &[]);
     check("command", "echo a\u{202e}b", &["1:7 bidi U+202E"]);
     check("command", "a\nb\u{200b}c", &["2:2 invisible U+200B"]);
@@ -29,7 +29,7 @@ fn k8_text_that_hides_or_reorders_is_pointed_at() {
 }
 
 #[test]
-fn k8_letters_that_look_like_others_are_pointed_at() {
+fn k8_lookalike_letters_are_reported() {
     // Cyrillic letters among Latin ones, and a word of Cyrillic letters only.
     check("command", "curl p\u{430}ypal.com", &["1:7 mixed_scripts U+0430"]);
     check("diff", "+let \u{430}dmin = 1;", &["1:6 mixed_scripts U+0430"]);
@@ -45,7 +45,7 @@ fn k8_letters_that_look_like_others_are_pointed_at() {
 }
 
 #[test]
-fn k8_text_far_behind_blanks_is_pointed_at() {
+fn k8_text_after_long_blanks_is_reported() {
     check("command", &format!("ls{}; rm -rf x", " ".repeat(80)), &["1:83 blanks -"]);
     check("command", &format!("ls\n{}rm -rf x", "\n".repeat(20)), &["22:1 blanks -"]);
     check("command", "ls      # x", &[]);
@@ -53,7 +53,7 @@ fn k8_text_far_behind_blanks_is_pointed_at() {
 }
 
 #[test]
-fn k8_what_is_shown_has_it_written_out() {
+fn k8_hidden_characters_are_escaped_in_the_shown_text() {
     assert_eq!(escape_hidden_characters("a\u{202e}b\tc\n\u{200b}"), "a⟨U+202E⟩b\tc\n⟨U+200B⟩");
     assert_eq!(escape_hidden_characters("\u{1b}[31m"), "⟨U+001B⟩[31m");
     assert_eq!(escape_hidden_characters("👩‍💻"), "👩‍💻");

@@ -1,49 +1,55 @@
-//! The programs that only read, with the options they may be given, one by one. What is not listed here may do more:
-//! many reading programs have an option that writes a file or starts another program. How the tables are used is the
-//! matter of [`super`].
+//! Tables of the programs that only read, with each option they may get.
+//!
+//! Every option is listed by name because many reading programs have an option that writes a file (`sort -o`) or
+//! starts another program (`rg --pre`). A program or option that is missing here is not treated as read-only.
+//! [`super`] applies the tables.
 
-/// A program, or a sub-command of git, and the options it may be given.
+/// A program, or a sub-command of git, with the options and operands it may get.
 #[derive(Debug)]
 pub(super) struct ReadOnlyProgram {
+    /// The program's name, without a path.
     pub name: &'static str,
-    /// Letters of options without a value.
+    /// Letters of single-letter options without a value.
     pub flag_letters: &'static str,
     /// Letters of options that always take a value, attached or as the next word.
     pub value_letters: &'static str,
-    /// Letters of options whose value is a number that is attached.
+    /// Letters of options whose value is an attached number, such as `-U3`.
     pub number_letters: &'static str,
-    /// Other options as they are written. `--x=` takes a value, attached or as the next word; `--x` takes none, or one
-    /// that is attached.
+    /// Lists of other options in their source form. `--x=` takes a value, attached or as the next word; `--x` takes
+    /// none, or an attached one.
     pub long_options: &'static [&'static [&'static str]],
-    /// The operands that are allowed next to the options.
+    /// The allowed operands.
     pub operands: OperandRule,
 }
 
-/// The operands that a program may have next to its options.
+/// The operands that a program may have in addition to its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OperandRule {
-    /// Paths inside the workspace, patterns, names.
+    /// Any number of paths inside the workspace, patterns or names.
     Any,
-    /// At most one of them; a second would be written to.
+    /// At most one operand, because the program would write to a second one.
     AtMostOne,
-    /// Files, no folders: those would be gone through.
+    /// Files but no folders, because the program would walk a folder.
     Files,
+    /// No operand.
     None,
-    /// A format that begins with `+`.
+    /// A format that begins with `+`. Another operand of `date` would set the clock.
     Format,
     /// Paths and tests of `find`.
     Find,
-    /// A sub-command of git.
+    /// A sub-command of git with its own entry in [`GIT_SUBCOMMANDS`].
     Git,
-    /// Names, beside an option that makes a list of them: without one they would be created.
+    /// Names, only together with an option from [`BRANCH_LIST_OPTIONS`]. Without such an option, `git branch` would
+    /// create a branch of that name.
     ListOnly,
 }
 
+/// Returns an entry without long options. `flags` and `values` are the letters of options without and with a value.
 const fn read_only_program(
     name: &'static str,
     flags: &'static str,
     values: &'static str,
-    words: OperandRule,
+    operands: OperandRule,
 ) -> ReadOnlyProgram {
     ReadOnlyProgram {
         name,
@@ -51,10 +57,11 @@ const fn read_only_program(
         value_letters: values,
         number_letters: "",
         long_options: &[],
-        operands: words,
+        operands,
     }
 }
 
+/// Returns `program` with the long options `long`.
 const fn with_long_options(
     long: &'static [&'static [&'static str]],
     program: ReadOnlyProgram,
@@ -62,6 +69,7 @@ const fn with_long_options(
     ReadOnlyProgram { long_options: long, ..program }
 }
 
+/// The programs that only read when they are used with these options and operands.
 pub(super) const READ_ONLY_PROGRAMS: &[ReadOnlyProgram] = &[
     read_only_program("ls", "laAhRtSr1dFpis", "", OperandRule::Any),
     read_only_program("cat", "nbsAET", "", OperandRule::Any),
@@ -116,9 +124,11 @@ pub(super) const READ_ONLY_PROGRAMS: &[ReadOnlyProgram] = &[
     read_only_program("git", "", "", OperandRule::Git),
 ];
 
+/// Long options of `grep` that only read. `--file` is missing because its value is a file of patterns.
 const GREP_OPTIONS: &[&str] =
     &["--include=", "--exclude=", "--exclude-dir=", "--max-count=", "--context=", "--color", "--line-number"];
 
+/// Long options of ripgrep that only read. `--pre` is missing because it starts a program.
 const RG_OPTIONS: &[&str] = &[
     "--files",
     "--hidden",
@@ -142,7 +152,7 @@ const RG_OPTIONS: &[&str] = &[
     "--json",
 ];
 
-/// Tests and actions of `find` that only read, each with the number of words it takes.
+/// Tests, operators and actions of `find` that only read, each with the number of words it takes.
 pub(super) const FIND_TESTS: &[(&str, usize)] = &[
     ("-name", 1),
     ("-iname", 1),
@@ -179,7 +189,8 @@ pub(super) const FIND_TESTS: &[(&str, usize)] = &[
     ("-P", 0),
 ];
 
-/// The sub-commands of git. `-a` of those that show changes is left out: it shows what counts as binary.
+/// The sub-commands of git that only read. The option `-a` (`--text`) of those that show changes is missing, because it
+/// shows the content of binary files, and files of secrets are marked as binary.
 pub(super) const GIT_SUBCOMMANDS: &[ReadOnlyProgram] = &[
     with_long_options(
         &[&[
@@ -262,21 +273,21 @@ pub(super) const GIT_SUBCOMMANDS: &[ReadOnlyProgram] = &[
         ]],
         read_only_program("rev-parse", "", "", OperandRule::Any),
     ),
-    // `--dirty` writes the index.
+    // `--dirty` is missing because it writes the index.
     with_long_options(
         &[&["--tags", "--always", "--long", "--match=", "--contains", "--all", "--abbrev", "--first-parent"]],
         read_only_program("describe", "", "", OperandRule::Any),
     ),
 ];
 
-/// Options with which `git branch` makes a list of the branches that its words are about.
+/// Options that make `git branch` list the branches that match its operands.
 pub(super) const BRANCH_LIST_OPTIONS: &[&str] =
     &["--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at="];
 
-/// Options with which `git log` shows what changed in files.
+/// Options that make `git log` show the changed content of files.
 pub(super) const PATCH_OPTIONS: &[&str] = &["--patch", "--unified", "--word-diff", "--function-context"];
 
-/// Options of git about which commits are shown, and how.
+/// Options of git that select commits and set their format.
 const COMMIT_OPTIONS: &[&str] = &[
     "--oneline",
     "--graph",
@@ -318,7 +329,7 @@ const COMMIT_OPTIONS: &[&str] = &[
     "--ancestry-path",
 ];
 
-/// Options of git about how changes are shown.
+/// Options of git that set how changes are shown.
 const DIFF_OPTIONS: &[&str] = &[
     "--stat",
     "--numstat",

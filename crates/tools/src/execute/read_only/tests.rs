@@ -1,4 +1,4 @@
-//! Which command lines only read, one a line.
+//! Recognition of read-only command lines, as tables with one line each.
 
 use super::*;
 
@@ -11,11 +11,11 @@ fn workspace() -> (tempfile::TempDir, Workspace) {
     (folder, workspace)
 }
 
-fn check_all(lines: &[&str], reads: bool) {
+fn check_all(lines: &[&str], is_read_only: bool) {
     let (_folder, workspace) = workspace();
     for line in lines {
-        let paths = parse_read_only(line).and_then(|reading| reading.paths(&workspace));
-        assert_eq!(paths.is_some(), reads, "{line}");
+        let paths = parse_read_only(line).and_then(|command| command.paths(&workspace));
+        assert_eq!(paths.is_some(), is_read_only, "{line}");
     }
 }
 
@@ -24,7 +24,7 @@ fn script(line: &str) -> String {
 }
 
 #[test]
-fn commands_that_only_read_are_known() {
+fn read_only_commands_are_recognized() {
     check_all(
         &[
             "ls",
@@ -72,7 +72,7 @@ fn commands_that_only_read_are_known() {
 }
 
 #[test]
-fn k6_commands_that_may_write_or_start_programs_do_more_than_read() {
+fn k6_commands_that_may_write_or_start_programs_are_not_read_only() {
     check_all(
         &[
             "rm src/a.rs",
@@ -134,7 +134,7 @@ fn k6_commands_that_may_write_or_start_programs_do_more_than_read() {
 }
 
 #[test]
-fn k6_git_only_reads_with_the_sub_commands_and_options_that_do() {
+fn k6_git_is_read_only_with_listed_sub_commands_and_options_only() {
     check_all(
         &[
             "git",
@@ -174,7 +174,7 @@ fn k6_git_only_reads_with_the_sub_commands_and_options_that_do() {
 }
 
 #[test]
-fn k6_a_line_only_reads_when_every_part_is_understood_and_does() {
+fn k6_a_line_is_read_only_if_every_command_is() {
     check_all(
         &[
             "ls; rm src/a.rs",
@@ -205,7 +205,7 @@ fn k6_a_line_only_reads_when_every_part_is_understood_and_does() {
 }
 
 #[test]
-fn k6_what_is_outside_the_workspace_is_more_than_reading() {
+fn k6_reading_outside_the_workspace_is_not_read_only() {
     check_all(
         &[
             "cat /etc/passwd",
@@ -229,7 +229,7 @@ fn k6_what_is_outside_the_workspace_is_more_than_reading() {
 }
 
 #[test]
-fn k6_what_runs_is_what_was_understood() {
+fn k6_the_script_runs_the_parsed_words_with_forced_options() {
     assert_eq!(script("ls   'a  b'"), "ls 'a  b'");
     assert_eq!(
         script("git diff HEAD | head -3"),
@@ -240,7 +240,7 @@ fn k6_what_runs_is_what_was_understood() {
     let grep = script("grep -r --include='*' x -- src");
     assert!(grep.starts_with("grep -r '--include=*' x '--exclude=*.[eE][nN][vV]' '--exclude="), "{grep}");
     assert!(grep.ends_with(" -- src"), "{grep}");
-    assert_eq!(script("grep x .env"), "grep x .env", "what is named is meant");
+    assert_eq!(script("grep x .env"), "grep x .env", "a file named by the call is read");
     let grep = script("grep -r -e S= -e x/.env .");
     assert!(grep.contains("[eE][nN][vV]"), "{grep}");
     let rg = script("rg -g '*' x");
@@ -248,7 +248,7 @@ fn k6_what_runs_is_what_was_understood() {
 }
 
 #[test]
-fn a_line_that_reads_tells_what() {
+fn a_read_only_line_names_its_paths() {
     let (folder, workspace) = workspace();
     std::fs::write(folder.path().join("work/.env"), "SECRET=1").unwrap();
     let paths = |line: &str| parse_read_only(line).unwrap().paths(&workspace).unwrap();
@@ -261,7 +261,7 @@ fn a_line_that_reads_tells_what() {
 }
 
 #[test]
-fn k6_no_option_hides_another_as_its_value() {
+fn k6_no_option_takes_another_option_as_its_value() {
     let mut lines = Vec::new();
     for program in READ_ONLY_PROGRAMS.iter().chain(GIT_SUBCOMMANDS) {
         let is_git = GIT_SUBCOMMANDS.iter().any(|sub| std::ptr::eq(sub, program));
@@ -288,15 +288,15 @@ fn k6_no_option_hides_another_as_its_value() {
         lines.push((format!("find . {find}{}", " x".repeat(count - 1)), "-delete"));
     }
     for (line, hidden) in lines {
-        let is_allowed_itself =
+        let is_read_only_alone =
             parse_read_only(&format!("{} {hidden}", line.rsplit_once(' ').unwrap().0)).is_some();
         let line = format!("{line} {hidden}");
-        assert!(is_allowed_itself || parse_read_only(&line).is_none(), "{line}");
+        assert!(is_read_only_alone || parse_read_only(&line).is_none(), "{line}");
     }
 }
 
 #[test]
-fn what_shows_more_than_it_names_is_known() {
+fn commands_that_walk_folders_are_recognized() {
     for line in
         ["grep -rn k .", "grep -nr k", "rg k", "find .", "ls -R", "du", "git diff", "git show", "git log -p"]
     {

@@ -1,4 +1,4 @@
-//! Replacements as tables, and that nothing else changes as properties.
+//! Replacements as tables, and properties about the text outside a replacement.
 
 use proptest::prelude::*;
 
@@ -14,14 +14,14 @@ fn all(old: &str, new: &str) -> TextReplacement {
 
 fn check(text: &str, edits: &[TextReplacement], expected: Result<(&str, usize), &str>) {
     match (apply_replacements(text, edits), expected) {
-        (Ok((got, count)), Ok(expected)) => assert_eq!((got.as_str(), count), expected, "{text:?}"),
-        (Err(got), Err(expected)) => assert!(got.contains(expected), "{text:?}: {got}"),
-        (got, expected) => panic!("{text:?}: {got:?}, expected {expected:?}"),
+        (Ok((actual, count)), Ok(expected)) => assert_eq!((actual.as_str(), count), expected, "{text:?}"),
+        (Err(actual), Err(expected)) => assert!(actual.contains(expected), "{text:?}: {actual}"),
+        (actual, expected) => panic!("{text:?}: {actual:?}, expected {expected:?}"),
     }
 }
 
 #[test]
-fn an_edit_replaces_exactly_what_it_names() {
+fn an_edit_replaces_exactly_its_old_text() {
     check("a b a", &[edit("b", "c")], Ok(("a c a", 1)));
     check("a b a", &[all("a", "x")], Ok(("x b x", 2)));
     check("a b", &[edit("b", "")], Ok(("a ", 1)));
@@ -31,18 +31,18 @@ fn an_edit_replaces_exactly_what_it_names() {
 }
 
 #[test]
-fn line_ends_outside_an_edit_stay_and_those_inside_follow_the_file() {
+fn line_endings_outside_an_edit_stay_and_those_inside_follow_the_file() {
     check("a\r\nb\r\nc", &[edit("b", "x\ny")], Ok(("a\r\nx\r\ny\r\nc", 1)));
     check("a\r\nb\r\nc", &[edit("a\nb", "z")], Ok(("z\r\nc", 1)));
     check("a\r\nb\r\n", &[edit("a\r\nb", "z\r\n")], Ok(("z\r\n\r\n", 1)));
     check("a\r\nb\r\n", &[edit("\nb", "!")], Ok(("a!\r\n", 1)));
-    // A mixed file: only the place itself changes.
+    // In a file with mixed line endings, only the replaced text changes.
     check("a\nb\nc\r\nd\n", &[edit("c\nd", "e\nf")], Ok(("a\nb\ne\nf\n", 1)));
     check("a\rb\n", &[edit("b", "c")], Ok(("a\rc\n", 1)));
 }
 
 #[test]
-fn an_edit_that_does_not_match_once_changes_nothing() {
+fn an_edit_without_exactly_one_match_changes_nothing() {
     check("a", &[edit("b", "c")], Err("does not occur"));
     check("x\nx\nx", &[edit("x", "y")], Err("occurs 3 times (lines 1, 2, 3)"));
     check("a", &[edit("", "c")], Err("old_string is empty"));
@@ -69,7 +69,7 @@ fn a_whole_new_text_keeps_the_style_of_the_old_one() {
 }
 
 #[test]
-fn a_diff_names_the_file_and_shows_what_changed() {
+fn a_diff_names_the_file_and_shows_the_change() {
     let path = Path::new("src/a.rs");
     assert_eq!(
         unified_diff(path, Some("one\ntwo\n"), "one\n2\n"),
@@ -82,7 +82,7 @@ fn a_diff_names_the_file_and_shows_what_changed() {
 
 proptest! {
     #[test]
-    fn an_edit_and_its_opposite_give_the_text_back(
+    fn an_edit_and_its_inverse_restore_the_text(
         before in "[ab\r\n]{0,24}", old in "[a-d]{1,4}", new in "[e-h]{1,4}", after in "[ab\r\n]{0,24}",
     ) {
         let old = format!("<{old}>");
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_outside_an_edit_stays_byte_for_byte(
+    fn text_outside_an_edit_stays_byte_for_byte(
         before in "\\PC{0,20}", after in "\\PC{0,20}", lines in "[x\r\n]{0,20}", new in "[yz\n]{0,8}",
     ) {
         let text = format!("{before}{lines}\u{1}mark\u{1}{after}");

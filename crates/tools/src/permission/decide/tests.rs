@@ -1,4 +1,4 @@
-//! Decisions as a table: rules, a call, the verdict.
+//! Decisions as tables: rules, a call, and the expected verdict.
 
 use std::path::PathBuf;
 
@@ -48,19 +48,19 @@ fn check(rules: &PermissionRules, tool: &str, review: &CallReview, expected: &st
 }
 
 #[test]
-fn without_rules_reading_is_allowed_and_the_rest_is_asked_about() {
+fn without_rules_reading_is_allowed_and_everything_else_needs_approval() {
     let none = PermissionRules { trusted: vec!["task".to_owned()], ..PermissionRules::default() };
     for tool in ["read_file", "ls", "glob", "grep"] {
         check(&none, tool, &path("src/a.rs"), "allow: it reads");
     }
-    check(&none, "read_file", &path(".env"), "ask: its name says that it holds secrets");
-    check(&none, "grep", &path("deploy/id_rsa"), "ask: its name");
+    check(&none, "read_file", &path(".env"), "ask: the file name suggests secrets");
+    check(&none, "grep", &path("deploy/id_rsa"), "ask: the file name");
     check(&none, "execute", &read_only_command("cat a", &["a"]), "allow: it only reads");
-    check(&none, "execute", &read_only_command("cat .env", &[".env"]), "ask: its name");
+    check(&none, "execute", &read_only_command("cat .env", &[".env"]), "ask: the file name");
     check(&none, "execute", &command("cat a"), "ask: no rule allows it");
     check(&none, "write_file", &path("a"), "ask: no rule allows it");
-    check(&none, "write_file", &CallReview::default(), "allow: it would do nothing");
-    check(&none, "execute", &CallReview::default(), "allow: it would do nothing");
+    check(&none, "write_file", &CallReview::default(), "allow: it would have no effect");
+    check(&none, "execute", &CallReview::default(), "allow: it would have no effect");
     check(&none, "write_todos", &CallReview::default(), "allow");
     check(&none, "task", &CallReview::default(), "allow");
     check(&none, "mcp__x__y", &CallReview::default(), "ask: no rule allows it");
@@ -77,17 +77,17 @@ fn deny_is_stronger_than_ask_and_ask_than_allow() {
     check(&rules, "edit_file", &path("tests/a.rs"), "ask: no rule");
     check(&rules, "read_file", &path(".env.local"), "deny: deny read_file(.env*)");
     check(&rules, "grep", &path(".env"), "deny");
-    check(&rules, "read_file", &path("deploy.pem"), "ask: its name");
+    check(&rules, "read_file", &path("deploy.pem"), "ask: the file name");
     check(&rules, "execute", &read_only_command("cat .env", &[".env"]), "deny: deny read_file(.env*)");
     check(&rules, "mcp__docs__find", &CallReview::default(), "allow: allow mcp__docs__*");
     check(&rules, "mcp__shop__buy", &CallReview::default(), "ask");
-    // An `ask` that names only a tool is weaker than an `allow` that says more, and than nothing else.
+    // An `ask` rule that names only a tool is weaker than an `allow` rule with a pattern, and stronger than the default.
     check(&rules, "execute", &command("cargo test"), "allow: allow execute(cargo test *)");
     check(&rules, "execute", &read_only_command("ls", &[""]), "ask: ask execute");
 }
 
 #[test]
-fn git_s_own_files_need_a_rule_that_says_so() {
+fn changes_of_gits_own_files_need_a_rule_with_a_pattern() {
     check(
         &rules(&["edit_file"], &[], &[]),
         "edit_file",
@@ -99,7 +99,7 @@ fn git_s_own_files_need_a_rule_that_says_so() {
 }
 
 #[test]
-fn every_part_of_a_line_must_be_allowed() {
+fn every_command_of_a_line_must_be_allowed() {
     let rules = rules(&["execute(cargo test *)", "execute(cargo fmt)", "execute(echo *)"], &[], &[]);
     for line in [
         "cargo test",
@@ -142,7 +142,7 @@ fn every_part_of_a_line_must_be_allowed() {
 }
 
 #[test]
-fn a_denied_command_is_denied_where_it_is_plainly_hidden() {
+fn a_denied_command_is_recognized_inside_wrappers_and_shells() {
     let rules = rules(&["execute"], &[], &["execute(rm *)", "execute(git push*)"]);
     for line in [
         "rm x",
@@ -186,7 +186,7 @@ fn a_denied_command_is_denied_where_it_is_plainly_hidden() {
 }
 
 #[test]
-fn a_rule_about_a_folder_denies_what_is_in_it() {
+fn a_rule_about_a_folder_covers_its_content() {
     let rules = rules(&["edit_file(docs/)", "edit_file(./README.md)"], &[], &["read_file(private)"]);
     check(&rules, "read_file", &path("private/a/b"), "deny");
     check(&rules, "read_file", &path("x/private/a"), "deny");
@@ -198,7 +198,7 @@ fn a_rule_about_a_folder_denies_what_is_in_it() {
 }
 
 #[test]
-fn of_several_subjects_the_strictest_counts() {
+fn the_strictest_verdict_of_several_subjects_applies() {
     let both = |a: &str, b: &str| CallReview {
         subjects: vec![CallSubject::Path(a.into()), CallSubject::Path(b.into())],
         ..CallReview::default()
@@ -215,22 +215,23 @@ fn of_several_subjects_the_strictest_counts() {
 }
 
 #[test]
-fn a_command_that_goes_through_folders_is_asked_about_when_rules_are_about_files() {
-    let denying = rules(&["execute(rg *)"], &[], &["read_file(private/**)"]);
+fn a_command_that_walks_folders_needs_approval_when_rules_restrict_files() {
+    let rules_with_deny = rules(&["execute(rg *)"], &[], &["read_file(private/**)"]);
     for line in ["grep -r k .", "rg k", "find .", "git diff", "ls -R"] {
-        check(&denying, "execute", &read_only_command(line, &[""]), "ask: it goes through folders");
+        check(&rules_with_deny, "execute", &read_only_command(line, &[""]), "ask: it searches folders");
         check(&PermissionRules::default(), "execute", &read_only_command(line, &[""]), "allow");
-        let offered = crate::permission::suggest_rules(&denying, "execute", &read_only_command(line, &[""]));
-        assert!(offered.is_empty(), "no rule would allow it: {offered:?}");
+        let suggestions =
+            crate::permission::suggest_rules(&rules_with_deny, "execute", &read_only_command(line, &[""]));
+        assert!(suggestions.is_empty(), "no rule would allow the call: {suggestions:?}");
     }
-    check(&denying, "execute", &read_only_command("cat a", &["a"]), "allow");
-    check(&denying, "execute", &read_only_command("cat private/x", &["private/x"]), "deny");
-    check(&rules(&[], &["grep(a)"], &[]), "execute", &read_only_command("rg k", &[""]), "ask: it goes");
+    check(&rules_with_deny, "execute", &read_only_command("cat a", &["a"]), "allow");
+    check(&rules_with_deny, "execute", &read_only_command("cat private/x", &["private/x"]), "deny");
+    check(&rules(&[], &["grep(a)"], &[]), "execute", &read_only_command("rg k", &[""]), "ask: it searches");
     check(&rules(&[], &[], &["edit_file(a)"]), "execute", &read_only_command("rg k", &[""]), "allow");
 }
 
 #[test]
-fn texts_that_are_no_rules_are_refused() {
+fn invalid_rules_are_refused() {
     for text in
         ["", "()", "execute(", "execute()", "(x)", "rm -rf", "edit_file(/etc/**)", "edit_file(../x)", "ls({)"]
     {
@@ -239,7 +240,7 @@ fn texts_that_are_no_rules_are_refused() {
     let error = "edit_file(/etc)".parse::<PermissionRule>().unwrap_err().to_string();
     assert_eq!(
         error,
-        "read the rule `edit_file(/etc)`: its path is relative to the workspace, such as src/**"
+        "read the rule `edit_file(/etc)`: its path must be relative to the workspace, such as src/**"
     );
     let rule: PermissionRule = " execute(echo \\* (x)) ".parse().unwrap();
     assert_eq!(rule.to_string(), "execute(echo \\* (x))");
@@ -270,9 +271,9 @@ fn suggestions_are_no_wider_than_the_call_and_allow_it() {
         ("read_file", path("deploy/.env"), vec!["read_file(deploy/.env)"]),
         ("mcp__a__b", CallReview::default(), vec!["mcp__a__b"]),
     ] {
-        let found = crate::permission::suggest_rules(&none, tool, &review);
-        assert_eq!(found, expected);
-        let expected: Vec<&str> = found.iter().map(String::as_str).collect();
+        let suggestions = crate::permission::suggest_rules(&none, tool, &review);
+        assert_eq!(suggestions, expected);
+        let expected: Vec<&str> = suggestions.iter().map(String::as_str).collect();
         check(&rules(&expected, &["execute"], &[]), tool, &review, "allow");
     }
     for line in ["ls > out", "echo $(x)", "(a)", ""] {
@@ -282,20 +283,20 @@ fn suggestions_are_no_wider_than_the_call_and_allow_it() {
 
 proptest! {
     #[test]
-    fn k6_what_a_pattern_allows_runs_nothing_else(rest in "[ x'\"\\\\;|&$(){}<>#=\n\r\t`*~!-]{0,12}") {
+    fn k6_an_allowed_line_runs_only_the_allowed_command(suffix in "[ x'\"\\\\;|&$(){}<>#=\n\r\t`*~!-]{0,12}") {
         let rules = rules(&["execute(cargo test *)"], &[], &[]);
-        let line = format!("cargo test {rest}");
+        let line = format!("cargo test {suffix}");
         if let PermissionVerdict::Allow { .. } = decide_call(&rules, "execute", &command(&line)) {
             let folder = tempfile::tempdir().unwrap();
             let script = format!("cargo() {{ :; }}\ncommand_not_found_handle() {{ echo \"ran $1\"; }}\n{line}");
-            let ran = std::process::Command::new("/bin/bash")
+            let output = std::process::Command::new("/bin/bash")
                 .args(["-c", &script])
                 .env("PATH", folder.path())
                 .current_dir(folder.path())
                 .output()
                 .unwrap();
-            prop_assert!(ran.stdout.is_empty(), "{line}: {}", String::from_utf8_lossy(&ran.stdout));
-            prop_assert!(ran.stderr.is_empty(), "{line}: {}", String::from_utf8_lossy(&ran.stderr));
+            prop_assert!(output.stdout.is_empty(), "{line}: {}", String::from_utf8_lossy(&output.stdout));
+            prop_assert!(output.stderr.is_empty(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
             prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{}", line);
         }
     }

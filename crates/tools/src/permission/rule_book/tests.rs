@@ -1,4 +1,4 @@
-//! Rules that are remembered, and for how long.
+//! Remembered rules: their lifetime, their file, and concurrent processes.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ fn rule(text: &str) -> PermissionRule {
 }
 
 #[test]
-fn a_rule_is_remembered_for_as_long_as_the_person_said() {
+fn a_rule_is_remembered_for_its_scope() {
     let home = tempfile::tempdir().unwrap();
     let file = project_rules_path(home.path(), home.path());
     let settings = Permissions { deny: vec![rule("execute(rm *)")], ..Permissions::default() };
@@ -27,12 +27,12 @@ fn a_rule_is_remembered_for_as_long_as_the_person_said() {
     assert_eq!(again.permissions.deny, settings.deny);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
-    let left = fs::read_dir(file.parent().unwrap()).unwrap().count();
-    assert_eq!(left, 2, "beside the file there is its lock, and no temporary file");
+    let file_count = fs::read_dir(file.parent().unwrap()).unwrap().count();
+    assert_eq!(file_count, 2, "the folder contains the file and its lock, and no temporary file");
 }
 
 #[test]
-fn what_a_person_wrote_into_the_file_stays() {
+fn the_users_own_text_in_the_file_is_kept() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("permissions.toml");
     fs::write(&file, "# mine\nallow = [\"ls\"] # as well\ndeny = [\"execute(curl *)\"]\n").unwrap();
@@ -45,7 +45,7 @@ fn what_a_person_wrote_into_the_file_stays() {
 }
 
 #[test]
-fn a_file_that_holds_something_else_is_an_error_that_says_where() {
+fn an_invalid_file_is_an_error_with_the_reason() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("permissions.toml");
     for (text, expected) in [
@@ -62,17 +62,17 @@ fn a_file_that_holds_something_else_is_an_error_that_says_where() {
 }
 
 #[test]
-fn workspaces_have_files_of_their_own() {
+fn each_workspace_has_its_own_file() {
     let home = Path::new("home");
-    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let file = project_rules_path(home, one.path());
-    assert_eq!(file, project_rules_path(home, &one.path().join(".")));
-    assert_ne!(file, project_rules_path(home, other.path()));
+    let (left, right) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = project_rules_path(home, left.path());
+    assert_eq!(file, project_rules_path(home, &left.path().join(".")));
+    assert_ne!(file, project_rules_path(home, right.path()));
     assert!(file.starts_with("home/projects") && file.ends_with("permissions.toml"));
 }
 
 #[test]
-fn j7_of_answers_that_several_processes_give_at_the_same_time_none_is_lost() {
+fn j7_no_rule_is_lost_when_several_processes_remember_rules_at_once() {
     let home = tempfile::tempdir().unwrap();
     let file = project_rules_path(home.path(), home.path());
     let open = || RuleBook::open(&Permissions::default(), Vec::new(), Some(file.clone())).unwrap();

@@ -1,17 +1,18 @@
-//! Files and folders that are swapped between the check of a path and its use.
+//! Races between the check of a path and its use: files and folders that are replaced in between.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
 
+/// A workspace and a target path in it.
 struct PathFixture {
     outer: tempfile::TempDir,
     target: WorkspacePath,
 }
 
 impl PathFixture {
-    /// Returns the target `src/a` in a workspace; beside it lies a folder `outside` with an `a` of its own.
+    /// Creates a workspace with the target file `src/a`, and next to it a folder `outside` with another file `a`.
     fn new() -> Self {
         let outer = tempfile::tempdir().unwrap();
         let root = outer.path().canonicalize().unwrap().join("work");
@@ -26,11 +27,13 @@ impl PathFixture {
         self.outer.path().join(name)
     }
 
+    /// Replaces the folder `src` by a link to the folder `outside`.
     fn swap_folder(&self) {
         fs::rename(self.path("work/src"), self.path("work/moved")).unwrap();
         symlink(self.path("outside"), self.path("work/src")).unwrap();
     }
 
+    /// Returns the text of the file outside, and checks that no other file was created there.
     fn foreign_text(&self) -> String {
         assert_eq!(fs::read_dir(self.path("outside")).unwrap().count(), 1);
         fs::read_to_string(self.path("outside/a")).unwrap()
@@ -38,87 +41,95 @@ impl PathFixture {
 }
 
 #[test]
-fn k6_a_folder_that_became_a_link_is_not_passed() {
-    let bench = PathFixture::new();
-    bench.swap_folder();
+fn k6_a_folder_that_became_a_link_is_not_followed() {
+    let fixture = PathFixture::new();
+    fixture.swap_folder();
     for folders in [FolderCreation::MustExist, FolderCreation::CreateMissing] {
-        assert!(bench.target.open_parent(folders).is_err());
+        assert!(fixture.target.open_parent(folders).is_err());
     }
-    assert_eq!(bench.foreign_text(), "theirs");
+    assert_eq!(fixture.foreign_text(), "theirs");
 }
 
 #[test]
-fn k6_a_folder_that_is_held_open_stays_the_same_whatever_takes_its_name() {
-    let bench = PathFixture::new();
-    let place = bench.target.open_parent(FolderCreation::MustExist).unwrap();
-    bench.swap_folder();
-    let found = place.read(100).unwrap().unwrap();
-    assert_eq!(found.bytes, b"ours");
-    assert_eq!(place.replace(Some(&found), b"new").unwrap(), FileReplaceOutcome::Replaced);
-    assert_eq!(fs::read_to_string(bench.path("work/moved/a")).unwrap(), "new");
-    assert_eq!(bench.foreign_text(), "theirs");
+fn k6_an_open_folder_is_used_even_after_it_was_renamed() {
+    let fixture = PathFixture::new();
+    let entry = fixture.target.open_parent(FolderCreation::MustExist).unwrap();
+    fixture.swap_folder();
+    let snapshot = entry.read(100).unwrap().unwrap();
+    assert_eq!(snapshot.bytes, b"ours");
+    assert_eq!(entry.replace(Some(&snapshot), b"new").unwrap(), FileReplaceOutcome::Replaced);
+    assert_eq!(fs::read_to_string(fixture.path("work/moved/a")).unwrap(), "new");
+    assert_eq!(fixture.foreign_text(), "theirs");
 }
 
 #[test]
 fn k6_a_file_that_became_a_link_is_neither_read_nor_written() {
-    let bench = PathFixture::new();
-    let place = bench.target.open_parent(FolderCreation::MustExist).unwrap();
-    let found = place.read(100).unwrap();
-    fs::remove_file(bench.path("work/src/a")).unwrap();
-    symlink(bench.path("outside/a"), bench.path("work/src/a")).unwrap();
-    assert!(place.open().is_err());
-    assert!(place.replace(found.as_ref(), b"new").is_err());
-    assert_eq!(bench.foreign_text(), "theirs");
-    assert_eq!(fs::read_dir(bench.path("work/src")).unwrap().count(), 1, "no temporary file is left");
+    let fixture = PathFixture::new();
+    let entry = fixture.target.open_parent(FolderCreation::MustExist).unwrap();
+    let snapshot = entry.read(100).unwrap();
+    fs::remove_file(fixture.path("work/src/a")).unwrap();
+    symlink(fixture.path("outside/a"), fixture.path("work/src/a")).unwrap();
+    assert!(entry.open().is_err());
+    assert!(entry.replace(snapshot.as_ref(), b"new").is_err());
+    assert_eq!(fixture.foreign_text(), "theirs");
+    assert_eq!(fs::read_dir(fixture.path("work/src")).unwrap().count(), 1, "no temporary file is left");
 }
 
 #[test]
-fn a_file_that_someone_else_changed_meanwhile_is_left_alone() {
-    let bench = PathFixture::new();
-    let place = bench.target.open_parent(FolderCreation::MustExist).unwrap();
-    let found = place.read(100).unwrap();
-    fs::write(bench.path("work/src/a"), "someone else's").unwrap();
-    assert_eq!(place.replace(found.as_ref(), b"new").unwrap(), FileReplaceOutcome::Stale);
-    assert_eq!(place.replace(None, b"new").unwrap(), FileReplaceOutcome::Stale, "it was to be a new file");
-    assert_eq!(fs::read_to_string(bench.path("work/src/a")).unwrap(), "someone else's");
-    fs::remove_file(bench.path("work/src/a")).unwrap();
-    assert_eq!(place.replace(found.as_ref(), b"new").unwrap(), FileReplaceOutcome::Stale, "it is gone");
-    assert_eq!(place.replace(None, b"new").unwrap(), FileReplaceOutcome::Replaced);
-    assert_eq!(fs::read_dir(bench.path("work/src")).unwrap().count(), 1, "no temporary file is left");
+fn a_file_that_another_process_changed_is_not_replaced() {
+    let fixture = PathFixture::new();
+    let entry = fixture.target.open_parent(FolderCreation::MustExist).unwrap();
+    let snapshot = entry.read(100).unwrap();
+    fs::write(fixture.path("work/src/a"), "someone else's").unwrap();
+    assert_eq!(entry.replace(snapshot.as_ref(), b"new").unwrap(), FileReplaceOutcome::Stale);
+    assert_eq!(
+        entry.replace(None, b"new").unwrap(),
+        FileReplaceOutcome::Stale,
+        "the file was expected to be missing"
+    );
+    assert_eq!(fs::read_to_string(fixture.path("work/src/a")).unwrap(), "someone else's");
+    fs::remove_file(fixture.path("work/src/a")).unwrap();
+    assert_eq!(
+        entry.replace(snapshot.as_ref(), b"new").unwrap(),
+        FileReplaceOutcome::Stale,
+        "the file was removed"
+    );
+    assert_eq!(entry.replace(None, b"new").unwrap(), FileReplaceOutcome::Replaced);
+    assert_eq!(fs::read_dir(fixture.path("work/src")).unwrap().count(), 1, "no temporary file is left");
 }
 
 #[test]
-fn a_pipe_is_refused_without_waiting_for_its_other_end() {
-    let bench = PathFixture::new();
-    fs::remove_file(bench.path("work/src/a")).unwrap();
-    let made = std::process::Command::new("mkfifo").arg(bench.path("work/src/a")).status().unwrap();
-    assert!(made.success());
-    let place = bench.target.open_parent(FolderCreation::MustExist).unwrap();
-    assert!(place.open().unwrap_err().to_string().contains("not a regular file"));
+fn a_named_pipe_is_refused_without_waiting_for_a_writer() {
+    let fixture = PathFixture::new();
+    fs::remove_file(fixture.path("work/src/a")).unwrap();
+    let status = std::process::Command::new("mkfifo").arg(fixture.path("work/src/a")).status().unwrap();
+    assert!(status.success());
+    let entry = fixture.target.open_parent(FolderCreation::MustExist).unwrap();
+    assert!(entry.open().unwrap_err().to_string().contains("not a regular file"));
 }
 
 #[test]
-fn k6_nobody_else_can_read_the_new_bytes_of_a_private_file_while_they_are_written() {
-    let bench = PathFixture::new();
-    let path = bench.path("work/src/a");
+fn k6_a_private_file_is_never_readable_by_others_while_it_is_replaced() {
+    let fixture = PathFixture::new();
+    let path = fixture.path("work/src/a");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    let place = bench.target.open_parent(FolderCreation::MustExist).unwrap();
-    let found = place.read(100).unwrap();
+    let entry = fixture.target.open_parent(FolderCreation::MustExist).unwrap();
+    let snapshot = entry.read(100).unwrap();
     let (started, stop) = (std::sync::Barrier::new(2), std::sync::atomic::AtomicBool::new(false));
-    let folder = bench.path("work/src");
+    let folder = fixture.path("work/src");
     let modes = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let mut modes = Vec::new();
             started.wait();
             while !stop.load(Ordering::Relaxed) {
                 for entry in fs::read_dir(&folder).unwrap().flatten() {
-                    modes.extend(entry.metadata().ok().map(|found| found.mode() & 0o777));
+                    modes.extend(entry.metadata().ok().map(|metadata| metadata.mode() & 0o777));
                 }
             }
             modes
         });
         started.wait();
-        place.replace(found.as_ref(), &vec![b'x'; 8 << 20]).unwrap();
+        entry.replace(snapshot.as_ref(), &vec![b'x'; 8 << 20]).unwrap();
         stop.store(true, Ordering::Relaxed);
         watcher.join().unwrap()
     });

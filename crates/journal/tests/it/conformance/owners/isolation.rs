@@ -1,5 +1,5 @@
-//! Isolation of two owners and the local operator in one journal: none reads, lists or changes rows of another. Each has
-//! the same rows under the same names.
+//! Isolation of two owners and the local operator in one journal: no owner reads, lists or changes rows of another one.
+//! Each owner has the same rows under the same names.
 
 mod owned_rows;
 mod reads;
@@ -23,6 +23,7 @@ fn assistant(name: &str) -> AssistantId {
     AssistantId::default().with_owner(owner(name).as_ref())
 }
 
+/// Returns a store that is scoped to the owner.
 fn scoped(store: &SharedStore, name: &str) -> ScopedStore {
     ScopedStore::new(store.clone(), OwnerScope::Owner(owner(name)))
 }
@@ -30,7 +31,7 @@ fn scoped(store: &SharedStore, name: &str) -> ScopedStore {
 /// The owners; `""` is the local operator.
 const OWNERS: [&str; 3] = ["", "alice", "al"];
 
-/// Gives everybody the same things.
+/// Creates the same rows for each owner.
 async fn create_all_owners(store: &SharedStore) -> Vec<(&'static str, ScopedStore, OwnedRows)> {
     let mut all = Vec::new();
     for name in OWNERS {
@@ -41,29 +42,29 @@ async fn create_all_owners(store: &SharedStore) -> Vec<(&'static str, ScopedStor
     all
 }
 
-pub async fn k1_a11_of_others_nothing_is_read(store: SharedStore) {
+pub async fn k1_a11_rows_of_other_owners_are_not_read(store: SharedStore) {
     let all = create_all_owners(&store).await;
     let nothing = reads::all_reads(&all[0].1, &absent()).await;
     for (name, own, belongings) in &all {
-        // Asked twice: what was found to be another's is not remembered as one's own.
+        // The second round checks that the ownership cache does not treat a foreign row as the owner's own.
         for _ in 0..2 {
             for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
-                let found = reads::all_reads(own, theirs).await;
-                for ((what, found), (_, nothing)) in found.iter().zip(&nothing) {
-                    assert_eq!(found, nothing, "`{name}` reads {what} of `{other}`");
+                let result = reads::all_reads(own, theirs).await;
+                for ((what, result), (_, nothing)) in result.iter().zip(&nothing) {
+                    assert_eq!(result, nothing, "`{name}` reads {what} of `{other}`");
                 }
             }
         }
-        for ((what, found), (_, nothing)) in reads::all_reads(own, belongings).await.iter().zip(&nothing) {
-            assert_ne!(found, nothing, "`{name}` reads {what} of their own");
+        for ((what, result), (_, nothing)) in reads::all_reads(own, belongings).await.iter().zip(&nothing) {
+            assert_ne!(result, nothing, "`{name}` reads {what} of their own");
         }
-        // One who begins anew finds the same.
+        // A new scoped store, with an empty cache, gives the same results.
         let fresh = scoped(&store, name);
         assert_eq!(reads::all_reads(&fresh, belongings).await, reads::all_reads(own, belongings).await);
     }
 }
 
-pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: SharedStore) {
+pub async fn k1_a11_reads_by_name_return_the_owners_own_rows(store: SharedStore) {
     assert_eq!(
         reads::uncovered_methods(),
         Vec::<&str>::new(),
@@ -71,17 +72,17 @@ pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: SharedStore) {
     );
     let all = create_all_owners(&store).await;
     for (name, own, mine) in &all {
-        let told = reads::reads_by_name(own).await;
-        let [outbox, import, ..] = &told[..] else { panic!("{told:?}") };
+        let results = reads::reads_by_name(own).await;
+        let [outbox, import, ..] = &results[..] else { panic!("{results:?}") };
         assert!(outbox.1.contains(&format!("String({name:?})")) && outbox.1.matches("kind:").count() == 1);
         assert!(import.1.contains(&format!("{:?}", mine.thread_id)) && import.1.contains("\"session\""));
-        for (what, found) in &told {
+        for (what, result) in &results {
             for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
                 let ids = [theirs.thread_id.to_string(), theirs.key_id.clone()];
-                // The person at the machine gives keys to others.
+                // The local operator creates the keys of other owners.
                 let is_shown =
-                    ids.iter().any(|id| found.contains(id)) && !(name.is_empty() && *what == "all keys");
-                assert!(!is_shown, "`{name}` reads {what} of `{other}`: {found}");
+                    ids.iter().any(|id| result.contains(id)) && !(name.is_empty() && *what == "all keys");
+                assert!(!is_shown, "`{name}` reads {what} of `{other}`: {result}");
             }
         }
         for (other, _, theirs) in &all {
@@ -95,7 +96,7 @@ pub async fn k1_a11_what_has_the_same_name_is_ones_own(store: SharedStore) {
     }
 }
 
-pub async fn k1_one_worker_does_the_work_of_everybody(store: SharedStore) {
+pub async fn k1_an_unscoped_worker_reads_the_outbox_of_all_owners(store: SharedStore) {
     let all = create_all_owners(&store).await;
     let due = store.outbox(OutboxQuery::for_kind("kind", 10)).await.unwrap();
     let mut keys: Vec<&str> = due.iter().map(|item| item.key.as_str()).collect();
@@ -112,14 +113,14 @@ pub async fn k1_one_worker_does_the_work_of_everybody(store: SharedStore) {
     }
 }
 
-pub async fn k1_a11_lists_are_ones_own(store: SharedStore) {
+pub async fn k1_a11_lists_have_only_the_owners_rows(store: SharedStore) {
     let all = create_all_owners(&store).await;
     for (name, own, mine) in &all {
         let threads = own.threads(ThreadFilter { limit: 50, ..ThreadFilter::default() }).await.unwrap();
         let expected = [mine.child_id, mine.thread_id];
         assert_eq!(threads.iter().map(|thread| thread.thread_id).collect::<Vec<_>>(), expected, "{name}");
         assert_eq!(own.thread_count(ThreadFilter::default()).await.unwrap(), 2);
-        // Whatever scope is asked for, it is one's own.
+        // The store replaces any requested scope by its own owner.
         for scope in
             OWNERS.map(|other| OwnerScope::Owner(owner(other))).into_iter().chain([OwnerScope::Everyone])
         {
@@ -133,11 +134,14 @@ pub async fn k1_a11_lists_are_ones_own(store: SharedStore) {
             assert_eq!(runs.iter().map(|run| run.run_id).collect::<Vec<_>>(), [mine.queued_id, mine.run_id]);
             let filter = HandoffFilter { scope: Some(scope.clone()), ..HandoffFilter::default() };
             let handoffs = own.handoffs(filter).await.unwrap();
-            assert_eq!(handoffs.iter().map(|one| one.handoff_id).collect::<Vec<_>>(), [mine.handoff_id]);
+            assert_eq!(
+                handoffs.iter().map(|handoff| handoff.handoff_id).collect::<Vec<_>>(),
+                [mine.handoff_id]
+            );
             let query = ItemQuery { scope: Some(scope.clone()), limit: 50, ..ItemQuery::default() };
             let items = own.items(query).await.unwrap();
             assert_eq!(items.len(), 2, "{name}");
-            assert!(items.iter().all(|found| found.item.value["of"] == *name));
+            assert!(items.iter().all(|hit| hit.item.value["of"] == *name));
             let query = NamespaceQuery { scope: Some(scope.clone()), limit: 50, ..NamespaceQuery::default() };
             let namespaces = own.namespaces(query).await.unwrap();
             let agents = vec!["agents".to_owned(), mine.assistant_id.to_string(), "notes".to_owned()];
@@ -154,36 +158,37 @@ pub async fn k1_a11_lists_are_ones_own(store: SharedStore) {
         assert_eq!(page.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["key"]);
         assert_eq!(own.outbox_item("kind", "key").await.unwrap(), page.first().cloned());
         assert_eq!(own.outbox_backlog("kind", None).await.unwrap(), (1, Some(page[0].created_at)));
-        let rest = OutboxQuery { after: Some(page[0].cursor()), ..OutboxQuery::for_kind("kind", 1) };
-        assert_eq!(own.outbox(rest).await.unwrap(), [], "{name}");
+        let next_page = OutboxQuery { after: Some(page[0].cursor()), ..OutboxQuery::for_kind("kind", 1) };
+        assert_eq!(own.outbox(next_page).await.unwrap(), [], "{name}");
         assert_eq!(own.memory_counts(&mine.assistant_id).await.unwrap().items, 2);
     }
 }
 
-/// A search for the word that everybody has.
+/// Returns a search for a word that every owner's rows contain.
 fn everything() -> SearchQuery {
     let kinds = vec![IndexHitKind::Message, IndexHitKind::Summary, IndexHitKind::Handoff, IndexHitKind::Item];
     SearchQuery { words: vec!["heron".to_owned()], kinds, limit: 50, ..SearchQuery::default() }
 }
 
-pub async fn k1_a11_to_others_nothing_is_written(store: SharedStore) {
+pub async fn k1_a11_rows_of_other_owners_are_not_changed(store: SharedStore) {
     let all = create_all_owners(&store).await;
     let mut before = Vec::new();
     for (_, own, mine) in &all {
         before.push(reads::all_reads(own, mine).await);
     }
     let kinds = writes::kinds(&writes::all_writes(&all[0].2));
-    assert_eq!(kinds, (0..writes::KINDS).collect(), "every kind of write is tried");
+    assert_eq!(kinds, (0..writes::KINDS).collect(), "every kind of write is covered");
     for (name, own, _) in &all {
         for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
             for write in writes::all_writes(theirs) {
                 if name.is_empty() && writes::is_of_key(&write) {
                     continue;
                 }
-                // What fails, fails for want of it; the rest is their own, or there was nothing to be done.
-                let told = writes::render_outcome(&commit(own, vec![write.clone()]).await);
-                let is_told = ["done", "no ", "another "].iter().any(|begin| told.starts_with(begin));
-                assert!(is_told, "`{name}` writes to `{other}`: {write:?}: {told}");
+                // A failed write does not find the row. The other writes affect the caller's own rows or no row.
+                let outcome = writes::render_outcome(&commit(own, vec![write.clone()]).await);
+                let is_expected =
+                    ["done", "no ", "another "].iter().any(|prefix| outcome.starts_with(prefix));
+                assert!(is_expected, "`{name}` writes to `{other}`: {write:?}: {outcome}");
             }
             let fence = journal::FencingToken { run_id: theirs.run_id, owner: "one".to_owned() };
             let fenced = journal::Transaction { fence: Some(fence), writes: Vec::new() };
@@ -192,29 +197,29 @@ pub async fn k1_a11_to_others_nothing_is_written(store: SharedStore) {
         }
     }
     for ((name, own, mine), before) in all.iter().zip(before) {
-        assert_eq!(reads::all_reads(own, mine).await, before, "`{name}` has what they had");
+        assert_eq!(reads::all_reads(own, mine).await, before, "the rows of `{name}` are unchanged");
     }
 }
 
-pub async fn k1_a11_what_is_anothers_is_not_told_from_what_is_not_there(store: SharedStore) {
+pub async fn k1_a11_foreign_rows_and_absent_rows_give_the_same_result(store: SharedStore) {
     let all = create_all_owners(&store).await;
     for (name, own, _) in &all {
         for (other, _, theirs) in all.iter().filter(|(other, ..)| other != name) {
             for (foreign, absent) in writes::all_writes(theirs).into_iter().zip(writes::all_writes(&absent()))
             {
-                // An id of one's own choice is the one thing that can be found to be taken.
+                // Only for an id that the caller chooses can a conflict reveal that the id is in use.
                 if writes::is_new(&foreign) || name.is_empty() && writes::is_of_key(&foreign) {
                     continue;
                 }
-                let told = writes::render_outcome(&commit(own, vec![foreign.clone()]).await);
+                let outcome = writes::render_outcome(&commit(own, vec![foreign.clone()]).await);
                 let expected = writes::render_outcome(&commit(own, vec![absent]).await);
-                assert_eq!(told, expected, "`{name}` of `{other}`: {foreign:?}");
+                assert_eq!(outcome, expected, "`{name}` of `{other}`: {foreign:?}");
             }
         }
     }
 }
 
-pub async fn k1_a11_what_two_owners_keep_under_one_name_is_two_things(store: SharedStore) {
+pub async fn k1_a11_two_owners_can_use_the_same_name_independently(store: SharedStore) {
     let all = create_all_owners(&store).await;
     for (_, own, mine) in &all[1..] {
         let delete = Write::DeleteItem { namespace: labels("birds"), key: "heron".to_owned() };
@@ -233,7 +238,7 @@ pub async fn k1_a11_what_two_owners_keep_under_one_name_is_two_things(store: Sha
         serde_json::json!("")
     );
     assert_eq!(machine.import_source("session").await.unwrap().unwrap().thread_id, mine.thread_id);
-    // Nobody at the machine has a name that begins like those of others.
+    // The local operator cannot use a namespace with the prefix of another owner.
     for (namespace, key) in [("@alice/birds", "heron"), ("@bob", "k"), ("@", "k")] {
         assert_eq!(machine.item(&labels(namespace), key).await.unwrap(), None);
         let item = owned_rows::item((namespace, key), "");
@@ -242,7 +247,7 @@ pub async fn k1_a11_what_two_owners_keep_under_one_name_is_two_things(store: Sha
     }
     assert_eq!(machine.outbox(OutboxQuery::for_kind("@alice/kind", 10)).await.unwrap(), []);
     assert_eq!(machine.import_source("@alice/session").await.unwrap(), None);
-    // What an owner's labels begin with is theirs to say.
+    // An owner may use any label, because the owner's prefix precedes it.
     let (_, alice, _) = &all[1];
     commit(alice, vec![Write::PutItem(owned_rows::item(("@al/birds", "grebe"), "alice"))]).await.unwrap();
     assert_eq!(all[2].1.item(&labels("birds"), "grebe").await.unwrap(), None);
@@ -256,8 +261,8 @@ pub async fn k1_a11_what_two_owners_keep_under_one_name_is_two_things(store: Sha
         (NamespaceQuery { prefix: labels("birds"), ..namespaces() }, vec![]),
         (NamespaceQuery { offset: 1, limit: 1, ..namespaces() }, vec![&notes]),
     ] {
-        let found = alice.namespaces(query.clone()).await.unwrap();
-        assert_eq!(found, expected.into_iter().map(labels).collect::<Vec<_>>(), "{query:?}");
+        let namespaces = alice.namespaces(query.clone()).await.unwrap();
+        assert_eq!(namespaces, expected.into_iter().map(labels).collect::<Vec<_>>(), "{query:?}");
     }
 }
 
@@ -265,7 +270,7 @@ fn namespaces() -> NamespaceQuery {
     NamespaceQuery { limit: 50, ..NamespaceQuery::default() }
 }
 
-pub async fn k1_an_id_is_nobody_elses_for_ever(store: SharedStore) {
+pub async fn k1_the_id_of_a_deleted_thread_stays_with_its_owner(store: SharedStore) {
     let (alice, bob) = (scoped(&store, "alice"), scoped(&store, "bob"));
     let of = |name: &str, thread_id| Thread { assistant_id: assistant(name), thread_id, ..thread() };
     let thread_id = ThreadId::generate();
@@ -273,10 +278,10 @@ pub async fn k1_an_id_is_nobody_elses_for_ever(store: SharedStore) {
     commit(&alice, create("alice")).await.unwrap();
     for _ in 0..2 {
         for (name, own) in [("bob", &bob as &dyn Store), ("bob", &*store), ("", &*store)] {
-            let taken = commit(own, create(name)).await;
-            assert!(matches!(taken, Err(Error::Conflict { what: "thread", .. })), "{name}: {taken:?}");
+            let refused = commit(own, create(name)).await;
+            assert!(matches!(refused, Err(Error::Conflict { what: "thread", .. })), "{name}: {refused:?}");
         }
-        // Nor may anybody make one for another.
+        // An owner cannot create a thread for another owner.
         let foreign = commit(&bob, vec![Write::CreateThread(of("alice", ThreadId::generate()))]).await;
         assert!(matches!(foreign, Err(Error::NotFound { what: "assistant", .. })), "{foreign:?}");
         commit(&alice, vec![Write::DeleteThread { thread_id }]).await.ok();
@@ -285,11 +290,11 @@ pub async fn k1_an_id_is_nobody_elses_for_ever(store: SharedStore) {
     assert!(alice.thread(thread_id).await.unwrap().is_some());
 }
 
-pub async fn k1_what_belongs_to_a_thread_belongs_to_its_owner(store: SharedStore) {
+pub async fn k1_rows_of_a_thread_belong_to_its_owner(store: SharedStore) {
     let thread = Thread { assistant_id: assistant("alice"), ..thread() };
     let thread_id = thread.thread_id;
     commit(&*store, vec![Write::CreateThread(thread)]).await.unwrap();
-    // Not even who may write everything mixes what two people have.
+    // Even an unscoped store does not mix the rows of two owners.
     for name in ["", "bob"] {
         let run = protocol::Run { assistant_id: assistant(name), ..run(thread_id, "one") };
         let waiting = protocol::Run { status: protocol::RunStatus::Pending, ..run.clone() };
@@ -301,7 +306,7 @@ pub async fn k1_what_belongs_to_a_thread_belongs_to_its_owner(store: SharedStore
     }
 }
 
-pub async fn k1_a_transaction_may_name_what_it_makes(store: SharedStore) {
+pub async fn k1_a_transaction_may_refer_to_rows_that_it_creates(store: SharedStore) {
     let alice = scoped(&store, "alice");
     let parent = Thread { assistant_id: assistant("alice"), ..thread() };
     let child = Thread {
@@ -329,7 +334,7 @@ pub async fn k1_a_transaction_may_name_what_it_makes(store: SharedStore) {
         Write::PutProposal(crate::conformance::fixtures::proposal(&handoff, 0, "text")),
         Write::DeleteHandoff { handoff_id: handoff.handoff_id },
     ];
-    // The last one fails, because the handoff has a proposal: nothing of it is remembered as one's own.
+    // The last write fails, because the handoff has a proposal. The cache must not record ids of the failed transaction.
     let refused = commit(&alice, writes.clone()).await;
     assert!(matches!(refused, Err(Error::Conflict { what: "handoff", .. })), "{refused:?}");
     let bobs = Thread { assistant_id: assistant("bob"), thread_id, ..thread() };
@@ -343,7 +348,7 @@ pub async fn k1_a_transaction_may_name_what_it_makes(store: SharedStore) {
     ));
 }
 
-pub async fn everyone_sees_what_is_asked_for(store: SharedStore) {
+pub async fn each_scope_sees_the_requested_rows(store: SharedStore) {
     let all = create_all_owners(&store).await;
     let everyone = ScopedStore::new(store.clone(), OwnerScope::Everyone);
     assert!(matches!(

@@ -1,4 +1,4 @@
-//! The keys of clients.
+//! API keys of clients are stored and revoked once.
 
 use journal::{Error, Write};
 use protocol::ApiKey;

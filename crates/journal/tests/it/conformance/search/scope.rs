@@ -11,7 +11,7 @@ use crate::conformance::fixtures::{
 };
 use crate::conformance::memory::summarization;
 
-pub async fn filters_leave_only_what_belongs(store: SharedStore) {
+pub async fn filters_keep_only_matching_hits(store: SharedStore) {
     use IndexHitKind::{Handoff, Message, Summary};
     let (parent, child) = everything(&store).await;
     let of_thread = |thread_id| SearchQuery { thread_id: Some(thread_id), ..search_for("heron") };
@@ -21,10 +21,8 @@ pub async fn filters_leave_only_what_belongs(store: SharedStore) {
     let other: AssistantId = "other".parse().unwrap();
     let theirs = Thread { assistant_id: other.clone(), parent_kind: Some(ParentKind::Subagent), ..thread() };
     let thread_id = theirs.thread_id;
-    let said = vec![human("a blue heron")];
-    commit(&*store, vec![Write::CreateThread(theirs), Write::Append { thread_id, events: said }])
-        .await
-        .unwrap();
+    let events = vec![human("a blue heron")];
+    commit(&*store, vec![Write::CreateThread(theirs), Write::Append { thread_id, events }]).await.unwrap();
     let of =
         |assistant_id: AssistantId| SearchQuery { assistant_id: Some(assistant_id), ..search_for("heron") };
     assert_eq!(kinds(&store, of(AssistantId::default())).await, [Message, Message, Summary, Handoff]);
@@ -37,7 +35,7 @@ pub async fn filters_leave_only_what_belongs(store: SharedStore) {
     assert_eq!(seqs(&store, since(101)).await, [0; 0]);
 }
 
-pub async fn items_belong_to_the_assistant_under_whose_id_they_are(store: SharedStore) {
+pub async fn items_belong_to_the_assistant_in_their_namespace(store: SharedStore) {
     let [own, other]: [AssistantId; 2] = ["own", "other"].map(|id| id.parse().unwrap());
     let item = |labels: &[&str], second| StoredItem {
         namespace: labels.iter().map(|label| (*label).to_owned()).collect(),
@@ -71,8 +69,8 @@ pub async fn items_belong_to_the_assistant_under_whose_id_they_are(store: Shared
     assert_eq!(found(SearchQuery { thread_id: Some(ThreadId::generate()), ..all() }).await, []);
 }
 
-/// Many texts of others that say a word more often than the one that is looked for.
-pub async fn a_filter_finds_what_many_others_say_better(store: SharedStore) {
+/// Many rows outside the filter contain the word more often than the wanted row.
+pub async fn a_filter_finds_a_hit_that_rows_outside_it_outrank(store: SharedStore) {
     const OTHERS: u64 = 700;
     let (own, other) = (create(&*store).await, create(&*store).await);
     let filler = "long ".repeat(100);
@@ -98,11 +96,11 @@ pub async fn a_filter_finds_what_many_others_say_better(store: SharedStore) {
     assert_eq!(hits[0].text, summary);
 }
 
-pub async fn what_forks_copied_takes_no_place_of_anything_else(store: SharedStore) {
+pub async fn copies_in_forks_do_not_displace_other_hits(store: SharedStore) {
     const FORKS: usize = 100;
     let thread_id = create(&*store).await;
-    let said = (0..30).map(|number| human(&format!("heron {number}"))).collect();
-    append(&*store, thread_id, said).await.unwrap();
+    let events = (0..30).map(|number| human(&format!("heron {number}"))).collect();
+    append(&*store, thread_id, events).await.unwrap();
     let mut forks = Vec::new();
     for _ in 0..FORKS {
         let fork = fork(&*store, thread_id).await;
@@ -110,22 +108,22 @@ pub async fn what_forks_copied_takes_no_place_of_anything_else(store: SharedStor
         forks.push(fork);
     }
     let of_everything = SearchQuery { limit: 30, ..any_of("heron") };
-    let mut found = seqs(&store, of_everything.clone()).await;
-    found.sort_unstable();
-    assert_eq!(found, (1..=30).collect::<Vec<Seq>>(), "each once");
+    let mut hit_seqs = seqs(&store, of_everything.clone()).await;
+    hit_seqs.sort_unstable();
+    assert_eq!(hit_seqs, (1..=30).collect::<Vec<Seq>>(), "each message is found once");
     let threads: Vec<ThreadId> =
         messages(&*store, "heron").await.into_iter().map(|(thread, _)| thread).collect();
-    assert!(threads.iter().all(|found_in| *found_in == thread_id), "where it was said");
+    assert!(threads.iter().all(|hit_thread| *hit_thread == thread_id), "each hit is in the source thread");
     let of_fork = SearchQuery { thread_id: Some(forks[7]), ..of_everything.clone() };
     assert_eq!(seqs(&store, of_fork).await.len(), 30);
-    assert_eq!(messages(&*store, "egret").await.len(), 50, "what was said in the forks is found");
-    // What only forks still hold is found in one of them.
+    assert_eq!(messages(&*store, "egret").await.len(), 50, "messages added to the forks are found");
+    // Messages that exist only in forks are found in one of them.
     rewind(&*store, thread_id, 20).await.unwrap();
     assert_eq!(seqs(&store, of_everything.clone()).await.len(), 30);
     commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     assert_eq!(seqs(&store, of_everything).await.len(), 30);
     let of_fork_of_fork = fork(&*store, forks[0]).await;
-    assert!(messages(&*store, "heron").await.iter().all(|(found_in, _)| *found_in != of_fork_of_fork));
+    assert!(messages(&*store, "heron").await.iter().all(|(hit_thread, _)| *hit_thread != of_fork_of_fork));
 }
 
 async fn fork(store: &dyn Store, from: ThreadId) -> ThreadId {
@@ -138,7 +136,7 @@ async fn fork(store: &dyn Store, from: ThreadId) -> ThreadId {
     into
 }
 
-pub async fn results_in_the_same_words_are_found_once(store: SharedStore) {
+pub async fn identical_tool_results_are_found_once(store: SharedStore) {
     const RESULTS: usize = 1_100;
     let (one, other) = (create(&*store).await, create(&*store).await);
     let result = |text: &str| {
@@ -159,6 +157,6 @@ pub async fn results_in_the_same_words_are_found_once(store: SharedStore) {
     let mut found = messages(&*store, "todo list").await;
     found.retain(|(thread_id, _)| *thread_id == one);
     let seqs: std::collections::BTreeSet<Seq> = found.iter().map(|(_, seq)| *seq).collect();
-    assert!(seqs.is_superset(&[1, 3, 4].into()), "{seqs:?}: what people say twice is found twice");
+    assert!(seqs.is_superset(&[1, 3, 4].into()), "{seqs:?}: messages that a user repeats are each found");
     assert_eq!(store.search(search_for("todo list")).await.unwrap().len(), 4);
 }

@@ -1,4 +1,4 @@
-//! A plan for a thread is applied only while the thread's context is still the one it was made for.
+//! A plan for a thread is applied only if the thread's context is still the one for which it was made.
 
 use jiff::Timestamp;
 use journal::{Error, Store, ThreadFilter, ThreadVersion, TurnSummarization, Write};
@@ -13,7 +13,7 @@ use crate::conformance::fixtures::{
     ai, append, at, commit, compaction_event, create, event, human, rewind, trace_event, undo_event,
 };
 
-/// The transfer of turns, planned for the thread as it is now.
+/// Returns a summarization of turns, planned for the thread's current version.
 async fn plan_summarization(store: &dyn Store, thread_id: ThreadId, window: (u64, u64)) -> TurnSummarization {
     let last_seq = store.thread(thread_id).await.unwrap().unwrap().last_seq;
     TurnSummarization {
@@ -22,21 +22,21 @@ async fn plan_summarization(store: &dyn Store, thread_id: ThreadId, window: (u64
     }
 }
 
-pub async fn f6_a_plan_holds_while_people_talk(store: SharedStore) {
+pub async fn f6_a_plan_stays_valid_when_messages_are_added(store: SharedStore) {
     let thread_id = create(&*store).await;
     append_turns(&*store, thread_id, 6).await;
-    // What happened before it was made is known to it.
+    // The plan includes events before its creation.
     append(&*store, thread_id, vec![compaction_event((1, 2), None, "S"), undo_event(7, vec![])])
         .await
         .unwrap();
     rewind(&*store, thread_id, 5).await.unwrap();
     let plan = plan_summarization(&*store, thread_id, (1, 2)).await;
     append(&*store, thread_id, vec![human("on"), trace_event(1), ai("on")]).await.unwrap();
-    let told = archive_event(&plan.summary, ArchiveReason::Budget, (1, 2));
-    let append = Write::Append { thread_id, events: vec![told] };
+    let archived = archive_event(&plan.summary, ArchiveReason::Budget, (1, 2));
+    let append = Write::Append { thread_id, events: vec![archived] };
     let committed = commit(&*store, vec![Write::SummarizeTurns(plan), append]).await.unwrap();
     assert_eq!(turn_indexes(&*store).await, (vec![3, 4, 5, 7, 8], vec![1, 2]));
-    // What followed from the same plan goes on from what was just said of it.
+    // The second step of the same plan continues from the seq of the event that the first step appended.
     let next = ThreadVersion { thread_id, last_seq: committed.seqs[0][0] };
     let next =
         TurnSummarization { thread_versions: vec![next], ..summarization(thread_id, (3, 4), "and on") };
@@ -44,7 +44,7 @@ pub async fn f6_a_plan_holds_while_people_talk(store: SharedStore) {
     assert_eq!(turn_indexes(&*store).await, (vec![5, 7, 8], vec![1, 2, 3, 4]));
 }
 
-pub async fn f6_a_plan_of_another_context_is_refused(store: SharedStore) {
+pub async fn f6_a_plan_for_a_changed_context_is_refused(store: SharedStore) {
     for what in
         ["rewind", "bare rewind", "compaction", "undo", "transfer", "of another of its threads", "restore"]
     {
@@ -57,7 +57,7 @@ pub async fn f6_a_plan_of_another_context_is_refused(store: SharedStore) {
         });
         let base = base.await.unwrap()[0].turn_index - 1;
         append(&*store, thread_id, vec![compaction_event((1, 1), None, "S")]).await.unwrap();
-        let kept = summarize_turns(&*store, thread_id, (base + 3, base + 3), ("kept", (3, 3))).await;
+        let retained = summarize_turns(&*store, thread_id, (base + 3, base + 3), ("kept", (3, 3))).await;
         let mut plan = plan_summarization(&*store, thread_id, (base + 1, base + 2)).await;
         match what {
             "rewind" => drop(rewind(&*store, thread_id, 6).await.unwrap()),
@@ -85,7 +85,7 @@ pub async fn f6_a_plan_of_another_context_is_refused(store: SharedStore) {
                 append(&*store, beside, vec![compaction_event((1, 1), None, "T")]).await.unwrap();
             }
             _ => {
-                let restore = Write::RestoreTurns { summary_ids: vec![kept.id], scope: None };
+                let restore = Write::RestoreTurns { summary_ids: vec![retained.id], scope: None };
                 commit(&*store, vec![restore]).await.unwrap();
             }
         }
@@ -102,22 +102,22 @@ pub async fn f6_a_plan_of_another_context_is_refused(store: SharedStore) {
     }
 }
 
-/// An event of that time.
+/// Returns the event with the given creation time.
 fn at_time(event: NewEvent, created_at: Timestamp) -> NewEvent {
     NewEvent { created_at, ..event }
 }
 
-pub async fn f7_what_happens_in_the_background_is_no_activity(store: SharedStore) {
+pub async fn f7_background_events_do_not_change_the_activity_time(store: SharedStore) {
     let (older, newer) = (create(&*store).await, create(&*store).await);
     append(&*store, older, vec![at_time(human("q"), at(10))]).await.unwrap();
     append(&*store, newer, vec![at_time(human("q"), at(20))]).await.unwrap();
-    let told: TurnsArchived = {
+    let archived: TurnsArchived = {
         let event = archive_event(&summary((1, 1), "told"), ArchiveReason::Budget, (1, 1));
         serde_json::from_str(event.content.get()).unwrap()
     };
     let called = event(EventType::ModelCalled, &json!({"purpose": "transfer"}));
     let background = [
-        event(EventType::TurnsArchived, &json!(told)),
+        event(EventType::TurnsArchived, &json!(archived)),
         event(EventType::TurnsRestored, &json!(TurnsRestored { archived_seqs: vec![2] })),
         called.clone(),
         event(EventType::ThreadRenamed, &json!({"name": "a name"})),
@@ -131,7 +131,7 @@ pub async fn f7_what_happens_in_the_background_is_no_activity(store: SharedStore
         threads.into_iter().map(|thread| (thread.thread_id, thread.updated_at, thread.last_seq)).collect()
     };
     assert_eq!(recent(&*store).await, [(newer, at(20), 1), (older, at(10), 5)]);
-    // With something that somebody did, it is as late as that.
+    // With a user's event, the activity time is that of the event.
     let both = vec![at_time(called, at(50)), at_time(ai("a"), at(40))];
     append(&*store, older, both).await.unwrap();
     assert_eq!(recent(&*store).await, [(older, at(40), 7), (newer, at(20), 1)]);

@@ -30,14 +30,14 @@ async fn put(store: &dyn Store, name: (&str, &str), value: Value, second: i64) {
 }
 
 async fn keys(store: &dyn Store, query: ItemQuery) -> Vec<String> {
-    store.items(query).await.unwrap().into_iter().map(|found| found.item.key).collect()
+    store.items(query).await.unwrap().into_iter().map(|hit| hit.item.key).collect()
 }
 
 fn all() -> ItemQuery {
     ItemQuery { limit: 100, ..ItemQuery::default() }
 }
 
-pub async fn f10_an_item_is_kept_under_its_name_and_replaced_there(store: SharedStore) {
+pub async fn f10_an_item_is_stored_and_replaced_under_its_name(store: SharedStore) {
     let namespace = labels("users/ada");
     assert_eq!(store.item(&namespace, "k").await.unwrap(), None);
     let value = json!({"z": 1, "a": ["\u{0}", "𝄞", null, 1.5, -3], "deep": {"": {}}});
@@ -56,10 +56,14 @@ pub async fn f10_an_item_is_kept_under_its_name_and_replaced_there(store: Shared
     commit(&*store, vec![delete.clone(), delete]).await.unwrap();
     assert_eq!(store.item(&namespace, "k").await.unwrap(), None);
     put(&*store, ("users/ada", "k"), json!({}), 9).await;
-    assert_eq!(store.item(&namespace, "k").await.unwrap().unwrap().created_at, at(9), "it begins again");
+    assert_eq!(
+        store.item(&namespace, "k").await.unwrap().unwrap().created_at,
+        at(9),
+        "a deleted item is created anew"
+    );
 }
 
-pub async fn f10_a_namespace_is_no_beginning_of_another(store: SharedStore) {
+pub async fn f10_a_namespace_prefix_matches_whole_labels(store: SharedStore) {
     let spaces = ["a", "a/b", "a/b/c", "ab", "a b", "A", "a\"", "é", "*", "a/bb", "a-b"];
     for (second, space) in spaces.into_iter().enumerate() {
         put(&*store, (space, space), json!({"n": second}), second as i64).await;
@@ -79,26 +83,26 @@ pub async fn f10_a_namespace_is_no_beginning_of_another(store: SharedStore) {
         let filtered =
             ItemQuery { filter: vec![condition("n", FieldComparison::Less, json!(99))], ..query.clone() };
         assert_eq!(keys(&*store, filtered).await, expected, "{prefix}, filtered");
-        let mut found = keys(&*store, ItemQuery { words: vec!["n".to_owned()], ..query }).await;
-        found.sort();
+        let mut names = keys(&*store, ItemQuery { words: vec!["n".to_owned()], ..query }).await;
+        names.sort();
         let mut sorted = expected.to_vec();
         sorted.sort_unstable();
-        assert_eq!(found, sorted, "{prefix}, by words");
+        assert_eq!(names, sorted, "{prefix}, by words");
     }
     assert_eq!(keys(&*store, all()).await.len(), spaces.len());
 }
 
-pub async fn items_are_found_by_what_was_put_last(store: SharedStore) {
+pub async fn items_are_listed_by_their_latest_update(store: SharedStore) {
     for (key, second) in [("one", 1), ("two", 2), ("three", 3), ("four", 2)] {
         put(&*store, ("n", key), json!({}), second).await;
     }
     assert_eq!(keys(&*store, all()).await, ["three", "four", "two", "one"]);
     put(&*store, ("n", "one"), json!({}), 4).await;
     assert_eq!(keys(&*store, all()).await, ["one", "three", "four", "two"]);
-    let found = store.items(all()).await.unwrap();
-    assert!(found.iter().all(|found| found.score.is_none()));
+    let hits = store.items(all()).await.unwrap();
+    assert!(hits.iter().all(|hit| hit.score.is_none()));
     assert_eq!(
-        serde_json::to_value(&found[0]).unwrap(),
+        serde_json::to_value(&hits[0]).unwrap(),
         json!({"namespace": ["n"], "key": "one", "value": {}, "created_at": at(1), "updated_at": at(4), "score": null})
     );
 }
@@ -122,12 +126,12 @@ pub async fn items_are_found_by_words(store: SharedStore) {
     ] {
         assert_eq!(keys(&*store, words(query)).await, expected, "{query}");
     }
-    let found = store.items(words("network hello")).await.unwrap();
+    let hits = store.items(words("network hello")).await.unwrap();
     assert_eq!(
-        found.iter().map(|found| found.item.key.as_str()).collect::<Vec<_>>(),
+        hits.iter().map(|hit| hit.item.key.as_str()).collect::<Vec<_>>(),
         ["greeting", "retry-policy"]
     );
-    let scores: Vec<f64> = found.iter().map(|found| found.score.unwrap()).collect();
+    let scores: Vec<f64> = hits.iter().map(|hit| hit.score.unwrap()).collect();
     assert!(scores[0] > scores[1] && scores[1] > 0.0, "{scores:?}");
     put(&*store, ("n", "greeting"), json!({"text": "Say nothing"}), 4).await;
     assert_eq!(
@@ -148,7 +152,7 @@ pub async fn items_are_found_by_words(store: SharedStore) {
     assert_eq!(hits.len(), 1);
     assert_eq!(hits[0].location, HitLocation::Item { namespace: labels("n"), key: "greeting".to_owned() });
     let everything = store.search(SearchQuery { kinds: Vec::new(), ..query }).await.unwrap();
-    assert_eq!(everything, [], "items are found by who asks for them");
+    assert_eq!(everything, [], "items are found only on request");
 }
 
 fn condition(field: &str, comparison: FieldComparison, with: Value) -> FieldCondition {
@@ -183,13 +187,13 @@ pub async fn items_are_filtered_by_their_fields(store: SharedStore) {
         (vec![condition("name", Greater, json!("w")), condition("open", NotEqual, json!(true))], &["a"]),
         (vec![], &["a", "b", "c", "d"]),
     ] {
-        let mut found = keys(&*store, ItemQuery { filter: filter.clone(), ..all() }).await;
-        found.sort();
-        assert_eq!(found, expected, "{filter:?}");
+        let mut names = keys(&*store, ItemQuery { filter: filter.clone(), ..all() }).await;
+        names.sort();
+        assert_eq!(names, expected, "{filter:?}");
     }
 }
 
-pub async fn a_page_of_items_is_exact_whatever_is_filtered(store: SharedStore) {
+pub async fn a_filtered_page_of_items_is_exact(store: SharedStore) {
     for number in 0..60 {
         let space = if number % 3 == 0 { "n/sub" } else { "n" };
         let value = json!({"number": number, "even": number % 2 == 0, "word": "heron"});
@@ -204,8 +208,8 @@ pub async fn a_page_of_items_is_exact_whatever_is_filtered(store: SharedStore) {
         ItemQuery { words: vec!["heron".to_owned()], ..base.clone() },
         ItemQuery { words: vec!["heron".to_owned()], filter: even, prefix: labels("n/sub"), ..base },
     ] {
-        let whole = keys(&*store, query.clone()).await;
-        assert!(whole.len() >= 10 && !whole.contains(&"other".to_owned()));
+        let all_keys = keys(&*store, query.clone()).await;
+        assert!(all_keys.len() >= 10 && !all_keys.contains(&"other".to_owned()));
         for limit in [1, 7, 10] {
             let mut paged = Vec::new();
             loop {
@@ -216,9 +220,9 @@ pub async fn a_page_of_items_is_exact_whatever_is_filtered(store: SharedStore) {
                     break;
                 }
             }
-            assert_eq!(paged, whole, "pages of {limit}: {query:?}");
+            assert_eq!(paged, all_keys, "pages of {limit}: {query:?}");
         }
-        assert_eq!(keys(&*store, ItemQuery { offset: whole.len(), ..query }).await, Vec::<String>::new());
+        assert_eq!(keys(&*store, ItemQuery { offset: all_keys.len(), ..query }).await, Vec::<String>::new());
     }
     for limit in [0, journal::PAGE_ROWS_MAX + 1] {
         let refused = store.items(ItemQuery { limit, ..ItemQuery::default() }).await;
@@ -263,23 +267,23 @@ pub async fn namespaces_are_listed_once_in_order(store: SharedStore) {
         (NamespaceQuery { offset: 1, limit: 2, ..of("", "", Some(1)) }, "a_b b"),
         (NamespaceQuery { offset: 99, ..every.clone() }, ""),
     ] {
-        let found = store.namespaces(query.clone()).await.unwrap();
-        let told =
-            found.iter().map(|labels| labels.join("/").replace(' ', "_")).collect::<Vec<_>>().join(" ");
-        assert_eq!(told, expected, "{query:?}");
+        let namespaces = store.namespaces(query.clone()).await.unwrap();
+        let names =
+            namespaces.iter().map(|labels| labels.join("/").replace(' ', "_")).collect::<Vec<_>>().join(" ");
+        assert_eq!(names, expected, "{query:?}");
     }
 }
 
-pub async fn what_cannot_be_told_apart_is_refused(store: SharedStore) {
-    let odd = |namespace: Vec<&str>| StoredItem {
+pub async fn ambiguous_names_of_items_are_refused(store: SharedStore) {
+    let item_in = |namespace: Vec<&str>| StoredItem {
         namespace: namespace.into_iter().map(str::to_owned).collect(),
         ..item(("n", "k"), json!({}), 1)
     };
     for namespace in [vec![], vec![""], vec!["a", ""], vec!["a\u{1f}b"], vec!["a\n"]] {
-        let refused = commit(&*store, vec![Write::PutItem(odd(namespace.clone()))]).await;
+        let refused = commit(&*store, vec![Write::PutItem(item_in(namespace.clone()))]).await;
         assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{namespace:?}");
     }
-    let dotted = odd(vec!["a.b", " "]);
+    let dotted = item_in(vec!["a.b", " "]);
     commit(&*store, vec![Write::PutItem(dotted.clone())]).await.unwrap();
     assert_eq!(store.items(all()).await.unwrap()[0].item, dotted);
 }

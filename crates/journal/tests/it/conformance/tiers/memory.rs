@@ -1,4 +1,4 @@
-//! Medium-term memory: turns become summaries, and each turn is in one place at any time.
+//! Medium-term memory: summaries replace turns, and each turn is either active or in exactly one summary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::conformance::fixtures::{
     trace_event,
 };
 
-pub async fn f6_a_transfer_archives_its_window_and_nothing_else(store: SharedStore) {
+pub async fn f6_a_summarization_archives_exactly_its_window(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     append(
         &*store,
@@ -46,19 +46,24 @@ pub async fn f6_a_transfer_archives_its_window_and_nothing_else(store: SharedSto
     };
     assert_eq!(all[2], first);
     assert_eq!((all[1].role, all[1].content.as_str(), all[1].seq), (MessageRole::Assistant, "a", 4));
-    let found = store.summaries(newest_query()).await.unwrap();
-    assert_eq!(found.len(), 1);
-    assert_eq!((&found[0].summary, found[0].thread_id, found[0].turns), (&stored.summary, Some(two), 3));
+    let summaries = store.summaries(newest_query()).await.unwrap();
+    assert_eq!(summaries.len(), 1);
+    assert_eq!(
+        (&summaries[0].summary, summaries[0].thread_id, summaries[0].turns),
+        (&stored.summary, Some(two), 3)
+    );
     let counts = store.memory_counts(&AssistantId::default()).await.unwrap();
     assert_eq!((counts.active_turns, counts.summarised_turns, counts.rewound_turns), (3, 3, 0));
     assert_eq!(counts.summaries, 1);
 }
 
-pub async fn f6_what_differs_from_its_window_archives_nothing(store: SharedStore) {
-    let (one, two, gone) = (create(&*store).await, create(&*store).await, create(&*store).await);
+pub async fn f6_a_summarization_that_does_not_match_its_window_archives_nothing(store: SharedStore) {
+    let (one, two, deleted) = (create(&*store).await, create(&*store).await, create(&*store).await);
     let other = Thread { assistant_id: "reviewer".parse().unwrap(), ..thread() };
     let others = other.thread_id;
-    commit(&*store, vec![Write::CreateThread(other), Write::DeleteThread { thread_id: gone }]).await.unwrap();
+    commit(&*store, vec![Write::CreateThread(other), Write::DeleteThread { thread_id: deleted }])
+        .await
+        .unwrap();
     append_turns(&*store, one, 4).await;
     append_turns(&*store, two, 2).await;
     append_turns(&*store, others, 4).await;
@@ -70,7 +75,7 @@ pub async fn f6_what_differs_from_its_window_archives_nothing(store: SharedStore
         TurnSummarization { turns: 5, ..window.clone() },
         TurnSummarization { thread_versions: vec![current_version(two)], ..window.clone() },
         TurnSummarization {
-            thread_versions: vec![current_version(one), current_version(gone)],
+            thread_versions: vec![current_version(one), current_version(deleted)],
             ..window.clone()
         },
         TurnSummarization {
@@ -78,7 +83,7 @@ pub async fn f6_what_differs_from_its_window_archives_nothing(store: SharedStore
             ..window.clone()
         },
         TurnSummarization { thread_id: Some(others), thread_versions: vec![], ..window.clone() },
-        TurnSummarization { thread_id: Some(gone), thread_versions: vec![], ..window.clone() },
+        TurnSummarization { thread_id: Some(deleted), thread_versions: vec![], ..window.clone() },
         TurnSummarization { thread_versions: vec![], ..window.clone() },
         everywhere.clone(),
         TurnSummarization {
@@ -98,7 +103,7 @@ pub async fn f6_what_differs_from_its_window_archives_nothing(store: SharedStore
     assert!(matches!(empty, Err(Error::InvalidRequest { .. })));
     assert_eq!(turn_indexes(&*store).await.1, Vec::<u64>::new());
     assert_eq!(summary_texts(&*store, newest_query()).await, Vec::<String>::new());
-    // The same words under the same id are a repetition, and one of them stays.
+    // A second summarization under the same id is refused as a conflict and leaves one summary.
     let both =
         TurnSummarization { thread_versions: vec![current_version(two), current_version(one)], ..everywhere };
     commit(&*store, vec![Write::SummarizeTurns(both.clone())]).await.unwrap();
@@ -107,7 +112,7 @@ pub async fn f6_what_differs_from_its_window_archives_nothing(store: SharedStore
     assert_eq!(summary_texts(&*store, newest_query()).await.len(), 1);
 }
 
-pub async fn f6_a_transfer_that_fails_leaves_nothing(store: SharedStore) {
+pub async fn f6_a_failed_summarization_leaves_nothing(store: SharedStore) {
     let thread_id = create(&*store).await;
     append_turns(&*store, thread_id, 4).await;
     let refused = NewEvent {
@@ -124,27 +129,27 @@ pub async fn f6_a_transfer_that_fails_leaves_nothing(store: SharedStore) {
     assert_eq!(summary_texts(&*store, newest_query()).await, Vec::<String>::new());
 }
 
-pub async fn f6_no_window_archives_a_turn_twice(store: SharedStore) {
+pub async fn f6_overlapping_windows_do_not_archive_a_turn_twice(store: SharedStore) {
     let thread_id = create(&*store).await;
     append_turns(&*store, thread_id, 10).await;
     commit(&*store, vec![Write::SummarizeTurns(summarization(thread_id, (4, 6), "middle"))]).await.unwrap();
-    // Around it, and again.
+    // A window around the archived one, and the same window again.
     let around = TurnSummarization { turns: 7, ..summarization(thread_id, (1, 10), "around") };
     commit(&*store, vec![Write::SummarizeTurns(around.clone())]).await.unwrap();
     let again = TurnSummarization { summary: summary((1, 10), "again"), ..around };
     assert!(matches!(commit(&*store, vec![Write::SummarizeTurns(again)]).await, Err(Error::Conflict { .. })));
-    let told: BTreeMap<u64, u64> = store
+    let turn_counts: BTreeMap<u64, u64> = store
         .summaries(newest_query())
         .await
         .unwrap()
         .iter()
         .map(|stored| (stored.summary.turn_range_start, stored.turns))
         .collect();
-    assert_eq!(told, BTreeMap::from([(1, 7), (4, 3)]));
+    assert_eq!(turn_counts, BTreeMap::from([(1, 7), (4, 3)]));
     assert_eq!(turn_indexes(&*store).await, (vec![], (1..=10).collect()));
 }
 
-pub async fn f6_a_window_of_a_thread_leaves_the_others_alone(store: SharedStore) {
+pub async fn f6_a_window_of_one_thread_does_not_affect_other_threads(store: SharedStore) {
     let (one, two) = (create(&*store).await, create(&*store).await);
     for thread_id in [one, two, one, two, one] {
         append(&*store, thread_id, vec![human("q"), ai("a")]).await.unwrap();
@@ -152,13 +157,13 @@ pub async fn f6_a_window_of_a_thread_leaves_the_others_alone(store: SharedStore)
     let of_one = TurnSummarization { turns: 4, ..summarization(one, (2, 9), "of one") };
     commit(&*store, vec![Write::SummarizeTurns(of_one)]).await.unwrap();
     assert_eq!(turn_indexes(&*store).await, (vec![1, 3, 4, 7, 8, 10], vec![2, 5, 6, 9]));
-    // The ends may be anybody's.
-    let rest = TurnSummarization { turns: 4, ..summarization(two, (1, 10), "of two") };
-    commit(&*store, vec![Write::SummarizeTurns(rest)]).await.unwrap();
+    // The first and the last turn of the window may belong to another thread.
+    let remaining = TurnSummarization { turns: 4, ..summarization(two, (1, 10), "of two") };
+    commit(&*store, vec![Write::SummarizeTurns(remaining)]).await.unwrap();
     assert_eq!(turn_indexes(&*store).await.0, [1, 10]);
 }
 
-pub async fn f6_nothing_is_transferred_under_a_run(store: SharedStore) {
+pub async fn f6_turns_are_not_summarized_during_a_run(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let idle = create(&*store).await;
     append(&*store, run.thread_id, vec![human("q"), ai("a")]).await.unwrap();
@@ -187,8 +192,8 @@ pub async fn f6_nothing_is_transferred_under_a_run(store: SharedStore) {
     assert_eq!(summary_texts(&*store, newest_query()).await.len(), 2);
 }
 
-/// However transfers race, each message is in one summary, and a summary covers exactly the messages it names.
-pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: SharedStore) {
+/// After concurrent summarizations each message is in one summary, and a summary covers exactly the messages it names.
+pub async fn f6_after_eight_concurrent_summarizations_every_turn_is_in_one_place(store: SharedStore) {
     const TURNS: u64 = 50_000;
     const WORKERS: u64 = 8;
     let thread_id = create(&*store).await;
@@ -199,10 +204,10 @@ pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Sha
         let store = store.clone();
         tokio::spawn(async move {
             let mut stored = 0;
-            // Each goes through all of it, in windows of its own length that no other's line up with.
+            // Each worker processes all turns in windows of a different length, so that the windows overlap.
             let length = 900 + 137 * worker;
             for number in 0..=TURNS / length {
-                // Half of them begin at the end.
+                // Half of the workers start at the end.
                 let number = if worker % 2 == 0 { number } else { TURNS / length - number };
                 let window = (number * length + 1, (number + 1) * length);
                 stored += summarize_window(&*store, thread_id, window).await;
@@ -214,8 +219,8 @@ pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Sha
     for worker in workers.collect::<Vec<_>>() {
         stored += worker.await.unwrap();
     }
-    assert_eq!(stored, TURNS, "what was archived, all together");
-    let mut told: BTreeMap<SummaryId, u64> = BTreeMap::new();
+    assert_eq!(stored, TURNS, "the total number of archived turns");
+    let mut turn_counts: BTreeMap<SummaryId, u64> = BTreeMap::new();
     let mut first = 1;
     loop {
         let page =
@@ -224,26 +229,27 @@ pub async fn f6_eight_transfers_at_once_leave_every_turn_in_one_place(store: Sha
         first = last.turn_index + 1;
         for turn in page {
             assert!(turn.is_archived);
-            *told.entry(turn.summary_id.unwrap()).or_default() += 1;
+            *turn_counts.entry(turn.summary_id.unwrap()).or_default() += 1;
         }
     }
     let query = SummaryQuery { limit: usize::MAX, ..newest_query() };
-    let said = store.summaries(query).await.unwrap();
+    let summaries = store.summaries(query).await.unwrap();
     assert_eq!(
-        said.into_iter().map(|stored| (stored.summary.id, stored.turns)).collect::<BTreeMap<_, _>>(),
-        told
+        summaries.into_iter().map(|stored| (stored.summary.id, stored.turns)).collect::<BTreeMap<_, _>>(),
+        turn_counts
     );
 }
 
-/// Transfers what is left of a window, reading again what others were faster with; returns how many turns it were.
+/// Summarizes the active turns of a window, and reads the window again after a conflict with another worker. Returns the
+/// number of summarized turns.
 async fn summarize_window(store: &dyn Store, thread_id: ThreadId, (first, last): (u64, u64)) -> u64 {
     loop {
         let query =
             TurnQuery { first, last, archived: Some(false), ..TurnQuery::for_agent(AssistantId::default()) };
-        let left = read_turns(store, query).await;
-        let (Some(lowest), Some(highest)) = (left.first(), left.last()) else { return 0 };
+        let turns = read_turns(store, query).await;
+        let (Some(lowest), Some(highest)) = (turns.first(), turns.last()) else { return 0 };
         let window = (lowest.turn_index, highest.turn_index);
-        let turns = left.len() as u64;
+        let turns = turns.len() as u64;
         let transfer = TurnSummarization { turns, ..summarization(thread_id, window, "a window") };
         match commit(store, vec![Write::SummarizeTurns(transfer)]).await {
             Ok(_) => return turns,
@@ -294,7 +300,7 @@ pub async fn f7_turns_are_read_in_pages_by_agent_and_by_thread(store: SharedStor
             .unwrap();
         append(&*store, two, vec![human("q"), trace_event(1), ai("a")]).await.unwrap();
     }
-    // One has the turns 1, 2, 5, 6, 9, 10 at the seqs 1, 4, 5, 8, 9, 12.
+    // The first thread has the turns 1, 2, 5, 6, 9, 10 at the seqs 1, 4, 5, 8, 9, 12.
     let part = TurnSummarization { turns: 4, ..summarization(one, (1, 6), "of one") };
     commit(&*store, vec![Write::SummarizeTurns(part)]).await.unwrap();
     let of = |thread_id| TurnQuery { thread_id, ..TurnQuery::for_agent(AssistantId::default()) };
@@ -316,9 +322,9 @@ pub async fn f7_turns_are_read_in_pages_by_agent_and_by_thread(store: SharedStor
         (TurnQuery { agent_id: "reviewer".parse().unwrap(), ..thread_one.clone() }, &[]),
     ];
     for (query, expected) in cases {
-        let found: Vec<u64> =
+        let indexes: Vec<u64> =
             read_turns(&*store, query.clone()).await.iter().map(|turn| turn.turn_index).collect();
-        assert_eq!(found, expected, "{query:?}");
+        assert_eq!(indexes, expected, "{query:?}");
     }
     assert_eq!(read_turns(&*store, of(Some(ThreadId::generate()))).await, []);
     for limit in [0, journal::PAGE_ROWS_MAX + 1] {
@@ -327,8 +333,8 @@ pub async fn f7_turns_are_read_in_pages_by_agent_and_by_thread(store: SharedStor
     }
 }
 
-/// Nobody speaks with the person there, and what comes of it is told in the thread that asked.
-pub async fn f6_what_sub_agents_say_is_no_turn(store: SharedStore) {
+/// The user does not take part in a sub-agent's thread, and the parent thread has its result.
+pub async fn f6_messages_of_sub_agents_are_not_turns(store: SharedStore) {
     let parent = create(&*store).await;
     let of = |parent_id, kind| Thread { parent_id: Some(parent_id), parent_kind: Some(kind), ..thread() };
     let helper = of(parent, ParentKind::Subagent);
@@ -342,21 +348,21 @@ pub async fn f6_what_sub_agents_say_is_no_turn(store: SharedStore) {
     let threads: Vec<ThreadId> = all_turns(&*store).await.iter().map(|turn| turn.thread_id).collect();
     assert_eq!(threads, [parent, parent, ids[2], ids[2]]);
     let prompt = store.thread(ids[0]).await.unwrap().unwrap().first_prompt;
-    assert_eq!(prompt.as_deref(), Some("q"), "such a thread is listed like any other");
+    assert_eq!(prompt.as_deref(), Some("q"), "a sub-agent's thread has a first prompt");
     commit(&*store, vec![Write::DeleteThread { thread_id: ids[0] }]).await.unwrap();
     assert_eq!(all_turns(&*store).await.len(), 4);
 }
 
-/// Whatever becomes of turns, what people are shown stays as it is.
-pub async fn f7_b1_history_is_complete_whatever_went_to_memory(store: SharedStore) {
+/// Archiving and restoring turns does not change the displayed history.
+pub async fn f7_b1_summarization_does_not_change_history(store: SharedStore) {
     let thread_id = create(&*store).await;
     append_turns(&*store, thread_id, 6).await;
     let before: BTreeSet<Seq> =
         all_history(&*store, thread_id, 2).await.iter().map(|entry| entry.seq).collect();
     let summary = summarize_turns(&*store, thread_id, (1, 4), ("We <talked>.", (1, 4))).await;
-    let condensed = TurnSummarization { turns: 1, ..summarization(thread_id, (5, 5), "condensed") };
-    let event = archive_event(&condensed.summary, ArchiveReason::Compaction, (5, 5));
-    let writes = vec![Write::SummarizeTurns(condensed), Write::Append { thread_id, events: vec![event] }];
+    let compacted = TurnSummarization { turns: 1, ..summarization(thread_id, (5, 5), "condensed") };
+    let event = archive_event(&compacted.summary, ArchiveReason::Compaction, (5, 5));
+    let writes = vec![Write::SummarizeTurns(compacted), Write::Append { thread_id, events: vec![event] }];
     commit(&*store, writes).await.unwrap();
     let entries = all_history(&*store, thread_id, 2).await;
     let markers: Vec<serde_json::Value> = entries

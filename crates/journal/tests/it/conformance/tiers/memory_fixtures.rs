@@ -11,7 +11,7 @@ use protocol::{
 
 use crate::conformance::fixtures::{ai, append, at, commit, event, human};
 
-/// A summary of the turns with these indexes.
+/// Returns a summary of the turns with the indexes `first..=last`.
 pub fn summary((first, last): (u64, u64), text: &str) -> MediumTermSummary {
     MediumTermSummary {
         id: SummaryId::generate(),
@@ -23,7 +23,7 @@ pub fn summary((first, last): (u64, u64), text: &str) -> MediumTermSummary {
     }
 }
 
-/// The transfer of all turns with these indexes, which are of one thread.
+/// Returns a summarization of all turns in the index window. All of them belong to one thread.
 pub fn summarization(thread_id: ThreadId, window: (u64, u64), text: &str) -> TurnSummarization {
     let turns = window.1 + 1 - window.0;
     TurnSummarization {
@@ -34,12 +34,12 @@ pub fn summarization(thread_id: ThreadId, window: (u64, u64), text: &str) -> Tur
     }
 }
 
-/// The thread as it is when the transfer is performed.
+/// Returns a version that matches the thread's state when the summarization is committed.
 pub fn current_version(thread_id: ThreadId) -> ThreadVersion {
     ThreadVersion { thread_id, last_seq: u32::MAX.into() }
 }
 
-/// The event that tells a thread of a summary.
+/// Returns the event that announces a summary in a thread.
 pub fn archive_event(
     summary: &MediumTermSummary,
     reason: ArchiveReason,
@@ -64,7 +64,7 @@ pub fn archive_event(
     event(EventType::TurnsArchived, &serde_json::to_value(content).unwrap())
 }
 
-/// Transfers and tells the thread of it, as a caller does.
+/// Summarizes turns and appends the announcing event to the thread, as a caller does.
 pub async fn summarize_turns(
     store: &dyn Store,
     thread_id: ThreadId,
@@ -79,6 +79,7 @@ pub async fn summarize_turns(
     summary
 }
 
+/// Returns the turns that match the query.
 pub async fn read_turns(store: &dyn Store, query: TurnQuery) -> Vec<LoggedMessage> {
     store.turns(query).await.unwrap()
 }
@@ -87,7 +88,7 @@ pub async fn all_turns(store: &dyn Store) -> Vec<LoggedMessage> {
     read_turns(store, TurnQuery::for_agent(AssistantId::default())).await
 }
 
-/// The indexes of the turns that are active, and of those that a summary stands for.
+/// Returns the indexes of the active turns and of the summarized turns.
 pub async fn turn_indexes(store: &dyn Store) -> (Vec<u64>, Vec<u64>) {
     let all = all_turns(store).await;
     let of = |is_wanted: fn(&LoggedMessage) -> bool| {
@@ -96,24 +97,26 @@ pub async fn turn_indexes(store: &dyn Store) -> (Vec<u64>, Vec<u64>) {
     (of(|turn| !turn.is_archived), of(|turn| turn.summary_id.is_some()))
 }
 
+/// Returns the texts of the summaries that match the query.
 pub async fn summary_texts(store: &dyn Store, query: SummaryQuery) -> Vec<String> {
-    let found = store.summaries(query).await.unwrap();
-    found.into_iter().map(|stored| stored.summary.summary_text).collect()
+    let summaries = store.summaries(query).await.unwrap();
+    summaries.into_iter().map(|stored| stored.summary.summary_text).collect()
 }
 
 pub fn newest_query() -> SummaryQuery {
     SummaryQuery { agent_id: AssistantId::default(), except_thread: None, offset: 0, limit: 10 }
 }
 
+/// Appends `turns` messages to the thread, alternating between user and model.
 pub async fn append_turns(store: &dyn Store, thread_id: ThreadId, turns: usize) {
-    let said = |number: usize| match number % 2 {
+    let message = |number: usize| match number % 2 {
         0 => human(&format!("question {number}")),
         _ => ai(&format!("answer {number}")),
     };
-    append(store, thread_id, (0..turns).map(said).collect()).await.unwrap();
+    append(store, thread_id, (0..turns).map(message).collect()).await.unwrap();
 }
 
-/// The summaries that a search finds.
+/// Returns the summaries that a search for the word finds.
 pub async fn search_summaries(store: &dyn Store, word: &str) -> Vec<SummaryId> {
     let kinds = vec![IndexHitKind::Summary];
     let query = SearchQuery { words: vec![word.to_owned()], kinds, limit: 10, ..SearchQuery::default() };

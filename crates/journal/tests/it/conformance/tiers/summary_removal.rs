@@ -1,4 +1,5 @@
-//! Summaries that go: their turns are active again, in every context they had left, and nothing of what was deleted stays.
+//! Removal of summaries: their turns become active again in every context that they had left, and no deleted text
+//! remains.
 
 use journal::{Error, RunPatch, Store, TurnQuery, TurnSummarization, Write};
 use protocol::{
@@ -15,20 +16,22 @@ use crate::conformance::fixtures::{
     all_events, all_history, append, commit, create, create_run, event, fork, human, rewind,
 };
 
-pub async fn f7_restored_turns_are_active_and_their_summary_is_gone(store: SharedStore) {
+pub async fn f7_restored_turns_are_active_and_their_summary_is_deleted(store: SharedStore) {
     let thread_id = create(&*store).await;
     append_turns(&*store, thread_id, 6).await;
-    let kept = summarize_turns(&*store, thread_id, (1, 2), ("a heron", (1, 2))).await;
-    let gone = summarize_turns(&*store, thread_id, (3, 4), ("a grebe", (3, 4))).await;
-    assert_eq!(search_summaries(&*store, "grebe").await, [gone.id]);
-    let restore =
-        vec![Write::RestoreTurns { summary_ids: vec![gone.id, SummaryId::generate(), gone.id], scope: None }];
+    let retained = summarize_turns(&*store, thread_id, (1, 2), ("a heron", (1, 2))).await;
+    let restored = summarize_turns(&*store, thread_id, (3, 4), ("a grebe", (3, 4))).await;
+    assert_eq!(search_summaries(&*store, "grebe").await, [restored.id]);
+    let restore = vec![Write::RestoreTurns {
+        summary_ids: vec![restored.id, SummaryId::generate(), restored.id],
+        scope: None,
+    }];
     for _ in 0..2 {
         commit(&*store, restore.clone()).await.unwrap();
         assert_eq!(turn_indexes(&*store).await, (vec![3, 4, 5, 6], vec![1, 2]));
         assert_eq!(
             (search_summaries(&*store, "heron").await, search_summaries(&*store, "grebe").await),
-            (vec![kept.id], vec![])
+            (vec![retained.id], vec![])
         );
     }
     let shown = all_history(&*store, thread_id, 3).await;
@@ -39,15 +42,15 @@ pub async fn f7_restored_turns_are_active_and_their_summary_is_gone(store: Share
     );
 }
 
-pub async fn f7_a_rewind_past_what_a_summary_tells_of_dissolves_it(store: SharedStore) {
+pub async fn f7_rewinding_turns_of_a_summary_or_its_event_dissolves_the_summary(store: SharedStore) {
     for (keep, active, summarised, withdrawn) in [
-        // Its event goes: the turns are in the context again.
+        // The rewind hides the summary's event: the turns are in the context again.
         (6, vec![1, 2, 3, 4, 5, 6], vec![], 0),
         (4, vec![1, 2, 3, 4], vec![], 2),
-        // A turn of it goes: the others are active again.
+        // The rewind hides a turn of the summary: its other turns are active again.
         (2, vec![1, 2], vec![], 4),
         (0, vec![], vec![], 6),
-        // What came later goes.
+        // The rewind hides only later events.
         (7, vec![4, 5, 6], vec![1, 2, 3], 2),
     ] {
         let thread_id = create(&*store).await;
@@ -71,8 +74,8 @@ pub async fn f7_a_rewind_past_what_a_summary_tells_of_dissolves_it(store: Shared
     }
 }
 
-/// A summary may stand for turns of several threads.
-pub async fn f7_what_leaves_one_thread_is_not_lost_to_the_others(store: SharedStore) {
+/// A summary may cover turns of several threads.
+pub async fn f7_dissolving_a_shared_summary_restores_the_turns_of_the_other_threads(store: SharedStore) {
     for is_deleted in [true, false] {
         let (one, two) = (create(&*store).await, create(&*store).await);
         append_turns(&*store, one, 2).await;
@@ -84,11 +87,13 @@ pub async fn f7_what_leaves_one_thread_is_not_lost_to_the_others(store: SharedSt
             thread_versions: vec![current_version(one), current_version(two)],
             summary: summary((base + 1, base + 4), "of both"),
         };
-        let told = |thread_id| Write::Append {
+        let announcement = |thread_id| Write::Append {
             thread_id,
             events: vec![archive_event(&both.summary, ArchiveReason::Request, (1, 2))],
         };
-        commit(&*store, vec![Write::SummarizeTurns(both.clone()), told(one), told(two)]).await.unwrap();
+        commit(&*store, vec![Write::SummarizeTurns(both.clone()), announcement(one), announcement(two)])
+            .await
+            .unwrap();
         append(&*store, two, vec![human("on")]).await.unwrap();
         match is_deleted {
             true => drop(commit(&*store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap()),
@@ -104,7 +109,7 @@ pub async fn f7_what_leaves_one_thread_is_not_lost_to_the_others(store: SharedSt
     }
 }
 
-/// Transfers the two turns of each of the threads into one summary, and tells both of it.
+/// Summarizes the two turns of each thread into one summary and announces it in both threads.
 async fn summarize_both(store: &dyn Store, threads: [ThreadId; 2], text: &str) -> SummaryId {
     let first = async |thread_id| {
         let of_thread =
@@ -113,7 +118,7 @@ async fn summarize_both(store: &dyn Store, threads: [ThreadId; 2], text: &str) -
     };
     let base = first(threads[0]).await;
     let summary = summary((base, base + 3), text);
-    let told = threads.map(|thread_id| Write::Append {
+    let announcements = threads.map(|thread_id| Write::Append {
         thread_id,
         events: vec![archive_event(&summary, ArchiveReason::Request, (1, 2))],
     });
@@ -124,7 +129,7 @@ async fn summarize_both(store: &dyn Store, threads: [ThreadId; 2], text: &str) -
         turns: 4,
         thread_versions: threads.map(current_version).into(),
     };
-    commit(store, [vec![Write::SummarizeTurns(both)], told.into()].concat()).await.unwrap();
+    commit(store, [vec![Write::SummarizeTurns(both)], announcements.into()].concat()).await.unwrap();
     id
 }
 
@@ -136,13 +141,14 @@ async fn restored_seqs(store: &dyn Store, thread_id: ThreadId) -> Vec<(Seq, Vec<
     events.map(|event| (event.seq, read(event.content.get()))).collect()
 }
 
+/// Returns the seqs of the messages in the thread's context.
 async fn context_seqs(store: &dyn Store, thread_id: ThreadId) -> Vec<Seq> {
     let events = all_events(store, thread_id, &[]).await;
     journal::view::context(&events).iter().map(|(seq, _)| *seq).collect()
 }
 
 /// A cached context is refreshed from the events that were added since.
-pub async fn f7_threads_are_told_that_turns_are_in_their_contexts_again(store: SharedStore) {
+pub async fn f7_restored_turns_are_announced_in_their_threads(store: SharedStore) {
     for what in ["rewind", "delete", "restore"] {
         let threads @ [one, two] = [create(&*store).await, create(&*store).await];
         append_turns(&*store, one, 2).await;
@@ -160,28 +166,32 @@ pub async fn f7_threads_are_told_that_turns_are_in_their_contexts_again(store: S
         }
         assert_eq!(restored_seqs(&*store, two).await, [(4, vec![3])], "{what}");
         assert_eq!(context_seqs(&*store, two).await, [1, 2], "{what}");
-        assert_eq!(all_history(&*store, two, 9).await.len(), 2, "people are not told: {what}");
+        assert_eq!(all_history(&*store, two, 9).await.len(), 2, "history does not display the event: {what}");
         assert_eq!(store.thread(two).await.unwrap().unwrap().updated_at, changed_at, "{what}");
         let of_one = restored_seqs(&*store, one).await;
-        assert_eq!(of_one.len(), usize::from(what == "restore"), "the others see to it themselves: {what}");
+        assert_eq!(
+            of_one.len(),
+            usize::from(what == "restore"),
+            "a rewind or deletion adds no event to its own thread: {what}"
+        );
         assert!(journal::view::context::is_context_change(
             all_events(&*store, two, &[]).await.last().unwrap()
         ));
     }
-    // What a compaction had condensed comes back by that alone.
+    // Undoing a compaction restores the compacted messages without another event.
     let thread_id = create(&*store).await;
     append_turns(&*store, thread_id, 2).await;
     let turn = all_turns(&*store).await.last().unwrap().turn_index;
-    let condensed = summarization(thread_id, (turn, turn), "condensed");
-    let (id, told) =
-        (condensed.summary.id, archive_event(&condensed.summary, ArchiveReason::Compaction, (2, 2)));
-    let append = Write::Append { thread_id, events: vec![told] };
+    let compacted = summarization(thread_id, (turn, turn), "condensed");
+    let (id, announcement) =
+        (compacted.summary.id, archive_event(&compacted.summary, ArchiveReason::Compaction, (2, 2)));
+    let append = Write::Append { thread_id, events: vec![announcement] };
     let restore = Write::RestoreTurns { summary_ids: vec![id], scope: None };
-    commit(&*store, vec![Write::SummarizeTurns(condensed), append, restore]).await.unwrap();
+    commit(&*store, vec![Write::SummarizeTurns(compacted), append, restore]).await.unwrap();
     assert_eq!(restored_seqs(&*store, thread_id).await, []);
 }
 
-pub async fn f7_no_context_changes_under_a_run(store: SharedStore) {
+pub async fn f7_a_context_does_not_change_during_a_run(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let ended = |status| Write::UpdateRun {
         run_id: run.run_id,
@@ -211,20 +221,20 @@ pub async fn f7_no_context_changes_under_a_run(store: SharedStore) {
     assert_eq!(context_seqs(&*store, two).await, [1, 2]);
 }
 
-/// A copy keeps what it was told when the source is taken back, and only deletion takes the words.
-pub async fn k9_what_a_copy_was_told_of_a_deleted_thread_hides_nothing_any_more(store: SharedStore) {
+/// A copy keeps its archive event when the source is rewound. Only deleting the source removes the text.
+pub async fn k9_in_a_copy_the_archive_event_of_a_deleted_thread_hides_nothing(store: SharedStore) {
     let threads @ [one, two] = [create(&*store).await, create(&*store).await];
     append_turns(&*store, one, 2).await;
     append_turns(&*store, two, 2).await;
     summarize_both(&*store, threads, "of the heron").await;
     append_turns(&*store, two, 4).await;
-    // It says that nothing before the seq 6 is in the context.
+    // The event states that no message before seq 6 is in the context.
     let own = summarization(two, (5, 6), "of the grebe");
-    let told = archive_event(&own.summary, ArchiveReason::Budget, (4, 5));
-    let told: TurnsArchived = serde_json::from_str(told.content.get()).unwrap();
-    let told = TurnsArchived { context_from: Some(6), ..told };
-    let told = event(EventType::TurnsArchived, &serde_json::to_value(told).unwrap());
-    let events = vec![told];
+    let archived = archive_event(&own.summary, ArchiveReason::Budget, (4, 5));
+    let archived: TurnsArchived = serde_json::from_str(archived.content.get()).unwrap();
+    let archived = TurnsArchived { context_from: Some(6), ..archived };
+    let archived = event(EventType::TurnsArchived, &serde_json::to_value(archived).unwrap());
+    let events = vec![archived];
     commit(&*store, vec![Write::SummarizeTurns(own), Write::Append { thread_id: two, events }])
         .await
         .unwrap();
@@ -235,13 +245,17 @@ pub async fn k9_what_a_copy_was_told_of_a_deleted_thread_hides_nothing_any_more(
         (vec![6, 7], vec![6, 7, 9])
     );
     rewind(&*store, one, 1).await.unwrap();
-    assert_eq!(context_seqs(&*store, two).await, [1, 2, 4, 5, 6, 7], "what relied on it followed");
-    assert_eq!(context_seqs(&*store, fork).await, [6, 7, 9], "a copy is as it was");
+    assert_eq!(
+        context_seqs(&*store, two).await,
+        [1, 2, 4, 5, 6, 7],
+        "threads of the summary have their turns again"
+    );
+    assert_eq!(context_seqs(&*store, fork).await, [6, 7, 9], "the copy is unchanged");
     commit(&*store, vec![Write::DeleteThread { thread_id: one }]).await.unwrap();
     assert_eq!(
         context_seqs(&*store, fork).await,
         [1, 2, 6, 7, 9],
-        "what it was told of the other is still true"
+        "the event of the remaining summary still hides its messages"
     );
     assert_eq!(restored_seqs(&*store, fork).await, [(10, vec![3])]);
     let words =
@@ -251,23 +265,23 @@ pub async fn k9_what_a_copy_was_told_of_a_deleted_thread_hides_nothing_any_more(
     }
 }
 
-pub async fn k9_a_deleted_thread_takes_what_tells_of_it_along(store: SharedStore) {
-    let (kept, gone) = (create(&*store).await, create(&*store).await);
-    append_turns(&*store, kept, 2).await;
-    append_turns(&*store, gone, 2).await;
-    let stays = summarize_turns(&*store, kept, (1, 2), ("a heron", (1, 2))).await;
-    summarize_turns(&*store, gone, (3, 4), ("a grebe", (1, 2))).await;
-    commit(&*store, vec![Write::DeleteThread { thread_id: gone }]).await.unwrap();
+pub async fn k9_deleting_a_thread_deletes_the_events_and_summaries_that_quote_it(store: SharedStore) {
+    let (retained, deleted) = (create(&*store).await, create(&*store).await);
+    append_turns(&*store, retained, 2).await;
+    append_turns(&*store, deleted, 2).await;
+    let remaining = summarize_turns(&*store, retained, (1, 2), ("a heron", (1, 2))).await;
+    summarize_turns(&*store, deleted, (3, 4), ("a grebe", (1, 2))).await;
+    commit(&*store, vec![Write::DeleteThread { thread_id: deleted }]).await.unwrap();
     assert_eq!(summary_texts(&*store, newest_query()).await, ["a heron"]);
     assert_eq!(
         (search_summaries(&*store, "heron").await, search_summaries(&*store, "grebe").await),
-        (vec![stays.id], vec![])
+        (vec![remaining.id], vec![])
     );
     assert_eq!(turn_indexes(&*store).await, (vec![], vec![1, 2]));
 }
 
-/// A copy has the events, and memory has the turns from the source.
-pub async fn b12_a_copy_neither_takes_nor_dissolves_what_memory_has(store: SharedStore) {
+/// A copy has the events. The turns in memory still belong to the source.
+pub async fn b12_a_copy_neither_owns_nor_dissolves_summaries(store: SharedStore) {
     let source = create(&*store).await;
     append_turns(&*store, source, 4).await;
     let summary = summarize_turns(&*store, source, (1, 2), ("a heron", (1, 2))).await;
@@ -280,11 +294,15 @@ pub async fn b12_a_copy_neither_takes_nor_dissolves_what_memory_has(store: Share
             .collect::<Vec<_>>()
     };
     assert_eq!(context(fork).await, context(source).await);
-    assert_eq!(context(early).await.len(), 4, "of before it was transferred");
+    assert_eq!(context(early).await.len(), 4, "the copy ends before the summarization");
     append(&*store, fork, vec![human("on")]).await.unwrap();
     rewind(&*store, fork, 3).await.unwrap();
-    assert_eq!(context(fork).await.len(), 3, "its own context has them again");
-    assert_eq!(turn_indexes(&*store).await, (vec![3, 4], vec![1, 2]), "and memory is the source's");
+    assert_eq!(context(fork).await.len(), 3, "the fork's context has the turns again");
+    assert_eq!(
+        turn_indexes(&*store).await,
+        (vec![3, 4], vec![1, 2]),
+        "the turns in memory belong to the source"
+    );
     commit(&*store, vec![Write::DeleteThread { thread_id: fork }]).await.unwrap();
     assert_eq!(search_summaries(&*store, "heron").await, [summary.id]);
 }

@@ -1,4 +1,5 @@
-//! Pages of history: exact by what is visible, whole in both directions, each understandable alone.
+//! Pages of history: limits count visible entries, paging is complete in both directions, and each page can be displayed
+//! without its neighbours.
 
 use journal::view::{HistoryEntry, HistoryItem, history};
 use journal::{
@@ -28,7 +29,7 @@ fn newest(limit: usize) -> HistoryQuery {
     HistoryQuery { limit, ..HistoryQuery::default() }
 }
 
-/// A query that asks for what the local person thinks.
+/// Returns a query that includes the local operator's feedback.
 fn with_feedback(limit: usize) -> HistoryQuery {
     HistoryQuery { feedback: Some(RunFeedback::LOCAL_USER.to_owned()), ..newest(limit) }
 }
@@ -39,7 +40,7 @@ fn as_subagent_event(event: NewEvent) -> NewEvent {
 
 pub async fn a9_history_pages_honour_their_bounds(store: SharedStore) {
     let thread_id = create(&*store).await;
-    // Visible are 1, 4, 5, 8, 9, …: of every four events the first and the last.
+    // Of every four events the first and the last are visible: 1, 4, 5, 8, 9, …
     let events = (0..20).map(|n| if n % 4 == 1 || n % 4 == 2 { trace_event(n) } else { human("text") });
     append(&*store, thread_id, events.collect()).await.unwrap();
     for (after_seq, before_seq, limit, expected, more) in [
@@ -66,10 +67,10 @@ pub async fn a9_history_pages_honour_their_bounds(store: SharedStore) {
         (Some(9), Some(5), 2, vec![], (true, false)),
     ] {
         let query = HistoryQuery { after_seq, before_seq, limit, ..HistoryQuery::default() };
-        let found = page(&store, thread_id, query).await;
-        let told = (seqs(&found.entries), (found.has_more_before, found.has_more_after));
-        assert_eq!(told, (expected, more), "after {after_seq:?} before {before_seq:?} limit {limit}");
-        assert_eq!((found.thread_id, found.source), (thread_id, "journal"));
+        let result = page(&store, thread_id, query).await;
+        let returned = (seqs(&result.entries), (result.has_more_before, result.has_more_after));
+        assert_eq!(returned, (expected, more), "after {after_seq:?} before {before_seq:?} limit {limit}");
+        assert_eq!((result.thread_id, result.source), (thread_id, "journal"));
     }
     for limit in [0, PAGE_ROWS_MAX + 1, usize::MAX] {
         let refused = history_page(&*store, thread_id, &newest(limit)).await;
@@ -93,7 +94,7 @@ pub async fn b5_a_long_thread_pages_completely(store: SharedStore) {
     assert_eq!(seqs(&page(&store, thread_id, last).await.entries), [1]);
 }
 
-pub async fn b6_pages_are_filled_whatever_is_hidden_between(store: SharedStore) {
+pub async fn b6_pages_are_full_despite_hidden_events(store: SharedStore) {
     const HIDDEN: u64 = 10_000;
     let thread_id = create(&*store).await;
     let hidden =
@@ -102,17 +103,17 @@ pub async fn b6_pages_are_filled_whatever_is_hidden_between(store: SharedStore) 
     append(&*store, thread_id, hidden().collect()).await.unwrap();
     append(&*store, thread_id, vec![human("three")]).await.unwrap();
     append(&*store, thread_id, hidden().collect()).await.unwrap();
-    let found = page(&store, thread_id, newest(2)).await;
-    assert_eq!((seqs(&found.entries), found.has_more_before), (vec![2, HIDDEN + 3], true));
-    let found = page(&store, thread_id, HistoryQuery { after_seq: Some(1), ..newest(5) }).await;
-    assert_eq!((seqs(&found.entries), found.has_more_after), (vec![2, HIDDEN + 3], false));
-    let found = page(&store, thread_id, HistoryQuery { before_seq: Some(HIDDEN), ..newest(2) }).await;
-    assert_eq!((seqs(&found.entries), found.has_more_after), (vec![1, 2], true));
+    let result = page(&store, thread_id, newest(2)).await;
+    assert_eq!((seqs(&result.entries), result.has_more_before), (vec![2, HIDDEN + 3], true));
+    let result = page(&store, thread_id, HistoryQuery { after_seq: Some(1), ..newest(5) }).await;
+    assert_eq!((seqs(&result.entries), result.has_more_after), (vec![2, HIDDEN + 3], false));
+    let result = page(&store, thread_id, HistoryQuery { before_seq: Some(HIDDEN), ..newest(2) }).await;
+    assert_eq!((seqs(&result.entries), result.has_more_after), (vec![1, 2], true));
     let nothing = page(&store, thread_id, HistoryQuery { after_seq: Some(HIDDEN + 3), ..newest(1) }).await;
     assert!(nothing.entries.is_empty() && nothing.has_more_before && !nothing.has_more_after);
 }
 
-pub async fn a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_not(store: SharedStore) {
+pub async fn a10_c4_markers_count_like_messages_and_their_details_do_not(store: SharedStore) {
     let thread_id = create(&*store).await;
     let failed = event(EventType::CompactionFailed, &json!({"trigger": "auto", "reason": "blank"}));
     let events = vec![
@@ -132,7 +133,7 @@ pub async fn a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_
     assert_eq!(seqs(&entries), [1, 2, 4, 5, 7, 8, 10]);
     let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!((ids[2], ids[3], ids[5]), ("compaction-failed-4", "summary-marker-5", "summary-undone-8"));
-    // The originals of a marker are a page like any other.
+    // The messages that a marker covers are paged like any others.
     let HistoryItem::Marker(marker) = &entries[3].item else { panic!("{entries:?}") };
     let query = HistoryQuery {
         after_seq: Some(marker.first_seq - 1),
@@ -142,7 +143,7 @@ pub async fn a10_c4_markers_are_counted_like_messages_and_what_explains_them_is_
     assert_eq!(page(&store, thread_id, query).await.entries, entries[..2]);
 }
 
-pub async fn b8_a_result_without_its_call_on_the_page_is_told_with_it(store: SharedStore) {
+pub async fn b8_a_tool_result_includes_its_call_if_the_page_does_not(store: SharedStore) {
     let thread_id = create(&*store).await;
     let events = vec![
         human("go"),
@@ -158,7 +159,7 @@ pub async fn b8_a_result_without_its_call_on_the_page_is_told_with_it(store: Sha
         tool_result("a", "A of the second call"),
     ];
     append(&*store, thread_id, events).await.unwrap();
-    let told = |page: &HistoryPage| -> Vec<(Seq, Option<(Seq, String)>)> {
+    let entry_calls = |page: &HistoryPage| -> Vec<(Seq, Option<(Seq, String)>)> {
         let call = |entry: &HistoryEntry| entry.call.as_ref().map(|call| (call.seq, call.id.clone()));
         page.entries.iter().map(|entry| (entry.seq, call(entry))).collect()
     };
@@ -171,12 +172,12 @@ pub async fn b8_a_result_without_its_call_on_the_page_is_told_with_it(store: Sha
         (Some(10), 5, vec![call(2, "a"), call(2, "b"), call(2, "b"), None, None]),
         (Some(10), 6, vec![None, None, None, None, None, None]),
     ] {
-        let found = page(&store, thread_id, HistoryQuery { before_seq, ..newest(limit) }).await;
-        let calls: Vec<_> = told(&found).into_iter().map(|(_, call)| call).collect();
+        let result = page(&store, thread_id, HistoryQuery { before_seq, ..newest(limit) }).await;
+        let calls: Vec<_> = entry_calls(&result).into_iter().map(|(_, call)| call).collect();
         assert_eq!(calls, expected, "before {before_seq:?} limit {limit}");
     }
-    let found = page(&store, thread_id, HistoryQuery { after_seq: Some(2), ..newest(1) }).await;
-    let written = serde_json::to_value(&found.entries[0]).unwrap();
+    let result = page(&store, thread_id, HistoryQuery { after_seq: Some(2), ..newest(1) }).await;
+    let written = serde_json::to_value(&result.entries[0]).unwrap();
     let expected = json!({"seq": 2, "id": "a", "name": "read_file", "args": {"path": "a"}});
     assert_eq!(written["call"], expected);
 }
@@ -187,32 +188,32 @@ pub async fn b8_a_call_far_before_its_result_is_found(store: SharedStore) {
     events.extend((0..300).map(|_| ai("between")));
     events.push(tool_result("far", "at last"));
     append(&*store, thread_id, events).await.unwrap();
-    let found = page(&store, thread_id, newest(1)).await;
-    assert_eq!(found.entries[0].call.as_ref().map(|call| call.seq), Some(1));
+    let result = page(&store, thread_id, newest(1)).await;
+    assert_eq!(result.entries[0].call.as_ref().map(|call| call.seq), Some(1));
 }
 
-/// Messages of sub-agents in between do not count, however many there are.
-pub async fn b8_a_call_is_found_behind_everything_that_sub_agents_said(store: SharedStore) {
-    for (beside, between) in [(400, 0), (1_200, 0), (400, 900), (0, 998)] {
+/// Any number of sub-agent messages between a call and its result is skipped.
+pub async fn b8_a_call_is_found_before_many_messages_of_sub_agents(store: SharedStore) {
+    for (adjacent, between) in [(400, 0), (1_200, 0), (400, 900), (0, 998)] {
         let thread_id = create(&*store).await;
         let mut events = vec![tool_calls(&["far"])];
-        events.extend((0..beside).map(|_| as_subagent_event(ai("beside"))));
+        events.extend((0..adjacent).map(|_| as_subagent_event(ai("beside"))));
         events.extend((0..between).map(|_| ai("between")));
         events.push(tool_result("far", "at last"));
         append(&*store, thread_id, events).await.unwrap();
-        let found = page(&store, thread_id, newest(1)).await;
-        let call = found.entries[0].call.as_ref().map(|call| call.seq);
-        assert_eq!(call, Some(1), "{beside} beside and {between} between");
+        let result = page(&store, thread_id, newest(1)).await;
+        let call = result.entries[0].call.as_ref().map(|call| call.seq);
+        assert_eq!(call, Some(1), "{adjacent} adjacent and {between} between");
     }
 }
 
-/// A page of markers has the bounds, the limits and the ends of any other.
+/// A page of markers has the same bounds and limits as a page of messages.
 pub async fn a9_pages_of_markers_honour_their_bounds(store: SharedStore) {
     let thread_id = create(&*store).await;
-    // Markers are 3, 6, 9 and 12, and 15 takes the last one back.
+    // Markers are 3, 6, 9 and 12. Event 15 undoes the last one.
     for turn in 1..=4 {
-        let said = vec![human("one"), ai("two"), compaction_event((turn * 3 - 2, turn * 3 - 1), None, "S")];
-        append(&*store, thread_id, said).await.unwrap();
+        let events = vec![human("one"), ai("two"), compaction_event((turn * 3 - 2, turn * 3 - 1), None, "S")];
+        append(&*store, thread_id, events).await.unwrap();
     }
     append(&*store, thread_id, vec![human("one"), ai("two"), undo_event(12, Vec::new()), ai("end")])
         .await
@@ -234,9 +235,9 @@ pub async fn a9_pages_of_markers_honour_their_bounds(store: SharedStore) {
     ] {
         let query =
             HistoryQuery { after_seq, before_seq, filter: HistoryFilter::Markers, ..with_feedback(limit) };
-        let found = page(&store, thread_id, query).await;
-        let told = (seqs(&found.entries), (found.has_more_before, found.has_more_after));
-        assert_eq!(told, (expected, more), "after {after_seq:?} before {before_seq:?} limit {limit}");
+        let result = page(&store, thread_id, query).await;
+        let returned = (seqs(&result.entries), (result.has_more_before, result.has_more_after));
+        assert_eq!(returned, (expected, more), "after {after_seq:?} before {before_seq:?} limit {limit}");
     }
     let refused =
         history_page(&*store, thread_id, &HistoryQuery { filter: HistoryFilter::Markers, ..newest(0) }).await;
@@ -244,13 +245,13 @@ pub async fn a9_pages_of_markers_honour_their_bounds(store: SharedStore) {
 }
 
 /// A reader that asks for rewound messages sees which of them were rewound.
-pub async fn b9_what_was_taken_back_says_so(store: SharedStore) {
+pub async fn b9_rewound_entries_are_marked(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let beside = (0..30).map(|_| as_subagent_event(ai("beside")));
+    let subagent_events = (0..30).map(|_| as_subagent_event(ai("beside")));
     append(&*store, thread_id, vec![human("one"), ai("two"), compaction_event((1, 2), None, "S")])
         .await
         .unwrap();
-    append(&*store, thread_id, beside.chain([undo_event(3, Vec::new()), human("gone")]).collect())
+    append(&*store, thread_id, subagent_events.chain([undo_event(3, Vec::new()), human("gone")]).collect())
         .await
         .unwrap();
     rewind(&*store, thread_id, 5).await.unwrap();
@@ -263,11 +264,11 @@ pub async fn b9_what_was_taken_back_says_so(store: SharedStore) {
         for limit in 1..=7 {
             let query =
                 HistoryQuery { superseded: SupersededVisibility::Shown, filter: shown, ..newest(limit) };
-            let found = page(&store, thread_id, query.clone()).await;
-            let told: Vec<_> = found.entries.iter().map(|entry| (entry.seq, entry.is_superseded)).collect();
-            assert_eq!(told, expected[expected.len().saturating_sub(limit)..], "{shown:?} limit {limit}");
-            let flagged = found.entries.iter().map(|entry| serde_json::to_value(entry).unwrap());
-            assert!(flagged.eq(found.entries.iter().map(|entry| {
+            let result = page(&store, thread_id, query.clone()).await;
+            let flags: Vec<_> = result.entries.iter().map(|entry| (entry.seq, entry.is_superseded)).collect();
+            assert_eq!(flags, expected[expected.len().saturating_sub(limit)..], "{shown:?} limit {limit}");
+            let flagged = result.entries.iter().map(|entry| serde_json::to_value(entry).unwrap());
+            assert!(flagged.eq(result.entries.iter().map(|entry| {
                 let mut whole =
                     serde_json::to_value(HistoryEntry { is_superseded: false, ..entry.clone() }).unwrap();
                 if entry.is_superseded {
@@ -283,32 +284,32 @@ pub async fn b9_what_was_taken_back_says_so(store: SharedStore) {
     }
 }
 
-pub async fn b9_what_was_taken_back_is_shown_only_to_who_asks(store: SharedStore) {
+pub async fn b9_rewound_entries_are_returned_only_on_request(store: SharedStore) {
     let thread_id = create(&*store).await;
     complete_run(&*store, thread_id, vec![human("one"), ai("first try")]).await;
     rewind(&*store, thread_id, 1).await.unwrap();
-    let kept = complete_run(&*store, thread_id, vec![ai("second try")]).await;
+    let retained = complete_run(&*store, thread_id, vec![ai("second try")]).await;
     assert_eq!(seqs(&page(&store, thread_id, with_feedback(9)).await.entries), [1, 4]);
     let all = HistoryQuery { superseded: SupersededVisibility::Shown, ..with_feedback(9) };
-    let found = page(&store, thread_id, all.clone()).await;
-    assert_eq!(seqs(&found.entries), [1, 2, 4]);
-    assert!(found.entries[1].feedback.is_some() && found.entries[2].feedback.is_some());
+    let result = page(&store, thread_id, all.clone()).await;
+    assert_eq!(seqs(&result.entries), [1, 2, 4]);
+    assert!(result.entries[1].feedback.is_some() && result.entries[2].feedback.is_some());
     let between = HistoryQuery { before_seq: Some(4), ..all };
-    let found = page(&store, thread_id, between).await;
-    assert_eq!((seqs(&found.entries), found.has_more_after), (vec![1, 2], true));
-    // A replacement that is taken back leaves what was there before it.
+    let result = page(&store, thread_id, between).await;
+    assert_eq!((seqs(&result.entries), result.has_more_after), (vec![1, 2], true));
+    // Rewinding a replacement does not restore the entry that it replaced.
     rewind(&*store, thread_id, 0).await.unwrap();
     assert!(page(&store, thread_id, with_feedback(9)).await.entries.is_empty());
-    assert_eq!(store.run_events(thread_id, kept.run_id, 0, 9).await.unwrap().len(), 1);
+    assert_eq!(store.run_events(thread_id, retained.run_id, 0, 9).await.unwrap().len(), 1);
 }
 
-/// Returns the seqs at which feedback is told, with the thumbs given there.
+/// Returns the seqs of the entries that carry feedback, each with its rating.
 fn feedback_ratings(page: &HistoryPage) -> Vec<(Seq, Option<Rating>)> {
-    let told = page.entries.iter().filter_map(|entry| Some((entry.seq, entry.feedback.as_ref()?)));
-    told.map(|(seq, given)| (seq, given.as_ref().map(|feedback| feedback.rating))).collect()
+    let ratings = page.entries.iter().filter_map(|entry| Some((entry.seq, entry.feedback.as_ref()?)));
+    ratings.map(|(seq, feedback)| (seq, feedback.as_ref().map(|feedback| feedback.rating))).collect()
 }
 
-pub async fn b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else(store: SharedStore) {
+pub async fn b10_d6_feedback_is_attached_only_to_the_last_answer_of_a_run(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![human("imported"), ai("of no run")]).await.unwrap();
     let long = vec![
@@ -328,48 +329,52 @@ pub async fn b10_d6_feedback_is_at_the_last_answer_of_a_run_and_nowhere_else(sto
     }
     let all = page(&store, thread_id, with_feedback(50)).await;
     assert_eq!(feedback_ratings(&all), [(6, Some(Rating::Up)), (11, None)]);
-    assert_eq!(serde_json::to_value(&all.entries[9]).unwrap().get("feedback"), None, "a person's");
+    assert_eq!(
+        serde_json::to_value(&all.entries[9]).unwrap().get("feedback"),
+        None,
+        "a user's message has no feedback field"
+    );
     let unrated = serde_json::to_value(&all.entries[8]).unwrap();
     assert_eq!((&unrated["seq"], &unrated["feedback"]), (&json!(11), &json!(null)));
     let rated_entry = serde_json::to_value(&all.entries[5]).unwrap();
     assert_eq!(rated_entry["feedback"]["rating"], 1);
-    // Whatever the page, an answer that is not the last of its run has none.
+    // On every page, an answer that is not the last of its run has no feedback.
     for before_seq in 1..=13 {
         for limit in 1..=4 {
             let query = HistoryQuery { before_seq: Some(before_seq), ..with_feedback(limit) };
-            let found = page(&store, thread_id, query).await;
+            let result = page(&store, thread_id, query).await;
             let expected: Vec<_> = feedback_ratings(&all)
                 .into_iter()
-                .filter(|(seq, _)| seqs(&found.entries).contains(seq))
+                .filter(|(seq, _)| seqs(&result.entries).contains(seq))
                 .collect();
-            assert_eq!(feedback_ratings(&found), expected, "before {before_seq} limit {limit}");
+            assert_eq!(feedback_ratings(&result), expected, "before {before_seq} limit {limit}");
         }
     }
     let other = HistoryQuery { feedback: Some("somebody".to_owned()), ..newest(50) };
     assert_eq!(feedback_ratings(&page(&store, thread_id, other).await), [(6, None), (11, None)]);
-    // An answer that a rewind took out of sight gives its place to the one before it.
+    // If a rewind hides the last answer, the answer before it is the last one of the run.
     rewind(&*store, thread_id, 4).await.unwrap();
     assert_eq!(feedback_ratings(&page(&store, thread_id, with_feedback(50)).await), [(4, Some(Rating::Up))]);
     assert!(store.run(short.run_id).await.unwrap().is_some());
 }
 
-pub async fn d7_feedback_that_is_not_asked_for_is_not_told(store: SharedStore) {
+pub async fn d7_feedback_is_returned_only_on_request(store: SharedStore) {
     let thread_id = create(&*store).await;
     let run = complete_run(&*store, thread_id, vec![human("one"), ai("two")]).await;
     commit(&*store, vec![Write::PutFeedback(feedback(&run, Rating::Up, 5))]).await.unwrap();
-    let found = page(&store, thread_id, newest(50)).await;
-    assert_eq!(serde_json::to_value(&found.entries[1]).unwrap().get("feedback"), None);
-    let found = page(&store, thread_id, with_feedback(50)).await;
-    assert_eq!(serde_json::to_value(&found.entries[1]).unwrap()["feedback"]["user_id"], "local");
+    let result = page(&store, thread_id, newest(50)).await;
+    assert_eq!(serde_json::to_value(&result.entries[1]).unwrap().get("feedback"), None);
+    let result = page(&store, thread_id, with_feedback(50)).await;
+    assert_eq!(serde_json::to_value(&result.entries[1]).unwrap()["feedback"]["user_id"], "local");
 }
 
-pub async fn b10_in_a_run_that_goes_on_the_newest_answer_is_its_last(store: SharedStore) {
+pub async fn b10_in_an_active_run_the_newest_answer_is_the_last(store: SharedStore) {
     let run = run(create(&*store).await, "one");
     let thread_id = run.thread_id;
     commit(&*store, vec![Write::AdmitRun(run.clone())]).await.unwrap();
     for number in 1..=3 {
-        let said = [tool_calls(&["a"]), tool_result("a", "A")].map(|event| event.with_run(run.run_id));
-        append(&*store, thread_id, said.to_vec()).await.unwrap();
+        let events = [tool_calls(&["a"]), tool_result("a", "A")].map(|event| event.with_run(run.run_id));
+        append(&*store, thread_id, events.to_vec()).await.unwrap();
         assert_eq!(
             feedback_ratings(&page(&store, thread_id, with_feedback(50)).await),
             [(number * 2 - 1, None)]
@@ -377,25 +382,25 @@ pub async fn b10_in_a_run_that_goes_on_the_newest_answer_is_its_last(store: Shar
     }
 }
 
-pub async fn b12_d8_a_copy_has_the_history_and_its_runs_and_no_feedback_of_its_source(store: SharedStore) {
+pub async fn b12_d8_a_copy_has_the_history_and_runs_but_no_feedback_of_its_source(store: SharedStore) {
     let source = create(&*store).await;
-    let said = vec![human("one"), ai("two"), compaction_event((1, 1), Some(1), "S")];
-    let rated_run = complete_run(&*store, source, said).await;
+    let events = vec![human("one"), ai("two"), compaction_event((1, 1), Some(1), "S")];
+    let rated_run = complete_run(&*store, source, events).await;
     commit(&*store, vec![Write::PutFeedback(feedback(&rated_run, Rating::Up, 5))]).await.unwrap();
     let fork = fork(&*store, source, None).await;
     complete_run(&*store, fork, vec![human("three"), ai("four")]).await;
-    let found = page(&store, fork, with_feedback(50)).await;
-    assert_eq!(feedback_ratings(&found), [(5, None)], "a run of another thread takes no feedback here");
-    let copied: Vec<Option<RunId>> = found.entries[..3].iter().map(|entry| entry.run_id).collect();
+    let result = page(&store, fork, with_feedback(50)).await;
+    assert_eq!(feedback_ratings(&result), [(5, None)], "a run of another thread accepts no feedback here");
+    let copied: Vec<Option<RunId>> = result.entries[..3].iter().map(|entry| entry.run_id).collect();
     assert_eq!(copied, [Some(rated_run.run_id); 3]);
     let original = page(&store, source, with_feedback(50)).await;
     assert_eq!(feedback_ratings(&original), [(2, Some(Rating::Up))]);
     let what =
         |page: &HistoryPage| page.entries[..3].iter().map(|entry| entry.item.clone()).collect::<Vec<_>>();
-    assert_eq!(what(&found), what(&original));
-    // The source is deleted: what was copied stays as it is.
+    assert_eq!(what(&result), what(&original));
+    // Deleting the source does not change the copy.
     commit(&*store, vec![Write::DeleteThread { thread_id: source }]).await.unwrap();
-    assert_eq!(page(&store, fork, with_feedback(50)).await, found);
+    assert_eq!(page(&store, fork, with_feedback(50)).await, result);
 }
 
 pub async fn b4_an_entry_has_the_same_id_on_every_page(store: SharedStore) {
@@ -411,7 +416,7 @@ pub async fn b4_an_entry_has_the_same_id_on_every_page(store: SharedStore) {
         assert_eq!(all_history(&*store, thread_id, limit).await, expected, "pages of {limit}");
     }
     let written = serde_json::to_string(&expected[1]).unwrap();
-    assert_eq!(written.matches("mine").count(), 1, "an id is told once: {written}");
+    assert_eq!(written.matches("mine").count(), 1, "an id is serialized once: {written}");
 }
 
 /// Returns an entry as clients receive it, without the fields that only pages add.
@@ -426,13 +431,12 @@ fn sorted_entries(mut received: Vec<&Value>) -> Vec<&Value> {
     received
 }
 
-/// Pages, a snapshot and the live events behind it reach a client in any order, overlapping as they like: it shows the
-/// same.
+/// A client displays the same history for pages, a snapshot and live events that arrive in any order and overlap.
 pub async fn b3_any_interleaving_sorts_to_the_same_history(store: SharedStore) {
     const SHUFFLES: usize = 10_000;
     let thread_id = create(&*store).await;
     for turn in 0..4 {
-        let said = vec![
+        let events = vec![
             human("go"),
             trace_event(turn),
             as_subagent_event(ai("beside")),
@@ -440,7 +444,7 @@ pub async fn b3_any_interleaving_sorts_to_the_same_history(store: SharedStore) {
             tool_result("a", "A"),
             ai("done"),
         ];
-        complete_run(&*store, thread_id, said).await;
+        complete_run(&*store, thread_id, events).await;
         if turn % 2 == 1 {
             append(&*store, thread_id, vec![compaction_event((1, turn * 5), None, "S")]).await.unwrap();
         }
@@ -452,7 +456,7 @@ pub async fn b3_any_interleaving_sorts_to_the_same_history(store: SharedStore) {
     for limit in 1..=5 {
         pages.push(all_history(&*store, thread_id, limit).await.iter().map(entry_json).collect());
     }
-    // As a frame carries it: the event alone, written and read again.
+    // A frame carries the serialized event.
     let frame = |event: &Event| -> Vec<Value> {
         let event: Event = serde_json::from_str(&serde_json::to_string(event).unwrap()).unwrap();
         history(std::slice::from_ref(&event)).iter().map(entry_json).collect()

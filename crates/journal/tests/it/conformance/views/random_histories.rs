@@ -1,4 +1,4 @@
-//! Whatever happens to a thread, its history is what was said and its context is what a plain account of it says.
+//! Property test: after random operations on a thread, its history and its context equal those of a simple model.
 
 use journal::view::context::{ContextOutline, is_context_change};
 use journal::view::{HistoryItem, context, history};
@@ -18,37 +18,38 @@ use crate::conformance::fixtures::{
 /// An operation on a thread that affects its history or its context.
 #[derive(Debug, Clone)]
 enum ThreadMutation {
-    /// So many messages, the last of them a result.
+    /// Appends this number of messages, the last of them a tool result.
     Messages(u8),
     Trace,
     Boundary,
-    /// All but the last so many messages of the context are condensed, and the last result of those is clipped.
+    /// Compacts all but this number of the newest messages, and clips the last tool result among those that stay.
     Compaction {
         kept: u8,
         with_request: bool,
     },
-    /// The compaction in effect is taken back, if there is one.
+    /// Undoes the compaction in effect, if one exists.
     Undo,
-    /// The last result of the context is clipped.
+    /// Clips the last tool result of the context.
     Clip,
     Rewind(u8),
     Fork(Option<u8>),
 }
 
+/// Returns a strategy for sequences of mutations.
 fn mutations() -> impl Strategy<Value = Vec<ThreadMutation>> {
-    let condensed = (0..4_u8, any::<bool>())
+    let compaction = (0..4_u8, any::<bool>())
         .prop_map(|(kept, with_request)| ThreadMutation::Compaction { kept, with_request });
-    let happening = prop_oneof![
+    let mutation = prop_oneof![
         6 => (1..5_u8).prop_map(ThreadMutation::Messages),
         1 => Just(ThreadMutation::Trace),
         1 => Just(ThreadMutation::Boundary),
-        4 => condensed,
+        4 => compaction,
         2 => Just(ThreadMutation::Undo),
         1 => Just(ThreadMutation::Clip),
         2 => (0..30_u8).prop_map(ThreadMutation::Rewind),
         1 => proptest::option::of(0..30_u8).prop_map(ThreadMutation::Fork),
     ];
-    proptest::collection::vec(happening, 1..16)
+    proptest::collection::vec(mutation, 1..16)
 }
 
 /// The expected view of a thread.
@@ -64,7 +65,7 @@ enum VisibleItem {
         summary: String,
     },
     Undone(Seq),
-    /// A result is clipped; with a compaction, if a marker is named.
+    /// A clipped tool result. If it has a marker, it belongs to that compaction.
     Clip {
         seq: Seq,
         text: String,
@@ -83,12 +84,12 @@ impl VisibleItem {
         }
     }
 
-    /// Returns what people are shown of it.
+    /// Returns the text that history displays, or `None` for a hidden item.
     fn history_text(&self) -> Option<String> {
         match self {
             Self::Human(text) | Self::Result(text) => Some(text.clone()),
             Self::Boundary => Some("boundary".to_owned()),
-            Self::Marker { summary, .. } => Some(format!("condensed {summary}")),
+            Self::Marker { summary, .. } => Some(format!("compacted {summary}")),
             Self::Undone(marker) => Some(format!("undone {marker}")),
             Self::Trace | Self::Clip { .. } => None,
         }
@@ -97,14 +98,14 @@ impl VisibleItem {
 
 type SeqTexts = Vec<(Seq, String)>;
 
-/// A thread as a list of what is visible in it.
+/// A model of a thread: the list of its visible items.
 #[derive(Default)]
 struct HistoryModel {
     visible: Vec<(Seq, VisibleItem)>,
     last_seq: Seq,
 }
 
-/// A context, and those that undoing its compactions would give back.
+/// The expected context, and the earlier contexts that undoing its compactions restores.
 #[derive(Default)]
 struct ExpectedContext {
     texts: SeqTexts,
@@ -150,7 +151,7 @@ impl HistoryModel {
         self.visible.retain(|(at, _)| *at <= seq);
     }
 
-    /// Tells from the beginning what happened to the context.
+    /// Computes the context by applying every visible item in order.
     fn context_account(&self) -> ExpectedContext {
         let mut account = ExpectedContext::default();
         for (seq, what) in &self.visible {
@@ -181,21 +182,22 @@ impl HistoryModel {
         self.context_account().before.last().map(|(marker, _)| *marker)
     }
 
-    /// Returns the last event to condense so that `kept` are left, and the last human message up to there.
+    /// Returns the last event to compact so that `kept` messages remain, and the last human message up to that event.
     fn compaction_range(&self, kept: u8) -> Option<(Seq, Option<Seq>)> {
         let texts = self.context_account().texts;
-        let condensed_before = self.visible.iter().rev().find_map(|(at, what)| match what {
+        let compacted_before = self.visible.iter().rev().find_map(|(at, what)| match what {
             VisibleItem::Marker { last_seq, .. } if Some(*at) == self.marker() => Some(*last_seq),
             _ => None,
         });
-        let said: Vec<Seq> = texts.iter().map(|(seq, _)| *seq).filter(|seq| self.is_message(*seq)).collect();
-        let last_seq = *said.iter().rev().nth(kept.into())?;
+        let messages: Vec<Seq> =
+            texts.iter().map(|(seq, _)| *seq).filter(|seq| self.is_message(*seq)).collect();
+        let last_seq = *messages.iter().rev().nth(kept.into())?;
         let is_human = |seq: &Seq| {
             let what = self.visible.iter().find(|(at, _)| at == seq);
             matches!(what, Some((_, VisibleItem::Human(_))))
         };
-        let request = said.iter().copied().filter(|seq| *seq <= last_seq).filter(is_human).max();
-        (Some(last_seq) > condensed_before).then_some((last_seq, request))
+        let request = messages.iter().copied().filter(|seq| *seq <= last_seq).filter(is_human).max();
+        (Some(last_seq) > compacted_before).then_some((last_seq, request))
     }
 
     fn is_message(&self, seq: Seq) -> bool {
@@ -209,13 +211,14 @@ impl HistoryModel {
     }
 }
 
-/// Does it in the store and in the model; returns the thread to go on with.
+/// Applies the mutation to the store and to the model. Returns the thread for the next mutation, which is a new one after
+/// a fork.
 async fn apply_mutation(
     store: &SharedStore,
     model: &mut HistoryModel,
-    (thread_id, happening): (ThreadId, &ThreadMutation),
+    (thread_id, mutation): (ThreadId, &ThreadMutation),
 ) -> ThreadId {
-    let events = match happening {
+    let events = match mutation {
         ThreadMutation::Messages(times) => append_messages(model, *times),
         ThreadMutation::Trace => {
             model.add(VisibleItem::Trace);
@@ -289,7 +292,7 @@ fn append_undo(model: &mut HistoryModel) -> Vec<protocol::NewEvent> {
     vec![undo_event(marker_seq, clips)]
 }
 
-/// Reads the context as the runtime does: page by page from the newest back to where it begins, and the request.
+/// Reads the context as the runtime does: pages from the newest event back to the context's start, and the kept request.
 async fn read_context_backwards(store: &SharedStore, thread_id: ThreadId, limit: usize) -> Vec<String> {
     let categories = vec![Category::Message, Category::Middleware];
     let query = || EventQuery { categories: categories.clone(), limit, ..EventQuery::default() };
@@ -342,7 +345,7 @@ fn entry_text(entry: &journal::view::HistoryEntry) -> (Seq, String) {
     let text = match &entry.item {
         HistoryItem::Message(message) => message.text(),
         HistoryItem::Boundary(boundary) => boundary.text.clone(),
-        HistoryItem::Marker(marker) => format!("condensed {}", marker.summary),
+        HistoryItem::Marker(marker) => format!("compacted {}", marker.summary),
         HistoryItem::Failed(failed) => format!("failed {}", failed.reason),
         HistoryItem::Undone(undone) => format!("undone {}", undone.marker_seq),
         HistoryItem::Archived(archived) => format!("archived {}", archived.summary),
@@ -350,30 +353,28 @@ fn entry_text(entry: &journal::view::HistoryEntry) -> (Seq, String) {
     (entry.seq, text)
 }
 
-pub async fn b1_b5_m9_whatever_happens_history_is_complete_and_the_context_is_what_was_left(
-    store: SharedStore,
-) {
+pub async fn b1_b5_m9_after_random_operations_history_and_context_match_the_model(store: SharedStore) {
     const CASES: usize = 150;
     let mut runner = TestRunner::deterministic();
     for _ in 0..CASES {
         let case = mutations().new_tree(&mut runner).unwrap().current();
         let mut thread_id = create(&*store).await;
         let mut model = HistoryModel::default();
-        for happening in &case {
-            thread_id = apply_mutation(&store, &mut model, (thread_id, happening)).await;
-            let told_case = format!("{case:?} up to {happening:?}");
+        for mutation in &case {
+            thread_id = apply_mutation(&store, &mut model, (thread_id, mutation)).await;
+            let step = format!("{case:?} up to {mutation:?}");
             let events = all_events(&*store, thread_id, &[]).await;
             let visible: Vec<Seq> = model.visible.iter().map(|(seq, _)| *seq).collect();
-            assert_eq!(seqs(&events), visible, "{told_case}");
+            assert_eq!(seqs(&events), visible, "{step}");
             let expected = model.context_texts();
             let whole: Vec<String> = context(&events).iter().map(|(_, message)| message.text()).collect();
-            assert_eq!(whole, expected, "{told_case}");
+            assert_eq!(whole, expected, "{step}");
             for limit in [1, 3, 50] {
                 let context = read_context_backwards(&store, thread_id, limit).await;
-                assert_eq!(context, expected, "{told_case}, pages of {limit}");
+                assert_eq!(context, expected, "{step}, pages of {limit}");
             }
             let shown = model.history_texts();
-            assert_eq!(history(&events).iter().map(entry_text).collect::<SeqTexts>(), shown, "{told_case}");
+            assert_eq!(history(&events).iter().map(entry_text).collect::<SeqTexts>(), shown, "{step}");
         }
         let shown = model.history_texts();
         for limit in [1, 4, 50] {
@@ -385,6 +386,7 @@ pub async fn b1_b5_m9_whatever_happens_history_is_complete_and_the_context_is_wh
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
 }
 
+/// Asserts that the counters and the first prompt of the stored thread match the model.
 async fn check_thread(store: &SharedStore, thread_id: ThreadId, model: &HistoryModel) {
     let thread = store.thread(thread_id).await.unwrap().unwrap();
     let messages = model.visible.iter().filter(|(_, what)| what.category() == Category::Message).count();
@@ -392,12 +394,12 @@ async fn check_thread(store: &SharedStore, thread_id: ThreadId, model: &HistoryM
         VisibleItem::Human(text) => Some(text.as_str()),
         _ => None,
     });
-    let told = (thread.last_seq, thread.message_count, thread.first_prompt.as_deref());
-    assert_eq!(told, (model.last_seq, messages as u64, first));
+    let stored = (thread.last_seq, thread.message_count, thread.first_prompt.as_deref());
+    assert_eq!(stored, (model.last_seq, messages as u64, first));
 }
 
-/// Following what is new sees every change of where the context begins.
-pub async fn what_changes_a_beginning_is_told_by_its_event(store: SharedStore) {
+/// A reader that follows new events detects every change of the context's start.
+pub async fn every_change_of_the_context_start_is_visible_in_its_event(store: SharedStore) {
     let thread_id = create(&*store).await;
     let boundary = event(EventType::ImportedBoundary, &json!({"label": "b", "details": null}));
     let events = vec![

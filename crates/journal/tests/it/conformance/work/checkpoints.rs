@@ -1,4 +1,4 @@
-//! Checkpoints as points of a thread's past.
+//! Checkpoints as points in a thread's past, which can be listed, read and resumed.
 
 use journal::{CheckpointRef, Error, PAGE_ROWS_MAX, RunPatch, SupersededVisibility, Write};
 use protocol::{
@@ -16,8 +16,8 @@ fn with_channels(run: &Run, step: u64, channels: Value) -> Checkpoint {
     Checkpoint { channels: channels.as_object().unwrap().clone(), ..checkpoint(run, step) }
 }
 
-/// Appends an event and stores the checkpoint, of which the thread has as many as its step says; returns the point it is
-/// expected to be.
+/// Appends an event and stores the checkpoint. Returns the entry that the store is expected to list for it. The
+/// checkpoint's step equals the number of checkpoints that the thread already has.
 async fn step(store: &SharedStore, point: Checkpoint) -> CheckpointEntry {
     let head_seq = append(&**store, point.thread_id, vec![trace_event(point.step)]).await.unwrap()[0];
     commit(&**store, vec![Write::PutCheckpoint(point.clone())]).await.unwrap();
@@ -40,8 +40,8 @@ async fn end_run(store: &SharedStore, run: &Run) {
 }
 
 async fn channels_at(store: &SharedStore, thread_id: ThreadId, at: CheckpointRef) -> Option<Value> {
-    let found = store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap();
-    found.map(|(_, channels): (_, Map<String, Value>)| Value::Object(channels))
+    let entry = store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap();
+    entry.map(|(_, channels): (_, Map<String, Value>)| Value::Object(channels))
 }
 
 pub async fn points_are_listed_newest_first_in_pages(store: SharedStore) {
@@ -50,28 +50,28 @@ pub async fn points_are_listed_newest_first_in_pages(store: SharedStore) {
     for number in 0..7 {
         expected.insert(0, step(&store, checkpoint(&run, number)).await);
     }
-    // A step without an event of its own stands after the one before it.
-    let quiet = Checkpoint { next: None, ..checkpoint(&run, 7) };
-    commit(&*store, vec![Write::PutCheckpoint(quiet.clone())]).await.unwrap();
+    // A step without an event is listed after the step before it.
+    let without_event = Checkpoint { next: None, ..checkpoint(&run, 7) };
+    commit(&*store, vec![Write::PutCheckpoint(without_event.clone())]).await.unwrap();
     let at_the_end = CheckpointEntry {
-        checkpoint_id: quiet.checkpoint_id,
+        checkpoint_id: without_event.checkpoint_id,
         step: 7,
         number: 7,
         next: None,
         ..expected[0].clone()
     };
     expected.insert(0, at_the_end);
-    let mut read: Vec<CheckpointEntry> = Vec::new();
+    let mut listed: Vec<CheckpointEntry> = Vec::new();
     loop {
-        let before = read.last().map(|point| point.checkpoint_id);
+        let before = listed.last().map(|point| point.checkpoint_id);
         let page = store.checkpoints(run.thread_id, before, 3, SupersededVisibility::Hidden).await.unwrap();
-        assert_eq!(page.len(), 3.min(expected.len() - read.len()));
+        assert_eq!(page.len(), 3.min(expected.len() - listed.len()));
         if page.is_empty() {
             break;
         }
-        read.extend(page);
+        listed.extend(page);
     }
-    assert_eq!(read, expected);
+    assert_eq!(listed, expected);
     let other = create_run(&*store, "one").await;
     assert!(
         store.checkpoints(other.thread_id, None, 9, SupersededVisibility::Hidden).await.unwrap().is_empty()
@@ -116,11 +116,11 @@ pub async fn a_point_has_the_public_channels_of_its_time(store: SharedStore) {
         let mut public = state.as_object().unwrap().clone();
         public.retain(|name, _| !name.starts_with('_'));
         for at in [CheckpointRef::Id(point.checkpoint_id), CheckpointRef::Seq(point.head_seq)] {
-            let found = store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap();
-            assert_eq!(found, Some((point.clone(), public.clone())), "{at:?}");
+            let stored = store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap();
+            assert_eq!(stored, Some((point.clone(), public.clone())), "{at:?}");
         }
     }
-    // The checkpoint to resume from has the private ones, too.
+    // The checkpoint for resuming also has the private channels.
     let newest = store.checkpoint(thread_id).await.unwrap().unwrap();
     assert_eq!(Value::Object(newest.channels), json!({"_private": 3}));
     append(&*store, thread_id, vec![trace_event(9)]).await.unwrap();
@@ -173,7 +173,7 @@ pub async fn superseded_points_are_left_out(store: SharedStore) {
         .await
         .unwrap();
     assert_eq!(found.map(|(point, _)| point), Some(points[2].clone()));
-    // The thread goes on with the channels of the superseded end, and then with those of the point kept.
+    // The thread continues with the channels of the superseded end, and then with those of the retained point.
     for (number, n) in [(5, 2), (6, 1)] {
         let point = step(&store, with_channels(&run, number, json!({"n": n}))).await;
         let at = CheckpointRef::Id(point.checkpoint_id);
@@ -185,7 +185,7 @@ pub async fn superseded_points_are_left_out(store: SharedStore) {
     }
 }
 
-pub async fn a_point_before_the_first_event_can_be_gone_back_to(store: SharedStore) {
+pub async fn a_thread_can_be_rewound_to_a_point_before_its_first_event(store: SharedStore) {
     let thread_id = create(&*store).await;
     let run = crate::conformance::fixtures::run(thread_id, "one");
     let first = with_channels(&run, 0, json!({"a": 1}));
@@ -197,7 +197,7 @@ pub async fn a_point_before_the_first_event_can_be_gone_back_to(store: SharedSto
     assert_eq!(channels_at(&store, thread_id, CheckpointRef::Seq(0)).await, Some(json!({"a": 1})));
 }
 
-pub async fn superseded_points_are_shown_to_who_asks(store: SharedStore) {
+pub async fn superseded_points_are_returned_on_request(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let thread_id = run.thread_id;
     let mut points = Vec::new();
@@ -220,8 +220,8 @@ pub async fn superseded_points_are_shown_to_who_asks(store: SharedStore) {
         (CheckpointRef::Seq(points[2].head_seq), 2),
         (CheckpointRef::Seq(head_seq), 9),
     ] {
-        let found = store.checkpoint_at(thread_id, at, SupersededVisibility::Shown).await.unwrap();
-        assert_eq!(found.unwrap().1.get("n"), Some(&json!(n)), "{at:?}");
+        let entry = store.checkpoint_at(thread_id, at, SupersededVisibility::Shown).await.unwrap();
+        assert_eq!(entry.unwrap().1.get("n"), Some(&json!(n)), "{at:?}");
     }
     let hidden = store.checkpoint_at(
         thread_id,
@@ -232,12 +232,12 @@ pub async fn superseded_points_are_shown_to_who_asks(store: SharedStore) {
 }
 
 /// Admits a run with these messages, ends it one step later, and returns both points.
-async fn turn(store: &SharedStore, thread_id: ThreadId, said: Vec<NewEvent>) -> [CheckpointEntry; 2] {
+async fn turn(store: &SharedStore, thread_id: ThreadId, events: Vec<NewEvent>) -> [CheckpointEntry; 2] {
     let run = crate::conformance::fixtures::run(thread_id, "one");
-    let said = said.into_iter().map(|event| event.with_run(run.run_id)).collect();
+    let events = events.into_iter().map(|event| event.with_run(run.run_id)).collect();
     let writes = vec![
         Write::AdmitRun(run.clone()),
-        Write::Append { thread_id, events: said },
+        Write::Append { thread_id, events },
         Write::PutCheckpoint(checkpoint(&run, 0)),
     ];
     commit(&**store, writes).await.unwrap();
@@ -250,23 +250,23 @@ async fn turn(store: &SharedStore, thread_id: ThreadId, said: Vec<NewEvent>) -> 
     [admission, after]
 }
 
-pub async fn an_admission_knows_what_came_in_with_it(store: SharedStore) {
+pub async fn an_admission_has_the_messages_of_its_transaction(store: SharedStore) {
     let thread_id = create(&*store).await;
-    for (said, expected) in [
+    for (events, expected) in [
         (vec![human("one"), trace_event(0)], Some(1)),
         (vec![trace_event(1)], None),
         (vec![tool_result("c", "not done"), human("two"), human("three")], Some(7)),
         (vec![tool_result("c", "refused")], None),
         (vec![ai("put in its mouth")], Some(12)),
     ] {
-        let [admission, after] = turn(&store, thread_id, said).await;
+        let [admission, after] = turn(&store, thread_id, events).await;
         assert_eq!((admission.input_seq, after.input_seq), (expected, None));
         let at = CheckpointRef::Id(admission.checkpoint_id);
-        let (found, _) =
+        let (entry, _) =
             store.checkpoint_at(thread_id, at, SupersededVisibility::Hidden).await.unwrap().unwrap();
-        assert_eq!(found, admission);
+        assert_eq!(entry, admission);
     }
-    // What another run said in the same transaction did not come in with this one.
+    // A message of another run in the same transaction is not the input of this run.
     let (run, other) = (crate::conformance::fixtures::run(thread_id, "one"), protocol::RunId::generate());
     let writes = vec![
         Write::AdmitRun(run.clone()),
@@ -278,7 +278,7 @@ pub async fn an_admission_knows_what_came_in_with_it(store: SharedStore) {
     assert_eq!(newest[0].input_seq, None);
 }
 
-/// Goes back to `keep_seq` as an admission does, and returns the number of the point that says so.
+/// Rewinds to `keep_seq` as an admission does, and returns the number of the point that records the rewind.
 async fn rewind_to(store: &SharedStore, run: &Run, keep_seq: Seq, named: Option<CheckpointId>) -> i64 {
     let thread_id = run.thread_id;
     let content = json!({"keep_seq": keep_seq, "superseded": 1, "checkpoint_id": named});
@@ -315,7 +315,7 @@ pub async fn points_are_numbered_along_their_branch(store: SharedStore) {
     let updated =
         store.checkpoints(thread_id, None, 1, SupersededVisibility::Hidden).await.unwrap().remove(0);
     assert_eq!((updated.source, updated.number), (CheckpointSource::Update, 7));
-    // A branch goes on from where it begins, not from where the thread was.
+    // Numbers of a branch continue from its starting point, not from the thread's newest point.
     assert_eq!(rewind_to(&store, &run, first[1].head_seq, None).await, 1);
     assert_eq!(numbers(&turn(&store, thread_id, vec![human("other")]).await), [3, 4]);
     assert_eq!(rewind_to(&store, &run, first[0].head_seq, None).await, 0);
@@ -332,7 +332,8 @@ pub async fn a_branch_is_numbered_from_the_point_it_names(store: SharedStore) {
     for _ in 0..2 {
         commit(&*store, vec![Write::PutCheckpoint(checkpoint(&run, 2))]).await.unwrap();
     }
-    // Several points are at one place; the input of an admission is named by the id before its own.
+    // Several points can have the same seq, so the checkpoint id selects one of them. The input of an
+    // admission is selected by the checkpoint id just before the admission's own id.
     let input = CheckpointId::from_uuid(uuid::Uuid::from_u128(admission.checkpoint_id.uuid().as_u128() - 1));
     for (keep_seq, named, expected) in [
         (after.head_seq, Some(after.checkpoint_id), 4),

@@ -1,4 +1,4 @@
-//! Runs that wait for their turn, lists of runs, and what runs were asked for.
+//! Queued runs, lists of runs, and the requests from which runs were created.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn queued_run(thread_id: ThreadId, second: i64) -> Run {
     }
 }
 
-/// The run as it is admitted.
+/// Returns the run in the state in which it is admitted.
 fn started_run(run: &Run, owner: &str) -> Run {
     Run {
         status: RunStatus::Running,
@@ -49,7 +49,7 @@ fn ids(runs: &[Run]) -> Vec<RunId> {
     runs.iter().map(|run| run.run_id).collect()
 }
 
-pub async fn j1_any_number_of_runs_wait_while_one_runs(store: SharedStore) {
+pub async fn j1_any_number_of_runs_can_be_queued_while_one_is_active(store: SharedStore) {
     let working = create_run(&*store, "one").await;
     let thread_id = working.thread_id;
     let queue: Vec<Run> = [3, 1, 2].map(|second| queued_run(thread_id, second)).into();
@@ -63,23 +63,27 @@ pub async fn j1_any_number_of_runs_wait_while_one_runs(store: SharedStore) {
     assert_eq!(ids(&store.queued_runs(None).await.unwrap())[0], elsewhere.run_id);
     assert_eq!(store.queued_runs(None).await.unwrap().len(), 4);
     assert_eq!(store.active_runs(None).await.unwrap(), std::slice::from_ref(&working));
-    assert_eq!(store.newest_run(thread_id).await.unwrap(), Some(working.run_id), "one that waits is none");
+    assert_eq!(
+        store.newest_run(thread_id).await.unwrap(),
+        Some(working.run_id),
+        "a queued run is not the newest run"
+    );
     let refused = commit(&*store, vec![Write::BeginRun(started_run(&queue[1], "one"))]).await;
     assert!(matches!(refused, Err(Error::Busy { run_id, .. }) if run_id == working.run_id), "{refused:?}");
-    // One that is not of the queue does not wait for it: whose turn it is, is not decided here.
+    // A rewind does not wait for queued runs, because the scheduler and not the journal decides the order.
     commit(&*store, vec![end_run_write(working.run_id, RunStatus::Success)]).await.unwrap();
     rewind(&*store, thread_id, 0).await.unwrap();
     commit(&*store, vec![Write::BeginRun(started_run(&queue[1], "one"))]).await.unwrap();
     assert_eq!(ids(&store.queued_runs(Some(thread_id)).await.unwrap()), [queue[2].run_id, queue[0].run_id]);
     assert_eq!(store.newest_run(thread_id).await.unwrap(), Some(queue[1].run_id));
     let wrong = commit(&*store, vec![Write::QueueRun(run(thread_id, "one"))]).await;
-    assert!(matches!(wrong, Err(Error::InvalidRequest { .. })), "a run that runs does not wait: {wrong:?}");
+    assert!(matches!(wrong, Err(Error::InvalidRequest { .. })), "an active run cannot be queued: {wrong:?}");
     let other = Run { created_at: at(99), ..queue[0].clone() };
     let other = commit(&*store, vec![Write::QueueRun(other)]).await;
     assert!(matches!(other, Err(Error::Conflict { what: "run", .. })), "{other:?}");
 }
 
-pub async fn j1_of_runs_that_begin_at_once_one_does(store: SharedStore) {
+pub async fn j1_of_concurrent_starts_one_succeeds(store: SharedStore) {
     let thread_id = create(&*store).await;
     let queue: Vec<Run> = (0..20).map(|second| queued_run(thread_id, second)).collect();
     commit(&*store, queue.iter().cloned().map(Write::QueueRun).collect()).await.unwrap();
@@ -97,7 +101,7 @@ pub async fn j1_of_runs_that_begin_at_once_one_does(store: SharedStore) {
     assert_eq!((admitted, running, store.queued_runs(Some(thread_id)).await.unwrap().len()), (1, 1, 19));
 }
 
-pub async fn j3_a_run_that_waits_begins_once(store: SharedStore) {
+pub async fn j3_a_queued_run_starts_once(store: SharedStore) {
     let thread_id = create(&*store).await;
     append(&*store, thread_id, vec![trace_event(0)]).await.unwrap();
     let queued = queued_run(thread_id, 1);
@@ -125,7 +129,7 @@ pub async fn j3_a_run_that_waits_begins_once(store: SharedStore) {
     assert!(matches!(elsewhere, Err(Error::Conflict { what: "run", .. })), "{elsewhere:?}");
 }
 
-pub async fn a_run_can_end_without_having_begun(store: SharedStore) {
+pub async fn a_queued_run_can_end_without_starting(store: SharedStore) {
     let thread_id = create(&*store).await;
     let queued = queued_run(thread_id, 1);
     commit(&*store, vec![Write::QueueRun(queued.clone())]).await.unwrap();
@@ -152,9 +156,13 @@ pub async fn a_run_can_end_without_having_begun(store: SharedStore) {
     commit(&*store, vec![Write::BeginRun(stopped.clone())]).await.unwrap();
     append(&*store, thread_id, vec![trace_event(1).with_run(run_id)]).await.unwrap();
     let failure = RunFailure::from_stored_text(RunStatus::Cancelled, None);
-    assert!(failure.is_some(), "a stopped run says so though nothing is stored of it");
+    assert!(failure.is_some(), "a cancelled run has a failure although none was stored");
     assert_eq!(store.run(run_id).await.unwrap(), Some(Run { failure, ..stopped }));
-    assert_eq!(store.newest_run(thread_id).await.unwrap(), Some(working.run_id), "it never began");
+    assert_eq!(
+        store.newest_run(thread_id).await.unwrap(),
+        Some(working.run_id),
+        "the queued run did not start"
+    );
     assert_eq!(store.queued_runs(None).await.unwrap(), []);
     let late = commit(&*store, vec![Write::BeginRun(started_run(&queued, "one"))]).await;
     assert!(matches!(late, Err(Error::Fenced { status: RunStatus::Cancelled, .. })), "{late:?}");
@@ -198,8 +206,8 @@ pub async fn runs_are_listed_newest_first_in_pages(store: SharedStore) {
         (vec![RunStatus::Timeout], 0),
         (RunStatus::ALL.to_vec(), 7),
     ] {
-        let found = store.runs(RunFilter { statuses: statuses.clone(), ..page(0, 50) }).await.unwrap();
-        assert_eq!(found.len(), count, "{statuses:?}");
+        let runs = store.runs(RunFilter { statuses: statuses.clone(), ..page(0, 50) }).await.unwrap();
+        assert_eq!(runs.len(), count, "{statuses:?}");
     }
     let all = store.runs(RunFilter { limit: 50, ..RunFilter::default() }).await.unwrap();
     assert!(all.len() == 13 && ids(&all).is_sorted_by(|a, b| a > b));
@@ -210,9 +218,9 @@ pub async fn runs_are_listed_newest_first_in_pages(store: SharedStore) {
     }
 }
 
-pub async fn what_a_run_was_asked_for_is_kept_beside_it(store: SharedStore) {
+pub async fn the_request_of_a_run_is_stored_in_its_own_row(store: SharedStore) {
     let thread_id = create(&*store).await;
-    let (asked, silent) = (queued_run(thread_id, 1), queued_run(thread_id, 2));
+    let (with_request, without_request) = (queued_run(thread_id, 1), queued_run(thread_id, 2));
     let request = |text: &str| RunRequest {
         input: Some(json!({"messages": [{"role": "user", "content": text}]})),
         stream_mode: vec!["values".to_owned()],
@@ -224,32 +232,34 @@ pub async fn what_a_run_was_asked_for_is_kept_beside_it(store: SharedStore) {
         thread_id,
         request: Box::new(request(text)),
     };
-    // Where it stands in the transaction does not matter.
-    commit(&*store, vec![put(&asked, thread_id, "one"), Write::QueueRun(asked.clone())]).await.unwrap();
-    commit(&*store, vec![Write::QueueRun(silent.clone())]).await.unwrap();
-    let kept = || store.run_requests(&[]);
-    assert_eq!(kept().await.unwrap(), []);
-    let run_ids = [silent.run_id, asked.run_id, RunId::generate()];
-    assert_eq!(store.run_requests(&run_ids).await.unwrap(), [(asked.run_id, request("one"))]);
+    // The position of the request within the transaction is irrelevant.
+    commit(&*store, vec![put(&with_request, thread_id, "one"), Write::QueueRun(with_request.clone())])
+        .await
+        .unwrap();
+    commit(&*store, vec![Write::QueueRun(without_request.clone())]).await.unwrap();
+    let read_requests = || store.run_requests(&[]);
+    assert_eq!(read_requests().await.unwrap(), []);
+    let run_ids = [without_request.run_id, with_request.run_id, RunId::generate()];
+    assert_eq!(store.run_requests(&run_ids).await.unwrap(), [(with_request.run_id, request("one"))]);
     for text in ["one", "two"] {
-        commit(&*store, vec![put(&asked, thread_id, text)]).await.unwrap();
-        assert_eq!(store.run_requests(&run_ids).await.unwrap(), [(asked.run_id, request(text))]);
+        commit(&*store, vec![put(&with_request, thread_id, text)]).await.unwrap();
+        assert_eq!(store.run_requests(&run_ids).await.unwrap(), [(with_request.run_id, request(text))]);
     }
-    commit(&*store, vec![put(&silent, thread_id, "three")]).await.unwrap();
-    let both = [(silent.run_id, request("three")), (asked.run_id, request("two"))];
+    commit(&*store, vec![put(&without_request, thread_id, "three")]).await.unwrap();
+    let both = [(without_request.run_id, request("three")), (with_request.run_id, request("two"))];
     assert_eq!(store.run_requests(&run_ids).await.unwrap(), both);
     let noted = both.map(|(run_id, request)| (run_id, request.metadata));
     assert_eq!(store.run_metadata(&run_ids).await.unwrap(), noted);
-    let many = vec![asked.run_id; PAGE_ROWS_MAX + 1];
-    assert!(matches!(store.run_requests(&many).await, Err(Error::InvalidRequest { .. })));
+    let too_many = vec![with_request.run_id; PAGE_ROWS_MAX + 1];
+    assert!(matches!(store.run_requests(&too_many).await, Err(Error::InvalidRequest { .. })));
     let other = create(&*store).await;
-    for refused in [put(&asked, other, "x"), put(&queued_run(thread_id, 3), thread_id, "x")] {
+    for refused in [put(&with_request, other, "x"), put(&queued_run(thread_id, 3), thread_id, "x")] {
         let refused = commit(&*store, vec![refused]).await;
         assert!(matches!(refused, Err(Error::UnknownRun { .. })), "{refused:?}");
     }
 }
 
-pub async fn a_run_that_is_forgotten_leaves_its_events(store: SharedStore) {
+pub async fn deleting_a_run_keeps_its_events(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let (run_id, thread_id) = (run.run_id, run.thread_id);
     let request = Write::PutRunRequest { run_id, thread_id, request: Box::default() };
@@ -266,20 +276,20 @@ pub async fn a_run_that_is_forgotten_leaves_its_events(store: SharedStore) {
     assert_eq!(store.newest_run(thread_id).await.unwrap(), None);
     let user_id = protocol::RunFeedback::LOCAL_USER;
     assert_eq!(store.feedback(thread_id, &[run_id], user_id).await.unwrap(), []);
-    let left = all_events(&*store, thread_id, &[]).await;
-    assert_eq!(left.iter().map(|event| event.run_id).collect::<Vec<_>>(), [Some(run_id)]);
+    let remaining = all_events(&*store, thread_id, &[]).await;
+    assert_eq!(remaining.iter().map(|event| event.run_id).collect::<Vec<_>>(), [Some(run_id)]);
     let again = commit(&*store, forget()).await;
     assert!(matches!(again, Err(Error::NotFound { what: "run", .. })), "{again:?}");
     let problems = store.health(journal::HealthCheckDepth::Integrity).await.unwrap().problems;
     assert_eq!(problems, Vec::<String>::new());
 }
 
-pub async fn j1_a_run_that_was_forgotten_does_not_come_back(store: SharedStore) {
+pub async fn j1_a_deleted_run_cannot_be_admitted_again(store: SharedStore) {
     let queued = queued_run(create(&*store).await, 1);
     let run_id = queued.run_id;
     commit(&*store, vec![Write::QueueRun(queued.clone())]).await.unwrap();
     let as_new = commit(&*store, vec![Write::AdmitRun(started_run(&queued, "one"))]).await;
-    assert!(matches!(as_new, Err(Error::Conflict { what: "run", .. })), "it waits: {as_new:?}");
+    assert!(matches!(as_new, Err(Error::Conflict { what: "run", .. })), "the run is queued: {as_new:?}");
     let stopped = Run { status: RunStatus::Cancelled, ..queued.clone() };
     commit(&*store, vec![Write::BeginRun(stopped.clone())]).await.unwrap();
     commit(&*store, vec![Write::DeleteRun { run_id }]).await.unwrap();
@@ -290,10 +300,10 @@ pub async fn j1_a_run_that_was_forgotten_does_not_come_back(store: SharedStore) 
     assert_eq!((store.run(run_id).await.unwrap(), store.active_runs(None).await.unwrap()), (None, vec![]));
 }
 
-/// Whatever it was given while it was busy, and whoever ended last.
-pub async fn a_thread_rests_where_its_newest_checkpoint_says(store: SharedStore) {
+/// The status does not depend on writes during the run or on the order in which runs ended.
+pub async fn a_settled_thread_gets_its_status_from_the_newest_checkpoint(store: SharedStore) {
     let end = |run_id, status| vec![end_run_write(run_id, status)];
-    let rests = async |with: Vec<Write>, next: Option<&str>, status| {
+    let settled_status = async |with: Vec<Write>, next: Option<&str>, status| {
         let run = create_run(&*store, "one").await;
         let thread_id = run.thread_id;
         let busy = ThreadPatch { status: Some(ThreadStatus::Busy), ..ThreadPatch::default() };
@@ -302,68 +312,71 @@ pub async fn a_thread_rests_where_its_newest_checkpoint_says(store: SharedStore)
         let point = Checkpoint { next: next.map(str::to_owned), ..checkpoint(&run, 0) };
         commit(&*store, vec![busy, Write::PutCheckpoint(point), settle()]).await.unwrap();
         let status_now = async || store.thread(thread_id).await.unwrap().unwrap().status;
-        assert_eq!(status_now().await, ThreadStatus::Busy, "a run works");
+        assert_eq!(status_now().await, ThreadStatus::Busy, "a run is active");
         let queued = queued_run(thread_id, 1);
         let mut writes = vec![Write::QueueRun(queued.clone())];
         writes.extend(end(run.run_id, status));
         writes.extend(with.into_iter().map(|write| match write {
-            Write::RaiseInterrupt(asked) => Write::RaiseInterrupt(Interrupt { thread_id, ..asked }),
+            Write::RaiseInterrupt(pending_interrupt) => {
+                Write::RaiseInterrupt(Interrupt { thread_id, ..pending_interrupt })
+            }
             other => other,
         }));
         writes.push(settle());
         commit(&*store, writes).await.unwrap();
-        assert_eq!(status_now().await, ThreadStatus::Busy, "a run waits");
+        assert_eq!(status_now().await, ThreadStatus::Busy, "a run is queued");
         let stopped = Run { status: RunStatus::Cancelled, ..queued };
         commit(&*store, vec![Write::BeginRun(stopped), settle(), settle()]).await.unwrap();
         status_now().await
     };
-    let asked = || vec![Write::RaiseInterrupt(interrupt(&run(ThreadId::generate(), "one"), "tools", 1))];
+    let pending_interrupt =
+        || vec![Write::RaiseInterrupt(interrupt(&run(ThreadId::generate(), "one"), "tools", 1))];
     for (with, next, status, expected) in [
         (vec![], None, RunStatus::Success, ThreadStatus::Idle),
         (vec![], None, RunStatus::Error, ThreadStatus::Error),
         (vec![], Some("model"), RunStatus::Timeout, ThreadStatus::Error),
         (vec![], Some("model"), RunStatus::Cancelled, ThreadStatus::Interrupted),
-        (asked(), None, RunStatus::Error, ThreadStatus::Interrupted),
-        (asked(), Some("tools"), RunStatus::Interrupted, ThreadStatus::Interrupted),
+        (pending_interrupt(), None, RunStatus::Error, ThreadStatus::Interrupted),
+        (pending_interrupt(), Some("tools"), RunStatus::Interrupted, ThreadStatus::Interrupted),
     ] {
-        assert_eq!(rests(with, next, status).await, expected, "{next:?} {status:?}");
+        assert_eq!(settled_status(with, next, status).await, expected, "{next:?} {status:?}");
     }
     let idle = create(&*store).await;
     commit(&*store, vec![Write::SettleThread { thread_id: idle }]).await.unwrap();
     assert_eq!(store.thread(idle).await.unwrap().unwrap().status, ThreadStatus::Idle);
 }
 
-pub async fn a_question_is_expected_to_wait(store: SharedStore) {
+pub async fn a_decision_of_an_interrupt_that_is_not_pending_is_refused(store: SharedStore) {
     let run = create_run(&*store, "one").await;
-    let asked = interrupt(&run, "tools", 1);
-    let interrupt_id = asked.interrupt_id;
-    commit(&*store, vec![Write::RaiseInterrupt(asked)]).await.unwrap();
+    let raised = interrupt(&run, "tools", 1);
+    let interrupt_id = raised.interrupt_id;
+    commit(&*store, vec![Write::RaiseInterrupt(raised)]).await.unwrap();
     commit(&*store, vec![Write::ExpectPendingInterrupt { interrupt_id }]).await.unwrap();
     let withdrawn = Write::ResolveInterrupt { interrupt_id, decisions: None, at: at(2) };
-    let late = commit(&*store, vec![withdrawn, Write::ExpectPendingInterrupt { interrupt_id }]).await;
+    let refused = commit(&*store, vec![withdrawn, Write::ExpectPendingInterrupt { interrupt_id }]).await;
     assert!(
-        matches!(late, Err(Error::AlreadyDecided { interrupt_id: decided }) if decided == interrupt_id),
-        "{late:?}"
+        matches!(refused, Err(Error::AlreadyDecided { interrupt_id: decided }) if decided == interrupt_id),
+        "{refused:?}"
     );
     assert_eq!(store.pending_interrupts(run.thread_id).await.unwrap().len(), 1, "nothing was written");
 }
 
-pub async fn j2_a_process_that_said_nothing_for_a_day_is_forgotten(store: SharedStore) {
+pub async fn j2_a_replica_without_a_heartbeat_for_a_day_is_removed(store: SharedStore) {
     const DAY: i64 = 86_400;
-    let says = async |owner: &str, second: i64| {
+    let send_heartbeat = async |owner: &str, second: i64| {
         let replica =
             Replica { owner: owner.to_owned(), machine: "here".to_owned(), alive_until: at(second + 30) };
         commit(&*store, vec![Write::RecordHeartbeat { replica, now: at(second) }]).await.unwrap();
         let known = store.replicas().await.unwrap();
         known.into_iter().map(|replica| replica.owner).collect::<Vec<_>>()
     };
-    says("killed", 0).await;
-    assert_eq!(says("living", DAY + 30).await, ["killed", "living"]);
-    assert_eq!(says("living", DAY + 31).await, ["living"]);
-    assert_eq!(says("killed", 2 * DAY).await, ["killed", "living"], "it was asleep");
+    send_heartbeat("killed", 0).await;
+    assert_eq!(send_heartbeat("living", DAY + 30).await, ["killed", "living"]);
+    assert_eq!(send_heartbeat("living", DAY + 31).await, ["living"]);
+    assert_eq!(send_heartbeat("killed", 2 * DAY).await, ["killed", "living"], "the replica was suspended");
 }
 
-pub async fn h3_a_run_that_waits_goes_with_its_thread(store: SharedStore) {
+pub async fn h3_deleting_a_thread_deletes_its_queued_runs(store: SharedStore) {
     let queued = queued_run(create(&*store).await, 1);
     let (run_id, thread_id) = (queued.run_id, queued.thread_id);
     let request = Write::PutRunRequest { run_id, thread_id, request: Box::default() };

@@ -24,7 +24,7 @@ fn approval() -> Decisions {
 
 pub async fn j1_a_thread_has_one_active_run(store: SharedStore) {
     let first = create_run(&*store, "one").await;
-    // A repeated admission, whose answer was lost, is no conflict; neither is a run of another thread.
+    // An admission that is repeated because its response was lost is not a conflict. Neither is a run of another thread.
     commit(&*store, vec![Write::AdmitRun(first.clone())]).await.unwrap();
     create_run(&*store, "one").await;
     let second = run(first.thread_id, "two");
@@ -97,7 +97,7 @@ pub async fn j3_only_an_ended_lease_is_reclaimed(store: SharedStore) {
     let stored = store.run(run.run_id).await.unwrap().unwrap();
     assert_eq!((stored.lease_owner.as_deref(), stored.lease_until), (Some("new"), Some(at(141))));
     commit(&*store, vec![end_run_write(run.run_id, RunStatus::Error)]).await.unwrap();
-    assert!(commit(&*store, vec![reclaim(1_000)]).await.is_err(), "a run that ended is nobody's");
+    assert!(commit(&*store, vec![reclaim(1_000)]).await.is_err(), "an ended run cannot be reclaimed");
 }
 
 pub async fn the_first_terminal_status_stays(store: SharedStore) {
@@ -163,7 +163,7 @@ pub async fn a_checkpoint_knows_the_last_seq(store: SharedStore) {
     let points = store.checkpoints(run.thread_id, None, 9, SupersededVisibility::Hidden).await.unwrap();
     let points: Vec<_> = points.iter().map(|point| (point.checkpoint_id, point.head_seq)).collect();
     let expected = [(point.checkpoint_id, 2), (first.checkpoint_id, 1)];
-    assert_eq!(points, expected, "each is the point behind what was appended before it");
+    assert_eq!(points, expected, "each point follows the events appended before it");
     let next = protocol::Checkpoint { next: None, ..checkpoint(&run, 1) };
     for _ in 0..2 {
         commit(&*store, vec![Write::PutCheckpoint(next.clone())]).await.unwrap();
@@ -183,7 +183,7 @@ pub async fn unfinished_activities_are_found(store: SharedStore) {
     assert!(store.unfinished_checkpoints().await.unwrap().is_empty());
 }
 
-pub async fn j7_interrupts_wait_in_order(store: SharedStore) {
+pub async fn j7_pending_interrupts_are_listed_in_order(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     let (late, early) = (interrupt(&run, "late", 2), interrupt(&run, "early", 1));
     let writes = [&late, &early, &late].map(|interrupt| Write::RaiseInterrupt(interrupt.clone()));
@@ -195,7 +195,7 @@ pub async fn j7_interrupts_wait_in_order(store: SharedStore) {
     assert_eq!(store.pending_interrupts(run.thread_id).await.unwrap(), [late]);
     let stored = store.interrupt(early.interrupt_id).await.unwrap().unwrap();
     assert_eq!((stored.status, stored.resolved_at), (InterruptStatus::Withdrawn, Some(at(3))));
-    // Raising it again, as a replay of the step does, asks nobody twice.
+    // Raising an interrupt again, as a replayed step does, adds no second interrupt.
     commit(&*store, vec![Write::RaiseInterrupt(early.clone())]).await.unwrap();
     assert_eq!(
         store.interrupt(early.interrupt_id).await.unwrap().unwrap().status,
@@ -205,8 +205,8 @@ pub async fn j7_interrupts_wait_in_order(store: SharedStore) {
 
 pub async fn g20_the_first_decision_wins(store: SharedStore) {
     let run = create_run(&*store, "one").await;
-    let asked = interrupt(&run, "approval", 1);
-    commit(&*store, vec![Write::RaiseInterrupt(asked.clone())]).await.unwrap();
+    let raised = interrupt(&run, "approval", 1);
+    commit(&*store, vec![Write::RaiseInterrupt(raised.clone())]).await.unwrap();
     let mut tasks = Vec::new();
     for number in 0..10 {
         let store = Arc::clone(&store);
@@ -215,7 +215,7 @@ pub async fn g20_the_first_decision_wins(store: SharedStore) {
             _ => Decisions { decisions: vec![Decision::Reject { message: Some(number.to_string()) }] },
         };
         let resolve = Write::ResolveInterrupt {
-            interrupt_id: asked.interrupt_id,
+            interrupt_id: raised.interrupt_id,
             decisions: Some(decisions.clone()),
             at: at(number),
         };
@@ -229,7 +229,7 @@ pub async fn g20_the_first_decision_wins(store: SharedStore) {
             (Err(other), _) => panic!("{other:?}"),
         }
     }
-    let stored = store.interrupt(asked.interrupt_id).await.unwrap().unwrap();
+    let stored = store.interrupt(raised.interrupt_id).await.unwrap().unwrap();
     assert_eq!((winners.len(), stored.status), (1, InterruptStatus::Resolved));
     assert_eq!(stored.decisions, winners.pop());
     let unknown = Write::ResolveInterrupt {

@@ -9,8 +9,9 @@ use super::*;
 
 const WORDS: &str = "some words that make a message of a few more tokens than it would have without them";
 
-/// A context in a compact form: `U` a person, `A` the assistant, `C` one that calls a tool, `T` its result, `S` a summary
-/// that opens it, `R` the request behind that, `I` what a harness said; seqs are 10, 20, 30, …
+/// Returns a context from a compact form with one character for each message: `U` of the user, `A` of the assistant,
+/// `C` of the assistant with a tool call, `T` its result, `S` a summary at the start, `R` the kept request after it,
+/// `I` an injected message. The seqs are 10, 20, 30, …
 fn parse_context(signs: &str) -> ModelContext {
     let message = |sign: char| match sign {
         'U' | 'S' | 'R' | 'I' => Message::human(WORDS),
@@ -40,13 +41,13 @@ fn parse_context(signs: &str) -> ModelContext {
     context
 }
 
-/// Returns the tokens of so many messages, and of half of another.
+/// Returns the tokens of `messages` messages and a half.
 fn tokens_of(messages: u64) -> u64 {
     let one = tokens::message_tokens(&Message::human(WORDS));
     messages * one + one / 2
 }
 
-/// Returns what leaves, as seqs; the budget is in messages.
+/// Returns the departing range as `(first seq, last seq, is oldest)`. The budget is in messages.
 fn departing_range(signs: &str, budget: u64, newest: NewestTurnState) -> Option<(Seq, Seq, bool)> {
     let context = parse_context(signs);
     let leaving =
@@ -62,7 +63,7 @@ fn f8_whole_turns_leave_until_half_of_the_budget_is_left() {
         ("UAUAUAUA", 7, Complete, Some((10, 69, true))),
         ("UAUAUAUAUAUA", 10, Complete, Some((10, 89, true))),
         ("UAUAUAUA", 1, Complete, Some((10, 69, true))),
-        // What is not complete stays, and so does the newest complete turn.
+        // An incomplete turn stays, and so does the newest complete turn.
         ("UAUAUAU", 1, Open, Some((10, 49, true))),
         ("UAUAUACT", 1, Open, Some((10, 29, true))),
         ("UAU", 1, Open, None),
@@ -70,14 +71,14 @@ fn f8_whole_turns_leave_until_half_of_the_budget_is_left() {
         ("U", 1, Open, None),
         ("AAAA", 1, Complete, None),
         ("", 0, Complete, None),
-        // Calls go with their results.
+        // Calls leave together with their results.
         ("UCTCTAUCTAUA", 4, Complete, Some((10, 109, true))),
-        // What a harness said in the person's name begins no turn.
+        // An injected message in the user's role begins no turn.
         ("UIAUAUA", 1, Complete, Some((10, 59, true))),
         ("UAUAUIA", 1, Complete, Some((10, 49, true))),
         ("UAUAIA", 1, Complete, Some((10, 29, true))),
         ("UAIA", 1, Complete, None),
-        // What a compaction left stays where it is; what follows it leaves.
+        // The summary of a compaction stays; the messages after it leave.
         ("SUAUAUA", 4, Complete, Some((20, 59, true))),
         ("SCTAUAUA", 4, Complete, Some((20, 69, true))),
     ] {
@@ -100,8 +101,8 @@ fn f8_what_comes_before_the_threads_own_turns_stays() {
             NewestTurnState::Complete,
             from,
         );
-        let told = leaving.map(|leaving| (leaving.first_seq, leaving.last_seq, leaving.is_oldest));
-        assert_eq!(told, expected, "{from}");
+        let range = leaving.map(|leaving| (leaving.first_seq, leaving.last_seq, leaving.is_oldest));
+        assert_eq!(range, expected, "{from}");
     }
 }
 
@@ -152,10 +153,10 @@ proptest! {
             let opening = (signs.len() - sent.len()) as Seq;
             prop_assert_eq!(first, (opening + 1) * 10);
             let leaving = usize::try_from((last + 1) / 10 - 1 - opening).unwrap();
-            // Nothing is parted, and a complete turn stays.
+            // No turn is divided, and a complete turn stays.
             prop_assert!(sent[leaving..].starts_with('U'), "{} of {}", leaving, sent);
             prop_assert!(sent[leaving..].matches('U').count() > usize::from(is_open));
-            // So many leave as must, and not one turn more.
+            // No more turns leave than necessary.
             let context = parse_context(&signs);
             let left_of = |count: usize| {
                 let left = context.messages.iter().skip(context.summary_len).take(count).map(tokens::message_tokens);

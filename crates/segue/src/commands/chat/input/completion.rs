@@ -1,5 +1,5 @@
-//! Completion: the names of slash commands, files of the workspace after `@`, and the arguments of some commands. The search
-//! for files is bounded, so that a key never waits long.
+//! Completion in the chat: names of slash commands, files of the workspace after `@`, and the arguments of some
+//! commands. The search for files is bounded in size and time, so that a key press never waits long.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::commands::chat::slash_commands::COMMANDS;
 
 /// The most files and folders of the workspace that are indexed.
 const FILES_MAX: usize = 20_000;
-/// The longest time that indexing may take.
+/// The longest time that indexing the workspace may take.
 const FILES_TIME_MAX: Duration = Duration::from_millis(250);
 /// The time after which the workspace is indexed again.
 const FILES_CACHE_TTL: Duration = Duration::from_secs(5);
@@ -26,17 +26,20 @@ const SUGGESTIONS_MAX: usize = 30;
 pub(in crate::commands::chat) struct CompletionCandidates {
     /// Prefixes of thread ids, with the titles of the threads.
     pub(in crate::commands::chat) threads: Vec<(String, String)>,
-    /// Names of models, with the reasons why they can be used.
+    /// Names of models, each with the reason why it can be used.
     pub(in crate::commands::chat) models: Vec<(String, String)>,
 }
 
 /// The completer of the editor.
 pub(super) struct ChatCompleter {
+    /// The index of the workspace.
     files: FileIndex,
+    /// The source of the candidates.
     shared: Arc<Mutex<EditorState>>,
 }
 
 impl ChatCompleter {
+    /// Returns a completer for files in `workspace`. The index is built at the first completion of a file.
     pub(super) fn new(workspace: &Path, shared: Arc<Mutex<EditorState>>) -> Self {
         Self { files: FileIndex { root: workspace.to_owned(), paths: Vec::new(), indexed_at: None }, shared }
     }
@@ -90,6 +93,7 @@ fn command_suggestions(part: &str, span: Span) -> Vec<Suggestion> {
     matching.map(|command| suggestion(&format!("/{}", command.name), command.description, span)).collect()
 }
 
+/// Returns the suggestion to insert `value` and a space.
 fn suggestion(value: &str, description: &str, span: Span) -> Suggestion {
     Suggestion {
         value: value.to_owned(),
@@ -100,25 +104,27 @@ fn suggestion(value: &str, description: &str, span: Span) -> Suggestion {
     }
 }
 
-/// Returns the mention of a file, in quotes if the path contains spaces. A folder gets no space behind it, so that its content
-/// can be completed next.
+/// Returns the mention of a file, in quotes if the path contains spaces. No space is inserted after a folder, so that
+/// its content can be completed next.
 fn file_suggestion(path: &str, span: Span) -> Suggestion {
     let value = if path.contains(' ') { format!("@\"{path}\"") } else { format!("@{path}") };
     Suggestion { value, span, append_whitespace: !path.ends_with('/'), ..Suggestion::default() }
 }
 
-/// An index of the workspace's files and folders, without those that `.gitignore` files exclude.
+/// An index of the workspace's files and folders. It excludes hidden files and the files that `.gitignore` excludes.
 #[derive(Debug)]
 struct FileIndex {
+    /// The workspace.
     root: PathBuf,
-    /// The paths relative to `root`; a folder ends with `/`.
+    /// The paths relative to `root`. The path of a folder ends with `/`.
     paths: Vec<String>,
+    /// The time of the last indexing.
     indexed_at: Option<Instant>,
 }
 
 impl FileIndex {
-    /// Returns the paths that match `part`, the best first and, of equal ones, the shortest. Refreshes an index that is older
-    /// than [`FILES_CACHE_TTL`].
+    /// Returns the paths that match `part`, the best first and, among equal ones, the shortest. Refreshes an index that
+    /// is older than [`FILES_CACHE_TTL`].
     fn find_similar(&mut self, part: &str) -> Vec<String> {
         if self.indexed_at.is_none_or(|time| time.elapsed() > FILES_CACHE_TTL) {
             self.refresh();
@@ -170,6 +176,7 @@ fn rank(part: &str, path: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
+    /// Checks the values that are suggested for a text before the cursor.
     fn check(completion: &mut ChatCompleter, typed: &str, expected: &[&str]) {
         let values: Vec<String> =
             completion.suggestions(typed).into_iter().map(|suggestion| suggestion.value).collect();

@@ -1,4 +1,4 @@
-//! Hints behind the cursor: the arguments of a command, or the remainder of an earlier line. Without colour there are no
+//! Hints after the cursor: the arguments of a command, or the remainder of an earlier line. Without colour there are no
 //! hints, because they could not be distinguished from the input.
 
 use std::sync::Arc;
@@ -10,18 +10,22 @@ use terminal::Style;
 use super::EditorState;
 use crate::commands::chat::slash_commands::COMMANDS;
 
-/// The length of the input, in characters, from which on an earlier line is offered.
+/// The shortest input, in characters, for which an earlier line is offered.
 const CHARS_MIN: usize = 3;
 
 /// The hinter of the editor.
 pub(super) struct ChatHinter {
+    /// The hinter for earlier lines.
     history_hinter: DefaultHinter,
-    /// True if the hint on the screen is an earlier line, which a key can insert. The arguments of a command cannot be inserted.
+    /// True if the current hint is an earlier line, which a key can insert. The arguments of a command cannot be
+    /// inserted.
     is_history_hint: bool,
+    /// The state in which the hinter records whether the line is empty.
     shared: Arc<Mutex<EditorState>>,
 }
 
 impl ChatHinter {
+    /// Returns a hinter without a hint.
     pub(super) fn new(shared: Arc<Mutex<EditorState>>) -> Self {
         Self {
             history_hinter: DefaultHinter::default().with_min_chars(CHARS_MIN),

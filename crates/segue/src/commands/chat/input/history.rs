@@ -1,5 +1,5 @@
-//! The input history: one file in the home folder, which only its owner can read. Lines contain pasted text in full, so that
-//! a line can be sent again in a later chat.
+//! The input history: one file in the home folder that only its owner can read. Lines contain pasted text in full, so
+//! that a line can be sent again in a later chat.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -14,16 +14,19 @@ use reedline::{
 use super::EditorState;
 use crate::exit::{CliFailure, ExitReason};
 
-/// The most lines that are kept.
+/// The most lines that are stored. The oldest lines are dropped first.
 const LINES_MAX: usize = 1_000;
-/// The longest line that is kept with its pasted text, in bytes. A longer line is kept with labels in place of that text.
+/// The longest line, in bytes, that is stored with its pasted text. A longer line is stored with labels in place of the
+/// pasted text.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// The name of the file in the home folder.
 const HISTORY_FILE: &str = "chat_history.txt";
 
 /// The history of the editor.
 pub(super) struct ChatHistory {
+    /// The history file.
     inner: FileBackedHistory,
+    /// The pasted texts, to expand their labels.
     shared: Arc<Mutex<EditorState>>,
 }
 
@@ -50,7 +53,7 @@ impl reedline::History for ChatHistory {
             false => item,
         };
         let saved = self.inner.save(item)?;
-        // A failure must not keep the line from being sent. The next line tries again.
+        // A failed write must not prevent the line from being sent. The next line writes both.
         let _ = self.inner.sync();
         Ok(saved)
     }

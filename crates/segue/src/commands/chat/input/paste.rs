@@ -1,5 +1,5 @@
-//! Pasted text: a long text is represented in the line by a short label and sent in full; the path of an image becomes an
-//! attachment. Images are read when the line is sent, not here.
+//! Pasted text: a long text is represented in the line by a short label and sent in full; the path of an image becomes
+//! an attachment. Images are read when the line is sent, not when they are pasted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use terminal::{format_bytes, sanitize_line};
 use super::EditorState;
 use crate::commands::chat::message_draft::mentions;
 
-/// The most lines of a pasted text that is inserted as it is. A longer text gets a label.
+/// The most lines of a pasted text that is inserted unchanged. A longer text is represented by a label.
 const LINES_MAX: usize = 10;
-/// The most characters of a pasted text that is inserted as it is. A longer text gets a label.
+/// The most characters of a pasted text that is inserted unchanged. A longer text is represented by a label.
 const CHARS_MAX: usize = 1_000;
 /// The longest pasted text, in bytes, that is checked for being a path.
 const PATH_BYTES_MAX: usize = 4_096;
@@ -28,7 +28,8 @@ pub(in crate::commands::chat) struct ExpandedInput {
     pub(in crate::commands::chat) text: String,
     /// The paths of the images whose labels are in the text.
     pub(in crate::commands::chat) images: Vec<PathBuf>,
-    /// The mentions (`@FILE`) that come from pasted text. The person did not request these files, so they are not attached.
+    /// The mentions (`@FILE`) that come from pasted text. The user did not type these names, so the files are not
+    /// attached: pasted text must not be able to send files to a model.
     pub(in crate::commands::chat) pasted_mentions: Vec<String>,
 }
 
@@ -44,7 +45,9 @@ pub(super) struct PasteBuffer {
 /// The content that a label represents.
 #[derive(Debug)]
 enum PasteContent {
+    /// A text that replaces its label when the line is sent.
     Text(String),
+    /// An image that is attached when the line is sent.
     Image(PathBuf),
 }
 
@@ -128,8 +131,8 @@ pub(in crate::commands::chat) fn is_image(path: &Path) -> bool {
     extension.is_some_and(|extension| IMAGE_EXTENSIONS.contains(&extension.as_str()))
 }
 
-/// Returns the path and the size in bytes of an image if the pasted text is its path. Terminals paste the path of a file that
-/// is dropped on them in quotes, with backslashes, or as a `file://` URL.
+/// Returns the path and the size in bytes of an image if the pasted text is its path. Terminals paste the path of a
+/// file that is dropped on them in quotes, with backslashes, or as a `file://` URL. Otherwise returns `None`.
 fn pasted_image(text: &str) -> Option<(PathBuf, u64)> {
     let text = text.trim();
     if text.is_empty() || text.len() > PATH_BYTES_MAX || text.contains('\n') {
@@ -156,7 +159,7 @@ fn unescape(text: &str) -> String {
     out
 }
 
-/// Decodes the percent-encoded bytes of a URL. An invalid sequence stays as it is.
+/// Decodes the percent-encoded bytes of a URL. An invalid sequence is left unchanged.
 fn percent_decode(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut remaining = text.as_bytes();
@@ -178,11 +181,14 @@ fn percent_decode(text: &str) -> String {
 
 /// The edit mode of the editor: Emacs keys, with pasted text handled by the [`PasteBuffer`].
 pub(super) struct PasteEditMode {
+    /// The key bindings.
     keys: Emacs,
+    /// The buffer of pasted texts.
     shared: Arc<Mutex<EditorState>>,
 }
 
 impl PasteEditMode {
+    /// Returns an edit mode with these key bindings.
     pub(super) fn new(keys: Emacs, shared: Arc<Mutex<EditorState>>) -> Self {
         Self { keys, shared }
     }

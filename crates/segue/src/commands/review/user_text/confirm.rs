@@ -1,4 +1,4 @@
-//! The confirmation of a person's own text: shows the changes and asks whether to accept them.
+//! The confirmation of the user's own text: shows the changes and asks whether to accept them.
 
 use std::io;
 
@@ -7,7 +7,9 @@ use terminal::{KeyChoice, Screen, ask, diff, sanitize};
 /// An answer to the confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConfirmAnswer {
+    /// Use the text.
     Accept,
+    /// Open the text in the editor again.
     EditAgain,
 }
 
@@ -17,7 +19,7 @@ const CHOICES: [KeyChoice<ConfirmAnswer>; 2] = [
     KeyChoice { key: 'e', label: "Edit it again", answer: ConfirmAnswer::EditAgain },
 ];
 
-/// Shows the changes from `before` to `after` and asks; `None` if the person returns to the question.
+/// Shows the changes from `before` to `after` and asks; `None` if the user returns to the question.
 pub(super) fn confirm_text(screen: &Screen, before: &str, after: &str) -> io::Result<Option<ConfirmAnswer>> {
     screen.print_line(screen.style.bold("You changed:"))?;
     screen.print_lines(diff::render_versions(screen, &sanitize(before), &sanitize(after)))?;

@@ -1,5 +1,5 @@
-//! The summary as fields, for a person without an editor: it asks for the title, the TL;DR and each line of each item. The
-//! `handoff` crate decides whether the text is valid.
+//! The summary as fields, for a user without an editor: asks for the title, the TL;DR, and each line of each item. The
+//! crate `handoff` decides whether the text is valid.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use super::confirm::{ConfirmAnswer, confirm_text};
 
 /// The answer that removes a line.
 const REMOVE_MARK: &str = "-";
-/// The letters with which a person selects the kind of a new item.
+/// The letters that select the kind of a new item.
 const KIND_LETTERS: [(char, SummaryItemKind); 6] = [
     ('o', SummaryItemKind::Objective),
     ('p', SummaryItemKind::Progress),
@@ -22,11 +22,14 @@ const KIND_LETTERS: [(char, SummaryItemKind); 6] = [
     ('a', SummaryItemKind::Artifact),
 ];
 
-/// The fields of a summary that a person can edit.
+/// The fields of a summary that the user can edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SummaryFields {
+    /// The title.
     title: String,
+    /// The TL;DR.
     tldr: String,
+    /// The kind and the text of each item.
     items: Vec<(SummaryItemKind, String)>,
 }
 
@@ -37,8 +40,10 @@ impl SummaryFields {
         Self { title: summary.title.clone(), tldr: summary.tldr.clone(), items }
     }
 
-    /// Asks for the fields and shows the changes until the person accepts them or returns to the question. Returns whether they
-    /// were accepted. The fields keep everything that was written, also if it was not accepted.
+    /// Asks for the fields and shows the changes until the user accepts them or returns to the question. Returns
+    /// whether they were accepted.
+    ///
+    /// The fields contain everything that was written, also if it was not accepted.
     pub(super) fn ask_until_accepted(&mut self, screen: &Screen, shown: &Proposal) -> io::Result<bool> {
         let instructions = match screen.is_plain() {
             true => {
@@ -65,7 +70,7 @@ impl SummaryFields {
         }
     }
 
-    /// Asks for all fields and for new items. Returns `false` if the person left before the end.
+    /// Asks for all fields and for new items. Returns `false` if the user left before the end.
     fn ask_all(&mut self, screen: &Screen) -> io::Result<bool> {
         for (label, text) in [("Title", &mut self.title), ("TL;DR", &mut self.tldr)] {
             match ask_text(screen, label, text)? {
@@ -86,7 +91,7 @@ impl SummaryFields {
         self.ask_more(screen)
     }
 
-    /// Asks for new items until the person wants no more. Returns `false` if they left before that.
+    /// Asks for new items until the user wants no more. Returns `false` if the user left before that.
     fn ask_more(&mut self, screen: &Screen) -> io::Result<bool> {
         let kinds: Vec<String> = KIND_LETTERS
             .iter()
@@ -138,8 +143,8 @@ impl SummaryFields {
     }
 }
 
-/// Asks for the lines of one item and returns the new text, which is empty if every line was removed; `None` if the person
-/// left.
+/// Asks for the lines of one item and returns the new text, which is empty if every line was removed; `None` if the
+/// user left.
 fn ask_item(screen: &Screen, label: &str, text: &str) -> io::Result<Option<String>> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {

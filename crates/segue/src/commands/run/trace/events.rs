@@ -1,4 +1,4 @@
-//! `segue trace --events`: all events of a run in the order in which they were stored, one on each line.
+//! `segue trace --events`: all events of a run in the order in which they were stored, one event on each line.
 
 use std::io::Write;
 use std::time::Duration;
@@ -22,17 +22,17 @@ use crate::exit::{CommandResult, ExitReason};
 
 /// The number of events that one query reads.
 const PAGE_EVENTS: usize = 500;
-/// The width of a line if the output is not a terminal.
+/// The width of a line, in columns, if the output is not a terminal.
 const FILE_COLUMNS: usize = 200;
-/// The width of the time since the start of the run.
+/// The width of the time since the start of the run, in columns.
 const TIME_COLUMNS: usize = 9;
-/// The width of an event's type.
+/// The width of an event's type, in columns.
 const TYPE_COLUMNS: usize = 21;
 
-/// Prints the events of the run with the given id prefix.
+/// Prints the events of the run whose id begins with `prefix`.
 ///
 /// # Errors
-/// Fails if there is no such run, or if the journal or stdout fails.
+/// Fails if no such run exists, the journal cannot be read, or stdout cannot be written.
 pub(super) async fn run(context: &CommandContext, prefix: &str) -> CommandResult {
     let run = context.agent.runs().find(prefix).await?;
     if context.format == OutputFormat::Text {
@@ -73,6 +73,7 @@ fn run_heading(run: &Run) -> String {
 }
 
 /// Returns the line of an event: its number, the time since the start of the run, its type and content.
+/// A line is shortened to the terminal. In a file, it has at most [`FILE_COLUMNS`] columns.
 fn event_line(context: &CommandContext, event: &Event, started: Timestamp) -> String {
     let screen = &context.screen;
     let millis = event.created_at.as_millisecond().saturating_sub(started.as_millisecond());
@@ -103,6 +104,7 @@ fn event_text(event: &Event) -> String {
 ///
 /// # Errors
 /// Fails if the content does not have the form of the event's type.
+/// Other events are printed as compact JSON, which needs no code for each type.
 fn describe_body(event: &Event) -> Result<Option<String>, EventBodyError> {
     let line = match event.kind() {
         Some(EventType::Compacted) => compaction_text(&event.body::<Compaction>()?.into()),
@@ -176,7 +178,7 @@ fn compaction_text(marker: &SummaryMarker) -> String {
     )
 }
 
-/// Returns the tokens with a leading separator; empty if there are none.
+/// Returns the tokens with a leading separator; empty if no tokens were used.
 fn usage_text(usage: &Usage) -> String {
     match usage.total_tokens() {
         0 => String::new(),
@@ -193,12 +195,14 @@ mod tests {
 
     use super::*;
 
+    /// Checks the text of an event with this type and content.
     fn check(event_type: EventType, content: Value, expected: &str) {
         let new = NewEvent::new(event_type, &content, Timestamp::UNIX_EPOCH).unwrap();
         let thread_id = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910a1b".parse().unwrap();
         assert_eq!(event_text(&Event::from_new(new, thread_id, 3)), expected);
     }
 
+    /// Newlines and escape sequences in stored texts must not reach the terminal.
     #[test]
     fn every_event_is_shown_on_one_line() {
         check(

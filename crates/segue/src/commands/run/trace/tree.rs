@@ -1,4 +1,4 @@
-//! The spans of a trace as a tree of lines, with columns for times, tokens and costs.
+//! Draws the spans of a trace as a tree of lines, with columns for times, tokens and costs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,11 +10,11 @@ use terminal::{format_dollars, format_tokens, pad, sanitize_line, shorten, width
 
 use crate::commands::CommandContext;
 
-/// The width of a span's name with the lines of the tree before it.
+/// The width of a span's name and the tree lines before it, in columns.
 const NAME_COLUMNS: usize = 46;
-/// The width of a span's duration.
+/// The width of a span's duration, in columns.
 const TIME_COLUMNS: usize = 9;
-/// The width of a span's tokens.
+/// The width of a span's tokens, in columns.
 const TOKEN_COLUMNS: usize = 20;
 
 /// Returns the heading of a trace: the id and the state of its subject.
@@ -65,11 +65,15 @@ pub(super) fn span_tree_lines(context: &CommandContext, spans: &[TraceSpan], now
     tree.lines
 }
 
-/// A tree of spans that is drawn line by line.
+/// The state of drawing a tree of spans line by line.
 struct SpanTree<'s> {
+    /// The agent, which knows prices, and the output.
     context: &'s CommandContext,
+    /// The spans that are not drawn yet, by their parent; `None` has the roots.
     children: HashMap<Option<SpanId>, Vec<&'s TraceSpan>>,
+    /// The end of open spans.
     now: Timestamp,
+    /// The lines that are drawn already.
     lines: Vec<String>,
 }
 
@@ -122,7 +126,7 @@ fn draw_span(context: &CommandContext, span: &TraceSpan, lead: &str, branch: &st
     }
 }
 
-/// Returns the name of a span for people, with its detail.
+/// Returns the display name of a span, with its detail.
 fn span_name(span: &TraceSpan) -> String {
     let name = match span.kind {
         TraceSpanKind::Run => "run",
@@ -147,7 +151,7 @@ fn outcome_text(span: &TraceSpan) -> (String, bool) {
     match &span.outcome {
         SpanOutcome::Done => (String::new(), false),
         SpanOutcome::Working => ("active".to_owned(), false),
-        // The question is a span of its own. The run that follows it shows whether it was answered.
+        // A question has a separate span. The run that follows it shows whether it was answered.
         SpanOutcome::Waiting if span.kind == TraceSpanKind::Interrupt => (pending_actions(span), false),
         SpanOutcome::Waiting => (String::new(), false),
         SpanOutcome::Stopped => ("interrupted".to_owned(), false),
@@ -162,7 +166,7 @@ fn pending_actions(span: &TraceSpan) -> String {
     sanitize_line(&names.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the tokens as text; empty if there are none.
+/// Returns the tokens as text; empty if no tokens were used.
 fn usage_text(usage: &Usage) -> String {
     match usage.total_tokens() {
         0 => String::new(),

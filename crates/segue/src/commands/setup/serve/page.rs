@@ -1,6 +1,8 @@
-//! The address of the web page, and opening it in a browser. The token is in the fragment of the address, which browsers do not
-//! send to servers. It is shown only to a person at a terminal, never written to an output file or passed in the arguments of a
-//! program, which other users can read.
+//! The address of the web page, and opening it in a browser.
+//!
+//! The token is in the fragment of the address, which browsers do not send to servers. The token is shown only to a
+//! user at a terminal. It is never written to an output file or passed in the arguments of a program, which other users
+//! can read.
 
 use std::io::{self, IsTerminal, Write as _};
 use std::net::SocketAddr;
@@ -47,7 +49,7 @@ pub(super) struct RedirectFile(PathBuf);
 
 impl Drop for RedirectFile {
     fn drop(&mut self) {
-        // If the file is gone already, there is nothing to delete.
+        // If the file was deleted already, nothing remains to be done.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -90,6 +92,7 @@ mod tests {
 
     use super::*;
 
+    /// A file stands for a redirected stdout, which may be readable by others.
     #[test]
     fn k2_the_token_is_only_in_the_fragment_and_only_shown_on_a_terminal() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! A thousand handoffs of a real server while its mirror is away, and what is there once it is back.
+//! A thousand handoffs of a real server while the mirror's database is down, and their export after it is
+//! up again.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +11,20 @@ use crate::serve::client::ApiClient;
 use crate::serve::{import_session, owner_client};
 use crate::server::ServeProcess;
 
-/// Handoffs while the mirror is away.
+/// Number of handoffs while the mirror is down.
 const HANDOFF_COUNT: usize = 1_000;
-/// So many of them, the first ones, are made in turn with as many without any mirror: what is compared has the same past.
+/// Number of those handoffs that alternate with handoffs of a server without a mirror, so that both timings
+/// come from databases of the same size.
 const COMPARED_COUNT: usize = 150;
 
-/// Hands the thread off, and returns the summary's hash and how long the acceptance took.
+/// Hands the thread off. Returns the hash of the summary and the duration of the acceptance.
 fn hand_off(api: &ApiClient, thread: &str) -> (String, Duration) {
     let pending = api.post(&format!("/api/threads/{thread}/handoffs"), &json!({})).json();
     let id = pending["handoff"]["handoff_id"].as_str().unwrap_or_else(|| panic!("{pending}"));
     let decision = json!({"decisions": [{"type": "approve"}]});
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let decided = api.post(&format!("/api/handoffs/{id}/decision"), &decision).json();
-    let took = begun.elapsed();
+    let took = started_at.elapsed();
     assert_eq!(decided["outcome"], "accepted", "{decided}");
     (id.to_owned(), took)
 }
@@ -33,8 +35,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn m12_a_thousand_handoffs_while_the_database_is_down_wait_for_nothing_and_are_all_there_afterwards() {
-    // Both keep what happened in a file: it is the mirror that is away.
+fn m12_a_thousand_handoffs_without_the_mirror_are_not_delayed_and_are_all_exported_later() {
+    // Both servers store their journal in a file. Only the mirror's database is down.
     let mirrored = MirroredMachine::new();
     let mirrored = MirroredMachine { sandbox: mirrored.sandbox.with_file_database(), ..mirrored };
     mirrored.proxy.refuse();
@@ -53,7 +55,8 @@ fn m12_a_thousand_handoffs_while_the_database_is_down_wait_for_nothing_and_are_a
     }
     let (dead, none) = (median(dead), median(none));
     println!("accepting takes {none:?} without a mirror, {dead:?} with one that is away");
-    // Two servers at work differ by some milliseconds by themselves; an attempt that was waited for would be far more.
+    // Two busy servers differ by some milliseconds. Waiting for a connection attempt would take far
+    // longer.
     assert!(dead < none * 2, "{dead:?} against {none:?}");
     let status = mirrored.mirror_status();
     assert_eq!(
@@ -62,7 +65,7 @@ fn m12_a_thousand_handoffs_while_the_database_is_down_wait_for_nothing_and_are_a
         "{status}"
     );
     mirrored.proxy.restore();
-    // The next handoff shows that it is back, and takes all the others along.
+    // The next handoff detects that the mirror is up again, and the export of all others follows.
     ids.push(hand_off(&with.0, &thread).0);
     let status = mirrored.wait_for_status("thousand and one rows", |status| status["waiting"] == 0);
     assert_eq!(status["rows"], json!({"summaries": HANDOFF_COUNT + 1, "deleted": 0}), "{status}");
@@ -71,7 +74,7 @@ fn m12_a_thousand_handoffs_while_the_database_is_down_wait_for_nothing_and_are_a
     assert_mirrored(&mirrored, &ids);
 }
 
-/// Checks that the mirror has these handoffs, each with the bytes that were accepted.
+/// Checks that the mirror contains these handoffs, each with the bytes that were accepted.
 fn assert_mirrored(mirrored: &MirroredMachine, ids: &[String]) {
     let journal = rusqlite::Connection::open(mirrored.sandbox.home().join("segue.db")).unwrap();
     let mut accepted = journal

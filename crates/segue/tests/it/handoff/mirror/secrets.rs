@@ -1,4 +1,5 @@
-//! A key that somebody typed, that a tool printed and that a model repeated: where it must not be seen again.
+//! An API key that a user typed, a tool printed and a model repeated appears in no output except the
+//! journal.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +14,12 @@ use crate::sandbox;
 use crate::serve::owner_client;
 use crate::server::ServeProcess;
 
-/// A key as a provider makes it.
+/// An API key in a provider's format.
 const PLANTED_KEY: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
-/// A part of it that is in nothing else.
+/// A part of the key that occurs in no other text.
 const PLANTED_FRAGMENT: &str = "aB3dE5fG7hI9jK1l";
 
-/// A model that says the key wherever it can.
+/// Returns a model that repeats the key in every answer.
 fn key_repeating_server() -> ScriptedServer {
     let item = |kind: &str, text: String, seq: u64| json!({"kind": kind, "text": text, "refs": [seq]});
     let body = [
@@ -36,7 +37,7 @@ fn key_repeating_server() -> ScriptedServer {
     ScriptedServer::start(Script::new([always(compaction_reply()), always(kept), draft, said])).unwrap()
 }
 
-/// Everything beneath a folder that is a file, but for the journal.
+/// Collects all files below a folder, except those of the journal.
 fn collect_files(folder: &Path, into: &mut Vec<(String, Vec<u8>)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -68,9 +69,9 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
     mirrored.sandbox.set_variable("SEGUE_LOG", "trace,hyper_util=off,h2=off,reqwest=off");
     mirrored.sandbox.set_variable("SEGUE_LOG_FILE", log.to_str().unwrap());
     let run = |args: &[&str]| {
-        let ended = mirrored.sandbox.run(args);
-        assert_eq!(ended.code, 0, "{args:?}: {ended:?}");
-        ended.stdout
+        let output = mirrored.sandbox.run(args);
+        assert_eq!(output.code, 0, "{args:?}: {output:?}");
+        output.stdout
     };
     let session = sandbox::sample_session()
         .replace("40 lines", PLANTED_KEY)
@@ -89,7 +90,7 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
     run(&["memory", "summarize"]);
     mirrored.wait_for_status("mirrored summary", |status| status["waiting"] == 0);
 
-    // The journal has what was said, and nothing else does.
+    // Only the journal contains the original messages.
     assert!(run(&["history", "last", "--json"]).contains(PLANTED_FRAGMENT));
     let spans = collector.wait_for_spans(|spans| spans.iter().any(|span| span.name == "mirror_handoff"));
     assert!(spans.iter().any(|span| span.name.starts_with("generate_handoff_summary_iter_0")), "{spans:?}");
@@ -108,12 +109,12 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
     for wanted in ["told", "agent.md", "log"] {
         assert!(kept.iter().any(|(name, content)| name.contains(wanted) && !content.is_empty()), "{wanted}");
     }
-    let told = kept
+    let payloads = kept
         .iter()
         .find(|(name, _)| name.ends_with("told"))
-        .map(|(_, told)| String::from_utf8_lossy(told).into_owned());
+        .map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned());
     for occasion in ["handoff.accepted", "compaction.before", "compaction.after", "run.ended"] {
-        assert!(told.as_deref().is_some_and(|told| told.contains(occasion)), "{occasion}: {told:?}");
+        assert!(payloads.as_deref().is_some_and(|text| text.contains(occasion)), "{occasion}: {payloads:?}");
     }
     for (name, content) in kept {
         assert!(!String::from_utf8_lossy(&content).contains(PLANTED_FRAGMENT), "{name}");

@@ -1,4 +1,5 @@
-//! A person's own text in the review: from their editor or line by line, looked at once more, and never lost.
+//! The user's own text in the review: it comes from the editor or line by line, is shown again before
+//! acceptance, and is never lost.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,14 +8,14 @@ use super::{QUESTION, answer_question, draft_reply, start_review, start_with_rep
 use crate::sandbox::TestSandbox;
 use crate::terminal::PtyTerminal;
 
-/// An editor that does what the lines of a shell script say to the file `$1`.
+/// Sets an editor that runs these lines of shell script on the file `$1`.
 fn set_editor(sandbox: &mut TestSandbox, script: &str) {
     let path = sandbox.write_file("editor.sh", format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     sandbox.set_variable("EDITOR", &path);
 }
 
-/// Accepts the text that came from the editor, as the `nth` one.
+/// Accepts the `nth` text that came from the editor.
 fn accept_text(terminal: &PtyTerminal, nth: usize) {
     terminal.wait_until("the last look at the text", |screen| {
         screen.contains("[a] Accept this text") && screen.matches("→ Accept this text").count() + 1 == nth
@@ -23,10 +24,11 @@ fn accept_text(terminal: &PtyTerminal, nth: usize) {
 }
 
 #[test]
-fn an_edit_that_is_not_taken_comes_back_with_its_text_and_the_reason() {
+fn a_rejected_edit_is_reopened_with_its_text_and_the_reason() {
     let mut sandbox = TestSandbox::new();
     let log = sandbox.work_folder().join("seen").to_str().unwrap().to_owned();
-    // First the items go, which is refused; then the same text comes back and gets one.
+    // The first edit removes the items and is rejected. The second one starts from the same text and
+    // adds an item.
     set_editor(
         &mut sandbox,
         &format!(
@@ -43,7 +45,7 @@ fn an_edit_that_is_not_taken_comes_back_with_its_text_and_the_reason() {
     let again = fs::read_to_string(format!("{log}.again")).unwrap_or_default();
     let block = sandbox.read_agent_md().unwrap();
     if again.is_empty() {
-        // A line of one's own under a heading is an item: the first text was taken.
+        // A user's own line under a heading is an item, so the first text was accepted.
         assert!(block.contains("my own line"), "{block}");
     } else {
         assert!(again.contains("The text was refused: ") && again.contains("my own line"), "{again}");
@@ -59,7 +61,7 @@ fn an_edit_that_is_not_taken_comes_back_with_its_text_and_the_reason() {
 }
 
 #[test]
-fn g5_a_text_from_the_editor_is_shown_once_more_and_can_be_left() {
+fn g5_a_text_from_the_editor_is_shown_again_and_can_be_discarded() {
     let mut sandbox = TestSandbox::new();
     set_editor(&mut sandbox, "sed -i 's/^### Objective$/&\\n- mine/' \"$1\"");
     let (terminal, _) = start_review(&sandbox, 80);
@@ -75,7 +77,7 @@ fn g5_a_text_from_the_editor_is_shown_once_more_and_can_be_left() {
 }
 
 #[test]
-fn m1_only_what_was_changed_is_told_as_changed_and_names_are_shown_as_they_are() {
+fn m1_only_changed_items_are_marked_as_changed_and_names_are_shown_unescaped() {
     let (mut sandbox, _server) = start_with_replies([draft_reply(
         "The clock is passed in.",
         "See ponylang__ponyc__0.1 and *x* in invented.rs.",
@@ -117,7 +119,7 @@ fn an_unchanged_edit_goes_back_to_the_question() {
 }
 
 #[test]
-fn a_broken_edit_is_told_by_its_line_and_opened_again_with_the_persons_text() {
+fn an_invalid_edit_is_reported_by_line_and_reopened_with_the_users_text() {
     let (mut sandbox, _server) =
         start_with_replies([draft_reply("The clock is passed in.", "Do the same in src/backoff.rs.")]);
     let log = sandbox.work_folder().join("line").to_str().unwrap().to_owned();
@@ -143,7 +145,7 @@ fn a_broken_edit_is_told_by_its_line_and_opened_again_with_the_persons_text() {
 }
 
 #[test]
-fn what_was_written_and_not_taken_is_kept_in_a_file() {
+fn a_rejected_text_is_saved_in_a_file() {
     let mut sandbox = TestSandbox::new();
     let log = sandbox.work_folder().join("seen").to_str().unwrap().to_owned();
     set_editor(
@@ -181,7 +183,7 @@ fn without_an_editor_each_line_is_a_field() {
     terminal.wait_for("Objective> ");
     terminal.press_keys("\r");
     terminal.wait_for("Decisions> ");
-    // Ctrl-U empties the line: the item goes.
+    // Ctrl-U empties the line, which removes the item.
     terminal.press_keys("\x15\r");
     terminal.wait_for("Next steps> ");
     terminal.press_keys("\r");
@@ -206,7 +208,7 @@ fn without_an_editor_each_line_is_a_field() {
 }
 
 #[test]
-fn where_the_editor_that_is_set_cannot_be_started_each_line_is_a_field() {
+fn if_the_editor_cannot_be_started_each_line_is_a_field() {
     let mut sandbox = TestSandbox::new();
     sandbox.set_variable("EDITOR", "/nonexistent/editor");
     let (terminal, _) = start_review(&sandbox, 100);

@@ -1,5 +1,6 @@
-//! Three servers on one database with two hundred runs under way, of which one after the other is killed, told to end, or
-//! stopped for longer than its lease: whatever happens, each run ends once, and what is stored and told of it is whole.
+//! Three servers on one database with two hundred active runs, while one server after the other is killed,
+//! shut down, or paused for longer than its lease. Each run ends exactly once, and its stored events and
+//! its stream are complete.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,19 +11,20 @@ use test_model::{Gate, GatePosition, Script, ScriptedReply};
 use super::postgres_database;
 use crate::fleet::{FleetRun, ServerFleet, StreamReaders, StreamRecord, start_run};
 
-/// Servers at a time.
+/// Number of servers at a time.
 const SERVER_COUNT: usize = 3;
-/// Runs under way at once.
+/// Number of runs that are active at once.
 const RUN_COUNT: usize = 200;
-/// Runs that are let go on together; those of the others wait for an answer of the model meanwhile.
+/// Number of runs in a batch. The gate releases one batch at a time; the other runs wait for an answer of
+/// the model.
 const BATCH_RUNS: usize = 20;
-/// Calls of a tool in each run: before it waits, when it is let go on, and behind that.
+/// Number of tool calls in each run: before the gate, at the gate, and after it.
 const CALLS_PER_RUN: usize = 3;
-/// The one that the model has them make only when they are let go on.
+/// Index of the call that the model requests only after the gate has opened.
 const WAITING_CALL: usize = 2;
-/// How long the servers' leases are.
+/// Duration of a server's lease in seconds.
 const LEASE_SECONDS: u32 = 4;
-/// The fault that happens when half of a batch has ended; none after the last batch.
+/// The fault for each batch. It happens when half of the batch has ended. The last batch has no fault.
 const FAULTS: [ServerFault; RUN_COUNT / BATCH_RUNS - 1] = [
     ServerFault::Kill,
     ServerFault::End,
@@ -37,13 +39,14 @@ const FAULTS: [ServerFault; RUN_COUNT / BATCH_RUNS - 1] = [
 
 #[derive(Clone, Copy)]
 enum ServerFault {
-    /// A server is killed, and another one started in its place.
+    /// A server is killed and a new one replaces it.
     Kill,
-    /// A server is told to end once another one has taken its place.
+    /// A server is asked to shut down after its replacement has started.
     End,
-    /// A server stands still.
+    /// A server is paused with SIGSTOP.
     Pause,
-    /// It goes on, when others have ended all it was doing for the batches of before.
+    /// The paused server continues after the other servers have finished its runs of the earlier
+    /// batches.
     Wake,
 }
 
@@ -51,9 +54,10 @@ fn batch_gate(run: usize) -> String {
     format!("batch-{:02}", run / BATCH_RUNS)
 }
 
-/// Returns a model that has each run call a tool, which notes that it was called; the runs of a batch wait together.
+/// Returns a model whose runs call a tool that records each call. All runs of a batch wait at the same
+/// gate.
 fn model_script() -> Script {
-    // What is printed and noted is like nothing else that is.
+    // Each call prints and records a unique id.
     let command = "id=$(cat /proc/sys/kernel/random/uuid); echo $id >> noted; sleep 0.1; echo $id";
     let call = |step: usize| {
         ScriptedReply::text("I look.")
@@ -68,37 +72,38 @@ fn model_script() -> Script {
         replies.push(ScriptedReply { gate, ..call(WAITING_CALL) }.when_body_contains(batch_gate(first)));
     }
     replies.push(ScriptedReply::text("Done.").with_repeat());
-    // The others are forgotten: they take room.
+    // Other requests are not recorded, because they would use too much memory.
     Script::new(replies).with_requests_kept(RUN_COUNT)
 }
 
-/// Begins all runs, a third at each server and at all servers at once.
+/// Starts all runs: a third at each server, and on all servers concurrently.
 fn start_all_runs(fleet: &ServerFleet, readers: &StreamReaders) -> Vec<FleetRun> {
-    let begin_at = |server: usize| {
+    let start_at = |server: usize| {
         let api = fleet.api(server);
-        let own = (0..RUN_COUNT).filter(move |run| run % SERVER_COUNT == server);
-        own.map(move |run| (run, start_run(&api, &batch_gate(run), &["updates"]))).collect::<Vec<_>>()
+        let own_runs = (0..RUN_COUNT).filter(move |run| run % SERVER_COUNT == server);
+        own_runs.map(move |run| (run, start_run(&api, &batch_gate(run), &["updates"]))).collect::<Vec<_>>()
     };
     let mut runs: Vec<(usize, FleetRun)> = std::thread::scope(|scope| {
-        let begin_at = &begin_at;
-        let working: Vec<_> = (0..SERVER_COUNT).map(|server| scope.spawn(move || begin_at(server))).collect();
+        let start_at = &start_at;
+        let working: Vec<_> = (0..SERVER_COUNT).map(|server| scope.spawn(move || start_at(server))).collect();
         working.into_iter().flat_map(|one| one.join().unwrap()).collect()
     });
     runs.sort_by_key(|(run, _)| *run);
-    for (run, begun) in &runs {
-        // Two of three look on from another server than the one that was asked.
-        readers.follow_run(begun, run / SERVER_COUNT);
+    for (run, started) in &runs {
+        // Two of three readers follow the run at another server than the one that started it.
+        readers.follow_run(started, run / SERVER_COUNT);
     }
-    runs.into_iter().map(|(_, begun)| begun).collect()
+    runs.into_iter().map(|(_, started)| started).collect()
 }
 
-/// Lets one batch after the other go on, and has servers fail in the middle of each; returns what the readers were told.
+/// Releases one batch after the other and injects a fault in the middle of each. Returns the streams that
+/// the readers received.
 fn run_storm(fleet: &mut ServerFleet, readers: &StreamReaders) -> Vec<StreamRecord> {
-    let (mut stories, mut ending, mut paused) = (Vec::new(), Vec::new(), None);
+    let (mut records, mut shutting_down, mut paused) = (Vec::new(), Vec::new(), None);
     for (round, fault) in FAULTS.into_iter().enumerate() {
         fleet.model.open_gate(&batch_gate(round * BATCH_RUNS));
         let (server, so_far) = (round % SERVER_COUNT, round * BATCH_RUNS + BATCH_RUNS / 2);
-        stories.extend(readers.wait_for_records(so_far - stories.len()));
+        records.extend(readers.wait_for_records(so_far - records.len()));
         match fault {
             ServerFault::Kill => {
                 fleet.signal(server, Signal::KILL);
@@ -109,54 +114,56 @@ fn run_storm(fleet: &mut ServerFleet, readers: &StreamReaders) -> Vec<StreamReco
                 let old = fleet.replace_server(server);
                 readers.replace_server(server, fleet.api(server));
                 old.signal(Signal::TERM);
-                ending.push(old);
+                shutting_down.push(old);
             }
             ServerFault::Pause => {
                 fleet.signal(server, Signal::STOP);
                 paused = Some(server);
             }
             ServerFault::Wake => {
-                stories.extend(readers.wait_for_records((round + 1) * BATCH_RUNS - stories.len()));
+                records.extend(readers.wait_for_records((round + 1) * BATCH_RUNS - records.len()));
                 fleet.signal(paused.take().unwrap(), Signal::CONT);
             }
         }
     }
     fleet.model.open_gate(&batch_gate(RUN_COUNT - 1));
-    stories.extend(readers.wait_for_records(RUN_COUNT - stories.len()));
-    for old in ending {
+    records.extend(readers.wait_for_records(RUN_COUNT - records.len()));
+    for old in shutting_down {
         assert_eq!(old.wait_for_exit(), Some(0));
     }
-    stories
+    records
 }
 
-/// Checks what a reader was told from the beginning to the end, by however many servers: each thing once, in order, and all.
+/// Checks the stream that a reader received, from any number of servers: every event once, in order,
+/// without a gap.
 #[track_caller]
-fn assert_record_complete(story: &StreamRecord) {
+fn assert_record_complete(record: &StreamRecord) {
     let place = |id: &str| id.split('-').map(|part| part.parse().unwrap()).collect::<Vec<u64>>();
     let ids: Vec<Vec<u64>> =
-        story.events.iter().filter(|(id, _)| !id.is_empty()).map(|(id, _)| place(id)).collect();
-    assert!(ids.is_sorted_by(|a, b| a < b), "{story:?}");
-    let count = |name: &str| story.events.iter().filter(|(_, other)| other == name).count();
-    let failures = story.events.iter().filter(|(_, name)| name.starts_with("error")).count();
-    assert_eq!((count("gap"), failures, count("end")), (0, 0, 1), "{story:?}");
+        record.events.iter().filter(|(id, _)| !id.is_empty()).map(|(id, _)| place(id)).collect();
+    assert!(ids.is_sorted_by(|a, b| a < b), "{record:?}");
+    let count = |name: &str| record.events.iter().filter(|(_, other)| other == name).count();
+    let failures = record.events.iter().filter(|(_, name)| name.starts_with("error")).count();
+    assert_eq!((count("gap"), failures, count("end")), (0, 0, 1), "{record:?}");
     assert_eq!(
         count("updates"),
         2 * CALLS_PER_RUN + 1,
-        "each call with its result, and the answer: {story:?}"
+        "each call with its result, and the answer: {record:?}"
     );
 }
 
-/// Checks that the conversations of all runs are whole, and that no call was made again: returns how many were cut off.
+/// Checks that the conversations of all runs are complete and that no tool call was repeated. Returns the
+/// number of interrupted calls.
 #[track_caller]
 fn assert_runs_done_once(fleet: &ServerFleet, runs: &[FleetRun]) -> usize {
     let noted: HashSet<String> = fleet.noted_calls().into_iter().collect();
     let (mut stored, mut cut_off) = (HashSet::new(), 0);
-    for begun in runs {
-        let state = fleet.api(0).get(&format!("/threads/{}/state", begun.thread)).json();
+    for started in runs {
+        let state = fleet.api(0).get(&format!("/threads/{}/state", started.thread)).json();
         let messages = state["values"]["messages"].as_array().unwrap_or_else(|| panic!("{state}"));
         let kinds: Vec<&str> = messages.iter().map(|message| message["type"].as_str().unwrap()).collect();
-        let rest = ["ai", "tool"].repeat(CALLS_PER_RUN).into_iter().chain(["ai"]);
-        assert_eq!(kinds, ["human"].into_iter().chain(rest).collect::<Vec<_>>(), "{state}");
+        let remaining_kinds = ["ai", "tool"].repeat(CALLS_PER_RUN).into_iter().chain(["ai"]);
+        assert_eq!(kinds, ["human"].into_iter().chain(remaining_kinds).collect::<Vec<_>>(), "{state}");
         assert_eq!(messages.last().unwrap()["content"], json!("Done."), "{state}");
         let results = messages.iter().filter(|message| message["type"] == "tool");
         for (number, result) in results.enumerate() {
@@ -171,15 +178,15 @@ fn assert_runs_done_once(fleet: &ServerFleet, runs: &[FleetRun]) -> usize {
             }
         }
     }
-    // A call was made once, or it was cut off and nobody knows whether it was made.
+    // A call either ran once, or it was interrupted and it is unknown whether it ran.
     let lost = noted.len() - stored.len();
     assert!(lost <= cut_off, "{lost} calls were made whose results are nowhere; {cut_off} were cut off");
     assert_eq!(stored.len() + cut_off, RUN_COUNT * CALLS_PER_RUN);
     cut_off
 }
 
-/// Checks the database: every run has ended well and once, behind everything else of it, and every thread's events are there
-/// from the first to the last.
+/// Checks the database: every run ended once, successfully, with its end as its last event, and the events
+/// of each thread have no gap.
 #[track_caller]
 fn assert_database_consistent(fleet: &ServerFleet) {
     let runs = fleet.query_rows("SELECT status || ' ' || count(*)::text FROM runs GROUP BY status");
@@ -207,12 +214,15 @@ fn j2_j3_j5_two_hundred_runs_end_once_while_servers_are_killed_stopped_and_resta
         ServerFleet::start_with_script(postgres_database(), (SERVER_COUNT, LEASE_SECONDS), model_script());
     let readers = StreamReaders::new((0..SERVER_COUNT).map(|server| fleet.api(server)).collect());
     let runs = start_all_runs(&fleet, &readers);
-    let stories = run_storm(&mut fleet, &readers);
-    stories.iter().for_each(assert_record_complete);
-    let told: BTreeMap<&str, usize> =
-        stories.iter().map(|story| (story.run.as_str(), story.reconnects)).collect();
-    assert_eq!(told.len(), RUN_COUNT);
+    let records = run_storm(&mut fleet, &readers);
+    records.iter().for_each(assert_record_complete);
+    let counts: BTreeMap<&str, usize> =
+        records.iter().map(|record| (record.run.as_str(), record.reconnects)).collect();
+    assert_eq!(counts.len(), RUN_COUNT);
     let cut_off = assert_runs_done_once(&fleet, &runs);
     assert_database_consistent(&fleet);
-    eprintln!("{cut_off} calls were cut off; readers came back {} times", told.values().sum::<usize>());
+    eprintln!(
+        "{cut_off} calls were interrupted; readers reconnected {} times",
+        counts.values().sum::<usize>()
+    );
 }

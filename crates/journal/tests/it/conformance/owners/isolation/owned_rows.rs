@@ -1,4 +1,4 @@
-//! One of everything that a journal can hold, for one owner.
+//! Fixture: one row of each kind that a journal stores, for one owner.
 
 use journal::{Artifact, HistoryQuery, ImportSource, OutboxItem, ScopedStore, Store, Write, history_page};
 use protocol::{
@@ -58,7 +58,7 @@ fn word(name: &str) -> String {
     format!("word{name}x")
 }
 
-/// Ids of things that are not there.
+/// Returns ids of rows that do not exist.
 pub fn absent() -> OwnedRows {
     new_ids("nobody")
 }
@@ -70,8 +70,8 @@ fn new_ids(name: &str) -> OwnedRows {
     let handoff = Handoff { assistant_id: assistant_id.clone(), ..handoff(thread_id, 1) };
     let interrupt = interrupt(&run, "approval", 1);
     let word = word(name);
-    let told = format!("heron {word} told");
-    let summary = MediumTermSummary { agent_id: assistant_id.clone(), ..summary((1, 1), &told) };
+    let summary_text = format!("heron {word} told");
+    let summary = MediumTermSummary { agent_id: assistant_id.clone(), ..summary((1, 1), &summary_text) };
     OwnedRows {
         assistant_id,
         thread_id,
@@ -97,23 +97,21 @@ pub fn artifact(thread_id: ThreadId, name: &str) -> Artifact {
     Artifact::new(thread_id, "text/plain", format!("bytes of {name}").into_bytes(), at(1))
 }
 
-/// Gives the owner one of everything.
+/// Creates one row of each kind for the owner.
 pub async fn create_owned_rows(own: &ScopedStore, name: &str) -> OwnedRows {
     let mine = new_ids(name);
     let of = |thread_id| Thread { assistant_id: mine.assistant_id.clone(), thread_id, ..thread() };
     let child = Thread { parent_id: Some(mine.thread_id), updated_at: at(9), ..of(mine.child_id) };
     let (thread_id, run_id) = (mine.thread_id, mine.run_id);
-    let said = vec![
+    let events = vec![
         human(&format!("heron {} asked", mine.word)).with_key("key").with_run(run_id),
         ai("so be it").with_run(run_id),
     ];
     let transfer =
         journal::TurnSummarization { summary: mine.summary.clone(), ..summarization(thread_id, (1, 1), "") };
     commit(own, vec![Write::CreateThread(of(thread_id)), Write::CreateThread(child)]).await.unwrap();
-    commit(own, vec![Write::Append { thread_id, events: said }, Write::SummarizeTurns(transfer)])
-        .await
-        .unwrap();
-    let told = archive_event(&mine.summary, ArchiveReason::Budget, (1, 1));
+    commit(own, vec![Write::Append { thread_id, events }, Write::SummarizeTurns(transfer)]).await.unwrap();
+    let archived = archive_event(&mine.summary, ArchiveReason::Budget, (1, 1));
     let activity = PendingActivity { name: "accept_handoff".to_owned(), args: json!({}) };
     let point = protocol::Checkpoint {
         checkpoint_id: mine.checkpoint_id,
@@ -129,7 +127,7 @@ pub async fn create_owned_rows(own: &ScopedStore, name: &str) -> OwnedRows {
     };
     let late = ai("later").with_run(run_id);
     let writes = vec![
-        Write::Append { thread_id, events: vec![told] },
+        Write::Append { thread_id, events: vec![archived] },
         Write::AdmitRun(mine.run.clone()),
         Write::PutRunRequest { run_id, thread_id, request: Box::new(RunRequest::default()) },
         Write::QueueRun(queued),
@@ -184,7 +182,7 @@ pub fn key(mine: &OwnedRows, user_id: protocol::UserId) -> ApiKey {
     }
 }
 
-/// Returns the thread's history, with what its person thinks of its runs.
+/// Returns the thread's history with its owner's feedback, rendered as text.
 pub async fn history(own: &ScopedStore, thread_id: ThreadId) -> String {
     let feedback = Some(RunFeedback::LOCAL_USER.to_owned());
     let query = HistoryQuery { limit: 20, feedback, ..HistoryQuery::default() };

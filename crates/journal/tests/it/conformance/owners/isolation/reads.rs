@@ -1,4 +1,4 @@
-//! Every question that a store answers, asked about what somebody has.
+//! Calls of every read method of a store for the rows of one owner.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,7 @@ use protocol::{OwnerScope, RunFeedback};
 
 use super::owned_rows::{OwnedRows, history};
 
-/// The answers, by what was asked. A new method of the trait belongs here.
+/// Returns the rendered result of each read method with its name. A new method of the `Store` trait belongs here.
 pub async fn all_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
     let mut answers = thread_reads(own, theirs).await;
     answers.extend(run_reads(own, theirs).await);
@@ -21,7 +21,7 @@ pub async fn all_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static s
 }
 
 fn render_result(answer: journal::Result<impl Debug>) -> String {
-    // Snippets and texts may be long; what counts is whether two answers are the same.
+    // The tests only compare rendered results, so long snippets and texts are rendered completely.
     answer.map_or_else(|error| format!("{error:?}"), |answer| format!("{answer:?}"))
 }
 
@@ -75,7 +75,7 @@ async fn run_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, 
             render_result(own.runs_by_prefix(&run_id.to_string(), &OwnerScope::Everyone).await),
         ),
         ("a list of runs", render_result(own.runs(runs).await)),
-        ("what a run was asked for", render_result(own.run_requests(&[run_id]).await)),
+        ("run request", render_result(own.run_requests(&[run_id]).await)),
         ("what was noted of a run", render_result(own.run_metadata(&[run_id]).await)),
         ("the newest run", render_result(own.newest_run(thread_id).await)),
         ("queued runs", render_result(own.queued_runs(Some(thread_id)).await)),
@@ -116,8 +116,8 @@ async fn memory_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static st
     ]
 }
 
-/// The answers to questions about what everybody has under the same name, or asks about without a name: each is the asker's
-/// own, or nothing.
+/// Returns the results of reads by a name that every owner uses, and of reads without a name. Each result is either the
+/// caller's own row or empty.
 pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
     let items = ItemQuery { limit: 9, ..ItemQuery::default() };
     let namespaces = NamespaceQuery { limit: 9, ..NamespaceQuery::default() };
@@ -125,7 +125,7 @@ pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
     vec![
         ("the outbox", render_result(own.outbox(OutboxQuery::for_kind("kind", 10)).await)),
         ("an import", render_result(own.import_source("session").await)),
-        ("runs that nobody works on", render_result(own.unclaimed_runs(unclaimed).await)),
+        ("runs without an owner", render_result(own.unclaimed_runs(unclaimed).await)),
         ("items", render_result(own.items(items).await)),
         ("namespaces", render_result(own.namespaces(namespaces).await)),
         ("all keys", render_result(own.api_keys().await)),
@@ -135,7 +135,7 @@ pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns the methods of the trait that nobody is asked here; what they do is asked elsewhere, or the same for everybody.
+/// Returns the trait methods that this file does not call. Exempt methods are tested elsewhere or do not depend on the owner.
 pub fn uncovered_methods() -> Vec<&'static str> {
     const EXEMPT_METHODS: [&str; 5] = ["commit", "update_search_index", "health", "replicas", "current_time"];
     let store = include_str!("../../../../../src/store.rs");

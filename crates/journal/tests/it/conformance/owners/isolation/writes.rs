@@ -1,4 +1,4 @@
-//! Every kind of write, aimed at what somebody has.
+//! One write of each kind that targets the rows of one owner.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use serde_json::json;
 use super::owned_rows::{OwnedRows, artifact, item, key};
 use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
 
-/// How many kinds of write there are.
+/// Number of variants of `Write`.
 pub const KINDS: usize = 38;
 
-/// Writes that would change what is theirs.
+/// Returns writes that would change the owner's rows.
 pub fn all_writes(theirs: &OwnedRows) -> Vec<Write> {
     let mut writes = thread_writes(theirs);
     writes.extend(run_writes(theirs));
@@ -123,7 +123,7 @@ fn memory_writes(theirs: &OwnedRows) -> Vec<Write> {
     ]
 }
 
-/// Returns the number of a kind of write. A new one gets the next number, and an aim in [`all`].
+/// Returns the number of the write's kind. A new kind gets the next number and an example in [`all_writes`].
 fn kind(write: &Write) -> usize {
     match write {
         Write::CreateThread(_) => 0,
@@ -174,7 +174,7 @@ pub fn kinds(writes: &[Write]) -> BTreeSet<usize> {
     writes.iter().map(kind).collect()
 }
 
-/// Returns what a caller can tell from the outcome, whatever ids it is about.
+/// Renders the outcome without ids, so that outcomes for different rows can be compared.
 pub fn render_outcome(outcome: &Result<CommitReceipt>) -> String {
     match outcome {
         Ok(_) => "done".to_owned(),

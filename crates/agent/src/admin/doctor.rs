@@ -1,0 +1,274 @@
+//! The doctor: checks everything a handoff relies on, and reports problems with a remedy. It changes nothing.
+
+use futures::future::BoxFuture;
+use journal::{HealthCheckDepth, PoolFigures};
+use memory::AgentFile;
+use protocol::HandoffStatus;
+use serde::Serialize;
+
+use crate::AdminService;
+use crate::assembly::models::is_offline_summary;
+
+/// The result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckStatus {
+    /// Everything is in order.
+    Ok,
+    /// It works, but a person should know about a problem.
+    Warn,
+    /// It does not work.
+    Fail,
+}
+
+/// One check with its result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DoctorCheck {
+    /// The short name of the subject.
+    pub name: &'static str,
+    /// The result.
+    pub verdict: CheckStatus,
+    /// The details, in one line.
+    pub detail: String,
+    /// The remedy; `None` if nothing is wrong or no remedy is known.
+    pub hint: Option<String>,
+}
+
+impl DoctorCheck {
+    /// Creates a check result without a hint.
+    pub fn new(name: &'static str, verdict: CheckStatus, detail: impl Into<String>) -> Self {
+        Self { name, verdict, detail: detail.into(), hint: None }
+    }
+
+    /// Adds a remedy.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl<'a> AdminService<'a> {
+    /// Checks the home folder, the database, the block in `agent.md`, the install token, pending handoffs,
+    /// cut-off runs, models and the export of handoffs.
+    pub fn run_doctor(self) -> BoxFuture<'a, Vec<DoctorCheck>> {
+        Box::pin(async move {
+            let mut checks = vec![self.home_check(), self.database_check().await, self.block_check()];
+            checks.extend(self.token_check());
+            checks.extend(self.connections_check());
+            checks.push(self.pending_check().await);
+            checks.push(self.runs_check().await);
+            checks.push(self.models_check());
+            checks.extend(self.summarizers_check());
+            checks.extend(self.agent.handoffs().mirror_check().await);
+            checks
+        })
+    }
+
+    /// Checks that the home folder exists and that only its owner can read it.
+    fn home_check(self) -> DoctorCheck {
+        let root = self.agent.settings.home.root();
+        let detail = root.display().to_string();
+        match std::fs::metadata(root) {
+            Ok(metadata) if is_private(&metadata) => DoctorCheck::new("home", CheckStatus::Ok, detail),
+            Ok(_) => DoctorCheck::new("home", CheckStatus::Warn, format!("{detail} can be read by others"))
+                .with_hint(format!("chmod 700 {detail}")),
+            Err(error) => DoctorCheck::new("home", CheckStatus::Fail, format!("{detail}: {error}")),
+        }
+    }
+
+    /// Checks the install token. Returns `None` if the file does not exist, which means that no server has
+    /// run yet.
+    fn token_check(self) -> Option<DoctorCheck> {
+        let path = self.agent.settings.home.token_path();
+        let metadata = std::fs::symlink_metadata(&path).ok()?;
+        let detail = path.display().to_string();
+        Some(match metadata.is_file() && is_private(&metadata) {
+            true => DoctorCheck::new("token", CheckStatus::Ok, format!("{detail}: only you can read it")),
+            false => DoctorCheck::new(
+                "token",
+                CheckStatus::Fail,
+                format!("{detail} can be read by others, or is not a file"),
+            )
+            .with_hint(format!("remove {detail}: the next `segue serve` makes a new token")),
+        })
+    }
+
+    /// Checks the integrity of the database. The duration grows with its size.
+    async fn database_check(self) -> DoctorCheck {
+        match self.agent.store.health(HealthCheckDepth::Integrity).await {
+            Ok(health) if health.problems.is_empty() => DoctorCheck::new(
+                "database",
+                CheckStatus::Ok,
+                format!(
+                    "{}: schema {}, {} threads, {} events, {} bytes",
+                    health.location, health.schema_version, health.threads, health.events, health.bytes
+                ),
+            ),
+            Ok(health) => DoctorCheck::new("database", CheckStatus::Fail, health.problems.join("; "))
+                .with_hint(match self.connection_metrics() {
+                    None => format!("copy {} away before anything else writes to it", health.location),
+                    Some(_) => "`segue db backup` saves what can be read, before anything else writes to it"
+                        .to_owned(),
+                }),
+            Err(error) => DoctorCheck::new("database", CheckStatus::Fail, error.to_string()),
+        }
+    }
+
+    /// Checks the connection pool. Returns `None` if the database is a file.
+    fn connections_check(self) -> Option<DoctorCheck> {
+        let PoolFigures { connections, idle, max, checkouts, waits, timeouts, broken, .. } =
+            self.connection_metrics()?;
+        let detail = format!(
+            "{connections} of {max} ({idle} idle); {checkouts} checkouts, {waits} waited, {timeouts} timed out; {broken} broke"
+        );
+        Some(match timeouts {
+            0 => DoctorCheck::new("pool", CheckStatus::Ok, detail),
+            _ => DoctorCheck::new("pool", CheckStatus::Warn, detail)
+                .with_hint("raise `[database] max_connections`, within the server's own `max_connections`"),
+        })
+    }
+
+    /// Checks the managed block in the assistant's `agent.md`.
+    fn block_check(self) -> DoctorCheck {
+        let path = self.agent.settings.home.agent_md_path(&self.agent.settings.assistant_id);
+        match AgentFile::new(path.clone()).read() {
+            Ok(snapshot) if !snapshot.problems.is_empty() => {
+                let problems: Vec<String> = snapshot.problems.iter().map(ToString::to_string).collect();
+                DoctorCheck::new(
+                    "agent.md",
+                    CheckStatus::Warn,
+                    format!("{}: {}", path.display(), problems.join("; ")),
+                )
+                .with_hint("the next handoff repairs the block and keeps a copy of the file")
+            }
+            Ok(snapshot) => {
+                let state = match snapshot.block.as_deref() {
+                    None => "no block yet",
+                    Some(text) if text == memory::managed_block::PLACEHOLDER => "the block is empty",
+                    Some(_) => "the block holds the summary of a thread that has not had its first turn",
+                };
+                DoctorCheck::new("agent.md", CheckStatus::Ok, format!("{}: {state}", path.display()))
+            }
+            Err(error) => {
+                DoctorCheck::new("agent.md", CheckStatus::Warn, error.to_string()).with_hint(error.hint())
+            }
+        }
+    }
+
+    /// Lists pending handoffs, which block other handoffs of their threads.
+    async fn pending_check(self) -> DoctorCheck {
+        match self.agent.handoffs().pending(None).await {
+            Ok(pending) if pending.is_empty() => {
+                DoctorCheck::new("handoffs", CheckStatus::Ok, "none is pending")
+            }
+            Ok(pending) => {
+                let lines: Vec<String> = pending
+                    .iter()
+                    .map(|pending| {
+                        format!(
+                            "{} of thread {}",
+                            pending.proposal.summary_json.title, pending.handoff.parent_thread_id
+                        )
+                    })
+                    .collect();
+                DoctorCheck::new(
+                    "handoffs",
+                    CheckStatus::Warn,
+                    format!("{} wait for a decision: {}", lines.len(), lines.join("; ")),
+                )
+                .with_hint("`segue handoff THREAD` shows it again")
+            }
+            Err(error) => DoctorCheck::new("handoffs", CheckStatus::Fail, error.to_string()),
+        }
+    }
+
+    /// Checks for runs whose process has exited, and for accepted handoffs whose block is not written yet.
+    async fn runs_check(self) -> DoctorCheck {
+        let cut_off = match self.agent.store.active_runs(None).await {
+            Ok(runs) => runs
+                .into_iter()
+                .filter(|run| self.agent.runs().is_orphaned(run))
+                .map(|run| run.thread_id.to_string())
+                .collect::<Vec<_>>(),
+            Err(error) => return DoctorCheck::new("runs", CheckStatus::Fail, error.to_string()),
+        };
+        let unseeded = journal::HandoffFilter {
+            statuses: vec![HandoffStatus::Accepted],
+            ..journal::HandoffFilter::default()
+        };
+        let unfinished = match self.agent.store.handoffs(unseeded).await {
+            Ok(handoffs) => handoffs.len(),
+            Err(error) => return DoctorCheck::new("runs", CheckStatus::Fail, error.to_string()),
+        };
+        let mut problems = Vec::new();
+        if !cut_off.is_empty() {
+            problems.push(format!("cut off in {}", cut_off.join(", ")));
+        }
+        if unfinished > 0 {
+            problems.push(format!("{unfinished} accepted handoffs are not finished"));
+        }
+        if problems.is_empty() {
+            return DoctorCheck::new("runs", CheckStatus::Ok, "no run was cut off");
+        }
+        DoctorCheck::new("runs", CheckStatus::Warn, problems.join("; ")).with_hint(
+            "`segue chat -t THREAD` resumes the run where it stopped; the next handoff finishes the others",
+        )
+    }
+
+    /// Checks that a model can be used.
+    fn models_check(self) -> DoctorCheck {
+        let status = self.agent.model_status();
+        match (status.default, self.agent.models.open_selected()) {
+            (Some(name), Ok(Some(_))) => {
+                DoctorCheck::new("models", CheckStatus::Ok, format!("{name} is used"))
+            }
+            (Some(name), Err(error)) => {
+                DoctorCheck::new("models", CheckStatus::Fail, format!("{name}: {error}"))
+                    .with_hint("`segue models` shows what is missing")
+            }
+            (_, _) => DoctorCheck::new(
+                "models",
+                CheckStatus::Warn,
+                "none is configured: handoffs use the offline summary",
+            )
+            .with_hint("`segue models` shows how to set one up"),
+        }
+    }
+
+    /// Checks the models that settings name for summaries. Returns nothing for a setting that names none.
+    fn summarizers_check(self) -> Vec<DoctorCheck> {
+        let compaction = self.agent.config.compaction.model.as_deref();
+        // For memory, the offline summary is a valid choice and not a problem.
+        let memory = self.agent.config.memory.model.as_deref().filter(|name| !is_offline_summary(name));
+        let settings = [
+            ("compaction.model", compaction, "the model of the conversation compacts it"),
+            ("memory.model", memory, "old messages get an offline summary"),
+        ];
+        let check = |(setting, name, fallback): (&'static str, Option<&str>, &str)| {
+            let name = name?;
+            Some(match self.agent.models.model_problem(name) {
+                None => DoctorCheck::new(setting, CheckStatus::Ok, format!("{name} writes summaries")),
+                Some(problem) => DoctorCheck::new(
+                    setting,
+                    CheckStatus::Warn,
+                    format!("{name} is not used: failed to {problem}; {fallback}"),
+                )
+                .with_hint("fix the name in config.toml; `segue models` shows the configured models"),
+            })
+        };
+        settings.into_iter().filter_map(check).collect()
+    }
+}
+
+/// Returns whether only the owner can access the file.
+#[cfg(unix)]
+fn is_private(metadata: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o077 == 0
+}
+
+/// Returns `true`, because permissions of this kind exist on Unix only.
+#[cfg(not(unix))]
+const fn is_private(_metadata: &std::fs::Metadata) -> bool {
+    true
+}

@@ -1,0 +1,105 @@
+//! Refused admissions. For a client they become the failure of its run; for a person at the terminal they
+//! become an error.
+
+use protocol::{CheckpointId, FailureKind, RunFailure};
+
+use crate::{Error, ErrorClass, HandoffError, Result, RunError};
+
+/// The reason why a request did not lead to an executed run.
+pub(in crate::runs) enum AdmissionRefusal {
+    /// The request is invalid.
+    Fault(RunFailure),
+    /// Any other error.
+    Error(Error),
+}
+
+/// The result of a step of an admission.
+pub(in crate::runs) type AdmissionResult<T> = std::result::Result<T, AdmissionRefusal>;
+
+impl<E: Into<Error>> From<E> for AdmissionRefusal {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl From<RunFailure> for AdmissionRefusal {
+    fn from(failure: RunFailure) -> Self {
+        Self::Fault(failure)
+    }
+}
+
+impl AdmissionRefusal {
+    /// Returns the failure with which a client's run ends.
+    ///
+    /// # Errors
+    /// Returns the error itself if the request is not its cause. Nothing is written in that case.
+    pub(in crate::runs) fn into_fault(self) -> Result<RunFailure> {
+        let error = match self {
+            Self::Fault(failure) => return Ok(failure),
+            Self::Error(error) => error,
+        };
+        let (kind, text) = match &error {
+            Error::Run(RunError::WorkspaceGone { .. }) => (FailureKind::Workspace, error.to_string()),
+            Error::Run(RunError::WorkspaceNotUtf8(_)) => {
+                (FailureKind::Workspace, format!("failed to {error}"))
+            }
+            Error::Run(RunError::NotRehomed { .. }) => {
+                (FailureKind::UnknownInterrupt, format!("failed to {error}"))
+            }
+            Error::Run(RunError::NoModel(_)) => (FailureKind::Request, error.failure_text()),
+            Error::Run(RunError::Runtime(runtime::Error::Rejected { interrupt_id, rejection })) => {
+                let text = format!("failed to accept the answer to interrupt {interrupt_id}: {rejection}");
+                (FailureKind::InvalidDecision, text)
+            }
+            Error::Journal(journal::Error::AlreadyDecided { interrupt_id }) => {
+                let text = format!("not_pending: interrupt {interrupt_id} was answered by another client");
+                (FailureKind::UnknownInterrupt, text)
+            }
+            Error::Handoff(
+                HandoffError::Expired { .. }
+                | HandoffError::AlreadyDecided { .. }
+                | HandoffError::Redrafting(_),
+            ) => (FailureKind::UnknownInterrupt, format!("not_pending: failed to {error}")),
+            Error::Run(RunError::Runtime(runtime::Error::Channel(_))) => {
+                let unreadable = RunFailure::new(FailureKind::Internal, format!("failed to {error}"));
+                return Ok(RunFailure { hint: error.hint(), ..unreadable });
+            }
+            error if matches!(error.class(), ErrorClass::Config | ErrorClass::Model) => {
+                (FailureKind::Request, format!("failed to {error}"))
+            }
+            _ => return Err(error),
+        };
+        Ok(RunFailure { hint: error.hint(), ..RunFailure::new(kind, text) })
+    }
+
+    /// Returns the error for a person at the terminal.
+    pub(in crate::runs) fn into_error(self) -> Error {
+        match self {
+            Self::Fault(failure) => RunError::Refused(failure).into(),
+            Self::Error(error) => error,
+        }
+    }
+}
+
+/// Returns the failure of an answer to the question of a node that the graph does not have.
+pub(super) fn unknown_node_failure(node: &str) -> RunFailure {
+    let excerpt: String = node.chars().take(80).collect();
+    let message = format!("the question was asked by the node `{excerpt}`, which is unknown here");
+    RunFailure {
+        hint: Some("send a message: it withdraws the question".to_owned()),
+        ..RunFailure::new(FailureKind::InvalidDecision, message)
+    }
+}
+
+/// Returns the failure of a run without messages on an empty thread.
+pub(super) fn empty_input_failure() -> RunFailure {
+    RunFailure::new(FailureKind::EmptyInput, "the thread is empty, and the input has no message")
+}
+
+/// Returns the failure of a request that names a checkpoint which the thread does not have.
+pub(super) fn unknown_checkpoint_failure(given: CheckpointId) -> RunFailure {
+    RunFailure::new(
+        FailureKind::UnknownCheckpoint,
+        format!("failed to find checkpoint `{given}` in the thread"),
+    )
+}

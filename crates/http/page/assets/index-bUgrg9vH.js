@@ -1,1 +1,0 @@
-import{Nt as e,b as t,j as n}from"./base-DQPC2oJk.js";n();var r=document.getElementById(`app`);r&&e(t,{target:r});

@@ -1,8 +1,9 @@
-//! `cargo xtask bench`: runs the benches of every room that has some, then measures the built program. Figures are
-//! printed, not judged.
+//! `cargo xtask bench` and `bench-gateway`: run the benchmarks of the crates and measure the built program, the page
+//! and the server. Results are printed and, except for sizes, not compared with a limit.
 
 mod program_bench;
 mod session_generator;
+mod size;
 
 use std::path::Path;
 
@@ -12,47 +13,49 @@ use toml_edit::{Document, Item};
 use crate::cargo_metadata::CargoMetadata;
 use crate::command::CommandSpec;
 
-/// Runs every bench; an argument names a room, or `program` or `page`, to run alone.
+/// Runs all benchmarks, or those of one crate, of `program` or of `page`; or measures the `size` of the program.
 ///
 /// # Errors
-/// When the argument names nothing that has benches, or a bench fails.
+/// If the argument names none of these, or a benchmark fails.
 pub fn run_benches(root: &Path, args: &[String]) -> anyhow::Result<()> {
-    let rooms = crates_with_benches(root)?;
+    let crates = crates_with_benches(root)?;
     match args {
         [] => {
-            run_crates(root, &rooms)?;
+            run_crates(root, &crates)?;
             run_program(root)?;
             run_page(root)
         }
         [name] if name == "program" => run_program(root),
         [name] if name == "page" => run_page(root),
-        [name] if rooms.contains(name) => run_crates(root, std::slice::from_ref(name)),
-        _ => bail!("run benches: name one of {}, program, page", rooms.join(", ")),
+        [name] if name == "size" => size::measure_size(root),
+        [name] if crates.contains(name) => run_crates(root, std::slice::from_ref(name)),
+        _ => bail!("run benchmarks: name one of {}, program, page, size", crates.join(", ")),
     }
 }
 
-/// Puts load on the built program as a server of many clients.
+/// Measures the built program as a server under the load of many clients, with a scripted model.
 ///
 /// # Errors
-/// When a program cannot be built or does not serve, or a stream is not whole.
+/// If a program cannot be built, the server does not start, or a client receives an incomplete stream.
 pub fn run_gateway(root: &Path) -> anyhow::Result<()> {
     CommandSpec::from_line("cargo build --locked --release -p segue -p segue-test-model").run(root)?;
     let target = CargoMetadata::load(root)?.target_folder;
     let release = target.join("release");
-    let places = [release.join("segue"), release.join("segue-test-model"), target.join("bench-gateway")];
-    let places = places.map(|place| place.to_string_lossy().into_owned());
-    CommandSpec::from_line("cargo bench --locked -p segue-http --bench load --").args(&places).run(root)
+    let paths = [release.join("segue"), release.join("segue-test-model"), target.join("bench-gateway")];
+    let paths = paths.map(|path| path.to_string_lossy().into_owned());
+    CommandSpec::from_line("cargo bench --locked -p segue-http --bench load --").args(&paths).run(root)
 }
 
-fn run_crates(root: &Path, rooms: &[String]) -> anyhow::Result<()> {
-    for room in rooms {
-        // `--bench *` leaves the unit tests out, which `cargo bench` would run as benches of zero length.
-        CommandSpec::from_line("cargo bench --locked --bench * -p").arg(package_name(room)).run(root)?;
+/// Runs the benchmarks of the crates in these folders of `crates/`.
+fn run_crates(root: &Path, folders: &[String]) -> anyhow::Result<()> {
+    for folder in folders {
+        // `--bench *` excludes the unit tests, which `cargo bench` would run as benchmarks of zero length.
+        CommandSpec::from_line("cargo bench --locked --bench * -p").arg(package_name(folder)).run(root)?;
     }
     Ok(())
 }
 
-/// Returns the name of the package in a folder of `crates/`.
+/// Returns the package name of the crate in a folder of `crates/`.
 fn package_name(folder: &str) -> String {
     match folder {
         "segue" => folder.to_owned(),
@@ -60,6 +63,7 @@ fn package_name(folder: &str) -> String {
     }
 }
 
+/// Measures processes of the built program, with a scripted model.
 fn run_program(root: &Path) -> anyhow::Result<()> {
     CommandSpec::from_line("cargo build --locked --release -p segue -p segue-test-model").run(root)?;
     let target = CargoMetadata::load(root)?.target_folder;
@@ -73,21 +77,22 @@ fn run_page(root: &Path) -> anyhow::Result<()> {
     CommandSpec::from_line("node web/bench/page.mjs").arg(program.to_string_lossy()).run(root)
 }
 
-/// Returns the rooms whose manifest declares a bench.
+/// Returns the folders of `crates/` with a manifest that declares a benchmark, sorted.
 fn crates_with_benches(root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut rooms = Vec::new();
+    let mut crates = Vec::new();
     for entry in std::fs::read_dir(root.join("crates"))? {
         let folder = entry?.path();
         let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
         if let Some(name) = name.filter(|_| has_bench(&manifest)) {
-            rooms.push(name);
+            crates.push(name);
         }
     }
-    rooms.sort();
-    Ok(rooms)
+    crates.sort();
+    Ok(crates)
 }
 
+/// Returns whether a manifest has a `[[bench]]` section. A manifest that is not TOML has none.
 fn has_bench(manifest: &str) -> bool {
     let Ok(manifest) = Document::parse(manifest) else { return false };
     manifest.get("bench").is_some_and(Item::is_array_of_tables)
@@ -98,13 +103,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_names_its_package() {
+    fn the_package_name_follows_from_the_folder() {
         assert_eq!(package_name("segue"), "segue");
         assert_eq!(package_name("user_hooks"), "segue-user-hooks");
     }
 
     #[test]
-    fn a_room_with_a_declared_bench_is_found() {
+    fn a_declared_benchmark_is_detected() {
         assert!(has_bench("[[bench]]\nname = \"append\"\nharness = false\n"));
         assert!(!has_bench("[package]\nname = \"bench\"\n"));
         assert!(!has_bench(""));

@@ -1,5 +1,6 @@
-//! The book: `docs/` rendered to `target/book`, and every link in it looked at. The commands in it are run by the tests of `segue`; the
-//! pages that are made from the code are compared with it there.
+//! `cargo xtask book`: renders the book in `docs/` to `target/book` and checks its links.
+//!
+//! The tests of the crate `segue` run the commands in the book and compare the generated pages with the code.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,16 +15,17 @@ use html5ever::tokenizer::{
 
 use crate::command::CommandSpec;
 
-/// Pages that are made of the others, or have no links of their own.
+/// Generated pages that repeat other pages or have no links. They are not checked.
 const GENERATED_PAGES: [&str; 3] = ["print.html", "toc.html", "404.html"];
 
-/// Documents outside the book that link into it.
-const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md"];
+/// Documents outside the book with links to files of the repository.
+const DOCUMENTS: [&str; 6] =
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "AGENTS.md", "CHANGELOG.md", "SECURITY.md"];
 
-/// Renders the book and checks its links.
+/// Renders the book, checks all links and prints the number of pages and links.
 ///
 /// # Errors
-/// When it cannot be rendered, or a link leads nowhere; all that do are named.
+/// If the book cannot be rendered or links are broken. The error lists all broken links.
 pub fn build_book(root: &Path) -> anyhow::Result<()> {
     let rendered = root.join("target/book");
     if rendered.exists() {
@@ -41,7 +43,7 @@ pub fn build_book(root: &Path) -> anyhow::Result<()> {
         broken.extend(missing_files(root, &text).map(|link| format!("{document}: {link}")));
     }
     if !broken.is_empty() {
-        bail!("{} links lead nowhere:\n  {}", broken.len(), broken.join("\n  "));
+        bail!("{} broken links:\n  {}", broken.len(), broken.join("\n  "));
     }
     println!(
         "book: {} pages, {} links",
@@ -51,9 +53,9 @@ pub fn build_book(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the links of a document in Markdown to files that are not there.
+/// Returns the relative links of a Markdown document to files that do not exist.
 fn missing_files<'t>(root: &Path, text: &'t str) -> impl Iterator<Item = &'t str> {
-    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let links = text.split("](").skip(1).filter_map(|target| target.split(')').next());
     let is_file = |link: &&str| root.join(link.split('#').next().unwrap_or_default()).is_file();
     links.filter(|link| !link.contains("://")).filter(move |link| !is_file(link))
 }
@@ -61,11 +63,13 @@ fn missing_files<'t>(root: &Path, text: &'t str) -> impl Iterator<Item = &'t str
 /// The anchors and links of a page.
 #[derive(Debug, Default)]
 struct PageLinks {
+    /// The values of all `id` attributes.
     ids: BTreeSet<String>,
+    /// The values of all `href` and `src` attributes.
     links: Vec<String>,
 }
 
-/// Reads the rendered pages, by their paths beneath the book's folder.
+/// Reads the rendered pages. Keys are file names in the book's folder.
 fn read_pages(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, PageLinks>> {
     let mut pages = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -79,17 +83,18 @@ fn read_pages(folder: &Path) -> anyhow::Result<BTreeMap<PathBuf, PageLinks>> {
     Ok(pages)
 }
 
+/// Returns the anchors and links of an HTML page. Elements that scripts add are not included.
 fn parse_page(html: &str) -> PageLinks {
     let tokenizer = Tokenizer::new(LinkCollector::default(), TokenizerOpts::default());
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(html));
-    // What scripts would add to a page is not in it.
+    // The result is the end of the input or of a script, and scripts are not run.
     let _ = tokenizer.feed(&input);
     tokenizer.end();
     tokenizer.sink.0.into_inner()
 }
 
-/// Takes ids and links from what is read.
+/// A token sink that collects the ids and links of start tags.
 #[derive(Default)]
 struct LinkCollector(RefCell<PageLinks>);
 
@@ -115,7 +120,7 @@ impl TokenSink for LinkCollector {
     }
 }
 
-/// Returns the links that lead nowhere, each with its page.
+/// Returns the broken links, each with the path of its Markdown page, sorted.
 fn broken_links(folder: &Path, pages: &BTreeMap<PathBuf, PageLinks>) -> Vec<String> {
     let mut broken = BTreeSet::new();
     for (name, page) in pages {
@@ -126,41 +131,42 @@ fn broken_links(folder: &Path, pages: &BTreeMap<PathBuf, PageLinks>) -> Vec<Stri
     broken.into_iter().collect()
 }
 
-/// Returns whether a link leads somewhere. What is elsewhere is not looked at: nothing here needs a network.
+/// Returns whether the target of a link exists: the page or file, and the anchor. Links to other sites count as valid,
+/// because this check works without a network.
 fn is_valid_link(folder: &Path, pages: &BTreeMap<PathBuf, PageLinks>, name: &Path, link: &str) -> bool {
-    let is_elsewhere =
+    let is_external =
         ["https://", "http://", "mailto:", "data:"].iter().any(|scheme| link.starts_with(scheme));
-    if is_elsewhere {
+    if is_external {
         return true;
     }
     let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
     if path.is_empty() {
         return fragment.is_empty() || pages.get(name).is_some_and(|page| page.ids.contains(fragment));
     }
-    let beside = name.parent().unwrap_or(Path::new("")).join(path);
-    let Some(path) = normalize_path(&beside) else { return false };
+    let target = name.parent().unwrap_or(Path::new("")).join(path);
+    let Some(path) = normalize_path(&target) else { return false };
     match pages.get(&path) {
         Some(page) => fragment.is_empty() || page.ids.contains(fragment),
         None => fragment.is_empty() && folder.join(&path).is_file(),
     }
 }
 
-/// Returns the path without its detours; `None` when it leaves the book.
+/// Returns the path with `.` and `..` resolved, or `None` if it leaves the book's folder.
 fn normalize_path(path: &Path) -> Option<PathBuf> {
-    let mut clean = PathBuf::new();
+    let mut normalized = PathBuf::new();
     for part in path.components() {
         match part {
-            Component::Normal(name) => clean.push(name),
+            Component::Normal(name) => normalized.push(name),
             Component::CurDir => {}
             Component::ParentDir => {
-                if !clean.pop() {
+                if !normalized.pop() {
                     return None;
                 }
             }
             Component::RootDir | Component::Prefix(_) => return None,
         }
     }
-    Some(clean)
+    Some(normalized)
 }
 
 #[cfg(test)]
@@ -168,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_leads_to_a_page_a_heading_or_nowhere() {
+    fn a_link_is_valid_if_its_page_and_heading_exist() {
         let page = parse_page(
             r##"<h1 id="top">A</h1><a href="b.html#there">b</a><a href="#top">up</a><img src="https://x/y.png">"##,
         );

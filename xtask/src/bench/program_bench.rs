@@ -1,5 +1,7 @@
-//! Benchmarks of the waits that a user notices: start-up, the thread list and the handoff of a long session, each as a
-//! new process of the built program. Time and peak memory are measured from outside, not by the program's own clock.
+//! Benchmarks of delays that a user notices: start-up, the thread list, a turn, and the handoff of a long session.
+//!
+//! Each measurement is a new process of the built program. Wall-clock time and peak memory are measured from outside
+//! the process.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -12,26 +14,31 @@ use anyhow::{Context, bail};
 
 use super::session_generator;
 
+/// Number of processes of which [`median_cost`] takes the median.
 const START_UP_RUNS: usize = 30;
+/// Number of threads for the measurement of the thread list.
 const THREAD_COUNT: usize = 10_000;
+/// Lengths of the sessions for the measurement of handoffs, in messages.
 const SESSION_LENGTHS: [usize; 3] = [1_000, 10_000, 100_000];
-/// Messages of the threads in which turns are measured; 0 is a new one.
+/// Lengths of the threads for the measurement of turns, in messages; 0 is a new thread.
 const TURN_LENGTHS: [usize; 4] = [0, 100, 5_000, 50_000];
-/// How often the memory of a running process is looked at.
+/// Interval between two reads of the memory of a running process.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// Keys that would make the program use a model instead of the extract.
+/// Environment variables of API keys. They are removed, so that the program uses the offline summary and not a model.
 const PROVIDER_KEY_VARIABLES: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
 
-/// The time and memory of one process.
+/// The cost of one process.
 struct ProcessCost {
+    /// Wall-clock time from start to exit.
     time: Duration,
+    /// Peak resident memory in KiB; 0 if the system does not report it.
     peak_kib: u64,
 }
 
-/// Measures and prints; `folder` is emptied first and removed at the end.
+/// Runs all measurements and prints one line for each. `folder` is emptied first and removed at the end.
 ///
 /// # Errors
-/// When a process fails or a file cannot be written.
+/// If a process fails or a file cannot be written.
 pub fn measure_program(program: &Path, folder: &Path) -> anyhow::Result<()> {
     remove_folder(folder)?;
     fs::create_dir_all(folder)?;
@@ -46,7 +53,7 @@ pub fn measure_program(program: &Path, folder: &Path) -> anyhow::Result<()> {
     remove_folder(folder)
 }
 
-/// Measures whole turns of the program against a model server that answers at once: its own time is all there is.
+/// Measures whole turns. The model server answers immediately, so the result is the program's own time.
 fn measure_turns(program: &Path, folder: &Path) -> anyhow::Result<()> {
     let server = ModelServer::start(program, folder)?;
     for messages in TURN_LENGTHS {
@@ -65,13 +72,15 @@ fn measure_turns(program: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The scripted model server, built beside the program, as a process of its own.
+/// A process of the scripted model server, which is built into the same folder as the program.
 struct ModelServer {
     process: Child,
+    /// The base URL of the server.
     url: String,
 }
 
 impl ModelServer {
+    /// Starts the server and reads its URL from its first line of output.
     fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
         let script = folder.join("script.json");
         fs::write(&script, r#"{"replies":[{"always":true,"text":["Hello."]}],"requests_kept":1}"#)?;
@@ -89,6 +98,7 @@ impl ModelServer {
         Ok(Self { process, url: url.trim().to_owned() })
     }
 
+    /// Writes a configuration to `home` with which the program uses this server.
     fn configure(&self, home: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(home)?;
         let url = &self.url;
@@ -101,12 +111,13 @@ impl ModelServer {
 
 impl Drop for ModelServer {
     fn drop(&mut self) {
-        // It ends with this process at the latest.
+        // Both fail only if the process has exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
+/// Measures the preview of a handoff from a session file: with its import, and again when it is imported already.
 fn measure_handoff(program: &Path, folder: &Path, messages: usize) -> anyhow::Result<()> {
     let file = folder.join(format!("{messages}.jsonl"));
     write_session(&file, messages, messages)?;
@@ -119,11 +130,12 @@ fn measure_handoff(program: &Path, folder: &Path, messages: usize) -> anyhow::Re
         &format!("handoff FILE --preview, {messages} messages ({megabytes:.1} MB), first time"),
         &first,
     );
-    let again = run_measured(program, &home, &args)?;
-    print_cost(&format!("handoff FILE --preview, {messages} messages, imported before"), &again);
+    let second = run_measured(program, &home, &args)?;
+    print_cost(&format!("handoff FILE --preview, {messages} messages, imported before"), &second);
     Ok(())
 }
 
+/// Measures the import of many sessions and the list of the resulting threads.
 fn measure_thread_list(program: &Path, folder: &Path) -> anyhow::Result<()> {
     let sessions = folder.join("sessions");
     fs::create_dir_all(&sessions)?;
@@ -143,12 +155,14 @@ fn measure_thread_list(program: &Path, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Writes a generated session to a file.
 fn write_session(path: &Path, name: usize, messages: usize) -> anyhow::Result<()> {
     let mut out = BufWriter::new(File::create(path)?);
     session_generator::write_session(&mut out, name, messages)?;
     out.flush().with_context(|| format!("write {}", path.display()))
 }
 
+/// Returns the cost of the process with the median time of [`START_UP_RUNS`] runs.
 fn median_cost(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<ProcessCost> {
     let mut costs: Vec<ProcessCost> =
         (0..START_UP_RUNS).map(|_| run_measured(program, home, args)).collect::<Result<_, _>>()?;
@@ -156,6 +170,10 @@ fn median_cost(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<Pro
     Ok(costs.swap_remove(START_UP_RUNS / 2))
 }
 
+/// Runs the program once and returns its cost.
+///
+/// # Errors
+/// If the program cannot be started or fails.
 fn run_measured(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<ProcessCost> {
     let mut command = Command::new(program);
     command.args(args).env("SEGUE_HOME", home).stdin(Stdio::null()).stdout(Stdio::null());
@@ -165,18 +183,19 @@ fn run_measured(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<Pr
     let begin = Instant::now();
     let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
     let process = child.id();
-    // Waiting is left to the kernel, so that looking at the memory does not add to the time.
-    let watch = thread::spawn(move || poll_peak_kib(process));
+    // A second thread polls the memory, so that the wait for the exit has no polling delay.
+    let poller = thread::spawn(move || poll_peak_kib(process));
     let status = child.wait()?;
     let time = begin.elapsed();
-    let peak_kib = watch.join().unwrap_or(0);
+    let peak_kib = poller.join().unwrap_or(0);
     if !status.success() {
-        bail!("`segue {}` ended with {status}", args.join(" "));
+        bail!("`segue {}` exited with {status}", args.join(" "));
     }
     Ok(ProcessCost { time, peak_kib })
 }
 
-/// Looks at a process until it is gone; returns the most memory it had, 0 where the system does not tell.
+/// Polls the peak memory of a process until it exits and returns the last value in KiB. Returns 0 on systems without
+/// `/proc`.
 fn poll_peak_kib(process: u32) -> u64 {
     let mut peak = 0;
     while let Some(now) =
@@ -188,17 +207,20 @@ fn poll_peak_kib(process: u32) -> u64 {
     peak
 }
 
+/// Returns the peak resident memory in KiB from the text of `/proc/PID/status`.
 fn parse_peak_kib(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn print_cost(what: &str, cost: &ProcessCost) {
+/// Prints one line with a label, milliseconds and MiB.
+fn print_cost(label: &str, cost: &ProcessCost) {
     let milliseconds = cost.time.as_secs_f64() * 1e3;
     let megabytes = cost.peak_kib as f64 / 1024.0;
-    println!("  {what:<72} {milliseconds:>9.1} ms {megabytes:>7.1} MiB");
+    println!("  {label:<72} {milliseconds:>9.1} ms {megabytes:>7.1} MiB");
 }
 
+/// Removes a folder with its content, if it exists.
 fn remove_folder(folder: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -213,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_high_water_mark_is_read() {
+    fn the_peak_memory_is_parsed() {
         assert_eq!(parse_peak_kib("Name:\tsegue\nVmHWM:\t    5120 kB\n"), Some(5120));
         assert_eq!(parse_peak_kib("Name:\tsegue\n"), None);
     }

@@ -1,19 +1,20 @@
-//! Sessions made up for measuring: as long as asked, in the format of an agent that writes one record a line. They
-//! resemble work (questions, tool calls, results, failures) and hold nothing of anybody's.
+//! Generated sessions of any length for benchmarks, in the format of Claude Code. They resemble real work, with
+//! questions, tool calls, results and failures, and contain no real data.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-/// The messages of one exchange: a question, a tool call, its result, an answer.
+/// Number of messages of one exchange: a question, a tool call, its result and an answer.
 const EXCHANGE_MESSAGES: usize = 4;
+/// Nouns that the messages use in turn, so that their texts differ.
 const SUBJECTS: [&str; 8] = ["parser", "cache", "retry", "login", "export", "search", "upload", "report"];
 
-/// Writes a session of `messages` messages, rounded up to whole exchanges. Equal arguments give equal sessions.
+/// Writes a session of `messages` messages, rounded up to whole exchanges. The output depends only on the arguments.
 ///
 /// # Errors
-/// When `out` does.
+/// Any write error of `out`.
 pub fn write_session(out: &mut impl Write, name: usize, messages: usize) -> io::Result<()> {
     for exchange in 0..messages.div_ceil(EXCHANGE_MESSAGES) {
         for part in 0..EXCHANGE_MESSAGES {
@@ -24,6 +25,7 @@ pub fn write_session(out: &mut impl Write, name: usize, messages: usize) -> io::
     Ok(())
 }
 
+/// Returns one record. `part` is the index of the message in its exchange.
 fn session_record(name: usize, exchange: usize, part: usize) -> Value {
     let subject = SUBJECTS[exchange % SUBJECTS.len()];
     let file = format!("src/{subject}_{}.rs", exchange % 97);
@@ -55,10 +57,12 @@ fn session_record(name: usize, exchange: usize, part: usize) -> Value {
     })
 }
 
+/// Returns an id that is unique for a session and record.
 fn record_id(name: usize, index: usize) -> String {
     format!("{:08x}-0000-4000-8000-{index:012x}", name + 1)
 }
 
+/// Returns the time of a record, one second after the record before it. Long sessions repeat the days of a month.
 fn record_time(index: usize) -> String {
     let (minute, second) = (index / 60, index % 60);
     let (hour, minute) = (minute / 60, minute % 60);
@@ -66,6 +70,7 @@ fn record_time(index: usize) -> String {
     format!("2026-01-{:02}T{hour:02}:{minute:02}:{second:02}.000Z", day % 28 + 1)
 }
 
+/// Returns twelve numbered lines of code: the output of the tool.
 fn listing_text(exchange: usize) -> String {
     let mut text = String::new();
     for line in 1..=12 {
@@ -80,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_as_long_as_asked_and_always_the_same() {
+    fn a_session_has_the_requested_length_and_is_reproducible() {
         let session = |messages| {
             let mut out = Vec::new();
             write_session(&mut out, 3, messages).unwrap();

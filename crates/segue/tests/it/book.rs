@@ -1,24 +1,27 @@
-//! The book in `docs/src`: what a reader types in it works. Beside it what is made of the program for readers. That pages are
-//! linked and built is checked elsewhere.
+//! The book in `docs/src`: the commands, configurations and JSON of its pages work as written. The submodules also test other
+//! texts for readers: the help, the README, and the pages that are generated from the program. `cargo xtask` builds the book and
+//! checks its links.
 //!
-//! How the blocks of a page are written:
+//! Format of the blocks of a page:
 //!
-//! - Each ```` ```sh ```` block is run, in the order of the page, by one `bash -euo pipefail`: variables stay. The folder is
-//!   empty but for `examples/`, the home folder is empty, there is no key and nothing on standard input. What is left in the
-//!   background ends with the page.
+//! - Each ```` ```sh ```` block is run. One `bash -euo pipefail` runs all blocks in the order of the page, so variables persist.
+//!   At the start the folder contains only `examples/`, the home folder is empty, no API key is set, and standard input is empty.
+//!   Background processes are killed at the end of the page.
 //! - A block ```` ```sh,typed=KEYS ```` has a terminal. The keys are separated by `+`: `enter`, `esc`, `tab`, `up`, `down`,
-//!   `ctrl-c`, `ctrl-d`, or text, with `_` for a space. A key is typed at once, unless it says what it waits for: `TEXT:KEY`
-//!   waits until TEXT is on the screen, `ONE…OTHER:KEY` until OTHER is there below ONE. So `a+enter` would be typed too early
-//!   in a review, and `Decide_later:a+enter` is not.
-//! - The server of the book is `http://127.0.0.1:2024`, begun by `segue serve`; its databases are
-//!   `postgres://segue@db.example/segue` and `…/mirror`; a model is there after `export ANTHROPIC_API_KEY=sk-ant-…`, and
-//!   answers "Done." to everything. These names are replaced by those of what is there.
-//! - Commands are nowhere else. What they print is `text`; a `toml` block is a whole `config.toml`; a `json` block has one
-//!   value or several; `rust`, `http`, `python`, `sql` and `js` are only read.
+//!   `ctrl-c`, `ctrl-d`, or text, with `_` for a space. A key is typed at once unless it has a condition: `TEXT:KEY` waits until
+//!   TEXT is on the screen, and `FIRST…SECOND:KEY` waits until SECOND is on the screen below FIRST. For example, `a+enter` is
+//!   typed too early for a review, and `Decide_later:a+enter` is not.
+//! - The test replaces these names with those of its own servers: the address `http://127.0.0.1:2024` of a server that
+//!   `segue serve` starts; the databases `postgres://segue@db.example/segue` and `…/mirror`; and the key in
+//!   `export ANTHROPIC_API_KEY=sk-ant-…`, which selects a model that answers "Done." to every request.
+//! - Commands occur only in these blocks. Their output is in `text` blocks. A `toml` block is a complete `config.toml`. A `json`
+//!   block has one or more values. Blocks in `rust`, `http`, `python`, `sql` and `js` are not run.
 
 mod generate;
+mod help;
 mod page;
 mod reader;
+mod readme;
 
 use std::fs;
 
@@ -51,6 +54,7 @@ pages! {
     from_other_agents_works: "from-other-agents.md",
     hooks_work: "hooks.md",
     the_http_api_works: "http.md",
+    installation_works: "install.md",
     as_a_langgraph_server_works: "langgraph-server.md",
     long_threads_work: "long-threads.md",
     the_mirror_works: "mirror.md",
@@ -63,11 +67,11 @@ pages! {
 
 /// Gathers what is wrong with blocks of all pages.
 fn collect_findings(wrong: impl Fn(&page::BookBlock) -> Option<String>) -> Vec<String> {
-    let of_page = |page: &BookPageText| -> Vec<String> {
-        let found = page.blocks.iter().filter_map(|block| Some((block.line, wrong(block)?)));
-        found.map(|(line, what)| format!("{}: {what}", page.location_of(line))).collect()
+    let findings_of_page = |page: &BookPageText| -> Vec<String> {
+        let problems = page.blocks.iter().filter_map(|block| Some((block.line, wrong(block)?)));
+        problems.map(|(line, what)| format!("{}: {what}", page.location_of(line))).collect()
     };
-    BookPageText::load_all().iter().flat_map(of_page).collect()
+    BookPageText::load_all().iter().flat_map(findings_of_page).collect()
 }
 
 #[track_caller]
@@ -76,7 +80,7 @@ fn assert_none(findings: &[String]) {
 }
 
 #[test]
-fn every_page_with_commands_is_run() {
+fn every_page_with_commands_has_a_test() {
     let mut run = RUN.to_vec();
     run.sort_unstable();
     let pages = BookPageText::load_all().into_iter().filter(|page| page.commands().next().is_some());
@@ -93,8 +97,8 @@ fn every_page_is_in_the_summary() {
 }
 
 #[test]
-fn no_command_is_where_it_would_not_be_run() {
-    let mut found = collect_findings(|block| match &block.kind {
+fn no_command_is_outside_of_the_blocks_that_are_run() {
+    let mut problems = collect_findings(|block| match &block.kind {
         Some(BookBlockKind::Printed) => {
             let typed = block.text.lines().find(|line| line.starts_with("$ "))?;
             Some(format!("a command among what is printed: {typed}"))
@@ -109,13 +113,13 @@ fn no_command_is_where_it_would_not_be_run() {
         None => Some("a block of no known language".to_owned()),
     });
     for page in BookPageText::load_all() {
-        found.extend(
+        problems.extend(
             page.stray_lines
                 .iter()
                 .map(|line| format!("{}: a fence after other text", page.location_of(line))),
         );
     }
-    assert_none(&found);
+    assert_none(&problems);
 }
 
 #[test]
@@ -134,8 +138,8 @@ fn every_toml_block_is_a_configuration() {
             return None;
         }
         fs::write(sandbox.home().join("config.toml"), &block.text).unwrap();
-        let ended = sandbox.run(&["threads", "list"]);
-        (ended.code != 0).then_some(ended.stderr)
+        let output = sandbox.run(&["threads", "list"]);
+        (output.code != 0).then_some(output.stderr)
     };
     assert_none(&collect_findings(refused));
 }

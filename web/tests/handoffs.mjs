@@ -28,7 +28,7 @@ run({
     const page = await openReview(handoff.handoff_id);
     for (const text of ["The kettle is nearly mended.", "Mend the kettle.", "The lid is off.", "Polish it."])
       await page.getByText(text, { exact: true }).first().waitFor();
-    await page.getByRole("tab", { name: "Package" }).click();
+    await page.getByRole("tab", { name: "Exact text" }).click();
     check(
       (await page.getByRole("tabpanel").innerText()).includes("### Next steps"),
       "the text that is injected is there",

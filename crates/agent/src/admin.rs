@@ -12,7 +12,7 @@ mod tracing;
 
 use std::sync::Arc;
 
-use journal::{PoolFigures, PostgresStore};
+use journal::{PoolStatistics, PostgresStore};
 use model::prices::{self, Price};
 use protocol::Usage;
 use user_hooks::HookDispatcher;
@@ -43,7 +43,7 @@ impl AdminService<'_> {
     }
 
     /// Returns the statistics of the connection pool. `None` if the journal is a file.
-    pub fn connection_metrics(self) -> Option<PoolFigures> {
+    pub fn connection_metrics(self) -> Option<PoolStatistics> {
         self.agent.postgres.as_ref().map(PostgresStore::pool_statistics)
     }
 

@@ -1,5 +1,5 @@
-//! The opened agent: one assistant in one workspace over one journal. The calls of an agent are in the files
-//! of its services, each named after its subject.
+//! An open agent: one assistant in one workspace over one journal. Most operations are methods of the services
+//! that it returns, such as `ThreadService` and `RunService`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,9 +46,9 @@ pub struct AgentSettings {
     pub assistant_id: AssistantId,
     /// `provider/name` of the model. `None` means the model that the environment or `config.toml` names.
     pub model: Option<String>,
-    /// The answer to tool calls that would otherwise be a question to a person.
+    /// The decision about tool calls that would otherwise require the approval of a person.
     pub approval_policy: ApprovalPolicy,
-    /// The limits of one run. A limit that is `None` follows `config.toml`.
+    /// Limits of one run that replace those of `config.toml`.
     pub limits: RunLimitOverrides,
     /// The function that reads the requests of clients. The default function refuses them, so that no run
     /// starts with a request.
@@ -83,8 +83,8 @@ pub struct RunLimitOverrides {
     pub seconds_max: Option<u64>,
 }
 
-/// One assistant in one workspace over one journal, as one person has it. [`Agent::scoped`] returns the agent
-/// of another person.
+/// One assistant in one workspace over one journal, restricted to the data of one owner. [`Agent::scoped`] returns
+/// the agent of another owner.
 ///
 /// Cloning is cheap: the clones share caches, models, tools and leases.
 #[derive(Clone)]
@@ -111,10 +111,10 @@ pub struct Agent {
     /// The messages of threads, from which state snapshots are made.
     pub(crate) transcripts: Arc<TranscriptCache>,
     /// The scans of threads from which handoffs are drafted.
-    pub(crate) handoff_folds: Arc<handoff::ThreadScanCache>,
+    pub(crate) handoff_scan_cache: Arc<handoff::ThreadScanCache>,
     /// The measured sizes of recent model requests.
     pub(crate) request_sizes: Arc<compaction::RequestSizes>,
-    /// The tools of this agent's workspace. They are created at their first use.
+    /// The tools of this agent's workspace. They are created on first use.
     pub(crate) toolbox: Arc<OnceCell<Toolbox>>,
     /// The tools of the other folders in which runs work.
     pub(crate) toolboxes: Arc<Toolboxes>,
@@ -144,8 +144,8 @@ impl Agent {
     /// Opens an agent and its journal. Creates the home folder and the database if they are missing.
     ///
     /// # Errors
-    /// Fails if the home folder, the configuration or the database cannot be used. Nothing has been changed
-    /// in that case.
+    /// Fails if the home folder, the configuration or the database cannot be used. Nothing is changed in that
+    /// case.
     pub async fn open(mut settings: AgentSettings) -> Result<Self> {
         settings.home.create()?;
         let config = ConfigFile::read(&settings.home.config_path())?;
@@ -225,7 +225,7 @@ impl Agent {
             leases,
             contexts: Arc::default(),
             transcripts: Arc::default(),
-            handoff_folds: Arc::default(),
+            handoff_scan_cache: Arc::default(),
             request_sizes: Arc::default(),
             toolbox: Arc::default(),
             toolboxes: Arc::default(),
@@ -249,7 +249,7 @@ impl Agent {
         self
     }
 
-    /// Adds a hook. It runs after the built-in hooks and after those added before.
+    /// Adds a hook. It runs after the built-in hooks and after the hooks that were added earlier.
     #[must_use]
     pub fn with_hook(mut self, hook: Arc<dyn Hook>) -> Self {
         self.extra_hooks.push(hook);
@@ -257,7 +257,8 @@ impl Agent {
         self
     }
 
-    /// Adds a hook that runs before a compaction and can change or veto it. It runs after those added before.
+    /// Adds a hook that runs before a compaction and can change or veto it. It runs after the hooks that were added
+    /// earlier.
     #[must_use]
     pub fn with_before_compaction(mut self, before: Arc<dyn BeforeCompactionHook>) -> Self {
         self.extra_compaction_hooks.push(before);
@@ -336,15 +337,15 @@ impl Agent {
         &self.settings.workspace
     }
 
-    /// Uses another model from the next run on. `None` means the model that the environment or `config.toml`
-    /// names. Remembered approvals of the session and the running MCP servers are kept.
+    /// Selects another model for all later runs. `None` means the model that the environment or `config.toml`
+    /// names. The approvals of the session and the running MCP servers are kept.
     pub fn use_model(&mut self, name: Option<String>) {
         self.settings.model.clone_from(&name);
         self.models = Arc::new(ModelRegistry::new(Arc::clone(&self.config), name));
         self.graph_cache = Arc::default();
     }
 
-    /// Returns the models that are configured, and for each other provider the reason why it cannot be used.
+    /// Returns the status of all models: the selected one, and for each provider whether it can be used.
     pub fn model_status(&self) -> ModelStatus {
         self.models.status()
     }

@@ -480,7 +480,7 @@ impl Agent {
             open_model: Arc::new(move |name| models.open_named(name).map_err(|error| error.to_string())),
             max_summary_tokens: config.max_summary_tokens,
             max_input_tokens: config.max_input_tokens,
-            scan_cache: Arc::clone(&self.handoff_folds),
+            scan_cache: Arc::clone(&self.handoff_scan_cache),
         };
         HandoffApproval { drafting, max_refinements: config.max_refinements }
     }

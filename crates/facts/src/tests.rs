@@ -1,4 +1,5 @@
-//! Tests of the collector on small transcripts: what becomes a fact, and what does not.
+//! Tests of the fact collector on small transcripts. The module `notation` documents the letters that begin each line,
+//! such as `U:` for a user message.
 
 use protocol::TodoStatus;
 
@@ -37,7 +38,7 @@ fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending()
 }
 
 #[test]
-fn the_newest_task_list_survives_a_boundary() {
+fn the_newest_task_list_remains_after_a_compaction_boundary() {
     let facts = parse_facts(
         r#"C: 1 TodoWrite {"todos": [{"content": "old", "status": "pending"}]}
         C: 2 TodoWrite {"todos": [{"content": "parse", "status": "completed"}, {"content": "print", "status": "pending"}]}
@@ -49,7 +50,7 @@ fn the_newest_task_list_survives_a_boundary() {
 }
 
 #[test]
-fn tasks_are_identified_by_the_number_their_result_reports() {
+fn tasks_are_identified_by_the_number_in_the_result_of_their_creation() {
     let facts = parse_facts(
         r#"C: 1 TaskCreate {"subject": "parse"}
         C: 2 TaskCreate {"subject": "print"}
@@ -98,7 +99,7 @@ fn files_are_listed_with_the_last_used_first() {
 }
 
 #[test]
-fn m16_a_secret_reaches_no_fact() {
+fn m16_no_fact_contains_a_secret() {
     let secret = ["sk", "ant", "api03", "abcdefghijklmnop1234"].join("-");
     let facts = parse_facts(&format!(
         "U: Never use {secret} in tests, we decided on password=hunter2hunter2.\n A: I will not use {secret}?\n E: 1 error: bad key {secret}\n P: key {secret}"
@@ -108,7 +109,7 @@ fn m16_a_secret_reaches_no_fact() {
 }
 
 #[test]
-fn m16_no_part_of_a_secret_at_the_cut_of_a_long_text_remains() {
+fn m16_truncating_a_long_text_leaves_no_part_of_a_secret() {
     let facts = parse_facts(&format!(
         "U: {} {}",
         "word ".repeat(798),
@@ -128,7 +129,7 @@ fn an_unanswered_question_of_the_assistant_is_collected() {
 }
 
 #[test]
-fn memory_does_not_grow_with_the_thread() {
+fn the_number_of_facts_is_bounded() {
     let mut collector = super::FactCollector::default();
     for seq in 1..20_000 {
         collector.push(&crate::notation::parse_item(

@@ -22,7 +22,7 @@ mod write;
 
 pub use commit_feed::local::{LocalCommitFeed, LocalCommitSubscription};
 pub use commit_feed::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
-pub use engines::postgres::{PoolFigures, PoolSettings, PostgresStore};
+pub use engines::postgres::{PoolSettings, PoolStatistics, PostgresStore};
 pub use engines::sqlite::{SqliteOpenOptions, SqliteStore};
 pub use error::Error;
 pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, NamespaceQuery};

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 /// The answer to an interrupt: exactly one decision for each action request. The number is checked by the crate that
 /// raised the interrupt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "an object with the array `decisions`")]
 pub struct Decisions {
     /// The decisions, in the order of the action requests.
     pub decisions: Vec<Decision>,

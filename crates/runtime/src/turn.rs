@@ -241,8 +241,11 @@ impl<'g> TurnMachine<'g> {
                     RECOVERED_CHANNEL.set(&mut self.channels, &true);
                 }
                 self.apply_update(&update);
-                let failure = Some(RunFailure::new(FailureKind::from(status.as_str()), reason));
-                self.end_run(update, RunEnding { status, failure, interrupts: Vec::new() })
+                let mut failure = RunFailure::new(FailureKind::from(status.as_str()), reason);
+                if status == RunStatus::Timeout {
+                    failure = failure.with_hint("send another message to continue, or raise the time limit");
+                }
+                self.end_run(update, RunEnding { status, failure: Some(failure), interrupts: Vec::new() })
             }
             (phase, input) => {
                 let message = format!("advance a turn: {input:?} is not an outcome of {phase:?}");
@@ -381,7 +384,9 @@ impl<'g> TurnMachine<'g> {
         }
         if self.step >= self.limits.steps_max {
             let message = format!("the run reached its limit of {} steps", self.limits.steps_max);
-            let failure = Some(RunFailure::new(FailureKind::StepLimit, message));
+            let failure = RunFailure::new(FailureKind::StepLimit, message)
+                .with_hint("send another message to continue, or raise the step limit");
+            let failure = Some(failure);
             return self.end_run(
                 GraphUpdate::default(),
                 RunEnding { status: RunStatus::Timeout, failure, interrupts: Vec::new() },

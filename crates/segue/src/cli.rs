@@ -36,7 +36,7 @@ pub(crate) const TOOL_DECISIONS_HELP: &str = r#"Decision file: {"decisions": [D,
 Example for two calls:
   {"decisions": [{"type": "approve"}, {"type": "reject", "message": "not now"}]}"#;
 
-/// A durable agent for the terminal, whose long threads continue in fresh ones
+/// A durable runtime for LLM agents, with reviewed handoffs of long threads
 ///
 /// Without a command, segue starts the chat.
 #[derive(Debug, Parser)]

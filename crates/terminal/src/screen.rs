@@ -1,4 +1,4 @@
-//! The screen: the output of the program, its width, and the abilities of its reader. This file lays out nothing.
+//! The screen: standard output, its width, and its capabilities. Layout is in `render`.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -13,7 +13,7 @@ const COLUMNS_MIN: usize = 40;
 /// The widest line of running text, in columns. Longer lines are hard to read.
 const TEXT_COLUMNS_MAX: usize = 100;
 
-/// The kind of reader at the terminal.
+/// The reader of the program's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
     /// A user at a terminal, who can answer questions.
@@ -22,19 +22,19 @@ pub enum Audience {
     Program,
 }
 
-/// The ability to overwrite rows that were drawn.
+/// The ability of the output to overwrite rows that were already printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CursorMode {
-    /// The cursor can be moved.
+    /// The cursor can be moved, so that rows can be redrawn.
     Free,
     /// Printed rows cannot be overwritten: a dumb terminal, plain mode, a pipe or a file.
     Fixed,
 }
 
-/// The way in which the program draws on a terminal.
+/// The way in which the program draws on a terminal, as the user chose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrawMode {
-    /// With all abilities of the terminal: colour, and rows that are redrawn.
+    /// With all capabilities of the terminal: colour, and rows that are redrawn.
     Live,
     /// Line by line without colour. Questions are answered with a line.
     Plain,
@@ -43,13 +43,13 @@ pub enum DrawMode {
 /// The output of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Screen {
-    /// The emphasis of text.
+    /// The style of text: plain or coloured.
     pub style: Style,
     /// The width of a line, in columns.
     pub columns: usize,
-    /// The kind of reader.
+    /// The reader: a user at a terminal, or a program.
     pub audience: Audience,
-    /// The ability to redraw rows.
+    /// The ability to redraw printed rows.
     pub cursor: CursorMode,
 }
 
@@ -72,7 +72,8 @@ impl Screen {
         Self { style, columns: detect_columns(&stdout), audience, cursor }
     }
 
-    /// Returns whether the reader is a user for whom rows are not redrawn, such as a user with a screen reader.
+    /// Returns whether the reader is a user at a terminal on which rows are not redrawn, such as a user with a screen
+    /// reader.
     pub fn is_plain(&self) -> bool {
         self.audience == Audience::Person && self.cursor == CursorMode::Fixed
     }

@@ -1,5 +1,5 @@
-// Derives the conversation items from stored entries and streamed messages. Pure. Items are ordered by `seq`
-// only, independent of arrival.
+// Derives the conversation items from stored entries and streamed messages, without side effects. Items are
+// ordered by `seq`, not by the time at which they arrived.
 import type {
   AiEntry,
   ArchivedEntry,
@@ -13,11 +13,11 @@ import type {
   CompactionUndoneEntry,
 } from "../api/types";
 
-/** The progress of a running call. */
+/** The progress of a running tool call. */
 export interface CallProgress {
   /** The start time by the browser's clock. */
   since: number;
-  /** The end of the output so far. */
+  /** The last part of the output so far. */
   output: string;
   /** The current activity of a sub-agent: the name of a tool, or `thinking`. */
   currentTool: string | null;
@@ -61,6 +61,7 @@ export function mergeEntries(known: readonly HistoryEntry[], added: readonly His
   return [...bySeq.values()].sort((a, b) => a.seq - b.seq);
 }
 
+/** The results of `withoutFeedback`, so that the same entry always gives the same object. */
 const unratedEntries = new WeakMap<AiEntry, AiEntry>();
 
 /** Returns the entry without the feedback field. Returns the same object for the same entry. */
@@ -84,7 +85,7 @@ export interface ItemContext {
 export function conversationItems(
   entries: readonly HistoryEntry[],
   progress: ReadonlyMap<string, CallProgress> = new Map(),
-  saying: readonly StreamingMessage[] = [],
+  streamed: readonly StreamingMessage[] = [],
   context: ItemContext = { undone: new Set(), activeRun: null },
 ): ConversationItem[] {
   const list: ConversationItem[] = [];
@@ -152,7 +153,7 @@ export function conversationItems(
     }
   }
   const stored = new Set(entries.map((entry) => entry.id));
-  for (const message of saying)
+  for (const message of streamed)
     if (!stored.has(message.id))
       list.push({ kind: "streaming", key: message.id, seq: Infinity, streaming: message });
   return list;

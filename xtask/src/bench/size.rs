@@ -1,5 +1,5 @@
-//! `cargo xtask bench size`: the size of the built program in both profiles, and the number of crates in the
-//! lock file. The command fails if a figure is above its limit.
+//! `cargo xtask bench size`: the size of the `segue` binary in the profiles `release` and `dist`, and the number of
+//! crates in the lock file. The command fails if a measurement is above its limit.
 
 use std::fs;
 use std::path::Path;
@@ -17,16 +17,16 @@ const RELEASE_MB_MAX: u64 = 35;
 /// The largest program of the profile `dist`, in megabytes.
 const DIST_MB_MAX: u64 = 22;
 
-/// A measured figure with its limit.
+/// A measured value with its limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Figure {
+struct Measurement {
     name: String,
     value: u64,
-    /// `None` if the figure is only reported.
+    /// `None` if the measurement is only reported.
     max: Option<u64>,
 }
 
-impl Figure {
+impl Measurement {
     fn is_above_limit(&self) -> bool {
         self.max.is_some_and(|max| self.value > max)
     }
@@ -39,13 +39,13 @@ impl Figure {
     }
 }
 
-/// Builds the program in the profiles `release` and `dist` and prints the figures.
+/// Builds the program in the profiles `release` and `dist` and prints the measurements.
 ///
 /// # Errors
-/// If a build fails, a file cannot be read, or a figure is above its limit.
+/// If a build fails, a file cannot be read, or a measurement is above its limit.
 pub fn measure_size(root: &Path) -> anyhow::Result<()> {
     let target = CargoMetadata::load(root)?.target_folder;
-    let mut figures = vec![Figure {
+    let mut measurements = vec![Measurement {
         name: "crates in Cargo.lock".to_owned(),
         value: count_locked_crates(&fs::read_to_string(root.join("Cargo.lock")).context("read Cargo.lock")?)?,
         max: None,
@@ -54,19 +54,19 @@ pub fn measure_size(root: &Path) -> anyhow::Result<()> {
         CommandSpec::from_line("cargo build --locked -p segue --profile").arg(profile).run(root)?;
         let program = target.join(profile).join("segue");
         let bytes = fs::metadata(&program).with_context(|| format!("read {}", program.display()))?.len();
-        figures.push(Figure {
+        measurements.push(Measurement {
             name: format!("bytes of the program, profile {profile}"),
             value: bytes,
             max: Some(max_mb * MEGABYTE),
         });
     }
-    for figure in &figures {
-        println!("{}", figure.text());
+    for measurement in &measurements {
+        println!("{}", measurement.text());
     }
-    match figures.iter().filter(|figure| figure.is_above_limit()).count() {
+    match measurements.iter().filter(|measurement| measurement.is_above_limit()).count() {
         0 => Ok(()),
-        1 => bail!("1 figure is above its limit"),
-        count => bail!("{count} figures are above their limits"),
+        1 => bail!("1 measurement is above its limit"),
+        count => bail!("{count} measurements are above their limits"),
     }
 }
 
@@ -89,11 +89,11 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_above_its_limit_is_detected() {
-        let figure = |value, max| Figure { name: "bytes".to_owned(), value, max };
-        assert!(figure(36, Some(35)).is_above_limit());
-        assert!(!figure(35, Some(35)).is_above_limit());
-        assert!(!figure(36, None).is_above_limit());
-        assert_eq!(figure(36, Some(35)).text(), "          36  bytes (limit 35)");
+    fn a_measurement_above_its_limit_is_detected() {
+        let measurement = |value, max| Measurement { name: "bytes".to_owned(), value, max };
+        assert!(measurement(36, Some(35)).is_above_limit());
+        assert!(!measurement(35, Some(35)).is_above_limit());
+        assert!(!measurement(36, None).is_above_limit());
+        assert_eq!(measurement(36, Some(35)).text(), "          36  bytes (limit 35)");
     }
 }

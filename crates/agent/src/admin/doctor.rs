@@ -1,7 +1,7 @@
 //! The doctor: checks everything a handoff relies on, and reports problems with a remedy. It changes nothing.
 
 use futures::future::BoxFuture;
-use journal::{HealthCheckDepth, PoolFigures};
+use journal::{HealthCheckDepth, PoolStatistics};
 use memory::AgentFile;
 use protocol::HandoffStatus;
 use serde::Serialize;
@@ -101,7 +101,7 @@ impl<'a> AdminService<'a> {
                 "database",
                 CheckStatus::Ok,
                 format!(
-                    "{}: schema {}, {} threads, {} events, {} bytes",
+                    "{}: schema {}, threads: {}, events: {}, bytes: {}",
                     health.location, health.schema_version, health.threads, health.events, health.bytes
                 ),
             ),
@@ -117,10 +117,10 @@ impl<'a> AdminService<'a> {
 
     /// Checks the connection pool. Returns `None` if the database is a file.
     fn connections_check(self) -> Option<DoctorCheck> {
-        let PoolFigures { connections, idle, max, checkouts, waits, timeouts, broken, .. } =
+        let PoolStatistics { connections, idle, max, checkouts, waits, timeouts, broken, .. } =
             self.connection_metrics()?;
         let detail = format!(
-            "{connections} of {max} ({idle} idle); {checkouts} checkouts, {waits} waited, {timeouts} timed out; {broken} broke"
+            "{connections} of {max} connections ({idle} idle); {checkouts} checkouts, of which {waits} had to wait and {timeouts} timed out; {broken} broken connections"
         );
         Some(match timeouts {
             0 => DoctorCheck::new("pool", CheckStatus::Ok, detail),
@@ -167,7 +167,7 @@ impl<'a> AdminService<'a> {
                     .iter()
                     .map(|pending| {
                         format!(
-                            "{} of thread {}",
+                            "{} (thread {})",
                             pending.proposal.summary_json.title, pending.handoff.parent_thread_id
                         )
                     })
@@ -175,7 +175,7 @@ impl<'a> AdminService<'a> {
                 DoctorCheck::new(
                     "handoffs",
                     CheckStatus::Warn,
-                    format!("{} wait for a decision: {}", lines.len(), lines.join("; ")),
+                    format!("{} pending: {}", lines.len(), lines.join("; ")),
                 )
                 .with_hint("`segue handoff THREAD` shows it again")
             }
@@ -185,7 +185,7 @@ impl<'a> AdminService<'a> {
 
     /// Checks for runs whose process has exited, and for accepted handoffs whose block is not written yet.
     async fn runs_check(self) -> DoctorCheck {
-        let cut_off = match self.agent.store.active_runs(None).await {
+        let interrupted = match self.agent.store.active_runs(None).await {
             Ok(runs) => runs
                 .into_iter()
                 .filter(|run| self.agent.runs().is_orphaned(run))
@@ -202,14 +202,17 @@ impl<'a> AdminService<'a> {
             Err(error) => return DoctorCheck::new("runs", CheckStatus::Fail, error.to_string()),
         };
         let mut problems = Vec::new();
-        if !cut_off.is_empty() {
-            problems.push(format!("cut off in {}", cut_off.join(", ")));
+        if !interrupted.is_empty() {
+            problems.push(format!(
+                "interrupted, because their process ended, in threads: {}",
+                interrupted.join(", ")
+            ));
         }
         if unfinished > 0 {
-            problems.push(format!("{unfinished} accepted handoffs are not finished"));
+            problems.push(format!("accepted handoffs that are not finished: {unfinished}"));
         }
         if problems.is_empty() {
-            return DoctorCheck::new("runs", CheckStatus::Ok, "no run was cut off");
+            return DoctorCheck::new("runs", CheckStatus::Ok, "none is interrupted");
         }
         DoctorCheck::new("runs", CheckStatus::Warn, problems.join("; ")).with_hint(
             "`segue chat -t THREAD` resumes the run where it stopped; the next handoff finishes the others",

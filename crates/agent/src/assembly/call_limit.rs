@@ -31,7 +31,10 @@ impl Hook for ModelCallLimit {
     ) -> Result<GraphUpdate, StepFailure> {
         let calls = MODEL_CALLS_CHANNEL.get(step.channels)?.unwrap_or(0);
         if calls >= self.calls_max {
-            let message = format!("call the model again: this run is limited to {} calls", self.calls_max);
+            let message = format!(
+                "call the model again: the run has reached its limit of model calls ({})",
+                self.calls_max
+            );
             return Err(StepFailure::new(FailureKind::Limit, message).with_hint(
                 "send another message to continue, or raise `--max-turns` or `run.model_calls_max`",
             ));

@@ -1,8 +1,8 @@
 //! A cache of assembled graphs. A graph is reused as long as its inputs are the same.
 //!
-//! Limits and breakpoints of a single run are not part of a graph. Inputs that change while a process lives,
-//! such as permission rules, `agent.md` and skills, are read where they are used. The assembly itself is in
-//! `assembly`.
+//! Limits and breakpoints of a single run are not part of a graph. Files that change while the process runs, such
+//! as permission rules, `agent.md` and skills, are read by the nodes when they need them. The parent module
+//! `assembly` builds the graphs.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use runtime::{ActivityRegistry, Graph, Tool};
 
 use super::RunPurpose;
 
-/// The most graphs in the cache. The oldest one is dropped for a new one.
+/// Maximum number of graphs in the cache. A new graph then replaces the oldest one.
 const CACHED_GRAPHS_MAX: usize = 16;
 
-/// The inputs of a graph, by which the cache finds it.
+/// The inputs from which a graph is assembled. They are the key of the cache.
 #[derive(Clone)]
 pub(super) struct GraphInputs {
     /// The assistant whose memory and threads the graph uses.
@@ -25,7 +25,7 @@ pub(super) struct GraphInputs {
     pub(super) model: Option<Arc<dyn ChatModel>>,
     /// The purpose of the runs.
     pub(super) purpose: RunPurpose,
-    /// The current tools of the process; `None` if the graph runs no turn.
+    /// The current tools of the process; `None` if runs of this purpose do not call tools.
     pub(super) tools: Option<Arc<[Arc<dyn Tool>]>>,
 }
 
@@ -52,10 +52,10 @@ impl GraphCache {
         entries.iter().find(|(cached, _)| cached.is_same_as(inputs)).map(|(_, assembly)| assembly.clone())
     }
 
-    /// Stores a graph. It replaces graphs for the same purpose, whose inputs are out of date.
+    /// Stores a graph. It replaces the graph that differs only in its tools, because those tools are out of date.
     pub(super) fn insert(&self, inputs: GraphInputs, assembly: AssembledGraph) {
         let mut entries = self.entries.lock();
-        entries.retain(|(cached, _)| !cached.has_same_purpose(&inputs));
+        entries.retain(|(cached, _)| !cached.is_same_except_tools(&inputs));
         if entries.len() >= CACHED_GRAPHS_MAX {
             entries.remove(0);
         }
@@ -64,19 +64,19 @@ impl GraphCache {
 }
 
 impl GraphInputs {
-    /// Returns whether a graph for one of the inputs can be used for the other. Models and tools are compared
-    /// by identity, because newly opened or listed ones may differ in their behaviour.
+    /// Returns whether a graph for one of the inputs can be used for the other. Models and tools are compared by
+    /// identity, because a reopened model or a new list of tools may behave differently.
     fn is_same_as(&self, other: &Self) -> bool {
         let is_same_tools = match (&self.tools, &other.tools) {
             (Some(tools), Some(others)) => Arc::ptr_eq(tools, others),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        is_same_tools && self.has_same_purpose(other)
+        is_same_tools && self.is_same_except_tools(other)
     }
 
     /// Returns whether the inputs have the same assistant, model and purpose. Their tools may differ.
-    fn has_same_purpose(&self, other: &Self) -> bool {
+    fn is_same_except_tools(&self, other: &Self) -> bool {
         let is_same_model = match (&self.model, &other.model) {
             (Some(model), Some(other_model)) => Arc::ptr_eq(model, other_model),
             (None, None) => true,
@@ -129,7 +129,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &assembled_turn_graph(&agent).await), "graphs of two purposes coexist");
         assert!(
             !Arc::ptr_eq(&first, &assembled_turn_graph(&agent.scoped(OwnerScope::Everyone)).await),
-            "another store"
+            "an agent with another owner scope does not share the cache"
         );
 
         let skill = folder.path().join(".segue/skills/release");

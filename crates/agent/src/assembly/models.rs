@@ -1,4 +1,5 @@
-//! The models: the configured ones, the reasons why others cannot be used, and choosing and opening one.
+//! The model registry: selects a model from the settings, reports why a provider or model cannot be used, and opens
+//! model clients.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +18,7 @@ use crate::{Error, Result, RunError};
 pub struct ProviderStatus {
     /// The provider's name as in `provider/name`.
     pub provider: String,
-    /// True if its models can be used.
+    /// True if the provider's models can be used.
     pub configured: bool,
     /// The source of the API key, or the missing setting.
     pub reason: String,
@@ -28,18 +29,18 @@ pub struct ProviderStatus {
 /// The status of all models, as `segue models` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ModelStatus {
-    /// `provider/name` of the model that is used if none is named; `None` means the offline summary.
+    /// `provider/name` of the selected model. `None` if no model is selected; handoffs then use the offline
+    /// summary.
     pub default: Option<String>,
-    /// The source of that choice: an argument, an environment variable or `config.toml`.
+    /// The setting that selected the model: an argument, an environment variable or `config.toml`.
     pub default_from: Option<String>,
-    /// The reason why the chosen model cannot be used; `None` if it can.
+    /// The reason why the selected model cannot be used; `None` if it can.
     pub problem: Option<String>,
     /// All providers.
     pub providers: Vec<ProviderStatus>,
 }
 
-/// Resolves the names of models and opens clients for them. Clients are kept, so that their connections are
-/// reused.
+/// Resolves model names and opens model clients. Opened clients are cached, so that their connections are reused.
 pub(crate) struct ModelRegistry {
     /// The configuration.
     config: Arc<ConfigFile>,
@@ -62,13 +63,14 @@ struct ResolvedProvider {
 }
 
 impl ModelRegistry {
-    /// Creates a registry for the configuration. `requested_name` precedes the environment and `config.toml`.
+    /// Creates a registry for the configuration. `requested_name` takes precedence over the environment and
+    /// `config.toml`.
     pub(crate) fn new(config: Arc<ConfigFile>, requested_name: Option<String>) -> Self {
         Self { config, requested_name, selected_client: OnceLock::new(), clients_by_name: Mutex::default() }
     }
 
-    /// Returns the name of the selected model and the source of that choice. The order is: the requested
-    /// name, `SEGUE_MODEL`, `config.toml`, the first provider with a key.
+    /// Returns the name of the selected model and the setting that selected it. The order of precedence is: the
+    /// requested name, `SEGUE_MODEL`, `config.toml`, the first provider with a key.
     fn selected_name(&self) -> Option<(String, String)> {
         let requested = self.requested_name.clone().map(|name| (name, "--model".to_owned()));
         let environment = || env_variable("SEGUE_MODEL").map(|name| (name, "SEGUE_MODEL".to_owned()));
@@ -80,8 +82,8 @@ impl ModelRegistry {
     fn first_configured(&self) -> Option<(String, String)> {
         Provider::ALL.into_iter().find_map(|provider| {
             let resolved = self.resolve_provider(provider);
-            let (key_from, name) = (resolved.key_source?, default_model(provider)?);
-            Some((format!("{}/{name}", provider.as_str()), key_from))
+            let (key_source, name) = (resolved.key_source?, default_model(provider)?);
+            Some((format!("{}/{name}", provider.as_str()), key_source))
         })
     }
 
@@ -106,11 +108,11 @@ impl ModelRegistry {
 
     /// Returns the selected model with its resolved settings, without opening a client.
     fn selected_model(&self) -> Result<Option<(ModelName, model::ProviderSettings)>> {
-        let Some((text, from)) = self.selected_name() else { return Ok(None) };
+        let Some((text, source)) = self.selected_name() else { return Ok(None) };
         if is_offline_summary(&text) {
             return Ok(None);
         }
-        self.resolve_model(&text, from).map(Some)
+        self.resolve_model(&text, source).map(Some)
     }
 
     /// Opens the model `provider/name`, independent of the selected one.
@@ -118,18 +120,18 @@ impl ModelRegistry {
     /// # Errors
     /// Fails if the name is invalid, the key is missing, or the client cannot be created.
     pub(crate) fn open_named(&self, text: &str) -> Result<Arc<dyn ChatModel>> {
-        let mut others = self.clients_by_name.lock();
-        if let Some(opened) = others.get(text) {
+        let mut clients = self.clients_by_name.lock();
+        if let Some(opened) = clients.get(text) {
             return Ok(Arc::clone(opened));
         }
         let (name, settings) = self.resolve_model(text, "the model".to_owned())?;
         let connected = model::connect(name, settings)?;
-        others.insert(text.to_owned(), Arc::clone(&connected));
+        clients.insert(text.to_owned(), Arc::clone(&connected));
         Ok(connected)
     }
 
-    /// Opens a small, fast model for background work: one of the selected model's provider, or the selected
-    /// model itself if the provider's endpoint is not the official one. `None` if no model is selected.
+    /// Opens a small, fast model for background work: the small model of the selected model's provider, or the
+    /// selected model itself if the provider's endpoint is not the official one. `None` if no model is selected.
     pub(crate) fn open_small(&self) -> Result<Option<Arc<dyn ChatModel>>> {
         let Some((name, _)) = self.selected_model()? else { return Ok(None) };
         let is_official = self.resolve_provider(name.provider).is_official_endpoint(name.provider);
@@ -149,10 +151,10 @@ impl ModelRegistry {
         self.resolve_model(text, "the model".to_owned()).err().map(|error| error.to_string())
     }
 
-    /// Resolves a model name to its settings. `from` is the source of the name, for the error.
-    fn resolve_model(&self, text: &str, from: String) -> Result<(ModelName, model::ProviderSettings)> {
+    /// Resolves a model name to its settings. An error names `source`, the setting that contains the name.
+    fn resolve_model(&self, text: &str, source: String) -> Result<(ModelName, model::ProviderSettings)> {
         let name: ModelName = text.parse().map_err(|error: model::ModelNameError| {
-            Error::Run(RunError::Model(model::Error::Setup { what: from, reason: error.to_string() }))
+            Error::Run(RunError::Model(model::Error::Setup { what: source, reason: error.to_string() }))
         })?;
         let resolved = self.resolve_provider(name.provider);
         if resolved.key_source.is_none() && name.provider.requires_key(Some(&resolved.base_url)) {
@@ -171,11 +173,11 @@ impl ModelRegistry {
 
     /// Returns the status of all models.
     pub(crate) fn status(&self) -> ModelStatus {
-        let choice = self.selected_name();
+        let selected = self.selected_name();
         let providers = Provider::ALL.into_iter().map(|provider| self.provider_status(provider)).collect();
         ModelStatus {
-            default: choice.as_ref().map(|(name, _)| name.clone()),
-            default_from: choice.map(|(_, from)| from),
+            default: selected.as_ref().map(|(name, _)| name.clone()),
+            default_from: selected.map(|(_, source)| source),
             problem: self.selected_model().err().map(|error| error.to_string()),
             providers,
         }
@@ -186,7 +188,7 @@ impl ModelRegistry {
         let resolved = self.resolve_provider(provider);
         let needs_key = provider.requires_key(Some(&resolved.base_url));
         let reason = match &resolved.key_source {
-            Some(from) => format!("key from {from}"),
+            Some(source) => format!("key from {source}"),
             None if needs_key => missing_key_reason(provider),
             None => "needs no key".to_owned(),
         };
@@ -198,14 +200,14 @@ impl ModelRegistry {
         }
     }
 
-    /// Resolves a provider's settings. Environment variables precede `config.toml`, and the configured
-    /// variable precedes the provider's usual ones.
+    /// Resolves a provider's settings. Environment variables take precedence over `config.toml`, and the variable
+    /// that `api_key_env` names takes precedence over the provider's usual ones.
     fn resolve_provider(&self, provider: Provider) -> ResolvedProvider {
         let config = self.config.providers.get(provider.as_str()).cloned().unwrap_or_default();
         let configured = config.api_key_env.clone().into_iter();
         let names = configured.chain(provider.key_variables().iter().map(|name| (*name).to_owned()));
         let from_environment = names.into_iter().find_map(|name| Some((env_variable(&name)?, name)));
-        let (api_key, key_from) = match (from_environment, config.api_key) {
+        let (api_key, key_source) = match (from_environment, config.api_key) {
             (Some((key, name)), _) => (Some(SecretString::from(key)), Some(name)),
             (None, Some(key)) => (Some(key), Some("config.toml".to_owned())),
             (None, None) => (None, None),
@@ -224,7 +226,7 @@ impl ModelRegistry {
             effort: config.effort.as_deref().and_then(model::Effort::from_name),
             ..model::ProviderSettings::default()
         };
-        ResolvedProvider { settings, key_source: key_from, base_url }
+        ResolvedProvider { settings, key_source, base_url }
     }
 }
 
@@ -234,8 +236,8 @@ pub(crate) fn is_offline_summary(text: &str) -> bool {
 }
 
 impl ResolvedProvider {
-    /// Returns whether the base URL is the provider's own. A compatible server at another URL may offer other
-    /// models.
+    /// Returns whether the base URL is the provider's official one. A compatible server at another URL may offer
+    /// other models.
     fn is_official_endpoint(&self, provider: Provider) -> bool {
         url_origin(&self.base_url) == url_origin(provider.default_base_url())
     }
@@ -315,7 +317,7 @@ mod tests {
                 "{expected}"
             );
         }
-        assert_eq!(small_model_name("none", None), None, "the offline summary");
+        assert_eq!(small_model_name("none", None), None, "`none` selects the offline summary");
     }
 
     #[test]
@@ -323,7 +325,7 @@ mod tests {
         for name in ["openai-chat/qwen3:8b", "anthropic/claude-sonnet-4-5", "openai/gpt-5"] {
             assert_eq!(small_model_name(name, Some("http://127.0.0.1:11434/v1")).as_deref(), Some(name));
         }
-        let own = Some("https://API.openai.com/v1/");
-        assert_eq!(small_model_name("openai/gpt-5", own).as_deref(), Some("openai/gpt-5-mini"));
+        let official_url = Some("https://API.openai.com/v1/");
+        assert_eq!(small_model_name("openai/gpt-5", official_url).as_deref(), Some("openai/gpt-5-mini"));
     }
 }

@@ -1,5 +1,5 @@
-//! Expiry of pending handoffs. A handoff that is not decided in time is expired, so that nobody decides about
-//! a conversation that nobody remembers. There is no timer: a handoff is checked when it is read.
+//! Expiry of pending handoffs. A handoff that is not decided in time expires, because a late decision would concern
+//! a conversation that its participants no longer remember. There is no timer: a handoff is checked when it is read.
 
 use jiff::{SignedDuration, Timestamp};
 use journal::{ThreadPatch, Transaction, Write};
@@ -24,7 +24,7 @@ impl HandoffService<'_> {
     /// handoff.
     ///
     /// # Errors
-    /// [`crate::HandoffError::Expired`] if it is expired; otherwise fails only if the journal does.
+    /// [`crate::HandoffError::Expired`] if the handoff has expired; otherwise fails only if the journal does.
     pub(crate) async fn check_not_expired(self, interrupt: &Interrupt) -> Result<()> {
         let Some(handoff_id) = super::queries::handoff_id_of(interrupt) else { return Ok(()) };
         let Some(handoff) = self.agent.store.handoff(handoff_id).await? else { return Ok(()) };
@@ -34,8 +34,8 @@ impl HandoffService<'_> {
         }
     }
 
-    /// Returns `pending`, or `None` if it is past its time limit. Such a handoff is expired, unless a run is
-    /// active on its thread.
+    /// Returns `pending`, or `None` if it is past its time limit and was expired by this call. A handoff does not
+    /// expire while a run is active on its thread.
     pub(super) async fn expire_if_due(self, pending: Option<Handoff>) -> Result<Option<Handoff>> {
         let Some(handoff) = pending else { return Ok(None) };
         if !self.is_past_expiry(&handoff)
@@ -45,7 +45,7 @@ impl HandoffService<'_> {
         }
         match self.expire_handoff(&handoff).await {
             Ok(()) => Ok(None),
-            // Another client decided at the same time; its decision holds.
+            // Another client decided at the same time. Its decision takes precedence.
             Err(Error::Journal(journal::Error::HandoffStatusChanged { .. })) => {
                 Ok(self.agent.store.handoff(handoff.handoff_id).await?)
             }
@@ -59,7 +59,7 @@ impl HandoffService<'_> {
         let now = Timestamp::now();
         let thread_id = handoff.parent_thread_id;
         let (mut next, channels) = match self.agent.store.checkpoint(thread_id).await? {
-            Some(point) => (point.next, point.channels),
+            Some(checkpoint) => (checkpoint.next, checkpoint.channels),
             None => (None, Channels::new()),
         };
         let mut writes = handoff::expiry_writes(handoff, &channels, now)?;

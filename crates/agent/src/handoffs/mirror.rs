@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use handoff::mirror::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus, SummaryMirror};
-use journal::{PoolFigures, Store};
+use journal::{PoolStatistics, Store};
 
 use crate::HandoffService;
 use crate::Result;
@@ -61,7 +61,7 @@ impl<'a> HandoffService<'a> {
     }
 
     /// Returns the statistics of the export's connection pool; `None` if there is no pool.
-    pub fn mirror_connection_metrics(self) -> Option<PoolFigures> {
+    pub fn mirror_connection_metrics(self) -> Option<PoolStatistics> {
         self.agent.mirror.pool_metrics()
     }
 
@@ -91,7 +91,7 @@ impl<'a> HandoffService<'a> {
             }
         };
         let status = format!(
-            "{}: handoff_store_status={}, {} waiting",
+            "{}: handoff_store_status={}, pending rows: {}",
             report.location.unwrap_or_default(),
             report.status.as_str(),
             report.waiting
@@ -108,7 +108,7 @@ impl<'a> HandoffService<'a> {
                 DoctorCheck::new(
                     MIRROR_CHECK_NAME,
                     CheckStatus::Ok,
-                    format!("{status}, {rows} summaries there"),
+                    format!("{status}, exported summaries: {rows}"),
                 )
             }
         })

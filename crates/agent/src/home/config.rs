@@ -1,8 +1,8 @@
 //! The settings of `config.toml`. The code that uses a setting defines its effect. Unknown keys are errors,
 //! so that a misspelled key is noticed.
 //!
-//! `segue config keys` prints the documentation of these types, and `docs/src/configuration.md` is made from
-//! it.
+//! `segue config keys` prints the doc comments of these types, and `docs/src/configuration.md` is generated from
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -68,21 +68,21 @@ pub struct ServeConfig {
 }
 
 impl ServeConfig {
-    /// The allowed lengths of a lease, in seconds. A shorter lease would expire while a busy machine is
-    /// merely slow to renew it.
+    /// The allowed durations of a lease, in seconds. A shorter lease would expire on a busy machine whose process is
+    /// alive but slow to renew it.
     const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u32> = 2..=3_600;
 
-    /// Returns the length of a lease.
+    /// Returns the duration of a lease.
     pub(crate) fn lease_duration(&self) -> std::time::Duration {
         std::time::Duration::from_secs(u64::from(self.lease_seconds))
     }
 
     /// Returns the first wrong setting as one line of text; `None` if all are valid.
     fn validation_error(&self) -> Option<String> {
-        let (given, known) = (self.lease_seconds, Self::LEASE_SECONDS_RANGE);
-        let (least, most) = (known.start(), known.end());
-        (!known.contains(&given))
-            .then(|| format!("`serve.lease_seconds` is {given}; it must be {least} to {most}"))
+        let (seconds, allowed) = (self.lease_seconds, Self::LEASE_SECONDS_RANGE);
+        let (min, max) = (allowed.start(), allowed.end());
+        (!allowed.contains(&seconds))
+            .then(|| format!("`serve.lease_seconds` is {seconds}; it must be {min} to {max}"))
     }
 }
 
@@ -181,7 +181,7 @@ impl ConfigFile {
     ///
     /// # Errors
     /// Fails if the file cannot be read, or if it contains an unknown key, an unknown provider or an invalid
-    /// value. The reason names the line where the parser knows it.
+    /// value. The error names the line if the parser reports it.
     pub fn read(path: &Path) -> Result<Self> {
         let config_error = |reason: String| Error::Home(HomeError::Config { path: path.to_owned(), reason });
         let text = match std::fs::read_to_string(path) {

@@ -1,4 +1,4 @@
-//! Errors of runs: finding, admitting, driving, rolling back and rating them.
+//! Errors of operations on runs: finding, admitting, driving, rolling back and rating a run.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use protocol::{RunFailure, RunFeedback, RunId, ThreadId};
 use crate::ErrorClass;
 use crate::error::{ErrorAdvice, ambiguous_id_hint, store};
 
-/// The reason why a call about a run failed. A run that fails is not an error of a call: its end contains the
-/// failure.
+/// The reason why an operation on a run failed. A run that itself fails is not such an error: the failure is
+/// stored as the run's outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No run's id begins with the given text.
@@ -26,10 +26,11 @@ pub enum RunError {
         /// The matching ids. If they belong to different kinds, each is preceded by its kind.
         matches: Vec<String>,
     },
-    /// The call needs a model and none is configured.
+    /// The operation needs a model and none is configured.
     #[error("answer in thread {0}: no model is configured")]
     NoModel(ThreadId),
-    /// Calls are made in the folder in which they were proposed, and that folder does not exist here.
+    /// Tool calls are executed in the folder in which they were proposed, and that folder does not exist on this
+    /// machine.
     #[error("continue thread {thread_id}: its folder {} does not exist here", workspace.display())]
     WorkspaceGone {
         /// The thread.
@@ -37,8 +38,8 @@ pub enum RunError {
         /// The missing folder.
         workspace: PathBuf,
     },
-    /// The path of the folder is not UTF-8. It could not be stored with the run, so that later calls could
-    /// not be made in it.
+    /// The path of the folder is not UTF-8. It cannot be stored with the run, so a later process could not
+    /// resume the run in it.
     #[error("start a run in {}: the path is not UTF-8", .0.display())]
     WorkspaceNotUtf8(PathBuf),
     /// The thread was not moved to another folder.
@@ -63,7 +64,7 @@ pub enum RunError {
         /// The later run.
         later_run_id: RunId,
     },
-    /// A field of a request for a run contains what looks like a key, a token or a password.
+    /// A field of a run request contains text that looks like a key, a token or a password.
     #[error("store `{0}` of the request: it contains what looks like a secret")]
     SecretInRequest(String),
     /// A comment on a run is longer than [`RunFeedback::COMMENT_GRAPHEMES_MAX`].
@@ -101,7 +102,7 @@ impl RunError {
             Self::NotRehomed { .. } => {
                 ErrorClass::User.with_hint("nothing was changed; `segue threads show THREAD` shows the pending calls and their folder")
             }
-            Self::Refused(fault) => (ErrorClass::User, fault.hint.clone().map(Cow::Owned)),
+            Self::Refused(failure) => (ErrorClass::User, failure.hint.clone().map(Cow::Owned)),
             Self::Active(_) => ErrorClass::Conflict.with_hint("stop it first"),
             Self::HasLaterRun { .. } => ErrorClass::Conflict.with_hint("start at a checkpoint before it instead"),
             Self::SecretInRequest(_) => {
@@ -164,9 +165,14 @@ mod tests {
         let text = "accept the decision: the question is no longer pending (resolved)";
         check(RunError::Runtime(resolved), text, ErrorClass::Conflict, "segue history");
         let interrupt_id = protocol::InterruptId::derive(protocol::RunId::generate(), 0, "tools");
-        let lost = runtime::Error::Journal(journal::Error::AlreadyDecided { interrupt_id });
+        let already_decided = runtime::Error::Journal(journal::Error::AlreadyDecided { interrupt_id });
         let text = format!("answer interrupt {interrupt_id}: the question is no longer pending");
-        check(RunError::Runtime(lost), &text, ErrorClass::Conflict, "another decision was recorded first");
+        check(
+            RunError::Runtime(already_decided),
+            &text,
+            ErrorClass::Conflict,
+            "another decision was recorded first",
+        );
         check(
             ambiguous,
             "choose among 1 ids that begin with `x`",
@@ -175,11 +181,11 @@ mod tests {
         );
         let text = "store the comment: it is longer than 2000 characters";
         check(RunError::CommentTooLong, text, ErrorClass::User, "shorten");
-        let outrun = "start the run: another run of the thread started and ended in the meantime";
-        check(RunError::Runtime(runtime::Error::HeadConflict), outrun, ErrorClass::Conflict, "");
+        let head_conflict = "start the run: another run of the thread started and ended in the meantime";
+        check(RunError::Runtime(runtime::Error::HeadConflict), head_conflict, ErrorClass::Conflict, "");
         let setup = model::Error::Setup { what: "x".to_owned(), reason: "y".to_owned() };
         check(RunError::Model(setup), "set up x: y", ErrorClass::Config, "");
-        let fault = RunFailure::new(protocol::FailureKind::EmptyInput, "nothing was put in");
-        check(RunError::Refused(fault), "start a run: nothing was put in", ErrorClass::User, "");
+        let failure = RunFailure::new(protocol::FailureKind::EmptyInput, "the input is empty");
+        check(RunError::Refused(failure), "start a run: the input is empty", ErrorClass::User, "");
     }
 }

@@ -7,7 +7,7 @@ mod limits;
 mod lineage;
 mod manual;
 mod overflow;
-mod summariser;
+mod summarizer;
 mod trigger;
 mod undo;
 

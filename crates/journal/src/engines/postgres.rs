@@ -15,7 +15,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use postgres::{DatabaseTarget, Pool};
 
-pub use postgres::{PoolSettings, PoolStatistics as PoolFigures};
+pub use postgres::{PoolSettings, PoolStatistics};
 
 pub(crate) use self::copy_connection::{PostgresCopyConnection, schema_version};
 
@@ -96,7 +96,7 @@ impl PostgresStore {
     }
 
     /// Returns the statistics of the connection pool.
-    pub fn pool_statistics(&self) -> PoolFigures {
+    pub fn pool_statistics(&self) -> PoolStatistics {
         self.0.pool.statistics()
     }
 }

@@ -66,8 +66,7 @@ impl AssistantSearch {
 /// Returns the name of the assistant that `name_or_id` refers to. Only the agent's own assistant exists.
 ///
 /// # Errors
-/// Not found for an unknown UUID; an invalid field for an unknown name. The two statuses are those of the reference
-/// server.
+/// Status 404 for an unknown UUID, and 422 for an unknown name, as the LangGraph server responds.
 pub(crate) fn resolve_assistant(agent: &Agent, name_or_id: &str) -> Result<String, ApiError> {
     let name = agent.assistant_id().name();
     if name_or_id == name {
@@ -77,9 +76,9 @@ pub(crate) fn resolve_assistant(agent: &Agent, name_or_id: &str) -> Result<Strin
         Ok(id) if id == agent.assistant_id().wire_id() => Ok(name.to_owned()),
         Ok(_) => Err(ApiError::not_found("Thread or assistant not found.")),
         Err(_) => {
-            let shown: String = name_or_id.chars().take(80).collect();
+            let excerpt: String = name_or_id.chars().take(80).collect();
             let hint = format!("the only assistant is `{name}`");
-            Err(ApiError::invalid(format!("Invalid assistant: '{shown}'. Must be a graph name or a UUID."))
+            Err(ApiError::invalid(format!("Invalid assistant: '{excerpt}'. Must be a graph name or a UUID."))
                 .with_hint(hint))
         }
     }
@@ -91,8 +90,8 @@ fn find_assistant(caller: &Caller, path: &PathParams) -> Result<Assistant, ApiEr
     Ok(Assistant::from_id(caller.agent.assistant_id(), home_created_at(&caller.agent)))
 }
 
-/// Returns the creation time of an assistant, which is that of its home folder. Returns the Unix epoch if the file
-/// system does not record it.
+/// Returns the creation time of the assistant, which is the creation time of its home folder. Returns the Unix epoch if
+/// the file system does not record creation times.
 fn home_created_at(agent: &Agent) -> Timestamp {
     let created = std::fs::metadata(agent.home().root()).and_then(|home| home.created());
     created.ok().and_then(|created| Timestamp::try_from(created).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
@@ -125,8 +124,8 @@ async fn count(caller: Caller, JsonBody(search): JsonBody<AssistantSearch>) -> J
 
 /// Returns the caller's assistant if it matches the search, and otherwise nothing.
 fn matching_assistants(caller: &Caller, search: &AssistantSearch) -> Vec<Assistant> {
-    let own = Assistant::from_id(caller.agent.assistant_id(), home_created_at(&caller.agent));
-    Some(own).into_iter().filter(|assistant| search.matches(assistant)).collect()
+    let assistant = Assistant::from_id(caller.agent.assistant_id(), home_created_at(&caller.agent));
+    Some(assistant).into_iter().filter(|assistant| search.matches(assistant)).collect()
 }
 
 /// Returns an assistant.

@@ -1,4 +1,4 @@
-//! The endpoints that cancel runs. The scheduler stops a run in whatever process it is active or queued.
+//! The endpoints that cancel runs. The scheduler stops a run even if another process drives or queues it.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -19,7 +19,7 @@ const RUNS_MAX: usize = 1_000;
 
 /// Cancels a run. The request may be repeated until the run has stopped.
 ///
-/// Without `wait`, the response comes when the stop is durable, and the run stops in the background.
+/// Without `wait`, the response is sent when the stop request is stored, and the run stops in the background.
 #[utoipa::path(
     post, path = "/threads/{thread_id}/runs/{run_id}/cancel", tag = "runs",
     params(
@@ -67,7 +67,7 @@ pub(super) struct CancelBody {
     status: Option<String>,
 }
 
-/// Cancels several runs. The response comes when all stops are durable; the runs stop in the background.
+/// Cancels several runs. The response is sent when all stop requests are stored; the runs stop in the background.
 #[utoipa::path(
     post, path = "/runs/cancel", tag = "runs", request_body = CancelBody,
     params(("action" = Option<String>, Query, description = "`interrupt` (the default) keeps the events of the runs; `rollback` also removes their effects from the thread.")),
@@ -145,7 +145,7 @@ async fn list_runs_with_status(
 /// Parses the query parameter `action`.
 ///
 /// # Errors
-/// An invalid field if the value is unknown.
+/// Status 422 if the value is unknown.
 fn parse_action(params: &QueryParams) -> Result<CancelAction, ApiError> {
     match params.text("action") {
         None | Some("interrupt") => Ok(CancelAction::Interrupt),

@@ -1,5 +1,5 @@
-//! The origin of the items of a run: the run, its thread, its assistant, and the current step. Only the step changes
-//! while the run is active.
+//! The origin of a stream item: the run or sub-agent that produced it, the thread, the assistant, and the current step.
+//! Only the step changes while the run is active.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,17 +11,17 @@ use uuid::Uuid;
 
 use crate::wire::state::task_id;
 
-/// The run, or the sub-agent of a run, from which items come.
+/// The run, or the sub-agent of a run, that produces stream items.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOrigin {
     pub(crate) thread_id: ThreadId,
     pub(crate) run_id: RunId,
-    /// The namespace: empty for the run itself, and for a sub-agent the path of tool calls that lead to it, such as
-    /// `tools:c1|tools:c2`.
+    /// The LangGraph namespace. It is empty for the run itself. For a sub-agent it is the path of the tool calls that
+    /// started it and its ancestors, such as `tools:c1|tools:c2`.
     pub(crate) namespace: Arc<str>,
     /// The tool call that started the sub-agent; `None` for the run itself.
     pub(crate) call_id: Option<String>,
-    /// The thread that contains the messages: that of the run, or that of the sub-agent.
+    /// The thread that contains the messages: the thread of the run, or the thread of the sub-agent.
     pub(crate) message_thread_id: ThreadId,
     /// The name of the assistant, without its owner.
     pub(crate) graph_id: String,
@@ -31,11 +31,11 @@ pub(crate) struct RunOrigin {
     pub(crate) metadata: Map<String, Value>,
     /// The tags that the client gave to the run.
     pub(crate) tags: Vec<String>,
-    /// Selects whether the client receives items of sub-agents.
+    /// The client's choice to receive items of sub-agents or not.
     pub(crate) subgraphs: SubgraphStreaming,
 }
 
-/// Selects whether items of sub-agents are streamed.
+/// Selects whether items of sub-agents are streamed. The LangGraph API calls a sub-agent a subgraph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubgraphStreaming {
     Included,
@@ -51,15 +51,15 @@ pub(crate) struct CurrentStep {
     pub(crate) number: u64,
     /// The checkpoint at which the step starts; `None` if it is unknown.
     pub(crate) start_checkpoint: Option<CheckpointId>,
-    /// True if the start of the step was sent. It is sent with the first effect of the step, so that steps without an
-    /// effect are not shown.
+    /// True if the event for the start of the step was sent. It is sent together with the first effect of the step, so
+    /// that clients do not see steps without an effect.
     pub(crate) is_announced: bool,
     /// The metadata that is sent with the messages of the step, as JSON. It is computed on first use.
     pub(crate) message_metadata: OnceLock<Arc<RawValue>>,
 }
 
 impl RunOrigin {
-    /// Returns whether this is the run itself, and not one of its sub-agents.
+    /// Returns whether this origin is the run itself, and not one of its sub-agents.
     pub(crate) const fn is_root(&self) -> bool {
         self.call_id.is_none()
     }

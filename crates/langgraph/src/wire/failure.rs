@@ -11,10 +11,13 @@ pub(crate) struct WireRunFailure {
     pub(crate) name: &'static str,
     /// The message of the failure.
     pub(crate) message: String,
+    /// A suggestion for the user, in addition to the fields of the specification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<String>,
 }
 
 impl From<RunFailure> for WireRunFailure {
     fn from(failure: RunFailure) -> Self {
-        Self { name: failure.kind.class_name(), message: failure.message }
+        Self { name: failure.kind.class_name(), message: failure.message, hint: failure.hint }
     }
 }

@@ -15,11 +15,12 @@ use protocol::{Message, MessageRole};
 use super::turn_text::{SummarizerTurn, role_label};
 
 const DAY_SECONDS: i64 = 86_400;
-/// Maximum number of day changes that are recorded. Messages after that many changes get the last recorded day.
+/// Maximum number of day changes that are recorded. Messages after the last recorded change get its day.
 const DAYS_MAX: usize = 20_000;
-/// Maximum number of sentences in memory. When it is exceeded, only the best [`SENTENCES_KEPT`] remain.
+/// Maximum number of candidate sentences that the builder holds. When it is exceeded, only the best [`SENTENCES_KEPT`]
+/// remain.
 const SENTENCES_MAX: usize = 4_000;
-/// Number of sentences that remain after pruning.
+/// Number of candidate sentences that remain after pruning.
 const SENTENCES_KEPT: usize = 500;
 /// Maximum length of an entry of the summary in grapheme clusters.
 const ENTRY_GRAPHEMES: usize = 220;
@@ -29,9 +30,9 @@ const SENTENCE_CONTENT_WORDS_MIN: usize = 3;
 const NAME_BYTES_MAX: usize = 80;
 /// Maximum number of proper names that are counted at the same time.
 const NAMES_MAX: usize = 2_000;
-/// Maximum number of recorded words that occur in lower case.
+/// Maximum number of common words that are recorded; see [`OfflineSummaryBuilder::common_words`].
 const COMMON_WORDS_MAX: usize = 10_000;
-/// Maximum length in bytes of such a word.
+/// Maximum length of a recorded common word in bytes.
 const COMMON_WORD_BYTES_MAX: usize = 20;
 /// Words that are never names, even if the messages contain them only with a capital letter.
 const NON_NAMES: [&str; 40] = [
@@ -41,13 +42,13 @@ const NON_NAMES: [&str; 40] = [
 ];
 /// Maximum number of proper names in the summary.
 const NAMES_SHOWN_MAX: usize = 24;
-/// Share of the summary's length, in percent, that the section of requests may use at most. The sections of
-/// decisions, open questions and names have the shares below; the sentences get the rest.
+/// Maximum share of the summary's length, in percent, for the section of requests. The constants below are the shares of
+/// the sections of decisions, open questions and names. The section of sentences gets the remaining space.
 const REQUESTS_PERCENT: u64 = 30;
 const DECISIONS_PERCENT: u64 = 20;
 const OPEN_QUESTIONS_PERCENT: u64 = 8;
 const NAMES_PERCENT: u64 = 15;
-/// Number of first requests that have precedence over the newest ones, because they state the subject.
+/// Number of oldest requests that are selected before the newest ones, because they state the subject.
 const FIRST_REQUESTS_KEPT: usize = 2;
 
 /// Builds an offline summary from messages that are pushed in order.
@@ -57,11 +58,12 @@ pub(super) struct OfflineSummaryBuilder {
     fact_collector: FactCollector,
     /// The days of the messages as `(index of the day's first message, days since 1970)`, in order.
     days: Vec<(u64, i64)>,
-    /// The candidates for the section of sentences, in order.
+    /// The candidates for the section of sentences, in the order of the messages.
     sentences: Vec<TurnSentence>,
     /// Number of occurrences of each possible proper name.
     names: HashMap<String, u32>,
-    /// Words that occur in lower case, and so are not names only because a sentence begins with them.
+    /// Words that also occur in lower case. A capitalised occurrence of such a word is not counted as a name, because the
+    /// word may be capitalised only by its position.
     common_words: HashSet<String>,
     /// Texts that are already part of the summary.
     used_texts: HashSet<String>,
@@ -76,7 +78,7 @@ struct TurnSentence {
 }
 
 impl OfflineSummaryBuilder {
-    /// Adds the next message. `turn_index` must be higher than those before.
+    /// Adds the next message. `turn_index` must be higher than that of the previous message.
     pub(super) fn push_turn(&mut self, turn_index: u64, turn: &SummarizerTurn) {
         let day = turn.at.as_second().div_euclid(DAY_SECONDS);
         if self.days.len() < DAYS_MAX && self.days.last().is_none_or(|(_, last)| *last != day) {
@@ -86,7 +88,7 @@ impl OfflineSummaryBuilder {
             MessageRole::User => Message::human(turn.text.as_str()),
             MessageRole::Assistant => Message::ai(turn.text.as_str()),
         };
-        // The index takes the place of the seq, because the messages can be of several threads.
+        // The index is used as the seq, because the messages can belong to several threads, whose seqs overlap.
         self.fact_collector.push(&TranscriptItem {
             seq: turn_index,
             at: turn.at,
@@ -113,7 +115,7 @@ impl OfflineSummaryBuilder {
     fn count_names(&mut self, sentence: &str) {
         let mut name = String::new();
         let mut words = sentence.split_whitespace();
-        // A word after punctuation, such as a colon or a bullet, begins a phrase and may have a capital for that
+        // A word after punctuation, such as a colon or a bullet, begins a phrase and may be capitalised only for that
         // reason.
         let mut begins_phrase = !words.next().is_some_and(is_phrase_continued);
         for word in words {
@@ -177,8 +179,8 @@ impl OfflineSummaryBuilder {
         }
     }
 
-    /// Removes all but the `count` sentences that represent all of them best, by [`rank_sentences`]. Their order is
-    /// unchanged.
+    /// Keeps the `count` most representative sentences according to [`rank_sentences`], in their order, and removes the
+    /// others.
     fn prune_sentences(&mut self, count: usize) {
         let texts: Vec<&str> = self.sentences.iter().map(|sentence| sentence.text.as_str()).collect();
         let scores = rank_sentences(&texts);
@@ -228,8 +230,8 @@ impl OfflineSummaryBuilder {
         self.select_fitting(open.into_iter().enumerate().collect(), weight_max)
     }
 
-    /// Returns lines for the quotes that fit. Earlier elements of `quotes` have precedence, and the lines are sorted
-    /// by the numbers. A text that the summary already contains is skipped.
+    /// Returns lines for the quotes that fit into `weight_max`. Earlier elements of `quotes` are selected first. The
+    /// lines are sorted by the number of each quote. A text that the summary already contains is skipped.
     fn select_fitting(&mut self, quotes: Vec<(usize, &Quote)>, weight_max: u64) -> Vec<String> {
         let mut weight_left = weight_max;
         let mut selected: Vec<(usize, String)> = Vec::new();
@@ -278,7 +280,7 @@ impl OfflineSummaryBuilder {
     }
 
     /// Returns the line of names: the most frequent proper names, then references such as issue numbers, then
-    /// identifiers. Each appears once, whatever its case.
+    /// identifiers. Names that differ only in case appear once.
     fn names_line(&self, facts: &ConversationFacts, weight_max: u64) -> String {
         let mut proper: Vec<(&String, &u32)> =
             self.names.iter().filter(|(name, _)| self.is_proper_name(name)).collect();
@@ -298,8 +300,8 @@ impl OfflineSummaryBuilder {
         line
     }
 
-    /// Returns the line with the day of its message before it. If all messages are of one day, the line has no day,
-    /// because the heading of the summary states it.
+    /// Returns the line, prefixed with the day of its message. If all messages are of one day, the prefix is omitted,
+    /// because the heading of the summary states the day.
     fn with_date(&self, turn_index: u64, line: &str) -> String {
         let next_day = self.days.partition_point(|(first, _)| *first <= turn_index);
         match next_day.checked_sub(1).and_then(|index| self.days.get(index)) {
@@ -311,7 +313,7 @@ impl OfflineSummaryBuilder {
     }
 }
 
-/// A text of sections, with its weight.
+/// A text that is built from sections, with its weight (see [`tokens::weight`]).
 struct SectionedText {
     body: String,
     /// The weight of `body` in plain characters.

@@ -1,5 +1,5 @@
-//! Plans the transfers that are due in a thread: of messages that were compacted, and of messages that exceed the
-//! context budget. Only reads; the worker performs the plan.
+//! Plans the transfers of messages from a thread's context to memory. Messages are due if they were compacted or if they
+//! exceed the context budget. Planning only reads; the worker performs the plan.
 
 mod context_budget;
 
@@ -30,7 +30,8 @@ pub(super) struct TransferStep {
     pub departure: TurnDeparture,
 }
 
-/// The progress of reducing one thread's context. It selects the limit that applies; see [`ContextLimit`].
+/// The progress of reducing one thread's context to its budget. It determines the limit that applies; see
+/// [`ContextLimit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransferProgress {
     /// No messages have left the context yet.
@@ -58,8 +59,8 @@ struct CompactedTurns {
 impl SummarizationWorker {
     /// Returns the transfers that are due for a queue item, in the order in which they must be performed.
     ///
-    /// If the first due messages are those of `draft`, they are a transfer of their own. So a summary that could not be
-    /// stored remains usable when more messages became due since.
+    /// If the first due messages are those of `draft`, they become a separate transfer. A summary that could not be stored
+    /// can therefore still be used when more messages have become due in the meantime.
     ///
     /// # Errors
     /// When the journal fails.
@@ -92,8 +93,8 @@ impl SummarizationWorker {
         Ok(plan_departures(&divide_turns(&turns, draft), departing, thread.thread_id, marker_seq))
     }
 
-    /// Returns whether any message of the thread is due. With a budget, messages are due that exceed it; without one,
-    /// messages that were compacted.
+    /// Returns whether any message of the thread is due. With a budget, the messages that exceed it are due. Without a
+    /// budget, the messages that were compacted are due.
     ///
     /// # Errors
     /// When the journal fails.
@@ -117,8 +118,8 @@ impl SummarizationWorker {
         Ok(!self.summarization.store.turns(query).await?.is_empty())
     }
 
-    /// Returns the messages that the newest compaction covers, without those that memory archived for it or for the one
-    /// before it. Returns `None` when the thread has no compaction.
+    /// Returns the messages that the newest compaction covers, without those that memory already archived because of this
+    /// compaction or the previous one. Returns `None` when the thread has no compaction.
     async fn compacted_turns(
         &self,
         thread: &Thread,
@@ -127,13 +128,14 @@ impl SummarizationWorker {
         let beginning = &context.beginning;
         let Some((marker_seq, compaction)) = beginning.compaction() else { return Ok(None) };
         let after = self.archived_until(thread.thread_id, compaction.previous_seq, marker_seq).await?;
-        // The context still contains the request that the compaction kept, so the messages of its turn are not due
-        // before the next compaction.
+        // The context still contains the request that the compaction kept, so the messages of that request's turn are
+        // not due before the next compaction.
         let before = beginning.request_seq().unwrap_or(compaction.last_seq + 1);
         Ok(Some(CompactedTurns { marker_seq, interval: SeqInterval { after, before } }))
     }
 
-    /// Returns the messages that must leave the context so that it is within the budget; `None` when none must or can.
+    /// Returns the messages that must leave the context so that it is within the budget. Returns `None` when the context
+    /// is within the budget, or when no message can leave it.
     async fn over_budget_range(
         &self,
         thread: &Thread,
@@ -158,8 +160,8 @@ impl SummarizationWorker {
         Ok(find_departing_range(context, limit, newest, from))
     }
 
-    /// Returns the last seq that memory archived because of the compaction `marker_seq` or of the one before it, or 0.
-    /// Messages up to that seq are not due again.
+    /// Returns the last seq that memory archived because of the compaction `marker_seq` or the previous compaction, or 0
+    /// if there is none. Messages up to that seq are not due again.
     async fn archived_until(
         &self,
         thread_id: ThreadId,
@@ -248,10 +250,10 @@ fn divide_turns<'a>(turns: &'a [TurnPosition], draft: Option<&UnstoredSummary>) 
     let draft_split = draft.and_then(|draft| {
         let count = usize::try_from(draft.turns.count).ok()?;
         let (summarized, others) = turns.split_at_checked(count)?;
-        let is_whole = others.first().is_none_or(|next| next.is_user);
+        let ends_at_turn = others.first().is_none_or(|next| next.is_user);
         let is_same =
             TurnSet::from_indexes(summarized.iter().map(|turn| turn.turn_index)) == Some(draft.turns);
-        (is_whole && is_same).then_some((summarized, others))
+        (ends_at_turn && is_same).then_some((summarized, others))
     });
     match draft_split {
         Some((summarized, others)) => {

@@ -25,7 +25,7 @@ pub struct MemorySettings {
     pub enabled: bool,
     /// `provider/name` of the model that writes the summaries; unset, a small one of the run's provider.
     pub model: Option<String>,
-    /// Tokens of a thread's conversation above which its oldest turns leave; unset, it follows the model's window.
+    /// Tokens of a thread's conversation above which its oldest messages are summarized; unset, it follows the model's window.
     pub short_term_tokens: Option<u64>,
     /// Tokens of one summary.
     pub summary_tokens: u64,

@@ -1,4 +1,4 @@
-//! The stream of one run on the side of its producer: the sender of its frames, its cancellation, and its retention.
+//! The producer side of the stream of one run: the sender of its frames, its cancellation token, and its retention.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -11,9 +11,9 @@ use crate::queue::QueuePosition;
 /// The process that drives a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DriverLocation {
-    /// This process drives the run, or will when the run is next.
+    /// This process drives the run, or will drive it when the run reaches the front of its queue.
     Local,
-    /// Another process drives it; the stream is filled from the journal.
+    /// Another process drives the run. The stream is filled from the journal.
     Remote,
 }
 
@@ -22,8 +22,8 @@ pub(crate) enum DriverLocation {
 struct ReplayProgress {
     /// The position of the newest replayed frame.
     newest: FramePosition,
-    /// The ranges of steps that were interrupted and started again.
-    cuts: Vec<TakeoverGap>,
+    /// The ranges of steps that a takeover interrupted and started again.
+    gaps: Vec<TakeoverGap>,
 }
 
 /// The stream of one run.
@@ -35,21 +35,21 @@ pub(crate) struct RunStream {
     pub(crate) thread_id: ThreadId,
     /// The owner of the run.
     pub(crate) scope: OwnerScope,
-    /// The ring to which the run's frames are sent.
+    /// Sends the run's frames to the ring buffer from which clients read.
     pub(crate) frames: FrameSender,
     /// Cancelling this token stops the run.
     pub(crate) cancel: CancellationToken,
-    /// Cancelled when no frame follows and the rows are final.
+    /// Cancelled when no further frame follows and the run's database rows are final.
     pub(crate) closed: CancellationToken,
     /// The position of the run in its thread's queue.
     pub(crate) queue_position: QueuePosition,
-    /// How many times the run lost the race for its thread since `conflict_seq` changed.
+    /// The number of times that another run of the thread started first, since `conflict_seq` changed.
     pub(crate) conflicts: AtomicU32,
-    /// The thread's last `seq` at the newest of these conflicts.
+    /// The `seq` of the thread's newest event at the last of these conflicts.
     pub(crate) conflict_seq: AtomicU64,
-    /// True if a webhook is called after the run's end.
+    /// True if a webhook is called after the run ends.
     pub(crate) has_webhook: bool,
-    /// How the run is handled when the client that created it disconnects.
+    /// The handling of the run when the client that created it disconnects.
     pub(crate) on_disconnect: DisconnectMode,
     /// True if the run's thread is deleted after the run and its last reader have ended.
     pub(crate) is_temporary: bool,
@@ -59,8 +59,9 @@ pub(crate) struct RunStream {
     replayed: Mutex<ReplayProgress>,
     /// True if the stream is kept after its end.
     is_retained: AtomicBool,
-    /// The bytes that the stream counts for in the registry's limit; 0 while it is open.
+    /// The bytes of this stream that count against the registry's limit for retained streams; 0 while it is open.
     pub(crate) retained_bytes: AtomicUsize,
+    /// The number of clients that read the stream.
     readers: AtomicUsize,
 }
 
@@ -89,7 +90,8 @@ impl RunStream {
         }
     }
 
-    /// Returns the stream of a run that exclusive work started, and that `cancel` stops.
+    /// Returns the stream of a run that exclusive work (see `worker::exclusive`) started. Cancelling `cancel` stops the
+    /// run.
     pub(crate) fn with_cancel(
         cancel: CancellationToken,
         run: RunRef,
@@ -104,8 +106,8 @@ impl RunStream {
         Self { driver: DriverLocation::Remote, ..Self::new(run, scope, &RunRequest::default()) }
     }
 
-    /// Returns the stream of a run that another process started or left queued. It is kept even if that was not
-    /// requested, because its readers lost their connections and will reconnect.
+    /// Returns the stream of a run that another process started or left queued. The stream is retained even if the
+    /// client did not request that, because its readers lost their connections and will reconnect.
     pub(crate) fn new_recovered(run: RunRef, scope: &OwnerScope, request: &RunRequest) -> Self {
         let stream = Self::new(run, scope, request);
         stream.retain();
@@ -117,12 +119,12 @@ impl RunStream {
         RunRef { thread_id: self.thread_id, run_id: self.run_id }
     }
 
-    /// Keeps the stream for a while after its end.
+    /// Marks the stream to be kept for a while after its end.
     pub(crate) fn retain(&self) {
         self.is_retained.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the stream be dropped after its end.
+    /// Marks the stream to be dropped after its end.
     pub(crate) fn stop_retaining(&self) {
         self.is_retained.store(false, Ordering::Relaxed);
     }
@@ -143,18 +145,18 @@ impl RunStream {
         self.is_retained.load(Ordering::Relaxed)
     }
 
-    /// Records the replayed part, and the range that a takeover has just cut off, if any.
+    /// Records the replayed part, and the range of frames that a takeover has just made invalid, if any.
     pub(crate) fn record_replay(&self, replay: &Replay, new_gap: Option<TakeoverGap>) {
         let mut progress = self.replayed.lock();
         progress.newest = replay.last_position();
-        progress.cuts = replay.takeover_gaps().iter().copied().chain(new_gap).collect();
+        progress.gaps = replay.takeover_gaps().iter().copied().chain(new_gap).collect();
     }
 
-    /// Returns whether frames up to `after` belong to an interrupted step that another process started again, so that
-    /// they exist nowhere any more.
+    /// Returns whether the frame at `after` belongs to an interrupted step that another process started again. Such
+    /// frames no longer exist anywhere, so a reader cannot continue after them.
     pub(crate) fn has_lost_frames(&self, after: FramePosition) -> bool {
         let is_in = |gap: &TakeoverGap| gap.after < after && after < FramePosition { seq: gap.until, sub: 0 };
-        self.replayed.lock().cuts.iter().any(is_in)
+        self.replayed.lock().gaps.iter().any(is_in)
     }
 
     /// Returns whether `after` is ahead of the replayed part: only the process that drives the run knows this position,
@@ -163,7 +165,7 @@ impl RunStream {
         self.driver == DriverLocation::Remote && after > self.replayed.lock().newest
     }
 
-    /// Sends the final status of the run if no driver does.
+    /// Sends the final status of the run. Used when no driver sends it.
     pub(crate) fn publish_end(&self, status: RunStatus, failure: Option<RunFailure>) {
         self.frames.send(Frame::RunEnded { run_id: self.run_id, status, failure });
     }

@@ -61,7 +61,7 @@ impl Hook for FaultyHook {
 }
 
 #[tokio::test]
-async fn j9_a_panic_fails_its_own_run_only_and_at_once() {
+async fn j9_a_panic_of_a_hook_ends_only_its_own_run() {
     let call = ScriptedReply::call("c1", "once", json!({}));
     let server =
         ScriptedServer::start(Script::new([call, ScriptedReply::text("fine").with_repeat()])).unwrap();
@@ -83,7 +83,7 @@ async fn j9_a_panic_fails_its_own_run_only_and_at_once() {
 }
 
 #[tokio::test]
-async fn j9_a_tool_that_panics_fails_its_own_call_only() {
+async fn j9_a_panic_of_a_tool_fails_only_its_own_call() {
     let call = ScriptedReply::call("c1", "once", json!({"panic": true}));
     let server =
         ScriptedServer::start(Script::new([call, ScriptedReply::text("fine").with_repeat()])).unwrap();
@@ -96,7 +96,7 @@ async fn j9_a_tool_that_panics_fails_its_own_call_only() {
 }
 
 #[tokio::test]
-async fn j5_a_tool_call_that_a_shutdown_prevented_is_made_at_the_next_start() {
+async fn j5_a_tool_call_that_a_shutdown_prevented_is_executed_after_the_restart() {
     let call = gate_at_start(ScriptedReply::call("c1", "once", json!({})));
     let server =
         ScriptedServer::start(Script::new([call, ScriptedReply::text("fine").with_repeat()])).unwrap();
@@ -130,7 +130,7 @@ async fn j5_a_tool_call_that_a_shutdown_prevented_is_made_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn i5_a_stop_request_before_a_crash_reaches_the_sub_agent_too() {
+async fn i5_a_stop_request_before_a_crash_also_stops_the_sub_agent() {
     let call = ScriptedReply::call("c1", "task", json!({"description": "count", "prompt": "Hens."}));
     let script = Script::new([
         call,

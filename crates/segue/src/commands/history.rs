@@ -79,8 +79,12 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
         show_entry(&context.screen, entry, display)?;
         show_run_end(context, &page, entry).await?;
     }
-    if page.entries.is_empty() && args.markers {
-        context.screen.print_line("There are no markers.")?;
+    if page.entries.is_empty() {
+        context.screen.print_line(if args.markers {
+            "There are no markers."
+        } else {
+            "There are no messages."
+        })?;
     }
     print_navigation_hints(context, &args, &page);
     Ok(ExitReason::Success)

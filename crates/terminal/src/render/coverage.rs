@@ -48,7 +48,7 @@ pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
         lines.push(screen.style.dim(wrap(&text, columns, "  ", "  ")));
     }
     let legend = "verbatim: read in full · summarized: read as a line or a fact · truncated: read in part · excluded: not read. \
-                  /history shows the events.";
+                  `segue history` shows the events.";
     lines.push(screen.style.dim(wrap(legend, columns, "  ", "  ")));
     lines
 }

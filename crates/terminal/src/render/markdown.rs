@@ -1,7 +1,7 @@
 //! Renders streamed Markdown: CommonMark with tables and highlighted code.
 //!
-//! Printed lines are never redrawn, so that output of any length scrolls like plain text. A block is printed once no
-//! further text can change it. Code is printed line by line, and lists item by item.
+//! Printed lines are never redrawn, so that output of any length scrolls like plain text. A block is printed as soon as
+//! no further text can change it. Code is printed line by line, and lists item by item.
 
 mod blocks;
 mod tables;
@@ -35,7 +35,7 @@ pub struct MarkdownRenderer {
 /// An open code fence, whose lines are printed as they arrive.
 #[derive(Debug)]
 struct OpenCodeFence {
-    /// The mark that closes the fence.
+    /// The shortest mark that closes the fence: the characters that opened it, such as three backticks.
     closing_mark: String,
     /// The highlighter; `None` if the language is unknown or the style has no colours.
     code: Option<CodeHighlighter>,
@@ -58,8 +58,8 @@ impl MarkdownRenderer {
         self.layout.columns = screen.text_columns();
     }
 
-    /// Adds text and returns the lines that can be printed, each with its newline. The text is sanitized here, and may
-    /// end anywhere, also within a word.
+    /// Adds text and returns the lines that can be printed, each with its newline. The text is sanitized here. It may
+    /// end at any character, even within a word.
     pub fn push(&mut self, text: &str) -> String {
         let mut out = String::new();
         for part in text.split_inclusive('\n') {
@@ -114,7 +114,7 @@ impl MarkdownRenderer {
                 }
             }
             None => {
-                // A line of a paragraph, or a row of a table, ends no block.
+                // A line of a paragraph or a row of a table cannot end a block.
                 let continues_block = line.starts_with(|c: char| c.is_alphabetic() || c == '|');
                 let may_end_block = !continues_block || self.unprinted_source.ends_with("\n\n");
                 self.unprinted_source.push_str(line);
@@ -147,12 +147,10 @@ impl MarkdownRenderer {
         self.append_blocks(&blocks, out);
         match growth {
             BlockGrowth::Fence { start, info } => {
-                let mark: String =
+                let closing_mark: String =
                     self.unprinted_source[start..].chars().take_while(|c| ['`', '~'].contains(c)).collect();
-                self.fence = Some(OpenCodeFence {
-                    closing_mark: mark,
-                    code: code_highlighter(&info, self.layout.style),
-                });
+                self.fence =
+                    Some(OpenCodeFence { closing_mark, code: code_highlighter(&info, self.layout.style) });
                 self.unprinted_source.clear();
             }
             BlockGrowth::Closed | BlockGrowth::UntilBlankLine | BlockGrowth::Item => {
@@ -161,7 +159,7 @@ impl MarkdownRenderer {
         }
     }
 
-    /// Prints all blocks, also those that later text could still change.
+    /// Prints all blocks, including those that later text could still change.
     fn print_all(&mut self, out: &mut String) {
         let blocks = render_blocks(&self.unprinted_source, self.layout);
         self.append_blocks(&blocks, out);
@@ -205,7 +203,7 @@ mod tests {
         check("# Title\n", "Title\n");
         check("- one\n  - two\n1. three\n", "• one\n  • two\n1. three\n");
         check("- [ ] open\n- [x] done\n", "☐ open\n☑ done\n");
-        check("> said\n", "│ said\n");
+        check("> quote\n", "│ quote\n");
         check("```rust\nlet  x = 1; // **not bold**\n```\n", "╷ rust\n│ let  x = 1; // **not bold**\n╵\n");
         check("a\n| a | b |\n|---|---|\n| 1 | 2 |\n\nb\n", "a\na │ b\n──┼──\n1 │ 2\n\nb\n");
         check("```\n| a |\n```\n", "╷\n│ | a |\n╵\n");
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_in_quotes_and_items_have_prefixes() {
+    fn blocks_in_quotes_and_list_items_have_prefixes() {
         check("> a\n>\n> - b\n>   c\n> > d\n\nend\n", "│ a\n│\n│ • b\n│   c\n│ │ d\n\nend\n");
         check("1) a\n\n   ```\n   x\n   ```\n2) b\n", "1) a\n\n   ╷\n   │ x\n   ╵\n2) b\n");
         check("- > a\n- \n- - b\n", "• │ a\n• \n• • b\n");
@@ -290,12 +288,12 @@ mod tests {
     }
 
     #[test]
-    fn spans_nest() {
+    fn nested_emphasis_is_rendered() {
         assert_eq!(render(Style::Color, &["**a `b`**"]), "\u{1b}[1ma \u{1b}[36mb\u{1b}[39m\u{1b}[22m\n");
     }
 
     #[test]
-    fn a_block_without_end_is_printed() {
+    fn a_block_that_exceeds_the_size_limit_is_printed_before_it_ends() {
         let screen =
             Screen { style: Style::Plain, columns: 40, audience: Audience::Person, cursor: CursorMode::Free };
         let mut markdown = MarkdownRenderer::new(&screen);

@@ -14,7 +14,7 @@ use crate::text::wrap::wrap;
 
 /// The most lines of a diff shown below its call; `/show` shows all.
 const CHANGE_LINES_MAX: usize = 12;
-/// The shortest duration that is shown, because `0 ms` would tell the reader nothing.
+/// The shortest duration that is shown, because `0 ms` has no meaning for the reader.
 const SHOWN_DURATION_MIN: Duration = Duration::from_millis(1);
 
 /// Returns a tool call on one line: the tool's name and its subject, such as a path or a command. Unknown tools are
@@ -118,7 +118,7 @@ pub const fn stop_notice(stop: Option<StopReason>) -> Option<&'static str> {
     }
 }
 
-/// Returns a duration, such as `850 ms`, `1.2 s` or `3 min 5 s`. Digits are cut, not rounded.
+/// Formats a duration, such as `850 ms`, `1.2 s` or `3 min 5 s`. The value is rounded down.
 pub fn format_duration(time: Duration) -> String {
     match time.as_millis() {
         millis @ ..1_000 => format!("{millis} ms"),
@@ -127,7 +127,7 @@ pub fn format_duration(time: Duration) -> String {
     }
 }
 
-/// Returns the lines below a successful call: the diff of an edit, or the todo list. Other calls have none.
+/// Returns the lines below a successful call: the diff of an edit, or the todo list. Other calls have no such lines.
 /// The diff is made from the arguments of the call, so it needs no access to the file.
 pub fn detail_lines(screen: &Screen, name: &str, args: &Value) -> Vec<String> {
     let text = |args: &Value, key: &str| {
@@ -135,9 +135,10 @@ pub fn detail_lines(screen: &Screen, name: &str, args: &Value) -> Vec<String> {
     };
     match name {
         "edit_file" => {
-            let more = args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            let own = args.get("old_string").map(|_| args);
-            let edits = own.into_iter().chain(more);
+            let listed_edits =
+                args.get("edits").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            let single_edit = args.get("old_string").map(|_| args);
+            let edits = single_edit.into_iter().chain(listed_edits);
             let render =
                 |edit| diff::render_replacement(screen, &text(edit, "old_string"), &text(edit, "new_string"));
             truncate_lines(screen, edits.flat_map(render).collect())
@@ -150,10 +151,10 @@ pub fn detail_lines(screen: &Screen, name: &str, args: &Value) -> Vec<String> {
 
 /// Limits the lines to [`CHANGE_LINES_MAX`] and adds a line with the number of omitted lines.
 fn truncate_lines(screen: &Screen, mut lines: Vec<String>) -> Vec<String> {
-    let more = lines.len().saturating_sub(CHANGE_LINES_MAX);
-    if more > 1 {
+    let omitted = lines.len().saturating_sub(CHANGE_LINES_MAX);
+    if omitted > 1 {
         lines.truncate(CHANGE_LINES_MAX);
-        lines.push(screen.style.dim(format!("… {more} more lines; /show shows all")));
+        lines.push(screen.style.dim(format!("… {omitted} more lines; /show shows all")));
     }
     lines
 }

@@ -1,5 +1,5 @@
-//! The walk over the workspace's files that all searches share. It leaves out ignored files, the folder `.git`, the
-//! targets of links, and files whose name suggests secrets. Permission rules are applied by the caller.
+//! The walk over the workspace's files that all search tools share. It skips ignored files, the folder `.git`, symbolic
+//! links, and files whose name suggests secrets. The caller applies permission rules.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub(crate) enum WalkControl {
 }
 
 /// Calls `visit` with every file below `folder`, in the order of their paths. If `folder` is a file, that file is
-/// visited, even if its name suggests secrets: a call that names such a file was judged by its own rule.
+/// visited even if its name suggests secrets, because the permission check of a call covers the path that it names.
 ///
 /// Entries that cannot be read are skipped. The walk does blocking I/O and checks `cancel` before each file.
 ///
@@ -45,8 +45,8 @@ pub(crate) fn walk_files(
     mut visit: impl FnMut(&Path) -> WalkControl,
 ) -> Result<WalkEnd, String> {
     let is_file = |entry: &DirEntry| {
-        let is_named = entry.depth() == 0;
-        entry.file_type().is_some_and(|kind| kind.is_file()) && (is_named || !looks_secret(entry.path()))
+        let is_start = entry.depth() == 0;
+        entry.file_type().is_some_and(|kind| kind.is_file()) && (is_start || !looks_secret(entry.path()))
     };
     let entries = WalkBuilder::new(folder)
         .hidden(false)
@@ -79,8 +79,8 @@ pub(crate) fn path_matcher(pattern: &str) -> Result<GlobMatcher, String> {
             "{pattern:?} leads outside; patterns are relative to the workspace, such as src/**/*.rs"
         ));
     }
-    let anywhere = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
-    GlobBuilder::new(&anywhere)
+    let glob = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
+    GlobBuilder::new(&glob)
         .literal_separator(true)
         .build()
         .map(|glob| glob.compile_matcher())

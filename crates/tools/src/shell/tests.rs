@@ -1,4 +1,4 @@
-//! The shell parser: commands in canonical form, redirections, and lines that are not supported.
+//! Tests of the shell parser: canonical form of commands, redirections, and rejection of unsupported lines.
 
 use std::process::Command;
 

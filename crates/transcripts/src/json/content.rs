@@ -1,5 +1,5 @@
 //! The content of a message in the forms that model providers use: a text, or a list of typed blocks. The block type is
-//! the union of the fields of all formats. Roles are the readers' concern.
+//! the union of the fields of all session formats. The reader of each format interprets the roles.
 
 use std::fmt;
 
@@ -59,7 +59,7 @@ pub(crate) struct ForeignContentBlock {
     pub(crate) name: Option<String>,
     /// The arguments of a tool call in Anthropic's form.
     pub(crate) input: Option<Value>,
-    /// The arguments of a tool call in the form of pi.
+    /// The arguments of a tool call in the session format of the coding agent pi.
     pub(crate) arguments: Option<Value>,
     /// The id of the call that a tool result answers.
     #[serde(deserialize_with = "loose::text")]
@@ -84,7 +84,7 @@ pub(crate) struct ForeignContentBlock {
     mime_type: Option<String>,
 }
 
-/// A content as one text, with its images as references.
+/// The content of a message as one text, with references to its images.
 #[derive(Debug, Default)]
 pub(crate) struct FlattenedContent {
     /// The text of all blocks, one block per line.
@@ -130,7 +130,8 @@ impl ForeignContent {
 }
 
 impl ForeignContentBlock {
-    /// Returns the reference to the image in this block, or `None` if it is no image block. Takes the image's fields.
+    /// Returns the reference to the image in this block, or `None` if it is not an image block. Moves the image's fields
+    /// out of the block.
     pub(crate) fn media(&mut self) -> Option<MediaReference> {
         if !matches!(self.kind.as_deref(), Some("image" | "input_image" | "image_url")) {
             return None;
@@ -156,7 +157,7 @@ impl ForeignContentBlock {
 
 /// Returns the arguments of a tool call as an object.
 ///
-/// A string is parsed as JSON; if that fails, the result is `{"_raw": string}`. Any other value that is no object
+/// A string is parsed as JSON; if that fails, the result is `{"_raw": string}`. Any other value that is not an object
 /// becomes `{"_": value}`, and missing arguments become `{}`.
 pub(crate) fn parse_arguments(value: Option<Value>) -> Value {
     match value {
@@ -184,7 +185,7 @@ pub(crate) fn into_text(value: Value) -> Option<String> {
     }
 }
 
-/// Returns the text of an object that replaces a text: its first non-empty field `text`, `content` or `output`, else
+/// Returns the text of an object in a place where a text is expected: its first non-empty field `text`, `content` or `output`, else
 /// the whole object as JSON.
 fn object_text(mut fields: Map<String, Value>) -> String {
     for name in ["text", "content", "output"] {

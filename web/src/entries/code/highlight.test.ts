@@ -1,4 +1,4 @@
-// The highlighted spans of code. Hostile code must be highlighted fast.
+// Tests of code highlighting: the spans, and that adversarial input does not make highlighting slow.
 import { describe, expect, test } from "vitest";
 import { highlight } from "./highlight";
 

@@ -1,13 +1,13 @@
-//! The project's words in everything that people read: comments, string literals, Markdown and the page's sources. The list names
-//! each refused phrase with the term to use; it only grows. `typos` checks the spelling, in a step of its own.
+//! Refuses listed phrases in all text that people read: comments, string literals, Markdown and the sources of the web page. The list
+//! gives the term to use for each phrase, and only grows. Spelling is checked separately, by `typos`.
 
 use crate::tidy::source::SourceFile;
 use crate::tidy::{Finding, TextFile};
 
-/// The remedy of each finding.
+/// The remedy that each finding shows.
 const REMEDY: &str = "use the field's term";
 
-/// The files whose strings are the refused phrases and words.
+/// The files that define the refused phrases and words. They are not checked, because they quote them.
 const OWN_PATH: &str = "xtask/src/tidy/language/phrases.rs";
 const LISTS_PATH: &str = "xtask/src/tidy/language.rs";
 
@@ -30,7 +30,7 @@ const REFUSED_PHRASES: &[(&str, &str)] = &[
     ("has a thread rest", "sets the thread's status to idle"),
     ("how often a user may", "rate limit"),
     ("in line", "queued, in the queue"),
-    ("is answered finds", "the caller, with its verb"),
+    ("is answered finds", "name the caller that gets the response"),
     ("says that it lives", "sends a heartbeat"),
     ("names nothing anew", "is never reused"),
     ("or write: that", "sending a message cancels …"),
@@ -45,7 +45,8 @@ const REFUSED_PHRASES: &[(&str, &str)] = &[
     ("whoever", "the role meant, such as \"the caller\""),
 ];
 
-/// Checks the comments and the string literals of a Rust file. Literals of tests may hold anything.
+/// Checks the comments and the string literals of a Rust file. String literals in tests are not checked, because tests may quote
+/// refused phrases.
 pub fn check_source(source: &SourceFile) -> Vec<Finding> {
     if source.path == OWN_PATH || source.path == LISTS_PATH {
         return Vec::new();
@@ -66,8 +67,8 @@ pub fn check_source(source: &SourceFile) -> Vec<Finding> {
     findings
 }
 
-/// Checks the text of a Markdown file or of a source file of the page. Other files have no findings, and neither have prompts: models
-/// read them, and they are evaluated as they are.
+/// Checks the text of a Markdown file or of a source file of the web page. Other files have no findings. Prompts are not checked either:
+/// models read them, and a changed wording would need a new evaluation.
 pub fn check_file(file: &TextFile) -> Vec<Finding> {
     let is_page_source = file.path.starts_with("web/src/") && !file.path.contains(".test.");
     let is_document = file.path.ends_with(".md") && !file.path.contains("/prompts/");

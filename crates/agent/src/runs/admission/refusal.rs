@@ -1,11 +1,11 @@
-//! Refused admissions. For a client they become the failure of its run; for a person at the terminal they
-//! become an error.
+//! Refused admissions. A refusal becomes the failure of the run for an API client, and an error for a person at the
+//! terminal.
 
 use protocol::{CheckpointId, FailureKind, RunFailure};
 
 use crate::{Error, ErrorClass, HandoffError, Result, RunError};
 
-/// The reason why a request did not lead to an executed run.
+/// The reason why a request was not admitted as a run.
 pub(in crate::runs) enum AdmissionRefusal {
     /// The request is invalid.
     Fault(RunFailure),
@@ -29,10 +29,11 @@ impl From<RunFailure> for AdmissionRefusal {
 }
 
 impl AdmissionRefusal {
-    /// Returns the failure with which a client's run ends.
+    /// Returns the failure with which the run of an API client ends.
     ///
     /// # Errors
-    /// Returns the error itself if the request is not its cause. Nothing is written in that case.
+    /// Returns the error if the request did not cause it, such as a failure of the journal. Nothing is written in
+    /// that case.
     pub(in crate::runs) fn into_fault(self) -> Result<RunFailure> {
         let error = match self {
             Self::Fault(failure) => return Ok(failure),
@@ -86,7 +87,7 @@ pub(super) fn unknown_node_failure(node: &str) -> RunFailure {
     let excerpt: String = node.chars().take(80).collect();
     let message = format!("the question was asked by the node `{excerpt}`, which is unknown here");
     RunFailure {
-        hint: Some("send a message: it withdraws the question".to_owned()),
+        hint: Some("send a message; it cancels the question".to_owned()),
         ..RunFailure::new(FailureKind::InvalidDecision, message)
     }
 }
@@ -97,9 +98,9 @@ pub(super) fn empty_input_failure() -> RunFailure {
 }
 
 /// Returns the failure of a request that names a checkpoint which the thread does not have.
-pub(super) fn unknown_checkpoint_failure(given: CheckpointId) -> RunFailure {
+pub(super) fn unknown_checkpoint_failure(checkpoint_id: CheckpointId) -> RunFailure {
     RunFailure::new(
         FailureKind::UnknownCheckpoint,
-        format!("failed to find checkpoint `{given}` in the thread"),
+        format!("failed to find checkpoint `{checkpoint_id}` in the thread"),
     )
 }

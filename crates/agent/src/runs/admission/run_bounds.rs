@@ -1,4 +1,4 @@
-//! The bounds that a client's request sets for its run: breakpoints and a limit of steps.
+//! The bounds that a client's request sets for its run: breakpoints and a step limit.
 
 use protocol::{FailureKind, RunFailure, RunId, RunRequest};
 use runtime::{Breakpoints, Driver, NodeSet};
@@ -9,8 +9,8 @@ use crate::RunService;
 /// The name that selects all nodes as breakpoints.
 const EVERY_NODE: &str = "*";
 
-/// Applies the bounds of the request to the driver. A client can lower the configured limit of steps but not
-/// raise it.
+/// Applies the bounds of the request to the driver. A client can lower the configured step limit but not raise
+/// it.
 ///
 /// # Errors
 /// The failure with which the run ends, if a bound is invalid.
@@ -25,7 +25,7 @@ pub(super) fn apply_bounds(driver: &mut Driver, request: &RunRequest) -> std::re
     Ok(())
 }
 
-/// Returns the requested limit of steps (`recursion_limit`); `None` if the request has none.
+/// Returns the requested step limit (`recursion_limit`); `None` if the request has none.
 ///
 /// # Errors
 /// A failure if the value is not a whole number of at least 1.
@@ -61,11 +61,11 @@ fn breakpoint_nodes(driver: &Driver, names: &[String]) -> std::result::Result<No
 }
 
 impl RunService<'_> {
-    /// Applies the bounds of a run's stored request to the driver of its resumption after a crash.
+    /// Applies the bounds of a run's stored request to the driver that resumes the run after a crash.
     pub(crate) async fn reapply_bounds(self, driver: &mut Driver, run_id: RunId) -> Result<()> {
         if let Some((_, request)) = self.agent.store.run_requests(&[run_id]).await?.pop() {
-            // An invalid bound was refused when the run started. A failure here only means that a graph
-            // without a model has fewer nodes, so it is ignored.
+            // Invalid bounds were already refused when the run started. A breakpoint can be invalid now only
+            // if this process has no usable model: its graph then has fewer nodes. That is not an error.
             let _ = apply_bounds(driver, &request);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The folder in which a run works, and moving a thread to another folder.
+//! Selects the folder in which a run works, and moves a thread to another folder ("rehoming").
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use crate::workspace::{RehomePlan, already_in_workspace_error, has_approved_call
 use crate::{Result, RunError};
 
 impl RequestAdmission<'_> {
-    /// Returns the folder of a run that does not continue calls of an earlier run: the folder that its
-    /// request names, or the thread's.
+    /// Returns the folder of a run that does not continue the tool calls of an earlier run: the folder that its
+    /// request names, or else the thread's folder.
     pub(super) async fn run_workspace(&self) -> Result<PathBuf> {
         match &self.spec.request.workspace {
             Some(workspace) => Ok(PathBuf::from(workspace)),
@@ -25,7 +25,7 @@ impl RequestAdmission<'_> {
         }
     }
 
-    /// Moves the thread to the folder of the run. Calls that await a decision are proposed again there.
+    /// Moves the thread to the folder of the run. Tool calls that await a decision are proposed again in that folder.
     pub(super) async fn rehome_thread(
         &self,
         head: Option<Checkpoint>,
@@ -69,8 +69,8 @@ impl RequestAdmission<'_> {
         self.admit(RunPlan { purpose, workspace: to, head, input: planned_input, start, subagents }).await
     }
 
-    /// Returns the folder of a run that resumes with these answers: the folder in which the calls were
-    /// proposed. If it does not exist and no call is approved, the run resumes in another folder.
+    /// Returns the folder of a run that resumes with these answers: the folder in which the tool calls were
+    /// proposed. If it does not exist and no call is approved, returns [`Self::run_workspace`] instead.
     ///
     /// # Errors
     /// [`RunError::WorkspaceGone`] if a call is approved whose folder does not exist.
@@ -80,15 +80,15 @@ impl RequestAdmission<'_> {
     ) -> AdmissionResult<PathBuf> {
         let Some((interrupt, _)) = answers.first() else { return Ok(self.run_workspace().await?) };
         let question_folder = answers.iter().find_map(|(interrupt, _)| interrupt.payload.workspace.clone());
-        let proposed = match question_folder {
+        let proposed_in = match question_folder {
             Some(workspace) => Some(PathBuf::from(workspace)),
             None => self.agent.run_workspace(self.thread, Some(interrupt.run_id)).await?,
         };
         let is_about_calls = RunPurpose::from_node(Some(&interrupt.node), None) == RunPurpose::Turn;
-        match proposed {
+        match proposed_in {
             Some(workspace) if is_canonical_folder(&workspace) => Ok(workspace),
             Some(workspace)
-                if is_about_calls && answers.iter().any(|(_, given)| has_approved_call(given)) =>
+                if is_about_calls && answers.iter().any(|(_, decisions)| has_approved_call(decisions)) =>
             {
                 Err(RunError::WorkspaceGone { thread_id: self.thread_id(), workspace }.into())
             }

@@ -1,5 +1,5 @@
-//! The reading side of an import: a blocking task that reads a source and sends its entries in batches. It
-//! stores nothing and knows no thread.
+//! The reading side of an import: a blocking task that reads a session file and sends its entries in batches. It
+//! does not access the journal; the importer stores the entries.
 
 use std::sync::Arc;
 
@@ -16,14 +16,15 @@ use transcripts::{
 use crate::Result;
 
 /// The most events of one batch. A batch is stored in one transaction, so a crash loses at most the current
-/// one.
+/// batch.
 const BATCH_EVENTS_MAX: usize = 2_048;
 /// The most bytes of content in one batch.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The most batches in the channel between the reader and the importer.
 const QUEUED_BATCHES_MAX: usize = 4;
 
-/// An entry of a session as an event. Its key is the digest of the session up to and including it.
+/// An entry of a session, converted to an event. The key of the event is the digest of all entries of the session up
+/// to and including this one.
 pub(super) struct KeyedEvent {
     /// The digest, which is also the key of the event.
     pub(super) chain: String,
@@ -31,13 +32,13 @@ pub(super) struct KeyedEvent {
     pub(super) event: NewEvent,
 }
 
-/// An event of the reader.
+/// A message from the reader to the importer.
 pub(super) enum ReaderEvent {
     /// A conversation begins.
     Begin(Box<ConversationInfo>),
     /// The next entries of the conversation; never empty.
     Batch(Vec<KeyedEvent>),
-    /// The conversation is complete. The info contains everything that was learned about it.
+    /// The conversation is complete. The info is updated with what the entries contained.
     End(Box<ConversationInfo>),
     /// A part of the file is damaged.
     Problem(TranscriptProblem),
@@ -45,17 +46,17 @@ pub(super) enum ReaderEvent {
     Progress(u64),
 }
 
-/// A running reading of a source.
+/// A source that is being read on a blocking thread.
 pub(super) struct SourceReader {
-    /// The events of the reader.
+    /// The channel from the blocking task.
     events: mpsc::Receiver<ReaderEvent>,
     /// The blocking task that reads.
     read_task: JoinHandle<std::result::Result<transcripts::ReadReport, transcripts::Error>>,
 }
 
 impl SourceReader {
-    /// Starts to read `source` on a blocking thread. The reading ends at the end of the source, when `cancel`
-    /// is cancelled, or when the reader is dropped.
+    /// Starts to read `source` on a blocking thread. The task stops at the end of the source, when `cancel` is
+    /// cancelled, or when this value is dropped.
     pub(super) fn start(source: Arc<TranscriptSource>, cancel: CancellationToken) -> Self {
         let (sender, events) = mpsc::channel(QUEUED_BATCHES_MAX);
         let read_task = tokio::task::spawn_blocking(move || {
@@ -74,13 +75,13 @@ impl SourceReader {
         Self { events, read_task }
     }
 
-    /// Returns the next event; `None` when the reading has ended. Cancel-safe, because it only receives from
-    /// a channel.
+    /// Returns the next message; `None` when the task has stopped. Cancel-safe, because it only receives from a
+    /// channel.
     pub(super) async fn next_event(&mut self) -> Option<ReaderEvent> {
         self.events.recv().await
     }
 
-    /// Waits for the end of the reading and returns its result.
+    /// Waits until the task has stopped and returns its result.
     ///
     /// # Errors
     /// Fails if the source could not be read to its end.
@@ -158,7 +159,7 @@ impl TranscriptSink for ReaderSink {
     }
 
     fn report_problem(&mut self, problem: TranscriptProblem) {
-        // The send fails only if the import was cancelled; then no one reads the report.
+        // The send fails only if the import was cancelled or dropped. The report is not needed in that case.
         let _ = self.send_event(ReaderEvent::Problem(problem));
     }
 

@@ -17,10 +17,10 @@ const OLD_CHECKPOINT: &str = include_str!(concat!(
 
 /// Stores a changed copy of the thread's newest checkpoint.
 async fn change_channels(agent: &Agent, thread: ThreadId, change: impl FnOnce(&mut Map<String, Value>)) {
-    let mut point = agent.store().checkpoint(thread).await.unwrap().unwrap();
-    change(&mut point.channels);
-    point.checkpoint_id = CheckpointId::generate();
-    let writes = vec![Write::PutCheckpoint(point)];
+    let mut checkpoint = agent.store().checkpoint(thread).await.unwrap().unwrap();
+    change(&mut checkpoint.channels);
+    checkpoint.checkpoint_id = CheckpointId::generate();
+    let writes = vec![Write::PutCheckpoint(checkpoint)];
     agent.store().commit(Transaction { fence: None, writes }).await.unwrap();
 }
 
@@ -47,7 +47,7 @@ fn decline_decision() -> protocol::Decisions {
     decisions(r#"{"decisions":[{"type":"reject","message":"later"}]}"#)
 }
 
-/// Returns the keys of the thread's state that belong to a handoff.
+/// Returns the names of the thread's channels that belong to a handoff.
 async fn handoff_keys(agent: &Agent, thread: ThreadId) -> Vec<String> {
     let channels = agent.store().checkpoint(thread).await.unwrap().unwrap().channels;
     channels.into_iter().map(|(key, _)| key).filter(|key| key.contains("handoff")).collect()
@@ -64,9 +64,9 @@ async fn a_handoff_that_is_pending_during_an_upgrade_can_be_refined_and_accepted
     let feedback = edit_decision(&json!({"feedback": "Shorter."}));
     let refined = agent.handoffs().decide(id, &feedback, &frames, &cancel).await.unwrap().next.unwrap();
     assert_eq!((refined.proposal.iteration, refined.problem.as_ref()), (1, None));
-    let private: Vec<String> =
+    let state_keys: Vec<String> =
         handoff_keys(&agent, parent).await.into_iter().filter(|key| key.starts_with("_handoff")).collect();
-    assert_eq!(private, ["_handoff"], "the first step removes the old channels");
+    assert_eq!(state_keys, ["_handoff"], "the first step replaces the old channels by the current one");
     let decided = agent.handoffs().decide(id, &approval(&refined), &frames, &cancel).await.unwrap();
     assert_eq!(decided.handoff.status, HandoffStatus::Seeded);
 }

@@ -24,7 +24,7 @@ fn render_report(report: &MirrorReport, now: Timestamp) -> String {
     let (name, waiting) = ("segue_handoff_store_status", "segue_handoff_store_waiting");
     let lag = "segue_handoff_store_lag_seconds";
     let mut text = format!(
-        "# HELP {name} Status of the mirror for accepted handoffs; the current one has the value 1.\n# TYPE {name} gauge\n"
+        "# HELP {name} Status of the export of accepted handoffs; the current one has the value 1.\n# TYPE {name} gauge\n"
     );
     for status in MirrorStatus::ALL {
         let value = u8::from(status == report.status);

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use agent::{Agent, PoolFigures};
+use agent::{Agent, PoolStatistics};
 
 /// Returns the metrics of all pools; empty if no pool is in use.
 pub(crate) fn pool_metrics(agent: &Agent) -> String {
@@ -14,8 +14,8 @@ pub(crate) fn pool_metrics(agent: &Agent) -> String {
 }
 
 /// Renders one metric after the other, each with a row for every pool in use.
-fn render_pools(pools: &[(&str, Option<PoolFigures>)]) -> String {
-    type ReadMetric = fn(&PoolFigures) -> f64;
+fn render_pools(pools: &[(&str, Option<PoolStatistics>)]) -> String {
+    type ReadMetric = fn(&PoolStatistics) -> f64;
     // Name without its prefix, type, help text, and value.
     let rows: [(&str, &str, &str, ReadMetric); 9] = [
         ("connections", "gauge", "Open connections.", |pool| pool.connections.into()),
@@ -62,14 +62,14 @@ mod tests {
 
     #[test]
     fn each_pool_has_its_rows_and_a_file_database_has_none() {
-        let main = PoolFigures {
+        let main = PoolStatistics {
             connections: 4,
             idle: 1,
             max: 10,
             waits: 3,
             timeouts: 1,
             total_wait: Duration::from_millis(1_500),
-            ..PoolFigures::default()
+            ..PoolStatistics::default()
         };
         let text = render_pools(&[("main", Some(main)), ("mirror", None)]);
         for line in [

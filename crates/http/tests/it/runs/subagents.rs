@@ -1,4 +1,4 @@
-//! Tests of the events of sub-agents, which have the namespace of the call that started the sub-agent.
+//! Tests of the events of sub-agents. Each event has the namespace of the tool call that started its sub-agent.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,7 +7,8 @@ use test_model::{Script, ScriptedReply};
 use crate::fixture::{ServerFixture, TestCaller};
 use crate::sse::{ReceivedEvent, SseReader, event_data, event_names};
 
-/// Returns a server whose model starts two sub-agents at the same time; one of them calls a tool first.
+/// Returns a server whose scripted model starts two sub-agents at the same time: `c1` counts hens and answers at once;
+/// `c2` counts geese and calls the tool `ls` first.
 async fn start_with_subagents() -> ServerFixture {
     let task = |prompt: &str| json!({"description": "count", "prompt": prompt});
     let tasks = ScriptedReply::call("c1", "task", task("Count the hens.")).with_call(
@@ -15,7 +16,7 @@ async fn start_with_subagents() -> ServerFixture {
         "task",
         task("Count the geese."),
     );
-    let pieces = |text: [&str; 2]| ScriptedReply {
+    let streamed_text = |text: [&str; 2]| ScriptedReply {
         text: text.map(str::to_owned).to_vec(),
         ..ScriptedReply::default()
     };
@@ -27,13 +28,13 @@ async fn start_with_subagents() -> ServerFixture {
         parent(tasks, 1),
         parent(ScriptedReply::text("Five birds."), 2),
         geese(ScriptedReply::call("l1", "ls", json!({"path": "."})), 1),
-        geese(pieces(["Two ", "geese."]), 2),
-        pieces(["Three ", "hens."]).when_body_contains("Count the hens."),
+        geese(streamed_text(["Two ", "geese."]), 2),
+        streamed_text(["Three ", "hens."]).when_body_contains("Count the hens."),
     ]);
     ServerFixture::with_script(script, |settings| settings).await
 }
 
-/// Returns the body of a run request with that value of `stream_subgraphs`.
+/// Returns the body of a run request with `subgraphs` as its `stream_subgraphs`.
 fn run_body_with_subgraphs(subgraphs: Value) -> Value {
     json!({
         "assistant_id": "agent", "stream_subgraphs": subgraphs, "stream_resumable": true,
@@ -88,10 +89,11 @@ async fn s8_the_events_of_a_subagent_are_sent_in_its_namespace_in_every_requeste
     assert_eq!(updates[0]["model"]["messages"][0]["tool_calls"][0]["name"], "ls", "{updates:?}");
     assert!(!data_of("tasks|tools:c2").is_empty() && !data_of("checkpoints|tools:c1").is_empty());
 
-    // The events of the root are the same as without subgraphs.
-    let root = |events: &[ReceivedEvent]| -> Vec<(String, String)> {
-        let root = events.iter().filter(|event| !event.name.contains('|'));
-        root.map(|event| (event.name.clone(), event.data.to_string().len().to_string())).collect()
+    // The run's own events are the same as in a run without `stream_subgraphs`. Lengths are compared instead of data,
+    // because ids and times differ between two runs.
+    let root_events = |events: &[ReceivedEvent]| -> Vec<(String, usize)> {
+        let without_namespace = events.iter().filter(|event| !event.name.contains('|'));
+        without_namespace.map(|event| (event.name.clone(), event.data.to_string().len())).collect()
     };
     let names = event_names(&received);
     assert!(names.iter().all(|name| !name.ends_with('|') && !name.starts_with("error")), "{names:?}");
@@ -99,12 +101,12 @@ async fn s8_the_events_of_a_subagent_are_sent_in_its_namespace_in_every_requeste
     assert_eq!(
         chunk_text(&data_of("messages")),
         "Three hens.Two geese.Five birds.",
-        "two results, then the answer"
+        "the results of both sub-agents, then the answer"
     );
     let second_server = start_with_subagents().await;
     let without = stream_subagent_run(&second_server, json!(false)).await.1.read_to_end().await;
     assert!(event_names(&without).iter().all(|name| !name.contains('|')), "{:?}", event_names(&without));
-    assert_eq!(root(&received), root(&without));
+    assert_eq!(root_events(&received), root_events(&without));
 }
 
 #[tokio::test]
@@ -142,7 +144,7 @@ async fn s19_2_the_event_protocol_sends_a_subagents_events_in_the_namespace_of_i
         is_ended = params["namespace"] == json!([]) && params["data"]["event"] == "completed";
         received.push(event);
     }
-    let within = |call: &str, method: &str| -> Vec<Value> {
+    let events_of_call = |call: &str, method: &str| -> Vec<Value> {
         let namespace = json!([format!("tools:{call}")]);
         let matching = received
             .iter()
@@ -152,7 +154,7 @@ async fn s19_2_the_event_protocol_sends_a_subagents_events_in_the_namespace_of_i
     for call in ["c1", "c2"] {
         let namespace = json!([format!("tools:{call}")]);
         let cause = json!({"type": "toolCall", "tool_call_id": call});
-        let [started, ended] = &*within(call, "lifecycle") else { panic!("{received:?}") };
+        let [started, ended] = &*events_of_call(call, "lifecycle") else { panic!("{received:?}") };
         let expected = json!({
             "event": "started", "graph_name": "agent", "cause": cause, "namespace": namespace,
             "thread_id": started["thread_id"],
@@ -165,9 +167,9 @@ async fn s19_2_the_event_protocol_sends_a_subagents_events_in_the_namespace_of_i
             "the sub-agent's thread can be read"
         );
         assert_eq!(*ended, json!({"event": "completed", "graph_name": "agent", "namespace": namespace}));
-        assert!(!within(call, "values").is_empty() && !within(call, "updates").is_empty());
+        assert!(!events_of_call(call, "values").is_empty() && !events_of_call(call, "updates").is_empty());
     }
-    let message_events = within("c1", "messages");
+    let message_events = events_of_call("c1", "messages");
     assert_eq!(
         (&message_events[0]["event"], &message_events[0]["role"]),
         (&json!("message-start"), &json!("ai")),
@@ -175,9 +177,10 @@ async fn s19_2_the_event_protocol_sends_a_subagents_events_in_the_namespace_of_i
     );
     let deltas = message_events.iter().filter_map(|part| part["delta"]["text"].as_str());
     assert!(deltas.collect::<String>().starts_with("Three hens."), "{message_events:?}");
-    let [started, finished] = &*within("c2", "tools") else { panic!("{received:?}") };
+    let [started, finished] = &*events_of_call("c2", "tools") else { panic!("{received:?}") };
     assert_eq!((&started["event"], &started["tool_name"]), (&json!("tool-started"), &json!("ls")));
     assert_eq!((&finished["event"], &finished["tool_call_id"]), (&json!("tool-finished"), &json!("l1")));
-    let numbers: Vec<u64> = received.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
-    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    let sequence_numbers: Vec<u64> =
+        received.iter().map(|event| event.data["seq"].as_u64().unwrap()).collect();
+    assert!(sequence_numbers.is_sorted_by(|a, b| a < b), "{sequence_numbers:?}");
 }

@@ -1,5 +1,5 @@
-//! A single PostgreSQL connection for copying a whole journal. It belongs to no pool, and nothing is retried. What is
-//! copied is decided in `copy`.
+//! A single PostgreSQL connection for copying a whole journal. It is not part of a pool, and failed statements are not
+//! retried. The module `copy` selects the data to copy.
 
 use postgres::{Connection, DatabaseTarget};
 
@@ -25,7 +25,7 @@ pub(crate) struct PostgresCopyConnection {
 }
 
 impl PostgresCopyConnection {
-    /// Connects to the database and creates or migrates its schema. It blocks the thread.
+    /// Connects to the database and creates or migrates its schema. Blocks the calling thread.
     pub(crate) fn open(url: &str) -> Result<Self> {
         let copy_connection = Self::connect(url)?;
         schema::migrate(&copy_connection.connection, &copy_connection.location.0)
@@ -47,7 +47,7 @@ impl PostgresCopyConnection {
     }
 
     /// Acquires the lock that keeps other processes from copying into the database. It also disables synchronous
-    /// commits: a crash of the server may lose the last transactions, each as a whole.
+    /// commits: a crash of the database server may lose the last transactions, but no transaction in part.
     ///
     /// # Errors
     /// [`Error::Locked`] if another process holds the lock.

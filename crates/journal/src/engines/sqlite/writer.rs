@@ -1,5 +1,5 @@
-//! The only thread that writes to a SQLite database. It takes transactions from a bounded queue, commits many of them
-//! at once, and sends each result only after the commit. It has no rules about their content.
+//! The only thread of this process that writes to a SQLite database. It takes transactions from a bounded queue, commits
+//! many of them at once (group commit), and sends each result only after the commit. It does not validate transactions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use crate::{CommitReceipt, Error, Result, Transaction};
 pub(crate) const GROUP_MAX: usize = 256;
 /// Maximum number of queued transactions. When the queue is full, callers wait.
 pub(crate) const QUEUE_MAX: usize = 1_024;
-/// Maximum time that a commit waits for as many transactions as recent commits had. It is short compared to a sync to
-/// disk, which takes several times as long.
+/// Maximum time that a commit waits for more transactions, until it has as many as recent commits had. The wait is short
+/// compared to a sync to disk, which takes several times as long.
 const GATHER_WAIT_MAX: Duration = Duration::from_micros(100);
 
 /// Delay between two attempts to begin a transaction while another process writes. SQLite's own busy handler tries
@@ -27,11 +27,11 @@ const BEGIN_RETRY_DELAY: Duration = Duration::from_millis(1);
 /// Maximum time that this process writes continuously. Then it pauses for [`YIELD_PAUSE`], because other processes
 /// could not begin a transaction otherwise.
 const WRITE_BURST_MAX: Duration = Duration::from_millis(100);
-/// Duration of a pause for other processes: enough for several of their attempts.
+/// Duration of a pause for other processes. It is long enough for several of their attempts to begin a transaction.
 const YIELD_PAUSE: Duration = Duration::from_millis(5);
 
-/// Divisor of the decay of the expected group size: a commit with fewer transactions reduces the expectation by an
-/// eighth.
+/// Decay of the expected group size: a commit with fewer transactions than expected reduces the expectation by this
+/// fraction of itself, one eighth.
 const EXPECTED_DECAY: usize = 8;
 
 /// A query that is executed on the writer's own connection. It sends its result itself.
@@ -43,7 +43,7 @@ pub(crate) enum WriterJob {
     Commit(CommitRequest),
     /// Update the search index and report when it is complete.
     Index(oneshot::Sender<Result<()>>),
-    /// Execute a query. A database in memory has no other connection.
+    /// Execute a query on the writer's connection. An in-memory database has no other connection.
     Query(WriterQuery),
 }
 
@@ -63,16 +63,18 @@ pub(crate) struct SqliteWriter {
     path: Arc<DatabasePath>,
     /// The queue.
     jobs: mpsc::Receiver<WriterJob>,
-    /// A job that ended the gathering of a group because it is not a commit. It is executed next.
+    /// A job that was taken from the queue while a group was gathered, and that is not a commit. It is executed next.
     deferred_job: Option<WriterJob>,
     /// Callers that wait for the search index to be complete.
     index_waiters: Vec<oneshot::Sender<Result<()>>>,
     /// Number of transactions that the next commit is expected to have, estimated from recent commits.
     expected_group: usize,
-    /// Maximum time to wait for another process.
+    /// Maximum time to wait for the lock of another process.
     lock_wait: Duration,
-    /// Start of the current burst of continuous writing, and end of the last job.
-    write_burst: (Instant, Instant),
+    /// Start of the current burst of continuous writing.
+    burst_start: Instant,
+    /// End of the last job.
+    last_job_end: Instant,
 }
 
 impl SqliteWriter {
@@ -83,16 +85,17 @@ impl SqliteWriter {
         jobs: mpsc::Receiver<WriterJob>,
         lock_wait: Duration,
     ) -> Self {
-        let (index_waiters, write_burst) = (Vec::new(), (Instant::now(), Instant::now()));
+        let now = Instant::now();
         Self {
             connection,
             path,
             jobs,
             deferred_job: None,
-            index_waiters,
+            index_waiters: Vec::new(),
             expected_group: 0,
             lock_wait,
-            write_burst,
+            burst_start: now,
+            last_job_end: now,
         }
     }
 
@@ -112,23 +115,22 @@ impl SqliteWriter {
                 None => {}
             }
             self.update_index();
-            self.write_burst.1 = Instant::now();
+            self.last_job_end = Instant::now();
         }
     }
 
     /// Pauses for other processes if this process has been writing continuously for [`WRITE_BURST_MAX`].
     fn yield_to_others(&mut self) {
-        let (since, last) = self.write_burst;
-        if last.elapsed() < YIELD_PAUSE {
-            if since.elapsed() < WRITE_BURST_MAX {
+        if self.last_job_end.elapsed() < YIELD_PAUSE {
+            if self.burst_start.elapsed() < WRITE_BURST_MAX {
                 return;
             }
             std::thread::sleep(YIELD_PAUSE);
         }
-        self.write_burst.0 = Instant::now();
+        self.burst_start = Instant::now();
     }
 
-    /// Begins a transaction. Waits while another process has a write transaction open, for at most the lock wait.
+    /// Begins a transaction. Waits for at most `lock_wait` while another process has a write transaction open.
     fn begin_transaction(&self) -> rusqlite::Result<()> {
         let deadline = Instant::now() + self.lock_wait;
         self.connection.busy_timeout(Duration::ZERO)?;
@@ -156,9 +158,9 @@ impl SqliteWriter {
         Some(self.jobs.try_recv().ok())
     }
 
-    /// Returns `first` together with further queued commits. Callers that just received a result need a moment to
-    /// send their next transaction, and a group of half the size costs the same sync, so it waits for up to
-    /// [`GATHER_WAIT_MAX`].
+    /// Returns `first` together with further queued commits. Waits for them for up to [`GATHER_WAIT_MAX`], because
+    /// callers that just received a result need a moment to send their next transaction, and a smaller group costs the
+    /// same sync to disk.
     fn gather_group(&mut self, first: CommitRequest) -> Vec<CommitRequest> {
         let mut group = vec![first];
         let deadline = Instant::now() + GATHER_WAIT_MAX;
@@ -187,14 +189,14 @@ impl SqliteWriter {
             Err(error) => replies.iter().map(|_| Err(self.path.convert_error(&error))).collect(),
         };
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
-            // The send fails if the caller was dropped. Then nobody needs the result.
+            // The send fails if the caller was dropped. The result is not needed in that case.
             let _ = reply.send(outcome.map_err(|error| self.path.classify_error(error)));
         }
     }
 
     /// Executes all transactions of a group in one SQLite transaction. If one of them fails, all are executed again
-    /// with a savepoint each, so that each can fail on its own. Savepoints are not used at first because they copy
-    /// every page that changes.
+    /// with a savepoint each, so that one failure does not affect the others. Savepoints are not used in the first
+    /// attempt because SQLite copies every page that changes after a savepoint.
     fn perform_group(&self, group: &[Transaction]) -> rusqlite::Result<Vec<Result<CommitReceipt>>> {
         let combined = self.in_transaction(|| {
             Ok(group
@@ -217,7 +219,7 @@ impl SqliteWriter {
     }
 
     /// Runs `work` in a SQLite transaction. Commits if `work` returns `Ok(Ok(..))`, and rolls back otherwise. The
-    /// outer error is one of SQLite itself, the inner error one of the work.
+    /// outer error comes from SQLite, the inner error from `work`.
     fn in_transaction<T>(
         &self,
         work: impl FnOnce() -> rusqlite::Result<Result<T>>,
@@ -266,8 +268,8 @@ impl SqliteWriter {
 
     /// Indexes one batch of rows in a transaction.
     fn index_batch(&self) -> rusqlite::Result<IndexBatchResult> {
-        // Each batch starts at the first thread, because callers that joined meanwhile receive the same result as the
-        // others.
+        // Each batch starts its search for unindexed rows at the first thread. A caller may have joined after the
+        // previous batch, and all waiting callers receive the same result.
         self.in_transaction(|| {
             Ok(search::index_batch(&sql::SqlConnection::Sqlite(&self.connection), IndexPass::default()))
         })?

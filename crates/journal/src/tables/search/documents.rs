@@ -1,4 +1,5 @@
-//! Reads the document of an index row from its own table. Matching and the scope of a search are not known here.
+//! Reads the document that a row of the search index refers to, from the table that stores it. Other modules of `search`
+//! match words and check the scope of a search.
 
 use crate::engines::sql::{SqlConnection, SqlRow};
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use crate::{HitLocation, Result};
 
 /// A document that a search can return.
 pub(super) struct SearchDocument {
-    /// Its location.
+    /// The location of the document, which a search hit returns.
     pub(super) location: HitLocation,
     /// Time at which the message was created or the document was stored.
     pub(super) created_at: Timestamp,
@@ -40,7 +41,7 @@ pub(super) fn read_document(
     Ok(document.filter(|document| since.is_none_or(|since| document.created_at >= since)))
 }
 
-/// Returns the time of a message, or `None` if the row is a document or was deleted.
+/// Returns the creation time of a message, or `None` if the row is not a message or was deleted.
 pub(super) fn message_time(db: &SqlConnection, row: i64) -> Result<Option<Timestamp>> {
     if row < 0 {
         return Ok(None);
@@ -87,7 +88,7 @@ fn read_summary(db: &SqlConnection, key: i64) -> Result<Option<SearchDocument>> 
     })
 }
 
-/// Reads the representative proposal of a handoff.
+/// Reads the effective proposal of a handoff; see [`EFFECTIVE_FIRST_SQL`].
 fn read_handoff(db: &SqlConnection, key: i64) -> Result<Option<SearchDocument>> {
     db.prepare(&format!("{EFFECTIVE_PROPOSAL_SQL} WHERE i.handoff_key = $1 {EFFECTIVE_FIRST_SQL}"))?
         .query_optional([key], |row| {
@@ -108,11 +109,11 @@ pub(super) const EFFECTIVE_PROPOSAL_SQL: &str =
     FROM handoff_index i JOIN handoffs h ON h.handoff_id = i.handoff_id
     JOIN proposals p ON p.handoff_id = h.handoff_id";
 
-/// Orders the proposals of a handoff and takes the first: the accepted proposal, or else the latest.
+/// Selects the effective proposal of a handoff: the accepted proposal, or else the latest.
 pub(super) const EFFECTIVE_FIRST_SQL: &str =
     "ORDER BY CASE WHEN p.summary_sha256 = h.accepted_sha256 THEN 0 ELSE 1 END, p.iteration DESC LIMIT 1";
 
-/// Returns the text of a handoff's representative proposal, or `None` if the handoff has no proposal.
+/// Returns the text of a handoff's effective proposal, or `None` if the handoff has no proposal.
 pub(super) fn handoff_text(db: &SqlConnection, key: i64) -> Result<Option<String>> {
     db.prepare(&format!("{EFFECTIVE_PROPOSAL_SQL} WHERE i.handoff_key = $1 {EFFECTIVE_FIRST_SQL}"))?
         .query_optional([key], proposal_text)
@@ -125,7 +126,7 @@ fn proposal_text(row: &SqlRow<'_>) -> Result<String> {
     Ok([summary.title, summary.tldr].into_iter().chain(body).collect::<Vec<_>>().join("\n"))
 }
 
-/// Reads an item.
+/// Reads a memory item.
 fn read_item(db: &SqlConnection, key: i64) -> Result<Option<SearchDocument>> {
     db.prepare("SELECT namespace, key, value, updated_at FROM items WHERE item_key = $1")?.query_optional(
         [key],

@@ -124,7 +124,7 @@ fn index_thread(
     Ok(reached)
 }
 
-/// Indexes handoffs whose representative proposal has changed, and returns their number.
+/// Indexes handoffs whose effective proposal has changed, and returns their number.
 fn index_handoffs(db: &SqlConnection) -> Result<usize> {
     let due = db
         .prepare("SELECT handoff_key FROM handoff_index WHERE is_due = 1 LIMIT $1")?

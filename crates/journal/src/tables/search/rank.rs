@@ -1,4 +1,5 @@
-//! Ranking of messages in given threads by the words that they contain. It reads only the index and no text.
+//! Ranks the messages of given threads by the words that they contain. Ranking reads only the search index, not the
+//! texts of the messages.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -25,7 +26,7 @@ const SEQ_LIMIT: i64 = 1 << 32;
 pub(crate) fn rank_messages(db: &SqlConnection, query: &RankQuery) -> Result<Vec<RankedMessage>> {
     check_page_limit("search results", query.limit)?;
     check_word_count(query.words.len())?;
-    // A word without letters or digits keeps its index and matches nothing.
+    // A word without letters or digits matches nothing. It stays in the list, because hits refer to words by index.
     let phrases = compile_words(db, &query.words);
     let mut searched: HashMap<i64, (ThreadId, SupersededRanges)> = HashMap::new();
     let mut ranges: Vec<Range<i64>> = Vec::new();

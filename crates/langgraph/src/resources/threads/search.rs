@@ -246,7 +246,8 @@ enum ThreadProjection {
     Selected(Map<String, Value>),
 }
 
-/// Returns the threads as clients read them. The state of each thread is read when its turn comes in the stream.
+/// Returns the threads with the fields that the client selected. The state of a thread is read only when the stream
+/// reaches that thread.
 fn project_threads(
     caller: Caller,
     rows: Vec<Thread>,
@@ -298,14 +299,14 @@ fn project_thread(mut thread: WireThread, fields: &ThreadFields) -> Result<Threa
 struct ThreadMatches {
     /// The threads that match, in the order of the search.
     threads: Vec<Thread>,
-    /// True if every thread was examined.
+    /// True if every thread of the filter was examined.
     is_complete: bool,
 }
 
 /// Returns the threads of the filter whose current values contain `values`.
 ///
-/// The filter's offset and limit page through the candidates: the caller applies those of the request to the result.
-/// Each candidate costs one read of its state.
+/// The offset and the limit of `filter` are used to page through the candidates. The caller applies the offset and the
+/// limit of the request to the result. Each candidate costs one read of its state.
 async fn find_by_values(
     caller: &Caller,
     mut filter: ThreadFilter,
@@ -341,8 +342,8 @@ async fn find_by_values(
 /// Parses a path such as `values.messages[-1].content`. Returns `None` if it is malformed.
 fn parse_path(path: &str) -> Option<Vec<PathSegment>> {
     let mut segments = Vec::new();
-    for step in path.split('.') {
-        let (name, mut indices) = step.split_at(step.find('[').unwrap_or(step.len()));
+    for part in path.split('.') {
+        let (name, mut indices) = part.split_at(part.find('[').unwrap_or(part.len()));
         match (name.is_empty(), indices.is_empty()) {
             (true, true) => return None,
             (true, false) => {}
@@ -389,7 +390,7 @@ mod tests {
         check("values.messages[-1].content", Some(json!("b")));
         check("values.messages[7]", Some(Value::Null));
         check("values.messages[-7]", Some(Value::Null));
-        check("values.nothing.there", Some(Value::Null));
+        check("values.missing.field", Some(Value::Null));
         for malformed in ["", "a..b", "a[", "a[x]", "a[0]b"] {
             check(malformed, None);
         }

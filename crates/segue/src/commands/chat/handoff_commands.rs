@@ -57,7 +57,7 @@ enum NewThreadStart {
 
 /// The answers to the question of `/new`.
 const NEW_THREAD_CHOICES: [KeyChoice<NewThreadStart>; 2] = [
-    KeyChoice { key: 'c', label: "Carry context forward", answer: NewThreadStart::Carry },
+    KeyChoice { key: 'c', label: "Hand off with a summary", answer: NewThreadStart::Carry },
     KeyChoice { key: 's', label: "Skip: start empty", answer: NewThreadStart::Blank },
 ];
 

@@ -1,5 +1,5 @@
-//! `/history`: the messages of a thread, one page at a time, with compaction markers closed or opened. Entries look the
-//! same as in `segue history`.
+//! `/history`: the messages of a thread, one page at a time, with compaction markers collapsed or expanded. The output
+//! has the same format as that of `segue history`.
 
 use agent::{HistoryPage, HistoryQuery};
 use protocol::{RunFeedback, Seq};
@@ -25,7 +25,7 @@ struct HistoryPageArgs {
     before: Option<Seq>,
     /// Only events after this one.
     after: Option<Seq>,
-    /// The event to show with the entries around it. Excludes the other two bounds.
+    /// The event to show together with the entries around it. It cannot be combined with `before` or `after`.
     around: Option<Seq>,
 }
 
@@ -62,12 +62,12 @@ impl ChatSession {
     }
 }
 
-/// Returns hints with commands: for the earlier and the later page, for opening the markers, and for the messages that
-/// a marker stands for if they are not on the page.
-/// Each command repeats the thread of `args`, so that it can be copied unchanged.
+/// Returns hints that show the commands for the earlier and the later page, for expanding the markers, and for the
+/// compacted messages of a marker if they are not on the page. Each command repeats the thread of `args`, so that it can
+/// be copied unchanged.
 fn navigation_hints(args: &HistoryPageArgs, page: &HistoryPage) -> Vec<String> {
     let (Some(first), Some(last)) = (page.entries.first(), page.entries.last()) else { return Vec::new() };
-    let originals = page.entries.iter().filter_map(|entry| {
+    let compacted_messages = page.entries.iter().filter_map(|entry| {
         let (first_seq, last_seq) = covered_range(entry).filter(|(first_seq, _)| *first_seq < first.seq)?;
         let range = HistoryPageArgs {
             thread: args.thread.clone(),
@@ -77,10 +77,10 @@ fn navigation_hints(args: &HistoryPageArgs, page: &HistoryPage) -> Vec<String> {
         };
         Some(format!("Messages of marker #{}: {}", entry.seq, format_command(&range)))
     });
-    let opened = match args.fold {
+    let with_summaries = match args.fold {
         CardFold::Closed if page.entries.iter().any(|entry| covered_range(entry).is_some()) => {
-            let opened = HistoryPageArgs { fold: CardFold::Open, ..args.clone() };
-            Some(format!("With summaries: {}", format_command(&opened)))
+            let expanded = HistoryPageArgs { fold: CardFold::Open, ..args.clone() };
+            Some(format!("With summaries: {}", format_command(&expanded)))
         }
         CardFold::Closed | CardFold::Open => None,
     };
@@ -91,7 +91,7 @@ fn navigation_hints(args: &HistoryPageArgs, page: &HistoryPage) -> Vec<String> {
     let later = HistoryPageArgs { before: range_end, after: Some(last.seq), ..without_around };
     let earlier = page.has_more_before.then(|| format!("Earlier: {}", format_command(&earlier)));
     let later = page.has_more_after.then(|| format!("Later: {}", format_command(&later)));
-    originals.chain(opened).chain(earlier).chain(later).collect()
+    compacted_messages.chain(with_summaries).chain(earlier).chain(later).collect()
 }
 
 /// Returns the command line for these arguments.
@@ -107,8 +107,7 @@ fn format_command(args: &HistoryPageArgs) -> String {
     line
 }
 
-/// Parses the arguments of `/history`.
-/// The order of the arguments does not matter. A word that is not an option is the id of a thread.
+/// Parses the arguments of `/history`. The order of the arguments does not matter. A word that is not an option is the id of a thread.
 ///
 /// # Errors
 /// Fails if an option is unknown, a bound is not a number, or the bounds exclude each other.
@@ -153,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn m10_the_lines_that_navigation_hints_show_are_parsed_to_the_same_arguments() {
+    fn m10_commands_in_navigation_hints_are_parsed_to_the_same_arguments() {
         let check_args = |line: &str, expected: &HistoryPageArgs| {
             let words: Vec<&str> = line.split_whitespace().collect();
             assert_eq!(parse_args(&words[1..]).unwrap(), *expected, "{line}");

@@ -1,5 +1,5 @@
 //! The chat's commands about threads: `/threads`, `/fork`, `/rewind` and `/export`.
-//! Rules such as the events at which a thread can be forked or rewound are checked by the crate `agent`.
+//! The crate `agent` checks the rules, such as at which events a thread can be forked or rewound.
 
 use std::path::PathBuf;
 
@@ -53,7 +53,7 @@ impl ChatSession {
     }
 
     /// Performs `/rewind`: rewinds the current thread to the state before one of the user's messages, and puts that
-    /// message into the next line. Without a number, the user chooses the message.
+    /// message into the input line for editing. Without a number, the user chooses the message.
     ///
     /// # Errors
     /// Fails if no message of the user is at this event, or if the thread cannot be rewound, for example while a run is
@@ -85,7 +85,7 @@ impl ChatSession {
         }
         let text = strip_attachments(&chosen.text);
         if self.context.screen.cursor == CursorMode::Fixed {
-            // Such a terminal has no line to put the text into.
+            // The input line of such a terminal cannot be prefilled, so the text is printed.
             self.print_info("The message was:")?;
             self.context.screen.print_line(sanitize(&text))?;
         }

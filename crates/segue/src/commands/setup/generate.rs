@@ -74,6 +74,10 @@ fn render_markdown(command: &clap::Command) -> String {
         page = page.replace(text.trim_end(), &format!("```text\n{}\n```", text.trim_end()));
     }
     page = page.replace("###### **", "**");
+    // The generator puts the names of the parents in front of a usage that was written by hand and has them already.
+    for parents in ["segue", "segue store"] {
+        page = page.replace(&format!("`{parents} segue "), "`segue ");
+    }
     while page.contains("\n\n\n") {
         page = page.replace("\n\n\n", "\n\n");
     }

@@ -31,7 +31,7 @@ fn the_three_commands_of_the_readme_print_what_it_shows() {
 
     let parent = report["thread_id"].as_str().unwrap();
     let compacted = sandbox.run(&["compact", parent]);
-    for line in lines_shown_below("segue compact ") {
+    for line in lines_shown_below("segue compact ").into_iter().filter(|line| *line != "…") {
         assert!(compacted.stdout.lines().any(|printed| printed == line), "{line}: {compacted:?}");
     }
 

@@ -313,10 +313,10 @@ fn a_new_thread_asks_whether_to_carry_context_forward() {
     terminal.wait_for("Hello.");
     // Stay in this thread.
     send_line(&terminal, "/new");
-    terminal.wait_for("[c] Carry context forward");
+    terminal.wait_for("[c] Hand off with a summary");
     terminal.press_keys("\r\x1b");
     terminal.wait_for("→ Stay here");
-    // Carry context forward, then skip the summary.
+    // Hand off with a summary, then skip the summary.
     send_line(&terminal, "/new");
     terminal.wait_for("[s] Skip: start empty");
     terminal.press_keys("c\r");
@@ -330,10 +330,10 @@ fn a_new_thread_asks_whether_to_carry_context_forward() {
     wait_for_prompt(&terminal, PROMPT.trim_end());
     terminal.press_keys("\x04");
     assert_eq!(terminal.end().0, 0);
-    // Carry context forward, and accept.
+    // Hand off with a summary, and accept.
     let terminal = PtyTerminal::start(&sandbox, 100, &["chat", "-t", "last"]);
     send_line(&terminal, "/new");
-    terminal.wait_for("[c] Carry context forward");
+    terminal.wait_for("[c] Hand off with a summary");
     terminal.press_keys("c\r");
     terminal.wait_for(QUESTION);
     terminal.press_keys("a\r");

@@ -127,7 +127,7 @@ fn g16_a_handoff_without_its_mirror_works_and_is_exported_with_the_next_one() {
     );
     mirrored.force_degraded();
     let doctor = mirrored.sandbox.run(&["doctor"]);
-    assert!(doctor.stdout.contains("handoff_store_status=degraded, 1 waiting"), "{doctor:?}");
+    assert!(doctor.stdout.contains("handoff_store_status=degraded, pending rows: 1"), "{doctor:?}");
     mirrored.proxy.restore();
     // The same session is the same thread. This is its second handoff.
     mirrored.hand_off();

@@ -29,18 +29,18 @@ fn m11_a_plain_question_finds_the_original_words_and_their_position() {
     assert!(!output.stdout.contains(['\u{1b}', '\u{2}', '\u{3}']), "{output:?}");
     let head = output.stdout.lines().next().unwrap();
     assert!(head.contains(" #15 you 2026-11-20 10:14 · "), "{output:?}");
-    // The command in the output shows that position.
-    let way = output.stderr.split('`').nth(1).unwrap();
-    assert_eq!(way, format!("segue history {} --around 15", &thread[..8]));
-    let words: Vec<&str> = way.split(' ').skip(1).collect();
+    // The suggested command shows the history around that position.
+    let command = output.stderr.split('`').nth(1).unwrap();
+    assert_eq!(command, format!("segue history {} --around 15", &thread[..8]));
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
     let page = sandbox.run(&words).stdout;
-    let asked: Vec<&str> = page.lines().filter(|line| line.contains("requested")).collect();
-    assert_eq!(asked, ["you #15 2026-11-20 10:14 · requested"], "{page}");
+    let requested_entries: Vec<&str> = page.lines().filter(|line| line.contains("requested")).collect();
+    assert_eq!(requested_entries, ["you #15 2026-11-20 10:14 · requested"], "{page}");
     assert!(page.contains("#11 ") && page.contains("#19 ") && !page.contains("#10 "), "{page}");
 }
 
 #[test]
-fn m11_the_window_around_an_event_ends_at_the_ends_of_the_thread() {
+fn m11_a_page_around_an_event_does_not_exceed_the_thread() {
     let sandbox = long_thread(TestSandbox::new(), 12);
     let seqs = |args: &[&str]| -> Vec<u64> {
         let page = sandbox.json(&[&["history", "last", "--json"], args].concat());
@@ -68,31 +68,31 @@ fn a_search_is_narrowed_by_thread_time_kind_and_assistant() {
     assert!(kinds(&["parses line by line"]).contains(&"summary".to_owned()));
     assert_eq!(kinds(&["parses line by line", "--kind", "summary"]), ["summary"]);
     assert!(!kinds(&["parses line", "--kind", "message"]).contains(&"summary".to_owned()));
-    let of = |args: &[&str]| search_hits(&sandbox, args).len();
-    assert!(of(&["clock", "test"]) > 0 && of(&["clock", "test", "--thread", long]) == 0);
-    assert!(of(&["module", "--since", "2026-11-20T10:22"]) < of(&["module", "--limit", "100"]));
-    assert_eq!(of(&["module", "--since", "2126-01-01"]), 0);
-    assert_eq!(of(&["module", "--agent", "nobody"]), 0);
-    assert_eq!(of(&["module", "--limit", "2"]), 2);
+    let hit_count = |args: &[&str]| search_hits(&sandbox, args).len();
+    assert!(hit_count(&["clock", "test"]) > 0 && hit_count(&["clock", "test", "--thread", long]) == 0);
+    assert!(hit_count(&["module", "--since", "2026-11-20T10:22"]) < hit_count(&["module", "--limit", "100"]));
+    assert_eq!(hit_count(&["module", "--since", "2126-01-01"]), 0);
+    assert_eq!(hit_count(&["module", "--agent", "nobody"]), 0);
+    assert_eq!(hit_count(&["module", "--limit", "2"]), 2);
     let output = sandbox.run(&["search", "parses line by line", "--kind", "summary"]);
     assert!(output.stdout.contains("summary of messages 1–"), "{output:?}");
-    let way = output.stderr.split('`').nth(1).unwrap();
-    assert!(way.starts_with("segue memory trace ") && way.ends_with(" --after 0"), "{output:?}");
-    assert_eq!(sandbox.run(&way.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
+    let command = output.stderr.split('`').nth(1).unwrap();
+    assert!(command.starts_with("segue memory trace ") && command.ends_with(" --after 0"), "{output:?}");
+    assert_eq!(sandbox.run(&command.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
 }
 
 #[test]
-fn m11_the_summary_of_a_handoff_is_found() {
+fn m11_a_search_finds_the_summary_of_a_handoff() {
     let sandbox = TestSandbox::new();
     let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     let hit = &search_hits(&sandbox, &["retries_after_timeout", "--kind", "handoff"])[0];
-    for (field, of) in [("parent_thread_id", "thread_id"), ("child_thread_id", "child_thread_id")] {
-        assert_eq!(hit[field], report[of], "{field}: {hit}");
+    for (field, report_field) in [("parent_thread_id", "thread_id"), ("child_thread_id", "child_thread_id")] {
+        assert_eq!(hit[field], report[report_field], "{field}: {hit}");
     }
     let output = sandbox.run(&["search", "retries_after_timeout", "--kind", "handoff"]);
-    let way = output.stderr.split('`').nth(1).unwrap();
-    assert!(way.starts_with("segue handoff --show "), "{output:?}");
-    assert_eq!(sandbox.run(&way.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
+    let command = output.stderr.split('`').nth(1).unwrap();
+    assert!(command.starts_with("segue handoff --show "), "{output:?}");
+    assert_eq!(sandbox.run(&command.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn no_hits_are_a_success_and_an_empty_query_is_an_error() {
     for args in [&["search"][..], &["search", "x", "--kind", "thing"], &["search", "x", "--limit", "0"]] {
         assert_eq!(sandbox.run(args).code, 2, "{args:?}");
     }
-    assert_eq!(sandbox.run(&["threads", "search", "x"]).code, 2, "`segue search` took its place");
+    assert_eq!(sandbox.run(&["threads", "search", "x"]).code, 2, "`segue search` replaced this command");
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn k1_each_user_has_threads_and_memory_of_their_own() {
     ] {
         assert!(!alice.get(&path).text().contains("agent@alice"), "{path}");
     }
-    // The local owner token also grants access.
+    // The person at the machine does not see Alice's threads by default, but can list them by her assistant's id.
     assert!(sandbox.threads().is_empty());
     let seen = sandbox.json(&["threads", "list", "--assistant", "agent@alice", "--json"]);
     assert_eq!(seen[0]["thread_id"], own.as_str());
@@ -88,9 +88,9 @@ fn k1_the_same_session_imported_by_two_users_is_two_threads() {
 #[test]
 fn k1_creating_a_key_prints_what_the_key_allows() {
     let sandbox = TestSandbox::new();
-    let made = sandbox.run(&["keys", "create", "alice"]);
-    assert!(made.stderr.contains("no access to the tools on this machine"), "{made:?}");
-    assert_eq!(made.stdout.lines().count(), 1, "{made:?}");
+    let created = sandbox.run(&["keys", "create", "alice"]);
+    assert!(created.stderr.contains("no access to the tools on this machine"), "{created:?}");
+    assert_eq!(created.stdout.lines().count(), 1, "{created:?}");
     let tools = |sandbox: &TestSandbox| {
         let key = create_key(sandbox, "bob")["key"].as_str().unwrap().to_owned();
         let serving = ServeProcess::start(sandbox);
@@ -108,8 +108,8 @@ fn k1_creating_a_key_prints_what_the_key_allows() {
 fn keys_are_shown_once_listed_and_revoked() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
-    let made = create_key(&sandbox, "alice");
-    let key = made["key"].as_str().unwrap();
+    let created = create_key(&sandbox, "alice");
+    let key = created["key"].as_str().unwrap();
     assert_eq!(client_with_key(&serving, key).get("/api/agent").status, 200);
     let listed = sandbox.json(&["keys", "list", "--json"]);
     assert_eq!((&listed[0]["user_id"], &listed[0]["label"]), (&json!("alice"), &json!("for a test")));
@@ -118,7 +118,7 @@ fn keys_are_shown_once_listed_and_revoked() {
     for text in [listed.to_string(), shown.stdout] {
         assert!(!text.contains(key) && !text.contains("sha256"), "{text}");
     }
-    let id = made["key_id"].as_str().unwrap();
+    let id = created["key_id"].as_str().unwrap();
     assert_eq!(sandbox.run(&["keys", "revoke", id]).code, 0);
     assert_eq!(client_with_key(&serving, key).get("/api/agent").status, 401);
     assert!(sandbox.run(&["keys", "list"]).stdout.contains("revoked"));
@@ -154,7 +154,7 @@ fn a_server_that_cannot_start_reports_the_reason() {
         let output = sandbox.run(&["serve", "--model", model]);
         assert!(output.code == 1 && output.stderr.contains("--model"), "{output:?}");
     }
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = taken.local_addr().unwrap().to_string();
+    let other_listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = other_listener.local_addr().unwrap().to_string();
     sandbox.run(&["serve", "--addr", &addr]).assert_error(1, "listen at");
 }

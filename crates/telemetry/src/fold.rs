@@ -240,7 +240,7 @@ impl SpanFold {
         let keys = ["reason", "summary_id", "turn_count", "turn_range_start", "turn_range_end", "model"];
         let context = SpanLineage { trace_id, span_id: summary_span_id, parent_id: parent };
         self.finished_spans.push(TraceSpan {
-            detail: format!("{} turns", archived.turn_count),
+            detail: format!("{} messages", archived.turn_count),
             metadata: text::select_fields(&archived, &keys),
             ..instant_span(TraceSpanKind::Transfer, "transfer", context, event).extend_start(start)
         });

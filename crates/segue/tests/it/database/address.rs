@@ -51,7 +51,7 @@ fn the_doctor_reports_the_database_and_its_connections() {
     };
     assert!(detail("database").starts_with("postgres://segue@127.0.0.1:"), "{checks}");
     assert!(detail("database").contains(": schema "), "{checks}");
-    assert!(detail("pool").contains(" of 10 ("), "{checks}");
+    assert!(detail("pool").contains(" of 10 connections ("), "{checks}");
     assert!(detail("mirror").contains("handoff_store_status=ok"), "{checks}");
     assert!(!checks.to_string().contains(PASSWORD), "{checks}");
     let away = sandbox.run(&["doctor", "--json", "--database-url", "postgres://a:hunter2@127.0.0.1:1/x"]);

@@ -213,7 +213,7 @@ impl Hook for ToolApproval {
     }
 
     /// Makes a call only if a rule or the user allowed it. The call is judged again at this moment, because files and
-    /// rules may have changed since the review. The tool runs within [`permission::with_rules`], so that a search
+    /// rules may have changed since the review. The tool runs within `permission::with_rules`, so that a search
     /// leaves out the files that these rules hide.
     async fn wrap_tool_call(
         &self,

@@ -1,5 +1,5 @@
 //! Rules for the project's language: names and the first lines of docs use the field's terms. Each refused word is
-//! listed with the term to use. The lists only grow. Phrases are checked in [`super::prose`], catch-all names in
+//! listed with the term to use. The lists only grow. Phrases are checked in [`phrases`], catch-all names in
 //! [`super::names`].
 
 pub mod phrases;

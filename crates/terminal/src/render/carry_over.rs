@@ -30,7 +30,7 @@ pub fn render_brief(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     rows.into_iter().flatten().map(|row| shorten(&row, columns).into_owned()).collect()
 }
 
-/// Returns one section per kind of fact: a heading, and at most [`ENTRIES_MAX`] wrapped entries. Kinds without facts
+/// Returns one section per kind of fact: a heading, and at most `ENTRIES_MAX` wrapped entries. Kinds without facts
 /// have no section.
 pub fn render_full(screen: &Screen, carry: &CarryOver) -> Vec<String> {
     let columns = screen.text_columns();

@@ -17,7 +17,7 @@ pub fn render_unified(screen: &Screen, diff: &str) -> Vec<String> {
     diff.lines().map(|line| color_line(screen, line)).collect()
 }
 
-/// Returns the removed and added lines of a replacement of `old` by `new`, with [`CONTEXT_LINES`] unchanged lines
+/// Returns the removed and added lines of a replacement of `old` by `new`, with `CONTEXT_LINES` unchanged lines
 /// around them. Both texts must be sanitized.
 ///
 /// Only the common lines at the start and at the end count as unchanged, so the result has one block of removed lines

@@ -76,6 +76,18 @@ struct RunStartSpec<'a> {
     content: RunStartContent<'a>,
 }
 
+impl<'a> RunStartSpec<'a> {
+    /// Returns the specification of a run whose input is in the client's request.
+    fn from_request(
+        origin: AdmissionSource,
+        run_id: RunId,
+        thread_id: ThreadId,
+        request: &'a RunRequest,
+    ) -> Self {
+        Self { origin, run_id, thread_id, request, content: RunStartContent::FromRequest }
+    }
+}
+
 /// The source of a run's input.
 #[derive(Clone, Copy)]
 enum RunStartContent<'a> {
@@ -128,16 +140,8 @@ impl<'a> RunService<'a> {
         request: &'a RunRequest,
         frames: &'a FrameSender,
     ) -> BoxFuture<'a, Result<StartedRun>> {
-        Box::pin(async move {
-            let spec = RunStartSpec {
-                origin: AdmissionSource::New,
-                run_id,
-                thread_id,
-                request,
-                content: RunStartContent::FromRequest,
-            };
-            self.begin_with_replanning(spec, frames).await
-        })
+        let spec = RunStartSpec::from_request(AdmissionSource::New, run_id, thread_id, request);
+        Box::pin(self.begin_with_replanning(spec, frames))
     }
 
     /// Starts a run that [`RunService::enqueue`] queued, as [`RunService::begin`] starts a new one.
@@ -151,16 +155,8 @@ impl<'a> RunService<'a> {
         request: &'a RunRequest,
         frames: &'a FrameSender,
     ) -> BoxFuture<'a, Result<StartedRun>> {
-        Box::pin(async move {
-            let spec = RunStartSpec {
-                origin: AdmissionSource::Queued,
-                run_id,
-                thread_id,
-                request,
-                content: RunStartContent::FromRequest,
-            };
-            self.begin_with_replanning(spec, frames).await
-        })
+        let spec = RunStartSpec::from_request(AdmissionSource::Queued, run_id, thread_id, request);
+        Box::pin(self.begin_with_replanning(spec, frames))
     }
 
     /// Starts a run, and plans the admission again if another run started and ended meanwhile, up to
@@ -212,8 +208,8 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
     ) -> BoxFuture<'a, Result<StartedRun>> {
         Box::pin(async move {
-            let (thread_id, content) = (new.thread_id(), RunStartContent::FromRequest);
-            let spec = RunStartSpec { origin: AdmissionSource::New, run_id, thread_id, request, content };
+            let thread_id = new.thread_id();
+            let spec = RunStartSpec::from_request(AdmissionSource::New, run_id, thread_id, request);
             let admission =
                 RequestAdmission { agent: self.agent, spec, thread: &new.0, now: Timestamp::now() };
             match admission.begin_turn_on_new_thread().await {

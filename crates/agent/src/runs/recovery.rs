@@ -41,7 +41,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.sweep_threads(SweepScope::Orphaned, frames, cancel).await })
+        Box::pin(self.sweep_threads(SweepScope::Orphaned, frames, cancel))
     }
 
     /// Performs the pending activities of all threads without an active run. Callers use it that resume
@@ -54,7 +54,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.sweep_threads(SweepScope::Idle, frames, cancel).await })
+        Box::pin(self.sweep_threads(SweepScope::Idle, frames, cancel))
     }
 
     /// Performs the pending activities of the threads in the scope.
@@ -169,7 +169,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Option<RunEnd>>> {
-        Box::pin(async move { self.take_over_run(run, TakeoverReason::Claimed, frames, cancel).await })
+        Box::pin(self.take_over_run(run, TakeoverReason::Claimed, frames, cancel))
     }
 
     /// Takes over a run and drives it from its checkpoint. Ends it instead if the graph that can be built

@@ -18,7 +18,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the first heartbeat cannot be stored.
     pub fn start_heartbeat(self) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.agent.leases.start_heartbeat().await })
+        Box::pin(self.agent.leases.start_heartbeat())
     }
 
     /// Releases the queued runs of this process, so that any other process can claim and start them.
@@ -26,7 +26,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn release_queued_runs(self) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.agent.leases.release_queued_runs().await })
+        Box::pin(self.agent.leases.release_queued_runs())
     }
 
     /// Stops the heartbeat and records that this process no longer drives runs.
@@ -34,7 +34,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn stop_heartbeat(self) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.agent.leases.stop_heartbeat().await })
+        Box::pin(self.agent.leases.stop_heartbeat())
     }
 
     /// Returns the interval of the heartbeat, a third of a lease. Other processes notice a missing heartbeat
@@ -97,7 +97,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn is_only_process(self) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { self.agent.leases.is_only_process().await })
+        Box::pin(self.agent.leases.is_only_process())
     }
 
     /// Checks that no process of another machine has the journal open. A journal on a server passes, because

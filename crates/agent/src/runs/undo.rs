@@ -28,7 +28,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the run does not exist, or if the journal fails.
     pub fn cancel_queued_run(self, run_id: RunId) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { self.end_queued_run(run_id, RunStatus::Cancelled, NEVER_STARTED_REASON).await })
+        Box::pin(self.end_queued_run(run_id, RunStatus::Cancelled, NEVER_STARTED_REASON))
     }
 
     /// Ends a queued run with that status and failure text. Returns whether it was still queued.

@@ -585,6 +585,7 @@ async fn a_message_without_a_usable_model_is_kept_and_the_error_has_a_hint() {
     assert!(run["error"].as_str().unwrap().contains("set ANTHROPIC_API_KEY"), "{run}");
     assert!(run["hint"].as_str().unwrap().contains("segue models"), "{run}");
     assert_eq!(result["__error__"]["message"], run["error"]);
+    assert_eq!(result["__error__"]["hint"], run["hint"], "{result}");
     assert_eq!(server.model.call_count(), 0);
     server.stop().await;
 }

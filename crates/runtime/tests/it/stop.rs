@@ -47,6 +47,8 @@ async fn a_run_that_exceeds_its_time_keeps_the_text_that_had_arrived() {
         DriverLimits { time_max: Some(Duration::from_millis(400)), ..DriverLimits::default() };
     let end = harness.send_message("Go.").await;
     assert_eq!(end.status, RunStatus::Timeout);
+    let hint = end.failure.and_then(|failure| failure.hint).unwrap();
+    assert!(hint.contains("raise the time limit"), "{hint}");
     assert_eq!(harness.message_lines().await, ["U: Go.", "A: Half an answer"]);
 }
 

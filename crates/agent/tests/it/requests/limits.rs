@@ -59,7 +59,9 @@ async fn a_client_can_lower_the_step_limit() {
     let config = json!({"recursion_limit": 7, "tags": ["x"], "configurable": {"thread_id": "y"}});
     let end = fixture.run(with_field(user_request("Look."), "config", config)).await;
     assert_eq!(end.status, RunStatus::Timeout, "{end:?}");
-    assert_eq!(end.failure.as_ref().unwrap().kind.class_name(), "GraphRecursionError", "{end:?}");
+    let failure = end.failure.as_ref().unwrap();
+    assert_eq!(failure.kind.class_name(), "GraphRecursionError", "{failure:?}");
+    assert!(failure.hint.as_ref().unwrap().contains("raise the step limit"), "{failure:?}");
     let calls = fixture.server.call_count();
     assert!((1..=4).contains(&calls), "{calls}");
     for bad in [json!(0), json!(-1), json!("many"), json!(1.5)] {

@@ -135,7 +135,7 @@ impl ItemStore {
     /// # Errors
     /// When the filter or the limit is invalid, and when the journal fails.
     pub fn search<'a>(&'a self, search: &'a ItemSearch) -> BoxFuture<'a, Result<Vec<ItemHit>, ItemError>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             check_limit(search.limit)?;
             let text = search.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
             let words = text.map(query_words::parse_query_words).unwrap_or_default();

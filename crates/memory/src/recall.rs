@@ -209,7 +209,7 @@ pub fn recall<'a>(
     thread_id: ThreadId,
     query: &'a RecallQuery,
 ) -> BoxFuture<'a, Result<RecallResult, RecallError>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         match (&query.filter, query.scope) {
             (MessageFilter::Words(text), RecallScope::Everything) => {
                 assistant_scope::recall_from_assistant(store, thread_id, query, text).await

@@ -149,7 +149,7 @@ pub fn search<'a>(
     store: &'a dyn Store,
     request: &'a SearchRequest,
 ) -> BoxFuture<'a, Result<SearchResults, RecallError>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let (words, read) = best_matches(store, request).await?;
         let mut hits = Vec::with_capacity(read.len());
         for search_match in &read {

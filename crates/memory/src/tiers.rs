@@ -79,7 +79,7 @@ impl SummarizationHandoff {
         agent_id: &'a AssistantId,
         turn_window: &'a TurnWindow,
     ) -> BoxFuture<'a, Result<Option<MediumTermSummary>, SummarizationError>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let request = TransferRequest {
                 agent_id,
                 window: turn_window,
@@ -104,7 +104,7 @@ impl SummarizationHandoff {
         agent_id: &'a AssistantId,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<MediumTermSummary>, SummarizationError>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let limit = limit.min(PAGE_ROWS_MAX);
             if limit == 0 {
                 return Ok(Vec::new());
@@ -126,7 +126,7 @@ impl SummarizationHandoff {
         after: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<LoggedMessage>, SummarizationError>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let limit = limit.min(PAGE_ROWS_MAX);
             let Some(thread) = self.store.thread(thread_id).await?.filter(|_| limit > 0) else {
                 return Ok(Vec::new());
@@ -156,7 +156,7 @@ pub fn build_transfer_item<'a>(
     thread_id: ThreadId,
     now: Timestamp,
 ) -> BoxFuture<'a, journal::Result<OutboxItem>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let due = QueuedTurns { agent_id: agent_id.clone(), thread_id, budget: None, draft: None };
         let queued = worker::find_queued(store, &due.queue_key()).await?;
         Ok(due.into_item_replacing(queued, now))

@@ -305,6 +305,8 @@ fn short_line(text: &str) -> String {
 impl HookEndpoint {
     /// Builds the client and headers for a URL. Headers that cannot be sent are skipped; validation refuses them earlier.
     fn new(config: &HookConfig, url: Url) -> Result<Self, HookError> {
+        // Fails if the provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
             // A redirect could send the payload and the key to another host.

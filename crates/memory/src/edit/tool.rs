@@ -9,7 +9,7 @@ use model::ToolSpec;
 use runtime::{CallReview, CallSubject, RepeatSafety, ReviewDetail, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
 use serde_json::Value;
-use similar::TextDiff;
+use text_diff::DiffHeader;
 
 use crate::ReadExtent;
 use crate::edit::{self, AppliedChange, EDITED_BYTES_MAX, NotesChange};
@@ -49,11 +49,9 @@ impl EditMemoryTool {
         let name = PathBuf::from(self.file.path().file_name()?);
         let (old, new) = (String::from_utf8_lossy(&old.bytes), String::from_utf8_lossy(&applied.text));
         let shown = name.display();
-        let diff = TextDiff::from_lines(&*old, &*new)
-            .unified_diff()
-            .context_radius(CONTEXT_LINES)
-            .header(&format!("a/{shown}"), &format!("b/{shown}"))
-            .to_string();
+        let (old_name, new_name) = (format!("a/{shown}"), format!("b/{shown}"));
+        let header = DiffHeader { old: &old_name, new: &new_name };
+        let diff = text_diff::unified_diff(&old, &new, CONTEXT_LINES, Some(header));
         Some(CallReview { subjects: vec![CallSubject::Path(name)], detail: ReviewDetail::Diff(diff) })
     }
 }

@@ -5,18 +5,14 @@
 //! were added inside it are dropped.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
-use similar::{Algorithm, DiffOp, capture_diff_slices_by_key_deadline};
+use text_diff::{ChangedRange, changed_ranges};
 
 use super::scan::{BlockSpan, LineSpan, scan_markers, split_lines};
 use super::{
     block_content, line_index_at, marker_problems, remove_blocks, repair_markers, replace_block,
     widen_to_heading,
 };
-
-/// Time limit of the comparison. After it, the rest is compared more coarsely.
-const DIFF_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// The lines of the restored text, by their position relative to the block.
 #[derive(Default)]
@@ -57,15 +53,18 @@ fn keep_old_block(before: &[u8], now: &[u8], pair: &BlockSpan) -> Vec<u8> {
     let range = widen_to_heading(before, &old, pair);
     let block = line_index_at(&old, range.start)..line_index_at(&old, range.end.saturating_sub(1)) + 1;
     let mut parts = PartitionedLines::default();
-    for op in diff_lines(before, &old, now, &new) {
-        partition_diff_op(
-            &op,
-            &block,
-            &mut parts,
-            |index| &before[old[index].start..old[index].next],
-            |index| &now[new[index].start..new[index].next],
-        );
+    let (old_line, new_line) = (
+        |index: usize| &before[old[index].start..old[index].next],
+        |index: usize| &now[new[index].start..new[index].next],
+    );
+    let mut equal_from = ChangedRange { old: 0..0, new: 0..0 };
+    for range in compare_lines(before, &old, now, &new) {
+        partition_equal_lines(&equal_from, &range, &block, &mut parts, new_line);
+        partition_changed_lines(&range, &block, &mut parts, old_line, new_line);
+        equal_from = range;
     }
+    let end = ChangedRange { old: old.len()..old.len(), new: new.len()..new.len() };
+    partition_equal_lines(&equal_from, &end, &block, &mut parts, new_line);
     let whole = join_lines(&parts.above, &parts.block, &parts.below);
     if has_one_block(&whole) {
         return whole;
@@ -77,35 +76,43 @@ fn keep_old_block(before: &[u8], now: &[u8], pair: &BlockSpan) -> Vec<u8> {
 }
 
 /// Compares the lines of two texts without their line endings.
-fn diff_lines(before: &[u8], old: &[LineSpan], now: &[u8], new: &[LineSpan]) -> Vec<DiffOp> {
+fn compare_lines(before: &[u8], old: &[LineSpan], now: &[u8], new: &[LineSpan]) -> Vec<ChangedRange> {
     let old: Vec<&[u8]> = old.iter().map(|line| &before[line.start..line.end]).collect();
     let new: Vec<&[u8]> = new.iter().map(|line| &now[line.start..line.end]).collect();
-    let deadline = Some(Instant::now() + DIFF_TIME_MAX);
-    capture_diff_slices_by_key_deadline(Algorithm::Myers, &old, &new, |line| *line, deadline)
+    changed_ranges(&old, &new)
+}
+
+/// Assigns the unchanged lines between two differences to the parts of the restored text. `block` is the range of the
+/// block's lines in the old text.
+fn partition_equal_lines<'a>(
+    previous: &ChangedRange,
+    next: &ChangedRange,
+    block: &Range<usize>,
+    parts: &mut PartitionedLines<'a>,
+    new_line: impl Fn(usize) -> &'a [u8],
+) {
+    let (old, new) = (previous.old.end..next.old.start, previous.new.end..next.new.start);
+    for (old_index, new_index) in old.zip(new) {
+        if old_index < block.start {
+            parts.above.push(new_line(new_index));
+        } else if old_index < block.end {
+            parts.block.push(new_line(new_index));
+        } else {
+            parts.below.push(new_line(new_index));
+        }
+    }
 }
 
 /// Assigns the lines of one difference to the parts of the restored text. `block` is the range of the block's lines
 /// in the old text; `old_line` and `new_line` return lines of the two texts by index.
-fn partition_diff_op<'a>(
-    op: &DiffOp,
+fn partition_changed_lines<'a>(
+    range: &ChangedRange,
     block: &Range<usize>,
     parts: &mut PartitionedLines<'a>,
     old_line: impl Fn(usize) -> &'a [u8],
     new_line: impl Fn(usize) -> &'a [u8],
 ) {
-    let (old, new) = (op.old_range(), op.new_range());
-    if let DiffOp::Equal { .. } = op {
-        for (old_index, new_index) in old.zip(new) {
-            if old_index < block.start {
-                parts.above.push(new_line(new_index));
-            } else if old_index < block.end {
-                parts.block.push(new_line(new_index));
-            } else {
-                parts.below.push(new_line(new_index));
-            }
-        }
-        return;
-    }
+    let (old, new) = (range.old.clone(), range.new.clone());
     // Removed lines of the block are restored. Lines added inside the block are dropped.
     let removed = old.start.max(block.start)..old.end.min(block.end);
     parts.block.extend(removed.map(old_line));

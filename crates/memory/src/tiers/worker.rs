@@ -79,7 +79,7 @@ impl SummarizationWorker {
         &'a self,
         thread_id: ThreadId,
     ) -> BoxFuture<'a, Result<(), SummarizationError>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             if !self.summarization.settings.enabled {
                 return Ok(());
             }
@@ -140,7 +140,7 @@ impl SummarizationWorker {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Vec<SummarizedTurns>, SummarizationError>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut completed = Vec::new();
             let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
             'queue: loop {

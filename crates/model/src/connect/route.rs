@@ -59,6 +59,8 @@ impl ModelRoute {
 
     /// Returns an HTTP client for this route.
     pub(super) fn client(&self, settings: &ProviderSettings) -> Result<reqwest::Client> {
+        // Fails if the provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)

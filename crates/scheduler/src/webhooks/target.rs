@@ -135,6 +135,8 @@ impl WebhookTarget {
         timeout: Duration,
     ) -> Result<Client, WebhookTargetError> {
         let addresses = self.resolve(resolver, scope).await?;
+        // Fails if the provider is installed already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = Client::builder()
             .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
             // A redirect or a proxy could send the request to an address that is not allowed.

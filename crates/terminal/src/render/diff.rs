@@ -1,7 +1,7 @@
 //! Renders changes: a unified diff, a replacement in a file, or two versions of a text. Each changed line has a `+` or
 //! `-`, so that the output is readable without colour.
 
-use similar::{ChangeTag, TextDiff};
+use text_diff::{LineTag, tagged_lines};
 
 use crate::screen::Screen;
 use crate::text::style::Style;
@@ -39,27 +39,26 @@ pub fn render_replacement(screen: &Screen, old: &str, new: &str) -> Vec<String> 
 /// Returns the lines that differ between `old` and `new`, wrapped and in full, with the unchanged line before and after
 /// each change. `…` stands for other unchanged lines, and empty lines are omitted. Both texts must be sanitized.
 pub fn render_versions(screen: &Screen, old: &str, new: &str) -> Vec<String> {
-    let diff = TextDiff::from_lines(old, new);
-    let changes: Vec<(ChangeTag, &str)> =
-        diff.iter_all_changes().map(|change| (change.tag(), change.value().trim_end())).collect();
+    let changes: Vec<(LineTag, &str)> =
+        tagged_lines(old, new).into_iter().map(|(tag, line)| (tag, line.trim_end())).collect();
     let is_near_change = |index: usize| {
         let neighbours = index.saturating_sub(1)..(index + 2).min(changes.len());
-        changes[neighbours].iter().any(|(tag, _)| *tag != ChangeTag::Equal)
+        changes[neighbours].iter().any(|(tag, _)| *tag != LineTag::Equal)
     };
     let mut lines = Vec::new();
     let mut is_gap = false;
     for (index, (tag, text)) in changes.iter().enumerate() {
         if text.is_empty() || !is_near_change(index) {
-            is_gap |= *tag == ChangeTag::Equal && !text.is_empty();
+            is_gap |= *tag == LineTag::Equal && !text.is_empty();
             continue;
         }
         if std::mem::take(&mut is_gap) {
             lines.push(screen.style.dim("  …"));
         }
         let (first, next) = match tag {
-            ChangeTag::Delete => ("- ", "-   "),
-            ChangeTag::Insert => ("+ ", "+   "),
-            ChangeTag::Equal => ("  ", "    "),
+            LineTag::Removed => ("- ", "-   "),
+            LineTag::Added => ("+ ", "+   "),
+            LineTag::Equal => ("  ", "    "),
         };
         let wrapped = wrap(text, screen.text_columns().saturating_sub(1), first, next);
         lines.extend(wrapped.lines().map(|line| color_line(screen, line)));

@@ -3,19 +3,16 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use similar::TextDiff;
+use text_diff::DiffHeader;
 
 /// The Unicode byte order mark that some editors write at the beginning of a file.
 pub(super) const BOM: &str = "\u{feff}";
 
 /// Unchanged lines that a diff shows before and after a change.
 const CONTEXT_LINES: usize = 3;
-/// Time limit of the search for the shortest diff. After it, the diff is correct but may be longer than necessary.
-const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
 /// Maximum number of line numbers in the error about a text that occurs several times.
 const OCCURRENCES_MAX: usize = 8;
 
@@ -72,10 +69,10 @@ pub(super) fn unified_diff(path: &Path, old: Option<&str>, new: &str) -> String 
     }
     let path = path.display();
     let from = if old.is_some() { format!("a/{path}") } else { "/dev/null".to_owned() };
-    let texts = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(old.unwrap_or_default(), new);
-    let diff =
-        texts.unified_diff().context_radius(CONTEXT_LINES).header(&from, &format!("b/{path}")).to_string();
-    if diff.is_empty() { format!("--- {from}\n+++ b/{path}\n") } else { diff }
+    let to = format!("b/{path}");
+    let header = DiffHeader { old: &from, new: &to };
+    let diff = text_diff::unified_diff(old.unwrap_or_default(), new, CONTEXT_LINES, Some(header));
+    if diff.is_empty() { format!("--- {from}\n+++ {to}\n") } else { diff }
 }
 
 /// Applies one replacement and returns the new text and the number of replaced occurrences.

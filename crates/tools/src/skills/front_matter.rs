@@ -41,7 +41,7 @@ pub(super) fn split_front_matter(text: &str) -> Result<(&str, &str), String> {
 /// # Errors
 /// Returns the reason if it is not valid YAML, lacks a key, or has an illegal name or an empty description.
 pub(super) fn parse_front_matter(head: &str) -> Result<SkillFrontMatter, String> {
-    let mut head: SkillFrontMatter = serde_saphyr::from_str(head).map_err(|error| {
+    let mut head: SkillFrontMatter = yaml_serde::from_str(head).map_err(|error| {
         let text = error.to_string();
         text.lines().next().unwrap_or("its front matter is not valid YAML").trim().to_owned()
     })?;

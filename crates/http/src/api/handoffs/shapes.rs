@@ -7,7 +7,6 @@ use langgraph::Interrupt;
 use protocol::{Handoff, HandoffId, HandoffStatus, HandoffSummary, Proposal, RunId, ThreadId};
 use serde::Serialize;
 use serde_json::Value;
-use similar::TextDiff;
 use utoipa::ToSchema;
 
 /// Lines of context around each change in the diff of two proposals.
@@ -200,7 +199,7 @@ impl ProposalShape {
 
 /// Returns the unified diff of two texts.
 fn unified_diff(previous: &str, after: &str) -> String {
-    TextDiff::from_lines(previous, after).unified_diff().context_radius(DIFF_CONTEXT_LINES).to_string()
+    text_diff::unified_diff(previous, after, DIFF_CONTEXT_LINES, None)
 }
 
 /// A pending handoff: the proposal to show and the possible decisions.

@@ -94,7 +94,7 @@ impl<'a> HandoffService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<PendingHandoff>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread = self.agent.thread(thread_id).await?;
             if handoff::is_blank(&*self.agent.store, &thread).await? {
                 return Err(HandoffError::EmptyThread(thread_id).into());
@@ -190,7 +190,7 @@ impl<'a> HandoffService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<HandoffOutcome>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread_id = self.get(handoff_id).await?.parent_thread_id;
             self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
             let handoff = self.get(handoff_id).await?;
@@ -286,7 +286,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn pending(self, thread_id: Option<ThreadId>) -> BoxFuture<'a, Result<Vec<PendingHandoff>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let filter = HandoffFilter {
                 parent_thread_id: thread_id,
                 statuses: vec![HandoffStatus::AwaitingDecision],
@@ -316,7 +316,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// [`HandoffError::Unknown`] if it does not exist or belongs to another owner.
     pub fn get(self, handoff_id: HandoffId) -> BoxFuture<'a, Result<Handoff>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             Ok(self
                 .agent
                 .store

@@ -80,7 +80,7 @@ pub use journal::view::{
     ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
     ImportedBoundaryEntry, SummaryMarker, ToolCallHeader, page_entry,
 };
-pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize};
+pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_future};
 pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use journal::{
     EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexHitKind, OutboxCursor, RunFilter,

@@ -93,7 +93,7 @@ impl<'a> MemoryService<'a> {
     /// Fails if the query contains no word to search for, if the range is empty, if the named thread is not
     /// in the lineage, or if the journal fails.
     pub fn recall(self, thread_id: ThreadId, query: &'a RecallQuery) -> BoxFuture<'a, Result<RecallResult>> {
-        Box::pin(async move { Ok(memory::recall(&*self.agent.store, thread_id, query).await?) })
+        journal::box_future(async move { Ok(memory::recall(&*self.agent.store, thread_id, query).await?) })
     }
 
     /// Searches messages, including archived ones, summaries, handoffs and items. The best hits come first.
@@ -101,7 +101,7 @@ impl<'a> MemoryService<'a> {
     /// # Errors
     /// Fails if the request contains no word to search for, or if the journal fails.
     pub fn search(self, request: &'a SearchRequest) -> BoxFuture<'a, Result<SearchResults>> {
-        Box::pin(async move { Ok(memory::search(&*self.agent.store, request).await?) })
+        journal::box_future(async move { Ok(memory::search(&*self.agent.store, request).await?) })
     }
 
     /// Adds a line to the notes in `agent.md`, outside the managed block. Secrets in it are redacted.
@@ -109,7 +109,7 @@ impl<'a> MemoryService<'a> {
     /// # Errors
     /// Fails if the text is blank, or if the file cannot be written.
     pub fn remember(self, text: &'a str) -> BoxFuture<'a, Result<RememberedNote>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let text = text.to_owned();
             self.with_agent_md(move |file| memory::remember(file, &text)).await
         })
@@ -138,7 +138,9 @@ impl<'a> MemoryService<'a> {
     /// Fails if the file cannot be read or written, or if the result would be too large. The file is
     /// unchanged in that case.
     pub fn edit_agent_md(self, displayed: Vec<u8>, edited: Vec<u8>) -> BoxFuture<'a, Result<RewriteOutcome>> {
-        Box::pin(async move { self.with_agent_md(move |file| file.rewrite(&displayed, &edited)).await })
+        journal::box_future(
+            async move { self.with_agent_md(move |file| file.rewrite(&displayed, &edited)).await },
+        )
     }
 
     /// Returns the amount of the assistant's memory.
@@ -146,7 +148,7 @@ impl<'a> MemoryService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn stats(self) -> BoxFuture<'a, Result<MemoryStats>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let assistant_id = &self.agent.settings.assistant_id;
             let counts = self.agent.store.memory_counts(assistant_id).await?;
             let due = self.due_thread_count().await?;
@@ -170,7 +172,7 @@ impl<'a> MemoryService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn due_thread_count(self) -> BoxFuture<'a, Result<u64>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut threads = BTreeSet::new();
             let mut page = OutboxQuery::for_kind(TRANSFER_OUTBOX_KIND, PAGE_ROWS_MAX);
             loop {
@@ -193,7 +195,7 @@ impl<'a> MemoryService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn recent_summaries(self, limit: usize) -> BoxFuture<'a, Result<Vec<StoredSummary>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let agent_id = self.agent.settings.assistant_id.clone();
             let query =
                 SummaryQuery { agent_id, except_thread: None, offset: 0, limit: limit.min(PAGE_ROWS_MAX) };
@@ -212,7 +214,7 @@ impl<'a> MemoryService<'a> {
         after: Option<u64>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<LoggedMessage>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.thread(thread_id).await?;
             Ok(self.summarization_handoff(None).get_task_trace(thread_id, after, limit).await?)
         })

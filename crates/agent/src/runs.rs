@@ -207,7 +207,7 @@ impl<'a> RunService<'a> {
         request: &'a RunRequest,
         frames: &'a FrameSender,
     ) -> BoxFuture<'a, Result<StartedRun>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread_id = new.thread_id();
             let spec = RunStartSpec::from_request(AdmissionSource::New, run_id, thread_id, request);
             let admission =
@@ -248,7 +248,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the remembered permission rules cannot be read.
     pub fn take_notices(self) -> BoxFuture<'a, Result<Vec<String>>> {
-        Box::pin(async move { Ok(self.agent.toolbox().await?.take_notices()) })
+        journal::box_future(async move { Ok(self.agent.toolbox().await?.take_notices()) })
     }
 
     /// Drives a started run until it ends or is interrupted, and publishes its frames.
@@ -261,7 +261,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<RunEnd>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread_id = started.thread_id;
             let end = self.drive_remaining(started, frames, cancel).await?;
             self.agent.handoffs().finish_cancelled_draft(thread_id, &end, frames).await?;
@@ -310,7 +310,7 @@ impl<'a> RunService<'a> {
         thread_id: ThreadId,
         request: &'a RunRequest,
     ) -> BoxFuture<'a, Result<Run>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             // Heartbeats start first: other processes leave the queued run to this one while its heartbeats continue.
             self.agent.leases.start_heartbeat().await?;
             let thread = self.agent.thread(thread_id).await?;

@@ -64,7 +64,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// [`ThreadError::Unknown`] if there is none; [`ThreadError::Ambiguous`] if there are several.
     pub fn find(self, prefix: &'a str) -> BoxFuture<'a, Result<Thread>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let matches = match prefix {
                 "last" => return self.last_thread().await,
                 _ if prefix.trim().is_empty() => Vec::new(),
@@ -93,7 +93,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn continuation_thread(self, thread: Thread) -> BoxFuture<'a, Result<Thread>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let handed_off = thread.handoff_mark().filter(|mark| mark.source_thread_id == thread.thread_id);
             let child = match handed_off {
                 Some(mark) => self.agent.store.thread(mark.child_thread_id).await?,
@@ -109,7 +109,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn get(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Option<Thread>>> {
-        Box::pin(async move { Ok(self.agent.store.thread(thread_id).await?) })
+        journal::box_future(async move { Ok(self.agent.store.thread(thread_id).await?) })
     }
 
     /// Subscribes to the commits of all threads.
@@ -127,7 +127,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails if the page has no rows or more than [`journal::PAGE_ROWS_MAX`], or if the journal fails.
     pub fn list(self, filter: ThreadFilter) -> BoxFuture<'a, Result<Vec<Thread>>> {
-        Box::pin(async move { Ok(self.agent.store.threads(filter).await?) })
+        journal::box_future(async move { Ok(self.agent.store.threads(filter).await?) })
     }
 
     /// Returns all threads that match the filter, ignoring its page. Reads page by page.
@@ -166,7 +166,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn tree(self, root: Option<ThreadId>) -> BoxFuture<'a, Result<Vec<ThreadNode>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let all = self.list_all(ThreadFilter::default()).await?;
             let states = self.display_states(&all).await?;
             Ok(build_tree(all, &states, root))
@@ -178,7 +178,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
     pub fn rename(self, thread_id: ThreadId, name: &'a str) -> BoxFuture<'a, Result<Thread>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let now = Timestamp::now();
             let renamed = NewEvent::from_body(&ThreadRenamed { name: name.to_owned() }, now)?;
             let writes = vec![
@@ -202,7 +202,7 @@ impl<'a> ThreadService<'a> {
     /// Fails if the thread does not exist or a run is active on it, if `agent.md` cannot be written, or if
     /// the journal fails.
     pub fn delete(self, thread_id: ThreadId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.thread(thread_id).await?;
             self.agent.runs().end_orphaned_run(thread_id).await?;
             let filter = HandoffFilter {

@@ -31,7 +31,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn thread_workspace(self, thread: &'a Thread) -> BoxFuture<'a, Result<Option<PathBuf>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let (mut folder, mut parent) = (recorded_workspace(thread), thread.parent_id);
             for _ in 0..ANCESTORS_MAX {
                 let (None, Some(id)) = (&folder, parent) else { break };
@@ -165,7 +165,7 @@ impl<'a> RunService<'a> {
     /// [`RunError::NotRehomed`] if the named interrupt is not pending, if no call is pending, or if the calls
     /// are already proposed in this folder.
     pub fn check_rehome(self, thread_id: ThreadId, named: Option<InterruptId>) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread = self.agent.thread(thread_id).await?;
             let pending = self.pending_interrupts(thread_id).await?;
             let here = self.agent.workspace();
@@ -183,7 +183,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
     pub fn can_resume_here(self, thread_id: ThreadId) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let checkpoint = self.agent.store.checkpoint(thread_id).await?;
             match self.agent.resume_workspace(thread_id, checkpoint.as_ref()).await {
                 Ok(_) => Ok(true),

@@ -300,7 +300,7 @@ impl Compactor {
         thread_id: ThreadId,
         request: &'a CompactionRequest,
     ) -> BoxFuture<'a, Result<Option<String>, StepFailure>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             Ok(match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
                 PlanOutcome::Nothing { reason, .. } => Some(reason),
                 PlanOutcome::Ready(plan) => plan.clips_only_reason(),
@@ -321,7 +321,7 @@ impl Compactor {
         request: &'a CompactionRequest,
         scope: RunScope<'a>,
     ) -> BoxFuture<'a, Result<Option<CompactionPreview>, StepFailure>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let plan = match self.plan_compaction(store, thread_id, Timestamp::now(), request).await? {
                 PlanOutcome::Nothing { reason, .. } => return Ok(Some(CompactionPreview::Nothing(reason))),
                 PlanOutcome::Ready(plan) => *plan,

@@ -32,7 +32,7 @@ pub fn find_newest_compaction<'a>(
     thread_id: ThreadId,
     beginning: &'a ContextOutline,
 ) -> BoxFuture<'a, journal::Result<Option<NewestCompaction>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let Some((seq, compaction)) = beginning.compaction() else { return Ok(None) };
         let compaction = compaction.clone();
         // The clip events of a compaction come right before it, in the same transaction. Clips of earlier compactions

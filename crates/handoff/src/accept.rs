@@ -179,7 +179,7 @@ impl Acceptance {
     ///
     /// One line that says what could not be read or written.
     pub fn withdraw_block<'a>(&'a self, handoff: &'a Handoff) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let failed = |error: journal::Error| error.to_string();
             let own = self.accepted_proposal(handoff).await.map_err(failed)?;
             let other = match self.newest_other_pending(handoff).await.map_err(failed)? {
@@ -207,7 +207,7 @@ impl Acceptance {
         &'a self,
         handoff: &'a Handoff,
     ) -> BoxFuture<'a, journal::Result<Option<Proposal>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let Some(sha256) = &handoff.accepted_sha256 else { return Ok(None) };
             let proposals = self.store.proposals(handoff.handoff_id).await?;
             Ok(proposals.into_iter().find(|proposal| proposal.summary_sha256 == *sha256))

@@ -133,7 +133,7 @@ pub fn requested_key(handoff_id: HandoffId) -> String {
 ///
 /// When the journal cannot be read.
 pub fn is_blank<'a>(store: &'a dyn Store, thread: &'a Thread) -> BoxFuture<'a, journal::Result<bool>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         if thread.message_count > 0 {
             return Ok(false);
         }

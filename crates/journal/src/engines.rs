@@ -6,7 +6,10 @@ pub(crate) mod postgres;
 pub(crate) mod sql;
 pub(crate) mod sqlite;
 
+use std::any::Any;
+
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
@@ -55,6 +58,13 @@ impl ReadSize {
     }
 }
 
+/// The result of a query, without its type.
+pub(crate) type ErasedResult = Box<dyn Any + Send>;
+
+/// A query without its result type. The code that executes queries is then compiled once for each engine instead of
+/// once for each query: retries, tasks and blocking threads for a hundred queries took a megabyte of the program.
+pub(crate) type ErasedQuery = Box<dyn Fn(&SqlConnection<'_>) -> Result<ErasedResult> + Send>;
+
 /// A storage engine: it executes transactions and reads, and publishes commits. It has no rules about the rows.
 pub(crate) trait Engine: Send + Sync {
     /// Where the processes that share this database can run.
@@ -68,11 +78,18 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Executes a query on one snapshot of the database. The query may be executed again when a connection breaks, so
     /// it must have no other effect.
+    fn read_erased(&self, rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>>;
+
+    /// Like [`Self::read_erased`], with the result type of the query.
     fn read<T: Send + 'static>(
         &self,
         rows: ReadSize,
         query: impl Fn(&SqlConnection<'_>) -> Result<T> + Send + 'static,
-    ) -> impl Future<Output = Result<T>> + Send;
+    ) -> impl Future<Output = Result<T>> + Send {
+        let query = move |db: &SqlConnection<'_>| query(db).map(|result| Box::new(result) as ErasedResult);
+        let result = self.read_erased(rows, Box::new(query));
+        async { Ok(*result.await?.downcast().expect("the query returns a boxed `T`")) }
+    }
 
     /// Adds to the search index everything that was committed before this call.
     fn update_index(&self) -> impl Future<Output = Result<()>> + Send;

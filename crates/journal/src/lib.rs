@@ -20,6 +20,8 @@ mod tables;
 pub mod view;
 mod write;
 
+use futures::future::BoxFuture;
+
 pub use commit_feed::local::{LocalCommitFeed, LocalCommitSubscription};
 pub use commit_feed::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use engines::postgres::{PoolSettings, PoolStatistics, PostgresStore};
@@ -40,6 +42,16 @@ pub use write::{
     Artifact, HandoffPatch, ImportProgress, ImportSource, OutboxItem, Replica, RunClaim, RunPatch,
     ThreadPatch, ThreadVersion, TurnSummarization, Write,
 };
+
+/// Boxes the future of a public operation, so that its state machine is compiled once, in the crate that defines it.
+///
+/// The state machine of an `async fn` is compiled in each crate that awaits it. `Box::pin(async move { … })` alone
+/// does not prevent that: the compiler inlines a function that contains only this expression into its callers, and
+/// compiles the state machine there again. It does not inline a function that calls another one.
+#[inline(never)]
+pub fn box_future<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    Box::pin(future)
+}
 
 /// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

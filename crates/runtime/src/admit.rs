@@ -155,7 +155,7 @@ pub fn admit_run<'a>(
     admission: &'a RunAdmission,
     start: RunStart,
 ) -> BoxFuture<'a, Result<AdmittedRun>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let mut attempts = 0;
         loop {
             // A checkpoint that the caller read, or that of a thread to be created, may be out of date. The commit

@@ -44,7 +44,7 @@ impl Scheduler {
         run_id: RunId,
         action: CancelAction,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             let agent = self.agent(scope);
             let mut is_requested = false;
             loop {
@@ -86,7 +86,7 @@ impl Scheduler {
         thread_id: ThreadId,
         run_id: RunId,
     ) -> BoxFuture<'a, Result<Run>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             let agent = self.agent(scope);
             let mut commits = agent.threads().subscribe_thread_commits(thread_id);
             loop {
@@ -200,7 +200,7 @@ impl Scheduler {
         run: &'a Run,
         action: CancelAction,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             let agent = self.agent(scope);
             if run.status == RunStatus::Pending && self.cancel_queued(&agent, run, action).await? {
                 return Ok(());

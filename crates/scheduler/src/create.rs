@@ -87,7 +87,7 @@ impl Scheduler {
         scope: &'a OwnerScope,
         new: NewRun,
     ) -> BoxFuture<'a, Result<CreatedRun>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             self.check_requests(scope, [&new.request]).await?;
             self.submit_run(scope, new, None).await
         })
@@ -104,7 +104,7 @@ impl Scheduler {
         scope: &'a OwnerScope,
         new: Vec<NewRun>,
     ) -> BoxFuture<'a, Result<Vec<CreatedRun>>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             self.check_requests(scope, new.iter().map(|run| &run.request)).await?;
             let queue_permits =
                 new.iter().map(|_| self.queue_quota.acquire(scope)).collect::<Result<Vec<_>>>()?;

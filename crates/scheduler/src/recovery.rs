@@ -50,7 +50,7 @@ impl Scheduler {
     /// # Errors
     /// [`crate::Error::Agent`] if the journal cannot be read.
     pub fn recover<'a>(self: &'a Arc<Self>) -> BoxFuture<'a, Result<RecoveryReport>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             self.system_agent.runs().start_heartbeat().await?;
             let mut report = self.scan_journal().await?;
             report.queued += self.requeue_lost_runs().await?;

@@ -174,7 +174,7 @@ impl Scheduler {
     ///
     /// It may be called again, also concurrently: the shortest grace period holds.
     pub fn shutdown<'a>(&'a self, grace: Duration) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
+        agent::box_future(async move {
             self.queues.lock().close();
             self.permits.close();
             self.closing.cancel();

@@ -52,7 +52,7 @@ impl<'a> AdminService<'a> {
     /// Checks the home folder, the database, the block in `agent.md`, the install token, pending handoffs,
     /// cut-off runs, models and the export of handoffs.
     pub fn run_doctor(self) -> BoxFuture<'a, Vec<DoctorCheck>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut checks = vec![self.home_check(), self.database_check().await, self.block_check()];
             checks.extend(self.token_check());
             checks.extend(self.connections_check());

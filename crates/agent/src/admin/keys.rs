@@ -35,7 +35,7 @@ impl<'a> AdminService<'a> {
         user: &'a UserId,
         label: Option<String>,
     ) -> BoxFuture<'a, Result<(ApiKey, String)>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.check_may_manage_keys()?;
             let label: Option<String> =
                 label.map(|label| label.chars().filter(|char| !char.is_control()).collect());
@@ -63,7 +63,7 @@ impl<'a> AdminService<'a> {
     /// # Errors
     /// [`AdminError::KeysDenied`] for every caller but the person at the machine; journal errors.
     pub fn keys(self) -> BoxFuture<'a, Result<Vec<ApiKey>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.check_may_manage_keys()?;
             Ok(self.agent.journal.api_keys().await?)
         })
@@ -75,7 +75,7 @@ impl<'a> AdminService<'a> {
     /// [`AdminError::UnknownKey`] if no key has that public part, [`AdminError::KeysDenied`] for every caller
     /// but the person at the machine; journal errors.
     pub fn revoke_key(self, key_id: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.check_may_manage_keys()?;
             let writes = vec![Write::RevokeApiKey { key_id: key_id.to_owned(), at: Timestamp::now() }];
             match self.agent.journal.commit(Transaction { fence: None, writes }).await {
@@ -91,7 +91,7 @@ impl<'a> AdminService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn authenticate_key(self, key_text: &'a str) -> BoxFuture<'a, Result<Option<ApiKey>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let Some(key_id) = parse_key_id(key_text) else { return Ok(None) };
             let key = self.unrevoked_key(key_id).await?;
             Ok(key.filter(|key| is_equal_in_constant_time(&key.sha256, &key_digest(key_text))))
@@ -104,7 +104,7 @@ impl<'a> AdminService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn is_key_valid(self, key_id: &'a str) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move { Ok(self.unrevoked_key(key_id).await?.is_some()) })
+        journal::box_future(async move { Ok(self.unrevoked_key(key_id).await?.is_some()) })
     }
 
     /// Returns the stored key with that public part, unless it is revoked.

@@ -57,7 +57,7 @@ impl DatabaseAddress {
     /// # Errors
     /// Fails if the database cannot be opened or written, or if its schema is newer than this program.
     pub fn migrate<'a>(&'a self) -> BoxFuture<'a, Result<(String, SchemaMigration)>> {
-        Box::pin(async move { Ok(copy::migrate(self.copy_endpoint()).await?) })
+        journal::box_future(async move { Ok(copy::migrate(self.copy_endpoint()).await?) })
     }
 
     /// Copies the journal into another database, which must be empty or the unfinished target of an earlier
@@ -72,7 +72,7 @@ impl DatabaseAddress {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<CopyReport>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             Ok(copy::copy(
                 self.copy_endpoint(),
                 to.copy_endpoint(),
@@ -93,7 +93,7 @@ impl DatabaseAddress {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Option<BackupReport>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             Ok(copy::backup(self.copy_endpoint(), path, progress_callback("back up", frames, cancel)).await?)
         })
     }

@@ -45,7 +45,7 @@ impl<'a> AdminService<'a> {
     /// # Errors
     /// Fails if the file of recorded consents cannot be read or the state folder cannot be created.
     pub fn test_mcp_servers(self, name: Option<&'a str>) -> BoxFuture<'a, Result<Vec<McpServerStatus>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut plan = self.planned_mcp_servers()?;
             plan.retain(|server| name.is_none_or(|name| server.name == name));
             let servers = McpServers::connect(plan, &self.mcp_folders()?, StartupWait::WaitForAll).await;

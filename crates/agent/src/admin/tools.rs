@@ -37,7 +37,7 @@ impl<'a> AdminService<'a> {
     /// # Errors
     /// Fails if the remembered rules cannot be read.
     pub fn tools(self) -> BoxFuture<'a, Result<Vec<ToolInfo>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let toolbox = self.agent.toolbox().await?;
             let assistant_id = &self.agent.settings.assistant_id;
             let tools = self
@@ -71,7 +71,7 @@ impl<'a> AdminService<'a> {
     /// # Errors
     /// Fails if the remembered rules cannot be read, because the toolbox cannot be built then.
     pub fn skills(self) -> BoxFuture<'a, Result<Arc<SkillCatalog>>> {
-        Box::pin(async move { Ok(self.agent.toolbox().await?.skills.catalog()) })
+        journal::box_future(async move { Ok(self.agent.toolbox().await?.skills.catalog()) })
     }
 
     /// Adds a permission rule for calls in `workspace`, like one that a person approved there.
@@ -84,7 +84,7 @@ impl<'a> AdminService<'a> {
         rule: PermissionRule,
         scope: RuleScope,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let agent = self.agent.with_workspace(workspace);
             agent.toolbox().await?.rules.remember(rule, scope).map_err(Error::from)
         })

@@ -54,7 +54,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn cost(self, pending: &'a PendingHandoff) -> BoxFuture<'a, Result<HandoffCost>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let model = &pending.proposal.summary_json.model;
             let draft_usage = self.draft_usage(pending).await?;
             let mut cost = HandoffCost {
@@ -116,7 +116,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn context_usage(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Option<ContextUsage>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let Ok(context) = self.agent.threads().context_report(thread_id).await else { return Ok(None) };
             let Some(window_tokens) = context.window_tokens.filter(|window| *window > 0) else {
                 return Ok(None);
@@ -147,7 +147,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn record_proposed_size(self, thread_id: ThreadId, tokens: u64) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move { self.write_proposed_size(thread_id, Some(tokens)).await })
+        journal::box_future(async move { self.write_proposed_size(thread_id, Some(tokens)).await })
     }
 
     /// Stores the size of the last suggestion in the thread's metadata, or removes it.

@@ -49,7 +49,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn mirror_report(self) -> BoxFuture<'a, Result<MirrorReport>> {
-        Box::pin(async move { Ok(self.agent.mirror.report().await?) })
+        journal::box_future(async move { Ok(self.agent.mirror.report().await?) })
     }
 
     /// Counts the rows of the export table, and creates a missing table. `None` if the export is off.
@@ -57,7 +57,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails if the database cannot be reached or used.
     pub fn mirror_rows(self) -> BoxFuture<'a, Result<Option<MirrorRowCounts>>> {
-        Box::pin(async move { Ok(self.agent.mirror.count_rows().await?) })
+        journal::box_future(async move { Ok(self.agent.mirror.count_rows().await?) })
     }
 
     /// Returns the statistics of the export's connection pool; `None` if there is no pool.
@@ -74,7 +74,7 @@ impl<'a> HandoffService<'a> {
         self,
         on_batch: &'a mut (dyn FnMut(u64) + Send),
     ) -> BoxFuture<'a, Result<MirrorDelivery>> {
-        Box::pin(async move { Ok(self.agent.mirror.flush(on_batch).await?) })
+        journal::box_future(async move { Ok(self.agent.mirror.flush(on_batch).await?) })
     }
 
     /// Checks the export for `segue doctor`; `None` if the export is off.
@@ -117,7 +117,7 @@ impl<'a> HandoffService<'a> {
     /// Waits briefly for rows that are being sent, before the program ends. Rows that are not sent by then
     /// stay queued, and the next process sends them.
     pub fn wait_for_mirror(self) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let status = self.agent.mirror.status().await.unwrap_or(MirrorStatus::Degraded);
             let timeout = match status {
                 MirrorStatus::Off => return,

@@ -41,7 +41,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn undecided(self) -> BoxFuture<'a, Result<Vec<ListedHandoff>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
             self.list(None, &pending.collect::<Vec<_>>(), usize::MAX).await
         })
@@ -59,7 +59,7 @@ impl<'a> HandoffService<'a> {
         statuses: &'a [HandoffStatus],
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ListedHandoff>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut queried = statuses.to_vec();
             if statuses.contains(&HandoffStatus::Expired) {
                 let pending = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending());
@@ -97,7 +97,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn pending_by_thread(self) -> BoxFuture<'a, Result<BTreeMap<ThreadId, HandoffId>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let statuses = HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect();
             let pending =
                 self.agent.store.handoffs(HandoffFilter { statuses, ..HandoffFilter::default() }).await?;
@@ -124,7 +124,7 @@ impl<'a> HandoffService<'a> {
     /// [`HandoffError::Unknown`] if there is none, [`HandoffError::Ambiguous`] if several ids begin with the
     /// text, and [`HandoffError::NotAHandoff`] for an interrupt that is not the question of a handoff.
     pub fn find(self, text: &'a str) -> BoxFuture<'a, Result<Handoff>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             if let Ok(interrupt_id) = text.parse::<InterruptId>()
                 && let Some(interrupt) = self.agent.store.interrupt(interrupt_id).await?
             {
@@ -162,7 +162,7 @@ impl<'a> HandoffService<'a> {
     /// Fails as [`HandoffService::find`] does, and with [`HandoffError::OtherThread`] if the handoff belongs
     /// to another thread.
     pub fn find_in_thread(self, text: &'a str, thread_id: ThreadId) -> BoxFuture<'a, Result<Handoff>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let handoff = self.find(text).await?;
             match handoff.parent_thread_id {
                 parent if parent == thread_id => Ok(handoff),
@@ -179,7 +179,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// [`HandoffError::Unknown`] if it does not exist.
     pub fn review(self, handoff_id: HandoffId) -> BoxFuture<'a, Result<HandoffReview>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut handoff = self.get(handoff_id).await?;
             let is_expired = self.is_past_expiry(&handoff);
             if is_expired {

@@ -18,7 +18,7 @@ impl<'a> HandoffService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn statistics(self, since: Option<Timestamp>) -> BoxFuture<'a, Result<HandoffStatistics>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut statistics = HandoffStatistics::default();
             for handoff in self.agent.store.handoffs(HandoffFilter::default()).await? {
                 // The list is sorted from newest to oldest.

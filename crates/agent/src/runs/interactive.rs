@@ -23,7 +23,7 @@ impl<'a> ThreadService<'a> {
     /// [`RunError::WorkspaceNotUtf8`] if the path of the folder cannot be stored; otherwise fails only if the
     /// journal does.
     pub fn create(self, name: Option<String>) -> BoxFuture<'a, Result<Thread>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.workspace_name()?;
             let mut thread = self.blank_thread(ThreadId::generate(), Map::new());
             thread.name = name;
@@ -44,7 +44,7 @@ impl<'a> ThreadService<'a> {
         bytes: Vec<u8>,
         media_type: &'a str,
     ) -> BoxFuture<'a, Result<ContentBlock>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let artifact = Artifact::new(thread_id, media_type, bytes, Timestamp::now());
             let block = ContentBlock::Media {
                 media_type: media_type.to_owned(),
@@ -93,7 +93,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<RunEnd>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let Interrupt { thread_id, interrupt_id, .. } = *interrupt;
             self.recover_before_run(thread_id, frames, cancel).await?;
             self.check_rehome(thread_id, Some(interrupt_id)).await?;

@@ -19,7 +19,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn pending_interrupts(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Vec<Interrupt>>> {
-        Box::pin(async move { Ok(self.agent.store.pending_interrupts(thread_id).await?) })
+        journal::box_future(async move { Ok(self.agent.store.pending_interrupts(thread_id).await?) })
     }
 
     /// Returns an interrupt.
@@ -27,7 +27,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// [`journal::Error::NotFound`] if it does not exist or belongs to another owner.
     pub fn interrupt(self, interrupt_id: InterruptId) -> BoxFuture<'a, Result<Interrupt>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let interrupt = self.agent.store.interrupt(interrupt_id).await?;
             interrupt.ok_or_else(|| {
                 journal::Error::NotFound { what: "interrupt", id: interrupt_id.to_string() }.into()
@@ -53,7 +53,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Option<RunEnd>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread_id = self.interrupt(interrupt_id).await?.thread_id;
             self.recover_before_run(thread_id, frames, cancel).await?;
             self.answer_interrupt(&self.interrupt(interrupt_id).await?, decisions, frames, cancel).await

@@ -124,7 +124,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Option<RunEnd>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             if self.agent.scope == OwnerScope::Everyone {
                 let agent = self.agent.scoped_to_thread_owner(thread_id).await?;
                 return Box::pin(agent.runs().recover(thread_id, frames, cancel)).await;
@@ -253,7 +253,7 @@ impl<'a> RunService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Option<RunEnd>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             match self.recover(thread_id, frames, cancel).await {
                 Err(Error::Run(RunError::WorkspaceGone { .. })) => {
                     self.end_orphaned_run(thread_id).await.map(|()| None)
@@ -295,7 +295,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
     pub fn stop_thread(self, thread_id: ThreadId) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.thread(thread_id).await?;
             match self.agent.store.active_runs(Some(thread_id)).await?.into_iter().next() {
                 Some(run) => self.stop_run(run.run_id).await,
@@ -310,7 +310,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// [`RunError::Unknown`] if the run does not exist; otherwise fails only if the journal does.
     pub fn stop_run(self, run_id: RunId) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let stopped = runtime::request_stop(&*self.agent.store, run_id, Timestamp::now()).await;
             match stopped {
                 Err(runtime::Error::Journal(journal::Error::NotFound { .. })) => {
@@ -326,7 +326,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// [`journal::Error::Busy`] if the process may be alive; otherwise fails only if the journal does.
     pub fn end_orphaned_run(self, thread_id: ThreadId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             if let Some(run) = self.agent.store.active_runs(Some(thread_id)).await?.into_iter().next() {
                 let now = self.agent.leases.lease_end_time(&run).await?;
                 runtime::abandon_run(&*self.agent.store, &run, self.agent.leases.lease().await?, now).await?;
@@ -341,7 +341,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the run does not exist, or if the journal fails.
     pub fn fail_run(self, run_id: RunId, reason: &'a str) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let run = self.existing_run(run_id).await?;
             match run.status {
                 RunStatus::Running => {

@@ -49,7 +49,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn unclaimed_runs(self, limit: usize) -> BoxFuture<'a, Result<Vec<Run>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let query = UnclaimedRunsQuery {
                 now: self.agent.leases.lease().await?.now(),
                 dead_owners: self.agent.leases.exited_processes(),
@@ -65,7 +65,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn claim_runs(self, run_ids: Vec<RunId>) -> BoxFuture<'a, Result<Vec<Run>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             if run_ids.is_empty() {
                 return Ok(Vec::new());
             }

@@ -30,7 +30,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// [`RunError::UnknownTrace`] if there is none; [`RunError::Ambiguous`] if there are several.
     pub fn find_trace_subject(self, text: &'a str) -> BoxFuture<'a, Result<TraceSubject>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             if text == "last" {
                 return Ok(TraceSubject::Run(self.find(text).await?));
             }
@@ -77,7 +77,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn spans(self, run: &'a Run) -> BoxFuture<'a, Result<Vec<TraceSpan>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let first = self.agent.store.run_events(run.thread_id, run.run_id, 0, 1).await?.pop();
             let mut fold = self.fold_until(run.thread_id, first.map_or(1, |event| event.seq)).await?;
             self.fold_run_events(&mut fold, run.thread_id, run.run_id).await?;
@@ -90,7 +90,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn thread_spans(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Vec<TraceSpan>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let spans = self.thread_only_spans(thread_id).await?;
             self.append_subagent_spans(thread_id, spans).await
         })
@@ -139,7 +139,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn handoff_spans(self, handoff: &'a Handoff) -> BoxFuture<'a, Result<Vec<TraceSpan>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let belongs_to_handoff = |event: &&Event| event.handoff_id() == Some(handoff.handoff_id);
             let parent = handoff.parent_thread_id;
             let mut fold = self.fold_until(parent, 1).await?;

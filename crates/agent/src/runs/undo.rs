@@ -76,7 +76,7 @@ impl<'a> RunService<'a> {
     /// and another error of [`crate::ErrorClass::Conflict`] if another run is active. Also fails if the run
     /// does not exist, or if the journal fails.
     pub fn roll_back_run(self, run_id: RunId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let run = self.existing_run(run_id).await?;
             let thread_id = run.thread_id;
             match run.status {
@@ -110,7 +110,7 @@ impl<'a> RunService<'a> {
     /// [`RunError::Active`] if the run is running. Also fails if the run does not exist, or if the journal
     /// fails.
     pub fn forget_run(self, run_id: RunId) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let run = self.existing_run(run_id).await?;
             if run.status == RunStatus::Pending {
                 self.cancel_queued_run(run_id).await?;

@@ -64,7 +64,7 @@ impl<'a> RunService<'a> {
         after: Option<OutboxCursor>,
         limit: usize,
     ) -> BoxFuture<'a, Result<PendingWebhookPage>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let this_process = self.agent.leases.process_name().await?;
             let items = self
                 .agent
@@ -91,7 +91,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn pending_webhook(self, run_id: RunId) -> BoxFuture<'a, Result<Option<PendingWebhook>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let item = self.agent.store.outbox_item(WEBHOOK_KIND, &run_id.to_string()).await?;
             Ok(item.and_then(PendingWebhook::from_outbox_item))
         })
@@ -103,7 +103,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the journal fails, or if this process cannot take a name.
     pub fn claim_webhook(self, webhook: &'a mut PendingWebhook) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             // Other processes leave the webhook to this one only while it sends heartbeats.
             self.agent.leases.start_heartbeat().await?;
             let this_process = self.agent.leases.process_name().await?.to_owned();
@@ -124,7 +124,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn record_webhook_failure(self, webhook: &'a mut PendingWebhook) -> BoxFuture<'a, Result<bool>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let (process, attempts) = (webhook.owner_process.clone(), webhook.attempts + 1);
             self.update_webhook(webhook, process, attempts).await
         })
@@ -135,7 +135,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn finish_webhook(self, webhook: &'a PendingWebhook) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let (kind, key) = (WEBHOOK_KIND.to_owned(), webhook.item.key.clone());
             let created_at = Some(webhook.item.created_at);
             let writes = vec![Write::RemoveOutboxItem { kind, key, created_at }];

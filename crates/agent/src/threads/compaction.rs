@@ -80,7 +80,7 @@ impl<'a> ThreadService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ThreadCompaction>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.runs().sweep_all_threads(frames, cancel).await?;
             self.agent.runs().recover_before_run(thread_id, frames, cancel).await?;
             let model = self.agent.models.open_selected()?;
@@ -143,7 +143,7 @@ impl<'a> ThreadService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ThreadCompaction>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.thread(thread_id).await?;
             let model = self.agent.models.open_if_usable();
             let parameters = compaction_request(request, self.non_message_tokens(thread_id).await?);
@@ -174,7 +174,7 @@ impl<'a> ThreadService<'a> {
     /// and [`journal::Error::Conflict`] if the conversation kept changing or another compaction became the
     /// newest.
     pub fn undo_compaction(self, thread_id: ThreadId) -> BoxFuture<'a, Result<ThreadCompactionUndo>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut expected_marker = None;
             for _ in 1..UNDO_ATTEMPTS_MAX {
                 match self.try_undo_compaction(thread_id, &mut expected_marker).await {

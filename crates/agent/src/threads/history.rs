@@ -22,7 +22,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn events(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Vec<Event>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut events: Vec<Event> = Vec::new();
             loop {
                 let after = events.last().map_or(0, |event| event.seq);
@@ -44,7 +44,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn history(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Vec<HistoryEntry>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut entries = history(&self.events(thread_id).await?);
             let mut answers: BTreeMap<RunId, usize> = BTreeMap::new();
             for (index, entry) in entries.iter().enumerate() {
@@ -73,7 +73,9 @@ impl<'a> ThreadService<'a> {
         thread_id: ThreadId,
         query: &'a HistoryQuery,
     ) -> BoxFuture<'a, Result<HistoryPage>> {
-        Box::pin(async move { Ok(journal::history_page(&*self.agent.store, thread_id, query).await?) })
+        journal::box_future(
+            async move { Ok(journal::history_page(&*self.agent.store, thread_id, query).await?) },
+        )
     }
 }
 
@@ -83,7 +85,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// [`RunError::Unknown`] if there is none; [`RunError::Ambiguous`] if there are several.
     pub fn find(self, prefix: &'a str) -> BoxFuture<'a, Result<Run>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let unknown = || RunError::Unknown(prefix.to_owned());
             let matches = match prefix {
                 "last" => self.newest_run().await?.into_iter().collect(),
@@ -125,7 +127,7 @@ impl<'a> RunService<'a> {
         rating: Option<Rating>,
         comment: Option<String>,
     ) -> BoxFuture<'a, Result<Option<RunFeedback>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let run = self.existing_run(run_id).await?;
             let (thread_id, user_id) = (run.thread_id, self.agent.feedback_user().to_owned());
             if let Some(text) = &comment
@@ -162,7 +164,7 @@ impl<'a> RunService<'a> {
     /// # Errors
     /// Fails if the run does not exist, or if the journal fails.
     pub fn run_events(self, run_id: RunId, after: Seq, limit: usize) -> BoxFuture<'a, Result<Vec<Event>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let run = self.existing_run(run_id).await?;
             Ok(self.agent.store.run_events(run.thread_id, run_id, after, limit).await?)
         })

@@ -111,7 +111,7 @@ impl<'a> ThreadService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ImportReport>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut report = ImportReport::default();
             for path in paths {
                 match self.import_path(path, &mut report, RunScope { frames, cancel }).await {
@@ -142,7 +142,7 @@ impl<'a> ThreadService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<ImportReport>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut report = ImportReport::default();
             self.import_source(
                 TranscriptSource::from_temp_file(file, name),

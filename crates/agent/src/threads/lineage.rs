@@ -64,7 +64,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn subagents(self, thread_id: ThreadId) -> BoxFuture<'a, Result<SubagentList>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let filter = ThreadFilter {
                 parent_id: Some(thread_id),
                 subagents: SubagentVisibility::Shown,
@@ -103,7 +103,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
     pub fn lineage(self, thread_id: ThreadId) -> BoxFuture<'a, Result<ThreadLineage>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let root = self.oldest_ancestor(thread_id).await?;
             let root_thread_id = root.thread_id;
             let (mut visited, mut threads) = (BTreeSet::from([root_thread_id]), Vec::new());

@@ -107,7 +107,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn prune_plan(self, before: Timestamp, named: NamedThreadPolicy) -> BoxFuture<'a, Result<PrunePlan>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut all = self.prune_candidates(before, named).await?;
             keep_ancestors(&mut all);
             let mut kept = KeptThreadCounts::default();
@@ -144,7 +144,7 @@ impl<'a> ThreadService<'a> {
         frames: &'a FrameSender,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<PruneReport>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut report = PruneReport::default();
             let total = plan.threads.len() as u64;
             for (done, planned) in (0..).zip(&plan.threads) {

@@ -98,7 +98,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, if the request cannot be previewed, or if the journal fails.
     pub fn context_report(self, thread_id: ThreadId) -> BoxFuture<'a, Result<ContextReport>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.thread(thread_id).await?;
             let model = self.agent.models.open_if_usable();
             let context = self.agent.contexts.read_context(&*self.agent.store, thread_id).await?;
@@ -162,7 +162,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn cost_report(self, thread_id: ThreadId) -> BoxFuture<'a, Result<CostReport>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut usage_by_model: BTreeMap<String, (u64, Usage)> = BTreeMap::new();
             let categories = vec![Category::Message, Category::Trace, Category::Subagent];
             let superseded = journal::SupersededVisibility::Shown;

@@ -45,7 +45,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn prompts(self, thread_id: ThreadId, limit: usize) -> BoxFuture<'a, Result<Vec<UserPrompt>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let mut prompts = Vec::new();
             let mut before = None;
             while prompts.len() < limit {
@@ -77,7 +77,7 @@ impl<'a> ThreadService<'a> {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<CheckpointEntry>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let points =
                 self.agent.store.checkpoints(thread_id, before, limit, SupersededVisibility::Hidden).await?;
             Ok(points.into_iter().filter(|point| point.source != CheckpointSource::Rewind).collect())
@@ -91,7 +91,7 @@ impl<'a> ThreadService<'a> {
     /// [`ThreadError::UnknownEvent`] if `keep_seq` is after the last event. Also fails if a run is active, or
     /// if the journal fails.
     pub fn rewind(self, thread_id: ThreadId, keep_seq: Seq) -> BoxFuture<'a, Result<RewindResult>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let last_seq = self.agent.thread(thread_id).await?.last_seq;
             if keep_seq > last_seq {
                 return Err(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }.into());
@@ -116,7 +116,7 @@ impl<'a> ThreadService<'a> {
     /// [`ThreadError::UnknownEvent`] if `until` is after the last event. Also fails if the thread does not
     /// exist, or if the journal fails.
     pub fn fork(self, thread_id: ThreadId, until: Option<Seq>) -> BoxFuture<'a, Result<Thread>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let parent = self.agent.thread(thread_id).await?;
             if let Some(seq) = until.filter(|until| *until > parent.last_seq) {
                 return Err(ThreadError::UnknownEvent { thread_id, seq, last_seq: parent.last_seq }.into());

@@ -107,7 +107,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
     pub fn state(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Option<ThreadSnapshot>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread = self.agent.thread(thread_id).await?;
             let points = self.point_page(thread_id, None, 1).await?;
             Ok(self.assemble_states(&thread, points).await?.pop())
@@ -120,7 +120,7 @@ impl<'a> ThreadService<'a> {
     /// [`ThreadError::UnknownCheckpoint`] if the thread has no such checkpoint. Also fails if the thread does
     /// not exist, or if the journal fails.
     pub fn state_at(self, thread_id: ThreadId, given: CheckpointId) -> BoxFuture<'a, Result<ThreadSnapshot>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread = self.agent.thread(thread_id).await?;
             let unknown = || ThreadError::UnknownCheckpoint { thread_id, given };
             let point = self.point(thread_id, given).await?;
@@ -159,7 +159,7 @@ impl<'a> ThreadService<'a> {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ThreadSnapshot>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let thread = self.agent.thread(thread_id).await?;
             if limit == 0 || limit > journal::PAGE_ROWS_MAX {
                 let reason = format!("the limit must be 1 to {}, not {limit}", journal::PAGE_ROWS_MAX);
@@ -176,7 +176,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn last_state_of_run(self, run: &'a Run) -> BoxFuture<'a, Result<Option<ThreadSnapshot>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let (thread_id, mut before) = (run.thread_id, None);
             loop {
                 let page = self
@@ -208,7 +208,7 @@ impl<'a> ThreadService<'a> {
         thread_id: ThreadId,
         seq: Seq,
     ) -> BoxFuture<'a, Result<Vec<Arc<StateMessage>>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.thread(thread_id).await?;
             Ok(self
                 .agent
@@ -230,7 +230,7 @@ impl<'a> ThreadService<'a> {
         thread_id: ThreadId,
         head_seq: Seq,
     ) -> BoxFuture<'a, Result<Vec<Arc<StateMessage>>>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             Ok(self
                 .agent
                 .transcripts

@@ -84,7 +84,7 @@ pub fn deletion_writes<'a>(
     thread_id: ThreadId,
     now: Timestamp,
 ) -> BoxFuture<'a, journal::Result<Vec<Write>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let accepted =
             |filter: HandoffFilter| HandoffFilter { statuses: ACCEPTED_STATUSES.to_vec(), ..filter };
         let as_parent = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
@@ -109,7 +109,7 @@ pub fn decided_at<'a>(
     store: &'a dyn Store,
     handoff: &'a Handoff,
 ) -> BoxFuture<'a, journal::Result<Option<Timestamp>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         match handoff.status {
             HandoffStatus::Declined | HandoffStatus::Previewed => Ok(Some(handoff.updated_at)),
             HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned => {

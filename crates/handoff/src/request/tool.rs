@@ -143,7 +143,7 @@ pub fn find_pending_handoff<'a>(
     store: &'a dyn Store,
     thread_id: ThreadId,
 ) -> BoxFuture<'a, journal::Result<Option<Handoff>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let filter = HandoffFilter {
             parent_thread_id: Some(thread_id),
             statuses: HandoffStatus::ALL.into_iter().filter(|status| status.is_pending()).collect(),
@@ -200,7 +200,7 @@ pub fn unresolved_call_result<'a>(
     channels: &'a Channels,
     at: Timestamp,
 ) -> BoxFuture<'a, journal::Result<Option<NewEvent>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let Some(waiting_call) = WaitingToolCall::read_lenient(channels) else { return Ok(None) };
         let handoff = store.handoff(waiting_call.handoff_id).await?;
         let (status, text) = match handoff.as_ref().filter(|handoff| handoff.status.is_pending()) {

@@ -12,6 +12,7 @@ mod schema;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use postgres::{DatabaseTarget, Pool};
 
@@ -27,7 +28,7 @@ use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
-use crate::engines::{Engine, ReadSize};
+use crate::engines::{Engine, ErasedQuery, ErasedResult, ReadSize};
 use crate::tables::replicas;
 use crate::tables::threads::ThreadHeadCache;
 use crate::{CommitReceipt, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
@@ -125,16 +126,13 @@ impl Engine for PostgresStore {
         Ok(receipt)
     }
 
-    async fn read<T: Send + 'static>(
-        &self,
-        _rows: ReadSize,
-        query: impl Fn(&SqlConnection<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let pool = &self.0.pool;
+    fn read_erased(&self, _rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>> {
         let query = move |connection: &postgres::Connection| {
             query(&SqlConnection::Postgres(connection, &ThreadHeadCache::default()))
         };
-        pool.read(query).await.map_err(|error| self.0.location.classify_error(error))
+        Box::pin(async move {
+            self.0.pool.read(query).await.map_err(|error| self.0.location.classify_error(error))
+        })
     }
 
     async fn update_index(&self) -> Result<()> {

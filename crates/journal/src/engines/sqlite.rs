@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -30,7 +31,7 @@ use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
-use crate::engines::{Engine, ReadSize};
+use crate::engines::{Engine, ErasedQuery, ErasedResult, ReadSize};
 use crate::{CommitReceipt, Error, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
 /// Options for opening a database.
@@ -208,17 +209,15 @@ impl Engine for SqliteStore {
         self.submit_job(|reply| WriterJob::Commit(CommitRequest { transaction, reply })).await?
     }
 
-    async fn read<T: Send + 'static>(
-        &self,
-        rows: ReadSize,
-        query: impl Fn(&SqlConnection<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let result = match (&self.readers, rows) {
-            (Some(readers), ReadSize::Small) => readers.query_inline(in_snapshot(query)).await,
-            (Some(readers), ReadSize::Large) => readers.query(in_snapshot(query)).await,
-            (None, _) => self.query_writer(query).await?,
-        };
-        result.map_err(|error| self.path.classify_error(error))
+    fn read_erased(&self, rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>> {
+        Box::pin(async move {
+            let result = match (&self.readers, rows) {
+                (Some(readers), ReadSize::Small) => readers.query_inline(in_snapshot(query)).await,
+                (Some(readers), ReadSize::Large) => readers.query(in_snapshot(query)).await,
+                (None, _) => self.query_writer(query).await?,
+            };
+            result.map_err(|error| self.path.classify_error(error))
+        })
     }
 
     async fn update_index(&self) -> Result<()> {

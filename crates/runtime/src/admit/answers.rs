@@ -40,7 +40,7 @@ pub fn resume_run<'a>(
     answers: &'a [(&'a Interrupt, &'a Decisions)],
     with: GraphUpdate,
 ) -> BoxFuture<'a, Result<Option<AdmittedRun>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let Some((interrupt, _)) = answers.first() else { return Ok(None) };
         let mut attempts = 0;
         loop {
@@ -104,7 +104,7 @@ pub fn find_answered_interrupt<'a>(
     store: &'a dyn Store,
     checkpoint: &'a Checkpoint,
 ) -> BoxFuture<'a, Result<Option<Interrupt>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let Some(node) = checkpoint.next.as_deref() else { return Ok(None) };
         let id = interrupt_id(checkpoint.run_id, checkpoint.step, node, 0);
         let Some(first) = store.interrupt(id).await? else { return Ok(None) };
@@ -126,7 +126,7 @@ pub fn resume_answered<'a>(
     admission: &'a RunAdmission,
     interrupt: &'a Interrupt,
 ) -> BoxFuture<'a, Result<Option<AdmittedRun>>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let Some(head) = store.checkpoint(admission.thread_id).await? else { return Ok(None) };
         if !pending_questions_channel(&interrupt.node).is_set(&head.channels) {
             return Ok(None);

@@ -29,7 +29,7 @@ pub fn request_stop<'a>(
     run_id: RunId,
     now: Timestamp,
 ) -> BoxFuture<'a, Result<RunStatus>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let Some(run) = store.run(run_id).await? else {
             return Err(journal::Error::NotFound { what: "run", id: run_id.to_string() }.into());
         };
@@ -53,7 +53,7 @@ pub fn abandon_run<'a>(
     lease: &'a LeaseHolder,
     now: Timestamp,
 ) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let claim = reclaim_write(run, lease, now);
         let failure = RunFailure::new(FailureKind::Store, "its process ended before it was done");
         let writes = failure_writes(store, run, failure, now).await?;
@@ -75,7 +75,7 @@ pub fn fail_run<'a>(
     reason: &'a str,
     now: Timestamp,
 ) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let fence = Some(FencingToken { run_id: run.run_id, owner: owner.to_owned() });
         let failure = RunFailure::new(FailureKind::Internal, reason);
         let writes = failure_writes(store, run, failure, now).await?;
@@ -145,7 +145,7 @@ pub fn take_over_run<'a>(
     lease: &'a LeaseHolder,
     reason: TakeoverReason,
 ) -> BoxFuture<'a, Result<AdmittedRun>> {
-    Box::pin(async move {
+    journal::box_future(async move {
         let events = RunEvents { run_id: run.run_id, at: lease.now() };
         let started = events.started_event(RunStartKind::TakenOver, run.model.clone())?;
         let started_append = Write::Append { thread_id: run.thread_id, events: vec![started] };

@@ -181,7 +181,7 @@ impl ContextCache {
         store: &'a dyn Store,
         thread_id: ThreadId,
     ) -> BoxFuture<'a, journal::Result<ModelContext>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let events = |query| store.events(thread_id, query);
             let mut context = match self.take_cached(thread_id) {
                 Some(cached) => {

@@ -130,7 +130,7 @@ impl ModelNode {
         thread_id: ThreadId,
         run_id: RunId,
     ) -> BoxFuture<'a, Result<RequestPreview, StepFailure>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let context = self.contexts.read_context(&**store, thread_id).await?;
             let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
             let ((early_commits, _early_receiver), channels) =

@@ -37,7 +37,7 @@ impl Scheduler {
         run: &'a Run,
         after: Option<StreamPosition>,
     ) -> BoxFuture<'a, Result<Option<RunReader>>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             let reader = self.run_reader(run.run_id, after);
             if reader.is_some() || !run.status.is_active() {
                 return Ok(reader);
@@ -56,7 +56,7 @@ impl Scheduler {
         scope: &'a OwnerScope,
         run: &'a Run,
     ) -> BoxFuture<'a, Result<Option<RunReader>>> {
-        Box::pin(async move {
+        agent::box_future(async move {
             let stream = Arc::new(RunStream::new_remote(run.run_ref(), scope));
             let commits = self.agent(scope).threads().subscribe_thread_commits(run.thread_id);
             let mut replay = RemoteReplay { stream, replay: Replay::new(run.thread_id, run.run_id), commits };

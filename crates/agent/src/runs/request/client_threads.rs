@@ -46,7 +46,7 @@ impl<'a> ThreadService<'a> {
         metadata: Map<String, Value>,
         if_exists: IfExists,
     ) -> BoxFuture<'a, Result<(Thread, bool)>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let metadata = client_metadata(metadata)?;
             if let Some(thread_id) = thread_id
                 && let Some(existing) = self.agent.store.thread(thread_id).await?
@@ -90,7 +90,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails only if the journal does.
     pub fn store_new_thread(self, new: &'a NewThread) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let writes = create_thread_writes(&new.0)?.into();
             self.agent.store.commit(Transaction { fence: None, writes }).await?;
             Ok(())
@@ -117,7 +117,7 @@ impl<'a> ThreadService<'a> {
         thread_id: ThreadId,
         metadata: Map<String, Value>,
     ) -> BoxFuture<'a, Result<Thread>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let before = self.agent.thread(thread_id).await?;
             let metadata = client_metadata(metadata)?;
             let mut all = before.metadata;

@@ -112,7 +112,7 @@ impl<'a> ThreadService<'a> {
         thread_id: ThreadId,
         change: StateChange,
     ) -> BoxFuture<'a, Result<CheckpointId>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             self.agent.thread(thread_id).await?;
             if let Continuation::After(node) = &change.continuation
                 && !graph_shape::is_node(node)
@@ -158,7 +158,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
     pub fn copy_thread(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Thread>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let source = self.agent.thread(thread_id).await?;
             let before = self.agent.store.checkpoint(thread_id).await?;
             let now = Timestamp::now();

@@ -32,7 +32,7 @@ impl<'a> ThreadService<'a> {
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
     pub fn model_window(self, thread_id: ThreadId) -> BoxFuture<'a, Result<ModelWindow>> {
-        Box::pin(async move {
+        journal::box_future(async move {
             let transcript = self.messages_after(thread_id, 0).await?;
             let context = self.agent.contexts.read_context(&*self.agent.store, thread_id).await?;
             let compaction = context.beginning.compaction();

@@ -9,10 +9,12 @@ mod health;
 mod reader_pool;
 mod schema;
 mod sql_functions;
+mod wal;
 mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,13 +28,16 @@ use self::errors::DatabasePath;
 pub(crate) use self::errors::prepare_error;
 use self::reader_pool::ReaderPool;
 pub(crate) use self::schema::checksum;
-use self::writer::{CommitRequest, QUEUE_MAX, SqliteWriter, WriterJob};
+use self::writer::{CommitRequest, QUEUE_MAX, SharedConnection, SqliteWriter, WriterJob};
 use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
 use crate::engines::{Engine, ErasedQuery, ErasedResult, ReadSize};
 use crate::{CommitReceipt, Error, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
+
+/// Maximum number of large reads of a process on the writer's connection. It exceeds the number that a command makes.
+const WRITER_LARGE_READS_MAX: u32 = 16;
 
 /// Options for opening a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +61,10 @@ pub struct SqliteStore {
     path: Arc<DatabasePath>,
     /// The queue of the writer. `None` only while the store is dropped.
     jobs: Option<mpsc::Sender<WriterJob>>,
+    /// The connection of the writer, for short queries while it is idle. `None` only while the store is dropped.
+    writer_connection: Option<SharedConnection>,
+    /// Number of large reads on the writer's connection.
+    writer_large_reads: AtomicU32,
     /// The reading connections. `None` for a database in memory, which has only the writer's connection.
     readers: Option<Arc<ReaderPool>>,
     /// The writer's thread. `None` only while the store is dropped.
@@ -112,7 +121,8 @@ impl SqliteStore {
         readers: Option<Arc<ReaderPool>>,
     ) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-        let writer = SqliteWriter::new(connection, Arc::clone(&path), receiver, lock_wait);
+        let connection = Arc::new(Mutex::new(connection));
+        let writer = SqliteWriter::new(Arc::clone(&connection), Arc::clone(&path), receiver, lock_wait);
         let thread = std::thread::Builder::new()
             .name("journal-writer".to_owned())
             .spawn(move || writer.run())
@@ -120,6 +130,8 @@ impl SqliteStore {
         Ok(Self {
             path,
             jobs: Some(sender),
+            writer_connection: Some(connection),
+            writer_large_reads: AtomicU32::new(0),
             readers,
             writer: Some(thread),
             feed: CommitFeed::default(),
@@ -144,14 +156,37 @@ impl SqliteStore {
         &self,
         query: impl Fn(&rusqlite::Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.read(ReadSize::Large, move |connection| match connection {
+        let query = move |connection: &SqlConnection<'_>| match connection {
             SqlConnection::Sqlite(connection) => query(connection),
             SqlConnection::Postgres(..) => Err(Error::Closed),
-        })
-        .await
+        };
+        let result = match &self.readers {
+            Some(readers) => readers.query(in_snapshot(query)).await,
+            None => self.query_writer(query).await?,
+        };
+        result.map_err(|error| self.path.classify_error(error))
     }
 
-    /// Executes a query on the writer's connection.
+    /// Executes a query on the current thread and on the writer's connection, if the writer is idle and no reading
+    /// connection is open. Opening one would take several times as long: it reads the whole schema. A process that
+    /// performs one command often needs none. Large reads would delay the commits of others, so only the first
+    /// [`WRITER_LARGE_READS_MAX`] are executed.
+    fn query_idle_writer<T>(
+        &self,
+        readers: &ReaderPool,
+        rows: ReadSize,
+        query: &impl Fn(&SqlConnection<'_>) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let connection = self.writer_connection.as_ref().filter(|_| !readers.has_connection())?.try_lock()?;
+        if rows == ReadSize::Large
+            && self.writer_large_reads.fetch_add(1, Ordering::Relaxed) >= WRITER_LARGE_READS_MAX
+        {
+            return None;
+        }
+        Some(in_snapshot(query)(&connection))
+    }
+
+    /// Executes a query on the writer's thread.
     async fn query_writer<T: Send + 'static>(
         &self,
         query: impl FnOnce(&SqlConnection<'_>) -> Result<T> + Send + 'static,
@@ -188,9 +223,10 @@ pub(crate) fn open_in_memory() -> Result<rusqlite::Connection> {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The last connection to close copies the write-ahead log into the database file. Only the writer's
+        // The last connection to close copies a long write-ahead log into the database file. Only the writer's
         // connection can do that, so the readers are closed first.
         self.readers = None;
+        self.writer_connection = None;
         self.jobs = None;
         if let Some(Err(_)) = self.writer.take().map(JoinHandle::join) {
             tracing::error!(path = %self.path.0.display(), "the journal's writer panicked");
@@ -210,11 +246,14 @@ impl Engine for SqliteStore {
     }
 
     fn read_erased(&self, rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>> {
+        let result_on_writer =
+            self.readers.as_ref().and_then(|readers| self.query_idle_writer(readers, rows, &query));
         Box::pin(async move {
-            let result = match (&self.readers, rows) {
-                (Some(readers), ReadSize::Small) => readers.query_inline(in_snapshot(query)).await,
-                (Some(readers), ReadSize::Large) => readers.query(in_snapshot(query)).await,
-                (None, _) => self.query_writer(query).await?,
+            let result = match (result_on_writer, &self.readers, rows) {
+                (Some(result), ..) => result,
+                (None, Some(readers), ReadSize::Small) => readers.query_inline(in_snapshot(query)).await,
+                (None, Some(readers), ReadSize::Large) => readers.query(in_snapshot(query)).await,
+                (None, None, _) => self.query_writer(query).await?,
             };
             result.map_err(|error| self.path.classify_error(error))
         })

@@ -7,7 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::errors::DatabasePath;
-use super::{schema, sql_functions};
+use super::{schema, sql_functions, wal};
 use crate::{Error, Result};
 
 /// Number of pages in the write-ahead log at which a commit copies them into the database file: 32 MiB.
@@ -27,6 +27,8 @@ pub(crate) fn open_writer(database: &DatabasePath, lock_wait: Duration) -> Resul
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
+    // A refused database is not changed: closing it must not copy its log into it.
+    wal::keep(&connection)?;
     if is_missing {
         // Set the mode by path and not through a file handle, because closing a handle would release the locks that
         // SQLite holds in this process. The side files inherit the mode.
@@ -39,7 +41,11 @@ pub(crate) fn open_writer(database: &DatabasePath, lock_wait: Duration) -> Resul
     loop {
         match configure(&connection, database).map_err(|error| database.classify_error(error)) {
             Err(Error::Locked { .. }) if Instant::now() < deadline => std::thread::sleep(OPEN_RETRY_DELAY),
-            outcome => return outcome.map(|()| connection),
+            outcome => {
+                outcome?;
+                wal::checkpoint_on_close(&connection)?;
+                return Ok(connection);
+            }
         }
     }
 }
@@ -67,6 +73,7 @@ pub(crate) fn open_in_memory(database: &DatabasePath) -> Result<Connection> {
 fn configure(connection: &Connection, database: &DatabasePath) -> Result<()> {
     // Check before anything is written: the file may belong to another program or to a later version.
     schema::read_version(connection, database)?;
+    wal::check_match(connection, database)?;
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         let source = std::io::Error::other("the file system does not support a write-ahead log");
@@ -106,29 +113,34 @@ fn prepare_folder(path: &Path) -> Result<()> {
 /// Returns whether the file exists.
 ///
 /// # Errors
-/// Fails if the path is a folder, or if the file is empty but has a write-ahead log.
+/// Fails if the path is a folder, or if the file is missing or empty but has a write-ahead log.
 fn inspect_file(path: &Path) -> Result<bool> {
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(file_error(path, error)),
-    };
-    if metadata.is_dir() {
-        return Err(file_error(path, std::io::ErrorKind::IsADirectory.into()));
-    }
+    let length = file_length(path)?;
     // SQLite would treat the file as a new database and delete the log, which contains the data.
-    if metadata.len() == 0 && wal_length(path) > 0 {
-        let reason = "the file is empty, but its write-ahead log (-wal) is not".to_owned();
+    if length.unwrap_or(0) == 0 && wal::length(path) > 0 {
+        // Another process may have created the file and its log just now, in this order.
+        let what = match file_length(path)? {
+            Some(1..) => return Ok(true),
+            Some(0) => "is empty",
+            None => "is missing",
+        };
+        let reason = format!("the file {what}, but its write-ahead log (-wal) is not");
         return Err(Error::Corrupt { path: path.to_owned(), reason });
     }
-    Ok(true)
+    Ok(length.is_some())
 }
 
-/// Returns the size of the write-ahead log in bytes, or 0 if there is none.
-fn wal_length(path: &Path) -> u64 {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    std::fs::metadata(log).map_or(0, |metadata| metadata.len())
+/// Returns the length of the file in bytes, or `None` if it does not exist.
+///
+/// # Errors
+/// Fails if the path is a folder or cannot be accessed.
+fn file_length(path: &Path) -> Result<Option<u64>> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(file_error(path, std::io::ErrorKind::IsADirectory.into())),
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(file_error(path, error)),
+    }
 }
 
 /// Sets the mode of a file.

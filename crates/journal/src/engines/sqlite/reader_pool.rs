@@ -2,6 +2,7 @@
 //! async threads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,13 +27,20 @@ pub(crate) struct ReaderPool {
     permits: Arc<Semaphore>,
     /// Open connections that are not in use.
     idle_connections: Mutex<Vec<Connection>>,
+    /// True once a connection was opened.
+    is_used: AtomicBool,
 }
 
 impl ReaderPool {
     /// Returns a pool without open connections.
     pub(crate) fn new(path: Arc<DatabasePath>, lock_wait: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(READERS_MAX));
-        Self { path, lock_wait, permits, idle_connections: Mutex::new(Vec::new()) }
+        Self { path, lock_wait, permits, idle_connections: Mutex::default(), is_used: AtomicBool::new(false) }
+    }
+
+    /// Returns whether a connection was opened.
+    pub(crate) fn has_connection(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
     }
 
     /// Executes a query on a connection of the pool, on a blocking thread.
@@ -75,7 +83,10 @@ impl ReaderPool {
         let idle = self.idle_connections.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => connect::open_reader(&self.path, self.lock_wait)?,
+            None => {
+                self.is_used.store(true, Ordering::Relaxed);
+                connect::open_reader(&self.path, self.lock_wait)?
+            }
         };
         let result = query(&connection);
         self.idle_connections.lock().push(connection);

@@ -4,6 +4,7 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::errors::DatabasePath;
+use super::wal;
 use crate::engines::sql;
 use crate::tables::search;
 use crate::{Error, Result};
@@ -48,7 +49,11 @@ pub(crate) fn migrate(connection: &Connection, path: &DatabasePath) -> Result<()
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let outcome = run_pending_migrations(connection, path);
     match outcome {
-        Ok(()) => Ok(connection.execute_batch("COMMIT")?),
+        Ok(()) => {
+            connection.execute_batch("COMMIT")?;
+            // Without its log, the file is then at least a complete database of this version.
+            Ok(wal::checkpoint(connection)?)
+        }
         Err(error) => {
             // SQLite may have ended the transaction because of the failure. In either case nothing is kept.
             let _ = connection.execute_batch("ROLLBACK");

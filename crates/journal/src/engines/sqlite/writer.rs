@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
 use super::errors::DatabasePath;
+use super::wal;
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
 use crate::tables::search::{self, IndexBatchResult, IndexPass};
@@ -34,6 +36,9 @@ const YIELD_PAUSE: Duration = Duration::from_millis(5);
 /// fraction of itself, one eighth.
 const EXPECTED_DECAY: usize = 8;
 
+/// The writer's connection. Between two jobs, others may execute short queries on it.
+pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
+
 /// A query that is executed on the writer's own connection. It sends its result itself.
 pub(crate) type WriterQuery = Box<dyn FnOnce(&Connection) + Send>;
 
@@ -57,8 +62,8 @@ pub(crate) struct CommitRequest {
 
 /// The writer. It runs on its own thread until the queue is closed and empty.
 pub(crate) struct SqliteWriter {
-    /// The only connection that writes.
-    connection: Connection,
+    /// The only connection that writes. It is locked while a job is executed.
+    connection: SharedConnection,
     /// The path of the database, named in errors.
     path: Arc<DatabasePath>,
     /// The queue.
@@ -80,7 +85,7 @@ pub(crate) struct SqliteWriter {
 impl SqliteWriter {
     /// Returns a writer that takes its jobs from `jobs` and waits for other processes for at most `lock_wait`.
     pub(crate) fn new(
-        connection: Connection,
+        connection: SharedConnection,
         path: Arc<DatabasePath>,
         jobs: mpsc::Receiver<WriterJob>,
         lock_wait: Duration,
@@ -99,7 +104,7 @@ impl SqliteWriter {
         }
     }
 
-    /// Executes jobs until the queue is closed and empty.
+    /// Executes jobs until the queue is closed and empty, and then closes the connection.
     pub(crate) fn run(mut self) {
         while let Some(job) = self.next_job() {
             self.yield_to_others();
@@ -111,11 +116,15 @@ impl SqliteWriter {
                     self.commit_group(group);
                 }
                 Some(WriterJob::Index(waiter)) => self.index_waiters.push(waiter),
-                Some(WriterJob::Query(query)) => query(&self.connection),
+                Some(WriterJob::Query(query)) => query(&self.connection.lock()),
                 None => {}
             }
             self.update_index();
             self.last_job_end = Instant::now();
+        }
+        if let Err(error) = wal::keep_if_short(&self.connection.lock(), &self.path) {
+            // Closing then checkpoints the log, which only takes longer.
+            tracing::debug!(%error, "failed to keep the write-ahead log");
         }
     }
 
@@ -130,20 +139,10 @@ impl SqliteWriter {
         self.burst_start = Instant::now();
     }
 
-    /// Begins a transaction. Waits for at most `lock_wait` while another process has a write transaction open.
-    fn begin_transaction(&self) -> rusqlite::Result<()> {
-        let deadline = Instant::now() + self.lock_wait;
-        self.connection.busy_timeout(Duration::ZERO)?;
-        let result = loop {
-            match execute_sql(&self.connection, "BEGIN IMMEDIATE") {
-                Err(error) if is_busy(&error) && Instant::now() < deadline => {
-                    std::thread::sleep(BEGIN_RETRY_DELAY)
-                }
-                outcome => break outcome,
-            }
-        };
-        self.connection.busy_timeout(self.lock_wait)?;
-        result
+    /// Locks the connection and calls `work` with it.
+    fn with_session<T>(&self, work: impl FnOnce(WriteSession<'_>) -> T) -> T {
+        let connection = &self.connection.lock();
+        work(WriteSession { connection, lock_wait: self.lock_wait })
     }
 
     /// Returns the next job. `Some(None)` means that the queue is empty but the index is incomplete; `None` means
@@ -180,11 +179,12 @@ impl SqliteWriter {
         group
     }
 
-    /// Commits a group and sends the results.
+    /// Commits a group and sends the results. The connection is free again before, so that a caller can read with it at
+    /// once.
     fn commit_group(&self, group: Vec<CommitRequest>) {
         let (transactions, replies): (Vec<_>, Vec<_>) =
             group.into_iter().map(|request| (request.transaction, request.reply)).unzip();
-        let outcomes = match self.perform_group(&transactions) {
+        let outcomes = match self.with_session(|session| session.perform_group(&transactions)) {
             Ok(outcomes) => outcomes,
             Err(error) => replies.iter().map(|_| Err(self.path.convert_error(&error))).collect(),
         };
@@ -192,6 +192,48 @@ impl SqliteWriter {
             // The send fails if the caller was dropped. The result is not needed in that case.
             let _ = reply.send(outcome.map_err(|error| self.path.classify_error(error)));
         }
+    }
+
+    /// Indexes one batch. If the index is complete or the batch failed, sends the result to all waiting callers.
+    fn update_index(&mut self) {
+        if self.index_waiters.is_empty() {
+            return;
+        }
+        let outcome = self.with_session(|session| session.index_batch());
+        if matches!(outcome, Ok(IndexBatchResult::Unfinished(_))) {
+            return;
+        }
+        let failure = outcome.err();
+        for waiter in self.index_waiters.drain(..) {
+            let _ = waiter.send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
+        }
+    }
+}
+
+/// The locked connection, with which one job is executed.
+#[derive(Clone, Copy)]
+struct WriteSession<'a> {
+    /// The only connection that writes.
+    connection: &'a Connection,
+    /// Maximum time to wait for the lock of another process.
+    lock_wait: Duration,
+}
+
+impl WriteSession<'_> {
+    /// Begins a transaction. Waits for at most `lock_wait` while another process has a write transaction open.
+    fn begin_transaction(&self) -> rusqlite::Result<()> {
+        let deadline = Instant::now() + self.lock_wait;
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let result = loop {
+            match execute_sql(self.connection, "BEGIN IMMEDIATE") {
+                Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                    std::thread::sleep(BEGIN_RETRY_DELAY)
+                }
+                outcome => break outcome,
+            }
+        };
+        self.connection.busy_timeout(self.lock_wait)?;
+        result
     }
 
     /// Executes all transactions of a group in one SQLite transaction. If one of them fails, all are executed again
@@ -202,7 +244,7 @@ impl SqliteWriter {
             Ok(group
                 .iter()
                 .map(|transaction| {
-                    apply_transaction(&sql::SqlConnection::Sqlite(&self.connection), transaction)
+                    apply_transaction(&sql::SqlConnection::Sqlite(self.connection), transaction)
                 })
                 .collect::<Result<Vec<_>>>())
         })?;
@@ -226,44 +268,29 @@ impl SqliteWriter {
     ) -> rusqlite::Result<Result<T>> {
         self.begin_transaction()?;
         let outcome = match work() {
-            Ok(Ok(value)) => execute_sql(&self.connection, "COMMIT").map(|()| Ok(value)),
+            Ok(Ok(value)) => execute_sql(self.connection, "COMMIT").map(|()| Ok(value)),
             failed => failed,
         };
         if !matches!(outcome, Ok(Ok(_))) && !self.connection.is_autocommit() {
-            execute_sql(&self.connection, "ROLLBACK")?;
+            execute_sql(self.connection, "ROLLBACK")?;
         }
         outcome
     }
 
     /// Executes a transaction with a savepoint, and rolls back to the savepoint if it fails.
     fn perform_alone(&self, transaction: &Transaction) -> rusqlite::Result<Result<CommitReceipt>> {
-        execute_sql(&self.connection, "SAVEPOINT request")?;
-        let outcome = apply_transaction(&sql::SqlConnection::Sqlite(&self.connection), transaction);
+        execute_sql(self.connection, "SAVEPOINT request")?;
+        let outcome = apply_transaction(&sql::SqlConnection::Sqlite(self.connection), transaction);
         if self.connection.is_autocommit() {
             // SQLite rolled back the whole transaction, as it does when the disk is full. The other transactions of
             // the group have failed too.
             return Err(outcome.err().map_or(rusqlite::Error::InvalidQuery, to_engine_error));
         }
         if outcome.is_err() {
-            execute_sql(&self.connection, "ROLLBACK TO request")?;
+            execute_sql(self.connection, "ROLLBACK TO request")?;
         }
-        execute_sql(&self.connection, "RELEASE request")?;
+        execute_sql(self.connection, "RELEASE request")?;
         Ok(outcome)
-    }
-
-    /// Indexes one batch. If the index is complete or the batch failed, sends the result to all waiting callers.
-    fn update_index(&mut self) {
-        if self.index_waiters.is_empty() {
-            return;
-        }
-        let outcome = self.index_batch();
-        if matches!(outcome, Ok(IndexBatchResult::Unfinished(_))) {
-            return;
-        }
-        let failure = outcome.err();
-        for waiter in self.index_waiters.drain(..) {
-            let _ = waiter.send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
-        }
     }
 
     /// Indexes one batch of rows in a transaction.
@@ -271,7 +298,7 @@ impl SqliteWriter {
         // Each batch starts its search for unindexed rows at the first thread. A caller may have joined after the
         // previous batch, and all waiting callers receive the same result.
         self.in_transaction(|| {
-            Ok(search::index_batch(&sql::SqlConnection::Sqlite(&self.connection), IndexPass::default()))
+            Ok(search::index_batch(&sql::SqlConnection::Sqlite(self.connection), IndexPass::default()))
         })?
         .map_err(to_engine_error)
     }

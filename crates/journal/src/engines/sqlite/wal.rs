@@ -1,0 +1,104 @@
+//! The file of the write-ahead log (`-wal`) while no process has the database open: when closing keeps it, and the
+//! detection that the database file was replaced next to it. SQLite itself recovers and checkpoints the log.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+
+use super::errors::DatabasePath;
+use crate::{Error, Result};
+
+/// The longest log that is kept when the database is closed, in bytes. Reading it again takes less than a millisecond.
+const KEPT_BYTES_MAX: u64 = 1 << 20;
+
+/// Makes closing the connection keep the log, whatever its length.
+pub(super) fn keep(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(|_| ())
+}
+
+/// Makes closing the connection checkpoint and delete the log, if no other connection is open.
+pub(super) fn checkpoint_on_close(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false).map(|_| ())
+}
+
+/// Makes closing the connection keep the log if it is short. A checkpoint and a new log cost four syncs to disk, which
+/// is more than the commits of a short command.
+pub(super) fn keep_if_short(connection: &Connection, database: &DatabasePath) -> rusqlite::Result<()> {
+    if length(&database.0) <= KEPT_BYTES_MAX { keep(connection) } else { checkpoint_on_close(connection) }
+}
+
+/// Copies the log into the database file and empties it, as far as no other process uses the log. It waits for other
+/// processes no longer than any write does.
+///
+/// # Errors
+/// Fails if the file cannot be written.
+pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+/// Returns the size of the log in bytes, or 0 if there is none.
+pub(super) fn length(database: &Path) -> u64 {
+    std::fs::metadata(path(database)).map_or(0, |metadata| metadata.len())
+}
+
+/// Checks that the log belongs to the database file. Between two processes, a person can replace the file and leave
+/// the old log next to it, for example to restore a backup. SQLite does not notice: it applies the log to any file.
+///
+/// The check costs two system calls, unless the file was changed after the log. Then the whole database is checked, because
+/// pages of two databases contradict each other.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the log belongs to another file, or the file is damaged.
+pub(super) fn check_match(connection: &Connection, database: &DatabasePath) -> Result<()> {
+    if !is_file_newer(&database.0) || is_checkpointed(connection)? {
+        return Ok(());
+    }
+    let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if found == "ok" {
+        // With an empty log, the next process need not check again.
+        return Ok(checkpoint(connection)?);
+    }
+    tracing::debug!(path = %database.0.display(), %found, "the database does not match its write-ahead log");
+    let reason = "its write-ahead log (-wal) is older than the file and does not match it; \
+                  if the file is a restored backup, delete the old -wal and -shm files";
+    Err(Error::Corrupt { path: database.0.clone(), reason: reason.to_owned() })
+}
+
+/// Returns whether the database file has the content of the whole log. After a checkpoint of a process that is still
+/// running, the file is newer than the log, although nobody replaced it.
+fn is_checkpointed(connection: &Connection) -> Result<bool> {
+    let counts = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| {
+        Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    })?;
+    Ok(counts.0 == counts.1)
+}
+
+/// Returns whether the database file was changed after its log, which is not empty.
+fn is_file_newer(database: &Path) -> bool {
+    match (std::fs::metadata(database), std::fs::metadata(path(database))) {
+        (Ok(file), Ok(log)) => log.len() > 0 && change_time(&file) > change_time(&log),
+        (Err(_), _) | (_, Err(_)) => false,
+    }
+}
+
+/// Returns the time of the last change of a file or of its name, in seconds and nanoseconds.
+#[cfg(unix)]
+fn change_time(metadata: &Metadata) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// Returns the time of the last change of a file, if the file system stores it.
+#[cfg(not(unix))]
+fn change_time(metadata: &Metadata) -> Option<std::time::SystemTime> {
+    metadata.modified().ok()
+}
+
+/// Returns the path of the log.
+fn path(database: &Path) -> PathBuf {
+    let mut log = database.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log)
+}

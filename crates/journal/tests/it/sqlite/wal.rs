@@ -1,0 +1,158 @@
+//! The write-ahead log while the database is closed: it is kept or checkpointed, and recovered or refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use journal::{Error, HealthCheckDepth, SqliteStore, Store};
+use protocol::ThreadId;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::conformance::fixtures::{all_events, append, create, human};
+
+/// The longest log that is kept, in bytes.
+const KEPT_BYTES_MAX: u64 = 1 << 20;
+
+/// Creates a database with a thread of one short message, whose log is kept.
+async fn database() -> (TempDir, PathBuf, ThreadId) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    drop(SqliteStore::open(&path).unwrap());
+    let store = SqliteStore::open(&path).unwrap();
+    let thread_id = create(&store).await;
+    append(&store, thread_id, vec![human("hello")]).await.unwrap();
+    drop(store);
+    (folder, path, thread_id)
+}
+
+fn log_path(database: &Path) -> PathBuf {
+    database.with_extension("db-wal")
+}
+
+fn log_length(database: &Path) -> u64 {
+    fs::metadata(log_path(database)).map_or(0, |metadata| metadata.len())
+}
+
+async fn message_count(database: &Path, thread_id: ThreadId) -> usize {
+    let store = SqliteStore::open(database).unwrap();
+    assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+    all_events(&store, thread_id, &[]).await.len()
+}
+
+/// Copies `from` over the file `to`, again until its time of change differs from that of the log.
+fn replace(to: &Path, from: &[u8]) {
+    let modified = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    loop {
+        fs::write(to, from).unwrap();
+        if modified(to) > modified(&log_path(to)) {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a3_a_short_log_is_kept_and_the_next_process_reads_it() {
+    let (folder, path, thread_id) = database().await;
+    assert!((1..=KEPT_BYTES_MAX).contains(&log_length(&path)), "{}", log_length(&path));
+    let other = folder.path().join("other.db");
+    fs::copy(&path, &other).unwrap();
+    fs::copy(log_path(&path), log_path(&other)).unwrap();
+    for database in [&path, &other] {
+        assert_eq!(message_count(database, thread_id).await, 1);
+    }
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, thread_id, vec![human("again")]).await.unwrap();
+    drop(store);
+    assert_eq!(message_count(&path, thread_id).await, 2);
+}
+
+#[tokio::test]
+async fn a_long_log_is_checkpointed_when_the_database_is_closed() {
+    let (folder, path, thread_id) = database().await;
+    let store = SqliteStore::open(&path).unwrap();
+    let messages = (0..40).map(|_| human(&"words ".repeat(10_000)));
+    append(&store, thread_id, messages.collect()).await.unwrap();
+    assert!(log_length(&path) > KEPT_BYTES_MAX);
+    drop(store);
+    assert_eq!(log_length(&path), 0);
+    let alone = folder.path().join("alone.db");
+    fs::copy(&path, &alone).unwrap();
+    assert_eq!(message_count(&alone, thread_id).await, 41);
+}
+
+#[tokio::test]
+async fn without_its_log_a_file_is_intact_up_to_the_last_checkpoint() {
+    let (folder, path, thread_id) = database().await;
+    let alone = folder.path().join("alone.db");
+    fs::copy(&path, &alone).unwrap();
+    assert_eq!(message_count(&alone, thread_id).await, 0, "only the schema was checkpointed");
+    // Other programs that close the database last checkpoint it.
+    Connection::open(&path).unwrap().execute_batch("SELECT count(*) FROM threads").unwrap();
+    assert_eq!(log_length(&path), 0);
+    fs::copy(&path, &alone).unwrap();
+    assert_eq!(message_count(&alone, thread_id).await, 1);
+}
+
+#[tokio::test]
+async fn a4_a_log_next_to_a_restored_backup_is_refused_and_nothing_is_changed() {
+    let (folder, path, thread_id) = database().await;
+    let backup = folder.path().join("backup.db");
+    Connection::open(&path).unwrap().execute("VACUUM INTO ?1", [backup.to_str().unwrap()]).unwrap();
+    let backup = fs::read(backup).unwrap();
+    let store = SqliteStore::open(&path).unwrap();
+    for number in 0..20 {
+        let message = human(&format!("{number} {}", "words ".repeat(500)));
+        append(&store, create(&store).await, vec![message]).await.unwrap();
+    }
+    drop(store);
+    assert!(log_length(&path) > 0);
+    replace(&path, &backup);
+    for _ in 0..2 {
+        let error = SqliteStore::open(&path).err().unwrap();
+        assert!(
+            matches!(&error, Error::Corrupt { reason, .. } if reason.contains("delete the old -wal and -shm")),
+            "{error:?}"
+        );
+        assert!(fs::read(&path).unwrap() == backup);
+    }
+    fs::remove_file(log_path(&path)).unwrap();
+    fs::remove_file(path.with_extension("db-shm")).unwrap();
+    assert_eq!(message_count(&path, thread_id).await, 1);
+}
+
+#[tokio::test]
+async fn a4_a_file_that_was_written_again_with_its_own_content_keeps_its_log() {
+    let (_folder, path, thread_id) = database().await;
+    replace(&path, &fs::read(&path).unwrap());
+    assert_eq!(message_count(&path, thread_id).await, 1);
+}
+
+#[tokio::test]
+async fn a4_a_log_without_its_file_is_not_deleted() {
+    let (folder, path, thread_id) = database().await;
+    let moved = folder.path().join("moved.db");
+    fs::rename(&path, &moved).unwrap();
+    let log = fs::read(log_path(&path)).unwrap();
+    let error = SqliteStore::open(&path).err().unwrap();
+    assert!(matches!(&error, Error::Corrupt { reason, .. } if reason.contains("is missing")), "{error:?}");
+    assert!(!path.exists() && fs::read(log_path(&path)).unwrap() == log);
+    fs::rename(&moved, &path).unwrap();
+    assert_eq!(message_count(&path, thread_id).await, 1);
+}
+
+/// Each connection reads the whole schema, so a process that performs one command has only one.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn small_reads_between_commits_need_no_second_connection() {
+    let (_folder, path, thread_id) = database().await;
+    let store = SqliteStore::open(&path).unwrap();
+    for number in 0..5 {
+        append(&store, thread_id, vec![human(&format!("{number}"))]).await.unwrap();
+        assert_eq!(all_events(&store, thread_id, &[]).await.len(), number + 2);
+        assert!(store.thread(thread_id).await.unwrap().is_some());
+    }
+    let path = fs::canonicalize(&path).unwrap();
+    let open_files = fs::read_dir("/proc/self/fd").unwrap();
+    let links = open_files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    assert_eq!(links.filter(|link| *link == path).count(), 1);
+}

@@ -2,6 +2,10 @@
 //! uses only keywords that every provider knows; the doc comments of the fields become the descriptions for the
 //! model.
 
+use std::any::TypeId;
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
@@ -9,21 +13,28 @@ use serde_json::{Map, Value};
 
 use super::tool_specs::ToolSpec;
 
+/// The schemas of the argument types so far. Making one takes as long as preparing several SQL statements, and the
+/// assembly of a turn asks for each several times.
+static SCHEMAS: Mutex<BTreeMap<TypeId, Value>> = Mutex::new(BTreeMap::new());
+
 impl ToolSpec {
     /// Returns the description of a tool whose arguments are deserialized as `A`.
-    pub fn for_args<A: JsonSchema>(name: &str, description: &str) -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.meta_schema = None;
-            settings.inline_subschemas = true;
-        });
-        let mut schema = settings.into_generator().into_root_schema_for::<A>();
-        RecursiveTransform(simplify_schema).transform(&mut schema);
-        Self {
-            name: name.to_owned(),
-            description: description.trim().to_owned(),
-            parameters: schema.to_value(),
-        }
+    pub fn for_args<A: JsonSchema + 'static>(name: &str, description: &str) -> Self {
+        let mut schemas = SCHEMAS.lock();
+        let parameters = schemas.entry(TypeId::of::<A>()).or_insert_with(argument_schema::<A>).clone();
+        Self { name: name.to_owned(), description: description.trim().to_owned(), parameters }
     }
+}
+
+/// Returns the schema of the arguments, with only the keywords that every provider knows.
+fn argument_schema<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<A>();
+    RecursiveTransform(simplify_schema).transform(&mut schema);
+    schema.to_value()
 }
 
 /// Removes the keywords that only repeat the type: names, number formats, defaults, and `null` for optional

@@ -27,6 +27,9 @@ const LANGUAGES: [(&str, Algorithm); 10] = [
     ("tr", Algorithm::Turkish),
 ];
 
+/// The stop words of each language on a line that begins with its code, separated by tabs.
+const STOP_WORD_LINES: &str = include_str!(concat!(env!("OUT_DIR"), "/stop_words.txt"));
+
 /// A tokenizer that turns sentences of one language into terms.
 pub(super) struct StemTokenizer {
     /// The stemmer of the language.
@@ -80,7 +83,8 @@ impl StemTokenizer {
 
 /// Returns the stop words of the language with this code.
 fn stop_words(code: &str) -> HashSet<&'static str> {
-    stop_words::lookup(code).unwrap_or_default().iter().copied().collect()
+    let words = STOP_WORD_LINES.lines().find_map(|line| line.strip_prefix(code)?.strip_prefix('\t'));
+    words.unwrap_or_default().split('\t').collect()
 }
 
 /// Returns the character if the word is a single one of a script without spaces. The word segmentation splits
@@ -95,7 +99,7 @@ fn single_ideograph(word: &str) -> Option<char> {
 
 #[cfg(test)]
 mod tests {
-    use super::StemTokenizer;
+    use super::*;
 
     fn check(sentence: &str, expected: &[&str]) {
         assert_eq!(StemTokenizer::for_sentences(&[sentence]).tokenize(sentence), expected, "{sentence:?}");
@@ -106,6 +110,14 @@ mod tests {
         check("The parsers were parsing the flaky_tests", &["parser", "pars", "flaky_test"]);
         check("Die Sitzungen und der Speicher sind nicht leer", &["sitzung", "speich", "leer"]);
         check("", &[]);
+    }
+
+    #[test]
+    fn each_language_has_its_stop_words() {
+        for ((code, _), words) in LANGUAGES.into_iter().zip(STOP_WORDS.iter()) {
+            let expected = stop_words::lookup(code).unwrap().iter().copied().collect();
+            assert_eq!(*words, expected, "{code}");
+        }
     }
 
     #[test]

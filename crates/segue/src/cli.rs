@@ -62,11 +62,17 @@ impl CliArgs {
 
     /// Parses the given arguments, the first of which is the name of the program.
     fn parse_from_args(args: Vec<OsString>) -> Result<Self, clap::Error> {
-        let command = help::with_help_pages(Self::command(), HelpLength::requested_by(&args));
+        if let Some(version) = requested_version(&args) {
+            return Err(version);
+        }
+        let command = Self::command();
         let args = handoff::move_subcommand_before_options(args, &command);
-        let matches = command
-            .try_get_matches_from(args)
-            .map_err(|error| help::suggest_visible_names(error, &Self::command()))?;
+        // The help pages take longer than the parsing, and only a help page or an error shows them.
+        let matches = command.try_get_matches_from(&args).or_else(|_| {
+            help::with_help_pages(Self::command(), HelpLength::requested_by(&args))
+                .try_get_matches_from(args)
+                .map_err(|error| help::suggest_visible_names(error, &Self::command()))
+        })?;
         let cli = Self::from_arg_matches(&matches)?;
         match &cli.command {
             // The options of the implicit chat are not global: `segue -t ID run` would ignore the thread.
@@ -77,6 +83,15 @@ impl CliArgs {
             Some(_) | None => Ok(cli),
         }
     }
+}
+
+/// Returns clap's report of the version if the arguments request nothing else. It needs none of the commands, whose
+/// construction would take as long as the rest of the program.
+fn requested_version(args: &[OsString]) -> Option<clap::Error> {
+    let [_, argument] = args else { return None };
+    let command = clap::Command::new("segue").version(env!("CARGO_PKG_VERSION"));
+    let is_version = argument == "--version" || argument == "-V";
+    is_version.then(|| command.try_get_matches_from(args).err()).flatten()
 }
 
 /// Options of every command.
@@ -557,6 +572,15 @@ mod tests {
             assert!(parse_positive::<u64>(invalid).unwrap_err().ends_with("write 1 or more"), "{invalid}");
         }
         assert!(parse_positive::<u32>("5000000000").is_err());
+    }
+
+    #[test]
+    fn the_version_alone_is_reported_as_with_other_arguments() {
+        for line in ["segue -V", "segue --version", "segue --json --version"] {
+            let error = CliArgs::parse_from_args(line.split(' ').map(OsString::from).collect()).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::DisplayVersion, "{line}");
+            assert_eq!(error.to_string(), CliArgs::command().render_version(), "{line}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod answers;
 mod drivers;
 pub(super) mod immediate_end;
 mod input;
-mod refusal;
+pub(super) mod refusal;
 pub(super) mod run_bounds;
 mod run_workspace;
 
@@ -105,7 +105,12 @@ impl RequestAdmission<'_> {
     /// Starts a turn on a thread that is created in the same transaction. Returns `None` without effect if
     /// the request is not a turn with new messages of a person.
     pub(super) async fn begin_turn_on_new_thread(&self) -> AdmissionResult<Option<StartedRun>> {
-        let (request, input) = (self.spec.request, self.read_input()?);
+        let request = self.spec.request;
+        let input = match self.spec.content {
+            RunStartContent::FromRequest => self.read_input()?,
+            RunStartContent::Input(input) => input.clone(),
+            RunStartContent::Prepared(_) => return Ok(None),
+        };
         let is_human_message =
             |message: &InputMessage| matches!(message.change, MessageChange::Put(Message::Human(_)));
         let is_turn = input.action == RunAction::BeginTurn && request.checkpoint_id.is_none();

@@ -10,6 +10,9 @@ use runtime::{ADMISSION_ATTEMPTS_MAX, AdmissionSource, FrameSender, RunEnd, RunS
 use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
+use super::admission::RequestAdmission;
+use super::admission::refusal::AdmissionRefusal;
+use super::request::client_threads::NewThread;
 use super::{PreparedStart, RunStartContent, RunStartSpec, create_thread_writes};
 use crate::assembly::RunPurpose;
 use crate::runs::request::action::{RunAction, RunInput};
@@ -31,6 +34,16 @@ impl<'a> ThreadService<'a> {
             self.agent.store.commit(journal::Transaction { fence: None, writes }).await?;
             Ok(thread)
         })
+    }
+
+    /// Returns a blank thread in the agent's folder, which becomes durable with its first message
+    /// ([`RunService::send_first_message`]).
+    ///
+    /// # Errors
+    /// [`RunError::WorkspaceNotUtf8`] if the path of the folder cannot be stored.
+    pub fn prepare(self) -> Result<NewThread> {
+        self.agent.workspace_name()?;
+        Ok(NewThread(self.blank_thread(ThreadId::generate(), Map::new())))
     }
 
     /// Stores the bytes of an image or document with the thread. Returns the content block that refers to
@@ -79,6 +92,38 @@ impl<'a> RunService<'a> {
         self.recover_before_run(thread_id, frames, cancel).await?;
         let input = RunInput::from_message(message.into());
         self.run_in_workspace(thread_id, RunStartContent::Input(&input), frames, cancel).await
+    }
+
+    /// Creates a thread with a person's message in one transaction, and drives the turn as
+    /// [`RunService::send_message`] does.
+    ///
+    /// # Errors
+    /// Fails if the journal fails. The thread does not exist in that case.
+    pub async fn send_first_message(
+        self,
+        new: &NewThread,
+        message: impl Into<HumanMessage>,
+        frames: &FrameSender,
+        cancel: &CancellationToken,
+    ) -> Result<RunEnd> {
+        self.sweep_all_threads(frames, cancel).await?;
+        let input = RunInput::from_message(message.into());
+        let (thread_id, content) = (new.thread_id(), RunStartContent::Input(&input));
+        let workspace = self.agent.workspace_name()?;
+        let request = RunRequest { workspace, strict_resume: true, ..RunRequest::default() };
+        let (origin, run_id, request) = (AdmissionSource::New, RunId::generate(), &request);
+        let spec = RunStartSpec { origin, run_id, thread_id, request, content };
+        let admission = RequestAdmission { agent: self.agent, spec, thread: &new.0, now: Timestamp::now() };
+        match admission.begin_turn_on_new_thread().await.map_err(AdmissionRefusal::into_error)? {
+            Some(started) => {
+                self.send_notices(frames);
+                Box::pin(self.drive_started(started, frames, cancel)).await
+            }
+            None => {
+                self.agent.threads().store_new_thread(new).await?;
+                self.run_in_workspace(thread_id, content, frames, cancel).await
+            }
+        }
     }
 
     /// Moves the thread of a pending question about tool calls to this agent's folder, where the calls are

@@ -13,7 +13,9 @@ use protocol::{FailureKind, Message, RunStatus};
 use serde_json::json;
 use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use crate::environment::{TestEnvironment, message_texts, messages, unwatched};
+use crate::environment::{
+    CrashingStore, TEST_MODEL, TestEnvironment, answering_server, message_texts, messages, unwatched,
+};
 
 #[tokio::test]
 async fn a_turn_runs_tools_until_the_model_requests_none() {
@@ -40,6 +42,44 @@ async fn a_turn_runs_tools_until_the_model_requests_none() {
     assert_eq!(messages.len(), 4);
     assert!(messages[2].text().contains("notes.txt"));
     assert_eq!(messages[3].text(), streamed, "i4: the deltas joined are the final message");
+}
+
+/// Each commit is synced to disk, which takes most of the time of a short turn.
+#[tokio::test]
+async fn a13_a_first_message_creates_its_thread_in_two_commits_and_the_same_events() {
+    let environment = TestEnvironment::new();
+    let server = answering_server("Hi.");
+    environment.configure(&server);
+    let store = CrashingStore::never_crash(environment.store());
+    let agent = environment.agent_over(store.clone(), TEST_MODEL);
+    let (frames, cancel) = unwatched();
+    let new = agent.threads().prepare().unwrap();
+    assert_eq!(agent.store().thread(new.thread_id()).await.unwrap(), None, "nothing is stored yet");
+    let end = agent.runs().send_first_message(&new, "Hello.", &frames, &cancel).await.unwrap();
+    assert_eq!((end.status, store.commit_count()), (RunStatus::Success, 2), "{end:?}");
+
+    let other = agent.threads().create(None).await.unwrap().thread_id;
+    agent.runs().send_message(other, "Hello.", &frames, &cancel).await.unwrap();
+    assert_eq!(store.commit_count(), 5);
+    let types = async |thread_id| {
+        let query = journal::EventQuery { limit: 100, ..journal::EventQuery::default() };
+        let events = agent.store().events(thread_id, query).await.unwrap();
+        events.into_iter().map(|event| (event.seq, event.event_type)).collect::<Vec<_>>()
+    };
+    assert_eq!(types(new.thread_id()).await, types(other).await);
+    let metadata = async |thread_id| agent.store().thread(thread_id).await.unwrap().unwrap().metadata;
+    assert_eq!(metadata(new.thread_id()).await, metadata(other).await);
+}
+
+#[tokio::test]
+async fn a13_a_first_message_that_no_model_can_answer_is_kept() {
+    let environment = TestEnvironment::new();
+    let agent = environment.agent();
+    let (frames, cancel) = unwatched();
+    let new = agent.threads().prepare().unwrap();
+    let end = agent.runs().send_first_message(&new, "Hello.", &frames, &cancel).await.unwrap();
+    assert_eq!(end.status, RunStatus::Error, "{end:?}");
+    assert_eq!(messages(&agent, new.thread_id()).await, [Message::human("Hello.")]);
 }
 
 #[tokio::test]

@@ -28,7 +28,14 @@ pub(crate) async fn run(context: &CommandContext, args: cli::RunArgs) -> Command
     check_model(context)?;
     context.agent.workspace_name()?;
     let message = read_message(args.prompt.as_deref())?;
-    let thread_id = resolve_thread(context, &args).await?;
+    let Some(thread_id) = find_thread(context, &args).await? else {
+        let new = context.agent.threads().prepare()?;
+        let printer = TurnPrinter::for_new_thread(context, new.thread_id());
+        return run_turn(printer, async |agent, frames, cancel| {
+            agent.runs().send_first_message(&new, message, frames, cancel).await.map(Some)
+        })
+        .await;
+    };
     recover_run(context, thread_id).await?;
     let dropped_calls = approval::dropped_calls_notice(context, thread_id).await?;
     let printer = TurnPrinter::new(context, thread_id)?.with_first_note(dropped_calls);
@@ -117,25 +124,18 @@ fn check_model(context: &CommandContext) -> Result<(), CliFailure> {
     }
 }
 
-/// Returns the thread of the arguments, or creates one and prints its id.
+/// Returns the thread of the arguments, or `None` if they ask for a new one.
 ///
 /// # Errors
 /// Fails if the thread does not exist or the journal cannot be used.
-async fn resolve_thread(context: &CommandContext, args: &cli::RunArgs) -> Result<ThreadId, CliFailure> {
+async fn find_thread(context: &CommandContext, args: &cli::RunArgs) -> Result<Option<ThreadId>, CliFailure> {
     if let Some(prefix) = &args.thread {
-        return Ok(context.agent.threads().find(prefix).await?.thread_id);
+        return Ok(Some(context.agent.threads().find(prefix).await?.thread_id));
     }
     if args.continue_newest {
-        return Ok(threads::newest::newest_thread_here(context).await?.thread_id);
+        return Ok(Some(threads::newest::newest_thread_here(context).await?.thread_id));
     }
-    let created = context.agent.threads().create(None).await?.thread_id;
-    let models = context.agent.model_status();
-    // If no model can be used, the failure of the turn names the thread.
-    let is_answered = models.default.is_some() && models.problem.is_none();
-    if context.format == OutputFormat::Text && is_answered {
-        context.screen.print_to_stderr(context.screen.style.dim(format!("thread {created}")));
-    }
-    Ok(created)
+    Ok(None)
 }
 
 /// Returns the message: the prompt, followed by piped input as a separate, delimited block.

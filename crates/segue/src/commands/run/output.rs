@@ -26,7 +26,9 @@ pub(crate) struct TurnPrinter<'a> {
     pub(super) context: &'a CommandContext,
     /// The thread of the turn.
     pub(super) thread_id: ThreadId,
-    /// A note to print once the run is admitted.
+    /// True once the start line of JSON output was printed.
+    is_start_printed: bool,
+    /// A note to print once the run is admitted, with its style.
     first_note: Option<String>,
     /// The time at which the printer was created.
     started: Instant,
@@ -52,28 +54,47 @@ impl<'a> TurnPrinter<'a> {
     /// # Errors
     /// Fails if stdout cannot be written.
     pub(crate) fn new(context: &'a CommandContext, thread_id: ThreadId) -> Result<Self, CliFailure> {
-        let model = context.agent.model_status().default;
-        if context.format == OutputFormat::Json {
-            print_json(&RunStartLine::new(thread_id, model.as_deref()))?;
-        }
-        Ok(Self {
+        let mut printer = Self::for_new_thread(context, thread_id);
+        printer.first_note = None;
+        printer.print_start_line()?;
+        Ok(printer)
+    }
+
+    /// Returns a printer for a thread that is created together with the run. The start line, or a note with the id of the
+    /// thread, is printed once the thread exists.
+    pub(super) fn for_new_thread(context: &'a CommandContext, thread_id: ThreadId) -> Self {
+        let models = context.agent.model_status();
+        // If no model can be used, the failure of the turn names the thread.
+        let is_answered = models.default.is_some() && models.problem.is_none();
+        let first_note = (context.format == OutputFormat::Text && is_answered)
+            .then(|| context.screen.style.dim(format!("thread {thread_id}")));
+        Self {
             context,
             thread_id,
-            first_note: None,
+            is_start_printed: false,
+            first_note,
             started: Instant::now(),
             partial_answer: String::new(),
             answer: String::new(),
-            model,
+            model: models.default,
             usage: Usage::default(),
             stop_reason: None,
             interrupts: Vec::new(),
             is_at_line_start: true,
-        })
+        }
+    }
+
+    /// Prints the start line of JSON output, once.
+    fn print_start_line(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_start_printed, true) || self.context.format == OutputFormat::Text {
+            return Ok(());
+        }
+        print_json(&RunStartLine::new(self.thread_id, self.model.as_deref()))
     }
 
     /// Sets a note to print once the run is admitted.
     pub(super) fn with_first_note(mut self, text: Option<String>) -> Self {
-        self.first_note = text;
+        self.first_note = text.map(|text| self.context.screen.style.warn(sanitize_line(&text)));
         self
     }
 
@@ -83,10 +104,11 @@ impl<'a> TurnPrinter<'a> {
     /// Fails if stdout cannot be written.
     pub(super) fn handle_event(&mut self, event: WatchEvent<'_>) -> io::Result<()> {
         if let WatchEvent::Frame(_, frame) = event {
+            self.print_start_line()?;
             if matches!(frame, Frame::RunStarted { .. })
-                && let Some(text) = self.first_note.take()
+                && let Some(note) = self.first_note.take()
             {
-                self.print_note(&text);
+                self.context.screen.print_to_stderr(note);
             }
             self.record_frame(frame);
         }
@@ -218,6 +240,7 @@ impl<'a> TurnPrinter<'a> {
             self.interrupts = self.context.agent.runs().pending_interrupts(self.thread_id).await?;
         }
         let next = next_command(self.context, &self.interrupts).await;
+        self.print_start_line()?;
         match self.context.format {
             OutputFormat::Json => self.print_result(end, outcome, next),
             OutputFormat::Text => {

@@ -44,6 +44,7 @@ pub fn measure_program(program: &Path, folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     println!("program ({})", program.display());
     let home = folder.join("home");
+    print_cost("true, the least that a process costs", &median_cost(Path::new("true"), &home, &[])?);
     print_cost("segue --version", &median_cost(program, &home, &["--version"])?);
     for messages in SESSION_LENGTHS {
         measure_handoff(program, folder, messages)?;
@@ -61,6 +62,12 @@ fn measure_turns(program: &Path, folder: &Path) -> anyhow::Result<()> {
         server.configure(&home)?;
         if messages == 0 {
             print_cost("run -p, a new thread", &median_cost(program, &home, &["run", "-p", "hi"])?);
+            match count_syncs(program, &home, &["run", "-p", "hi"])? {
+                Some(syncs) => println!("  {:<72} {syncs:>9} syncs to disk", "run -p, a new thread"),
+                None => {
+                    println!("  run -p: the syncs to disk are not counted, because strace is not installed")
+                }
+            }
             continue;
         }
         let file = folder.join(format!("turn-{messages}.jsonl"));
@@ -162,6 +169,23 @@ fn write_session(path: &Path, name: usize, messages: usize) -> anyhow::Result<()
     out.flush().with_context(|| format!("write {}", path.display()))
 }
 
+/// Returns how often the process syncs a file to disk, or `None` if `strace` is not installed.
+fn count_syncs(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<Option<usize>> {
+    let trace = home.with_extension("strace");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-e", "trace=fsync,fdatasync", "-o"]).arg(&trace).arg(program);
+    let status = match prepare(&mut command, home, args).stderr(Stdio::null()).status() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        status => status.context("start strace")?,
+    };
+    if !status.success() {
+        bail!("`strace segue {}` exited with {status}", args.join(" "));
+    }
+    let lines = fs::read_to_string(&trace)?;
+    // A call that another thread interrupts has a second line, which does not contain the opening parenthesis.
+    Ok(Some(lines.lines().filter(|line| line.contains("sync(")).count()))
+}
+
 /// Returns the cost of the process with the median time of [`START_UP_RUNS`] runs.
 fn median_cost(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<ProcessCost> {
     let mut costs: Vec<ProcessCost> =
@@ -176,10 +200,7 @@ fn median_cost(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<Pro
 /// If the program cannot be started or fails.
 fn run_measured(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<ProcessCost> {
     let mut command = Command::new(program);
-    command.args(args).env("SEGUE_HOME", home).stdin(Stdio::null()).stdout(Stdio::null());
-    for key in PROVIDER_KEY_VARIABLES {
-        command.env_remove(key);
-    }
+    prepare(&mut command, home, args);
     let begin = Instant::now();
     let mut child = command.spawn().with_context(|| format!("start {}", program.display()))?;
     let process = child.id();
@@ -192,6 +213,14 @@ fn run_measured(program: &Path, home: &Path, args: &[&str]) -> anyhow::Result<Pr
         bail!("`segue {}` exited with {status}", args.join(" "));
     }
     Ok(ProcessCost { time, peak_kib })
+}
+
+/// Adds the arguments and the environment of a measured process to the command.
+fn prepare<'c>(command: &'c mut Command, home: &Path, args: &[&str]) -> &'c mut Command {
+    for key in PROVIDER_KEY_VARIABLES {
+        command.env_remove(key);
+    }
+    command.args(args).env("SEGUE_HOME", home).stdin(Stdio::null()).stdout(Stdio::null())
 }
 
 /// Polls the peak memory of a process until it exits and returns the last value in KiB. Returns 0 on systems without

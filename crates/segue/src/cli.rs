@@ -24,7 +24,7 @@ use help::HelpLength;
 use history::{FeedbackArgs, HistoryArgs, TraceArgs};
 use memory::store::StoreCommand;
 use memory::{MemoryCommand, RememberArgs, SearchArgs};
-use serve::{ApiKeysCommand, ServeArgs};
+use serve::{ApiKeysCommand, PingArgs, ServeArgs};
 
 /// The decisions about tool calls in a decision file, at most 80 columns wide, because clap would break longer lines. The page
 /// `docs/src/run-json.md` describes them in full.
@@ -239,6 +239,7 @@ pub(crate) enum CliCommand {
     Feedback(FeedbackArgs),
     Trace(TraceArgs),
     Serve(ServeArgs),
+    Ping(PingArgs),
     #[command(subcommand)]
     Keys(ApiKeysCommand),
     #[command(subcommand)]

@@ -243,6 +243,7 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
             setup::serve::run(opener.open_server_context(AgentOptions::in_folder(&args.model)).await?, args)
                 .await
         }
+        Some(CliCommand::Ping(args)) => setup::ping::run(&global, &args).await,
         Some(CliCommand::Keys(args)) => setup::keys::run(&open_default().await?, args).await,
         Some(CliCommand::Db(args)) => setup::database::run(&global, args).await,
         Some(CliCommand::Prune(args)) => threads::prune::run(&open_default().await?, args).await,

@@ -34,7 +34,7 @@ const RESERVED_CRATES: &[(&str, &[&str])] = &[
     ("opentelemetry-otlp", &["telemetry"]),
     ("opentelemetry_sdk", &["telemetry"]),
     ("pulldown-cmark", &["terminal"]),
-    ("reqwest", &["scheduler", "user_hooks", "model"]),
+    ("reqwest", &["http", "scheduler", "user_hooks", "model"]),
     ("rusqlite", &["journal", "transcripts"]),
     ("syntect", &["terminal"]),
     ("tokio-postgres", &["test_postgres", "postgres"]),

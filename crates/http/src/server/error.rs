@@ -1,10 +1,10 @@
-//! The errors that prevent a server from starting. The response to a failed request is a [`langgraph::ApiError`].
+//! The errors that prevent a server from starting, and those of a health check. The response to a failed request is a [`langgraph::ApiError`].
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The reason why a server cannot start.
+/// The reason why a server cannot start, or is not healthy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,6 +25,22 @@ pub enum Error {
     /// The server cannot listen at the address.
     #[error("listen for clients")]
     Listen(#[from] io::Error),
+    /// No server answered a health check.
+    #[error("reach the server at {url}: {reason}")]
+    Unreachable {
+        /// The URL of the server.
+        url: String,
+        /// The reason why there was no response.
+        reason: String,
+    },
+    /// The server answered a health check that it cannot work.
+    #[error("use the server at {url}: {reason}")]
+    Unhealthy {
+        /// The URL of the server.
+        url: String,
+        /// The problem that its response shows.
+        reason: String,
+    },
 }
 
 impl Error {
@@ -36,6 +52,12 @@ impl Error {
             }
             Self::Token { .. } => "remove the file: the next start creates a new token",
             Self::Listen(_) => "choose another address or port with `--addr`",
+            Self::Unreachable { .. } => {
+                "start it with `segue serve`, or name its address: `segue ping HOST:PORT`"
+            }
+            Self::Unhealthy { .. } => {
+                "the log of the server contains the cause; `segue doctor` checks the database"
+            }
         }
     }
 }

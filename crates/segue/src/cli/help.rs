@@ -27,7 +27,7 @@ const COMMAND_GROUPS: [CommandGroup; 5] = [
         commands: &["threads", "history", "context", "compact", "uncompact", "trace", "feedback"],
     },
     CommandGroup { heading: "Memory", commands: &["search", "recall", "remember", "memory", "store"] },
-    CommandGroup { heading: "Serve", commands: &["serve", "keys"] },
+    CommandGroup { heading: "Serve", commands: &["serve", "ping", "keys"] },
     CommandGroup {
         heading: "Administer",
         commands: &["doctor", "models", "config", "mcp", "db", "prune", "completions", "man"],

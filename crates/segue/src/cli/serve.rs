@@ -1,6 +1,7 @@
-//! The arguments of `segue serve` and `segue keys`.
+//! The arguments of `segue serve`, `segue ping` and `segue keys`.
 
 use clap::{Args, Subcommand};
+use http::ServerUrl;
 use protocol::UserId;
 
 use super::ModelArgs;
@@ -12,9 +13,9 @@ use super::ModelArgs;
 /// durable step; the next start resumes the runs.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2024")]
-    pub(crate) addr: String,
+    /// Address to listen on [default: 127.0.0.1:2024] [env: SEGUE_ADDR]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) addr: Option<String>,
     /// Origin from which browsers may call the server, such as `https://chat.example.org`, besides this machine's; `*` is any
     #[arg(long = "allow-origin", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
@@ -24,7 +25,7 @@ pub(crate) struct ServeArgs {
     /// Accept requests without authentication; only if no other machine can connect
     #[arg(long)]
     pub(crate) no_auth: bool,
-    /// Print the token itself instead of the path of its file
+    /// Print the token instead of the path of its file
     #[arg(long, conflicts_with = "no_auth")]
     pub(crate) show_token: bool,
     /// Open the page in your browser when the server is ready
@@ -32,6 +33,17 @@ pub(crate) struct ServeArgs {
     pub(crate) open: bool,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+}
+
+/// Check that a running server works and can read its database
+///
+/// The command needs no key and no home folder, and waits five seconds for a response. Exit code 0: the server is healthy.
+/// Exit code 1: it is not, or cannot be reached.
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// The server: a URL, or HOST:PORT [default: 127.0.0.1:2024] [env: SEGUE_ADDR]
+    #[arg(value_name = "URL")]
+    pub(crate) url: Option<ServerUrl>,
 }
 
 /// Create, list and revoke the API keys of the server's users

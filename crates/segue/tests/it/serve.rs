@@ -6,6 +6,7 @@ pub mod client;
 mod clients;
 mod handoffs;
 mod page;
+mod ping;
 mod read_api;
 mod replicas;
 mod web;

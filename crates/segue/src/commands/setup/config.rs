@@ -32,11 +32,15 @@ destination of [traces](traces.md#to-a-collector) have variables of their own.
 ";
 
 /// The environment variables with their meanings. An option overrides a variable, and a variable overrides the file.
-const VARIABLES: [(&str, &str); 9] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("SEGUE_HOME", "the home folder, which contains `config.toml`"),
     ("SEGUE_DATABASE_URL", "the database; overrides `url` of `[database]`"),
     ("SEGUE_MODEL", "the model, `provider/name`; overrides `model`"),
     ("SEGUE_MIRROR_URL", "the sink of the export of accepted handoffs; overrides `url` of `[mirror]`"),
+    (
+        "SEGUE_ADDR",
+        "the address of the server: like `--addr` of `segue serve`, and the default of `segue ping`",
+    ),
     ("SEGUE_PLAIN", "any value except an empty one: like `--plain`"),
     ("SEGUE_LOG", "the log level: like `--log-level`"),
     ("SEGUE_LOG_FILE", "the log file: like `--log-file`"),

@@ -22,6 +22,12 @@ use crate::cli::serve::ServeArgs;
 use crate::commands::CommandContext;
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
+/// The address of a server for which neither an option nor the environment names one.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:2024";
+
+/// The environment variable with the address of the server.
+const ADDRESS_VARIABLE: &str = "SEGUE_ADDR";
+
 /// The value that allows any origin or any host.
 const WILDCARD: &str = "*";
 
@@ -31,7 +37,7 @@ const WILDCARD: &str = "*";
 /// # Errors
 /// Fails if the arguments are invalid, the address cannot be used, or the scheduler or the server fails.
 pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResult {
-    let addr = resolve_address(&args.addr)?;
+    let addr = resolve_address(&args.addr.clone().unwrap_or_else(default_address))?;
     let allowed_origins = parse_origins(&args.origins)?;
     if args.model.name.is_some() {
         check_model(&context.agent)?;
@@ -198,6 +204,13 @@ async fn resolve_auth(agent: &Agent, addr: SocketAddr, args: &ServeArgs) -> Resu
     }
 }
 
+/// Returns the address of the server if no option names one: that of the environment, else [`DEFAULT_ADDRESS`]. An empty
+/// variable counts as unset.
+pub(super) fn default_address() -> String {
+    let address = std::env::var(ADDRESS_VARIABLE).ok().filter(|address| !address.trim().is_empty());
+    address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned())
+}
+
 /// Parses and resolves the address to listen on.
 ///
 /// # Errors
@@ -263,7 +276,11 @@ fn is_origin(text: &str) -> bool {
 
 impl From<http::Error> for CliFailure {
     fn from(error: http::Error) -> Self {
-        Self::new(ExitReason::Config, error.to_string()).with_hint(error.hint())
+        let code = match &error {
+            http::Error::Unreachable { .. } | http::Error::Unhealthy { .. } => ExitReason::Store,
+            _ => ExitReason::Config,
+        };
+        Self::new(code, error.to_string()).with_hint(error.hint())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `segue serve` in a sandbox, on a free port.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -18,7 +18,11 @@ pub struct ServeProcess {
 impl ServeProcess {
     /// Starts a server in the sandbox and waits until it accepts connections.
     pub fn start(sandbox: &TestSandbox) -> Self {
-        let mut command = sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--json"]);
+        Self::spawn(sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--json"]))
+    }
+
+    /// Starts a server with a command, which contains `--json`, and waits until it accepts connections.
+    pub fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let line = BufReader::new(child.stdout.take().unwrap()).lines().next();
         let line = line.expect("the server says where it is").unwrap();

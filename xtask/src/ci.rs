@@ -104,6 +104,13 @@ fn postgres_tests() -> CommandSpec {
         .env("SEGUE_TEST_STORE", "postgres")
 }
 
+/// Returns the command that writes the upgrade fixture of this version. The tests that check this version's home write it.
+pub fn upgrade_fixture() -> CommandSpec {
+    CommandSpec::from_line("cargo nextest run --locked --workspace -E")
+        .arg("test(/^database::upgrade::a_home_of_this_version/)")
+        .env("SEGUE_WRITE_UPGRADE_FIXTURE", "1")
+}
+
 /// Runs all steps in order and prints the time of each. Stops at the first failure.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! The project's development commands: `cargo xtask test`, `ci`, `tidy`, `book`, `eval-handoff`, `eval-recall`,
-//! `bench`, `pictures` and `bench-gateway`.
+//! The project's development commands: `cargo xtask test`, `ci`, `tidy`, `book`, `upgrade-fixture`,
+//! `eval-handoff`, `eval-recall`, `bench`, `pictures` and `bench-gateway`.
 //!
 //! This file parses the arguments and calls the module of the command. No crate of Segue depends on this crate, and
 //! this crate depends on no crate of Segue. It runs them as programs.
@@ -29,6 +29,7 @@ cargo xtask COMMAND
                         stop at the first failure
   tidy                  check the house rules
   book                  render the book in docs/ to target/book and check its links
+  upgrade-fixture       write homes with this version, for the upgrade tests of later versions; once for each release
   eval-handoff [ARG…]   score handoff summaries of the conversations in ../shared/data; pass ARGs to the scorer
                         (--dev: use the development build)
   eval-recall [--dev]   measure the evidence recall of `segue search` on the conversations in ../shared/data;
@@ -67,6 +68,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("ci", []) => ci::run_steps(root),
         ("tidy", []) => tidy::run_checks(root),
         ("book", []) => book::build_book(root),
+        ("upgrade-fixture", []) => ci::upgrade_fixture().run(root),
         ("eval-handoff", _) => handoff_evaluation::run_evaluation(root, command_args),
         ("eval-recall", _) => recall_evaluation::run_evaluation(root, command_args),
         ("bench", _) => bench::run_benches(root, command_args),
@@ -76,7 +78,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
             print!("{USAGE}");
             Ok(())
         }
-        ("test" | "ci" | "tidy" | "book" | "pictures" | "bench-gateway", [extra, ..]) => {
+        ("test" | "ci" | "tidy" | "book" | "upgrade-fixture" | "pictures" | "bench-gateway", [extra, ..]) => {
             bail!("`{name}` takes no argument, got `{extra}`")
         }
         (unknown, _) => bail!("unknown command `{unknown}`\n\n{USAGE}"),

@@ -83,7 +83,7 @@ pub enum Error {
         reason: String,
     },
     /// A later version of Segue created the database.
-    #[error("open {}: its schema is version {found}, this program knows up to {known}", path.display())]
+    #[error("open {}: a newer version of Segue wrote it (its schema is version {found}, this program knows up to {known})", path.display())]
     NewerSchema {
         /// The path or address of the database.
         path: PathBuf,

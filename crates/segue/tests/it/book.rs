@@ -62,6 +62,7 @@ pages! {
     on_postgresql_works: "postgresql.md",
     the_runbook_works: "runbook.md",
     traces_work: "traces.md",
+    upgrades_work: "upgrades.md",
     working_in_the_terminal_works: "working.md",
 }
 

@@ -5,3 +5,4 @@ mod address;
 mod backup;
 mod copy;
 mod prune;
+mod upgrade;

@@ -8,7 +8,7 @@ mod crate_dependencies;
 mod folder_size;
 mod invariants;
 mod language;
-mod licences;
+mod manifests;
 mod matches;
 mod measures;
 mod names;
@@ -78,7 +78,8 @@ pub fn run_checks(root: &Path) -> anyhow::Result<()> {
     }
     findings.extend(folder_size::check(&files));
     findings.extend(crate_dependencies::check_crates(&files)?);
-    findings.extend(licences::check(&CargoMetadata::load(root)?.packages));
+    findings.extend(manifests::licences::check(&CargoMetadata::load(root)?.packages));
+    findings.extend(manifests::rust_version::check(&files)?);
     findings.sort();
     for finding in &findings {
         println!("{finding}");

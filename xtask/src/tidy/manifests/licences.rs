@@ -3,7 +3,7 @@
 
 use crate::cargo_metadata::CargoPackage;
 
-use super::Finding;
+use crate::tidy::Finding;
 
 /// SPDX names of licences that are compatible with Segue's own licence (MIT or Apache-2.0).
 const PERMISSIVE_LICENCES: &[&str] = &[

@@ -53,6 +53,8 @@ pub struct AgentSettings {
     /// The function that reads the requests of clients. The default function refuses them, so that no run
     /// starts with a request.
     pub request_reader: RequestReader,
+    /// The use of environment variables that hold settings.
+    pub environment: EnvironmentAccess,
 }
 
 impl AgentSettings {
@@ -70,6 +72,28 @@ impl AgentSettings {
             request_reader: |_, _, _| {
                 Err(RunFailure::new(FailureKind::Request, "this process does not serve client requests"))
             },
+            environment: EnvironmentAccess::default(),
+        }
+    }
+}
+
+/// The use of environment variables that hold settings: the model, the API keys and base URLs of providers, and
+/// the target of the export of handoffs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EnvironmentAccess {
+    /// The variables are read.
+    #[default]
+    Read,
+    /// Every variable counts as unset, so that the agent depends only on its settings and its home folder.
+    Ignore,
+}
+
+impl EnvironmentAccess {
+    /// Returns the value of an environment variable, unless it is unset, blank or ignored.
+    pub(crate) fn variable(self, name: &str) -> Option<String> {
+        match self {
+            Self::Read => std::env::var(name).ok().filter(|value| !value.trim().is_empty()),
+            Self::Ignore => None,
         }
     }
 }
@@ -206,14 +230,14 @@ impl Agent {
             settings.workspace = workspace;
         }
         let config = Arc::new(config);
-        let models = Arc::new(ModelRegistry::new(Arc::clone(&config), settings.model.clone()));
+        let models =
+            Arc::new(ModelRegistry::new(Arc::clone(&config), settings.model.clone(), settings.environment));
         let lease = config.serve.lease_duration();
         let locks = database::process_locks_path(settings.database.as_ref(), &settings.home);
         let leases = Arc::new(ProcessLeases::new(locks, Arc::clone(&store), lease));
         let scope = OwnerScope::Owner(settings.assistant_id.owner());
         let user_hooks = user_hooks(&config, &settings)?;
-        let mirror =
-            crate::handoffs::mirror::open_mirror(&config, settings.database.as_ref(), Arc::clone(&store))?;
+        let mirror = crate::handoffs::mirror::open_mirror(&config, &settings, Arc::clone(&store))?;
         Ok(Self {
             store: Arc::new(ScopedStore::new(Arc::clone(&store), scope.clone())),
             journal: store,
@@ -341,7 +365,7 @@ impl Agent {
     /// names. The approvals of the session and the running MCP servers are kept.
     pub fn use_model(&mut self, name: Option<String>) {
         self.settings.model.clone_from(&name);
-        self.models = Arc::new(ModelRegistry::new(Arc::clone(&self.config), name));
+        self.models = Arc::new(ModelRegistry::new(Arc::clone(&self.config), name, self.settings.environment));
         self.graph_cache = Arc::default();
     }
 

@@ -22,7 +22,7 @@ pub use admin::error::AdminError;
 pub use admin::graph_shape::{GraphEdge, GraphShape, GraphVertex};
 pub use admin::maintenance::backup_path;
 pub use admin::tools::ToolInfo;
-pub use agent::{Agent, AgentSettings, RunLimitOverrides};
+pub use agent::{Agent, AgentSettings, EnvironmentAccess, RunLimitOverrides};
 pub use assembly::models::{ModelStatus, ProviderStatus};
 pub use compaction::KeepPolicy;
 pub use error::{Error, ErrorClass};
@@ -106,6 +106,7 @@ pub use telemetry::{
 };
 pub use tokio_util::sync::CancellationToken;
 pub use tools::permission::{ApprovalPolicy, PermissionRule, RuleScope, looks_secret};
+pub use tools::quote_shell_word;
 pub use user_hooks::{HookDispatcher, HookEvent, MissedHookCall, kill_commands as end_hook_commands};
 
 /// The result of a call that can fail with an [`Error`] of this crate.

@@ -22,7 +22,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::{Agent, AgentSettings, ApprovalPolicy, DatabaseAddress, HomeFolder, RunLimitOverrides};
+use agent::{
+    Agent, AgentSettings, ApprovalPolicy, DatabaseAddress, EnvironmentAccess, HomeFolder, RunLimitOverrides,
+};
 use protocol::ThreadId;
 use serde::Serialize;
 use terminal::{Screen, sanitize_line, wrap};
@@ -344,6 +346,7 @@ fn agent_settings(global: &GlobalArgs, options: AgentOptions) -> Result<AgentSet
         approval_policy: options.approve,
         limits: options.limits,
         request_reader: http::read_request,
+        environment: EnvironmentAccess::Read,
     })
 }
 

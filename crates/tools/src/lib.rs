@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use approval::ToolApproval;
+pub use shell::quote as quote_shell_word;
 pub use skills::{Skill, SkillCatalog, Skills};
 pub use todos::{TODOS_CHANNEL, Todo};
 

@@ -137,7 +137,7 @@ impl ShellWord {
 }
 
 /// Quotes a word so that the shell takes it literally. A word without special characters stays unquoted.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+:,./^~-".contains(c);
     let is_option = text.starts_with('-');
     let has_home = text.starts_with('~') || text.contains(":~") || text.contains("=~");

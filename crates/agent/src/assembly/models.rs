@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde::Serialize;
 
+use crate::agent::EnvironmentAccess;
 use crate::home::config::ConfigFile;
 use crate::{Error, Result, RunError};
 
@@ -46,6 +47,8 @@ pub(crate) struct ModelRegistry {
     config: Arc<ConfigFile>,
     /// The model name from the command line or from a client.
     requested_name: Option<String>,
+    /// The use of environment variables that hold settings.
+    environment: EnvironmentAccess,
     /// The client of the selected model, once it has been opened.
     selected_client: OnceLock<Arc<dyn ChatModel>>,
     /// The clients of other models, by the name under which they were requested.
@@ -65,15 +68,26 @@ struct ResolvedProvider {
 impl ModelRegistry {
     /// Creates a registry for the configuration. `requested_name` takes precedence over the environment and
     /// `config.toml`.
-    pub(crate) fn new(config: Arc<ConfigFile>, requested_name: Option<String>) -> Self {
-        Self { config, requested_name, selected_client: OnceLock::new(), clients_by_name: Mutex::default() }
+    pub(crate) fn new(
+        config: Arc<ConfigFile>,
+        requested_name: Option<String>,
+        environment: EnvironmentAccess,
+    ) -> Self {
+        Self {
+            config,
+            requested_name,
+            environment,
+            selected_client: OnceLock::new(),
+            clients_by_name: Mutex::default(),
+        }
     }
 
     /// Returns the name of the selected model and the setting that selected it. The order of precedence is: the
     /// requested name, `SEGUE_MODEL`, `config.toml`, the first provider with a key.
     fn selected_name(&self) -> Option<(String, String)> {
         let requested = self.requested_name.clone().map(|name| (name, "--model".to_owned()));
-        let environment = || env_variable("SEGUE_MODEL").map(|name| (name, "SEGUE_MODEL".to_owned()));
+        let environment =
+            || self.environment.variable("SEGUE_MODEL").map(|name| (name, "SEGUE_MODEL".to_owned()));
         let file = || self.config.model.clone().map(|name| (name, "config.toml".to_owned()));
         requested.or_else(environment).or_else(file).or_else(|| self.first_configured())
     }
@@ -206,7 +220,8 @@ impl ModelRegistry {
         let config = self.config.providers.get(provider.as_str()).cloned().unwrap_or_default();
         let configured = config.api_key_env.clone().into_iter();
         let names = configured.chain(provider.key_variables().iter().map(|name| (*name).to_owned()));
-        let from_environment = names.into_iter().find_map(|name| Some((env_variable(&name)?, name)));
+        let from_environment =
+            names.into_iter().find_map(|name| Some((self.environment.variable(&name)?, name)));
         let (api_key, key_source) = match (from_environment, config.api_key) {
             (Some((key, name)), _) => (Some(SecretString::from(key)), Some(name)),
             (None, Some(key)) => (Some(key), Some("config.toml".to_owned())),
@@ -215,7 +230,7 @@ impl ModelRegistry {
         let base_url = provider
             .base_url_variables()
             .iter()
-            .find_map(|name| env_variable(name))
+            .find_map(|name| self.environment.variable(name))
             .or(config.base_url)
             .unwrap_or_else(|| provider.default_base_url().to_owned());
         let settings = model::ProviderSettings {
@@ -277,11 +292,6 @@ fn missing_key_reason(provider: Provider) -> String {
     format!("no key: set {names}, or `api_key` under [providers.{}] in config.toml", provider.as_str())
 }
 
-/// Returns an environment variable, unless it is unset or blank.
-fn env_variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,6 +309,7 @@ mod tests {
         let models = ModelRegistry::new(
             Arc::new(ConfigFile { providers, ..ConfigFile::default() }),
             Some(name.to_owned()),
+            EnvironmentAccess::Ignore,
         );
         models.open_small().unwrap().map(|model| model.name().to_string())
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use handoff::mirror::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus, SummaryMirror};
 use journal::{PoolStatistics, Store};
 
+use crate::AgentSettings;
 use crate::HandoffService;
 use crate::Result;
 use crate::admin::doctor::{CheckStatus, DoctorCheck};
@@ -33,14 +34,15 @@ const DEGRADED_MIRROR_WAIT_MAX: Duration = Duration::from_millis(100);
 /// Fails if the URL is invalid.
 pub(crate) fn open_mirror(
     config: &ConfigFile,
-    journal_address: Option<&DatabaseAddress>,
+    agent: &AgentSettings,
     store: Arc<dyn Store>,
 ) -> Result<SummaryMirror> {
     let mut settings = config.mirror.clone();
-    if let Some(url) = std::env::var(MIRROR_URL_VARIABLE).ok().filter(|url| !url.trim().is_empty()) {
+    if let Some(url) = agent.environment.variable(MIRROR_URL_VARIABLE) {
         settings.url = Some(url.into());
     }
-    Ok(SummaryMirror::new(&settings, journal_address.and_then(DatabaseAddress::server_url), store)?)
+    let journal_url = agent.database.as_ref().and_then(DatabaseAddress::server_url);
+    Ok(SummaryMirror::new(&settings, journal_url, store)?)
 }
 
 impl<'a> HandoffService<'a> {

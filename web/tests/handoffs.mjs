@@ -1,7 +1,21 @@
 // Handoffs on the page: requesting, reviewing, refining, editing, declining and accepting, also with several
 // clients, and the lineage.
 import { execFileSync } from "node:child_process";
-import { api, ask, check, open, openGate, PHONE, run, equal, thread, runTurn, waitUntil } from "./suite.mjs";
+import {
+  api,
+  ask,
+  check,
+  equal,
+  open,
+  openGate,
+  openSignedOut,
+  PHONE,
+  run,
+  runTurn,
+  server,
+  thread,
+  waitUntil,
+} from "./suite.mjs";
 
 /** Creates a thread with one turn. */
 async function createThread(text = "Please mend the kettle, and never raise the timeout.") {
@@ -46,6 +60,14 @@ run({
       .click();
     await page.waitForURL((url) => url.hash.startsWith(`#/threads/${parent}`));
     await page.getByText(/Handed off to/).waitFor();
+  },
+
+  async "m8 an address with a token and a route opens the review"() {
+    const { handoff } = await requestHandoff(await createThread());
+    const page = await openSignedOut();
+    await page.goto(`${server.url}/#token=${server.key}&route=/handoffs/${handoff.handoff_id}`);
+    await page.getByRole("heading", { name: "Kettle, next part" }).waitFor();
+    check(page.url().endsWith(`/#/handoffs/${handoff.handoff_id}`), page.url());
   },
 
   async "m6 unverified identifiers are marked, and the coverage is shown"() {

@@ -73,14 +73,14 @@ export function navigate(address: string, mode: "push" | "replace" = "push"): vo
 }
 
 /**
- * Reads the token from the address that `segue serve` prints, and removes it from the address bar. It is in
- * the fragment because fragments are not sent to servers or written to their logs. Returns true if there was
- * a token.
+ * Reads the token from the address that `segue serve` prints, and replaces the address by that of the route
+ * behind the token, or of the home page. The token is in the fragment because fragments are not sent to servers
+ * or written to their logs. Returns true if there was a token.
  */
 function consumeToken(): boolean {
-  const token = /^#token=([A-Za-z0-9_.-]+)$/.exec(location.hash)?.[1];
+  const [, token, route = "/"] = /^#token=([\w.-]+)(?:&route=(\/[\w/-]*))?$/.exec(location.hash) ?? [];
   if (!token) return false;
   setToken(token);
-  history.replaceState(null, "", `${location.pathname}#/`);
+  history.replaceState(null, "", `${location.pathname}#${route}`);
   return true;
 }

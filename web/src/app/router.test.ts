@@ -44,6 +44,22 @@ test("opening an address with a token on the loaded page signs in", () => {
   expect([calls, fakeLocation.hash]).toEqual([1, "#/"]);
 });
 
+test("the route behind a token is opened, and an invalid one is not a token", () => {
+  onToken(() => undefined);
+  fakeLocation.hash = "#token=secret-3&route=/handoffs/0192f0c1-0000";
+  dispatchHashChange();
+  expect(fakeLocation.hash).toBe("#/handoffs/0192f0c1-0000");
+  for (const hash of [
+    "#token=secret-4&route=handoffs",
+    "#token=secret-4&route=/a?b",
+    "#token=secret-4&to=/a",
+  ]) {
+    fakeLocation.hash = hash;
+    dispatchHashChange();
+    expect(fakeLocation.hash).toBe(hash);
+  }
+});
+
 test("parsing reverses building an address", () => {
   const cases: [string, unknown][] = [
     [paths.home(), { page: "home" }],

@@ -2,6 +2,7 @@
 
 pub(crate) mod compact;
 pub(crate) mod database;
+pub(crate) mod demo;
 pub(crate) mod handoff;
 pub(crate) mod help;
 pub(crate) mod history;
@@ -19,6 +20,7 @@ use terminal::{DrawMode, Screen, Style};
 use crate::exit::EXIT_CODES;
 use compact::{CompactArgs, ContextArgs, UncompactArgs};
 use database::{DbCommand, PruneArgs};
+use demo::DemoArgs;
 use handoff::{HandoffArgs, HandoffExportCommand, RecallCommandArgs};
 use help::HelpLength;
 use history::{FeedbackArgs, HistoryArgs, TraceArgs};
@@ -213,6 +215,7 @@ impl ColorChoice {
 /// The commands. The description of each is on its arguments; `help` puts the commands into groups.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
+    Demo(DemoArgs),
     // `segue handoffs stats` is the former name of `segue handoff stats`.
     #[command(alias = "handoffs")]
     Handoff(HandoffArgs),

@@ -29,9 +29,10 @@ use protocol::ThreadId;
 use serde::Serialize;
 use terminal::{Screen, sanitize_line, wrap};
 
+use crate::cli::demo::DemoArgs;
 use crate::cli::{self, ApprovalChoice, CliArgs, CliCommand, GlobalArgs, OutputFormat};
 use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
-use crate::logs;
+use crate::logs::{self, LogVariables};
 use crate::observers::RunObservers;
 
 /// The lengths to which an id is shortened, in characters. Each ends before a hyphen, so that a double click selects the id.
@@ -171,8 +172,13 @@ impl CommandContext {
 /// # Errors
 /// Fails if the log cannot be set up, or with the failure of the command.
 pub(crate) fn run_command(cli: CliArgs) -> CommandResult {
-    let is_server = matches!(cli.command, Some(CliCommand::Serve(_)));
-    logs::init_logging(&cli.global.logs, is_server.then_some(SERVER_LOG_LEVEL))?;
+    let is_server =
+        matches!(cli.command, Some(CliCommand::Serve(_) | CliCommand::Demo(DemoArgs { open: true, .. })));
+    let log_variables = match &cli.command {
+        Some(CliCommand::Demo(_)) => LogVariables::Ignore,
+        Some(_) | None => LogVariables::Read,
+    };
+    logs::init_logging(&cli.global.logs, log_variables, is_server.then_some(SERVER_LOG_LEVEL))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if !is_server {
         // The chat blocks this thread while it waits for keys. One worker is enough for everything else.
@@ -200,6 +206,7 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
     let open_default = async || open(AgentOptions::default()).await;
     match cli.command {
         None => run_chat(&opener, cli.chat).await,
+        Some(CliCommand::Demo(args)) => handoff::demo::run(&global, &args).await,
         Some(CliCommand::Chat(args)) => run_chat(&opener, args).await,
         Some(CliCommand::Handoff(args)) => {
             handoff::run(&open(AgentOptions::with_model(&args.model)).await?, args).await

@@ -24,21 +24,44 @@ const FILES_MAX: usize = 7;
 /// entries in it.
 const FILE_LEVEL: &str = "info";
 
+/// The use of the environment variables of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogVariables {
+    /// The variables are read.
+    Read,
+    /// Every variable counts as unset.
+    Ignore,
+}
+
+impl LogVariables {
+    /// Returns the value of a variable; an empty value counts as unset.
+    fn value(self, name: &str) -> Option<String> {
+        match self {
+            Self::Read => std::env::var(name).ok().filter(|value| !value.trim().is_empty()),
+            Self::Ignore => None,
+        }
+    }
+}
+
 /// Starts logging with the settings of the arguments, else of the environment. If neither sets a level, `default_level`
 /// is used; `None` disables logging unless a file is named.
 ///
 /// # Errors
 /// Fails if the filter or the format is invalid, or the file cannot be written.
-pub(crate) fn init_logging(logs: &LogArgs, default_level: Option<&str>) -> Result<(), CliFailure> {
-    let file = logs.file.clone().or_else(|| env_variable("SEGUE_LOG_FILE").map(PathBuf::from));
-    let level = logs.level.clone().or_else(|| env_variable("SEGUE_LOG"));
+pub(crate) fn init_logging(
+    logs: &LogArgs,
+    variables: LogVariables,
+    default_level: Option<&str>,
+) -> Result<(), CliFailure> {
+    let file = logs.file.clone().or_else(|| variables.value("SEGUE_LOG_FILE").map(PathBuf::from));
+    let level = logs.level.clone().or_else(|| variables.value("SEGUE_LOG"));
     let default_level = if file.is_some() { Some(FILE_LEVEL) } else { default_level };
     let Some(filter) = level.or(default_level.map(str::to_owned)) else { return Ok(()) };
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         CliFailure::new(ExitReason::User, format!("log at `{filter}`: {error}"))
             .with_hint("use error, warn, info, debug or trace, or a filter such as `warn,handoff=debug`")
     })?;
-    let format = match (logs.format, env_variable("SEGUE_LOG_FORMAT")) {
+    let format = match (logs.format, variables.value("SEGUE_LOG_FORMAT")) {
         (Some(format), _) => format,
         (None, Some(name)) => <LogFormat as ValueEnum>::from_str(&name, true).map_err(|_| {
             CliFailure::new(ExitReason::User, format!("log as `{name}`"))
@@ -58,11 +81,6 @@ pub(crate) fn init_logging(logs: &LogArgs, default_level: Option<&str>) -> Resul
         LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
     };
     Ok(())
-}
-
-/// Returns the value of an environment variable; an empty value counts as unset.
-fn env_variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.trim().is_empty())
 }
 
 /// The destination of log entries.

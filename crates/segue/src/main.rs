@@ -15,8 +15,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Performs one command. The signal handler of the crate `terminal` ends the commands of user hooks before it ends the
-/// process.
+/// Performs one command. Before the signal handler of the crate `terminal` ends the process, it ends the commands of user
+/// hooks and removes the home folder of a demo.
 fn main() -> ExitCode {
     let cli = match cli::CliArgs::parse_args() {
         Ok(cli) => cli,
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     terminal::signals::set_exit_action(|| {
         // Ending the commands of hooks loses nothing: every event that they are called for is in the journal.
         agent::end_hook_commands();
+        commands::handoff::demo::remove_temporary_home();
         exit::ExitReason::Cancelled.exit_code()
     });
     let outcome = commands::run_command(cli);

@@ -21,7 +21,7 @@ struct CommandGroup {
 
 /// The headings of `segue --help`, in their order. Every visible command is in exactly one group.
 const COMMAND_GROUPS: [CommandGroup; 5] = [
-    CommandGroup { heading: "Work", commands: &["chat", "run", "decide", "handoff", "import"] },
+    CommandGroup { heading: "Work", commands: &["demo", "chat", "run", "decide", "handoff", "import"] },
     CommandGroup {
         heading: "Threads",
         commands: &["threads", "history", "context", "compact", "uncompact", "trace", "feedback"],

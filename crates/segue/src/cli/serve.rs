@@ -35,6 +35,21 @@ pub(crate) struct ServeArgs {
     pub(crate) model: ModelArgs,
 }
 
+impl ServeArgs {
+    /// Returns the arguments of a server on a free port of this machine that opens its page in the browser.
+    pub(crate) fn on_free_port() -> Self {
+        Self {
+            addr: Some("127.0.0.1:0".to_owned()),
+            origins: Vec::new(),
+            hosts: Vec::new(),
+            no_auth: false,
+            show_token: false,
+            open: true,
+            model: ModelArgs { name: None },
+        }
+    }
+}
+
 /// Check that a running server works and can read its database
 ///
 /// The command needs no key and no home folder, and waits five seconds for a response. Exit code 0: the server is healthy.

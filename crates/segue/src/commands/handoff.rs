@@ -3,6 +3,7 @@
 //! and `export`.
 
 pub(crate) mod answer;
+pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod inspect;
 mod report;

@@ -1,6 +1,7 @@
 //! `segue handoff` without a terminal: flags, decision files, and their effects.
 
 mod agent_requested;
+mod demo;
 mod growth;
 mod mirror;
 mod recall;

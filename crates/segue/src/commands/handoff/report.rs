@@ -23,7 +23,7 @@ const ANSWER_ENTRIES_MAX: usize = 200;
 
 /// The output of `segue handoff --json`. The fields describe the pending proposal, else the decided one.
 #[derive(Serialize)]
-struct HandoffReport<'a> {
+pub(super) struct HandoffReport<'a> {
     /// The outcome that the handoff's status stands for.
     outcome: &'static str,
     /// The thread that was handed off.
@@ -112,7 +112,7 @@ impl HandoffConclusion<'_> {
     }
 
     /// Returns the child thread, if the handoff was accepted.
-    fn child_thread_id(&self) -> Option<ThreadId> {
+    pub(super) fn child_thread_id(&self) -> Option<ThreadId> {
         match &self.result {
             HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => None,
             HandoffAnswerResult::Decided(decided) => decided.child_thread_id,
@@ -161,16 +161,25 @@ pub(super) async fn report_conclusion(
     context: &CommandContext,
     conclusion: HandoffConclusion<'_>,
 ) -> CommandResult {
-    let next = match (conclusion.child_thread_id(), conclusion.still_pending()) {
-        (Some(child), _) => Some(format!("segue chat -t {}", context.durable_id(child).await)),
-        (None, Some(pending)) => Some(decide_command(context, pending).await),
-        (None, None) => next_command(context, conclusion.open_interrupts()).await,
-    };
+    let next = conclusion_command(context, &conclusion).await;
     match context.format {
         OutputFormat::Json => context.print_json(&build_report(context, &conclusion, next).await?)?,
         OutputFormat::Text => print_text(context, &conclusion, &next.unwrap_or_default()).await?,
     }
     conclusion.command_result()
+}
+
+/// Returns the command that continues: chat in the child thread, decide the pending handoff, or answer the agent's
+/// questions. `None` if nothing remains to be done.
+pub(super) async fn conclusion_command(
+    context: &CommandContext,
+    conclusion: &HandoffConclusion<'_>,
+) -> Option<String> {
+    match (conclusion.child_thread_id(), conclusion.still_pending()) {
+        (Some(child), _) => Some(format!("segue chat -t {}", context.durable_id(child).await)),
+        (None, Some(pending)) => Some(decide_command(context, pending).await),
+        (None, None) => next_command(context, conclusion.open_interrupts()).await,
+    }
 }
 
 /// Returns the command that answers a pending handoff.
@@ -179,7 +188,10 @@ async fn decide_command(context: &CommandContext, pending: &PendingHandoff) -> S
 }
 
 /// Returns the output of `--json`.
-async fn build_report<'a>(
+///
+/// # Errors
+/// Fails if the journal cannot be read.
+pub(super) async fn build_report<'a>(
     context: &CommandContext,
     conclusion: &'a HandoffConclusion<'_>,
     next_command: Option<String>,

@@ -31,12 +31,40 @@ const ADDRESS_VARIABLE: &str = "SEGUE_ADDR";
 /// The value that allows any origin or any host.
 const WILDCARD: &str = "*";
 
-/// Performs `segue serve`. The first signal stops the server gracefully: active runs reach a durable step first. A
+/// The view of the page that a server opens, and its notices.
+pub(crate) struct ServerPresentation {
+    /// The route of the view, such as `/handoffs/ID`.
+    pub(crate) route: String,
+    /// The notice after the first signal.
+    pub(crate) stopping_notice: &'static str,
+    /// The notice after the server has stopped.
+    pub(crate) stopped_notice: &'static str,
+}
+
+/// Performs `segue serve`.
+///
+/// # Errors
+/// Fails like [`serve_until_signal`].
+pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResult {
+    let presentation = ServerPresentation {
+        route: page::HOME_ROUTE.to_owned(),
+        stopping_notice: "Stopping after active runs have reached a durable step. Press Ctrl-C to stop at once.",
+        stopped_notice: "Stopped. The next start resumes the active runs.",
+    };
+    serve_until_signal(context, args, presentation).await
+}
+
+/// Serves until a signal. The first signal stops the server gracefully: active runs reach a durable step first. A
 /// second signal stops it at once.
 ///
 /// # Errors
 /// Fails if the arguments are invalid, the address cannot be used, or the scheduler or the server fails.
-pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResult {
+pub(crate) async fn serve_until_signal(
+    context: CommandContext,
+    args: ServeArgs,
+    presentation: ServerPresentation,
+) -> CommandResult {
+    let mut signals = SignalReceiver::subscribe()?;
     let addr = resolve_address(&args.addr.clone().unwrap_or_else(default_address))?;
     let allowed_origins = parse_origins(&args.origins)?;
     if args.model.name.is_some() {
@@ -53,9 +81,10 @@ pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResu
     let addr = listener.local_addr()?;
     let CommandContext { agent, screen, format, .. } = context;
     let (home, token_file) = (agent.home().root().to_owned(), agent.home().token_path());
-    let announcement = ServerAnnouncement { addr, home, token_file, auth: settings.auth.clone(), args };
+    let ServerPresentation { route, stopping_notice, stopped_notice } = presentation;
+    let announcement =
+        ServerAnnouncement { addr, home, token_file, auth: settings.auth.clone(), route, args };
     let scheduler = Scheduler::new(agent, SchedulerLimits::default());
-    let mut signals = SignalReceiver::subscribe()?;
     let recovered = scheduler.recover().await?;
     announcement.print_startup(&screen, format, &recovered)?;
     // The listener already accepts connections, so the browser's requests are answered once the server runs below.
@@ -72,16 +101,14 @@ pub(crate) async fn run(context: CommandContext, args: ServeArgs) -> CommandResu
         () = signals.recv() => shutdown.cancel(),
     }
     if format == OutputFormat::Text {
-        screen.print_to_stderr(
-            "Stopping after active runs have reached a durable step. Press Ctrl-C to stop at once.",
-        );
+        screen.print_to_stderr(stopping_notice);
     }
     tokio::select! {
         result = server => result?,
         () = signals.recv() => scheduler.shutdown(Duration::ZERO).await,
     }
     if format == OutputFormat::Text {
-        screen.print_to_stderr("Stopped. The next start resumes the active runs.");
+        screen.print_to_stderr(stopped_notice);
     }
     Ok(ExitReason::Success)
 }
@@ -111,6 +138,8 @@ struct ServerAnnouncement {
     token_file: std::path::PathBuf,
     /// The way in which clients authenticate.
     auth: AuthMode,
+    /// The route of the view of the page to which the address leads.
+    route: String,
     /// The arguments of the command.
     args: ServeArgs,
 }
@@ -118,7 +147,7 @@ struct ServerAnnouncement {
 impl ServerAnnouncement {
     /// Returns the URL of the web page.
     fn page_address(&self, visibility: page::TokenVisibility) -> String {
-        page::page_address(self.addr, &self.auth, visibility)
+        page::page_address(self.addr, &self.auth, visibility, &self.route)
     }
 
     /// Prints the addresses, the authentication, and the number of runs that were recovered.

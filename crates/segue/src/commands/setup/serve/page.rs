@@ -18,6 +18,9 @@ const BROWSER_COMMAND: &str = if cfg!(target_os = "macos") { "open" } else { "xd
 /// The name of the document that redirects a browser to the page.
 const REDIRECT_FILE_NAME: &str = "open.html";
 
+/// The route of the page's home view.
+pub(crate) const HOME_ROUTE: &str = "/";
+
 /// Selects whether an address contains the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenVisibility {
@@ -34,13 +37,22 @@ impl TokenVisibility {
     }
 }
 
-/// Returns the URL of the web page.
-pub(super) fn page_address(addr: SocketAddr, auth: &AuthMode, visibility: TokenVisibility) -> String {
-    match (auth, visibility) {
-        (AuthMode::Token(token), TokenVisibility::WithToken) => {
-            format!("http://{addr}/#token={}", token.expose())
-        }
-        (AuthMode::Token(_) | AuthMode::Keys | AuthMode::Disabled, _) => format!("http://{addr}/"),
+/// Returns the URL of a view of the web page. The view has the route `route`, such as `/handoffs/ID`.
+pub(super) fn page_address(
+    addr: SocketAddr,
+    auth: &AuthMode,
+    visibility: TokenVisibility,
+    route: &str,
+) -> String {
+    let token = match (auth, visibility) {
+        (AuthMode::Token(token), TokenVisibility::WithToken) => Some(token.expose()),
+        (AuthMode::Token(_) | AuthMode::Keys | AuthMode::Disabled, _) => None,
+    };
+    match (token, route) {
+        (Some(token), HOME_ROUTE) => format!("http://{addr}/#token={token}"),
+        (Some(token), route) => format!("http://{addr}/#token={token}&route={route}"),
+        (None, HOME_ROUTE) => format!("http://{addr}/"),
+        (None, route) => format!("http://{addr}/#{route}"),
     }
 }
 
@@ -99,13 +111,17 @@ mod tests {
         let token = InstallToken::load_or_create(&folder.path().join("token")).unwrap();
         let addr = SocketAddr::from(([127, 0, 0, 1], 2024));
         let auth = AuthMode::Token(token.clone());
-        let whole = page_address(addr, &auth, TokenVisibility::WithToken);
-        assert_eq!(whole, format!("http://127.0.0.1:2024/#token={}", token.expose()));
-        assert_eq!(page_address(addr, &auth, TokenVisibility::WithoutToken), "http://127.0.0.1:2024/");
-        assert_eq!(
-            page_address(addr, &AuthMode::Disabled, TokenVisibility::WithToken),
-            "http://127.0.0.1:2024/"
-        );
+        let secret = token.expose();
+        let check = |auth: &AuthMode, visibility, route: &str, expected: &str| {
+            let address = page_address(addr, auth, visibility, route);
+            assert_eq!(address, format!("http://127.0.0.1:2024/{expected}"));
+        };
+        let (with, without) = (TokenVisibility::WithToken, TokenVisibility::WithoutToken);
+        check(&auth, with, HOME_ROUTE, &format!("#token={secret}"));
+        check(&auth, with, "/handoffs/1", &format!("#token={secret}&route=/handoffs/1"));
+        check(&auth, without, HOME_ROUTE, "");
+        check(&auth, without, "/handoffs/1", "#/handoffs/1");
+        check(&AuthMode::Disabled, with, HOME_ROUTE, "");
         let file = std::fs::File::open(folder.path()).unwrap();
         assert_eq!(TokenVisibility::for_output(&file), TokenVisibility::WithoutToken);
     }

@@ -488,6 +488,31 @@ run({
     await tryAgain.waitFor();
   },
 
+  async "the response to a sent message does not move the focus"() {
+    const id = await thread();
+    await runTurn(id, "Please [look around]");
+    const page = await open(`#/threads/${id}`);
+    const call = log(page).getByRole("button", { name: /ls/ }).first();
+    await call.waitFor();
+    // The response is held back until the focus is elsewhere.
+    let isFocused;
+    const focused = new Promise((resolve) => (isFocused = resolve));
+    await page.route("**/threads/*/runs", async (route) => {
+      if (route.request().method() !== "POST") return route.continue();
+      const response = await route.fetch();
+      await focused;
+      await route.fulfill({ response });
+    });
+    await sendMessage(page, "What is it? [markdown]");
+    await call.focus();
+    isFocused();
+    await waitUntil(
+      async () => (await message(page).inputValue()) === "",
+      "the sent message leaves the composer",
+    );
+    check(await call.evaluate((button) => button === document.activeElement), "the focus was moved");
+  },
+
   async "a refused message stays in the composer with the error and a hint"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);

@@ -80,18 +80,35 @@ impl<'a> RunService<'a> {
     ///
     /// # Errors
     /// Fails if another run is active, or if the journal fails. Nothing is written in that case.
-    pub async fn send_message(
+    pub fn send_message<'b>(
         self,
         thread_id: ThreadId,
         message: impl Into<HumanMessage>,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<RunEnd> {
-        self.agent.thread(thread_id).await?;
-        self.sweep_all_threads(frames, cancel).await?;
-        self.recover_before_run(thread_id, frames, cancel).await?;
-        let input = RunInput::from_message(message.into());
-        self.run_in_workspace(thread_id, RunStartContent::Input(&input), frames, cancel).await
+        frames: &'b FrameSender,
+        cancel: &'b CancellationToken,
+    ) -> BoxFuture<'b, Result<RunEnd>>
+    where
+        'a: 'b,
+    {
+        self.drive_turn(thread_id, RunInput::from_message(message.into()), frames, cancel)
+    }
+
+    fn drive_turn<'b>(
+        self,
+        thread_id: ThreadId,
+        input: RunInput,
+        frames: &'b FrameSender,
+        cancel: &'b CancellationToken,
+    ) -> BoxFuture<'b, Result<RunEnd>>
+    where
+        'a: 'b,
+    {
+        journal::box_future(async move {
+            self.agent.thread(thread_id).await?;
+            self.sweep_all_threads(frames, cancel).await?;
+            self.recover_before_run(thread_id, frames, cancel).await?;
+            self.run_in_workspace(thread_id, RunStartContent::Input(&input), frames, cancel).await
+        })
     }
 
     /// Creates a thread with a person's message in one transaction, and drives the turn as
@@ -99,31 +116,49 @@ impl<'a> RunService<'a> {
     ///
     /// # Errors
     /// Fails if the journal fails. The thread does not exist in that case.
-    pub async fn send_first_message(
+    pub fn send_first_message<'b>(
         self,
-        new: &NewThread,
+        new: &'b NewThread,
         message: impl Into<HumanMessage>,
-        frames: &FrameSender,
-        cancel: &CancellationToken,
-    ) -> Result<RunEnd> {
-        self.sweep_all_threads(frames, cancel).await?;
-        let input = RunInput::from_message(message.into());
-        let (thread_id, content) = (new.thread_id(), RunStartContent::Input(&input));
-        let workspace = self.agent.workspace_name()?;
-        let request = RunRequest { workspace, strict_resume: true, ..RunRequest::default() };
-        let (origin, run_id, request) = (AdmissionSource::New, RunId::generate(), &request);
-        let spec = RunStartSpec { origin, run_id, thread_id, request, content };
-        let admission = RequestAdmission { agent: self.agent, spec, thread: &new.0, now: Timestamp::now() };
-        match admission.begin_turn_on_new_thread().await.map_err(AdmissionRefusal::into_error)? {
-            Some(started) => {
-                self.send_notices(frames);
-                Box::pin(self.drive_started(started, frames, cancel)).await
+        frames: &'b FrameSender,
+        cancel: &'b CancellationToken,
+    ) -> BoxFuture<'b, Result<RunEnd>>
+    where
+        'a: 'b,
+    {
+        self.drive_first_turn(new, RunInput::from_message(message.into()), frames, cancel)
+    }
+
+    fn drive_first_turn<'b>(
+        self,
+        new: &'b NewThread,
+        input: RunInput,
+        frames: &'b FrameSender,
+        cancel: &'b CancellationToken,
+    ) -> BoxFuture<'b, Result<RunEnd>>
+    where
+        'a: 'b,
+    {
+        journal::box_future(async move {
+            self.sweep_all_threads(frames, cancel).await?;
+            let (thread_id, content) = (new.thread_id(), RunStartContent::Input(&input));
+            let workspace = self.agent.workspace_name()?;
+            let request = RunRequest { workspace, strict_resume: true, ..RunRequest::default() };
+            let (origin, run_id, request) = (AdmissionSource::New, RunId::generate(), &request);
+            let spec = RunStartSpec { origin, run_id, thread_id, request, content };
+            let admission =
+                RequestAdmission { agent: self.agent, spec, thread: &new.0, now: Timestamp::now() };
+            match admission.begin_turn_on_new_thread().await.map_err(AdmissionRefusal::into_error)? {
+                Some(started) => {
+                    self.send_notices(frames);
+                    Box::pin(self.drive_started(started, frames, cancel)).await
+                }
+                None => {
+                    self.agent.threads().store_new_thread(new).await?;
+                    self.run_in_workspace(thread_id, content, frames, cancel).await
+                }
             }
-            None => {
-                self.agent.threads().store_new_thread(new).await?;
-                self.run_in_workspace(thread_id, content, frames, cancel).await
-            }
-        }
+        })
     }
 
     /// Moves the thread of a pending question about tool calls to this agent's folder, where the calls are

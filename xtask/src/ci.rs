@@ -1,107 +1,52 @@
-//! `cargo xtask ci`: the checks that every change must pass, as data, and a function that runs them in order. Missing
-//! tools are not installed here; see [`crate::machine_setup`].
+//! `cargo xtask test`, `ci`, `soak` and `quick`: runs checks and prints the time of each. The checks themselves are data, in
+//! [`steps`]. The checks of the page are in [`page`], and [`quick`] selects the crates that a change concerns.
+
+pub mod page;
+pub mod quick;
+mod steps;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 
-use crate::book;
+use self::steps::{CiStep, TestCounts};
 use crate::command::CommandSpec;
-use crate::tidy;
 
-/// One check.
-struct CiStep {
-    /// The name in the output.
-    name: &'static str,
-    action: CiAction,
-}
+/// The name and the time of a step that has passed.
+type StepTime = (String, Duration);
 
-/// The action of a check.
-enum CiAction {
-    /// Runs a command, which must succeed.
-    Run(CommandSpec),
-    /// Runs `tidy` in this process.
-    Tidy,
-    /// Renders and checks the book in this process.
-    Book,
-}
-
-impl CiAction {
-    /// Returns the command with which the user can repeat this step.
-    fn display_command(&self) -> String {
-        match self {
-            Self::Run(command) => command.to_string(),
-            Self::Tidy => "cargo xtask tidy".to_owned(),
-            Self::Book => "cargo xtask book".to_owned(),
-        }
-    }
-
-    /// Performs the action.
-    ///
-    /// # Errors
-    /// If the check fails or the command cannot be started.
-    fn run_action(&self, root: &Path) -> anyhow::Result<()> {
-        match self {
-            Self::Run(command) => match command.status(root)? {
-                status if status.success() => Ok(()),
-                status => bail!("{status}"),
-            },
-            Self::Tidy => tidy::run_checks(root),
-            Self::Book => book::build_book(root),
-        }
-    }
-}
-
-/// Returns the steps in order: cheap checks first, and the tests last, so that their summary is at the end of the
-/// output.
-fn ci_steps() -> Vec<CiStep> {
-    let run = |name, command| CiStep { name, action: CiAction::Run(command) };
-    vec![
-        run("format", CommandSpec::from_line("cargo fmt --all --check")),
-        CiStep { name: "tidy", action: CiAction::Tidy },
-        run("spelling", CommandSpec::from_line("target/typos/bin/typos --format brief")),
-        CiStep { name: "book", action: CiAction::Book },
-        run(
-            "clippy",
-            CommandSpec::from_line("cargo clippy --locked --workspace --all-targets -- -D warnings"),
-        ),
-        run(
-            "docs",
-            CommandSpec::from_line("cargo doc --locked --workspace --no-deps")
-                .env("RUSTDOCFLAGS", "-D warnings"),
-        ),
-        run("page: format", CommandSpec::from_line("npm run --silent --prefix web format:check")),
-        run("page: types", CommandSpec::from_line("npm run --silent --prefix web check")),
-        run("page: tests", CommandSpec::from_line("npm test --silent --prefix web")),
-        run(
-            "page: build",
-            CommandSpec::from_line("npm run --silent --prefix web build -- --outDir ../target/page"),
-        ),
-        run("page: as committed", CommandSpec::from_line("diff -r target/page crates/http/page")),
-        run("tests", CommandSpec::from_line("cargo nextest run --locked --workspace")),
-        run("tests on PostgreSQL", postgres_tests()),
-    ]
-}
-
-/// The nextest filter for the end-to-end tests that depend most on the store.
+/// Installs missing tools if `tools` requests it and runs all checks, with small counts in the tests that have counts.
 ///
-/// It selects all tests of the queue and the HTTP API, and the tests of the agent and the program for requests,
-/// crashes, handoffs, memory and threads. The other tests pass on PostgreSQL too, but with them the command would
-/// exceed its limit of half an hour.
-const POSTGRES_TEST_FILTER: &str = "package(/^segue-(scheduler|http)$/) \
-     + package(segue-agent) & test(/^(crash::requests|handoff|memory|requests|states)::/) - test(/::(pathological|tree)::/) \
-     + package(segue) & test(/^(handoff|memory|threads)::/) - test(/::m12_a_thousand/)";
-
-/// Returns the command that runs the selected tests again with PostgreSQL as their store. The journal's own tests
-/// always run on both engines.
+/// Two sequences of steps run at the same time: the compiler's, and those that need mostly one core or a download. The
+/// tests follow, so that their summary is at the end of the output.
 ///
-/// The command names the whole workspace, because cargo would rebuild dependencies with other features for a part of
-/// it.
-fn postgres_tests() -> CommandSpec {
-    CommandSpec::from_line("cargo nextest run --locked --workspace -E")
-        .arg(format!("kind(test) & ({POSTGRES_TEST_FILTER})"))
-        .env("SEGUE_TEST_STORE", "postgres")
+/// # Errors
+/// If a step fails. The error contains its name and the command that repeats it.
+pub fn run_tests(root: &Path, tools: MissingTools) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let mut times = Vec::new();
+    if tools == MissingTools::Install {
+        times.extend(run_in_order(root, &[steps::basic_tools()], &AtomicBool::new(false))?);
+    }
+    times.extend(run_side_by_side(root, &steps::compiler_steps(), &steps::other_steps(tools))?);
+    times.extend(run_in_order(root, &steps::test_steps(TestCounts::Small), &AtomicBool::new(false))?);
+    print_times(started.elapsed(), &times);
+    Ok(())
+}
+
+/// Runs the tests with the full counts, all tests that can run with PostgreSQL as their store again with it, and the tests
+/// in the browser repeatedly.
+///
+/// # Errors
+/// As for [`run_tests`].
+pub fn run_soak(root: &Path) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let times = run_in_order(root, &steps::soak_steps(), &AtomicBool::new(false))?;
+    print_times(started.elapsed(), &times);
+    Ok(())
 }
 
 /// Returns the command that writes the upgrade fixture of this version. The tests that check this version's home write it.
@@ -111,61 +56,59 @@ pub fn upgrade_fixture() -> CommandSpec {
         .env("SEGUE_WRITE_UPGRADE_FIXTURE", "1")
 }
 
-/// Runs all steps in order and prints the time of each. Stops at the first failure.
-///
-/// # Errors
-/// If a step fails. The error contains its name and the command that repeats it.
-pub fn run_steps(root: &Path) -> anyhow::Result<()> {
-    let begin = Instant::now();
+/// The treatment of tools that are not installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MissingTools {
+    /// They are installed.
+    Install,
+    /// The step that needs the tool fails.
+    Fail,
+}
+
+/// Runs two sequences of steps at the same time. If a step fails, the other sequence ends after its current step.
+fn run_side_by_side(root: &Path, first: &[CiStep], second: &[CiStep]) -> anyhow::Result<Vec<StepTime>> {
+    let has_failed = AtomicBool::new(false);
+    let (first, second) = thread::scope(|scope| {
+        let second = scope.spawn(|| run_in_order(root, second, &has_failed));
+        let first = run_in_order(root, first, &has_failed);
+        let second = second.join().unwrap_or_else(|_| Err(anyhow!("a step ended with a panic")));
+        (first, second)
+    });
+    let mut times = first?;
+    times.extend(second?);
+    Ok(times)
+}
+
+/// Runs steps in order and prints the time of each. Stops at the first failure, or when `has_failed` is set elsewhere.
+fn run_in_order(root: &Path, steps: &[CiStep], has_failed: &AtomicBool) -> anyhow::Result<Vec<StepTime>> {
     let mut times = Vec::new();
-    for step in ci_steps() {
+    for step in steps {
+        if has_failed.load(Ordering::Relaxed) {
+            break;
+        }
         println!("── {}: {}", step.name, step.action.display_command());
         let started = Instant::now();
         if let Err(error) = step.action.run_action(root) {
+            has_failed.store(true, Ordering::Relaxed);
             bail!(
                 "step `{}` failed ({error:#}); repeat this step with: {}",
                 step.name,
                 step.action.display_command()
             );
         }
-        times.push(format!("{} {}", step.name, seconds_text(started.elapsed())));
         println!("── {}: ok in {}", step.name, seconds_text(started.elapsed()));
+        times.push((step.name.to_owned(), started.elapsed()));
     }
-    println!("── all steps passed in {} ({})", seconds_text(begin.elapsed()), times.join(", "));
-    Ok(())
+    Ok(times)
+}
+
+/// Prints the total time and the time of each step.
+fn print_times(total: Duration, times: &[StepTime]) {
+    let times: Vec<String> =
+        times.iter().map(|(name, time)| format!("{name} {}", seconds_text(*time))).collect();
+    println!("── all steps passed in {} ({})", seconds_text(total), times.join(", "));
 }
 
 fn seconds_text(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_step_has_a_command_that_repeats_it() {
-        let shown: Vec<String> = ci_steps().iter().map(|step| step.action.display_command()).collect();
-        assert_eq!(
-            shown,
-            [
-                "cargo fmt --all --check",
-                "cargo xtask tidy",
-                "target/typos/bin/typos --format brief",
-                "cargo xtask book",
-                "cargo clippy --locked --workspace --all-targets -- -D warnings",
-                "RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps",
-                "npm run --silent --prefix web format:check",
-                "npm run --silent --prefix web check",
-                "npm test --silent --prefix web",
-                "npm run --silent --prefix web build -- --outDir ../target/page",
-                "diff -r target/page crates/http/page",
-                "cargo nextest run --locked --workspace",
-                format!(
-                    "SEGUE_TEST_STORE=postgres cargo nextest run --locked --workspace -E 'kind(test) & ({POSTGRES_TEST_FILTER})'"
-                )
-                .as_str(),
-            ]
-        );
-    }
 }

@@ -85,6 +85,16 @@ impl CommandSpec {
         String::from_utf8(output.stdout).with_context(|| format!("read the output of `{self}`"))
     }
 
+    /// Runs the command in `folder` and returns its exit status and what it printed: standard output, then standard error.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn output_of_any(&self, folder: &Path) -> anyhow::Result<(ExitStatus, String)> {
+        let output = self.to_process(folder).output().with_context(|| format!("start `{}`", self.program))?;
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok((output.status, text.concat()))
+    }
+
     /// Returns whether the command can be started and exits with status 0. Its output is dropped.
     pub fn is_successful(&self, folder: &Path) -> bool {
         self.to_process(folder)

@@ -112,10 +112,10 @@ const REQUIREMENTS: &[Requirement] = &[
         install: InstallMethod::Commands(&["npm ci --prefix web"]),
     },
     Requirement {
-        name: "Chromium",
+        name: "Chromium's headless shell",
         why: "runs the tests of the page",
-        check: "chromium --version",
-        install: InstallMethod::Debian(&["chromium"]),
+        check: "chromium-headless-shell --version",
+        install: InstallMethod::Debian(&["chromium-headless-shell"]),
     },
     Requirement {
         name: "jq",
@@ -156,12 +156,21 @@ const REQUIREMENTS: &[Requirement] = &[
     },
 ];
 
+/// The names of the [`REQUIREMENTS`] of the checks that compile, and of tidy.
+const BASIC_REQUIREMENTS: [&str; 4] = ["git", "a C compiler", "rustfmt", "clippy"];
+
 /// The names of the [`REQUIREMENTS`] that tests and pictures share.
-const SHARED_WITH_PICTURES: [&str; 5] =
-    ["a C compiler", "node 20 or later", "npm", "the packages of the page", "Chromium"];
+const SHARED_WITH_PICTURES: [&str; 4] =
+    ["a C compiler", "node 20 or later", "npm", "the packages of the page"];
 
 /// Requirements of pictures only.
 const PICTURE_REQUIREMENTS: &[Requirement] = &[
+    Requirement {
+        name: "Chromium",
+        why: "draws the page",
+        check: "chromium --version",
+        install: InstallMethod::Debian(&["chromium"]),
+    },
     Requirement {
         name: "libfaketime",
         why: "sets the clock of the program, so that dates and ids are the same in every run",
@@ -221,6 +230,14 @@ fn apt_get_install(packages: &[&str]) -> CommandSpec {
     packages.iter().fold(install, |command, package| command.arg(*package))
 }
 
+/// Installs the requirements of the checks that compile, as far as they are missing on this machine.
+///
+/// # Errors
+/// As for [`set_up`].
+pub fn set_up_basics(root: &Path) -> anyhow::Result<()> {
+    install_missing(root, named_requirements(&BASIC_REQUIREMENTS))
+}
+
 /// Installs the requirements of the tests that are missing on this machine.
 ///
 /// # Errors
@@ -234,11 +251,16 @@ pub fn set_up(root: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// If an installation fails. The error names the requirement, its use and the command.
 pub fn set_up_pictures(root: &Path) -> anyhow::Result<()> {
-    let shared = REQUIREMENTS.iter().filter(|requirement| SHARED_WITH_PICTURES.contains(&requirement.name));
-    install_missing(root, shared.chain(PICTURE_REQUIREMENTS))
+    install_missing(root, named_requirements(&SHARED_WITH_PICTURES).chain(PICTURE_REQUIREMENTS))
 }
 
-/// Installs each requirement whose check fails, and checks it again.
+/// Returns the requirements of the tests with these names.
+fn named_requirements(names: &[&str]) -> impl Iterator<Item = &'static Requirement> {
+    REQUIREMENTS.iter().filter(|requirement| names.contains(&requirement.name))
+}
+
+/// Installs each requirement whose check fails, and checks it again. The output of a command is printed if it fails, because
+/// other steps run at the same time.
 fn install_missing<'a>(
     root: &Path,
     requirements: impl Iterator<Item = &'a Requirement>,
@@ -250,9 +272,12 @@ fn install_missing<'a>(
         println!("── set up: {name} ({why})");
         for command in install.commands() {
             println!("   {command}");
-            command.run(root).with_context(|| {
-                format!("install {name} ({why}); install it by another method and try again")
-            })?;
+            let install = || format!("install {name} ({why}); install it by another method and try again");
+            let (status, output) = command.output_of_any(root).with_context(install)?;
+            if !status.success() {
+                print!("{output}");
+                bail!("{}: `{command}` exited with {status}", install());
+            }
         }
         if !is_installed(requirement) {
             bail!("install {name}: `{check}` still fails");
@@ -275,9 +300,9 @@ mod tests {
     }
 
     #[test]
-    fn shared_requirements_exist() {
-        for name in SHARED_WITH_PICTURES {
-            assert!(REQUIREMENTS.iter().any(|requirement| requirement.name == name), "{name}");
+    fn named_requirements_exist() {
+        for name in SHARED_WITH_PICTURES.iter().chain(&BASIC_REQUIREMENTS) {
+            assert!(REQUIREMENTS.iter().any(|requirement| requirement.name == *name), "{name}");
         }
     }
 

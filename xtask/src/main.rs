@@ -1,5 +1,5 @@
-//! The project's development commands: `cargo xtask test`, `ci`, `tidy`, `book`, `upgrade-fixture`,
-//! `eval-handoff`, `eval-recall`, `bench`, `pictures` and `bench-gateway`.
+//! The project's development commands: `cargo xtask test`, `ci`, `quick`, `soak`, `tidy`, `page`, `book`,
+//! `upgrade-fixture`, `eval-handoff`, `eval-recall`, `bench`, `pictures` and `bench-gateway`.
 //!
 //! This file parses the arguments and calls the module of the command. No crate of Segue depends on this crate, and
 //! this crate depends on no crate of Segue. It runs them as programs.
@@ -20,6 +20,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+use ci::MissingTools;
+
 /// The help text, printed without a command, by `help` and after an unknown command.
 const USAGE: &str = "\
 cargo xtask COMMAND
@@ -27,7 +29,12 @@ cargo xtask COMMAND
   test                  install the tools that the tests need, then run `ci`
   ci                    check format, house rules, spelling, book and lints, build docs and page, run all tests;
                         stop at the first failure
+  quick                 check format and house rules; lint and test the crates that changed since `main`, and those
+                        that use them, without the tests that take long
+  soak                  run the tests with the full counts, all of them on PostgreSQL, and those in the browser
+                        repeatedly
   tidy                  check the house rules
+  page                  check format, types, unit tests and build of the page
   book                  render the book in docs/ to target/book and check its links
   upgrade-fixture       write homes with this version, for the upgrade tests of later versions; once for each release
   eval-handoff [ARG…]   score handoff summaries of the conversations in ../shared/data; pass ARGs to the scorer
@@ -61,11 +68,11 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         return Ok(());
     };
     match (name.as_str(), command_args) {
-        ("test", []) => {
-            machine_setup::set_up(root)?;
-            ci::run_steps(root)
-        }
-        ("ci", []) => ci::run_steps(root),
+        ("test", []) => ci::run_tests(root, MissingTools::Install),
+        ("ci", []) => ci::run_tests(root, MissingTools::Fail),
+        ("quick", []) => ci::quick::run_quick(root),
+        ("soak", []) => ci::run_soak(root),
+        ("page", []) => ci::page::check_page(root),
         ("tidy", []) => tidy::run_checks(root),
         ("book", []) => book::build_book(root),
         ("upgrade-fixture", []) => ci::upgrade_fixture().run(root),
@@ -78,7 +85,11 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
             print!("{USAGE}");
             Ok(())
         }
-        ("test" | "ci" | "tidy" | "book" | "upgrade-fixture" | "pictures" | "bench-gateway", [extra, ..]) => {
+        (
+            "test" | "ci" | "quick" | "soak" | "page" | "tidy" | "book" | "upgrade-fixture" | "pictures"
+            | "bench-gateway",
+            [extra, ..],
+        ) => {
             bail!("`{name}` takes no argument, got `{extra}`")
         }
         (unknown, _) => bail!("unknown command `{unknown}`\n\n{USAGE}"),

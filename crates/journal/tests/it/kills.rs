@@ -1,4 +1,5 @@
-//! History stays complete when a process that appends and compacts is killed a thousand times at random points.
+//! History stays complete when a process that appends and compacts is killed at random points, with full counts a
+//! thousand times.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -15,12 +16,12 @@ use crate::processes::spawn;
 
 /// Databases that are tested in parallel, each with its share of the kills.
 const DATABASES: u64 = 2;
-/// Kills for each database.
-const KILLS: u64 = 1_000 / DATABASES;
-/// Number of kills between two complete checks of a database.
-const KILLS_PER_CHECK: u64 = 100;
-/// Minimum number of compactions of each database at the end of the test.
-const COMPACTIONS_MIN: usize = 20;
+/// Number of kills of all databases, small and full.
+const KILL_COUNTS: (u64, u64) = (100, 1_000);
+/// Number of complete checks of each database.
+const CHECKS: u64 = 5;
+/// Minimum number of compactions of each database at the end of the test, small and full.
+const COMPACTIONS_MIN: (usize, usize) = (1, 20);
 /// Number of messages after which a thread is compacted.
 const MESSAGES_PER_COMPACTION: u64 = 24;
 /// Maximum number of acknowledgements before a kill.
@@ -93,7 +94,7 @@ async fn last_compacted_seq(store: &dyn Store, thread_id: ThreadId) -> Seq {
 }
 
 #[test]
-fn a3_b1_b2_history_is_complete_after_a_thousand_kills_and_twenty_compactions() {
+fn a3_b1_b2_history_is_complete_after_kills_and_compactions() {
     let folder = tempfile::tempdir().unwrap();
     std::thread::scope(|scope| {
         for number in 0..DATABASES {
@@ -103,19 +104,21 @@ fn a3_b1_b2_history_is_complete_after_a_thousand_kills_and_twenty_compactions() 
     });
 }
 
-/// Kills children on one database and checks the database every [`KILLS_PER_CHECK`] kills.
+/// Kills children on one database and checks the database [`CHECKS`] times.
 fn kill_repeatedly(database: &Path, mut random: SplitMix64) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let thread_id = runtime.block_on(async { create(&SqliteStore::open(database).unwrap()).await });
     let mut acknowledged_so_far = 0;
-    for kill in 1..=KILLS {
+    let kills = test_counts::count(KILL_COUNTS.0, KILL_COUNTS.1) / DATABASES;
+    for kill in 1..=kills {
         let reports = random.below(REPORTS_MAX + 1);
         let output = work_until_killed(database, thread_id, (reports, random.below(SPINS_MAX)));
         acknowledged_so_far = acknowledged_seqs(&output).into_iter().fold(acknowledged_so_far, Seq::max);
-        if kill % KILLS_PER_CHECK == 0 {
+        if kill % (kills / CHECKS) == 0 {
             let state = runtime.block_on(check(database, thread_id));
             assert!(state.0 >= acknowledged_so_far, "after {kill} kills: {state:?} of {acknowledged_so_far}");
-            assert!(kill < KILLS || state.1 >= COMPACTIONS_MIN, "{} compactions", state.1);
+            let expected = test_counts::count(COMPACTIONS_MIN.0, COMPACTIONS_MIN.1);
+            assert!(kill < kills || state.1 >= expected, "{} compactions", state.1);
         }
     }
 }

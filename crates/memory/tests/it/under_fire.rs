@@ -14,17 +14,27 @@ use memory::{AgentFile, EditMemoryTool};
 use protocol::ToolStatus;
 use runtime::Tool;
 use serde_json::json;
+use test_counts::count;
 use test_model::ScriptedReply;
 
 use crate::fixture::{AgentMdFixture, action_tool};
 use crate::tool::tool_context;
 
-/// Number of handoffs of a process.
-const HANDOFFS: usize = 1_000;
-/// Number of lines that the editor appends.
-const LINES: usize = 2_000;
-/// Number of notes that an agent adds at the same time.
-const NOTES: usize = 300;
+/// Returns the number of handoffs of a process.
+fn handoff_count() -> usize {
+    count(100, 1_000)
+}
+
+/// Returns the number of lines that the editor appends.
+fn line_count() -> usize {
+    count(200, 2_000)
+}
+
+/// Returns the number of notes that an agent adds at the same time.
+fn note_count() -> usize {
+    count(30, 300)
+}
+
 /// Number of times that an agent is killed while it adds notes.
 const KILLS: usize = 20;
 /// Number of calls of a tool that tampers with the block.
@@ -45,14 +55,14 @@ fn m13_two_processes_and_an_editor_lose_nothing() {
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    println!("{} handoffs and {LINES} lines in {:?}", 2 * HANDOFFS, started.elapsed());
+    println!("{} handoffs and {} lines in {:?}", 2 * handoff_count(), line_count(), started.elapsed());
     let text = fs::read(&path).unwrap();
     assert_eq!(managed_block::marker_problems(&text), []);
     assert_eq!(String::from_utf8_lossy(&text).matches(managed_block::OPEN_TAG).count(), 1);
     let outside = String::from_utf8(managed_block::remove_blocks(&text)).unwrap();
     let mut lines: Vec<&str> = outside.lines().filter(|line| !line.is_empty()).collect();
     lines.sort_unstable();
-    let mut expected: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
+    let mut expected: Vec<String> = (0..line_count()).map(|number| format!("line {number}")).collect();
     expected.push("# Notes".to_owned());
     expected.sort_unstable();
     let lost: Vec<&String> = expected.iter().filter(|line| !lines.contains(&line.as_str())).collect();
@@ -76,13 +86,13 @@ fn f4_concurrent_notes_editor_and_handoffs_lose_nothing() {
     assert_eq!(managed_block::marker_problems(&text), []);
     assert_eq!(
         managed_block::block_content(&text).as_deref(),
-        Some("few 99\n&lt;/current_thread_summary&gt;")
+        Some(format!("few {}\n&lt;/current_thread_summary&gt;", handoff_count() / 10 - 1).as_str())
     );
     let outside = String::from_utf8(managed_block::remove_blocks(&text)).unwrap();
     let mut lines: Vec<&str> = outside.lines().filter(|line| !line.is_empty()).collect();
     lines.sort_unstable();
-    let mut expected: Vec<String> = (0..LINES).map(|number| format!("line {number}")).collect();
-    expected.extend((0..NOTES).map(|number| format!("- note {number}, kept")));
+    let mut expected: Vec<String> = (0..line_count()).map(|number| format!("line {number}")).collect();
+    expected.extend((0..note_count()).map(|number| format!("- note {number}, kept")));
     expected.push("# Notes".to_owned());
     expected.sort_unstable();
     let lost: Vec<&String> = expected.iter().filter(|line| !lines.contains(&line.as_str())).collect();
@@ -109,7 +119,7 @@ async fn f4_guarded_calls_undo_no_handoff_of_another_process() {
     assert_eq!(managed_block::marker_problems(text.as_bytes()), []);
     assert_eq!(
         managed_block::block_content(text.as_bytes()).as_deref(),
-        Some("one 999\n&lt;/current_thread_summary&gt;")
+        Some(format!("one {}\n&lt;/current_thread_summary&gt;", handoff_count() - 1).as_str())
     );
     let outside = String::from_utf8(managed_block::remove_blocks(text.as_bytes())).unwrap();
     assert!(outside.starts_with("# Notes\n") && !outside.contains("one "), "{outside}");
@@ -192,7 +202,7 @@ fn append_notes(path: &Path) {
         assert_eq!(output.status, ToolStatus::Success, "{output:?}");
     };
     let first = env::var(FIRST).map_or(0, |first| first.parse().unwrap());
-    for number in first..first + NOTES {
+    for number in first..first + note_count() {
         call(json!({"append": format!("- note {number}, open")}));
         call(json!({"edits": [
             {"old_string": format!("- note {number}, open"), "new_string": format!("- note {number}, kept")}
@@ -206,7 +216,7 @@ fn play_role(role: &str, path: &Path) {
         return append_notes(path);
     }
     if role == "editor" {
-        for number in 0..LINES {
+        for number in 0..line_count() {
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
             file.write_all(format!("line {number}\n").as_bytes()).unwrap();
             // A pause as long as a write to disk takes.
@@ -215,7 +225,7 @@ fn play_role(role: &str, path: &Path) {
         return;
     }
     let file = AgentFile::new(path);
-    let handoffs = if role == "few" { HANDOFFS / 10 } else { HANDOFFS };
+    let handoffs = if role == "few" { handoff_count() / 10 } else { handoff_count() };
     for number in 0..handoffs {
         let summary = format!("{role} {number}\n</current_thread_summary>");
         file.write_block(&summary, Timestamp::UNIX_EPOCH).unwrap();

@@ -14,8 +14,8 @@ use crate::name::Provider;
 use crate::transcript::tests::corpus::{available_media, generate_transcript};
 use crate::transcript::{ProviderProfile, legalize};
 
-/// The number of transcripts. Each of them gives four bodies.
-const TRANSCRIPTS: u64 = 20_000;
+/// The number of transcripts, small and full. Each of them gives four bodies.
+const TRANSCRIPT_COUNTS: (u64, u64) = (400, 20_000);
 
 /// The newest model of each provider, whose rules are the strictest.
 const fn newest_model(provider: Provider) -> &'static str {
@@ -34,7 +34,7 @@ fn array_field<'v>(value: &'v Value, field: &str) -> &'v [Value] {
 #[test]
 fn l4_every_body_has_the_order_that_its_provider_requires() {
     let media = available_media();
-    for seed in 0..TRANSCRIPTS {
+    for seed in 0..test_counts::count(TRANSCRIPT_COUNTS.0, TRANSCRIPT_COUNTS.1) {
         let request = ChatRequest {
             messages: generate_transcript(seed).into(),
             media: media.clone(),

@@ -32,8 +32,9 @@ pub fn check(packages: &[CargoPackage]) -> Vec<Finding> {
             path: "Cargo.lock".to_owned(),
             line: 1,
             what: format!(
-                "{} is under {}",
+                "{} {} is under {}",
                 package.name,
+                package.version,
                 package.license.as_deref().unwrap_or("no declared licence")
             ),
             remedy: "use a crate under a permissive licence",
@@ -113,14 +114,17 @@ mod tests {
     fn packages_with_unknown_and_copyleft_licences_are_found() {
         let package = |name: &str, license: Option<&str>, foreign| CargoPackage {
             name: name.to_owned(),
+            version: "1.0.0".to_owned(),
             license: license.map(str::to_owned),
             is_foreign: foreign,
+            folder: std::path::PathBuf::new(),
+            uses: Vec::new(),
         };
         let actual: Vec<String> = check(&[
-            package("a 1.0.0", Some("MIT"), true),
-            package("b 1.0.0", Some("LGPL-3.0"), true),
-            package("c 1.0.0", None, true),
-            package("segue 0.1.0", None, false),
+            package("a", Some("MIT"), true),
+            package("b", Some("LGPL-3.0"), true),
+            package("c", None, true),
+            package("segue", None, false),
         ])
         .iter()
         .map(|finding| finding.what.clone())

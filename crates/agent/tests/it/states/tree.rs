@@ -386,16 +386,9 @@ async fn b12_a_rewind_selects_the_checkpoint_of_its_branch_among_equal_ones() {
     }
 }
 
-/// Returns the number of cases from `PROPTEST_CASES`, or 24 by default because each case is a whole conversation.
-fn config() -> ProptestConfig {
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => ProptestConfig::default(),
-        None => ProptestConfig::with_cases(24),
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    // Each case is a whole conversation.
+    #![proptest_config(ProptestConfig::with_cases(test_counts::count(4, 24)))]
 
     #[test]
     fn b12_any_sequence_of_actions_leaves_a_tree_that_every_view_agrees_on(

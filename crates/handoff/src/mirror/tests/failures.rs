@@ -62,26 +62,27 @@ async fn g16_all_processes_share_the_degraded_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn m12_a_thousand_handoffs_accepted_while_the_database_is_down_are_sent_when_it_is_back() {
+async fn m12_handoffs_accepted_while_the_database_is_down_are_sent_when_it_is_back() {
+    let count: u64 = test_counts::count(100, 1_000);
     let fixture = MirrorFixture::new();
     let proxy = fixture.proxy();
     proxy.refuse();
     let mirror = mirror_behind(&fixture, &proxy);
-    for number in 0..1_000 {
+    for number in 0..count {
         fixture.accept(&format!("{number}")).await;
         mirror.send_pending();
     }
     fixture
-        .wait_until(&mirror, |report| report.status == MirrorStatus::Degraded && report.waiting == 1_000)
+        .wait_until(&mirror, |report| report.status == MirrorStatus::Degraded && report.waiting == count)
         .await;
     // A task that is still running has to end first, because it would send some of the items too.
     mirror.wait_until_idle(LONG).await;
     proxy.restore();
     let mut progress = Vec::new();
     let delivery = mirror.flush(&mut |sent| progress.push(sent)).await.unwrap();
-    assert_eq!(delivery, MirrorDelivery { sent: 1_000, rejected: 0 });
-    assert_eq!((progress.first(), progress.last()), (Some(&1), Some(&1_000)), "one probe, then the others");
-    let expected: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    assert_eq!(delivery, MirrorDelivery { sent: count, rejected: 0 });
+    assert_eq!((progress.first(), progress.last()), (Some(&1), Some(&count)), "one probe, then the others");
+    let expected: Vec<String> = (0..count).map(|number| number.to_string()).collect();
     assert_eq!(fixture.mirrored_texts(), expected);
     // The rows were written in the order of acceptance.
     let order =

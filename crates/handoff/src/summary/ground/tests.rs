@@ -217,7 +217,7 @@ fn thread_with(name: &str, how: usize) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(test_counts::count(100, 2_000)))]
 
     #[test]
     fn m6_an_invented_name_is_always_reported(

@@ -359,7 +359,7 @@ fn actions() -> impl Strategy<Value = Vec<ThreadAction>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: test_counts::count(30, 250), ..ProptestConfig::default() })]
 
     #[test]
     fn f7_b1_a_context_contains_what_no_summary_covers_regardless_of_paging(steps in actions()) {

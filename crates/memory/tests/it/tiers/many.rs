@@ -10,28 +10,30 @@ use protocol::{Message, NewEvent, ThreadId};
 
 use super::{TierFixture, agent_id, repeated_reply, timestamp};
 
-/// Number of messages of the agent, and the number of their threads.
-const TURNS: u64 = 50_000;
+/// Number of messages of the agent, small and full.
+const TURN_COUNTS: (u64, u64) = (2_000, 50_000);
+/// Number of the threads of these messages.
 const THREADS: u64 = 5;
-/// Number of events of one transaction.
-const EVENTS: u64 = 2_500;
+/// Number of transactions that store them.
+const BATCHES: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f6_after_eight_concurrent_transfers_each_of_fifty_thousand_messages_is_in_one_summary() {
+async fn f6_after_eight_concurrent_transfers_each_of_many_messages_is_in_one_summary() {
     let mut desk = TierFixture::new([repeated_reply("A summary of many numbers.")]);
     desk.window = 1_000_000;
-    let threads = fill_threads(&desk).await;
+    let turn_count = test_counts::count(TURN_COUNTS.0, TURN_COUNTS.1);
+    let threads = fill_threads(&desk, turn_count).await;
     let tiers = Arc::new(desk.summarization());
     // Two windows over everything, three over overlapping thirds, and three of one thread each.
     let windows = [
-        TurnWindow::from_indexes([1, TURNS]),
-        TurnWindow::from_indexes([TURNS, 1]),
-        TurnWindow::from_indexes([1, 20_000]),
-        TurnWindow::from_indexes([15_000, 35_000]),
-        TurnWindow::from_indexes([30_000, TURNS]),
-        TurnWindow::from_indexes([1, TURNS]).in_thread(threads[0]),
-        TurnWindow::from_indexes([1, TURNS]).in_thread(threads[2]),
-        TurnWindow::from_indexes([12_345, 23_456]).in_thread(threads[4]),
+        TurnWindow::from_indexes([1, turn_count]),
+        TurnWindow::from_indexes([turn_count, 1]),
+        TurnWindow::from_indexes([1, turn_count * 4 / 10]),
+        TurnWindow::from_indexes([turn_count * 3 / 10, turn_count * 7 / 10]),
+        TurnWindow::from_indexes([turn_count * 6 / 10, turn_count]),
+        TurnWindow::from_indexes([1, turn_count]).in_thread(threads[0]),
+        TurnWindow::from_indexes([1, turn_count]).in_thread(threads[2]),
+        TurnWindow::from_indexes([turn_count / 4, turn_count / 2]).in_thread(threads[4]),
     ];
     let transfers = windows.map(|window| {
         let tiers = Arc::clone(&tiers);
@@ -63,7 +65,7 @@ async fn f6_after_eight_concurrent_transfers_each_of_fifty_thousand_messages_is_
         }
     }
     let counts = desk.counts().await;
-    assert_eq!((turns, counts.summarised_turns, counts.active_turns), (TURNS, TURNS, 0));
+    assert_eq!((turns, counts.summarised_turns, counts.active_turns), (turn_count, turn_count, 0));
     assert_eq!(counts.summaries as usize, summaries.len());
     // The threads' `turns_archived` events match the summaries.
     let mut archived = BTreeMap::<_, u64>::new();
@@ -76,19 +78,20 @@ async fn f6_after_eight_concurrent_transfers_each_of_fifty_thousand_messages_is_
 }
 
 /// Fills the threads alternately.
-async fn fill_threads(desk: &TierFixture) -> Vec<ThreadId> {
+async fn fill_threads(desk: &TierFixture, turn_count: u64) -> Vec<ThreadId> {
     let mut threads = Vec::new();
     for _ in 0..THREADS {
         threads.push(desk.create_thread().await);
     }
-    for batch in 0..TURNS / EVENTS {
+    let events = turn_count / BATCHES;
+    for batch in 0..BATCHES {
         let to_event = |number: u64| {
-            let text = format!("Number {}.", batch * EVENTS + number);
+            let text = format!("Number {}.", batch * events + number);
             let message = if number.is_multiple_of(2) { Message::human(text) } else { Message::ai(text) };
             let said_at: Timestamp = timestamp(i64::try_from(batch).unwrap());
             NewEvent::from_message(&message, said_at).unwrap()
         };
-        desk.append(threads[(batch % THREADS) as usize], (0..EVENTS).map(to_event).collect()).await;
+        desk.append(threads[(batch % THREADS) as usize], (0..events).map(to_event).collect()).await;
     }
     threads
 }
@@ -99,7 +102,7 @@ fn window() -> impl Strategy<Value = (Vec<u64>, Option<usize>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(test_counts::count(12, 48)))]
 
     #[test]
     fn f6_whatever_windows_are_asked_for_a_turn_is_in_the_first_summary_that_covers_it(

@@ -13,15 +13,18 @@ use crate::transcript::{
     Speaker, find_violations, legalize,
 };
 
-/// The number of transcripts.
-const TRANSCRIPTS: u64 = 100_000;
+/// Returns the number of transcripts, and with it the divisor of all numbers that are expected of the full count.
+fn transcript_count() -> (u64, u64) {
+    let reduction = test_counts::count(50, 1);
+    (100_000 / reduction, reduction)
+}
 
 /// Every `SAMPLE`th transcript is also checked for slower properties.
 const SAMPLE: u64 = 16;
 
 /// Calls `check` with both parts of each transcript, for every position of the cut.
 fn for_each_part(mut check: impl FnMut(u64, &[Message])) {
-    for seed in 0..TRANSCRIPTS {
+    for seed in 0..transcript_count().0 {
         let transcript = generate_transcript(seed);
         for cut in 0..=transcript.len() {
             check(seed, &transcript[..cut]);
@@ -48,7 +51,7 @@ fn l1_every_cut_of_every_transcript_is_legal_for_every_provider() {
             requests += 1;
         }
     });
-    assert!(requests > 3_000_000, "{requests} are too few to be conclusive");
+    assert!(requests > 3_000_000 / transcript_count().1, "{requests} are too few to be conclusive");
 }
 
 /// A compacted context begins with the summary, and possibly the person's last request.
@@ -57,7 +60,7 @@ fn l1_l7_a_context_with_a_summary_is_legal_for_every_cut_and_the_summary_is_sent
     let available = available_media();
     let summary = "<earlier_conversation_summary>\nWhat was done.\n</earlier_conversation_summary>";
     let mut requests = 0_u64;
-    for seed in 0..TRANSCRIPTS {
+    for seed in 0..transcript_count().0 {
         let transcript = generate_transcript(seed);
         let profile = ProviderProfile::for_provider(Provider::ALL[(seed % 4) as usize]);
         let opening = [Message::human(summary), Message::human("The request.")];
@@ -72,7 +75,7 @@ fn l1_l7_a_context_with_a_summary_is_legal_for_every_cut_and_the_summary_is_sent
             requests += 1;
         }
     }
-    assert!(requests > 600_000, "{requests} are too few to be conclusive");
+    assert!(requests > 600_000 / transcript_count().1, "{requests} are too few to be conclusive");
 }
 
 #[test]
@@ -100,7 +103,11 @@ fn l2_l3_every_call_is_sent_once_with_its_first_result_or_a_placeholder() {
             assert!(is_right, "transcript {seed}: {answer:?} is not {result:?} of {part:#?}");
         }
     });
-    assert!(answered > 1_000_000 && dangling > 500_000, "{answered} answered, {dangling} dangling");
+    let reduction = transcript_count().1;
+    assert!(
+        answered > 1_000_000 / reduction && dangling > 500_000 / reduction,
+        "{answered} answered, {dangling} dangling"
+    );
 }
 
 /// Returns the arguments of each call that is sent, with the text of its result.
@@ -206,7 +213,11 @@ fn l5_a_tool_loop_has_all_of_its_signed_reasoning_unchanged_or_none_and_no_forei
         }
         assert_eq!(sent.next(), None, "transcript {seed} for {provider:?}: {part:#?}");
     });
-    assert!(complete > 10_000 && none > 1_000, "{complete} loops with reasoning, {none} without");
+    let reduction = transcript_count().1;
+    assert!(
+        complete > 10_000 / reduction && none > 1_000 / reduction,
+        "{complete} loops with reasoning, {none} without"
+    );
 }
 
 /// Returns the provider's own signed reasoning of each tool loop, unchanged.
@@ -246,7 +257,7 @@ fn loops(messages: &[Message], provider: Provider) -> Vec<Vec<String>> {
 #[test]
 fn l1_no_text_is_lost_and_a_legal_conversation_stays_unchanged() {
     let available = available_media();
-    for seed in (0..TRANSCRIPTS).step_by(SAMPLE as usize) {
+    for seed in (0..transcript_count().0).step_by(SAMPLE as usize) {
         let transcript = generate_transcript(seed);
         for provider in Provider::ALL {
             let profile = ProviderProfile::for_provider(provider);
@@ -276,7 +287,7 @@ fn words(messages: &[Message]) -> Vec<String> {
 #[test]
 fn l1_a_longer_conversation_begins_as_the_shorter_one_did() {
     let available = AvailableMedia::new();
-    for seed in (0..TRANSCRIPTS).step_by(SAMPLE as usize) {
+    for seed in (0..transcript_count().0).step_by(SAMPLE as usize) {
         let transcript = generate_transcript(seed);
         let profile = ProviderProfile::for_provider(Provider::ALL[(seed % 4) as usize]);
         let ids = |messages: &[Message]| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The web page in Debian's Chromium, with the real binary and the scripted model. The suites are in
+//! The web page in the headless shell of Debian's Chromium, with the real binary and the scripted model. The suites are in
 //! `web/tests`, one for each part of the page; `cargo xtask test` installs their dependencies.
 
 use std::path::{Path, PathBuf};

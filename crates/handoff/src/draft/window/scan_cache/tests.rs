@@ -133,7 +133,7 @@ fn block_on(work: impl Future<Output = ()>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(test_counts::count(12, 48)))]
 
     #[test]
     fn m5_a_cached_scan_equals_a_fresh_scan(

@@ -194,11 +194,11 @@ pub async fn f6_turns_are_not_summarized_during_a_run(store: SharedStore) {
 
 /// After concurrent summarizations each message is in one summary, and a summary covers exactly the messages it names.
 pub async fn f6_after_eight_concurrent_summarizations_every_turn_is_in_one_place(store: SharedStore) {
-    const TURNS: u64 = 50_000;
     const WORKERS: u64 = 8;
+    let turn_count: u64 = test_counts::count(5_000, 50_000);
     let thread_id = create(&*store).await;
-    for _ in 0..TURNS / 5_000 {
-        append_turns(&*store, thread_id, 5_000).await;
+    for _ in 0..turn_count / 2_500 {
+        append_turns(&*store, thread_id, 2_500).await;
     }
     let workers = (0..WORKERS).map(|worker| {
         let store = store.clone();
@@ -206,9 +206,9 @@ pub async fn f6_after_eight_concurrent_summarizations_every_turn_is_in_one_place
             let mut stored = 0;
             // Each worker processes all turns in windows of a different length, so that the windows overlap.
             let length = 900 + 137 * worker;
-            for number in 0..=TURNS / length {
+            for number in 0..=turn_count / length {
                 // Half of the workers start at the end.
-                let number = if worker % 2 == 0 { number } else { TURNS / length - number };
+                let number = if worker % 2 == 0 { number } else { turn_count / length - number };
                 let window = (number * length + 1, (number + 1) * length);
                 stored += summarize_window(&*store, thread_id, window).await;
             }
@@ -219,7 +219,7 @@ pub async fn f6_after_eight_concurrent_summarizations_every_turn_is_in_one_place
     for worker in workers.collect::<Vec<_>>() {
         stored += worker.await.unwrap();
     }
-    assert_eq!(stored, TURNS, "the total number of archived turns");
+    assert_eq!(stored, turn_count, "the total number of archived turns");
     let mut turn_counts: BTreeMap<SummaryId, u64> = BTreeMap::new();
     let mut first = 1;
     loop {

@@ -433,7 +433,7 @@ fn sorted_entries(mut received: Vec<&Value>) -> Vec<&Value> {
 
 /// A client displays the same history for pages, a snapshot and live events that arrive in any order and overlap.
 pub async fn b3_any_interleaving_sorts_to_the_same_history(store: SharedStore) {
-    const SHUFFLES: usize = 10_000;
+    let shuffles: usize = test_counts::count(200, 10_000);
     let thread_id = create(&*store).await;
     for turn in 0..4 {
         let events = vec![
@@ -468,7 +468,7 @@ pub async fn b3_any_interleaving_sorts_to_the_same_history(store: SharedStore) {
     let orders = Just((0..most).collect::<Vec<_>>()).prop_shuffle();
     let cases = (0..pages.len(), 0..snapshots.len(), 0..=events.len(), orders);
     let mut runner = TestRunner::deterministic();
-    for _ in 0..SHUFFLES {
+    for _ in 0..shuffles {
         let (page, snapshot, live_from, order) = cases.new_tree(&mut runner).unwrap().current();
         let (snapshot, live) = (&snapshots[snapshot], &live[live_from..]);
         let sent: Vec<&Value> = pages[page].iter().chain(snapshot).chain(live.iter().flatten()).collect();

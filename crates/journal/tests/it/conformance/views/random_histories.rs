@@ -354,9 +354,9 @@ fn entry_text(entry: &journal::view::HistoryEntry) -> (Seq, String) {
 }
 
 pub async fn b1_b5_m9_after_random_operations_history_and_context_match_the_model(store: SharedStore) {
-    const CASES: usize = 150;
+    let cases: usize = test_counts::count(15, 150);
     let mut runner = TestRunner::deterministic();
-    for _ in 0..CASES {
+    for _ in 0..cases {
         let case = mutations().new_tree(&mut runner).unwrap().current();
         let mut thread_id = create(&*store).await;
         let mut model = HistoryModel::default();

@@ -1,9 +1,10 @@
-//! A thousand handoffs of a real server while the mirror's database is down, and their export after it is
-//! up again.
+//! Many handoffs of a real server while the mirror's database is down, and their export after it is up again. With
+//! full counts, these are a thousand handoffs.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use test_counts::count;
 
 use super::MirroredMachine;
 use crate::sandbox::TestSandbox;
@@ -11,11 +12,11 @@ use crate::serve::client::ApiClient;
 use crate::serve::{import_session, owner_client};
 use crate::server::ServeProcess;
 
-/// Number of handoffs while the mirror is down.
-const HANDOFF_COUNT: usize = 1_000;
+/// Number of handoffs while the mirror is down, small and full.
+const HANDOFF_COUNTS: (usize, usize) = (60, 1_000);
 /// Number of those handoffs that alternate with handoffs of a server without a mirror, so that both timings
 /// come from databases of the same size.
-const COMPARED_COUNT: usize = 150;
+const COMPARED_COUNTS: (usize, usize) = (40, 150);
 
 /// Hands the thread off. Returns the hash of the summary and the duration of the acceptance.
 fn hand_off(api: &ApiClient, thread: &str) -> (String, Duration) {
@@ -35,7 +36,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn m12_a_thousand_handoffs_without_the_mirror_are_not_delayed_and_are_all_exported_later() {
+fn m12_handoffs_without_the_mirror_are_not_delayed_and_are_all_exported_later() {
+    let handoff_count = count(HANDOFF_COUNTS.0, HANDOFF_COUNTS.1);
+    let compared_count = count(COMPARED_COUNTS.0, COMPARED_COUNTS.1);
     // Both servers store their journal in a file. Only the mirror's database is down.
     let mirrored = MirroredMachine::new();
     let mirrored = MirroredMachine { sandbox: mirrored.sandbox.with_file_database(), ..mirrored };
@@ -45,10 +48,10 @@ fn m12_a_thousand_handoffs_without_the_mirror_are_not_delayed_and_are_all_export
     let (with, without) = ((owner_client(&with), with), (owner_client(&without), without));
     let (thread, other) = (import_session(&with.0), import_session(&without.0));
     let (mut ids, mut dead, mut none) = (Vec::new(), Vec::new(), Vec::new());
-    for number in 0..HANDOFF_COUNT {
+    for number in 0..handoff_count {
         let (id, took) = hand_off(&with.0, &thread);
         ids.push(id);
-        if number < COMPARED_COUNT {
+        if number < compared_count {
             dead.push(took);
             none.push(hand_off(&without.0, &other).1);
         }
@@ -61,16 +64,16 @@ fn m12_a_thousand_handoffs_without_the_mirror_are_not_delayed_and_are_all_export
     let status = mirrored.mirror_status();
     assert_eq!(
         (&status["status"], &status["waiting"]),
-        (&json!("degraded"), &json!(HANDOFF_COUNT)),
+        (&json!("degraded"), &json!(handoff_count)),
         "{status}"
     );
     mirrored.proxy.restore();
     // The next handoff detects that the mirror is up again, and the export of all others follows.
     ids.push(hand_off(&with.0, &thread).0);
-    let status = mirrored.wait_for_status("thousand and one rows", |status| status["waiting"] == 0);
-    assert_eq!(status["rows"], json!({"summaries": HANDOFF_COUNT + 1, "deleted": 0}), "{status}");
+    let status = mirrored.wait_for_status("row for each handoff", |status| status["waiting"] == 0);
+    assert_eq!(status["rows"], json!({"summaries": handoff_count + 1, "deleted": 0}), "{status}");
     let stats = mirrored.sandbox.json(&["handoff", "stats", "--json"]);
-    assert_eq!(stats["outcomes"]["accepted"]["handoffs"], HANDOFF_COUNT + 1);
+    assert_eq!(stats["outcomes"]["accepted"]["handoffs"], handoff_count + 1);
     assert_mirrored(&mirrored, &ids);
 }
 

@@ -1,11 +1,12 @@
-//! Three servers on one database with two hundred active runs, while one server after the other is killed,
-//! shut down, or paused for longer than its lease. Each run ends exactly once, and its stored events and
-//! its stream are complete.
+//! Three servers on one database with many active runs, while one server after the other is killed, shut down,
+//! or paused for longer than its lease. Each run ends exactly once, and its stored events and its stream are
+//! complete. With full counts, these are two hundred runs through nine faults.
 
 use std::collections::{BTreeMap, HashSet};
 
 use rustix::process::Signal;
 use serde_json::json;
+use test_counts::count;
 use test_model::{Gate, GatePosition, Script, ScriptedReply};
 
 use super::postgres_database;
@@ -13,29 +14,51 @@ use crate::fleet::{FleetRun, ServerFleet, StreamReaders, StreamRecord, start_run
 
 /// Number of servers at a time.
 const SERVER_COUNT: usize = 3;
-/// Number of runs that are active at once.
-const RUN_COUNT: usize = 200;
-/// Number of runs in a batch. The gate releases one batch at a time; the other runs wait for an answer of
-/// the model.
-const BATCH_RUNS: usize = 20;
 /// Number of tool calls in each run: before the gate, at the gate, and after it.
 const CALLS_PER_RUN: usize = 3;
 /// Index of the call that the model requests only after the gate has opened.
 const WAITING_CALL: usize = 2;
 /// Duration of a server's lease in seconds.
 const LEASE_SECONDS: u32 = 4;
-/// The fault for each batch. It happens when half of the batch has ended. The last batch has no fault.
-const FAULTS: [ServerFault; RUN_COUNT / BATCH_RUNS - 1] = [
-    ServerFault::Kill,
-    ServerFault::End,
-    ServerFault::Kill,
-    ServerFault::Pause,
-    ServerFault::Wake,
-    ServerFault::End,
-    ServerFault::Kill,
-    ServerFault::End,
-    ServerFault::Kill,
-];
+/// The runs, which are all active at once, and the faults.
+#[derive(Clone, Copy)]
+struct StormSize {
+    /// Number of runs in a batch. The gate releases one batch at a time; the other runs wait for an answer of
+    /// the model.
+    batch_runs: usize,
+    /// The fault for each batch. It happens when half of the batch has ended. One more batch has no fault.
+    faults: &'static [ServerFault],
+}
+
+/// Each fault once.
+const SMALL_STORM: StormSize = StormSize {
+    batch_runs: 4,
+    faults: &[ServerFault::Pause, ServerFault::Wake, ServerFault::End, ServerFault::Kill],
+};
+const FULL_STORM: StormSize = StormSize {
+    batch_runs: 20,
+    faults: &[
+        ServerFault::Kill,
+        ServerFault::End,
+        ServerFault::Kill,
+        ServerFault::Pause,
+        ServerFault::Wake,
+        ServerFault::End,
+        ServerFault::Kill,
+        ServerFault::End,
+        ServerFault::Kill,
+    ],
+};
+
+impl StormSize {
+    fn run_count(self) -> usize {
+        (self.faults.len() + 1) * self.batch_runs
+    }
+
+    fn batch_gate(self, run: usize) -> String {
+        format!("batch-{:02}", run / self.batch_runs)
+    }
+}
 
 #[derive(Clone, Copy)]
 enum ServerFault {
@@ -50,13 +73,9 @@ enum ServerFault {
     Wake,
 }
 
-fn batch_gate(run: usize) -> String {
-    format!("batch-{:02}", run / BATCH_RUNS)
-}
-
 /// Returns a model whose runs call a tool that records each call. All runs of a batch wait at the same
 /// gate.
-fn model_script() -> Script {
+fn model_script(size: StormSize) -> Script {
     // Each call prints and records a unique id.
     let command = "id=$(cat /proc/sys/kernel/random/uuid); echo $id >> noted; sleep 0.1; echo $id";
     let call = |step: usize| {
@@ -67,21 +86,23 @@ fn model_script() -> Script {
     };
     let mut replies: Vec<ScriptedReply> =
         (1..=CALLS_PER_RUN).filter(|step| *step != WAITING_CALL).map(call).collect();
-    for first in (0..RUN_COUNT).step_by(BATCH_RUNS) {
-        let gate = Some(Gate { name: batch_gate(first), at: GatePosition::Start });
-        replies.push(ScriptedReply { gate, ..call(WAITING_CALL) }.when_body_contains(batch_gate(first)));
+    for first in (0..size.run_count()).step_by(size.batch_runs) {
+        let gate = Some(Gate { name: size.batch_gate(first), at: GatePosition::Start });
+        replies.push(ScriptedReply { gate, ..call(WAITING_CALL) }.when_body_contains(size.batch_gate(first)));
     }
     replies.push(ScriptedReply::text("Done.").with_repeat());
     // Other requests are not recorded, because they would use too much memory.
-    Script::new(replies).with_requests_kept(RUN_COUNT)
+    Script::new(replies).with_requests_kept(size.run_count())
 }
 
 /// Starts all runs: a third at each server, and on all servers concurrently.
-fn start_all_runs(fleet: &ServerFleet, readers: &StreamReaders) -> Vec<FleetRun> {
+fn start_all_runs(fleet: &ServerFleet, readers: &StreamReaders, size: StormSize) -> Vec<FleetRun> {
     let start_at = |server: usize| {
         let api = fleet.api(server);
-        let own_runs = (0..RUN_COUNT).filter(move |run| run % SERVER_COUNT == server);
-        own_runs.map(move |run| (run, start_run(&api, &batch_gate(run), &["updates"]))).collect::<Vec<_>>()
+        let own_runs = (0..size.run_count()).filter(move |run| run % SERVER_COUNT == server);
+        own_runs
+            .map(move |run| (run, start_run(&api, &size.batch_gate(run), &["updates"])))
+            .collect::<Vec<_>>()
     };
     let mut runs: Vec<(usize, FleetRun)> = std::thread::scope(|scope| {
         let start_at = &start_at;
@@ -98,11 +119,11 @@ fn start_all_runs(fleet: &ServerFleet, readers: &StreamReaders) -> Vec<FleetRun>
 
 /// Releases one batch after the other and injects a fault in the middle of each. Returns the streams that
 /// the readers received.
-fn run_storm(fleet: &mut ServerFleet, readers: &StreamReaders) -> Vec<StreamRecord> {
+fn run_storm(fleet: &mut ServerFleet, readers: &StreamReaders, size: StormSize) -> Vec<StreamRecord> {
     let (mut records, mut shutting_down, mut paused) = (Vec::new(), Vec::new(), None);
-    for (round, fault) in FAULTS.into_iter().enumerate() {
-        fleet.model.open_gate(&batch_gate(round * BATCH_RUNS));
-        let (server, so_far) = (round % SERVER_COUNT, round * BATCH_RUNS + BATCH_RUNS / 2);
+    for (round, fault) in size.faults.iter().enumerate() {
+        fleet.model.open_gate(&size.batch_gate(round * size.batch_runs));
+        let (server, so_far) = (round % SERVER_COUNT, round * size.batch_runs + size.batch_runs / 2);
         records.extend(readers.wait_for_records(so_far - records.len()));
         match fault {
             ServerFault::Kill => {
@@ -121,13 +142,13 @@ fn run_storm(fleet: &mut ServerFleet, readers: &StreamReaders) -> Vec<StreamReco
                 paused = Some(server);
             }
             ServerFault::Wake => {
-                records.extend(readers.wait_for_records((round + 1) * BATCH_RUNS - records.len()));
+                records.extend(readers.wait_for_records((round + 1) * size.batch_runs - records.len()));
                 fleet.signal(paused.take().unwrap(), Signal::CONT);
             }
         }
     }
-    fleet.model.open_gate(&batch_gate(RUN_COUNT - 1));
-    records.extend(readers.wait_for_records(RUN_COUNT - records.len()));
+    fleet.model.open_gate(&size.batch_gate(size.run_count() - 1));
+    records.extend(readers.wait_for_records(size.run_count() - records.len()));
     for old in shutting_down {
         assert_eq!(old.wait_for_exit(), Some(0));
     }
@@ -181,21 +202,21 @@ fn assert_runs_done_once(fleet: &ServerFleet, runs: &[FleetRun]) -> usize {
     // A call either ran once, or it was interrupted and it is unknown whether it ran.
     let lost = noted.len() - stored.len();
     assert!(lost <= cut_off, "{lost} calls were made whose results are nowhere; {cut_off} were cut off");
-    assert_eq!(stored.len() + cut_off, RUN_COUNT * CALLS_PER_RUN);
+    assert_eq!(stored.len() + cut_off, runs.len() * CALLS_PER_RUN);
     cut_off
 }
 
 /// Checks the database: every run ended once, successfully, with its end as its last event, and the events
 /// of each thread have no gap.
 #[track_caller]
-fn assert_database_consistent(fleet: &ServerFleet) {
+fn assert_database_consistent(fleet: &ServerFleet, run_count: usize) {
     let runs = fleet.query_rows("SELECT status || ' ' || count(*)::text FROM runs GROUP BY status");
-    assert_eq!(runs, [format!("success {RUN_COUNT}")]);
+    assert_eq!(runs, [format!("success {run_count}")]);
     let ends = fleet.query_rows(
         "SELECT event_type || ' ' || count(*)::text || ' ' || count(DISTINCT run_id)::text FROM events \
          WHERE event_type IN ('run_ended', 'run_failed', 'run_interrupted', 'run_stop_requested') GROUP BY event_type",
     );
-    assert_eq!(ends, [format!("run_ended {RUN_COUNT} {RUN_COUNT}")]);
+    assert_eq!(ends, [format!("run_ended {run_count} {run_count}")]);
     let behind = fleet.query_rows(
         "SELECT event.event_type FROM events AS event JOIN events AS ended USING (run_id) \
          WHERE ended.event_type = 'run_ended' AND event.seq > ended.seq",
@@ -209,18 +230,20 @@ fn assert_database_consistent(fleet: &ServerFleet) {
 }
 
 #[test]
-fn j2_j3_j5_two_hundred_runs_end_once_while_servers_are_killed_stopped_and_restarted() {
+fn j2_j3_j5_runs_end_once_while_servers_are_killed_stopped_and_restarted() {
+    let size = count(SMALL_STORM, FULL_STORM);
+    let script = model_script(size);
     let mut fleet =
-        ServerFleet::start_with_script(postgres_database(), (SERVER_COUNT, LEASE_SECONDS), model_script());
+        ServerFleet::start_with_script(postgres_database(), (SERVER_COUNT, LEASE_SECONDS), script);
     let readers = StreamReaders::new((0..SERVER_COUNT).map(|server| fleet.api(server)).collect());
-    let runs = start_all_runs(&fleet, &readers);
-    let records = run_storm(&mut fleet, &readers);
+    let runs = start_all_runs(&fleet, &readers, size);
+    let records = run_storm(&mut fleet, &readers, size);
     records.iter().for_each(assert_record_complete);
     let counts: BTreeMap<&str, usize> =
         records.iter().map(|record| (record.run.as_str(), record.reconnects)).collect();
-    assert_eq!(counts.len(), RUN_COUNT);
+    assert_eq!(counts.len(), size.run_count());
     let cut_off = assert_runs_done_once(&fleet, &runs);
-    assert_database_consistent(&fleet);
+    assert_database_consistent(&fleet, size.run_count());
     eprintln!(
         "{cut_off} calls were interrupted; readers reconnected {} times",
         counts.values().sum::<usize>()

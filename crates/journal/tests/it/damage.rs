@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 use crate::conformance::fixtures::{append, commit, create, human, search_for, thread};
 
-/// Creates a folder with a database that has a thread of 2,000 messages.
+/// Creates a folder with a database that has a thread of 2,000 messages. It has no write-ahead log, whose pages would
+/// replace damaged ones.
 async fn database() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segue.db");
@@ -20,6 +21,8 @@ async fn database() -> (TempDir, PathBuf) {
     let messages = (0..2_000).map(|number| human(&format!("{number} {}", "words ".repeat(40))));
     append(&store, thread_id, messages.collect()).await.unwrap();
     drop(store);
+    rusqlite::Connection::open(&path).unwrap().execute_batch("SELECT count(*) FROM threads").unwrap();
+    assert!(!path.with_extension("db-wal").exists());
     (folder, path)
 }
 

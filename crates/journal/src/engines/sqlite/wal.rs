@@ -50,20 +50,29 @@ pub(super) fn length(database: &Path) -> u64 {
 /// pages of two databases contradict each other.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the log belongs to another file, or the file is damaged.
+/// Fails if the database is damaged. [`explain_mismatch`] names the log as the cause.
 pub(super) fn check_match(connection: &Connection, database: &DatabasePath) -> Result<()> {
-    if !is_file_newer(&database.0) || is_checkpointed(connection)? {
+    if !is_file_newer(database) || is_checkpointed(connection)? {
         return Ok(());
     }
     let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-    if found == "ok" {
-        // With an empty log, the next process need not check again.
-        return Ok(checkpoint(connection)?);
+    if found != "ok" {
+        return Err(Error::Malformed(found));
     }
-    tracing::debug!(path = %database.0.display(), %found, "the database does not match its write-ahead log");
-    let reason = "its write-ahead log (-wal) is older than the file and does not match it; \
-                  if the file is a restored backup, delete the old -wal and -shm files";
-    Err(Error::Corrupt { path: database.0.clone(), reason: reason.to_owned() })
+    // With an empty log, the next process need not check again.
+    Ok(checkpoint(connection)?)
+}
+
+/// Returns the error with the log as its cause, if the database is damaged and the file was changed after the log.
+pub(super) fn explain_mismatch(error: Error, database: &DatabasePath) -> Error {
+    match error {
+        Error::Corrupt { path, .. } if is_file_newer(database) => {
+            let reason = "its write-ahead log (-wal) is older than the file and does not match it; \
+                          if the file is a restored backup, delete the old -wal and -shm files";
+            Error::Corrupt { path, reason: reason.to_owned() }
+        }
+        other => other,
+    }
 }
 
 /// Returns whether the database file has the content of the whole log. After a checkpoint of a process that is still
@@ -76,8 +85,8 @@ fn is_checkpointed(connection: &Connection) -> Result<bool> {
 }
 
 /// Returns whether the database file was changed after its log, which is not empty.
-fn is_file_newer(database: &Path) -> bool {
-    match (std::fs::metadata(database), std::fs::metadata(path(database))) {
+fn is_file_newer(database: &DatabasePath) -> bool {
+    match (std::fs::metadata(&database.0), std::fs::metadata(path(&database.0))) {
         (Ok(file), Ok(log)) => log.len() > 0 && change_time(&file) > change_time(&log),
         (Err(_), _) | (_, Err(_)) => false,
     }

@@ -100,7 +100,7 @@ async fn a4_a_log_next_to_a_restored_backup_is_refused_and_nothing_is_changed() 
     Connection::open(&path).unwrap().execute("VACUUM INTO ?1", [backup.to_str().unwrap()]).unwrap();
     let backup = fs::read(backup).unwrap();
     let store = SqliteStore::open(&path).unwrap();
-    for number in 0..20 {
+    for number in 0..6 {
         let message = human(&format!("{number} {}", "words ".repeat(500)));
         append(&store, create(&store).await, vec![message]).await.unwrap();
     }

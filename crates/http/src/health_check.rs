@@ -87,6 +87,8 @@ impl ServerUrl {
 /// [`Error::Unreachable`] if there is no response within five seconds, and [`Error::Unhealthy`] if the response is anything
 /// but that of a healthy server of Segue.
 pub async fn check_health(server: &ServerUrl) -> Result<()> {
+    // Fails if the provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())

@@ -83,7 +83,7 @@ impl ServerFixture {
     /// Returns the fixture of a running server.
     fn from_running(running: RunningServer, model: ScriptedServer, folder: TestFolder) -> Self {
         let RunningServer { url, token, agent, shutdown, task } = running;
-        Self { url, token, agent, folder, model, client: reqwest::Client::new(), shutdown, task }
+        Self { url, token, agent, folder, model, client: http_client(), shutdown, task }
     }
 
     /// Returns a request with the caller's authentication.
@@ -218,6 +218,13 @@ async fn start_server_with_limits(
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(http::serve(listener, scheduler, settings, shutdown.clone()));
     RunningServer { url, token: token.expose().to_owned(), agent, shutdown, task }
+}
+
+/// Returns an HTTP client.
+pub fn http_client() -> reqwest::Client {
+    // Fails if the provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::new()
 }
 
 /// Returns the status and the JSON body of a response; a body that is not JSON is returned as a text.

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::fixture::{ServerFixture, TestCaller, read_response};
+use crate::fixture::{ServerFixture, TestCaller, http_client, read_response};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_and_version_need_no_authentication() {
@@ -67,7 +67,7 @@ async fn j5_a_shutdown_stops_the_server_and_keeps_the_messages() {
     let thread = server.create_thread_with_message(TestCaller::Local, "remember this").await;
     let (url, agent) = (server.url.clone(), server.agent.clone());
     let folder = server.stop().await;
-    assert!(reqwest::get(format!("{url}/ok")).await.is_err());
+    assert!(http_client().get(format!("{url}/ok")).send().await.is_err());
     let state = agent.threads().state(thread.parse().unwrap()).await.unwrap().unwrap();
     assert_eq!(state.messages.len(), 2);
     drop(folder);

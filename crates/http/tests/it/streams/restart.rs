@@ -9,7 +9,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use test_model::{Gate, GatePosition, Script, ScriptedCall, ScriptedReply, ScriptedServer};
 
-use crate::fixture::{ServerFixture, TestCaller, TestFolder, start_server, write_config};
+use crate::fixture::{ServerFixture, TestCaller, TestFolder, http_client, start_server, write_config};
 use crate::sse::{ReceivedEvent, SseReader, event_data, event_names};
 
 /// The environment variable with the folder of the peer process.
@@ -43,7 +43,7 @@ impl PeerProcess {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let line = lines.find_map(|line| line.unwrap().strip_prefix("serving ").map(str::to_owned)).unwrap();
         let (url, token) = line.split_once(' ').unwrap();
-        Self { process, url: url.to_owned(), token: token.to_owned(), client: reqwest::Client::new() }
+        Self { process, url: url.to_owned(), token: token.to_owned(), client: http_client() }
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use test_model::{Gate, GatePosition, Script, ScriptedReply};
 
-use crate::fixture::{ServerFixture, TestCaller, start_server};
+use crate::fixture::{ServerFixture, TestCaller, http_client, start_server};
 use crate::sse::{ReceivedEvent, SseReader, event_data, event_names};
 
 /// Returns a reply that waits after its last word at a gate, which is named like its text.
@@ -330,7 +330,7 @@ async fn i1_a_run_of_another_server_is_sent_from_the_clients_position() {
     let earlier =
         read_until(&mut earlier, |event| event.name == "messages" && event.data[0]["type"] == "tool").await;
     let peer = start_server(server.folder.path(), |settings| settings).await;
-    let client = reqwest::Client::new();
+    let client = http_client();
     let request_peer =
         |path: &str| client.get(format!("{}{path}", peer.url)).header("x-api-key", &peer.token);
     let mut remaining = SseReader::open(request_peer(&path).header("last-event-id", last_id(&earlier))).await;
@@ -364,8 +364,7 @@ async fn i1_the_failure_of_a_run_of_another_server_is_sent_from_any_position() {
     read_until(&mut earlier, |event| event.name == "messages" && event.data[0]["type"] == "tool").await;
     let last = last_id(&earlier.read_until("values").await);
     let peer = start_server(server.folder.path(), |settings| settings).await;
-    let remaining =
-        reqwest::Client::new().get(format!("{}{path}", peer.url)).header("x-api-key", &peer.token);
+    let remaining = http_client().get(format!("{}{path}", peer.url)).header("x-api-key", &peer.token);
     let remaining = SseReader::open(remaining.header("last-event-id", last)).await;
     server.model.open_gate("fails");
     let received = remaining.read_to_end().await;

@@ -41,10 +41,16 @@ pub(crate) fn open_writer(database: &DatabasePath, lock_wait: Duration) -> Resul
     loop {
         match configure(&connection, database).map_err(|error| database.classify_error(error)) {
             Err(Error::Locked { .. }) if Instant::now() < deadline => std::thread::sleep(OPEN_RETRY_DELAY),
-            outcome => {
-                outcome?;
+            Ok(()) => {
                 wal::checkpoint_on_close(&connection)?;
                 return Ok(connection);
+            }
+            Err(error) => {
+                if wal::length(path) == 0 {
+                    // Looking at the database created an empty log, which closing removes.
+                    wal::checkpoint_on_close(&connection)?;
+                }
+                return Err(error);
             }
         }
     }

@@ -85,23 +85,39 @@ fn is_checkpointed(connection: &Connection) -> Result<bool> {
 }
 
 /// Returns whether the database file was changed after its log, which is not empty.
+///
+/// The content of the log counts, not its inode: for root, SQLite sets the owner of the log each time it opens it.
 fn is_file_newer(database: &DatabasePath) -> bool {
     match (std::fs::metadata(&database.0), std::fs::metadata(path(&database.0))) {
-        (Ok(file), Ok(log)) => log.len() > 0 && change_time(&file) > change_time(&log),
+        (Ok(file), Ok(log)) => log.len() > 0 && change_time(&file) > write_time(&log),
         (Err(_), _) | (_, Err(_)) => false,
     }
 }
 
-/// Returns the time of the last change of a file or of its name, in seconds and nanoseconds.
+/// Returns the time of the last change of a file's content, owner, mode or name, in seconds and nanoseconds. A program
+/// that restores a backup can set the time of the last change of the content, but not this time.
 #[cfg(unix)]
 fn change_time(metadata: &Metadata) -> (i64, i64) {
     use std::os::unix::fs::MetadataExt;
     (metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Returns the time of the last change of a file, if the file system stores it.
+/// Returns the time of the last change of a file's content, in seconds and nanoseconds.
+#[cfg(unix)]
+fn write_time(metadata: &Metadata) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.mtime(), metadata.mtime_nsec())
+}
+
+/// Returns the time of the last change of a file's content, if the file system stores it.
 #[cfg(not(unix))]
 fn change_time(metadata: &Metadata) -> Option<std::time::SystemTime> {
+    metadata.modified().ok()
+}
+
+/// Returns the time of the last change of a file's content, if the file system stores it.
+#[cfg(not(unix))]
+fn write_time(metadata: &Metadata) -> Option<std::time::SystemTime> {
     metadata.modified().ok()
 }
 

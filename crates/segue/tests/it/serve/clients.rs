@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use test_counts::count;
+
 use super::StagedServer;
 
 /// Version of the SDK that several JavaScript clients pin.
@@ -120,7 +122,7 @@ fn generated_requests_get_no_server_error_and_only_responses_of_the_schema() {
     ]);
     command.args([
         "--max-examples",
-        "20",
+        count("6", "20"),
         "--seed",
         "7",
         "--generation-deterministic",

@@ -111,7 +111,8 @@ fn declining_leaving_and_every_signal_end_the_demo_and_leave_nothing() {
     };
     let escape = |terminal: &PtyTerminal| terminal.press_keys("\u{1b}");
     let control_c = |terminal: &PtyTerminal| terminal.press_keys("\u{3}");
-    let answers: [(&dyn Fn(&PtyTerminal), &str); 3] = [
+    type Answer<'a> = (&'a dyn Fn(&PtyTerminal), &'a str);
+    let answers: [Answer<'_>; 3] = [
         (&decline, "Declined. No thread was created, and the conversation is unchanged."),
         (&escape, "Nothing was decided."),
         (&control_c, "Nothing was decided."),

@@ -3,12 +3,10 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use serde_json::Value;
 
 use crate::{Error, Result};
@@ -65,12 +63,6 @@ impl ServerUrl {
         url
     }
 
-    /// Returns whether the server is on this machine.
-    fn is_loopback(&self) -> bool {
-        let host = self.0.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-    }
-
     /// Returns the error of a server that did not answer.
     fn unreachable(&self, error: &reqwest::Error) -> Error {
         let reason = match error.is_timeout() {
@@ -87,17 +79,9 @@ impl ServerUrl {
 /// [`Error::Unreachable`] if there is no response within five seconds, and [`Error::Unhealthy`] if the response is anything
 /// but that of a healthy server of Segue.
 pub async fn check_health(server: &ServerUrl) -> Result<()> {
-    // Fails if the provider is installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
-        .redirect(Policy::none())
-        .timeout(Duration::from_secs(HEALTH_CHECK_SECONDS_MAX));
-    if server.0.scheme() == "http" {
-        // Plain HTTP needs no certificates, and a machine may have none.
-        builder = builder.tls_certs_only([]);
-    }
-    if server.is_loopback() {
+    let timeout = Duration::from_secs(HEALTH_CHECK_SECONDS_MAX);
+    let mut builder = http_client::client_builder(&server.0).timeout(timeout);
+    if http_client::is_loopback(&server.0) {
         builder = builder.no_proxy();
     }
     let client = builder.build().map_err(|error| server.unreachable(&error))?;

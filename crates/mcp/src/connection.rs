@@ -156,8 +156,7 @@ impl ServerConnection {
                         }
                     };
                 }
-                // Fails if the provider is installed already, which is as good.
-                let _ = rustls::crypto::ring::default_provider().install_default();
+                http_client::install_crypto_provider();
                 let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
                     .custom_headers(custom)
                     .max_sse_event_size(OUTPUT_BYTES_MAX);

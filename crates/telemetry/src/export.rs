@@ -50,8 +50,7 @@ impl SpanSender {
     /// # Errors
     /// If the endpoint or a header is invalid, or the HTTP client cannot be built.
     pub fn start(target: &ExportTarget, prices: Prices) -> Result<Self, Error> {
-        // Fails if the provider is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        http_client::install_crypto_provider();
         let mut builder = Otlp::builder().with_http();
         let headers = target.exposed_headers();
         if !headers.is_empty() {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
 use rustix::process::{Pid, Signal};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -305,17 +304,8 @@ fn short_line(text: &str) -> String {
 impl HookEndpoint {
     /// Builds the client and headers for a URL. Headers that cannot be sent are skipped; validation refuses them earlier.
     fn new(config: &HookConfig, url: Url) -> Result<Self, HookError> {
-        // Fails if the provider is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
-            // A redirect could send the payload and the key to another host.
-            .redirect(Policy::none());
-        if url.scheme() == "http" {
-            // Loading root certificates fails on a machine that has none, and plain HTTP does not need them.
-            builder = builder.tls_certs_only([]);
-        }
-        let client = builder.build().map_err(|error| unreachable_error(&error.without_url()))?;
+        let client = http_client::client_builder(&url).build();
+        let client = client.map_err(|error| unreachable_error(&error.without_url()))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &config.headers {

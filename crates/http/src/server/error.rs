@@ -1,4 +1,5 @@
-//! The errors that prevent a server from starting, and those of a health check. The response to a failed request is a [`langgraph::ApiError`].
+//! The errors that prevent a server from starting, and those of a health check. The response to a failed request is a
+//! [`langgraph::ApiError`].
 
 use std::io;
 use std::net::SocketAddr;

@@ -222,8 +222,7 @@ async fn start_server_with_limits(
 
 /// Returns an HTTP client.
 pub fn http_client() -> reqwest::Client {
-    // Fails if the provider is installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    http_client::install_crypto_provider();
     reqwest::Client::new()
 }
 

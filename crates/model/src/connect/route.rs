@@ -2,7 +2,6 @@
 
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::Result;
@@ -59,17 +58,7 @@ impl ModelRoute {
 
     /// Returns an HTTP client for this route.
     pub(super) fn client(&self, settings: &ProviderSettings) -> Result<reqwest::Client> {
-        // Fails if the provider is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(settings.connect_timeout)
-            // Following a redirect would send the key to another host.
-            .redirect(Policy::none());
-        if self.url.scheme() == "http" {
-            // Without TLS no certificates are needed, and a machine without any can still use a local model.
-            builder = builder.tls_certs_only([]);
-        }
+        let mut builder = http_client::client_builder(&self.url).connect_timeout(settings.connect_timeout);
         if self.is_loopback() {
             builder = builder.no_proxy();
         }
@@ -78,8 +67,7 @@ impl ModelRoute {
 
     /// Returns whether the endpoint is on this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        let host = self.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        http_client::is_loopback(&self.url)
     }
 
     /// Returns the secrets to remove from messages.

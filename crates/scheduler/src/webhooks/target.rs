@@ -6,7 +6,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use protocol::OwnerScope;
-use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 
 use crate::limits::WEBHOOK_URL_BYTES_MAX;
@@ -135,20 +134,10 @@ impl WebhookTarget {
         timeout: Duration,
     ) -> Result<Client, WebhookTargetError> {
         let addresses = self.resolve(resolver, scope).await?;
-        // Fails if the provider is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = Client::builder()
-            .user_agent(concat!("segue/", env!("CARGO_PKG_VERSION")))
-            // A redirect or a proxy could send the request to an address that is not allowed.
-            .redirect(Policy::none())
-            .no_proxy()
-            .timeout(timeout);
+        // A proxy could send the request to an address that is not allowed.
+        let mut builder = http_client::client_builder(&self.url).no_proxy().timeout(timeout);
         if let TargetHost::Name(name) = self.host() {
             builder = builder.resolve_to_addrs(&name, &addresses);
-        }
-        if self.url.scheme() == "http" {
-            // Plain HTTP needs no certificates, and a machine may have none.
-            builder = builder.tls_certs_only([]);
         }
         builder.build().map_err(|error| WebhookTargetError::ClientFailed(error.without_url().to_string()))
     }

@@ -1,5 +1,6 @@
 //! A command as data. It can be run, and printed so that the user can repeat it in a shell.
 
+use std::env;
 use std::fmt;
 use std::path::Path;
 use std::process::{Command as Process, ExitStatus, Stdio};
@@ -108,9 +109,20 @@ impl CommandSpec {
     fn to_process(&self, folder: &Path) -> Process {
         let mut process = Process::new(&self.program);
         process.args(&self.args).current_dir(folder).stdin(Stdio::null());
+        for (name, _) in env::vars_os().filter(|(name, _)| is_cargo_package_variable(&name.to_string_lossy()))
+        {
+            process.env_remove(name);
+        }
         process.envs(self.env.iter().map(|(name, value)| (name, value)));
         process
     }
+}
+
+/// Returns whether `cargo run` sets this variable to describe `xtask` itself. A build script that depends on such a variable
+/// (ring's does) would run again, and with it everything that uses its crate would be compiled again, whenever `cargo xtask`
+/// and a `cargo` from the shell take turns.
+fn is_cargo_package_variable(name: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Formats the command for a POSIX shell.
@@ -147,6 +159,13 @@ mod tests {
             .arg("it's")
             .arg("");
         assert_eq!(command.to_string(), r"RUSTDOCFLAGS='-D warnings' cargo doc --workspace 'it'\''s' ''");
+    }
+
+    #[test]
+    fn a_command_does_not_see_the_variables_that_describe_xtask() {
+        let output = CommandSpec::from_line("env").output(Path::new(".")).expect("`env` runs");
+        assert!(output.contains("PATH="), "{output}");
+        assert!(!output.contains("CARGO_PKG_") && !output.contains("CARGO_MANIFEST_"), "{output}");
     }
 
     #[test]

@@ -55,7 +55,8 @@ pub(crate) const NO_MODEL_HINT: &str =
 /// The reason of a failure if a command would have to ask the user and has no terminal.
 pub(crate) const NO_TERMINAL: &str = "there is no terminal to ask on";
 
-/// The context of a command: the opened agent, and where the output goes.
+/// The context of a command: the opened agent, and where the output goes. Clones share the agent.
+#[derive(Clone)]
 pub(crate) struct CommandContext {
     /// The opened agent.
     pub(crate) agent: Agent,

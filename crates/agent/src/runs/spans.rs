@@ -24,8 +24,8 @@ pub enum TraceSubject {
 
 impl<'a> RunService<'a> {
     /// Finds the thread, run or handoff whose id begins with `text`. The text `last` means the newest run.
-    /// The ids of a thread and of its first run can begin alike; the result is then the thread, whose trace
-    /// contains the run.
+    /// The ids of a thread, of its first runs and of the handoff that created it can begin alike; the result is then the
+    /// thread, because lists shorten ids so that they are unique among threads.
     ///
     /// # Errors
     /// [`RunError::UnknownTrace`] if there is none; [`RunError::Ambiguous`] if there are several.
@@ -43,9 +43,7 @@ impl<'a> RunService<'a> {
             let handoffs = self.agent.handoffs().handoffs_by_prefix(text).await?;
             match (threads.as_slice(), runs.as_slice(), handoffs.as_slice()) {
                 ([], [], []) => Err(unknown().into()),
-                ([thread_id], _, []) if self.has_all_runs(*thread_id, &runs).await? => {
-                    Ok(TraceSubject::Thread(self.agent.thread(*thread_id).await?))
-                }
+                ([thread_id], _, _) => Ok(TraceSubject::Thread(self.agent.thread(*thread_id).await?)),
                 ([], [run_id], []) => {
                     Ok(TraceSubject::Run(self.agent.store.run(*run_id).await?.ok_or_else(unknown)?))
                 }
@@ -59,16 +57,6 @@ impl<'a> RunService<'a> {
                 }
             }
         })
-    }
-
-    /// Returns whether all of the runs belong to the thread.
-    async fn has_all_runs(self, thread_id: ThreadId, runs: &[RunId]) -> Result<bool> {
-        for run_id in runs {
-            if self.agent.store.run(*run_id).await?.is_some_and(|run| run.thread_id != thread_id) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// Returns the spans of a run and of its sub-agents. Finished spans come first, in the order in which

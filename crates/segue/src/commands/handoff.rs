@@ -11,8 +11,8 @@ mod stats;
 
 use std::path::{Path, PathBuf};
 
-use agent::{HandoffOutcome, HandoffRequestOptions, ImportReport, PendingHandoff};
-use protocol::{Decision, Decisions, HandoffId, HandoffStatus, Thread, ThreadId};
+use agent::{HandoffRequestOptions, ImportReport, PendingHandoff};
+use protocol::{Decision, Decisions, Handoff, HandoffId, HandoffStatus, Proposal, Thread};
 use terminal::{Audience, TypeAheadBuffer, sanitize_line, sanitize_path, shorten};
 
 use crate::cli::OutputFormat;
@@ -183,20 +183,19 @@ async fn show_pending(
 /// Fails if stdout cannot be written.
 pub(crate) async fn show_child_thread(
     context: &CommandContext,
-    decided: &HandoffOutcome,
-    child: ThreadId,
+    handoff: &Handoff,
+    proposal: &Proposal,
 ) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
+    let child = handoff.child_thread_id;
     let short = context.short_id(child).await;
     screen.print_line(format!(
         "{} {}",
         style.good("Accepted."),
-        sanitize_line(&decided.proposal.summary_json.title)
+        sanitize_line(&proposal.summary_json.title)
     ))?;
     screen.print_line(format!("New thread {short} {}", style.dim(format!("({child})"))))?;
-    if let Some(note) =
-        decided.handoff.note.as_ref().filter(|_| decided.handoff.status == HandoffStatus::Accepted)
-    {
+    if let Some(note) = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Accepted) {
         screen.print_to_stderr(style.warn(format!(
             "agent.md could not be written; the thread gets its summary from the database instead: {}",
             sanitize_line(note)

@@ -26,6 +26,9 @@ fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
             let id = line.split_whitespace().next().unwrap();
             assert!(id.len() >= 8);
             assert_eq!(sandbox.run(&["threads", "show", id]).code, 0, "{id}");
+            // The ids of the handoff and of its run begin alike.
+            let trace = sandbox.run(&["trace", id]);
+            assert!(!trace.stderr.contains("choose among"), "{trace:?}");
         }
     }
 }

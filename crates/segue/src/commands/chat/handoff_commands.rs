@@ -274,7 +274,7 @@ impl ChatSession {
             }
             ReviewOutcome::Decided(decided) => match decided.child_thread_id {
                 Some(child) => {
-                    show_child_thread(&self.context, &decided, child).await?;
+                    show_child_thread(&self.context, &decided.handoff, &decided.proposal).await?;
                     let child = self.context.agent.threads().find(&child.to_string()).await?;
                     self.switch_thread(Some(child));
                     self.print_info("You are in the new thread. Its first turn gets the summary.")

@@ -7,10 +7,13 @@ mod outcome;
 mod session;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::{
-    Agent, AgentSettings, CancellationToken, EnvironmentAccess, HandoffRequestOptions, PendingHandoff,
+    Agent, AgentSettings, CancellationToken, EnvironmentAccess, HandoffRequestOptions, HandoffReview,
+    PendingHandoff,
 };
+use protocol::{HandoffId, HandoffStatus};
 use terminal::{Audience, Screen, TypeAheadBuffer, WatchControl, sanitize_path, watch, wrap};
 
 use super::answer::{HandoffAnswerSource, apply_answer};
@@ -21,15 +24,18 @@ use crate::cli::serve::ServeArgs;
 use crate::cli::{GlobalArgs, OutputFormat};
 use crate::commands::setup::serve::{ServerPresentation, serve_until_signal};
 use crate::commands::{CommandContext, review};
-use crate::exit::{CliFailure, CommandResult, ExitReason};
+use crate::exit::{CliFailure, CommandResult, ExitReason, report_result};
 use crate::observers::RunObservers;
 use home::DemoHome;
 pub(crate) use home::remove_temporary_home;
-use outcome::DemoOutcome;
+use outcome::{AcceptedHandoff, DemoOutcome, print_next_commands, print_without_child};
 use session::SampleThread;
 
 /// The note after a temporary home folder was removed.
 const REMOVED_NOTE: &str = "The demo's temporary folder was removed.";
+
+/// The interval at which the demo looks for a decision on the page.
+const DECISION_POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// A demo whose session is imported. The fields are dropped in this order, so that the database is closed before the home
 /// folder is removed.
@@ -50,9 +56,6 @@ struct PreparedDemo {
 pub(crate) async fn run(global: &GlobalArgs, args: &DemoArgs) -> CommandResult {
     check_global_options(global)?;
     let (screen, format) = (global.screen(), global.format());
-    if format == OutputFormat::Text {
-        print_introduction(&screen, args)?;
-    }
     // A signal that ended the program at once could come between two steps that create the same folder.
     let prepared =
         watch(async |_, cancel| prepare_demo(global, args, &cancel).await, |_| Ok(WatchControl::Continue));
@@ -82,16 +85,19 @@ fn check_global_options(global: &GlobalArgs) -> Result<(), CliFailure> {
         .with_hint("`segue demo --keep DIR` keeps the demo's threads in a folder that you name"))
 }
 
-/// Creates the home folder, opens the agent, and imports the sample session.
+/// Creates the home folder, describes the demo, opens the agent, and imports the sample session.
 ///
 /// # Errors
-/// Fails if the home folder or the database cannot be created, or if the work is cancelled.
+/// Fails if the home folder, the database or the output cannot be written, or if the work is cancelled.
 async fn prepare_demo(
     global: &GlobalArgs,
     args: &DemoArgs,
     cancel: &CancellationToken,
 ) -> Result<PreparedDemo, CliFailure> {
     let home = DemoHome::create(args.keep.as_deref())?;
+    if global.format() == OutputFormat::Text {
+        print_introduction(&global.screen(), args)?;
+    }
     let context = open_context(global, &home, args).await?;
     let sample = SampleThread::import(&context, cancel).await?;
     check_running(cancel)?;
@@ -178,7 +184,7 @@ fn answer_source(context: &CommandContext, args: &DemoArgs) -> HandoffAnswerSour
     }
 }
 
-/// Serves the page and opens the draft on it, until a signal.
+/// Serves the page and opens the draft on it, until a signal. Shows in the terminal what was decided on the page.
 ///
 /// # Errors
 /// Fails if the terminal, the home folder or a port cannot be used, or if the user stops the draft.
@@ -191,14 +197,57 @@ async fn review_on_page(demo: PreparedDemo) -> Result<(), CliFailure> {
                     open the address below. Press Ctrl-C to end the demo.";
         print_text(&context.screen, text)?;
     }
+    let handoff_id = pending.handoff.handoff_id;
     let presentation = ServerPresentation {
-        route: format!("/handoffs/{}", pending.handoff.handoff_id),
+        route: format!("/handoffs/{handoff_id}"),
         stopping_notice: "Stopping the demo.",
-        stopped_notice: "Stopped. `segue serve --open` shows your own threads.",
+        stopped_notice: "Stopped.",
     };
-    serve_until_signal(context, ServeArgs::on_free_port(), presentation).await?;
+    let observer = context.clone();
+    let show_decision = async {
+        if observer.format == OutputFormat::Text {
+            let shown = show_decision_of_page(&observer, handoff_id).await;
+            // The exit code is that of the server.
+            let _ = report_result(shown.map(|()| ExitReason::Success), observer.format);
+        }
+        // The server continues until a signal.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        result = serve_until_signal(context, ServeArgs::on_free_port(), presentation) => result?,
+        () = show_decision => ExitReason::Success,
+    };
     drop(home);
     Ok(())
+}
+
+/// Waits until the handoff is decided on the page and shows the effect of the decision.
+///
+/// # Errors
+/// Fails if the journal or agent.md cannot be read, or if stdout cannot be written.
+async fn show_decision_of_page(context: &CommandContext, handoff_id: HandoffId) -> Result<(), CliFailure> {
+    let mut ticks = tokio::time::interval(DECISION_POLL_INTERVAL);
+    loop {
+        ticks.tick().await;
+        let handoff = context.agent.handoffs().get(handoff_id).await?;
+        // An accepted handoff is complete once agent.md is written, or could not be.
+        let is_writing = handoff.status == HandoffStatus::Accepted && handoff.note.is_none();
+        if !handoff.status.is_pending() && !is_writing {
+            break;
+        }
+    }
+    let review = context.agent.handoffs().review(handoff_id).await?;
+    let HandoffReview { handoff, mut proposals, .. } = review;
+    match proposals.pop().filter(|_| handoff.accepted_sha256.is_some()) {
+        Some(proposal) => AcceptedHandoff::read(context, handoff, proposal).await?.print(context).await?,
+        None => {
+            context.screen.print_line("")?;
+            print_without_child(&context.screen, &handoff)?;
+        }
+    }
+    print_next_commands(&context.screen)?;
+    context.screen.print_line("")?;
+    print_text(&context.screen, "The page stays open. Press Ctrl-C to end the demo.")
 }
 
 /// Describes the sample session and drafts its handoff.

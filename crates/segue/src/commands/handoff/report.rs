@@ -280,8 +280,8 @@ async fn print_text(
             print_import(context, conclusion).await?;
         }
         HandoffAnswerResult::Decided(decided) => match (decided.child_thread_id, &decided.next) {
-            (Some(child), _) => {
-                show_child_thread(context, decided, child).await?;
+            (Some(_), _) => {
+                show_child_thread(context, &decided.handoff, &decided.proposal).await?;
                 screen.print_line(format!("Continue with: {command}"))?;
             }
             (None, Some(next)) => {

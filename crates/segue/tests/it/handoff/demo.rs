@@ -345,6 +345,38 @@ fn m8_the_demo_opens_its_review_on_the_page_where_it_is_decided() {
 }
 
 #[test]
+fn the_terminal_shows_what_was_decided_on_the_page() {
+    for (decision, shown) in [
+        ("approve", "It still has all 243 messages. A search finds"),
+        ("reject", "Declined. No thread was created, and the conversation is unchanged."),
+    ] {
+        let mut demo = DemoSandbox::new();
+        record_browser(&mut demo.sandbox);
+        let mut command = demo.sandbox.command(&["demo", "--open"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut value_of =
+            |label: &str| lines.find_map(|line| Some(line.strip_prefix(label)?.trim().to_owned())).unwrap();
+        let addr = value_of("Serving at").trim_start_matches("http://").to_owned();
+        let id = value_of("Page").rsplit_once('/').unwrap().1.to_owned();
+        let file = value_of("Token").trim_start_matches("in ").split("  (").next().unwrap().to_owned();
+        let api = ApiClient { addr, key: Some(fs::read_to_string(file).unwrap().trim().to_owned()) };
+        let review = api.get(&format!("/api/handoffs/{id}")).json();
+        let mut body = json!({"type": decision});
+        if decision == "approve" {
+            body["summary_sha256"] = review["pending"]["proposal"]["summary_sha256"].clone();
+        }
+        api.post(&format!("/api/handoffs/{id}/decision"), &json!({"decisions": [body]})).json();
+        let rest: Vec<String> =
+            lines.by_ref().take_while(|line| !line.starts_with("The page stays open.")).collect();
+        assert!(plain_words(&rest.join("\n")).contains(shown), "{rest:?}");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        demo.assert_nothing_is_left();
+    }
+}
+
+#[test]
 fn without_a_browser_the_demo_prints_the_address_of_its_review() {
     let mut demo = DemoSandbox::new();
     demo.sandbox.set_variable("PATH", "/nowhere");

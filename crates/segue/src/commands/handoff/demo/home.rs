@@ -47,7 +47,7 @@ impl DemoHome {
     pub(super) fn create(kept: Option<&Path>) -> Result<Self, CliFailure> {
         match kept {
             Some(path) => {
-                check_empty(path)?;
+                prepare_kept_folder(path)?;
                 let folder = HomeFolder::locate(Some(path.as_os_str()))?;
                 Ok(Self { folder, retention: HomeRetention::Kept })
             }
@@ -94,19 +94,31 @@ fn create_temporary_folder() -> io::Result<PathBuf> {
     Ok(builder.tempdir()?.keep())
 }
 
-/// Checks that a folder is empty or does not exist.
+/// Creates the folder to keep, readable only by its owner, or checks that it is empty.
 ///
 /// # Errors
-/// Fails if it contains something, or if it cannot be read.
-fn check_empty(path: &Path) -> Result<(), CliFailure> {
+/// Fails if it contains something, or if it cannot be created or read.
+fn prepare_kept_folder(path: &Path) -> Result<(), CliFailure> {
     let problem = match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
         Ok(true) => return Ok(()),
         Ok(false) => "the folder is not empty".to_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match create_private_folder(path) {
+            Ok(()) => return Ok(()),
+            Err(error) => error.to_string(),
+        },
         Err(error) => error.to_string(),
     };
     let problem = format!("keep the demo in {}: {problem}", sanitize_path(path));
     Err(CliFailure::new(ExitReason::User, problem).with_hint("name a folder that is new or empty"))
+}
+
+/// Creates a folder, and those above it, that only its owner can read.
+fn create_private_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
 }
 
 /// Removes the temporary home folder of this process, if it has one.

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use agent::{HandoffOutcome, IndexHitKind, SearchRequest, SearchResults, quote_shell_word};
-use protocol::{HandoffStatus, ThreadId};
+use agent::{IndexHitKind, SearchRequest, SearchResults, quote_shell_word};
+use protocol::{Handoff, HandoffStatus, Proposal, ThreadId};
 use serde::Serialize;
 use terminal::search_hits::render_hit;
 use terminal::{Audience, Screen, sanitize, sanitize_path, width, wrap};
@@ -37,7 +37,7 @@ const ITEM_INDENT: &str = "    ";
 /// The number of characters of a hash that are shown.
 const HASH_CHARS: usize = 12;
 
-/// The end of a demo.
+/// The end of a demo whose draft was reviewed in the terminal.
 pub(super) struct DemoOutcome<'a> {
     /// The handoff and its answer.
     conclusion: HandoffConclusion<'a>,
@@ -52,11 +52,15 @@ pub(super) struct DemoOutcome<'a> {
 }
 
 /// The effects of an accepted handoff.
-struct AcceptedHandoff {
-    /// The new thread.
-    child_thread_id: ThreadId,
+pub(super) struct AcceptedHandoff {
+    /// The handoff.
+    handoff: Handoff,
+    /// The accepted proposal.
+    proposal: Proposal,
     /// The accepted text in the managed block of agent.md.
     block: String,
+    /// The number of messages in the old thread.
+    parent_messages: u64,
     /// The hits of [`QUESTION`] in the old thread.
     search: SearchResults,
 }
@@ -110,13 +114,14 @@ impl<'a> DemoOutcome<'a> {
         conclusion: HandoffConclusion<'a>,
     ) -> Result<Self, CliFailure> {
         let parent = context.agent.threads().find(&sample.thread.thread_id.to_string()).await?;
-        let accepted = match conclusion.child_thread_id() {
-            Some(child_thread_id) => Some(AcceptedHandoff {
-                child_thread_id,
-                block: context.agent.memory().agent_md()?.block.clone().unwrap_or_default(),
-                search: context.agent.memory().search(&search_request(parent.thread_id)).await?,
-            }),
-            None => None,
+        let accepted = match &conclusion.result {
+            HandoffAnswerResult::Decided(decided) if decided.child_thread_id.is_some() => {
+                let (handoff, proposal) = (decided.handoff.clone(), decided.proposal.clone());
+                Some(AcceptedHandoff::read(context, handoff, proposal).await?)
+            }
+            HandoffAnswerResult::Decided(_) | HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => {
+                None
+            }
         };
         let kept_home = home.kept_path().map(Path::to_owned);
         Ok(Self { conclusion, sample, messages_after: parent.message_count, accepted, kept_home })
@@ -133,7 +138,7 @@ impl<'a> DemoOutcome<'a> {
             session: self.sample.report(),
             handoff: build_report(context, &self.conclusion, next).await?,
             child: accepted.map(|accepted| ChildThreadReport {
-                thread_id: accepted.child_thread_id,
+                thread_id: accepted.handoff.child_thread_id,
                 block: &accepted.block,
             }),
             parent: ParentThreadReport {
@@ -153,24 +158,14 @@ impl<'a> DemoOutcome<'a> {
     pub(super) async fn print(&self, context: &CommandContext) -> Result<(), CliFailure> {
         let screen = &context.screen;
         match (&self.accepted, &self.conclusion.result) {
-            (Some(accepted), HandoffAnswerResult::Decided(decided)) => {
-                print_child(context, decided, accepted).await?;
-                self.print_parent(context, accepted).await?;
-            }
-            (_, HandoffAnswerResult::Decided(decided)) if decided.next.is_none() => {
-                let is_declined = decided.handoff.status == HandoffStatus::Declined;
-                let end = if is_declined { "Declined." } else { "Only shown." };
-                print_text(
-                    screen,
-                    &format!("{end} No thread was created, and the conversation is unchanged."),
-                )?;
+            (Some(accepted), _) => accepted.print(context).await?,
+            (None, HandoffAnswerResult::Decided(decided)) if decided.next.is_none() => {
+                print_without_child(screen, &decided.handoff)?;
             }
             (
-                _,
+                None,
                 HandoffAnswerResult::Decided(_) | HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed,
-            ) => {
-                self.print_undecided(context).await?;
-            }
+            ) => self.print_undecided(screen)?,
         }
         self.print_kept_home(context).await?;
         if self.accepted.is_some() || context.screen.audience == Audience::Person {
@@ -179,36 +174,11 @@ impl<'a> DemoOutcome<'a> {
         Ok(())
     }
 
-    /// Prints that the old thread is unchanged, and a search that finds a detail in it.
-    ///
-    /// # Errors
-    /// Fails if the journal cannot be read or stdout cannot be written.
-    async fn print_parent(
-        &self,
-        context: &CommandContext,
-        accepted: &AcceptedHandoff,
-    ) -> Result<(), CliFailure> {
-        let screen = &context.screen;
-        print_step(screen, "4. The old thread")?;
-        let text = format!(
-            "It still has all {} messages. A search finds a detail that the new thread was not given:",
-            self.messages_after
-        );
-        print_text(screen, &text)?;
-        screen.print_line(format!("  {}", screen.style.code(format!("segue search \"{QUESTION}\""))))?;
-        let names = hit_thread_names(context, &accepted.search.hits).await?;
-        for hit in &accepted.search.hits {
-            screen.print_lines(render_hit(screen, hit, &names))?;
-        }
-        Ok(())
-    }
-
     /// Prints that nothing was decided, and the way to accept the draft.
     ///
     /// # Errors
     /// Fails if stdout cannot be written.
-    async fn print_undecided(&self, context: &CommandContext) -> Result<(), CliFailure> {
-        let screen = &context.screen;
+    fn print_undecided(&self, screen: &Screen) -> Result<(), CliFailure> {
         match screen.audience {
             Audience::Person => print_text(
                 screen,
@@ -263,27 +233,64 @@ fn search_request(thread_id: ThreadId) -> SearchRequest {
     }
 }
 
-/// Prints the new thread and the text with which its first turn begins.
+impl AcceptedHandoff {
+    /// Reads the effects of an accepted handoff.
+    ///
+    /// # Errors
+    /// Fails if the journal or agent.md cannot be read.
+    pub(super) async fn read(
+        context: &CommandContext,
+        handoff: Handoff,
+        proposal: Proposal,
+    ) -> Result<Self, CliFailure> {
+        let parent = context.agent.threads().find(&handoff.parent_thread_id.to_string()).await?;
+        Ok(Self {
+            block: context.agent.memory().agent_md()?.block.clone().unwrap_or_default(),
+            parent_messages: parent.message_count,
+            search: context.agent.memory().search(&search_request(parent.thread_id)).await?,
+            handoff,
+            proposal,
+        })
+    }
+
+    /// Prints the new thread and the text with which its first turn begins, and what stays in the old thread.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read or stdout cannot be written.
+    pub(super) async fn print(&self, context: &CommandContext) -> Result<(), CliFailure> {
+        let screen = &context.screen;
+        print_step(screen, "3. The new thread")?;
+        show_child_thread(context, &self.handoff, &self.proposal).await?;
+        let hash = self.handoff.accepted_sha256.as_deref().unwrap_or_default();
+        let text = format!(
+            "The thread is empty. Its first turn gets the facts above and exactly the text that you accepted (SHA-256 \
+             {}…):",
+            &hash[..hash.len().min(HASH_CHARS)]
+        );
+        print_text(screen, &text)?;
+        screen.print_lines(block_lines(screen, &self.block))?;
+        print_step(screen, "4. The old thread")?;
+        let text = format!(
+            "It still has all {} messages. A search finds a detail that the new thread was not given:",
+            self.parent_messages
+        );
+        print_text(screen, &text)?;
+        screen.print_line(format!("  {}", screen.style.code(format!("segue search \"{QUESTION}\""))))?;
+        let names = hit_thread_names(context, &self.search.hits).await?;
+        for hit in &self.search.hits {
+            screen.print_lines(render_hit(screen, hit, &names))?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints that a handoff ended without a new thread.
 ///
 /// # Errors
-/// Fails if the journal cannot be read or stdout cannot be written.
-async fn print_child(
-    context: &CommandContext,
-    decided: &HandoffOutcome,
-    accepted: &AcceptedHandoff,
-) -> Result<(), CliFailure> {
-    let screen = &context.screen;
-    print_step(screen, "3. The new thread")?;
-    show_child_thread(context, decided, accepted.child_thread_id).await?;
-    let hash = decided.handoff.accepted_sha256.as_deref().unwrap_or_default();
-    let text = format!(
-        "The thread is empty. Its first turn gets the facts above and exactly the text that you accepted (SHA-256 \
-         {}…):",
-        &hash[..hash.len().min(HASH_CHARS)]
-    );
-    print_text(screen, &text)?;
-    screen.print_lines(block_lines(screen, &accepted.block))?;
-    Ok(())
+/// Fails if stdout cannot be written.
+pub(super) fn print_without_child(screen: &Screen, handoff: &Handoff) -> Result<(), CliFailure> {
+    let end = if handoff.status == HandoffStatus::Declined { "Declined." } else { "Only shown." };
+    print_text(screen, &format!("{end} No thread was created, and the conversation is unchanged."))
 }
 
 /// Returns the lines of the accepted text, indented. A line is wrapped only if the screen is too narrow for it.
@@ -305,7 +312,7 @@ fn block_lines(screen: &Screen, block: &str) -> Vec<String> {
 ///
 /// # Errors
 /// Fails if stdout cannot be written.
-fn print_next_commands(screen: &Screen) -> Result<(), CliFailure> {
+pub(super) fn print_next_commands(screen: &Screen) -> Result<(), CliFailure> {
     print_step(screen, "With your own sessions")?;
     let columns = NEXT_COMMANDS.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     for (command, effect) in NEXT_COMMANDS {

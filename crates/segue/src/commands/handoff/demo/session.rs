@@ -10,7 +10,7 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 use terminal::{format_tokens, sanitize_line, shorten};
 
-use super::check_running;
+use super::{check_running, print_text};
 use crate::commands::CommandContext;
 use crate::exit::{CliFailure, ExitReason};
 
@@ -85,7 +85,7 @@ impl SampleThread {
     pub(super) async fn print_overview(&self, context: &CommandContext) -> Result<(), CliFailure> {
         let screen = &context.screen;
         let (messages, tokens) = (self.thread.message_count, format_tokens(self.tokens));
-        screen.print_line(format!("{SUBJECT}: {messages} messages, {tokens} tokens."))?;
+        print_text(screen, &format!("{SUBJECT}: {messages} messages, {tokens} tokens."))?;
         let requests =
             [("begins  ", self.thread.first_prompt.clone()), ("ends    ", self.last_request(context).await?)];
         for (label, request) in requests {

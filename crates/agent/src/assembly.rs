@@ -10,7 +10,7 @@
 //! 3. `Skills`: the names of the available skills.
 //! 4. `TieredMemoryHook`: recent summaries of medium-term memory, the same for a whole run. Sub-agents do not
 //!    receive them.
-//! 5. `AgentMdHook`: `agent.md`, and in the first turn of a child thread the handoff summary. It adds the
+//! 5. `AgentMdHook`: `agent.md`, and in a child thread the handoff summary. It adds the
 //!    last part of the system prompt, because `agent.md` changes most often, even within a run, and a
 //!    provider's prompt cache ends at the first difference between two requests. Summaries change at most
 //!    between turns. The hook also protects the managed block from tool calls.
@@ -509,7 +509,10 @@ impl Agent {
         if role == AgentRole::Main && self.config.memory.enabled {
             hooks.push(Arc::new(TieredMemoryHook::new(&self.config.memory, assistant_id.clone())));
         }
-        hooks.push(Arc::new(AgentMdHook::new(self.agent_file(assistant_id))));
+        hooks.push(Arc::new(AgentMdHook::new(
+            self.agent_file(assistant_id),
+            self.config.handoff.keep.retention(),
+        )));
         hooks.push(Arc::new(ModelCallLimit { calls_max }));
         let rules = Arc::clone(&toolbox.rules);
         let policy = self.settings.approval_policy;

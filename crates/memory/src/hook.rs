@@ -1,16 +1,16 @@
-//! The hook of agent.md: adds the file to every model request and a child's summary to the requests of its first
-//! turn, and ensures that no tool call changes the managed block or leaves a secret in the file.
+//! The hook of agent.md: adds the file to every model request and, to those of a child thread, the summary that it was
+//! handed, and ensures that no tool call changes the managed block or leaves a secret in the file.
 
+pub(crate) mod inherited_summary;
 pub(crate) mod run_cache;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::Store;
 use model::ChatRequest;
 use protocol::event::body::{MemoryRead, MemorySource};
-use protocol::{ContentBlock, NewEvent, ThreadId, ToolStatus};
+use protocol::{ContentBlock, NewEvent, ToolStatus};
 use runtime::{
     Channels, FailureKind, Frame, GraphUpdate, Hook, HookPoint, StepContext, StepFailure, ToolCall,
     ToolCallHandler, ToolOutput,
@@ -19,6 +19,7 @@ use runtime::{
 use crate::edit::tool::{EDIT_MEMORY, redaction_notice};
 use crate::file::tamper_guard::{TamperBaseline, TamperKind, TamperRepair};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
+use crate::hook::inherited_summary::SummaryRetention;
 use crate::hook::run_cache::RunCache;
 use crate::prompt::{InheritedSummary, PromptSection, build_prompt_section};
 use crate::{AgentFileSnapshot, Error, ReadExtent};
@@ -29,15 +30,17 @@ use crate::{AgentFileSnapshot, Error, ReadExtent};
 /// costs only a check of its metadata.
 pub struct AgentMdHook {
     file: Arc<AgentFile>,
-    /// The handed-over summary of each run's thread, if any. It is constant for a whole run, because it expires
-    /// only at the end of the child's first complete turn, after which the run makes no model call.
+    /// How long a child thread is sent its summary.
+    retention: SummaryRetention,
+    /// The handed-over summary of each run's thread, if any. It is constant for a whole run, because whether it applies
+    /// is decided by the turns before.
     summaries: RunCache<Option<Arc<InheritedSummary>>>,
 }
 
 impl AgentMdHook {
     /// Returns the hook for the assistant's agent.md. Pass the process's single [`AgentFile`] of that path.
-    pub fn new(file: Arc<AgentFile>) -> Self {
-        Self { file, summaries: RunCache::default() }
+    pub fn new(file: Arc<AgentFile>, retention: SummaryRetention) -> Self {
+        Self { file, retention, summaries: RunCache::default() }
     }
 
     /// Returns the handed-over summary of the run's thread. Reads it on the first request of a run.
@@ -46,7 +49,9 @@ impl AgentMdHook {
         if let Some(summary) = self.summaries.get(run) {
             return Ok(summary);
         }
-        let summary = handed_over_summary(&**step.store, step.thread_id).await?.map(Arc::new);
+        let summary =
+            inherited_summary::find_inherited_summary(&**step.store, step.thread_id, self.retention).await?;
+        let summary = summary.map(Arc::new);
         let bytes = summary.as_ref().map_or(0, |summary| summary.summary_md.len());
         self.summaries.insert(run, summary.clone(), bytes);
         Ok(summary)
@@ -190,26 +195,6 @@ impl Hook for AgentMdHook {
             output
         })
     }
-}
-
-/// Returns the summary that applies to the thread: the thread is a child and its first turn is not complete. The
-/// handoff's row is the source of truth, not the file.
-async fn handed_over_summary(
-    store: &dyn Store,
-    thread_id: ThreadId,
-) -> journal::Result<Option<InheritedSummary>> {
-    let mark = store.thread(thread_id).await?.and_then(|thread| thread.handoff_mark());
-    let Some(mark) = mark.filter(|mark| mark.pending && mark.child_thread_id == thread_id) else {
-        return Ok(None);
-    };
-    let Some(handoff) = store.handoff(mark.handoff_id).await? else { return Ok(None) };
-    let proposals = store.proposals(mark.handoff_id).await?;
-    let accepted =
-        proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref());
-    Ok(accepted.map(|proposal| InheritedSummary {
-        summary_md: proposal.summary_md,
-        carry_over: proposal.summary_json.carry_over,
-    }))
 }
 
 /// Returns the `memory_read` event with the hashes of the sources. The texts themselves are not stored, because

@@ -30,6 +30,7 @@ pub use file::{
     ReadExtent, RewriteOutcome,
 };
 pub use hook::AgentMdHook;
+pub use hook::inherited_summary::{SummaryRetention, UNUSED_TURNS_MAX};
 pub use items::{
     FilterError, ITEM_BYTES_MAX, ItemError, ItemSearch, ItemStore, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX,
     NamespaceSearch, PutReceipt, STORE, StoreTool,

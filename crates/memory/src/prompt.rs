@@ -39,13 +39,13 @@ struct AgentMdFields {
     current_thread_summary: String,
 }
 
-/// A thread's handed-over summary: the text that the user accepted, and the facts shown next to it.
+/// A thread's handed-over summary: the text that the user accepted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InheritedSummary {
-    /// The summary as it was accepted.
+    /// The summary with its facts, as it was accepted.
     pub summary_md: String,
-    /// The facts that are carried over.
-    pub carry_over: CarryOver,
+    /// The facts of a summary of an older version, which its text does not contain.
+    pub separate_facts: Option<CarryOver>,
 }
 
 /// Returns the section of the system prompt with `agent_md` and the summary handed over to this thread.
@@ -80,7 +80,7 @@ pub fn build_prompt_section(
             name: "current_thread_summary",
             sha256: protocol::sha256_hex(&summary.summary_md),
         });
-        let facts = facts::render_carry_over(&summary.carry_over);
+        let facts = summary.separate_facts.as_ref().map(facts::render_carry_over).unwrap_or_default();
         if !facts.is_empty() {
             sources.push(PromptSource { name: "carried_over", sha256: protocol::sha256_hex(&facts) });
             text.push('\n');

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use memory::SummaryRetention;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -132,6 +133,8 @@ pub struct HandoffConfig {
     /// The most tokens of the conversation that the drafting model receives. Unset, the limit follows the
     /// model's window.
     pub max_input_tokens: Option<u64>,
+    /// How long a child thread is sent the summary that it was handed.
+    pub keep: HandoffKeep,
     /// The most refinements of one proposal.
     pub max_refinements: u32,
     /// Days after which an undecided proposal expires; 0 turns expiry off.
@@ -146,9 +149,34 @@ impl Default for HandoffConfig {
         Self {
             max_summary_tokens: 300,
             max_input_tokens: None,
+            keep: HandoffKeep::default(),
             max_refinements: 3,
             expires_after_days: 30,
             propose_at: 0.75,
+        }
+    }
+}
+
+/// How long a child thread is sent the summary that it was handed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffKeep {
+    /// In its first complete turn only.
+    FirstTurn,
+    /// Until a turn has called a tool, and for at most five turns.
+    UntilUsed,
+    /// As long as the thread exists.
+    #[default]
+    Thread,
+}
+
+impl HandoffKeep {
+    /// Returns the setting of the hook that sends the summary.
+    pub(crate) const fn retention(self) -> SummaryRetention {
+        match self {
+            Self::FirstTurn => SummaryRetention::FirstTurn,
+            Self::UntilUsed => SummaryRetention::UntilUsed,
+            Self::Thread => SummaryRetention::Thread,
         }
     }
 }

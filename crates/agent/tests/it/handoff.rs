@@ -65,8 +65,62 @@ async fn m1_the_shown_proposal_is_stored_and_injected_byte_for_byte() {
     assert!(request.contains(injected.trim_matches('"')), "{request}\n{injected}");
 }
 
+/// Returns the text between the tags of the handed-over summary in a request, as the model reads it.
+fn injected_summary(request: &serde_json::Value) -> String {
+    let system = &request["system"];
+    let blocks = system.as_array().into_iter().flatten().filter_map(|block| block["text"].as_str());
+    let text = blocks.chain(system.as_str()).collect::<String>();
+    let (_, after) = text.split_once("<current_thread_summary>\n").expect("the request has a summary");
+    after.split_once("\n</current_thread_summary>").expect("the summary ends").0.to_owned()
+}
+
 #[tokio::test]
-async fn g12_the_summary_is_sent_in_the_first_turn_and_not_in_the_second() {
+async fn m1_the_injected_text_with_its_facts_and_goal_has_the_accepted_hash_in_two_generations() {
+    let environment = TestEnvironment::new();
+    let server = drafting_server();
+    let (frames, cancel) = unwatched();
+    let agent = environment.agent_with(&server);
+    let mut thread = import_session(&environment, &agent).await.unwrap();
+    for (goal, request_state) in
+        [(Some("Port the importer to streams"), "not answered yet"), (None, "answered; not to be done again")]
+    {
+        let options =
+            HandoffRequestOptions { goal: goal.map(str::to_owned), ..HandoffRequestOptions::default() };
+        let pending = agent.handoffs().request(thread, options, &frames, &cancel).await.unwrap();
+        let md = &pending.proposal.summary_md;
+        for part in ["### Goal of the new thread\n- Port the importer to streams", "- src/import.rs"] {
+            assert!(md.contains(part), "{part}: {md}");
+        }
+        assert!(md.contains(&format!("### Last request ({request_state})")), "{md}");
+        thread = accept_handoff(&agent, &pending).await;
+        agent.runs().send_message(thread, "Go on.", &frames, &cancel).await.unwrap();
+        let sent = injected_summary(&server.requests().last().unwrap().body);
+        let accepted = agent.handoffs().get(pending.handoff.handoff_id).await.unwrap().accepted_sha256;
+        assert_eq!(Some(protocol::sha256_hex(&sent)), accepted, "{sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_setting_decides_how_long_a_child_is_sent_its_summary() {
+    for (keep, turns_with_summary) in [("first_turn", 1), ("until_used", 5), ("thread", 6)] {
+        let environment = TestEnvironment::new();
+        let config = format!("[handoff]\nkeep = \"{keep}\"\n");
+        let server = drafting_server();
+        let (frames, cancel) = unwatched();
+        let agent = environment.agent_with_policy(&server, (&config, agent::ApprovalPolicy::default()));
+        let (agent, pending) = pending_handoff(agent, &environment).await;
+        let child = accept_handoff(&agent, &pending).await;
+        for turn in 1..=6 {
+            agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+            let request = server.requests().last().unwrap().body.to_string();
+            let has_summary = request.contains("Importer drops the last row");
+            assert_eq!(has_summary, turn <= turns_with_summary, "{keep}, turn {turn}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn g12_the_block_is_cleared_after_the_first_turn_and_the_child_keeps_its_summary() {
     let environment = TestEnvironment::new();
     let server = drafting_server();
     let (frames, cancel) = unwatched();
@@ -78,7 +132,7 @@ async fn g12_the_summary_is_sent_in_the_first_turn_and_not_in_the_second() {
     let requests = server.requests();
     let title = "Importer drops the last row";
     assert!(requests[1].body["system"].to_string().contains(title));
-    assert!(!requests[2].body["system"].to_string().contains(title));
+    assert!(requests[2].body["system"].to_string().contains(title), "the child keeps its summary");
     assert_eq!(
         memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap(),
         "None recorded yet."
@@ -100,11 +154,11 @@ async fn m7_the_facts_reach_the_child_although_the_model_drafts_garbage() {
     let systems: Vec<String> =
         server.requests()[1..].iter().map(|request| request.body["system"].to_string()).collect();
     for fact in [
-        "last request there (not answered yet): Good. Now add a test for a file with one row only",
-        "Files changed (1):\\n- src/import.rs",
+        "### Last request (not answered yet)\\n- Good. Now add a test for a file with one row only",
+        "### Files changed\\n- src/import.rs",
     ] {
-        assert!(systems[0].contains(fact), "{fact}: {}", systems[0]);
-        assert!(!systems[1].contains(fact), "the fact is sent only in the first turn: {}", systems[1]);
+        assert!(pending.proposal.summary_md.contains(&fact.replace("\\n", "\n")), "{fact}");
+        assert!(systems.iter().all(|system| system.contains(fact)), "{fact}: {systems:?}");
     }
 }
 

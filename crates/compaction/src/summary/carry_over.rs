@@ -47,6 +47,8 @@ pub(super) fn merge_carry_over(source: &SummarySource<'_>, new: &ConversationFac
     files_read.retain(|path| !files_modified.contains(path));
     let open = old.errors.into_iter().filter(|error| !is_retried(error, new)).collect();
     CarryOver {
+        is_in_markdown: false,
+        goal: None,
         last_user_request: fresh.last_user_request.or(old.last_user_request),
         last_request_answered: source.request_answered.or(answered),
         todos: merge_todos(source.dropped_messages, fresh.todos, old.todos),

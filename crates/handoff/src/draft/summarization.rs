@@ -14,7 +14,8 @@ use protocol::event::body::{
     HandoffFailed, HandoffProposed, HandoffTruncated, ModelCallPurpose, ModelCalled,
 };
 use protocol::{
-    Coverage, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION, SummaryItem, ToolStatus, Usage,
+    CarryOver, Coverage, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION, SummaryItem,
+    ToolStatus, Usage,
 };
 use runtime::{Channels, FailureKind, Frame, GraphUpdate, Node, StepContext, StepFailure};
 use tracing::Instrument;
@@ -198,7 +199,7 @@ impl Node for HandoffSummarization {
             .ok()
             .and_then(Option::as_ref)
             .map_or(0, |model| self.drafting.input_tokens_max(model));
-        let goal = metadata.options.goal.as_deref().map(redact);
+        let goal = pending.goal();
         let request = ScanRequest { messages: metadata.options.messages, goal: goal.as_deref(), tokens_max };
         let scan = self.drafting.scan_cache.scan_thread(ThreadSource::from_step(&step), request).await?;
         let mut update = GraphUpdate::default();
@@ -389,6 +390,7 @@ fn assemble_summary(
     scan: &WindowScan,
 ) -> HandoffSummary {
     let handoff = &pending.handoff;
+    let inherited = scan.carry_over();
     HandoffSummary {
         schema_version: SCHEMA_VERSION,
         handoff_id: handoff.handoff_id,
@@ -404,7 +406,11 @@ fn assemble_summary(
         iteration: handoff.iteration,
         created_at: pending.in_progress.metadata.created_at,
         coverage: draft.coverage,
-        carry_over: scan.carry_over(),
+        carry_over: CarryOver {
+            is_in_markdown: true,
+            goal: pending.goal().or(inherited.goal.clone()),
+            ..inherited
+        },
     }
 }
 
@@ -511,6 +517,11 @@ impl PendingDraft {
         let state = self.state.transition(HandoffInput::KeepProposal { problem })?;
         update.channels.extend(changed_channels(state.channels(), step.channels));
         Ok(update)
+    }
+
+    /// Returns the purpose of the child thread, redacted.
+    fn goal(&self) -> Option<String> {
+        self.in_progress.metadata.options.goal.as_deref().map(|goal| redact(goal).into_owned())
     }
 
     /// Returns all feedback that the person gave on the drafts of the handoff, oldest first.

@@ -3,11 +3,12 @@
 //! At most one page of events is in memory, however long the thread is. An [`EventVisitor`] processes the events.
 
 use journal::{EventQuery, HandoffFilter, PAGE_ROWS_MAX, Store};
-use protocol::{Category, Event, EventId, HandoffSummary, Seq, ThreadId};
+use protocol::{Category, Event, EventId, HandoffSummary, Proposal, Seq, ThreadId};
 use runtime::{Frame, FrameSender, StepContext, StepFailure};
 
 use facts::{TranscriptItem, TranscriptItemKind};
 
+pub(crate) mod inherited;
 pub(crate) mod scan_cache;
 
 /// The number of events in a page. It is large enough to make the cost of a query small, and small enough that a page
@@ -47,7 +48,7 @@ pub(crate) struct HandoffWindow {
     /// The number of other messages before the window.
     skipped_messages: u64,
     /// The summary that the thread began with, if it is itself the child of a handoff. Its journal does not contain it.
-    inherited_summary: Option<TranscriptItem>,
+    inherited: Option<Proposal>,
 }
 
 /// A consumer of the events of a window.
@@ -76,9 +77,9 @@ impl HandoffWindow {
     ///
     /// When the journal cannot be read.
     pub(crate) async fn open(thread: ThreadSource<'_>, messages: Option<u64>) -> Result<Self, StepFailure> {
-        let inherited = inherited_summary(thread).await?;
+        let inherited = inherited_proposal(thread).await?;
         let Some(mut remaining) = messages else {
-            return Ok(Self { inherited_summary: inherited, ..Self::default() });
+            return Ok(Self { inherited, ..Self::default() });
         };
         let mut before = None;
         while remaining > 0 && before != Some(1) {
@@ -92,7 +93,7 @@ impl HandoffWindow {
         }
         let after = before.unwrap_or(1).saturating_sub(1);
         if after == 0 {
-            return Ok(Self { inherited_summary: inherited, ..Self::default() });
+            return Ok(Self { inherited, ..Self::default() });
         }
         let first_request = first_request(thread).await?.filter(|event| event.seq <= after);
         let messages_after = |seq| thread.store.messages_after(thread.thread_id, seq);
@@ -110,8 +111,13 @@ impl HandoffWindow {
             first_request,
             messages_before_first_request: before_first,
             skipped_messages: skipped,
-            inherited_summary: inherited,
+            inherited,
         })
+    }
+
+    /// Returns the summary that the thread began with.
+    pub(crate) fn inherited_summary(&self) -> Option<&HandoffSummary> {
+        self.inherited.as_ref().map(|proposal| &proposal.summary_json)
     }
 
     /// Passes every event of the window to `visitor`, in order, and returns the end of the conversation; `None` when
@@ -126,8 +132,8 @@ impl HandoffWindow {
         what: &str,
         visitor: &mut impl EventVisitor,
     ) -> Result<Option<ConversationEnd>, StepFailure> {
-        if let Some(summary) = &self.inherited_summary {
-            visitor.visit(summary);
+        if let Some(proposal) = &self.inherited {
+            visitor.visit(&inherited_item(proposal));
         }
         if let Some(first_request) = &self.first_request {
             visitor.skip_to(first_request.seq - 1, self.messages_before_first_request);
@@ -249,26 +255,28 @@ fn is_conversation(item: &TranscriptItem) -> bool {
     }
 }
 
-/// Returns the accepted summary that the thread began with, as an event with seq 0; `None` when the thread is not the
-/// child of a handoff.
-async fn inherited_summary(thread: ThreadSource<'_>) -> Result<Option<TranscriptItem>, StepFailure> {
+/// Returns the accepted proposal that the thread began with; `None` when the thread is not the child of a handoff.
+async fn inherited_proposal(thread: ThreadSource<'_>) -> Result<Option<Proposal>, StepFailure> {
     let filter = HandoffFilter { child_thread_id: Some(thread.thread_id), ..HandoffFilter::default() };
     let mut handoffs = thread.store.handoffs(filter).await?.into_iter();
     let Some(handoff) = handoffs.find(|handoff| handoff.accepted_sha256.is_some()) else { return Ok(None) };
     let proposals = thread.store.proposals(handoff.handoff_id).await?;
-    let accepted =
-        proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref());
-    Ok(accepted.map(|proposal| TranscriptItem {
+    Ok(proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref()))
+}
+
+/// Returns the summary that the thread began with, as an event with seq 0.
+fn inherited_item(proposal: &Proposal) -> TranscriptItem {
+    TranscriptItem {
         seq: 0,
         at: proposal.created_at,
         kind: TranscriptItemKind::InheritedSummary {
             grounded: verified_text(&proposal.summary_json),
-            text: proposal.summary_md,
+            text: proposal.summary_md.clone(),
         },
         is_subagent: false,
         is_injected: false,
         is_imported: false,
-    }))
+    }
 }
 
 /// Returns the verified items of a summary, one a line.

@@ -28,6 +28,7 @@ use crate::request::{WAITING_CALL_CHANNEL, WaitingToolCall};
 use crate::review::decide::{self, DecisionOutcome, EditedSummary};
 use crate::review::payload::{ReviewContext, review_payload};
 use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
+use crate::summary::render;
 
 /// The name of the node.
 pub const APPROVAL_NODE: &str = "handoff_approval";
@@ -225,7 +226,8 @@ impl DecisionContext<'_> {
                 let refinement = Refinement {
                     iteration: self.current.iteration,
                     feedback,
-                    summary_md: self.current.summary_md.clone(),
+                    // The facts have a place of their own in the prompt.
+                    summary_md: render::render_body(&self.current.summary_json),
                     timestamp: self.now,
                 };
                 let request = DraftRequest::Feedback { feedback: refinement.feedback.clone() };

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
+use protocol::{CarryOver, HandoffSummary, SummaryItem, SummaryItemKind};
 use runtime::DecisionRejection;
 use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation;
@@ -15,15 +15,18 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::limits::{BODY_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::review::decide::EditedSummary;
 use crate::review::edit::error::{EditError, LineLocation};
-use crate::review::edit::parse::{EditedBullet, ParsedEdit, plain_text};
+use crate::review::edit::parse::{EditedBullet, ParsedEdit};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::render;
+use crate::summary::render::facts::edited_facts;
 
 mod error;
 mod parse;
 mod submitted_text;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub(crate) use parse::plain_text;
 
 /// The maximum size of a summary that a person wrote, in tokens. It is larger than the drafting budget, which does not
 /// apply to a person's text, but limited because the text goes into a prompt.
@@ -107,11 +110,14 @@ pub(crate) fn parse_markdown(
         locations.first_excess_item = Some(item_locations.swap_remove(BODY_ITEMS_MAX));
     }
     body.sort_by_key(|item| item.kind);
+    if shown.carry_over.is_in_markdown {
+        summary.carry_over = edited_facts(&shown.carry_over, &edit.facts);
+    }
     check_limits(shown, HandoffSummary { body, ..summary }, submitted.text, locations)
 }
 
-/// Parses a summary from the JSON that a client sent: `title`, `tldr` and `body`. All other fields are those of the
-/// shown summary.
+/// Parses a summary from the JSON that a client sent: `title`, `tldr`, `body` and, optionally, `carry_over`. All other
+/// fields are those of the shown summary.
 ///
 /// # Errors
 ///
@@ -136,7 +142,15 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
     }
     body.retain(|item| !item.text.is_empty());
     body.sort_by_key(|item| item.kind);
-    let summary = HandoffSummary { title: text("title")?, tldr: text("tldr")?, body, ..user_summary(shown) };
+    let is_in_markdown = shown.carry_over.is_in_markdown;
+    let carry_over = match json.get("carry_over").filter(|_| is_in_markdown) {
+        Some(facts) => serde_json::from_value::<CarryOver>(facts.clone())
+            .map(|facts| CarryOver { is_in_markdown, ..facts })
+            .map_err(|error| EditError::CarryOver(error.to_string()))?,
+        None => shown.carry_over.clone(),
+    };
+    let (title, tldr) = (text("title")?, text("tldr")?);
+    let summary = HandoffSummary { title, tldr, body, carry_over, ..user_summary(shown) };
     let summary_md = render::render_summary(&summary);
     check_limits(shown, summary, summary_md, TextLocations::default())
 }

@@ -15,8 +15,9 @@ use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
-use facts::formatting::{to_single_line, truncate_with_ellipsis};
+use ::facts::formatting::{to_single_line, truncate_with_ellipsis};
 
+pub(crate) mod facts;
 #[cfg(test)]
 mod tests;
 
@@ -44,8 +45,18 @@ pub struct SummaryCut {
     pub tokens_after: u64,
 }
 
-/// Returns the summary as Markdown. The function is pure: the same summary always gives the same text.
+/// Returns the summary as Markdown: title, TL;DR, items, and the facts that are carried over. This is the whole text that
+/// is shown, hashed, stored and injected. The function is pure: the same summary always gives the same text.
 pub fn render_summary(summary: &HandoffSummary) -> String {
+    let mut md = render_body(summary);
+    if summary.carry_over.is_in_markdown {
+        md.push_str(&facts::render_facts(&summary.carry_over));
+    }
+    md
+}
+
+/// Returns the summary as Markdown without the facts.
+pub(crate) fn render_body(summary: &HandoffSummary) -> String {
     render_markdown(&summary.title, &summary.tldr, &summary.body)
 }
 
@@ -176,7 +187,7 @@ fn escape_position(line: &str) -> Option<usize> {
     sign.starts_with(signs).then_some(digits)
 }
 
-/// Normalizes a summary and cuts it until its Markdown has at most `tokens_max` tokens.
+/// Normalizes a summary and cuts it until its Markdown without the facts has at most `tokens_max` tokens.
 ///
 /// The cut removes whole items first, the least needed kinds first, down to [`BODY_ITEMS_MIN`]; then sentences from the
 /// end of the longest item; then it shortens the TL;DR and the title.
@@ -191,7 +202,7 @@ pub fn fit_summary(mut summary: HandoffSummary, tokens_max: u64) -> FittedSummar
         item.unfound.iter_mut().for_each(|name| *name = normalize_line(name));
     }
     summary.body.retain(|item| !item.text.is_empty());
-    let mut md = render_summary(&summary);
+    let mut md = render_body(&summary);
     let tokens_before = tokens::estimate_tokens(&md);
     let mut is_cut = false;
     // No single text can be longer than the whole budget, so an oversized one is cut to it at once. This bounds the
@@ -199,7 +210,7 @@ pub fn fit_summary(mut summary: HandoffSummary, tokens_max: u64) -> FittedSummar
     let graphemes_max = usize::try_from(tokens_max.saturating_mul(CHARS_PER_TOKEN)).unwrap_or(usize::MAX);
     while !tokens::fits(&md, tokens_max) && shorten_once(&mut summary, graphemes_max) {
         is_cut = true;
-        md = render_summary(&summary);
+        md = render_body(&summary);
     }
     for item in &mut summary.body {
         // An unfound name whose sentence was cut is not in the item any more.

@@ -193,7 +193,7 @@ impl AgentMdFixture {
 
     fn driver(&self) -> Driver {
         let mut hooks = self.hooks.clone();
-        hooks.push(Arc::new(AgentMdHook::new(Arc::clone(&self.file))));
+        hooks.push(Arc::new(AgentMdHook::new(Arc::clone(&self.file), memory::SummaryRetention::default())));
         let settings = model::ProviderSettings {
             api_key: Some("test".into()),
             base_url: Some(self.server.url().to_owned()),

@@ -121,6 +121,13 @@ pub struct Coverage {
 /// Facts that are computed without a model and carried over to the summary, independently of the model's text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CarryOver {
+    /// True if the Markdown of the proposal contains these facts, so that they are shown, hashed, stored and injected with
+    /// it. False for a compaction, and for a proposal of an older version, beside whose Markdown they were injected.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_in_markdown: bool,
+    /// The purpose of the child thread, if the user gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
     /// The user's last request, verbatim up to a length limit.
     pub last_user_request: Option<String>,
     /// True if the conversation contains an answer to that request; `None` if there was no request.

@@ -14,6 +14,8 @@ use crate::environment::{TEST_MODEL, TestEnvironment, approval, unwatched};
 
 /// The maximum number of tokens of a summary, as the contract defines it.
 const SUMMARY_TOKENS_MAX: u64 = 300;
+/// The maximum size of the facts in a proposal, in tokens.
+const FACT_TOKENS_MAX: u64 = 2_000;
 /// The maximum number of events in one transaction.
 const BATCH_EVENTS: usize = 1_000;
 /// The first characters of the secret part of every planted key.
@@ -314,7 +316,10 @@ fn check_proposal(name: &str, pending: &PendingHandoff) {
     assert!(summary.body.iter().all(|item| !item.text.trim().is_empty()), "items of {case}");
     assert!(summary.body.iter().all(|item| item.verified), "m6: {case}");
     let tokens = agent::estimate_tokens(md);
-    assert!(tokens <= SUMMARY_TOKENS_MAX, "{tokens} tokens: {case}");
+    assert!(tokens <= SUMMARY_TOKENS_MAX + FACT_TOKENS_MAX, "{tokens} tokens: {case}");
+    let body = agent::summary_markdown(&summary.title, &summary.tldr, &summary.body);
+    let tokens = agent::estimate_tokens(&body);
+    assert!(tokens <= SUMMARY_TOKENS_MAX && md.starts_with(&body), "{tokens} tokens: {case}");
     let without_spaces: String = md.to_lowercase().split_whitespace().collect();
     for marker in ["<current_thread_summary", "</current_thread_summary"] {
         assert!(!without_spaces.contains(marker), "marker in {case}");

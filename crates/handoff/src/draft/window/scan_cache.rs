@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use protocol::{CarryOver, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::StepFailure;
 
+use super::inherited::{add_inherited_items, merge_facts};
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
 use crate::summary::coverage::CoverageClass;
 use crate::summary::ground::{GroundingCheck, NamePattern};
@@ -67,6 +68,8 @@ struct ThreadScan {
     offline_summary: OnceLock<(u64, OfflineSummary)>,
     /// The end of the conversation; `None` when the thread has none.
     end: Option<ConversationEnd>,
+    /// The summary that the thread began with, if it is itself the child of a handoff.
+    inherited: Option<Arc<HandoffSummary>>,
     /// The names in drafts that the thread does not contain. Copies of a scan share them, which is correct because the
     /// value itself says up to which event the thread was searched.
     missing_names: Arc<Mutex<Option<MissingNames>>>,
@@ -160,6 +163,7 @@ impl ThreadScan {
             selection: OnceLock::new(),
             offline_summary: OnceLock::new(),
             end: None,
+            inherited: None,
             missing_names: Arc::default(),
         }
     }
@@ -168,6 +172,7 @@ impl ThreadScan {
     async fn scan_window(thread: ThreadSource<'_>, request: ScanRequest<'_>) -> Result<Self, StepFailure> {
         let window = HandoffWindow::open(thread, request.messages).await?;
         let mut scan = Self::new(thread.thread_id, request);
+        scan.inherited = window.inherited_summary().cloned().map(Arc::new);
         scan.end = window.visit_events(thread, "read the thread", &mut scan).await?;
         Ok(scan)
     }
@@ -247,9 +252,14 @@ impl EventVisitor for GroundingCheck {
 }
 
 impl WindowScan {
-    /// Returns the facts that are carried over with every summary, whatever its text says.
+    /// Returns the facts that are carried over with every summary, whatever its text says: the thread's own and those
+    /// that it inherited.
     pub(crate) fn carry_over(&self) -> CarryOver {
-        self.scan.facts().carry_over()
+        let own = self.scan.facts().carry_over();
+        match &self.scan.inherited {
+            Some(inherited) => merge_facts(own, &inherited.carry_over),
+            None => own,
+        }
     }
 
     /// Returns the transcript selected for a model, within `tokens_max` tokens.
@@ -265,13 +275,24 @@ impl WindowScan {
     /// verbatim or truncated, all others as summarized, because their facts were collected.
     pub(crate) fn offline_summary(&self, tokens_max: u64) -> (OfflineSummary, Coverage) {
         let facts = self.scan.facts();
-        let build = || build_offline_summary(facts, self.scan.selector.goal(), tokens_max);
+        let build = || self.build_offline_summary(facts, tokens_max);
         let summary = match self.scan.offline_summary.get_or_init(|| (tokens_max, build())) {
             (budget, summary) if *budget == tokens_max => summary.clone(),
             _ => build(),
         };
         let coverage = self.scan.selector.coverage().finish(quoted_messages(facts, &summary));
         (summary, coverage)
+    }
+
+    /// Builds the offline summary. If the thread inherited one, the two share the tokens.
+    fn build_offline_summary(&self, facts: &ConversationFacts, tokens_max: u64) -> OfflineSummary {
+        let goal = self.scan.selector.goal();
+        let Some(inherited) = &self.scan.inherited else {
+            return build_offline_summary(facts, goal, tokens_max);
+        };
+        let own = build_offline_summary(facts, goal, tokens_max / 2);
+        let body = add_inherited_items(&own.title, &own.tldr, own.body, inherited, tokens_max);
+        OfflineSummary { body, ..own }
     }
 
     /// Marks the items of `summary` as unverified that contain a name found neither in the covered events nor in

@@ -57,6 +57,9 @@ pub(crate) enum EditError {
     /// The items of the JSON cannot be parsed.
     #[error("`summary_json.body` cannot be read: {0}")]
     Body(String),
+    /// The facts of the JSON cannot be parsed.
+    #[error("`summary_json.carry_over` cannot be read: {0}")]
+    CarryOver(String),
 }
 
 impl From<EditError> for DecisionRejection {

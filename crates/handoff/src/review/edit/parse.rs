@@ -8,6 +8,7 @@ use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
 use crate::review::edit::error::{EditError, LineLocation};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::render;
+use crate::summary::render::facts::{FactSection, section_of_heading};
 
 /// The characters that start a bullet when white space or the end of the line follows.
 const BULLETS: [char; 3] = ['-', '*', '+'];
@@ -25,6 +26,15 @@ pub(crate) struct EditedBullet {
     pub(crate) location: LineLocation,
 }
 
+/// A section of the edited text.
+#[derive(Debug, Clone, Copy)]
+enum EditedSection {
+    /// Items of a kind.
+    Items(SummaryItemKind),
+    /// Facts that are carried over.
+    Facts(FactSection),
+}
+
 /// The structure of an edited text.
 #[derive(Debug)]
 pub(crate) struct ParsedEdit {
@@ -36,10 +46,14 @@ pub(crate) struct ParsedEdit {
     pub(crate) title: Option<(String, LineLocation)>,
     /// The TL;DR with its first line; `None` when it is unchanged.
     pub(crate) tldr: Option<(String, LineLocation)>,
-    /// The bullets, in the order of the text.
+    /// The bullets of items, in the order of the text.
     pub(crate) bullets: Vec<EditedBullet>,
-    /// The kind of the last heading; `None` before the first one.
-    current_kind: Option<SummaryItemKind>,
+    /// The lines of facts with their sections, in the order of the text.
+    pub(crate) facts: Vec<(FactSection, String)>,
+    /// True if the shown text has sections of facts.
+    shows_facts: bool,
+    /// The section of the last heading; `None` before the first one.
+    current_section: Option<EditedSection>,
     /// The open code block: the fence that closes it, and the line on which it started.
     open_fence: Option<(String, LineLocation)>,
 }
@@ -55,9 +69,17 @@ impl ParsedEdit {
         let mut lines = head.lines().map(|line| line.trim().to_owned());
         let mut next = || lines.next().unwrap_or_default();
         let (shown_title, shown_tldr) = (next(), next());
-        let (title, tldr, bullets, kind, fence) = (None, None, Vec::new(), None, None);
-        let mut parsed =
-            Self { shown_title, shown_tldr, title, tldr, bullets, current_kind: kind, open_fence: fence };
+        let mut parsed = Self {
+            shown_title,
+            shown_tldr,
+            title: None,
+            tldr: None,
+            bullets: Vec::new(),
+            facts: Vec::new(),
+            shows_facts: shown.carry_over.is_in_markdown,
+            current_section: None,
+            open_fence: None,
+        };
         for (number, line) in submitted.lines() {
             parsed.parse_line(line, &|| LineLocation::new(number, line))?;
         }
@@ -88,12 +110,12 @@ impl ParsedEdit {
         }
         // An unchanged title or TL;DR is not a heading, even if its text is that of one, such as `Progress`.
         let is_as_shown =
-            self.current_kind.is_none() && (trimmed == self.shown_title || trimmed == self.shown_tldr);
+            self.current_section.is_none() && (trimmed == self.shown_title || trimmed == self.shown_tldr);
         if is_as_shown {
             self.push_head_line(trimmed, location);
-        } else if let Some(kind) = heading_kind(trimmed) {
-            self.current_kind = Some(kind);
-        } else if self.current_kind.is_some() {
+        } else if let Some(section) = self.heading_section(trimmed) {
+            self.current_section = Some(section);
+        } else if self.current_section.is_some() {
             self.push_item_line(line, location)?;
         } else if bullet_text(trimmed).is_some() {
             return Err(EditError::NoHeading(location()));
@@ -153,21 +175,49 @@ impl ParsedEdit {
             return Ok(());
         };
         let text = plain_text(text);
-        if let Some(kind) = self.current_kind.filter(|_| !text.is_empty()) {
-            self.bullets.push(EditedBullet { kind, text, location: location() });
+        match self.current_section.filter(|_| !text.is_empty()) {
+            Some(EditedSection::Items(kind)) => {
+                self.bullets.push(EditedBullet { kind, text, location: location() });
+            }
+            Some(EditedSection::Facts(section)) => self.facts.push((section, text)),
+            None => {}
         }
         Ok(())
     }
 
+    /// Returns the section of a heading line.
+    fn heading_section(&self, line: &str) -> Option<EditedSection> {
+        if let Some(kind) = heading_kind(line) {
+            return Some(EditedSection::Items(kind));
+        }
+        let section = line.starts_with('#').then(|| section_of_heading(&heading_name(line))).flatten();
+        section.filter(|_| self.shows_facts).map(EditedSection::Facts)
+    }
+
     /// Adds a continuation line to the last bullet of the current heading, or to the TL;DR before the first heading.
     fn continue_text(&mut self, text: &str, location: &dyn Fn() -> LineLocation) {
-        let Some(kind) = self.current_kind else { return self.push_head_line(text, location) };
-        match self.bullets.last_mut().filter(|last| last.kind == kind) {
-            Some(last) => {
-                last.text.push('\n');
-                last.text.push_str(text);
+        match self.current_section {
+            None => self.push_head_line(text, location),
+            Some(EditedSection::Items(kind)) => {
+                match self.bullets.last_mut().filter(|last| last.kind == kind) {
+                    Some(last) => {
+                        last.text.push('\n');
+                        last.text.push_str(text);
+                    }
+                    None => {
+                        self.bullets.push(EditedBullet { kind, text: text.to_owned(), location: location() })
+                    }
+                }
             }
-            None => self.bullets.push(EditedBullet { kind, text: text.to_owned(), location: location() }),
+            Some(EditedSection::Facts(section)) => {
+                match self.facts.last_mut().filter(|last| last.0 == section) {
+                    Some((_, last)) => {
+                        last.push(' ');
+                        last.push_str(text);
+                    }
+                    None => self.facts.push((section, text.to_owned())),
+                }
+            }
         }
     }
 
@@ -212,12 +262,17 @@ fn unescape_tags(text: &str) -> String {
 /// Returns the kind of a heading line; case, a trailing `s` and a colon do not matter.
 fn heading_kind(line: &str) -> Option<SummaryItemKind> {
     let is_marked = line.starts_with('#') || (line.starts_with("**") && line.ends_with("**"));
-    let name = line.trim_matches(|c: char| "#*:".contains(c) || c.is_whitespace()).to_ascii_lowercase();
+    let name = heading_name(line);
     let singular = name.strip_suffix('s').unwrap_or(&name);
     SummaryItemKind::ALL.into_iter().find(|kind| {
         let heading = render::heading(*kind).to_ascii_lowercase();
         is_marked && (heading == name || heading.strip_suffix('s') == Some(singular) || heading == singular)
     })
+}
+
+/// Returns the text of a heading in lowercase.
+fn heading_name(line: &str) -> String {
+    line.trim_matches(|c: char| "#*:".contains(c) || c.is_whitespace()).to_ascii_lowercase()
 }
 
 /// Returns whether the line has the form of a Markdown heading (`# …`).

@@ -1,0 +1,120 @@
+//! What a child thread hands on of the summary that it began with. The thread's own journal does not contain it, so without
+//! this a second handoff would lose the facts, decisions and open work of the first.
+//!
+//! What the thread itself says takes precedence.
+
+use protocol::{CarryOver, HandoffSummary, SummaryItem, SummaryItemKind, TodoStatus};
+
+use crate::limits::BODY_ITEMS_MAX;
+use crate::summary::render;
+
+/// The kinds of inherited items that stay true until the thread says otherwise. Progress is history by then, and artifacts
+/// are among the facts.
+const LASTING_KINDS: [SummaryItemKind; 4] = [
+    SummaryItemKind::Objective,
+    SummaryItemKind::Decision,
+    SummaryItemKind::NextStep,
+    SummaryItemKind::Blocker,
+];
+
+/// Returns the thread's own facts together with those that it inherited.
+pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
+    let is_open = |task: &&protocol::TodoItem| task.status != TodoStatus::Completed;
+    let has_acted = !own.files_modified.is_empty() || !own.commands.is_empty();
+    let has_request = own.last_user_request.is_some();
+    let with = |own: Vec<String>, inherited: &[String]| {
+        let further: Vec<String> = inherited.iter().filter(|text| !own.contains(text)).cloned().collect();
+        own.into_iter().chain(further).collect::<Vec<_>>()
+    };
+    CarryOver {
+        goal: own.goal.or_else(|| inherited.goal.clone()),
+        last_user_request: own.last_user_request.or_else(|| inherited.last_user_request.clone()),
+        last_request_answered: match has_request {
+            true => own.last_request_answered,
+            false => inherited.last_request_answered,
+        },
+        todos: match own.todos.is_empty() {
+            true => inherited.todos.iter().filter(is_open).cloned().collect(),
+            false => own.todos,
+        },
+        files_modified: with(own.files_modified, &inherited.files_modified),
+        // Work in the thread may have resolved an inherited error, and nothing here could tell.
+        errors: if has_acted { own.errors } else { with(own.errors, &inherited.errors) },
+        skills: with(own.skills, &inherited.skills),
+        delegations: with(own.delegations, &inherited.delegations),
+        ..own
+    }
+}
+
+/// Adds the lasting items of the inherited summary to the thread's own, in the order of the kinds, as long as the Markdown
+/// has at most `tokens_max` tokens. An inherited item has no references, because they would name events of another thread.
+pub(crate) fn add_inherited_items(
+    title: &str,
+    tldr: &str,
+    own: Vec<SummaryItem>,
+    inherited: &HandoffSummary,
+    tokens_max: u64,
+) -> Vec<SummaryItem> {
+    let mut body = own;
+    for kind in LASTING_KINDS {
+        for item in inherited.body.iter().filter(|item| item.kind == kind) {
+            let text = render::normalize_lines(&item.text);
+            if body.len() >= BODY_ITEMS_MAX || body.iter().any(|known| known.text.contains(&text)) {
+                continue;
+            }
+            let mut longer = body.clone();
+            longer.push(SummaryItem { text, refs: Vec::new(), ..item.clone() });
+            longer.sort_by_key(|item| item.kind);
+            if model::tokens::fits(&render::render_markdown(title, tldr, &longer), tokens_max) {
+                body = longer;
+            }
+        }
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::TodoItem;
+
+    use super::*;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn task(text: &str, status: TodoStatus) -> TodoItem {
+        TodoItem { text: text.to_owned(), status }
+    }
+
+    #[test]
+    fn m1_facts_last_over_a_second_generation_until_the_thread_says_otherwise() {
+        let inherited = CarryOver {
+            is_in_markdown: true,
+            goal: Some("port it".to_owned()),
+            last_user_request: Some("do it".to_owned()),
+            last_request_answered: Some(false),
+            todos: vec![task("a", TodoStatus::Completed), task("b", TodoStatus::Pending)],
+            files_modified: texts(&["a.rs", "b.rs"]),
+            files_read: texts(&["c.rs"]),
+            errors: texts(&["red"]),
+            ..CarryOver::default()
+        };
+        let idle = merge_facts(CarryOver::default(), &inherited);
+        assert_eq!((idle.goal.as_deref(), idle.last_request_answered), (Some("port it"), Some(false)));
+        assert_eq!((idle.todos, idle.errors), (vec![task("b", TodoStatus::Pending)], texts(&["red"])));
+        assert!(!idle.is_in_markdown && idle.files_read.is_empty());
+        let own = CarryOver {
+            goal: Some("ship it".to_owned()),
+            last_user_request: Some("and now?".to_owned()),
+            todos: vec![task("c", TodoStatus::Pending)],
+            files_modified: texts(&["b.rs", "d.rs"]),
+            ..CarryOver::default()
+        };
+        let merged = merge_facts(own.clone(), &inherited);
+        assert_eq!((&merged.goal, &merged.last_user_request), (&own.goal, &own.last_user_request));
+        assert_eq!((merged.last_request_answered, &merged.todos), (None, &own.todos));
+        assert_eq!(merged.files_modified, texts(&["b.rs", "d.rs", "a.rs"]));
+        assert_eq!(merged.errors, texts(&[]));
+    }
+}

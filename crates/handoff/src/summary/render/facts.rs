@@ -1,0 +1,390 @@
+//! The facts of a handoff as sections of its Markdown, and back: a person edits them like the items of the summary.
+//!
+//! Each entry is one bullet. What an entry says is decided by the crate `facts`.
+
+use model::tokens::{self, truncate_graphemes};
+use protocol::{CarryOver, ReferencedFile, TodoItem, TodoStatus};
+
+use super::{escape_block_start, escape_tags, normalize_line};
+
+/// Maximum tokens of all facts together. Facts that are longer are rendered with the first narrower limits that suffice.
+const FACT_TOKENS_MAX: u64 = 2_000;
+/// Maximum characters of one grapheme cluster on average. Letters with more combining marks are of no language.
+const GRAPHEME_CHARS_MAX: usize = 4;
+
+/// The limits within which facts are rendered.
+#[derive(Debug, Clone, Copy)]
+struct FactLimits {
+    /// Maximum entries of a list. A last bullet states how many more there are.
+    entries: usize,
+    /// Maximum grapheme clusters of one entry.
+    entry_graphemes: usize,
+    /// Maximum grapheme clusters of the goal and of the last request.
+    request_graphemes: usize,
+}
+
+impl FactLimits {
+    /// The limits, the widest first.
+    const STEPS: [Self; 5] = [
+        Self { entries: 12, entry_graphemes: 200, request_graphemes: 2_000 },
+        Self { entries: 8, entry_graphemes: 160, request_graphemes: 1_000 },
+        Self { entries: 5, entry_graphemes: 120, request_graphemes: 500 },
+        Self { entries: 3, entry_graphemes: 80, request_graphemes: 200 },
+        Self { entries: 1, entry_graphemes: 40, request_graphemes: 80 },
+    ];
+
+    /// Returns the widest limits with which the facts have at most [`FACT_TOKENS_MAX`] tokens.
+    fn for_facts(carry: &CarryOver) -> Self {
+        let [.., narrowest] = Self::STEPS;
+        let fits = |limits: &Self| tokens::fits(&render_within(carry, *limits), FACT_TOKENS_MAX);
+        Self::STEPS.into_iter().find(fits).unwrap_or(narrowest)
+    }
+}
+/// Hex digits of a file's SHA-256 that are rendered: enough to distinguish two versions of one file.
+const HASH_DIGITS: usize = 8;
+
+/// The mark of a completed task.
+const DONE: &str = "[x] ";
+/// The mark of a task that is not completed.
+const OPEN: &str = "[ ] ";
+/// The end of a task that is in progress.
+const IN_PROGRESS: &str = " (in progress)";
+
+/// The state of the last request in its heading.
+const ANSWERED: &str = " (answered; not to be done again)";
+/// The state of the last request in its heading.
+const NOT_ANSWERED: &str = " (not answered yet)";
+
+/// A section of facts. The order of declaration is the order in which they are rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FactSection {
+    /// The purpose of the child thread.
+    Goal,
+    /// The user's last request.
+    LastRequest,
+    /// The task list.
+    Tasks,
+    /// Files that were written.
+    FilesChanged,
+    /// Files that were read.
+    FilesRead,
+    /// Commands that were run.
+    Commands,
+    /// Errors that nothing after them resolved.
+    Errors,
+    /// Loaded skills.
+    Skills,
+    /// Tasks of sub-agents.
+    Delegations,
+    /// Files that the items name, with their state.
+    GoalFiles,
+}
+
+impl FactSection {
+    /// All sections, in the order in which they are rendered.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Goal,
+        Self::LastRequest,
+        Self::Tasks,
+        Self::FilesChanged,
+        Self::FilesRead,
+        Self::Commands,
+        Self::Errors,
+        Self::Skills,
+        Self::Delegations,
+        Self::GoalFiles,
+    ];
+
+    /// Returns the heading.
+    pub(crate) const fn heading(self) -> &'static str {
+        match self {
+            Self::Goal => "Goal of the new thread",
+            Self::LastRequest => "Last request",
+            Self::Tasks => "Tasks",
+            Self::FilesChanged => "Files changed",
+            Self::FilesRead => "Files read",
+            Self::Commands => "Commands",
+            Self::Errors => "Unresolved errors",
+            Self::Skills => "Skills in use",
+            Self::Delegations => "Given to other agents",
+            Self::GoalFiles => "Files for the goal, when this was drafted",
+        }
+    }
+
+    /// Returns the entries as lines of plain text, all of them, without bullets and escapes.
+    fn lines(self, carry: &CarryOver, limits: FactLimits) -> Vec<String> {
+        let max = limits.entry_graphemes;
+        let shortened =
+            |texts: &[String], max| texts.iter().map(|text| shorten_line(text, max)).collect::<Vec<_>>();
+        let entries = |texts: &[String]| shortened(texts, max);
+        let request = |text: &Option<String>| shortened(text.as_slice(), limits.request_graphemes);
+        match self {
+            Self::Goal => request(&carry.goal),
+            Self::LastRequest => request(&carry.last_user_request),
+            Self::Tasks => carry.todos.iter().map(|task| task_line(task, max)).collect(),
+            Self::FilesChanged => entries(&carry.files_modified),
+            Self::FilesRead => entries(&carry.files_read),
+            Self::Commands => entries(&carry.commands),
+            Self::Errors => entries(&carry.errors),
+            Self::Skills => entries(&carry.skills),
+            Self::Delegations => entries(&carry.delegations),
+            Self::GoalFiles => carry.referenced_files.iter().map(|file| file_line(file, max)).collect(),
+        }
+    }
+}
+
+/// Returns the sections of the facts as Markdown; empty if there are no facts.
+pub(super) fn render_facts(carry: &CarryOver) -> String {
+    render_within(carry, FactLimits::for_facts(carry))
+}
+
+/// Returns the sections within limits.
+fn render_within(carry: &CarryOver, limits: FactLimits) -> String {
+    let mut md = String::new();
+    for section in FactSection::ALL {
+        let lines = section.lines(carry, limits);
+        if lines.is_empty() {
+            continue;
+        }
+        md.push_str("\n### ");
+        md.push_str(section.heading());
+        if section == FactSection::LastRequest {
+            md.push_str(request_state(carry));
+        }
+        md.push('\n');
+        let more = (lines.len() > limits.entries).then(|| more_line(lines.len() - limits.entries));
+        for line in lines.iter().take(limits.entries).chain(&more) {
+            md.push_str("- ");
+            md.push_str(&escape_block_start(&escape_tags(line)));
+            md.push('\n');
+        }
+    }
+    md
+}
+
+/// Returns the section with that heading, in lowercase and without the state of the request, if it is one.
+pub(crate) fn section_of_heading(name: &str) -> Option<FactSection> {
+    let name = name.split(" (").next().unwrap_or(name).trim();
+    FactSection::ALL.into_iter().find(|section| section.heading().to_ascii_lowercase() == name)
+}
+
+/// Returns the facts of an edited text. `bullets` are the lines under the headings of facts, without bullets and escapes.
+///
+/// A line that was shown stands for the entry that it showed, and the line about further entries for those entries. Any
+/// other line is an entry of the person's own. What is not among the lines was removed.
+pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)]) -> CarryOver {
+    let texts = |section: FactSection, entries: &[String]| {
+        kept_entries(section, shown, bullets, entries, str::to_owned)
+    };
+    let first = |section: FactSection, entry: &Option<String>| {
+        let lines = texts(section, entry.as_slice());
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    };
+    let last_user_request = first(FactSection::LastRequest, &shown.last_user_request);
+    CarryOver {
+        goal: first(FactSection::Goal, &shown.goal),
+        last_request_answered: shown.last_request_answered.filter(|_| last_user_request.is_some()),
+        last_user_request,
+        todos: kept_entries(FactSection::Tasks, shown, bullets, &shown.todos, parse_task),
+        files_modified: texts(FactSection::FilesChanged, &shown.files_modified),
+        files_read: texts(FactSection::FilesRead, &shown.files_read),
+        commands: texts(FactSection::Commands, &shown.commands),
+        errors: texts(FactSection::Errors, &shown.errors),
+        skills: texts(FactSection::Skills, &shown.skills),
+        delegations: texts(FactSection::Delegations, &shown.delegations),
+        referenced_files: kept_entries(
+            FactSection::GoalFiles,
+            shown,
+            bullets,
+            &shown.referenced_files,
+            parse_file,
+        ),
+        ..shown.clone()
+    }
+}
+
+/// Returns the entries of one section for which the lines stand. `parse` reads a line that was not shown.
+fn kept_entries<T: Clone>(
+    section: FactSection,
+    shown: &CarryOver,
+    bullets: &[(FactSection, String)],
+    entries: &[T],
+    parse: impl Fn(&str) -> T,
+) -> Vec<T> {
+    let limits = FactLimits::for_facts(shown);
+    let mut shown_lines: Vec<Option<String>> = section.lines(shown, limits).into_iter().map(Some).collect();
+    let hidden = shown_lines.len().saturating_sub(limits.entries);
+    shown_lines.truncate(limits.entries);
+    let mut kept = Vec::new();
+    for (_, line) in bullets.iter().filter(|(of, _)| *of == section) {
+        let line = normalize_line(line);
+        if hidden > 0 && line == more_line(hidden) {
+            kept.extend(entries.iter().skip(limits.entries).cloned());
+            continue;
+        }
+        let index = shown_lines.iter().position(|shown| shown.as_deref() == Some(line.as_str()));
+        match index.and_then(|index| Some((entries.get(index)?, &mut shown_lines[index]))) {
+            Some((entry, shown_line)) => {
+                kept.push(entry.clone());
+                *shown_line = None;
+            }
+            None => kept.push(parse(&line)),
+        }
+    }
+    kept
+}
+
+/// Returns whether the last request was answered, for its heading.
+const fn request_state(carry: &CarryOver) -> &'static str {
+    match carry.last_request_answered {
+        Some(true) => ANSWERED,
+        Some(false) => NOT_ANSWERED,
+        None => "",
+    }
+}
+
+/// Returns the line that states how many more entries there are.
+fn more_line(count: usize) -> String {
+    format!("and {count} more")
+}
+
+/// Returns a task with its mark.
+fn task_line(task: &TodoItem, graphemes_max: usize) -> String {
+    let text = shorten_line(&task.text, graphemes_max);
+    match task.status {
+        TodoStatus::Completed => format!("{DONE}{text}"),
+        TodoStatus::InProgress => format!("{OPEN}{text}{IN_PROGRESS}"),
+        TodoStatus::Pending => format!("{OPEN}{text}"),
+    }
+}
+
+/// Returns the task of a line; without a mark, it is pending.
+fn parse_task(line: &str) -> TodoItem {
+    let (text, status) = match (line.strip_prefix(DONE), line.strip_prefix(OPEN)) {
+        (Some(text), _) => (text, TodoStatus::Completed),
+        (None, open) => match open.unwrap_or(line).strip_suffix(IN_PROGRESS) {
+            Some(text) => (text, TodoStatus::InProgress),
+            None => (open.unwrap_or(line), TodoStatus::Pending),
+        },
+    };
+    TodoItem { text: text.to_owned(), status }
+}
+
+/// Returns a file with its state.
+fn file_line(file: &ReferencedFile, graphemes_max: usize) -> String {
+    let state = match (&file.sha256, file.exists) {
+        (Some(hash), _) => format!("sha256 {}", &hash[..hash.len().min(HASH_DIGITS)]),
+        (None, true) => "exists".to_owned(),
+        (None, false) => "missing".to_owned(),
+    };
+    format!("{} ({state})", shorten_line(&file.path, graphemes_max))
+}
+
+/// Returns the file of a person's line, whose state is unknown.
+fn parse_file(line: &str) -> ReferencedFile {
+    ReferencedFile { path: line.to_owned(), exists: true, sha256: None }
+}
+
+/// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis behind the cut.
+fn shorten_line(text: &str, graphemes_max: usize) -> String {
+    let line = normalize_line(text);
+    let chars_max = graphemes_max * GRAPHEME_CHARS_MAX;
+    let head = truncate_graphemes(&line, graphemes_max);
+    let head = head.char_indices().nth(chars_max).map_or(head, |(end, _)| &head[..end]);
+    if head.len() < line.len() { format!("{head}…") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::review::edit::plain_text;
+
+    /// Returns facts of every kind, with texts that look like Markdown or tags.
+    fn facts() -> CarryOver {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let task = |text: &str, status| TodoItem { text: text.to_owned(), status };
+        CarryOver {
+            is_in_markdown: true,
+            goal: Some("port it to\nPostgreSQL".to_owned()),
+            last_user_request: Some("# do </current_thread_summary> it".to_owned()),
+            last_request_answered: Some(false),
+            todos: vec![
+                task("the test", TodoStatus::Pending),
+                task("the fix", TodoStatus::InProgress),
+                task("the search", TodoStatus::Completed),
+            ],
+            files_modified: (0..14).map(|index| format!("src/{index}.rs")).collect(),
+            files_read: texts(&["README.md", "README.md"]),
+            commands: texts(&["cargo test -- --nocapture", "- x"]),
+            errors: texts(&["left: 2, right: 3"]),
+            skills: texts(&["release"]),
+            delegations: texts(&["review the change"]),
+            referenced_files: vec![
+                ReferencedFile { path: "a.rs".to_owned(), exists: true, sha256: Some("ab".repeat(32)) },
+                ReferencedFile { path: "b.rs".to_owned(), exists: false, sha256: None },
+            ],
+            ..CarryOver::default()
+        }
+    }
+
+    /// Reads the bullets back from rendered sections.
+    fn bullets(md: &str) -> Vec<(FactSection, String)> {
+        let mut section = None;
+        let mut bullets = Vec::new();
+        for line in md.lines() {
+            if let Some(name) = line.strip_prefix("### ") {
+                section = section_of_heading(&name.to_ascii_lowercase());
+            } else if let (Some(section), Some(text)) = (section, line.strip_prefix("- ")) {
+                bullets.push((section, plain_text(text)));
+            }
+        }
+        bullets
+    }
+
+    #[test]
+    fn m1_all_facts_are_part_of_the_markdown() {
+        insta::assert_snapshot!(render_facts(&facts()));
+        assert_eq!(render_facts(&CarryOver::default()), "");
+    }
+
+    #[test]
+    fn long_facts_are_rendered_within_the_limit_of_tokens() {
+        for text in ["word ".repeat(500), "\u{4e2d}".repeat(4_000), "e\u{301}".repeat(3_000)] {
+            let texts = || vec![text.clone(); 30];
+            let facts = CarryOver {
+                last_user_request: Some(text.clone()),
+                files_read: texts(),
+                commands: texts(),
+                errors: texts(),
+                delegations: texts(),
+                ..facts()
+            };
+            let md = render_facts(&facts);
+            assert!(tokens::fits(&md, FACT_TOKENS_MAX) && md.contains(" more\n"), "{md}");
+            assert_eq!(edited_facts(&facts, &bullets(&md)), facts);
+        }
+    }
+
+    #[test]
+    fn an_unchanged_text_keeps_all_facts_also_those_that_are_only_counted() {
+        let facts = facts();
+        assert_eq!(edited_facts(&facts, &bullets(&render_facts(&facts))), facts);
+    }
+
+    #[test]
+    fn each_fact_can_be_removed_and_changed() {
+        let shown = facts();
+        let md = render_facts(&shown);
+        let edit = |from: &str, to: &str| edited_facts(&shown, &bullets(&md.replacen(from, to, 1)));
+        assert_eq!(edit("- and 2 more\n", "").files_modified.len(), 12);
+        assert_eq!(edit("- src/3.rs\n", "").files_modified.len(), 13);
+        assert_eq!(edit("- port it to PostgreSQL\n", "").goal, None);
+        assert_eq!(edit("- port it to PostgreSQL", "- port it").goal.as_deref(), Some("port it"));
+        assert_eq!(edit("[ ] the test", "[x] the test").todos[0].status, TodoStatus::Completed);
+        assert_eq!(edit("[ ] the fix (in progress)", "the fix").todos[1].status, TodoStatus::Pending);
+        let without_request = edit("- \\# do &lt;/current_thread_summary> it\n", "");
+        assert_eq!((without_request.last_user_request, without_request.last_request_answered), (None, None));
+        assert_eq!(edit("- a.rs (sha256 abababab)\n", "").referenced_files.len(), 1);
+        assert_eq!(edited_facts(&shown, &[]), CarryOver { is_in_markdown: true, ..CarryOver::default() });
+    }
+}

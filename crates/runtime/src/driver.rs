@@ -218,7 +218,8 @@ impl Driver {
             cancel.cancel();
         }
         let (thread_id, run_id) = (checkpoint.thread_id, checkpoint.run_id);
-        let deadline = self.limits.time_max.map(|limit| tokio::time::Instant::now() + limit);
+        // A limit that the clock cannot represent is never reached.
+        let deadline = self.limits.time_max.and_then(|limit| tokio::time::Instant::now().checked_add(limit));
         frames.advance_to(checkpoint.head_seq);
         let fence = FencingToken { run_id, owner: self.lease.owner().to_owned() };
         let lease_guard = LeaseGuard::start(&self.store, fence, &self.lease);

@@ -312,7 +312,7 @@ pub(crate) struct RunArgs {
     #[arg(long, group = "thread_choice", hide = true)]
     pub(crate) new: bool,
     /// The prompt (`-` reads standard input); other piped input is added to it
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
     pub(crate) limits: RunLimitArgs,

@@ -1,7 +1,7 @@
 //! The difference of two texts by line: changed ranges, tagged lines, and unified diffs.
 //!
-//! The algorithm is that of `imara-diff`, whose time is bounded for all inputs. This crate deliberately renders
-//! nothing for a screen.
+//! The algorithm is that of `imara-diff`. Its time is quadratic for long texts of few different lines, whose changed part
+//! is one range here. This crate deliberately renders nothing for a screen.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -75,11 +75,31 @@ pub fn unified_diff(old: &str, new: &str, context_lines: usize, header: Option<D
     text
 }
 
+/// The number of lines of both texts from which on repetitive texts are not compared line by line.
+const REPETITIVE_LINES_MIN: usize = 20_000;
+/// A text is repetitive if its lines occur this often on average.
+const OCCURRENCES_MIN: usize = 8;
+
 fn ranges_of_lines(input: &InternedInput<&[u8]>) -> Vec<ChangedRange> {
+    let lines = input.before.len() + input.after.len();
+    let different_lines = input.interner.num_tokens() as usize;
+    if lines >= REPETITIVE_LINES_MIN && lines / different_lines.max(1) >= OCCURRENCES_MIN {
+        return changed_middle(&input.before, &input.after).into_iter().collect();
+    }
     let mut diff = Diff::compute(Algorithm::Histogram, input);
     diff.postprocess_lines(input);
     let indices = |range: Range<u32>| range.start as usize..range.end as usize;
     diff.hunks().map(|hunk| ChangedRange { old: indices(hunk.before), new: indices(hunk.after) }).collect()
+}
+
+/// Returns what is between the common beginning and the common end of two lists; `None` if they are equal.
+fn changed_middle<T: PartialEq>(old: &[T], new: &[T]) -> Option<ChangedRange> {
+    let shorter = old.len().min(new.len());
+    let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let ends = old.iter().rev().zip(new.iter().rev());
+    let end = ends.take(shorter - start).take_while(|(old, new)| old == new).count();
+    let range = ChangedRange { old: start..old.len() - end, new: start..new.len() - end };
+    (!range.old.is_empty() || !range.new.is_empty()).then_some(range)
 }
 
 /// Splits a text into lines that include their line breaks.
@@ -129,6 +149,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A comparison line by line would take seconds.
+    #[test]
+    fn the_changed_part_of_a_long_repetitive_text_is_one_range() {
+        let old = format!("first\n{}last\n", "a\nb\n".repeat(100_000));
+        let new = format!("first\n{}last\n", "b\na\n".repeat(99_900));
+        let ranges = changed_ranges(&split_lines(&old), &split_lines(&new));
+        assert_eq!(ranges, [ChangedRange { old: 1..200_001, new: 1..199_801 }]);
+        let same = changed_ranges(&split_lines(&old), &split_lines(&old));
+        assert_eq!(same, []);
+    }
 
     #[test]
     fn a_unified_diff_has_the_form_of_diff_u() {

@@ -15,6 +15,9 @@ use crate::config::consent::{ConsentDecision, ProjectConsents};
 use crate::config::expand::{expand_variables, variable_names};
 use crate::config::project::ProjectServers;
 
+/// The longest time limit in seconds, one day. The clock cannot represent arbitrary ones.
+const SECONDS_MAX: u64 = 24 * 60 * 60;
+
 /// The author of a server's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigOrigin {
@@ -269,8 +272,8 @@ fn build_definition(server: &ServerConfig, variable: VariableLookup<'_>) -> Resu
     };
     Ok(ServerDefinition {
         transport,
-        call_timeout: Duration::from_secs(server.timeout_seconds.max(1)),
-        start_timeout: Duration::from_secs(server.start_timeout_seconds.max(1)),
+        call_timeout: Duration::from_secs(server.timeout_seconds.clamp(1, SECONDS_MAX)),
+        start_timeout: Duration::from_secs(server.start_timeout_seconds.clamp(1, SECONDS_MAX)),
         tools: server.tools.clone(),
     })
 }

@@ -121,9 +121,11 @@ fn create_private_folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Removes the temporary home folder of this process, if it has one.
+/// Removes the temporary home folder of this process, if it has one. A second caller waits until it is removed, so that a
+/// signal cannot end the process in the middle of the removal.
 pub(crate) fn remove_temporary_home() {
-    let Some(path) = TEMPORARY_HOME.lock().take() else { return };
+    let mut home = TEMPORARY_HOME.lock();
+    let Some(path) = home.take() else { return };
     for _ in 0..REMOVE_ATTEMPTS_MAX {
         // The error may concern only a file that the closing database has removed meanwhile.
         let _ = fs::remove_dir_all(&path);

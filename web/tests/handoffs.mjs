@@ -171,11 +171,10 @@ run({
     await runTurn(parent, "Please [look around]");
     const { handoff } = await requestHandoff(parent);
     const page = await openReview(handoff.handoff_id);
-    const carriedOver = page
-      .locator("section")
-      .filter({ has: page.getByRole("heading", { name: "Carried over" }) });
-    await carriedOver.getByText("Please [look around]").waitFor();
-    await carriedOver.getByText("Mend the spout").waitFor();
+    const facts = (heading) =>
+      page.locator("details").filter({ has: page.locator("summary", { hasText: heading }) });
+    await facts("Last request").getByText("Please [look around]").waitFor();
+    await facts("Tasks").getByText("Mend the spout").waitFor();
     const link = page
       .getByRole("main")
       .getByRole("link", { name: /^Message \d+/ })

@@ -70,7 +70,9 @@ pub use workspace::{WORKSPACE_KEY, is_canonical_folder};
 
 pub use facts::redact;
 pub use handoff::mirror::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus};
-pub use handoff::render::{heading as summary_heading, render_markdown as summary_markdown};
+pub use handoff::render::{
+    facts_markdown, heading as summary_heading, is_summary_heading, render_markdown as summary_markdown,
+};
 pub use handoff::{
     CoverageCounts, HandoffStatistics, OFFLINE_SUMMARY_MODEL, OutcomeStatistics, UNDECIDED_NOTE,
     count_coverage, show_assistant_name,

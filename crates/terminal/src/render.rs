@@ -2,11 +2,11 @@
 //! coverage and facts, compaction cards, the usage of the context window, and search hits.
 //! Rendering functions return lines and write nothing; the caller prints them.
 
-pub mod carry_over;
 pub mod code;
 pub mod context_window;
 pub mod coverage;
 pub mod diff;
+pub mod facts;
 pub mod markdown;
 pub mod marker;
 pub mod search_hits;

@@ -161,6 +161,14 @@ test("fields become Markdown with the marks of unchanged items", () => {
   ).not.toContain("unverified");
 });
 
+test("the facts stay when fields become Markdown", () => {
+  const facts = "\n### Last request (not answered yet)\n- Mend it\n\n### Tasks\n- [ ] Buy glue\n- [x] Look\n";
+  const withFacts = { ...proposal, summary_md: proposal.summary_md + facts };
+  const edit = { ...createEdit(withFacts), title: "Pot" };
+  const { markdown } = switchToMarkdown(edit, withFacts);
+  expect(markdown.startsWith("**Pot**") && markdown.endsWith(facts)).toBe(true);
+});
+
 test("edited Markdown is not overwritten", () => {
   const edit = { ...createEdit(proposal), title: "Lid", isMarkdownEdited: true, markdown: "mine" };
   expect(switchToMarkdown(edit, proposal).markdown).toBe("mine");

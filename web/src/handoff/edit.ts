@@ -1,6 +1,6 @@
 // A person's edit of a summary: its operations, its limits and the decision it is sent as. Pure.
 import type { Decision, Proposal, SummaryItem, SummaryKind } from "../api/types";
-import { SUMMARY_KINDS } from "./review";
+import { SUMMARY_KINDS, factSections } from "./review";
 
 /** The limits of contract §4, in grapheme clusters and items. */
 export const TITLE_MAX = 120;
@@ -158,7 +158,16 @@ export function editDecision(args: Extract<Decision, { type: "edit" }>["edited_a
 export function switchToMarkdown(edit: SummaryEdit, base: Proposal | null): SummaryEdit {
   if (edit.isMarkdownEdited) return { ...edit, format: "markdown" };
   const isSame = base && !isChanged({ ...edit, format: "fields" }, base);
-  return { ...edit, format: "markdown", markdown: isSame ? base.summary_md : renderMarkdown(edit) };
+  const facts = base ? factsMarkdown(base.summary_md) : "";
+  return { ...edit, format: "markdown", markdown: isSame ? base.summary_md : renderMarkdown(edit) + facts };
+}
+
+/** Returns the facts of a proposal's Markdown, unchanged. */
+function factsMarkdown(markdown: string): string {
+  const bullets = (entries: string[]) => entries.map((entry) => `- ${entry}\n`).join("");
+  return factSections(markdown)
+    .map(({ heading, entries }) => `\n### ${heading}\n${bullets(entries)}`)
+    .join("");
 }
 
 /** The server writes and parses this mark for unverified items. */

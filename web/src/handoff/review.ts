@@ -22,6 +22,29 @@ export function groupItems(body: readonly SummaryItem[]): { heading: string; ite
   })).filter(({ items }) => items.length > 0);
 }
 
+/** A section of facts in the Markdown of a proposal. */
+export interface FactSection {
+  heading: string;
+  entries: string[];
+}
+
+/** Returns the sections of the Markdown behind the items: the goal and the facts that are carried over. */
+export function factSections(markdown: string): FactSection[] {
+  const sections: FactSection[] = [];
+  let current: FactSection | null = null;
+  for (const line of markdown.split("\n")) {
+    if (line.startsWith("### ")) {
+      const heading = line.slice(4);
+      const isFact = !SUMMARY_KINDS.some((kind) => kind.heading === heading);
+      current = isFact ? { heading, entries: [] } : null;
+      if (current) sections.push(current);
+    } else if (current && line.trim() !== "") {
+      current.entries.push(line.startsWith("- ") ? line.slice(2) : line);
+    }
+  }
+  return sections;
+}
+
 /** Returns the display name of an iteration, which counts from 0. */
 export function draftName(iteration: number): string {
   return `Draft ${iteration + 1}`;

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use memory::managed_block;
 use model::tokens::CHARS_PER_TOKEN;
 use model::{tokens, untrusted_text};
-use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
+use protocol::{CarryOver, HandoffSummary, SummaryItem, SummaryItemKind};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
@@ -50,9 +50,19 @@ pub struct SummaryCut {
 pub fn render_summary(summary: &HandoffSummary) -> String {
     let mut md = render_body(summary);
     if summary.carry_over.is_in_markdown {
-        md.push_str(&facts::render_facts(&summary.carry_over));
+        md.push_str(&facts_markdown(&summary.carry_over));
     }
     md
+}
+
+/// Returns the facts as Markdown: one section for each kind of fact that is present.
+pub fn facts_markdown(carry: &CarryOver) -> String {
+    facts::render_facts(carry)
+}
+
+/// Returns whether a heading of the Markdown is that of items, and not of facts.
+pub fn is_summary_heading(text: &str) -> bool {
+    SummaryItemKind::ALL.into_iter().any(|kind| heading(kind) == text)
 }
 
 /// Returns the summary as Markdown without the facts.

@@ -144,7 +144,10 @@ impl AgentMdFixture {
             created_at: now,
         };
         self.commit(vec![
-            Write::CreateThread(blank_thread(child, metadata)),
+            Write::CreateThread(Thread {
+                parent_kind: Some(protocol::ParentKind::Handoff),
+                ..blank_thread(child, metadata)
+            }),
             Write::CreateHandoff(handoff),
             Write::PutProposal(proposal),
         ])

@@ -13,8 +13,8 @@ use protocol::{Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
 use terminal::{
     NoEchoGuard, PickResult, TurnTotals, TypeAheadBuffer, ask, ask_draft, ask_line, ask_text,
-    ask_while_typing, carry_over, coverage, diff, pick, pick_or_type, sanitize, sanitize_line, shorten,
-    signals, wrap, wrap_lines,
+    ask_while_typing, coverage, diff, facts, pick, pick_or_type, sanitize, sanitize_line, shorten, signals,
+    wrap, wrap_lines,
 };
 
 use crate::commands::CommandContext;
@@ -465,10 +465,10 @@ impl<'a> HandoffReviewSession<'a> {
     /// Prints the coverage of the summary and the facts that are carried over, in full.
     fn show_coverage(&self) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
-        let summary = &self.pending.proposal.summary_json;
+        let proposal = &self.pending.proposal;
         screen.print_line("")?;
-        let facts = carry_over::render_full(screen, &summary.carry_over);
-        let lines = coverage::render_full(screen, &summary.coverage).into_iter().chain(facts);
+        let facts = facts::render_full(screen, proposal);
+        let lines = coverage::render_full(screen, &proposal.summary_json.coverage).into_iter().chain(facts);
         screen.print_lines(lines)?;
         Ok(screen.print_line("")?)
     }

@@ -151,7 +151,7 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
     }
     if let Some(mark) = thread.handoff_mark() {
         let is_unused = mark.pending && mark.child_thread_id == thread.thread_id;
-        let state = if is_unused { "the first turn gets its summary" } else { "done" };
+        let state = if is_unused { "waits for its first turn" } else { "done" };
         properties.push(("handoff", format!("{}: {state}", mark.handoff_id)));
     }
     for interrupt in context.agent.runs().pending_interrupts(thread.thread_id).await? {

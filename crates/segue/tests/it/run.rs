@@ -55,7 +55,19 @@ fn i4_json_output_is_one_frame_per_line_and_ends_with_the_runs_outcome() {
 }
 
 #[test]
-fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
+fn a_prompt_may_begin_with_a_hyphen_and_a_time_limit_may_be_huge() {
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("ok").with_repeat()])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    for args in [["-p", "- first point", "--timeout", "60"], ["-p", "x", "--timeout", "18446744073709551615"]]
+    {
+        let output = sandbox.run(&[&["run"], args.as_slice()].concat());
+        assert_eq!((output.code, output.stdout.as_str()), (0, "ok\n"), "{output:?}");
+    }
+    assert!(server.requests()[0].body.to_string().contains("- first point"));
+}
+
+#[test]
+fn g12_the_summary_is_in_all_requests_of_the_child_and_the_block_is_cleared_after_the_first_turn() {
     let server =
         ScriptedServer::start(Script::new([ScriptedReply::text("first"), ScriptedReply::text("second")]))
             .unwrap();
@@ -71,8 +83,7 @@ fn g12_the_summary_is_in_the_childs_first_request_and_absent_in_the_second() {
         assert_eq!((output.code, output.stdout.as_str()), (0, answer), "{output:?}");
     }
     let requests: Vec<String> = server.requests().iter().map(|request| request.body.to_string()).collect();
-    assert!(requests[0].contains(tldr), "{}", requests[0]);
-    assert!(!requests[1].contains(tldr), "{}", requests[1]);
+    assert!(requests.iter().all(|request| request.contains(tldr)), "{requests:?}");
     let thread = sandbox.json(&["threads", "show", child, "--json"]);
     assert_eq!(thread["metadata"]["handoff"]["pending"], false);
     assert_eq!(thread["metadata"]["handoff"]["cleanup_required"], false);

@@ -7,7 +7,7 @@
 use agent::{HandoffCost, OFFLINE_SUMMARY_MODEL, summary_heading};
 use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
 
-use crate::render::{carry_over, coverage};
+use crate::render::{coverage, facts};
 use crate::screen::Screen;
 use crate::text::amount::{format_dollars, format_tokens};
 use crate::text::sanitize::sanitize_line;
@@ -19,7 +19,7 @@ pub const USER_AUTHOR: &str = "user";
 /// The most unverified names shown per item; `…` stands for the others.
 const UNFOUND_MAX: usize = 4;
 
-/// Returns the whole proposal with its coverage, author and carried facts. `uncovered_messages` is the number of
+/// Returns the whole proposal with its facts, coverage and author; long lists are folded. `uncovered_messages` is the number of
 /// messages that were added to the thread after the draft.
 ///
 /// The stored Markdown is not rendered: the items are laid out from the structured summary, so that headings and the
@@ -28,19 +28,16 @@ pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages:
     let summary = &proposal.summary_json;
     let columns = screen.text_columns();
     let title = screen.style.bold(wrap(&sanitize_line(&summary.title), columns, "", ""));
-    let mut lines = vec![title, render_body(screen, summary), String::new()];
-    let facts = [
+    let mut lines = vec![title, render_body(screen, summary)];
+    lines.extend(facts::render_folded(screen, proposal));
+    lines.push(String::new());
+    let notes = [
         Some(coverage::render_line(&summary.coverage)),
         uncovered_note(uncovered_messages),
         Some(origin_line(proposal)),
     ];
-    for fact in facts.into_iter().flatten() {
-        lines.push(screen.style.dim(wrap(&fact, columns, "", "  ")));
-    }
-    let carried = carry_over::render_brief(screen, &summary.carry_over);
-    if !carried.is_empty() {
-        lines.push(screen.style.dim("Carried over as facts:"));
-        lines.extend(carried.into_iter().map(|row| screen.style.dim(row)));
+    for note in notes.into_iter().flatten() {
+        lines.push(screen.style.dim(wrap(&note, columns, "", "  ")));
     }
     lines.join("\n")
 }

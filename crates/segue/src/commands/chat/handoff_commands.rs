@@ -277,7 +277,7 @@ impl ChatSession {
                     show_child_thread(&self.context, &decided.handoff, &decided.proposal).await?;
                     let child = self.context.agent.threads().find(&child.to_string()).await?;
                     self.switch_thread(Some(child));
-                    self.print_info("You are in the new thread. Its first turn gets the summary.")
+                    self.print_info("You are in the new thread, which continues with the summary.")
                         .map(|()| None)
                 }
                 None => {

@@ -4,7 +4,7 @@
 use agent::{HistoryEntry, HistoryItem, HistoryQuery};
 use protocol::{Message, Proposal, Thread, ThreadId};
 use terminal::marker::CardFold;
-use terminal::{shorten, summary};
+use terminal::{facts, shorten, summary};
 
 use crate::commands::history::entry::{EntryDisplay, show_entry};
 use crate::commands::history::markers::CompactionMarkers;
@@ -41,9 +41,10 @@ pub(super) async fn show_thread_intro(
     ))?;
     match carried_over_proposal(context, thread).await? {
         Some(proposal) => {
-            screen.print_line(style.dim("The first turn of this thread gets this summary:"))?;
+            screen.print_line(style.dim("This thread continues with this summary:"))?;
             screen.print_line("")?;
             screen.print_line(summary::render_body(screen, &proposal.summary_json))?;
+            screen.print_lines(facts::render_folded(screen, &proposal))?;
             screen.print_line("")?;
         }
         None => show_last_messages(context, thread.thread_id).await?,

@@ -89,7 +89,7 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     add('p', "Preview only (ends it)", ReviewAnswer::Preview, !is_preview_first);
     add('d', "Diff", ReviewAnswer::Diff, has_earlier);
     add('u', "Earlier draft", ReviewAnswer::EarlierDraft, has_earlier);
-    add('l', "List coverage", ReviewAnswer::Coverage, true);
+    add('l', "List all", ReviewAnswer::Coverage, true);
     choices
 }
 
@@ -114,29 +114,29 @@ mod tests {
             offers_blank_thread: false,
             requester: HandoffRequester::Person,
         };
-        check(state, "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · l List coverage");
+        check(state, "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · l List all");
         check(
             ReviewState { proposal_count: 3, refinements_left: 0, ..state },
-            "a Accept · e Edit · D Decline · p Preview only (ends it) · d Diff · u Earlier draft · l List coverage",
+            "a Accept · e Edit · D Decline · p Preview only (ends it) · d Diff · u Earlier draft · l List all",
         );
         check(
             ReviewState { is_failed: true, is_offline_summary: true, ..state },
             "t Try again · m Another model · a Accept the offline summary · r Refine · e Edit · \
-             s Continue without a summary · D Decline (stay here) · p Preview only (ends it) · l List coverage",
+             s Continue without a summary · D Decline (stay here) · p Preview only (ends it) · l List all",
         );
         let failed =
             ReviewState { is_failed: true, requester: HandoffRequester::Agent, refinements_left: 0, ..state };
         check(
             failed,
-            "t Try again · m Another model · x Offline summary · a Accept · e Edit · D Decline (stay here) · p Preview only (ends it) · l List coverage",
+            "t Try again · m Another model · x Offline summary · a Accept · e Edit · D Decline (stay here) · p Preview only (ends it) · l List all",
         );
         check(
             ReviewState { offers_blank_thread: true, refinements_left: 0, ..state },
-            "a Accept · e Edit · s Skip the summary · D Decline · p Preview only (ends it) · l List coverage",
+            "a Accept · e Edit · s Skip the summary · D Decline · p Preview only (ends it) · l List all",
         );
         check(
             ReviewState { requester: HandoffRequester::AgentForPreview, ..state },
-            "p Preview only (ends it) · a Accept · r Refine · e Edit · D Decline · l List coverage",
+            "p Preview only (ends it) · a Accept · r Refine · e Edit · D Decline · l List all",
         );
     }
 

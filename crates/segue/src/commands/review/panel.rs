@@ -2,7 +2,7 @@
 //! its cost, and the remaining refinements. It asks nothing.
 
 use agent::{OFFLINE_SUMMARY_MODEL, PendingHandoff};
-use terminal::{sanitize_line, summary, wrap};
+use terminal::{facts, sanitize_line, summary, wrap};
 
 use super::choices::HandoffRequester;
 use super::requester;
@@ -28,6 +28,10 @@ pub(crate) async fn show_proposal(
     }
     screen.print_line("")?;
     screen.print_line(summary::render_proposal(screen, &pending.proposal, pending.uncovered_messages))?;
+    if facts::is_any_folded(screen, &pending.proposal) {
+        let note = "Long lists are folded here; the new thread reads every line of them. `l` lists all.";
+        screen.print_line(style.dim(wrap(note, columns, "", "  ")))?;
+    }
     let cost = summary::render_cost(screen, &context.agent.handoffs().cost(pending).await?);
     if !cost.is_empty() {
         screen.print_line(cost)?;

@@ -21,11 +21,13 @@ use crate::commands::CommandContext;
 use crate::exit::{self, CliFailure, ExitReason};
 
 /// The first line of the comment in the editor. After a refusal, the reason of the refusal replaces it.
-const EDITOR_HELP: &str = "The new thread will get this text. Edit it, save and close the editor; you are asked before it is accepted.";
+const EDITOR_HELP: &str = "The new thread will get this text. You are asked before it is accepted.";
 /// The remaining lines of the comment. The comment always has the same number of lines, so that the line numbers in errors
 /// match those in the editor.
-const EDITOR_HELP_DETAILS: &str = "Leave it unchanged to return to the question. Each line that begins with - is an item, under its heading:\n\
-     Objective, Progress, Decisions, Next steps, Blockers or Artifacts. This comment is not part of the text.";
+const EDITOR_HELP_DETAILS: &str = "Leave it unchanged to return to the question. Each line that begins with -\n\
+     is an item or a fact under its heading. Items have the headings Objective,\n\
+     Progress, Decisions, Next steps, Blockers and Artifacts; facts are below them.\n\
+     This comment is not part of the text.";
 
 /// The editor of the user's own text. It stores text that was not accepted.
 #[derive(Debug, Default)]

@@ -263,8 +263,7 @@ impl AcceptedHandoff {
         show_child_thread(context, &self.handoff, &self.proposal).await?;
         let hash = self.handoff.accepted_sha256.as_deref().unwrap_or_default();
         let text = format!(
-            "The thread is empty. Its first turn gets the facts above and exactly the text that you accepted (SHA-256 \
-             {}…):",
+            "The thread is empty, and continues with exactly the text that you accepted (SHA-256 {}…):",
             &hash[..hash.len().min(HASH_CHARS)]
         );
         print_text(screen, &text)?;

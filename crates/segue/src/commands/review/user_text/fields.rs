@@ -3,7 +3,7 @@
 
 use std::io;
 
-use agent::{summary_heading, summary_markdown};
+use agent::{facts_markdown, summary_heading, summary_markdown};
 use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
 use serde_json::{Value, json};
 use terminal::{Screen, ask_line, ask_text, wrap};
@@ -130,7 +130,7 @@ impl SummaryFields {
         json!({"title": self.title, "tldr": self.tldr, "body": body})
     }
 
-    /// Returns the summary as Markdown. Items that are unchanged from `shown` keep their mark as unverified.
+    /// Returns the summary as Markdown, with the facts of `shown`. Items that are unchanged from `shown` keep their mark as unverified.
     pub(super) fn to_markdown(&self, shown: &HandoffSummary) -> String {
         let item = |(kind, text): &(SummaryItemKind, String)| SummaryItem {
             kind: *kind,
@@ -139,7 +139,12 @@ impl SummaryFields {
             verified: !shown.body.iter().any(|old| !old.verified && old.kind == *kind && old.text == *text),
             unfound: Vec::new(),
         };
-        summary_markdown(&self.title, &self.tldr, &self.items.iter().map(item).collect::<Vec<_>>())
+        let mut text =
+            summary_markdown(&self.title, &self.tldr, &self.items.iter().map(item).collect::<Vec<_>>());
+        if shown.carry_over.is_in_markdown {
+            text.push_str(&facts_markdown(&shown.carry_over));
+        }
+        text
     }
 }
 

@@ -7,6 +7,10 @@ packaging=$(cd "$(dirname "$0")" && pwd)
 version=$1 repository=$2
 cd "$3"
 
+for target in aarch64-apple-darwin x86_64-apple-darwin aarch64-unknown-linux-gnu x86_64-unknown-linux-gnu; do
+  test -f "segue-$version-$target.tar.gz" || { echo "the archive for $target is missing" >&2; exit 1; }
+done
+
 checksum() {
   sha256sum "segue-$version-$1.tar.gz" | cut -d ' ' -f 1
 }

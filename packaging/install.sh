@@ -73,8 +73,13 @@ main() {
   # The rename replaces a running program without changing its file.
   cp "$name/segue" "$folder/.segue.new"
   chmod 755 "$folder/.segue.new"
+  # A program for another system or with a missing library does not replace one that works.
+  installed=$("$folder/.segue.new" --version) || {
+    rm -f "$folder/.segue.new"
+    fail "the program does not run on this machine"
+  }
   mv -f "$folder/.segue.new" "$folder/segue"
-  echo "Installed $("$folder/segue" --version) in $folder/segue"
+  echo "Installed $installed in $folder/segue"
   case :$PATH: in
     *:"$folder":*) ;;
     *) echo "Add $folder to your PATH." ;;

@@ -1,6 +1,6 @@
 # The Homebrew formula of a release. The names between @ signs are filled in by packaging/finish.sh.
 class Segue < Formula
-  desc "Durable runtime for LLM agents that hands long conversations off to fresh threads"
+  desc "Durable runtime for LLM agents with reviewed handoffs to fresh threads"
   homepage "https://github.com/@REPOSITORY@"
   version "@VERSION@"
   license any_of: ["MIT", "Apache-2.0"]

@@ -30,7 +30,7 @@ const SUBCOMMANDS: [&str; 2] = ["stats", "export"];
 
 /// Continue a thread in a fresh one, with a summary that you review
 ///
-/// A handoff is a bridge of context, not a fork: the new thread starts empty, and its first turn gets only the summary that
+/// A handoff is a bridge of context, not a fork: the new thread starts empty, and is sent only the summary that
 /// you accept. The old thread does not change. You can refine the summary with feedback, edit it, or return to an earlier
 /// draft. A model drafts it, or an offline summary if none is configured.
 #[derive(Debug, Args)]

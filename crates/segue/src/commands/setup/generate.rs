@@ -42,6 +42,7 @@ pub(crate) fn write_man_pages(args: &ManArgs) -> CommandResult {
         io::stdout().lock().write_all(render_markdown(&command).as_bytes())?;
         return Ok(ExitReason::Success);
     }
+    let command = with_long_texts(command);
     let Some(folder) = &args.folder else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
@@ -55,6 +56,12 @@ pub(crate) fn write_man_pages(args: &ManArgs) -> CommandResult {
     fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(command, folder).map_err(failed)?;
     Ok(ExitReason::Success)
+}
+
+/// Returns the command with the texts of all options: the generator of manual pages leaves out those that the short help
+/// hides.
+fn with_long_texts(command: clap::Command) -> clap::Command {
+    command.mut_args(|option| option.hide_short_help(false)).mut_subcommands(with_long_texts)
 }
 
 /// Returns the help of all commands as one Markdown page.

@@ -33,6 +33,13 @@ fn completions_and_manual_pages_are_generated_without_a_home() {
     ] {
         assert!(folder.join(page).exists(), "{page}");
     }
+    let handoff = std::fs::read_to_string(folder.join("segue-handoff.1")).unwrap();
+    let lines: Vec<&str> = handoff.lines().collect();
+    let options: Vec<&[&str]> = lines.windows(3).filter(|lines| lines[0] == ".TP").collect();
+    assert!(options.iter().any(|option| option[1].contains("messages")), "{handoff}");
+    for option in options {
+        assert!(!option[2].starts_with(".TP") && !option[2].starts_with(".SH"), "{option:?} has no text");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ pub(crate) mod queries;
 mod statistics;
 
 pub use cost::{ContextUsage, HandoffCost};
-pub use queries::{HandoffReview, ListedHandoff};
+pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
 use futures::future::BoxFuture;
 use handoff::{HandoffOptions, PreparedHandoffRequest};

@@ -29,8 +29,8 @@ pub use error::{Error, ErrorClass};
 pub use handoffs::HandoffService;
 pub use handoffs::error::HandoffError;
 pub use handoffs::{
-    ContextUsage, HandoffCost, HandoffOutcome, HandoffRequestOptions, HandoffReview, ListedHandoff,
-    PendingHandoff,
+    ContextUsage, HandoffCost, HandoffOrigin, HandoffOutcome, HandoffRequestOptions, HandoffReview,
+    ListedHandoff, PendingHandoff,
 };
 pub use home::HomeFolder;
 pub use home::config::{ConfigFile, UserTools};

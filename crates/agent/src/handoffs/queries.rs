@@ -5,7 +5,9 @@ use futures::future::BoxFuture;
 use std::collections::BTreeMap;
 
 use journal::HandoffFilter;
-use protocol::{Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId, Proposal, ThreadId};
+use protocol::{
+    Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId, ParentKind, Proposal, Thread, ThreadId,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -35,7 +37,38 @@ pub struct HandoffReview {
     pub pending: Option<PendingHandoff>,
 }
 
+/// The handoff that created a thread, with the summary that the thread began with.
+#[derive(Debug, Clone, Serialize)]
+pub struct HandoffOrigin {
+    /// The handoff.
+    pub handoff: Handoff,
+    /// The accepted proposal.
+    pub proposal: Proposal,
+}
+
 impl<'a> HandoffService<'a> {
+    /// Returns the handoff that created the thread; `None` if no handoff did, or if it was deleted with its parent.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub fn origin(self, thread: &'a Thread) -> BoxFuture<'a, Result<Option<HandoffOrigin>>> {
+        journal::box_future(async move {
+            if thread.parent_kind != Some(ParentKind::Handoff) {
+                return Ok(None);
+            }
+            let filter =
+                HandoffFilter { child_thread_id: Some(thread.thread_id), ..HandoffFilter::default() };
+            let is_accepted = |handoff: &Handoff| handoff.accepted_sha256.is_some();
+            let handoffs = self.agent.store.handoffs(filter).await?;
+            let Some(handoff) = handoffs.into_iter().find(is_accepted) else { return Ok(None) };
+            let proposals = self.agent.store.proposals(handoff.handoff_id).await?;
+            let accepted = proposals
+                .into_iter()
+                .find(|proposal| Some(&proposal.summary_sha256) == handoff.accepted_sha256.as_ref());
+            Ok(accepted.map(|proposal| HandoffOrigin { handoff, proposal }))
+        })
+    }
+
     /// Returns the handoffs that are being drafted or await a decision, in all threads, newest first.
     ///
     /// # Errors

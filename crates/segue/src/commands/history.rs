@@ -6,11 +6,13 @@ pub(crate) mod markers;
 pub(crate) mod recall;
 pub(crate) mod search;
 
-use agent::{HistoryEntry, HistoryFilter, HistoryItem, HistoryPage, HistoryQuery, SupersededVisibility};
-use protocol::{RunFeedback, RunStatus, Seq, ThreadId};
+use agent::{
+    HandoffOrigin, HistoryEntry, HistoryFilter, HistoryItem, HistoryPage, HistoryQuery, SupersededVisibility,
+};
+use protocol::{HandoffId, RunFeedback, RunStatus, Seq, ThreadId};
 use serde::Serialize;
 use terminal::marker::CardFold;
-use terminal::{sanitize_line, wrap};
+use terminal::{facts, sanitize_line, summary, wrap};
 
 use crate::cli::OutputFormat;
 use crate::cli::history::HistoryArgs;
@@ -28,6 +30,9 @@ struct HistoryPageReport<'a> {
     /// The entries.
     #[serde(flatten)]
     page: &'a HistoryPage,
+    /// The summary that the thread began with; absent unless a handoff created the thread and the page is its beginning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    began_with: Option<HandoffBeginning<'a>>,
     /// The first event of the page; `null` if the page is empty.
     first_seq: Option<Seq>,
     /// The last event of the page; `null` if the page is empty.
@@ -37,12 +42,54 @@ struct HistoryPageReport<'a> {
     markers: Option<&'a [HistoryEntry]>,
 }
 
+/// The beginning of a thread that a handoff created.
+#[derive(Serialize)]
+struct HandoffBeginning<'a> {
+    /// The handoff.
+    handoff_id: HandoffId,
+    /// The thread that was handed off.
+    parent_thread_id: ThreadId,
+    /// The accepted text, which the thread's requests contain.
+    summary_md: &'a str,
+    /// The hash of the text.
+    summary_sha256: &'a str,
+}
+
+impl<'a> HandoffBeginning<'a> {
+    /// Returns the fields of the report.
+    fn from_origin(origin: &'a HandoffOrigin) -> Self {
+        Self {
+            handoff_id: origin.handoff.handoff_id,
+            parent_thread_id: origin.handoff.parent_thread_id,
+            summary_md: &origin.proposal.summary_md,
+            summary_sha256: &origin.proposal.summary_sha256,
+        }
+    }
+}
+
+/// Prints the summary that a thread began with.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+async fn show_origin(context: &CommandContext, origin: &HandoffOrigin) -> Result<(), CliFailure> {
+    let screen = &context.screen;
+    let parent = context.short_id(origin.handoff.parent_thread_id).await;
+    let proposal = &origin.proposal;
+    screen.print_line(screen.style.dim(format!("Continues thread {parent} with this summary:")))?;
+    screen.print_line(screen.style.bold(sanitize_line(&proposal.summary_json.title)))?;
+    screen.print_line(summary::render_body(screen, &proposal.summary_json))?;
+    screen.print_lines(facts::render_full(screen, proposal))?;
+    screen.print_line("")?;
+    Ok(())
+}
+
 /// Performs `segue history`.
 ///
 /// # Errors
 /// Fails if the thread does not exist, or if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandResult {
-    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
+    let thread = context.agent.threads().find(&args.thread).await?;
+    let thread_id = thread.thread_id;
     let superseded = if args.all { SupersededVisibility::Shown } else { SupersededVisibility::Hidden };
     let limit =
         if args.around.is_some() { HistoryArgs::LIMIT_AROUND_DEFAULT } else { HistoryArgs::LIMIT_DEFAULT };
@@ -61,17 +108,26 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
     let page = context.agent.threads().history_page(thread_id, &query).await?;
     let fold = if args.expand { CardFold::Open } else { CardFold::Closed };
     let loaded_markers = CompactionMarkers::load_around(context, &page, fold, superseded).await?;
+    let is_whole_history = args.before.is_none() && args.after.is_none() && !args.markers;
+    let origin = match is_whole_history && !page.has_more_before {
+        true => context.agent.handoffs().origin(&thread).await?,
+        false => None,
+    };
     let (first_seq, last_seq) =
         (page.entries.first().map(|entry| entry.seq), page.entries.last().map(|entry| entry.seq));
     if context.format == OutputFormat::Json {
         let markers = args.expand.then(|| loaded_markers.markers_covering(first_seq, last_seq));
         context.print_json(&HistoryPageReport {
             page: &page,
+            began_with: origin.as_ref().map(HandoffBeginning::from_origin),
             first_seq,
             last_seq,
             markers: markers.as_deref(),
         })?;
         return Ok(ExitReason::Success);
+    }
+    if let Some(origin) = &origin {
+        show_origin(context, origin).await?;
     }
     let display =
         EntryDisplay { lines_max: usize::MAX, fold, markers: &loaded_markers, requested_seq: args.around };
@@ -379,7 +435,13 @@ mod tests {
             has_more_before: true,
             has_more_after: false,
         };
-        let report = HistoryPageReport { page: &page, first_seq: None, last_seq: None, markers: Some(&[]) };
+        let report = HistoryPageReport {
+            page: &page,
+            began_with: None,
+            first_seq: None,
+            last_seq: None,
+            markers: Some(&[]),
+        };
         let Value::Object(fields) = serde_json::to_value(&report).unwrap() else { panic!("an object") };
         let (_, table) = PAGE.split_once("| --- | --- |\n").unwrap();
         let rows = table.lines().take_while(|line| line.starts_with('|'));

@@ -34,6 +34,20 @@ fn a_list_fits_the_screen_and_its_ids_find_their_threads() {
 }
 
 #[test]
+fn the_history_of_a_child_shows_what_it_began_with() {
+    let sandbox = sandbox_with_two_threads();
+    let child =
+        sandbox.json(&["threads", "show", "last", "--json"])["thread_id"].as_str().unwrap().to_owned();
+    let text = sandbox.run(&["history", &child]).stdout;
+    assert!(text.starts_with("Continues thread ") && text.contains("Last request"), "{text}");
+    let report = sandbox.json(&["history", &child, "--json"]);
+    let began_with = &report["began_with"];
+    let block = sandbox.read_agent_md().unwrap();
+    assert!(block.contains(began_with["summary_md"].as_str().unwrap().trim()), "{report}");
+    assert_eq!(sandbox.json(&["history", &child, "--json", "--after", "1"]).get("began_with"), None);
+}
+
+#[test]
 fn h6_a_tree_shows_the_child_under_its_parent() {
     let sandbox = sandbox_with_two_threads();
     let output = sandbox.run(&["threads", "tree"]);

@@ -1,5 +1,5 @@
-//! What a child thread hands on of the summary that it began with. The thread's own journal does not contain it, so without
-//! this a second handoff would lose the facts, decisions and open work of the first.
+//! The facts and items that a child thread hands on from the summary that it began with. Its journal does not contain them:
+//! without this, a second handoff would lose the facts, decisions and open work of the first.
 //!
 //! What the thread itself says takes precedence.
 

@@ -73,6 +73,9 @@ impl Scheduler {
         if let Err(error) = performed {
             tracing::warn!(%error, "failed to perform the activities of earlier processes");
         }
+        if let Err(error) = self.system_agent.handoffs().expire_overdue().await {
+            tracing::warn!(%error, "failed to expire handoffs that were not decided in time");
+        }
         self.clean_up_temporary_threads().await;
     }
 

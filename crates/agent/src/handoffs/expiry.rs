@@ -1,15 +1,36 @@
 //! Expiry of pending handoffs. A handoff that is not decided in time expires, because a late decision would concern
-//! a conversation that its participants no longer remember. There is no timer: a handoff is checked when it is read.
+//! a conversation that its participants no longer remember. A handoff is checked when it is read, expires when a command or
+//! client wants to decide it, and at the start of a server.
 
+use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use journal::{ThreadPatch, Transaction, Write};
+use journal::{HandoffFilter, ThreadPatch, Transaction, Write};
 use protocol::{Handoff, HandoffStatus, Interrupt, ThreadStatus};
 use runtime::Channels;
 
 use crate::HandoffService;
 use crate::{Error, Result};
 
-impl HandoffService<'_> {
+impl<'a> HandoffService<'a> {
+    /// Expires all handoffs that are past their time limit and returns their number.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub fn expire_overdue(self) -> BoxFuture<'a, Result<usize>> {
+        journal::box_future(async move {
+            let filter =
+                HandoffFilter { statuses: vec![HandoffStatus::AwaitingDecision], ..HandoffFilter::default() };
+            let mut expired = 0;
+            for handoff in self.agent.store.handoffs(filter).await? {
+                let is_overdue = self.is_past_expiry(&handoff);
+                if is_overdue && self.expire_if_due(Some(handoff)).await?.is_none() {
+                    expired += 1;
+                }
+            }
+            Ok(expired)
+        })
+    }
+
     /// Returns whether the handoff has been awaiting a decision for longer than `handoff.expires_after_days`.
     /// Changes nothing.
     pub(super) fn is_past_expiry(self, handoff: &Handoff) -> bool {

@@ -122,6 +122,7 @@ async fn find_pending(context: &CommandContext, handoff_id: HandoffId) -> Result
     match (review.pending, review.handoff.status) {
         (Some(pending), _) => Ok(pending),
         (None, HandoffStatus::Expired) => {
+            context.agent.handoffs().expire_overdue().await?;
             let reason = review.handoff.note.unwrap_or_else(|| agent::UNDECIDED_NOTE.to_owned());
             Err(agent::Error::from(agent::HandoffError::Expired { handoff_id, reason }).into())
         }

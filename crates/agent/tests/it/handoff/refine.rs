@@ -278,6 +278,19 @@ async fn j7_a_handoff_without_a_decision_expires_and_a_late_decision_is_refused(
 }
 
 #[tokio::test]
+async fn j7_overdue_handoffs_expire_without_a_decision() {
+    let environment = TestEnvironment::new();
+    let (agent, old) = pending_handoff(environment.agent(), &environment).await;
+    assert_eq!(agent.handoffs().expire_overdue().await.unwrap(), 0);
+    environment.execute_sql("UPDATE handoffs SET updated_at = '2020' || substr(updated_at, 5)");
+    assert_eq!(agent.handoffs().expire_overdue().await.unwrap(), 1);
+    let handoff = agent.handoffs().get(old.handoff.handoff_id).await.unwrap();
+    assert_eq!(handoff.status, HandoffStatus::Expired);
+    assert_eq!(agent.runs().pending_interrupts(handoff.parent_thread_id).await.unwrap(), []);
+    assert_eq!(agent.handoffs().expire_overdue().await.unwrap(), 0);
+}
+
+#[tokio::test]
 async fn g5_a_cancellation_before_the_draft_calls_no_model_and_keeps_the_last_good_proposal() {
     let environment = TestEnvironment::new();
     let server = numbering_server(2);

@@ -1,6 +1,6 @@
 //! The collected facts as plain values, each with the `seq` of its source event, so that a summary can cite them.
 
-use protocol::{CarryOver, Seq, TodoItem};
+use protocol::{CarryOver, Rule, Seq, TodoItem};
 
 use crate::formatting::to_single_line;
 use crate::goal::TermFrequencies;
@@ -41,7 +41,7 @@ pub struct UserRule {
 }
 
 /// A file that was read or written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileUse {
     /// The path as it was passed to tools, normalized by [`normalize_path`](crate::tool_use::normalize_path).
     pub path: String,
@@ -49,12 +49,19 @@ pub struct FileUse {
     pub last_read_seq: Seq,
     /// `seq` of the last event that wrote the file; 0 if there is none.
     pub last_write_seq: Seq,
+    /// `seq` of the last event that deleted the file or moved it away; 0 if there is none.
+    pub deleted_seq: Seq,
 }
 
 impl FileUse {
-    /// Returns the `seq` of the last event that read, named or wrote the file.
+    /// Returns the `seq` of the last event that read, named, wrote or deleted the file.
     pub(crate) fn last_use_seq(&self) -> Seq {
-        self.last_read_seq.max(self.last_write_seq)
+        self.last_read_seq.max(self.last_write_seq).max(self.deleted_seq)
+    }
+
+    /// Returns whether the file was deleted and not written since.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted_seq > self.last_write_seq
     }
 }
 
@@ -96,8 +103,11 @@ pub struct ConversationFacts {
     /// Messages of the user, oldest first: the first few since `recent_from`, and the latest ones, which may be older than
     /// `recent_from`.
     pub requests: Vec<Quote>,
-    /// True when the last request was answered and no tool call is pending.
-    pub is_answered: bool,
+    /// True when the last request was answered with a result and nothing is known to be left; false when no answer came,
+    /// or the answer, a failed call or an open task says that something is left; `None` when it shows neither.
+    pub request_answered: Option<bool>,
+    /// The sentences of the answer to the last request that say what is left.
+    pub left_open: Vec<Quote>,
     /// Messages of the user after the last message of the assistant, oldest first.
     pub unanswered_requests: Vec<Quote>,
     /// The question at the end of the assistant's last message. `None` while the last request is unanswered.
@@ -118,6 +128,8 @@ pub struct ConversationFacts {
     pub error_types: Vec<NameUsage>,
     /// Rules that the user stated, oldest first.
     pub rules: Vec<UserRule>,
+    /// The user's standing rules, whole, in the order in which they were stated.
+    pub standing_rules: Vec<Rule>,
     /// Decisions that the user or the assistant stated, oldest first.
     pub decisions: Vec<Quote>,
     /// Issues, URLs, versions, hashes and codes in messages since the last boundary, the most used first.
@@ -160,10 +172,11 @@ impl ConversationFacts {
         });
         CarryOver {
             last_user_request: self.requests.last().map(|quote| quote.text.clone()),
-            last_request_answered: self.requests.last().map(|_| self.is_answered),
+            last_request_answered: self.requests.last().and(self.request_answered),
+            rules: self.standing_rules.clone(),
             todos: self.todos.clone(),
-            files_read: paths(|file| file.last_write_seq == 0),
-            files_modified: paths(|file| file.last_write_seq > 0),
+            files_read: paths(|file| file.last_write_seq == 0 && !file.is_deleted()),
+            files_modified: paths(|file| file.last_write_seq > 0 && !file.is_deleted()),
             commands: self.commands.iter().map(|name| name.text.clone()).collect(),
             errors: failing
                 .chain(self.errors.iter().map(|quote| to_single_line(&quote.text)))

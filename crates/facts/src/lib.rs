@@ -7,23 +7,25 @@
 //! The crate does not write summaries and does not read or write storage.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use model::sentence_ranking::split_sentences;
-use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage};
+use protocol::{AiMessage, ContentBlock, Message, Seq, TodoStatus, ToolMessage};
 
 use crate::identifier::NameKind;
 use crate::limits::{
-    FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX, NAME_BYTES_MAX, NAMES_COUNTED_MAX,
-    NAMES_KEPT_MAX, REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX,
-    STATEMENTS_MAX,
+    ANSWER_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX, REQUEST_BYTES_MAX,
+    RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
 use crate::tool_use::{ToolUse, head_words, tail_words};
-use calls::outcomes::ToolOutcomeTracker;
+use calls::files::FileTracker;
+use calls::outcomes::{self, CallEffect, ToolOutcomeTracker};
 use calls::tasks::TaskList;
 use name_counter::NameCounter;
+use rules::StandingRules;
 use text::cues;
+use text::open_work::{self, AnswerReview};
 
 mod calls;
 mod carry_over;
@@ -33,6 +35,7 @@ pub mod limits;
 mod name_counter;
 #[cfg(any(test, feature = "notation"))]
 pub mod notation;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -42,6 +45,7 @@ pub use calls::{shell, tool_use};
 pub use carry_over::render_carry_over;
 pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule};
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
+pub use rules::merge_rules;
 pub use text::redaction::{REDACTED, redact, redact_and_count};
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};
@@ -72,16 +76,18 @@ pub struct FactCollector {
     last_statement_seq: Seq,
     /// The question at the end of the assistant's last message.
     open_question: Option<Quote>,
-    /// True when the assistant answered the last request and made no tool call after that answer.
-    is_answered: bool,
+    /// `seq` of the last request; 0 before there is one.
+    last_request_seq: Seq,
+    /// The end of the assistant's text since its last tool call and the last request, with the `seq` of its last block.
+    answer: Quote,
+    /// True when that text is a complete message.
+    is_answer_complete: bool,
     tasks: TaskList,
-    /// Uses of each file, by path. At most [`NAMES_COUNTED_MAX`] entries.
-    files: HashMap<String, FileUse>,
-    /// Programs that shell commands ran, with their subcommand.
-    commands: NameCounter,
+    files: FileTracker,
     tool_outcomes: ToolOutcomeTracker,
     /// The last [`RULES_MAX`] rules that the user stated.
     rules: VecDeque<UserRule>,
+    standing_rules: StandingRules,
     /// The last [`RULES_MAX`] decisions that the user or the assistant stated.
     decisions: VecDeque<Quote>,
     /// Issue numbers, URLs, versions, hashes and codes in messages since the last boundary.
@@ -175,7 +181,8 @@ impl FactCollector {
         let head = redacted_head(text);
         let mut quote = quote_head(seq, &head, REQUEST_BYTES_MAX);
         quote.is_cut |= head.len() < text.len() && text.len() > SCAN_BYTES_MAX;
-        self.is_answered = false;
+        self.last_request_seq = seq;
+        self.answer = Quote::default();
         self.tool_outcomes.abandon_pending_calls();
         self.first_request.get_or_insert_with(|| quote.clone());
         self.count_names_at_ends(seq, &head, text);
@@ -186,6 +193,7 @@ impl FactCollector {
                 push_bounded(&mut self.rules, UserRule { quote, is_strict }, RULES_MAX);
             }
         }
+        self.standing_rules.record_message(seq, &head);
         self.record_decisions(seq, &head);
         self.count_goal_terms(&quote.text);
         if self.first_requests.len() < FIRST_REQUESTS_MAX {
@@ -219,17 +227,18 @@ impl FactCollector {
         }
     }
 
-    /// Records the text blocks and tool calls of a message of the assistant. The last request counts as answered when the
-    /// message ends in text, is complete, and no tool call is pending.
+    /// Records the text blocks and tool calls of a message of the assistant. Text after the last tool call is the answer to
+    /// the last request.
     fn record_ai_message(&mut self, seq: Seq, message: &AiMessage) {
         for block in &message.content {
             match block {
                 ContentBlock::Text { text } if !text.trim().is_empty() => {
                     self.record_statement(seq, text);
-                    self.is_answered = !message.incomplete && !self.tool_outcomes.has_pending_calls();
+                    self.record_answer(seq, text);
+                    self.is_answer_complete = !message.incomplete;
                 }
                 ContentBlock::ToolCall { id, name, args } => {
-                    self.is_answered = false;
+                    self.answer = Quote::default();
                     self.record_tool_call(seq, id, name, args);
                 }
                 ContentBlock::Text { .. }
@@ -254,20 +263,24 @@ impl FactCollector {
         self.last_statement_seq = seq;
     }
 
+    /// Appends a text block to the answer to the last request, of which the last [`ANSWER_BYTES_MAX`] bytes are kept.
+    fn record_answer(&mut self, seq: Seq, text: &str) {
+        self.answer.seq = seq;
+        if !self.answer.text.is_empty() {
+            self.answer.text.push_str("\n\n");
+        }
+        self.answer.text.push_str(&redact(tail_words(text, ANSWER_BYTES_MAX)));
+        if self.answer.text.len() > ANSWER_BYTES_MAX {
+            self.answer.text = tail_words(&self.answer.text, ANSWER_BYTES_MAX).to_owned();
+        }
+    }
+
     /// Records a tool call: the files, programs and argument values it names, and its change to the task list. An
     /// argument value that contains a secret is not counted.
     fn record_tool_call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
         let usage = ToolUse::from_call(name, args);
-        self.tool_outcomes.record_call(id, name, &usage);
-        for path in &usage.reads {
-            self.record_file_use(path, |file| file.last_read_seq = seq);
-        }
-        for path in &usage.writes {
-            self.record_file_use(path, |file| file.last_write_seq = seq);
-        }
-        for command in usage.command.iter().flat_map(|command| shell::invoked_programs(command)) {
-            self.commands.count_use(&command, seq);
-        }
+        self.tool_outcomes.record_call(seq, id, name, &usage);
+        self.files.record_call(seq, id, &usage);
         for value in usage.values.iter().filter(|value| matches!(redact(value), Cow::Borrowed(_))) {
             self.argument_values.count_use(value, seq);
         }
@@ -292,25 +305,14 @@ impl FactCollector {
         // Imported aider sessions report an edit only by this sentence.
         for edited in head.split("Applied edit to ").skip(1) {
             let path = crate::tool_use::normalize_path(edited.split_whitespace().next().unwrap_or_default());
-            self.record_file_use(&path, |file| file.last_write_seq = seq);
+            self.files.record_write(seq, &path);
+        }
+        let effect = outcomes::call_effect(text, message.status);
+        self.files.record_result(seq, &message.call_id, effect);
+        if let Some(correction) = outcomes::correction(text).filter(|_| effect == CallEffect::Declined) {
+            self.standing_rules.record_correction(seq, &redact(head_words(correction, RULE_TEXT_BYTES_MAX)));
         }
         self.tool_outcomes.record_result(seq, &message.call_id, text, message.status);
-    }
-
-    /// Applies `change` to the entry of the file at `path`, which is created if necessary. Texts that cannot be a path are
-    /// ignored. At [`NAMES_COUNTED_MAX`] files, the half that was used least recently is dropped first.
-    fn record_file_use(&mut self, path: &str, change: impl FnOnce(&mut FileUse)) {
-        if path.is_empty() || path.len() > NAME_BYTES_MAX || path.contains(['`', '\n', '"']) {
-            return;
-        }
-        if self.files.len() >= NAMES_COUNTED_MAX && !self.files.contains_key(path) {
-            let mut last_uses: Vec<Seq> = self.files.values().map(FileUse::last_use_seq).collect();
-            let (_, median, _) = last_uses.select_nth_unstable(NAMES_COUNTED_MAX / 2);
-            let median = *median;
-            self.files.retain(|_, file| file.last_use_seq() > median);
-        }
-        let unused = || FileUse { path: path.to_owned(), last_read_seq: 0, last_write_seq: 0 };
-        change(self.files.entry(path.to_owned()).or_insert_with(unused));
     }
 
     /// Counts the names at both ends of a message: in `head`, its redacted beginning, and in at most the last
@@ -352,7 +354,8 @@ impl FactCollector {
     /// The collector stays usable: a caller may push more events and call this again. The cost is one copy of what was
     /// collected, plus sorting of the counted names.
     pub fn finish(&self) -> ConversationFacts {
-        let is_answered = self.is_answered && !self.tool_outcomes.has_pending_calls();
+        let review = open_work::review_answer(&self.answer.text);
+        let left_open = |text: &String| Quote { seq: self.answer.seq, text: text.clone(), is_cut: false };
         let mut requests = self.first_requests.clone();
         requests.extend(self.last_requests.iter().cloned());
         requests.sort_by_key(|quote| quote.seq);
@@ -364,18 +367,20 @@ impl FactCollector {
             messages: self.messages,
             recent_from: self.recent_from,
             first_request: self.first_request.clone(),
-            open_question: self.open_question.clone().filter(|_| is_answered),
+            open_question: self.open_question().cloned(),
             requests,
-            is_answered,
+            request_answered: self.request_answered(&review),
+            left_open: review.left_open.iter().map(left_open).collect(),
             unanswered_requests: unanswered,
             todos: self.tasks.items(),
             todos_seq: self.tasks.seq,
-            files: latest_files(&self.files),
-            commands: self.commands.most_used_names(),
+            files: self.files.latest(),
+            commands: self.tool_outcomes.commands.most_used_names(),
             checks: self.tool_outcomes.checks().to_vec(),
             errors: self.tool_outcomes.errors().cloned().collect(),
             error_types: self.tool_outcomes.error_types.latest_names(),
             rules: self.rules.iter().cloned().collect(),
+            standing_rules: self.standing_rules.to_vec(),
             decisions: self.decisions.iter().cloned().collect(),
             references: self.references.most_used_names(),
             identifiers: self.identifiers.most_used_names(),
@@ -387,6 +392,44 @@ impl FactCollector {
             statements_about_goal: self.most_relevant_to_goal(&self.statements_about_goal),
             term_frequencies: self.term_frequencies.clone(),
         }
+    }
+
+    /// Returns the question that the answer to the last request ends with, unless it is only polite.
+    fn open_question(&self) -> Option<&Quote> {
+        let is_open = !self.answer.text.is_empty() && !self.tool_outcomes.has_pending_calls();
+        self.open_question.as_ref().filter(|quote| is_open && !open_work::is_courtesy(&quote.text))
+    }
+
+    /// Returns whether the last request was answered; see [`ConversationFacts::request_answered`].
+    fn request_answered(&self, review: &AnswerReview) -> Option<bool> {
+        if self.last_request_seq == 0 {
+            return None;
+        }
+        let todos = self.tasks.items();
+        let has_open_tasks = todos.iter().any(|todo| todo.status != TodoStatus::Completed);
+        let is_open = self.answer.text.is_empty()
+            || !self.is_answer_complete
+            || self.tool_outcomes.has_pending_calls()
+            || self.tool_outcomes.has_failure_since(self.last_request_seq)
+            || self.open_question().is_some()
+            || !review.left_open.is_empty()
+            || review.ends_in_announcement && !review.has_result
+            || has_open_tasks && self.tasks.seq > self.last_request_seq;
+        let is_unclear = review.ends_in_announcement
+            || has_open_tasks
+            || self.tool_outcomes.was_declined_since(self.last_request_seq);
+        match (is_open, is_unclear) {
+            (true, _) => Some(false),
+            (false, true) => None,
+            (false, false) => (review.has_result || self.answers_question()).then_some(true),
+        }
+    }
+
+    /// Returns whether the last request is a question and the answer has enough words to be one.
+    fn answers_question(&self) -> bool {
+        let request = self.last_requests.back().or(self.first_requests.last());
+        request.is_some_and(|quote| quote.text.trim_end().ends_with(['?', '？']))
+            && formatting::count_content_words(&self.answer.text) >= 3
     }
 
     /// Returns the [`GOAL_QUOTES_MAX`] quotes with the highest score for the goal, the highest first.
@@ -430,19 +473,6 @@ fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
     let tail = redact(tail_words(text, STATEMENT_BYTES_MAX));
     let last = split_sentences(&tail).last()?;
     Some(Quote { seq, text: last.to_owned(), is_cut: false })
-}
-
-/// Returns the files by their last use, the latest first: every written file, and the latest [`NAMES_KEPT_MAX`] of those
-/// that were only read.
-fn latest_files(files: &HashMap<String, FileUse>) -> Vec<FileUse> {
-    let mut files: Vec<FileUse> = files.values().cloned().collect();
-    files.sort_unstable_by(|a, b| b.last_use_seq().cmp(&a.last_use_seq()).then_with(|| a.path.cmp(&b.path)));
-    let mut reads = 0;
-    files.retain(|file| {
-        reads += usize::from(file.last_write_seq == 0);
-        file.last_write_seq > 0 || reads <= NAMES_KEPT_MAX
-    });
-    files
 }
 
 /// Appends a value to the queue. Returns the oldest value if it was dropped because the queue had `max` values.

@@ -18,6 +18,14 @@ pub const STATEMENTS_MAX: usize = 12;
 pub const GOAL_QUOTES_MAX: usize = 24;
 /// Number of the latest rules kept, and of the latest decisions.
 pub const RULES_MAX: usize = 48;
+/// Number of the latest standing rules kept.
+pub const STANDING_RULES_MAX: usize = 20;
+/// Number of standing rules kept of one message. A message with more is a pasted document.
+pub const RULES_PER_MESSAGE_MAX: usize = 10;
+/// Maximum bytes of a standing rule with the sentences that continue it.
+pub const RULE_TEXT_BYTES_MAX: usize = 1_200;
+/// Maximum bytes kept of the end of the assistant's answer to the last request, which tells what is left to do.
+pub const ANSWER_BYTES_MAX: usize = 8_192;
 /// Maximum characters of a rule. A longer sentence is a paragraph, not a rule.
 pub const RULE_CHARS_MAX: usize = 300;
 /// Number of the latest unresolved errors kept, and of the latest checks.

@@ -27,13 +27,44 @@ fn g18_files_of_a_sub_agent_are_not_collected() {
 #[test]
 fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending() {
     for (text, is_answered) in [
-        ("U: Do it.", false),
-        ("U: Do it.\n A: Done.", true),
-        ("U: Do it.\n A: I will.\n C: 1 Bash {\"command\": \"make\"}", false),
-        ("U: Do it.\n C: 1 Bash {\"command\": \"make\"}\n T: 1 fine\n A: Done.", true),
-        ("U: Do it.\n A: Done.\n U: And this.", false),
+        ("U: Do it.", Some(false)),
+        ("U: Do it.\n A: Done.", Some(true)),
+        ("U: Do it.\n A: I will.\n C: 1 Bash {\"command\": \"make\"}", Some(false)),
+        ("U: Do it.\n C: 1 Bash {\"command\": \"make\"}\n T: 1 fine\n A: Done.", Some(true)),
+        ("U: Do it.\n A: Done.\n U: And this.", Some(false)),
+        ("U: Do it.\n A: I will look at the worker first.", Some(false)),
+        // The answer says that something is left.
+        ("U: Do it.\n A: The orders are migrated. The invoices are still to be migrated.", Some(false)),
+        ("U: Do it.\n A: The export is done, but the nightly job is broken.", Some(false)),
+        ("U: Do it.\n A: Done.\\n\\nNext steps:\\n- run the backfill", Some(false)),
+        ("U: Do it.\n A: I added the test. It was not yet run.", Some(false)),
+        ("U: Do it.\n A: Added. I have not updated the book.", Some(false)),
+        ("U: Do it.\n A: I am blocked by the missing key.", Some(false)),
+        ("U: Do it.\n A: Added the flag. Should it be on by default?", Some(false)),
+        // The conversation shows that something is left.
+        (
+            "U: Do it.\n C: 1 Bash {\"command\": \"cargo test\"}\n E: 1 test result: FAILED\n A: Done.",
+            Some(false),
+        ),
+        (
+            "U: Do it.\n C: 1 Bash {\"command\": \"make deploy\"}\n E: 1 no route to host\n A: Done.",
+            Some(false),
+        ),
+        ("U: Do it.\n C: 1 TodoWrite {\"todos\": [{\"content\": \"x\"}]}\n A: Done.", Some(false)),
+        // Nothing tells whether it was answered.
+        ("U: Say hi.\n A: Hi.", None),
+        ("C: 1 TodoWrite {\"todos\": [{\"content\": \"x\"}]}\n U: Do it.\n A: Done.", None),
+        (
+            "U: Do it.\n C: 1 Bash {\"command\": \"rm a.txt\"}\n E: 1 The user declined this call.\n A: Done.",
+            None,
+        ),
+        ("A: Done.", None),
+        // A search without a hit, a polite question and an answer to a question leave nothing.
+        ("U: Do it.\n C: 1 Bash {\"command\": \"grep -r x .\"}\n E: 1 Exit code 1\n A: Done.", Some(true)),
+        ("U: Do it.\n A: Your seat is booked. Is there anything else?", Some(true)),
+        ("U: What does it do?\n A: It copies every message to the other database.", Some(true)),
     ] {
-        assert_eq!(parse_facts(text).is_answered, is_answered, "{text}");
+        assert_eq!(parse_facts(text).request_answered, is_answered, "{text}");
     }
 }
 
@@ -96,6 +127,125 @@ fn files_are_listed_with_the_last_used_first() {
     let files: Vec<_> =
         facts.files.iter().map(|file| (file.path.as_str(), file.last_write_seq > 0)).collect();
     assert_eq!(files, [("d.md", false), ("c.py", true), ("b.rs", true), ("a.rs", false)]);
+}
+
+/// Returns the facts that are carried over of a transcript, as one line for each kind that is present.
+fn carried(text: &str) -> String {
+    let carry = parse_facts(text).carry_over();
+    let rules = carry.rules.iter().map(|rule| format!("{} {:?}", rule.text, rule.refs)).collect();
+    [
+        ("changed", carry.files_modified),
+        ("read", carry.files_read),
+        ("commands", carry.commands),
+        ("errors", carry.errors),
+        ("rules", rules),
+    ]
+    .into_iter()
+    .filter(|(_, entries)| !entries.is_empty())
+    .map(|(label, entries)| format!("{label}: {}", entries.join(", ")))
+    .collect::<Vec<_>>()
+    .join("; ")
+}
+
+#[test]
+fn calls_without_an_effect_are_no_facts() {
+    for (calls, expected) in [
+        ("C: 1 Bash {\"command\": \"rm a.txt\"}\n E: 1 The person declined this call.", ""),
+        ("C: 1 Bash {\"command\": \"rm a.txt\"}\n E: 1 Declined by the person: no reason was given.", ""),
+        (
+            "C: 1 Edit {\"file_path\": \"a.rs\"}\n E: 1 The user doesn't want to proceed with this tool use.",
+            "",
+        ),
+        ("C: 1 Bash {\"command\": \"make deploy\"}\n E: 1 Permission to use Bash has been denied.", ""),
+        ("C: 1 compact {}\n E: 1 Not condensed: it would not help. Continue.", ""),
+        ("C: 1 Read {\"file_path\": \"a.rs\"}\n E: 1 File does not exist.", ""),
+        ("C: 1 Edit {\"file_path\": \"a.rs\"}\n E: 1 String to replace not found in file.", ""),
+        (
+            "C: 1 Edit {\"file_path\": \"a.rs\"}\n E: 1 error: the disk is full",
+            "errors: error: the disk is full",
+        ),
+        // Earlier uses of the file remain.
+        (
+            "C: 1 Edit {\"file_path\": \"a.rs\"}\n T: 1 ok\n C: 2 Edit {\"file_path\": \"a.rs\"}\n E: 2 user rejected",
+            "changed: a.rs",
+        ),
+        // A check that fails has used its files.
+        (
+            "C: 1 Bash {\"command\": \"pytest tests/a.py\"}\n E: 1 1 failed",
+            "read: tests/a.py; commands: pytest; errors: pytest: 1 failed",
+        ),
+        // What the user said on declining is a rule.
+        (
+            "C: 1 Bash {\"command\": \"git push\"}\n E: 1 The person declined this call: push only after my review",
+            "rules: push only after my review [2]",
+        ),
+    ] {
+        assert_eq!(carried(calls), expected, "{calls}");
+    }
+}
+
+#[test]
+fn files_are_shown_as_they_are_at_the_end_and_by_one_name() {
+    for (calls, expected) in [
+        (
+            "C: 1 Edit {\"file_path\": \"a.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"rm a.rs\"}\n T: 2 ok",
+            "",
+        ),
+        (
+            "C: 1 Edit {\"file_path\": \"d/a.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"rm -rf d\"}\n T: 2 ok",
+            "",
+        ),
+        (
+            "C: 1 Bash {\"command\": \"rm a.rs\"}\n T: 1 ok\n C: 2 Write {\"file_path\": \"a.rs\"}\n T: 2 ok",
+            "changed: a.rs",
+        ),
+        ("C: 1 Bash {\"command\": \"git mv a.rs b.rs\"}\n T: 1 ok", "read: b.rs; commands: git mv"),
+        (
+            "C: 1 Edit {\"file_path\": \"/w/src/a.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"cat src/a.rs\"}\n T: 2 ok",
+            "changed: src/a.rs",
+        ),
+        (
+            "C: 1 Read {\"file_path\": \"/w/a.rs\"}\n T: 1 ok\n C: 2 Read {\"file_path\": \"a.rs\"}\n T: 2 ok",
+            "read: a.rs",
+        ),
+        (
+            "C: 1 Read {\"file_path\": \"/x/y/a.rs\"}\n T: 1 ok\n C: 2 Read {\"file_path\": \"a.rs\"}\n T: 2 ok\n C: 3 Bash {\"command\": \"cat /w/b.rs /w/c.rs\"}",
+            "read: /w/b.rs, /w/c.rs, a.rs, /x/y/a.rs",
+        ),
+        (
+            "C: 1 Read {\"file_path\": \"screen.png\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"tail app.log\"}",
+            "",
+        ),
+        (
+            "C: 1 Bash {\"command\": \"grep -rn console.log --include=*.ts src/x.ts\"}\n T: 1 ok",
+            "read: src/x.ts",
+        ),
+    ] {
+        assert_eq!(carried(calls), expected, "{calls}");
+    }
+}
+
+#[test]
+fn only_commands_that_characterize_the_work_are_carried_over() {
+    let call = r#"C: 1 Bash {"command": "cd /w; for i in $(seq 3); do echo $i; break; done; true; ls; git add .; git status; git rebase main"}"#;
+    assert_eq!(carried(call), "commands: git rebase");
+}
+
+#[test]
+fn an_option_of_a_tool_is_no_reference() {
+    let facts = parse_facts(r#"C: 1 Grep {"output_mode": "files_with_matches", "ticket": "mia_3668"}"#);
+    let values: Vec<_> = facts.argument_values.iter().map(|value| value.text.as_str()).collect();
+    assert_eq!(values, ["mia_3668"]);
+}
+
+#[test]
+fn standing_rules_are_collected_from_the_whole_thread() {
+    let facts = parse_facts(
+        "U: Fix it. Two rules: don't touch the public API. And never sleep in tests, not even a millisecond.\n A: Done.\n B:\n U: Go on.",
+    );
+    let rules: Vec<_> = facts.carry_over().rules.into_iter().map(|rule| (rule.text, rule.refs)).collect();
+    let text = "Two rules: don't touch the public API. And never sleep in tests, not even a millisecond.";
+    assert_eq!(rules, [(text.to_owned(), vec![1])]);
 }
 
 #[test]

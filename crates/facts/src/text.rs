@@ -3,4 +3,5 @@
 pub(crate) mod cues;
 pub mod formatting;
 pub mod identifier;
+pub(crate) mod open_work;
 pub(crate) mod redaction;

@@ -51,6 +51,7 @@ pub(super) fn merge_carry_over(source: &SummarySource<'_>, new: &ConversationFac
         goal: None,
         last_user_request: fresh.last_user_request.or(old.last_user_request),
         last_request_answered: source.request_answered.or(answered),
+        rules: facts::merge_rules(old.rules, fresh.rules),
         todos: merge_todos(source.dropped_messages, fresh.todos, old.todos),
         files_read,
         files_modified,

@@ -50,9 +50,49 @@ static ERROR_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the words are constants that the tests build")
 });
 
-/// Texts with which agent harnesses report that the user declined a call. A declined call is not an error of the work.
-const DECLINED_CUES: [&str; 6] =
-    ["user doesn't want", "user rejected", "user declined", "by user", "by the user", "user cancelled"];
+/// Lowercase texts with which agents and their harnesses report that a call was declined or refused, and so did nothing.
+/// It is not an error of the work.
+const DECLINED_CUES: &[&str] = &[
+    "user doesn't want",
+    "user doesn’t want",
+    "user rejected",
+    "user declined",
+    "user denied",
+    "user cancelled",
+    "user refused",
+    "by user",
+    "by the user",
+    "declined by the person",
+    "person declined",
+    "permission to use",
+    "not condensed:",
+    "not compacted:",
+    "interrupted by user",
+    "tool use was rejected",
+    "sibling tool call",
+];
+/// Maximum bytes at the beginning of a failed result in which [`DECLINED_CUES`] are searched.
+const DECLINED_BYTES_MAX: usize = 400;
+/// Lowercase texts of failures that the agent only had to repeat with other arguments. They say nothing about the work.
+const TRIVIAL_ERRORS: &[&str] = &[
+    "file does not exist",
+    "file has not been read",
+    "has not been read yet",
+    "string to replace not found",
+    "string not found",
+    "file has been modified since",
+    "file has been unexpectedly modified",
+    "no changes to make",
+    "sibling tool call",
+    "inputvalidationerror",
+    "exceeds maximum allowed",
+    "is a directory",
+    "eisdir",
+    "matches of the string",
+];
+/// Texts behind which a harness quotes what the user said when they declined a call.
+const CORRECTION_INTRODUCTIONS: &[&str] =
+    &["the user said:", "The person declined this call:", "Declined by the person:"];
 
 /// A call that waits for its result.
 #[derive(Debug, Clone)]
@@ -67,6 +107,42 @@ struct PendingCall {
     writes: Vec<String>,
     /// True when the command has several programs in a pipe or sequence, so that its exit status may not be the check's.
     is_piped: bool,
+    /// The programs that the call runs and that are worth carrying over.
+    programs: Vec<String>,
+    /// True when the call is to change or verify something, so that its failure leaves the work undone.
+    is_consequential: bool,
+}
+
+/// The effect of a tool call, as its result reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallEffect {
+    /// The call was performed.
+    Performed,
+    /// The call failed.
+    Failed,
+    /// The user or a rule refused the call.
+    Declined,
+}
+
+/// Returns the effect of the call that `text` is the result of.
+pub(crate) fn call_effect(text: &str, status: ToolStatus) -> CallEffect {
+    if status != ToolStatus::Error {
+        return CallEffect::Performed;
+    }
+    let lower = head(text, DECLINED_BYTES_MAX).to_lowercase();
+    if DECLINED_CUES.iter().any(|cue| lower.contains(cue)) {
+        CallEffect::Declined
+    } else {
+        CallEffect::Failed
+    }
+}
+
+/// Returns what the user said when they declined the call with this result.
+pub(crate) fn correction(text: &str) -> Option<&str> {
+    let said = CORRECTION_INTRODUCTIONS.iter().find_map(|introduction| text.split_once(introduction))?.1;
+    let said = said.trim();
+    let said = said.strip_prefix('“').map_or(said, |quoted| quoted.split('”').next().unwrap_or(quoted));
+    (!said.is_empty() && !said.starts_with("no reason was given")).then_some(said)
 }
 
 /// An error that no later call has resolved.
@@ -91,11 +167,18 @@ pub(crate) struct ToolOutcomeTracker {
     errors: Vec<UnresolvedError>,
     /// Error types named in failed results.
     pub(crate) error_types: NameCounter,
+    /// Programs that shell commands ran, with their subcommand.
+    pub(crate) commands: NameCounter,
+    /// `seq` of the last result of a consequential call, if that call failed.
+    last_failure_seq: Option<Seq>,
+    /// `seq` of the last result, if its call was declined.
+    last_declined_seq: Option<Seq>,
 }
 
 impl ToolOutcomeTracker {
-    /// Records a call of `tool` with the call id `id`. The oldest pending call is dropped when too many wait.
-    pub(crate) fn record_call(&mut self, id: &str, tool: &str, usage: &ToolUse) {
+    /// Records a call of `tool` with the call id `id` by the event `seq`. The oldest pending call is dropped when too many
+    /// wait.
+    pub(crate) fn record_call(&mut self, seq: Seq, id: &str, tool: &str, usage: &ToolUse) {
         self.call_count += 1;
         let order = self.call_count;
         if self.pending_calls.len() >= PENDING_CALLS_MAX {
@@ -113,7 +196,25 @@ impl ToolOutcomeTracker {
         let is_piped = command.contains('|') || command.contains("; ");
         let writes = usage.writes.iter().map(|path| file_name(path).to_owned()).collect();
         let key = format!("{tool} {subject}");
-        self.pending_calls.insert(id.to_owned(), PendingCall { order, key, check, writes, is_piped });
+        let mut programs = shell::invoked_programs(command);
+        let is_consequential =
+            check.is_some() || !usage.writes.is_empty() || !usage.deletes.is_empty() || !programs.is_empty();
+        programs.retain(|program| shell::is_characteristic(program));
+        programs.iter().for_each(|program| self.commands.count_use(program, seq));
+        let call = PendingCall { order, key, check, writes, is_piped, programs, is_consequential };
+        self.pending_calls.insert(id.to_owned(), call);
+    }
+
+    /// Returns whether the work is left undone after `seq`: a check failed and did not pass since, or the last call that
+    /// should change something failed.
+    pub(crate) fn has_failure_since(&self, seq: Seq) -> bool {
+        self.last_failure_seq.is_some_and(|failure| failure > seq)
+            || self.checks.iter().any(|run| run.seq > seq && run.has_failed())
+    }
+
+    /// Returns whether the last call after `seq` was declined.
+    pub(crate) fn was_declined_since(&self, seq: Seq) -> bool {
+        self.last_declined_seq.is_some_and(|declined| declined > seq)
     }
 
     /// Returns whether a call waits for its result.
@@ -132,7 +233,17 @@ impl ToolOutcomeTracker {
     /// pipe whose output is inconclusive is not recorded.
     pub(crate) fn record_result(&mut self, seq: Seq, call_id: &str, text: &str, status: ToolStatus) {
         let call = self.pending_calls.remove(call_id);
-        let failed = status == ToolStatus::Error;
+        let effect = call_effect(text, status);
+        self.last_declined_seq = (effect == CallEffect::Declined).then_some(seq);
+        if effect == CallEffect::Declined {
+            let programs = call.map(|call| call.programs).unwrap_or_default();
+            programs.iter().for_each(|program| self.commands.remove_use(program));
+            return;
+        }
+        let failed = effect == CallEffect::Failed;
+        if call.as_ref().is_none_or(|call| call.is_consequential) {
+            self.last_failure_seq = failed.then_some(seq);
+        }
         match call {
             Some(PendingCall { check: Some((check, name)), key, is_piped, .. }) => {
                 let reported = shell::detect_check_outcome(tail(text, CHECK_OUTPUT_BYTES_MAX));
@@ -169,15 +280,17 @@ impl ToolOutcomeTracker {
     }
 
     /// Records the failure of a call that is not a check. The message is the first line that looks like an error, else the
-    /// first informative line. Without such a line, or when the user declined the call, nothing is recorded.
+    /// first informative line. Without such a line, or for one of [`TRIVIAL_ERRORS`], nothing is recorded.
     fn record_failure(&mut self, seq: Seq, key: String, text: &str) {
+        let lower = head(text, DECLINED_BYTES_MAX).to_lowercase();
+        if TRIVIAL_ERRORS.iter().any(|trivial| lower.contains(trivial)) {
+            return;
+        }
         self.count_error_types(seq, text);
         let line = first_error_line(text)
             .or_else(|| text.lines().map(str::trim).find(|line| is_informative(line)).map(str::to_owned));
-        let Some(line) = line.filter(|line| !DECLINED_CUES.iter().any(|cue| line.contains(cue))) else {
-            return;
-        };
-        let line = redact(&line).into_owned();
+        let Some(line) = line else { return };
+        let line = crate::formatting::strip_tags(&redact(&line)).trim().to_owned();
         self.errors.retain(|error| (error.key != key || key.is_empty()) && error.quote.text != line);
         self.errors.insert(0, UnresolvedError { key, quote: Quote { seq, text: line, is_cut: false } });
         self.errors.truncate(ERRORS_MAX);

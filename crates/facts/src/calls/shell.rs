@@ -29,11 +29,27 @@ pub enum CheckOutcome {
 
 /// Shell utilities and keywords that are not listed among the programs of a command, because they do not characterize the
 /// work.
-const UTILITY_PROGRAMS: [&str; 50] = [
+const UTILITY_PROGRAMS: &[&str] = &[
     "echo", "cat", "ls", "sed", "grep", "rg", "head", "tail", "wc", "find", "true", "pwd", "export", "set",
     "mkdir", "rm", "cp", "mv", "awk", "sort", "uniq", "xargs", "tr", "printf", "sleep", "which", "fi",
     "done", "else", "for", "while", "cd", "tee", "cut", "touch", "chmod", "test", "then", "do", "if", "nl",
-    "date", "basename", "dirname", "false", "exit", "source", "kill", "diff", "type",
+    "date", "basename", "dirname", "false", "exit", "source", "kill", "diff", "type", "seq", "break",
+    "continue", "return", "read", "wait", "local", "let", "eval", "case", "esac", "until", "pushd", "popd",
+    "less", "more", "file", "stat", "tree", "du", "df", "whoami", "uname", "clear", "history", "trap",
+    "shift", "unset", "jobs", "ln", "realpath", "readlink", "column", "comm", "paste", "select", "function",
+    "declare", "in", "print", "rmdir",
+];
+/// Commands that are listed by no summary, because every session has them and they say nothing about the work.
+const COMMON_COMMANDS: &[&str] = &[
+    "git",
+    "git add",
+    "git status",
+    "git diff",
+    "git log",
+    "git show",
+    "git checkout",
+    "git stash",
+    "git branch",
 ];
 
 /// Matches the invocation of a test runner. Word boundaries are ASCII, which is faster than Unicode.
@@ -101,6 +117,31 @@ pub fn invoked_programs(command: &str) -> Vec<String> {
         }
     }
     programs
+}
+
+/// Returns whether a program with its subcommand characterizes the work.
+pub(crate) fn is_characteristic(program: &str) -> bool {
+    !COMMON_COMMANDS.contains(&program)
+}
+
+/// Appends the files and folders that `command` deletes with `rm` or moves away with `mv`, also through git. Patterns and
+/// temporary files are skipped.
+pub fn collect_deleted_files(command: &str, files: &mut Vec<String>) {
+    for line in lines_without_heredocs(command) {
+        for part in line.split(['|', ';', '&', '(', ')']) {
+            let mut words =
+                part.split_whitespace().skip_while(|word| matches!(*word, "sudo" | "git" | "then" | "do"));
+            let program = words.next().unwrap_or_default();
+            let paths: Vec<&str> = words.filter(|word| !word.starts_with('-')).collect();
+            let deleted = match program {
+                "rm" | "unlink" => &paths[..],
+                "mv" if paths.len() == 2 => &paths[..1],
+                _ => &[],
+            };
+            let deleted = deleted.iter().map(|path| crate::tool_use::normalize_path(path));
+            files.extend(deleted.filter(|path| is_plain_path(path) && !is_temporary_file(path)));
+        }
+    }
 }
 
 /// Returns `command` with each quoted part replaced by one quotation mark. Quoted scripts and messages are not commands,
@@ -188,10 +229,20 @@ pub fn collect_written_files(command: &str, files: &mut Vec<String>) {
 /// Returns whether a written path is a file of the work: not temporary, not a device, not a log, a plain name with an
 /// extension.
 fn is_persistent_file(path: &str) -> bool {
-    let is_temporary = path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log");
-    let is_plain =
-        path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'));
-    !is_temporary && is_plain && path.rsplit('/').next().is_some_and(|name| name.contains('.'))
+    !is_temporary_file(path)
+        && is_plain_path(path)
+        && path.rsplit('/').next().is_some_and(|name| name.contains('.'))
+}
+
+/// Returns whether a path is temporary, a device or a log.
+fn is_temporary_file(path: &str) -> bool {
+    path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log")
+}
+
+/// Returns whether a text has only characters of plain paths, and is no pattern or variable.
+fn is_plain_path(path: &str) -> bool {
+    !path.is_empty()
+        && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'))
 }
 
 /// Returns the lines of a command without the bodies and delimiters of its here-documents.

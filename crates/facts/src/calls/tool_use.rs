@@ -14,6 +14,8 @@ pub struct ToolUse {
     pub reads: Vec<String>,
     /// Normalized paths of the files that the call writes.
     pub writes: Vec<String>,
+    /// Normalized paths of the files and folders that the call deletes.
+    pub deletes: Vec<String>,
     /// The shell command that the call runs, cut to its first 8 KiB.
     pub command: Option<String>,
     /// The change that the call makes to a task list.
@@ -134,29 +136,43 @@ impl ToolUse {
             FileAccess::Write => &mut self.writes,
         };
         let text = |key: &str| args.get(key).and_then(Value::as_str);
-        list.extend(PATH_KEYS.iter().filter_map(|key| text(key)).map(normalize_path));
+        let paths = PATH_KEYS.iter().filter_map(|key| text(key)).map(normalize_path);
+        list.extend(paths.filter(|path| matches!(access, FileAccess::Write) || is_readable(path)));
         if let FileAccess::Write = access {
-            PATCH_KEYS
-                .iter()
-                .filter_map(|key| text(key))
-                .for_each(|patch| collect_patched_files(patch, &mut self.writes));
+            PATCH_KEYS.iter().filter_map(|key| text(key)).for_each(|patch| self.record_patch(patch));
         }
     }
 
     /// Adds the files that a shell command writes, and the other files that it names as reads.
     fn record_command(&mut self, command: String) {
         let command = head_words(&command, COMMAND_BYTES_MAX).to_owned();
-        collect_patched_files(&command, &mut self.writes);
+        self.record_patch(&command);
         shell::collect_written_files(&command, &mut self.writes);
+        shell::collect_deleted_files(&command, &mut self.deletes);
         for line in shell::lines_without_heredocs(&command) {
             identifier::scan_names(line, |kind, name| {
                 let path = normalize_path(name);
-                if kind == NameKind::Path && is_file_path(&path) && !self.writes.contains(&path) {
+                let is_other = !self.writes.contains(&path) && !self.deletes.contains(&path);
+                if kind == NameKind::Path && is_file_path(&path) && is_readable(&path) && is_other {
                     self.reads.push(path);
                 }
             });
         }
         self.command = Some(command);
+    }
+
+    /// Adds the files that a patch in the `*** Update File: …` format writes and deletes.
+    fn record_patch(&mut self, text: &str) {
+        if !text.contains("*** ") {
+            return;
+        }
+        for line in text.lines() {
+            let written = ["*** Add File: ", "*** Update File: ", "*** Move to: "]
+                .iter()
+                .find_map(|prefix| line.strip_prefix(prefix));
+            self.writes.extend(written.map(normalize_path));
+            self.deletes.extend(line.strip_prefix("*** Delete File: ").map(normalize_path));
+        }
     }
 }
 
@@ -166,12 +182,21 @@ enum FileAccess {
     Write,
 }
 
-/// Returns whether the last component of a path has a known extension.
+/// Returns whether the last component of a path is a name with a known extension, and not the member of an object that
+/// scripts often name, such as `console.log`.
 fn is_file_path(path: &str) -> bool {
-    path.rsplit('/')
-        .next()
-        .and_then(|name| name.rsplit_once('.'))
-        .is_some_and(|(_, extension)| identifier::is_extension(extension))
+    path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).is_some_and(|(stem, extension)| {
+        !stem.is_empty()
+            && !matches!(stem, "console" | "process" | "import.meta")
+            && identifier::is_extension(extension)
+    })
+}
+
+/// Returns whether reading the file says something about the work: it is no image, log or document for people.
+fn is_readable(path: &str) -> bool {
+    const SKIPPED: [&str; 9] = ["png", "jpg", "jpeg", "gif", "webp", "ico", "bmp", "pdf", "log"];
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    !SKIPPED.iter().any(|skipped| skipped.eq_ignore_ascii_case(extension))
 }
 
 /// Returns the shell command among the arguments, or an empty string. Of an argument vector such as
@@ -194,19 +219,6 @@ fn shell_command(args: &Value) -> String {
 pub fn normalize_path(path: &str) -> String {
     let path = path.trim().trim_matches(['\'', '"', '`', ',', ';']).replace('\\', "/");
     path.strip_prefix("./").map_or(path.clone(), str::to_owned)
-}
-
-/// Appends the files that a patch in the `*** Update File: …` format changes.
-fn collect_patched_files(text: &str, files: &mut Vec<String>) {
-    if !text.contains("*** ") {
-        return;
-    }
-    for line in text.lines() {
-        let file = ["*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "]
-            .iter()
-            .find_map(|prefix| line.strip_prefix(prefix));
-        files.extend(file.map(normalize_path));
-    }
 }
 
 /// Returns the change that a call of a task tool makes, or `None` for other tools and for arguments that are incomplete.
@@ -270,13 +282,13 @@ fn collect_values(args: &Value, values: &mut Vec<String>) {
 }
 
 /// Returns whether a string looks like an id or code: 3 to 40 bytes of letters, digits and a few signs, with at least one
-/// digit, `_` or `@`.
+/// digit or `@`. Words with only underscores between them are options of the tool, such as `files_with_matches`.
 fn is_id_like(text: &str) -> bool {
     (3..=40).contains(&text.len())
         && text
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'@' | b'.' | b':' | b'#' | b'-'))
-        && text.bytes().any(|b| b.is_ascii_digit() || matches!(b, b'_' | b'@'))
+        && text.bytes().any(|b| b.is_ascii_digit() || b == b'@')
 }
 
 /// Renders a call in one line: the tool's name and its subject, such as the files it writes or its command. The line is

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Match};
 
+use crate::limits::RULE_CHARS_MAX;
+
 /// Words of a strict rule. Matched as whole words, in any ASCII case.
 const ORDER_WORDS: [&str; 38] = [
     "must",
@@ -140,19 +142,163 @@ pub(crate) fn rule_strictness(sentence: &str) -> Option<bool> {
     Some(is_order)
 }
 
+/// Phrases that make a sentence a standing rule wherever they are in it.
+const STANDING_PHRASES: &[&str] = &[
+    "must",
+    "mustn't",
+    "should never",
+    "should always",
+    "shouldn't",
+    "should not",
+    "may not",
+    "under no circumstances",
+    "from now on",
+    "at all times",
+    "never ever",
+    "forbidden",
+    "not allowed",
+    "niemals",
+    "immer",
+    "auf keinen fall",
+    "jamais",
+    "toujours",
+    "nunca",
+    "siempre",
+    "mai",
+    "sempre",
+    "нельзя",
+    "никогда",
+    "всегда",
+    "不要",
+    "必须",
+    "禁止",
+    "务必",
+    "必ず",
+    "しないで",
+    "절대",
+];
+/// Words that make a sentence a standing rule at the beginning of a clause, in the imperative.
+const STANDING_IMPERATIVES: &[&str] = &[
+    "never",
+    "always",
+    "don't",
+    "dont",
+    "don’t",
+    "do not",
+    "only",
+    "keep",
+    "avoid",
+    "ensure",
+    "make sure",
+    "no",
+    "without",
+    "stop",
+];
+/// Words between which and an imperative a clause begins, such as "please never".
+const CLAUSE_OPENERS: &[&str] = &[
+    "please", "and", "but", "also", "so", "then", "or", "you", "we", "just", "to", "should", "always",
+    "bitte", "nicht", "again", "remember", "instead",
+];
+/// Beginnings of clauses that only look like an imperative.
+const NO_RULES: &[&str] = &[
+    "never mind",
+    "don't worry",
+    "dont worry",
+    "don't know",
+    "dont know",
+    "don't think",
+    "dont think",
+    "don't see",
+    "don't have",
+    "dont have",
+    "don't understand",
+    "don't care",
+    "don't mind",
+    "don't remember",
+    "don't get",
+    "don't need",
+    "do not know",
+    "do not think",
+    "do not see",
+    "do not have",
+    "keep going",
+    "keep it up",
+    "no idea",
+    "no worries",
+    "no problem",
+    "no need",
+    "no thanks",
+    "no it",
+    "no i",
+    "no that",
+    "no wait",
+    "no one",
+    "only one",
+];
+
+/// Returns whether the sentence states a rule that stays valid: an order in the imperative, or one with "must" and the
+/// like. Questions, guesses, code, and statements about how something behaves are none.
+pub(crate) fn is_standing_rule(sentence: &str) -> bool {
+    let sentence = sentence.trim_start_matches(['-', '*', '•', '+', '>', ' ']);
+    let is_prose = sentence.len() > 6 && !sentence.starts_with(['|', '`', '{', '}', '$', '<', '#']);
+    if !is_prose || sentence.trim_end().ends_with(['?', '？', ':']) || sentence.len() > 4 * RULE_CHARS_MAX {
+        return false;
+    }
+    let lower = sentence.to_lowercase();
+    if HEDGES.iter().any(|hedge| lower.contains(hedge)) {
+        return false;
+    }
+    let is_imperative = |word: &&str| {
+        lower.match_indices(*word).any(|(start, word)| {
+            is_bounded(&lower, start..start + word.len())
+                && begins_clause(&lower[..start])
+                && lower[start + word.len()..].starts_with(' ')
+                && !NO_RULES.iter().any(|none| {
+                    lower[start..].starts_with(none) && is_bounded(&lower, start..start + none.len())
+                })
+        })
+    };
+    contains_any_word(&lower, STANDING_PHRASES)
+        || STANDING_IMPERATIVES.iter().any(|word| is_imperative(&word))
+}
+
+/// Returns whether a clause begins after this text: it is empty, or ends in punctuation or one of [`CLAUSE_OPENERS`].
+fn begins_clause(before: &str) -> bool {
+    let before = before.trim_end();
+    before.is_empty()
+        || before.ends_with([',', ';', ':', '.', '!', '(', '"', '—', '–', '-', '\'', '“'])
+        || before
+            .rsplit(|c: char| !c.is_alphanumeric())
+            .next()
+            .is_some_and(|word| CLAUSE_OPENERS.contains(&word))
+}
+
 /// Returns whether `text` contains a cue of a decision.
 pub(crate) fn is_decision(text: &str) -> bool {
     DECISION_CUES.find_iter(text).any(|hit| is_whole_word(text, &hit))
 }
 
-/// Returns whether the hit is a whole word and not a part of a longer one. In scripts without spaces every hit counts.
+/// Returns whether a lowercase text contains one of the words or phrases as whole words.
+pub(crate) fn contains_any_word(lower: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| {
+        lower.match_indices(word).any(|(start, word)| is_bounded(lower, start..start + word.len()))
+    })
+}
+
+/// Returns whether the hit is a whole word and not a part of a longer one.
 fn is_whole_word(text: &str, hit: &Match) -> bool {
+    is_bounded(text, hit.range())
+}
+
+/// Returns whether the range of the text is bounded by characters that do not continue a word. In scripts without spaces
+/// every range counts.
+fn is_bounded(text: &str, range: std::ops::Range<usize>) -> bool {
     // UTF-8 encodes U+3000 and above, which includes the CJK ideographs and kana, with a first byte of 0xE3 or more.
-    if text.as_bytes()[hit.start()] >= 0xE3 {
+    if text.as_bytes()[range.start] >= 0xE3 {
         return true;
     }
-    let before = text[..hit.start()].chars().next_back();
-    let after = text[hit.end()..].chars().next();
+    let before = text[..range.start].chars().next_back();
+    let after = text[range.end..].chars().next();
     !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
 }
 

@@ -153,30 +153,31 @@ fn build_items(
             break;
         }
         if items.iter().all(|item| item.kind != kind) {
-            items.push(SummaryItem {
-                kind,
-                text: text.to_owned(),
-                refs: Vec::new(),
-                verified: true,
-                unfound: Vec::new(),
-            });
+            items.push(SummaryItem { kind, text, refs: Vec::new(), verified: true, unfound: Vec::new() });
         }
     }
     items.sort_by_key(|item| item.kind);
     items
 }
 
-/// Returns true sentences for kinds without lines, in the order in which they are used.
-fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, &'static str); 4] {
-    let progress = match facts.messages {
-        0 => "The thread holds no messages.",
-        _ => "The covered messages name no result.",
+/// Returns sentences for kinds without lines, in the order in which they are used. They state what was covered and found,
+/// and nothing about the work.
+fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, String); 3] {
+    let objective =
+        if facts.requests.is_empty() { "No request was found." } else { "The request did not fit." };
+    let is_changed = facts.files.iter().any(|file| file.last_write_seq > 0);
+    let artifacts = if is_changed { "The changed files did not fit." } else { "No changed file was found." };
+    let progress = match usize::try_from(facts.messages) {
+        Ok(0) => "The thread holds no messages.".to_owned(),
+        Ok(1) => "1 message is covered.".to_owned(),
+        // A number of three digits counts as a name that grounding would have to find in the thread.
+        Ok(messages @ ..100) => format!("{messages} messages are covered."),
+        Ok(_) | Err(_) => "More than 99 messages are covered.".to_owned(),
     };
     [
-        (SummaryItemKind::Objective, "No request was made in the covered messages."),
-        (SummaryItemKind::NextStep, "Nothing was left open in the covered messages."),
-        (SummaryItemKind::Decision, "Nothing was decided in the covered messages."),
+        (SummaryItemKind::Objective, objective.to_owned()),
         (SummaryItemKind::Progress, progress),
+        (SummaryItemKind::Artifact, artifacts.to_owned()),
     ]
 }
 
@@ -255,7 +256,11 @@ fn tldr(facts: &ConversationFacts) -> String {
         return "This thread has no messages.".to_owned();
     }
     let mut parts = Vec::new();
-    let written = facts.files.iter().filter(|file| file.last_write_seq >= facts.recent_from).count();
+    let written = facts
+        .files
+        .iter()
+        .filter(|file| file.last_write_seq >= facts.recent_from && !file.is_deleted())
+        .count();
     if written > 0 {
         parts.push(format!("{} changed", pluralize(written, "file")));
     }
@@ -270,12 +275,18 @@ fn tldr(facts: &ConversationFacts) -> String {
         let open = facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).count();
         parts.push(format!("{open} of {} open", pluralize(facts.todos.len(), "task")));
     }
-    parts.push(match (&facts.requests.is_empty(), facts.is_answered, &facts.open_question) {
-        (true, _, _) => "no request was made".to_owned(),
-        (false, true, Some(_)) => "the assistant asked a question and waits for the answer".to_owned(),
-        (false, true, None) => "the last request was answered".to_owned(),
-        (false, false, _) => "the last request is pending".to_owned(),
-    });
+    match (&facts.requests.is_empty(), facts.request_answered, &facts.open_question) {
+        (true, _, _) => parts.push("no request was made".to_owned()),
+        (false, _, Some(_)) => {
+            parts.push("the assistant asked a question and waits for the answer".to_owned())
+        }
+        (false, Some(true), None) => parts.push("the last request was answered".to_owned()),
+        (false, Some(false), None) => parts.push("the last request is pending".to_owned()),
+        (false, None, None) => {}
+    }
+    if parts.is_empty() {
+        parts.push(fallbacks(facts)[1].1.trim_end_matches('.').to_owned());
+    }
     let sentence = parts.join(", ");
     let mut letters = sentence.chars();
     let sentence: String =

@@ -138,9 +138,10 @@ impl TranscriptSelector {
                 available.min(if is_edge(index) { EDGE_REQUEST_GRAPHEMES } else { REQUEST_GRAPHEMES });
             let whole = to_single_line(&requests[index].text);
             let shown = truncate_with_ellipsis(&whole, limit);
-            let speaker = match (index + 1 == requests.len(), facts.is_answered) {
-                (true, true) => "User (last request, answered)",
-                (true, false) => "User (last request, pending)",
+            let speaker = match (index + 1 == requests.len(), facts.request_answered) {
+                (true, Some(true)) => "User (last request, answered)",
+                (true, Some(false)) => "User (last request, pending)",
+                (true, None) => "User (last request)",
                 (false, _) => "User",
             };
             let line =

@@ -130,9 +130,13 @@ pub struct CarryOver {
     pub goal: Option<String>,
     /// The user's last request, verbatim up to a length limit.
     pub last_user_request: Option<String>,
-    /// True if the conversation contains an answer to that request; `None` if there was no request.
+    /// True if the conversation shows that the request was answered, false if it shows that something is left to do;
+    /// `None` if it shows neither, or there was no request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request_answered: Option<bool>,
+    /// The user's standing rules, in the order in which they were stated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
     /// The newest state of the task list.
     #[serde(default)]
     pub todos: Vec<TodoItem>,
@@ -161,6 +165,16 @@ pub struct CarryOver {
     /// Fields of a later version, preserved on rewriting.
     #[serde(flatten)]
     pub more: serde_json::Map<String, Value>,
+}
+
+/// A standing rule of the user, which remains valid after the request that it was stated in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// The rule verbatim: whole sentences, including the sentences that continue it.
+    pub text: String,
+    /// The events that state the rule, in ascending order.
+    #[serde(default)]
+    pub refs: Vec<Seq>,
 }
 
 /// The state of a file that a summary names, in the thread's folder at the time of the draft.

@@ -128,12 +128,19 @@ pub(super) const SECTIONS: &[SummarySection] = &[
         build: changed_files,
     },
     SummarySection {
+        kind: SummaryItemKind::Artifact,
+        share_percent: 6,
+        chars_max: 300,
+        build: deleted_files,
+    },
+    SummarySection {
         kind: SummaryItemKind::Objective,
         share_percent: 14,
         chars_max: 420,
         build: objective_lines,
     },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
+    SummarySection { kind: SummaryItemKind::NextStep, share_percent: 10, chars_max: 600, build: left_open },
     SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 900, build: rules },
     SummarySection { kind: SummaryItemKind::Blocker, share_percent: 6, chars_max: 500, build: blockers },
     SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 160, build: commands },
@@ -156,7 +163,7 @@ impl SummarySection {
     pub(super) fn kind_in(&self, facts: &ConversationFacts) -> SummaryItemKind {
         let is_request =
             std::ptr::fn_addr_eq(self.build, last_request as fn(&SectionRequest<'_>) -> Vec<SummaryLine>);
-        if is_request && facts.is_answered && facts.open_question.is_none() {
+        if is_request && facts.request_answered != Some(false) {
             SummaryItemKind::Progress
         } else {
             self.kind
@@ -172,10 +179,11 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let mut remaining = request.chars_max;
     let mut words = 0;
     for (index, quote) in facts.requests.iter().rev().enumerate() {
-        let label = match (index, facts.is_answered, facts.open_question.is_some()) {
-            (0, true, false) => "Last request, answered",
-            (0, true, true) => "Last request, answered with a question",
-            (0, false, _) => "Pending request",
+        let label = match (index, facts.request_answered, facts.open_question.is_some()) {
+            (0, _, true) => "Last request, answered with a question",
+            (0, Some(true), false) => "Last request, answered",
+            (0, Some(false), false) => "Pending request",
+            (0, None, false) => "Last request",
             _ => "Before it",
         };
         let available = if index == 0 { remaining } else { remaining.min(EARLIER_REQUEST_CHARS) };
@@ -249,7 +257,7 @@ fn changed_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         .facts
         .files
         .iter()
-        .filter(|file| file.last_write_seq >= request.facts.recent_from.max(1))
+        .filter(|file| file.last_write_seq >= request.facts.recent_from.max(1) && !file.is_deleted())
         .map(|file| (file.path.as_str(), file.last_write_seq))
         .collect();
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
@@ -258,13 +266,23 @@ fn changed_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     path_line("Changed", &files, request.chars_max)
 }
 
+/// Returns the line of the files that were deleted, the most recent first.
+fn deleted_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let deleted = request.facts.files.iter().filter(|file| file.is_deleted());
+    let recent = deleted.filter(|file| file.deleted_seq >= request.facts.recent_from.max(1));
+    let mut files: Vec<(&str, Seq)> = recent.map(|file| (file.path.as_str(), file.deleted_seq)).collect();
+    files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
+    path_line("Deleted", &files, request.chars_max)
+}
+
 /// Returns the line of the files that were read and not changed, without those that an earlier section names.
 fn read_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let mut files: Vec<(&str, Seq)> = request
         .facts
         .files
         .iter()
-        .filter(|file| file.last_write_seq == 0 && file.last_read_seq >= request.facts.recent_from)
+        .filter(|file| file.last_write_seq == 0 && !file.is_deleted())
+        .filter(|file| file.last_read_seq >= request.facts.recent_from)
         .filter(|file| !request.shown.contains(file.path.rsplit('/').next().unwrap_or(&file.path)))
         .map(|file| (file.path.as_str(), file.last_read_seq))
         .collect();
@@ -305,6 +323,14 @@ fn open_todos(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         lines.push(SummaryLine { text, refs: vec![facts.todos_seq] });
     }
     lines
+}
+
+/// Returns the sentences of the last answer that say what is left.
+fn left_open(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let question = request.facts.open_question.as_ref().map(|quote| strip_markdown(&quote.text));
+    let left = request.facts.left_open.iter();
+    let left = left.filter(|quote| question.as_ref().is_none_or(|question| !question.contains(&quote.text)));
+    fill_with_quotes(left, request, 300, str::to_owned)
 }
 
 /// Returns the person's rules, strict ones before wishes, the newest first, without those that are shown already.

@@ -61,8 +61,24 @@ fn l7_the_last_request_is_quoted_in_full_with_its_state() {
     assert!(
         summary(SESSION).contains("Pending request: \"Also make the retry limit configurable, see #214.\"")
     );
-    let answered = summary("U: Say hi to everyone here.\n A: Hi.");
+    let answered = summary("U: Say hi to everyone here.\n A: I have sent it to all of them.");
     assert!(answered.contains("Last request, answered: \"Say hi to everyone here.\""), "{answered}");
+    let unknown = summary("U: Say hi to everyone here.\n A: Hi.");
+    assert!(unknown.contains("Last request: \"Say hi to everyone here.\""), "{unknown}");
+}
+
+#[test]
+fn work_that_an_answer_leaves_open_is_a_next_step_and_never_told_as_done() {
+    let text = summary(
+        "U: Move the billing data to the new database.\n A: The orders are moved. The invoices are still to be migrated. The nightly job is broken.",
+    );
+    let (_, next_steps) = text.split_once("### Next steps").expect("there are next steps");
+    for expected in
+        ["Pending request", "The invoices are still to be migrated.", "The nightly job is broken."]
+    {
+        assert!(next_steps.contains(expected), "{text}");
+    }
+    assert!(!text.contains("answered") && !text.contains("Nothing"), "{text}");
 }
 
 #[test]

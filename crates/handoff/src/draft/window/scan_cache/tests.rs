@@ -220,7 +220,7 @@ async fn another_draft_reads_only_new_events() {
     journal.append_lines(&["A: Done."]).await;
     let more = journal.scan(&cache, None).await;
     assert_eq!(Arc::as_ptr(&more.scan), address, "the cached scan is extended in place");
-    assert!(more.scan.facts().is_answered);
+    assert!(more.scan.facts().request_answered == Some(true));
 }
 
 #[tokio::test]

@@ -1,0 +1,249 @@
+//! The user's standing rules: orders such as "never …", "always …" or "don't …" that stay valid after the request they
+//! were stated in, verbatim and whole. [`cues`](crate::text::cues) decides which sentence is one.
+
+use model::sentence_ranking::split_sentences;
+use protocol::{Rule, Seq};
+
+use crate::limits::{RULE_TEXT_BYTES_MAX, RULES_PER_MESSAGE_MAX, STANDING_RULES_MAX};
+use crate::text::cues;
+use crate::tool_use::head_words;
+
+/// Words that express the polarity or politeness of a rule and not what it is about.
+const POLARITY_WORDS: &[&str] = &[
+    "never", "always", "don", "dont", "t", "do", "not", "must", "should", "please", "only", "also", "and",
+    "ever", "no", "but", "you",
+];
+/// Beginnings of sentences that continue the rule before them.
+const CONTINUATIONS: &[&str] = &[
+    "and ",
+    "nor ",
+    "or ",
+    "not even",
+    "even ",
+    "same ",
+    "the same ",
+    "likewise",
+    "this includes",
+    "that includes",
+    "this applies",
+    "that applies",
+    "except",
+    "unless",
+    "especially",
+    "also ",
+    "no exceptions",
+];
+/// Nouns that announce rules in a sentence with a colon or a number.
+const ANNOUNCED_NOUNS: &[&str] = &[
+    "rule",
+    "rules",
+    "constraint",
+    "constraints",
+    "convention",
+    "conventions",
+    "ground rules",
+    "requirements",
+    "regeln",
+];
+/// Number words of an announcement, beginning with two.
+const NUMBER_WORDS: &[&str] = &["two", "three", "four", "five", "six", "seven"];
+
+/// The standing rules that have been found, in the order in which they were stated.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StandingRules {
+    rules: Vec<Rule>,
+}
+
+impl StandingRules {
+    /// Records the rules in a message of the user. `text` is redacted.
+    pub(crate) fn record_message(&mut self, seq: Seq, text: &str) {
+        for rule in rules_in(text).into_iter().take(RULES_PER_MESSAGE_MAX) {
+            self.record(seq, rule);
+        }
+    }
+
+    /// Records what the user said when they refused a tool call. All of it is a rule, except for a question.
+    pub(crate) fn record_correction(&mut self, seq: Seq, text: &str) {
+        let text = text.trim();
+        if !text.is_empty() && !text.ends_with(['?', '？']) {
+            self.record(seq, text);
+        }
+    }
+
+    fn record(&mut self, seq: Seq, text: &str) {
+        let text = head_words(text, RULE_TEXT_BYTES_MAX).to_owned();
+        let rules = std::mem::take(&mut self.rules);
+        self.rules = merge_rules(rules, vec![Rule { text, refs: vec![seq] }]);
+    }
+
+    /// Returns the rules in the order in which they were stated.
+    pub(crate) fn to_vec(&self) -> Vec<Rule> {
+        self.rules.clone()
+    }
+}
+
+/// Returns the earlier rules and the new ones, at most [`STANDING_RULES_MAX`], without the oldest above that.
+///
+/// A new rule replaces an earlier one with the same words, or with the same words and the opposite order ("always",
+/// "never"). A repeated rule keeps the references of both.
+pub fn merge_rules(earlier: Vec<Rule>, new: Vec<Rule>) -> Vec<Rule> {
+    let mut merged = earlier;
+    for mut rule in new {
+        let subject = subject_words(&rule.text);
+        if let Some(index) =
+            merged.iter().position(|known| is_same_subject(&subject_words(&known.text), &subject))
+        {
+            let known = merged.remove(index);
+            if known.text.eq_ignore_ascii_case(&rule.text) {
+                rule.refs.extend(known.refs);
+                rule.refs.sort_unstable();
+                rule.refs.dedup();
+            }
+        }
+        merged.push(rule);
+    }
+    let excess = merged.len().saturating_sub(STANDING_RULES_MAX);
+    merged.drain(..excess);
+    merged
+}
+
+/// Returns whether two rules are about the same. A rule that has no words but polarity is about nothing.
+fn is_same_subject(left: &[String], right: &[String]) -> bool {
+    !left.is_empty() && left == right
+}
+
+/// Returns the lowercase words of a rule without [`POLARITY_WORDS`].
+fn subject_words(text: &str) -> Vec<String> {
+    let lower = text.to_lowercase();
+    let words = lower.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words.filter(|word| !POLARITY_WORDS.contains(word)).map(str::to_owned).collect()
+}
+
+/// Returns the rules in a text as parts of it: each whole sentence that states one, with the sentences that continue it.
+fn rules_in(text: &str) -> Vec<&str> {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut announced = 0;
+    let mut is_list_announced = false;
+    for sentence in split_sentences(text) {
+        let start = sentence.as_ptr() as usize - text.as_ptr() as usize;
+        let end = start + sentence.len();
+        if let Some(number) = announced_rules(sentence) {
+            is_list_announced = sentence.ends_with(':');
+            let states_first = !is_list_announced && sentence.contains(':');
+            announced = number - usize::from(states_first);
+            spans.extend(states_first.then_some((start, end)));
+            continue;
+        }
+        let is_item =
+            sentence.starts_with(['-', '*', '•', '+']) || sentence.starts_with(|c: char| c.is_ascii_digit());
+        let is_announced = announced > 0 && (is_item || !is_list_announced || announced < usize::MAX);
+        let is_question = sentence.ends_with(['?', '？']);
+        let continued = spans.last_mut().filter(|(_, last_end)| {
+            !is_item && is_continuation(sentence) && !text[*last_end..start].contains("\n\n")
+        });
+        if let Some(last) = continued {
+            last.1 = end;
+            announced = announced.saturating_sub(1);
+        } else if !is_question && (is_announced || cues::is_standing_rule(sentence)) {
+            spans.push((start, end));
+            announced = if announced == usize::MAX { announced } else { announced.saturating_sub(1) };
+        } else {
+            announced = 0;
+        }
+    }
+    spans.into_iter().map(|(start, end)| strip_item_marker(&text[start..end])).collect()
+}
+
+/// Returns the number of rules that the sentence announces; [`usize::MAX`] when it announces a list of any length.
+fn announced_rules(sentence: &str) -> Option<usize> {
+    let lower = sentence.to_lowercase();
+    let (announcement, _) = lower.split_once(':').unwrap_or((lower.trim_end_matches('.'), ""));
+    if announcement.len() > 80 || !cues::contains_any_word(announcement, ANNOUNCED_NOUNS) {
+        return None;
+    }
+    let word = |word: &str| {
+        let spelled = NUMBER_WORDS.iter().position(|number| *number == word).map(|index| index + 2);
+        spelled.or_else(|| word.parse().ok().filter(|number| (2..=9).contains(number)))
+    };
+    let number = announcement.split(|c: char| !c.is_alphanumeric()).find_map(word);
+    let is_announcement = number.is_some() || lower.contains(':');
+    is_announcement.then(|| number.unwrap_or(if lower.ends_with(':') { usize::MAX } else { 1 }))
+}
+
+/// Returns whether the sentence continues the one before it.
+fn is_continuation(sentence: &str) -> bool {
+    let lower = crate::tool_use::head(sentence, 24).to_lowercase();
+    CONTINUATIONS.iter().any(|beginning| lower.starts_with(beginning)) && !sentence.ends_with(['?', '？'])
+}
+
+/// Returns the text without the marker of a list item at its beginning.
+fn strip_item_marker(text: &str) -> &str {
+    let unmarked = ["- ", "* ", "• ", "+ "].iter().find_map(|marker| text.strip_prefix(marker));
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let unnumbered = text[digits..].strip_prefix(". ").or_else(|| text[digits..].strip_prefix(") "));
+    unmarked.or(unnumbered.filter(|_| digits > 0)).unwrap_or(text).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standing_rules_are_whole_and_verbatim() {
+        for (text, rules) in [
+            ("Never push to main.", "Never push to main."),
+            ("Fix the parser. Don't touch the public API.", "Don't touch the public API."),
+            (
+                "Two rules: never touch the wire format. And never sleep in tests, not even a millisecond.",
+                "Two rules: never touch the wire format. And never sleep in tests, not even a millisecond.",
+            ),
+            (
+                "Never sleep in tests. Not even a millisecond.",
+                "Never sleep in tests. Not even a millisecond.",
+            ),
+            ("Rules:\n- tabs, two wide\n- no unwrap\n\nNow go.", "tabs, two wide|no unwrap"),
+            (
+                "Two rules. Tests come first. Commits stay small. Begin.",
+                "Tests come first.|Commits stay small.",
+            ),
+            ("Please keep the old flag working.", "Please keep the old flag working."),
+            ("You must not add a dependency.", "You must not add a dependency."),
+            ("No new dependencies.", "No new dependencies."),
+            ("Only edit files below src.", "Only edit files below src."),
+            ("Use tabs, and always run the linter.", "Use tabs, and always run the linter."),
+            ("No, that is wrong.", ""),
+            ("No idea.", ""),
+            ("I don't know why it never works.", ""),
+            ("It always fails on Mondays.", ""),
+            ("Should we never retry?", ""),
+            ("Don't worry about it.", ""),
+            ("Keep going.", ""),
+            ("```\nnever = 1\n```", ""),
+        ] {
+            assert_eq!(rules_in(text).join("|"), rules, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_or_reversed_rule_is_kept_once() {
+        for (messages, expected) in [
+            (&["Never use mocks.", "never use mocks."][..], "never use mocks. [1, 2]"),
+            (&["Never use mocks.", "Always use mocks."][..], "Always use mocks. [2]"),
+            (&["Never use mocks.", "Never use sleeps."][..], "Never use mocks. [1]|Never use sleeps. [2]"),
+        ] {
+            let mut rules = StandingRules::default();
+            (1..).zip(messages).for_each(|(seq, message)| rules.record_message(seq, message));
+            let shown: Vec<_> =
+                rules.to_vec().iter().map(|rule| format!("{} {:?}", rule.text, rule.refs)).collect();
+            assert_eq!(shown.join("|"), expected);
+        }
+    }
+
+    #[test]
+    fn the_number_of_rules_is_bounded_and_the_newest_stay() {
+        let mut rules = StandingRules::default();
+        (1..100).for_each(|seq| rules.record_message(seq, &format!("Never touch part {seq}.")));
+        assert_eq!(rules.to_vec().len(), STANDING_RULES_MAX);
+        assert_eq!(rules.to_vec().last().map(|rule| rule.refs.clone()), Some(vec![99]));
+    }
+}

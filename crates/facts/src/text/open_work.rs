@@ -1,0 +1,479 @@
+//! Reads an answer of the assistant for what it leaves open: sentences that say that something is left to do, does not
+//! work or is not known, and whether the answer states a result. It knows nothing of tool calls.
+
+use model::sentence_ranking::split_sentences;
+
+use super::cues::contains_any_word;
+use crate::formatting::strip_markdown;
+
+/// Maximum sentences about open work kept of one answer.
+const SENTENCES_MAX: usize = 6;
+
+/// Words that say that something is left, whatever else the sentence says.
+const FIRM_CUES: &[&str] = &[
+    "still to",
+    "still need",
+    "still needs",
+    "still needed",
+    "still missing",
+    "still open",
+    "still broken",
+    "still failing",
+    "still fails",
+    "still fail",
+    "still red",
+    "still pending",
+    "still left",
+    "still has to",
+    "still have to",
+    "still must",
+    "still outstanding",
+    "still unresolved",
+    "still wrong",
+    "still running",
+    "still requires",
+    "left to do",
+    "is left",
+    "are left",
+    "left open",
+    "remains to",
+    "remain to",
+    "what remains",
+    "remains open",
+    "remain open",
+    "remaining work",
+    "remaining steps",
+    "remaining tasks",
+    "not yet",
+    "yet to",
+    "haven't",
+    "haven’t",
+    "hasn't",
+    "hasn’t",
+    "have not",
+    "has not",
+    "i did not",
+    "i didn't",
+    "i didn’t",
+    "was not able to",
+    "wasn't able to",
+    "wasn’t able to",
+    "not done",
+    "not finished",
+    "not implemented",
+    "not tested",
+    "not run",
+    "untested",
+    "unfinished",
+    "incomplete",
+    "todo",
+    "to-do",
+    "tbd",
+    "fixme",
+    "next step",
+    "next steps",
+    "blocked",
+    "is broken",
+    "are broken",
+    "work in progress",
+    "half done",
+    "halfway",
+    "partially done",
+    "waiting for",
+    "waiting on",
+    "waits for",
+    "need your",
+    "needs your",
+    "please confirm",
+    "noch nicht",
+    "noch offen",
+    "fehlt noch",
+    "fehlen noch",
+    "steht noch aus",
+    "blockiert",
+    "nächster schritt",
+    "pas encore",
+    "reste à",
+    "todavía no",
+    "aún no",
+    "pendiente",
+    "还没",
+    "尚未",
+    "未完成",
+    "下一步",
+    "まだ",
+    "未完了",
+    "ещё не",
+    "осталось",
+];
+
+/// Words that say that something is left unless the sentence also states a result, such as "the failing test is fixed".
+const LOOSE_CUES: &[&str] = &[
+    "remaining",
+    "remains",
+    "remain",
+    "pending",
+    "outstanding",
+    "unresolved",
+    "broken",
+    "fail",
+    "fails",
+    "failing",
+    "failed",
+    "is red",
+    "are red",
+    "does not pass",
+    "doesn't pass",
+    "don't pass",
+    "does not work",
+    "doesn't work",
+    "doesn’t work",
+    "does not build",
+    "doesn't build",
+    "does not compile",
+    "doesn't compile",
+    "cannot",
+    "can't",
+    "can’t",
+    "could not",
+    "couldn't",
+    "couldn’t",
+    "unable to",
+    "needs to be",
+    "need to be",
+    "has to be",
+    "have to be",
+    "follow-up",
+    "kaputt",
+    "échoue",
+];
+
+/// Words at the beginning of a sentence that announce work.
+const ANNOUNCEMENTS: &[&str] = &[
+    "next",
+    "i'll",
+    "i’ll",
+    "i will",
+    "let me",
+    "let's",
+    "let’s",
+    "now i",
+    "now let",
+    "i'm going to",
+    "i’m going to",
+    "i am going to",
+    "going to",
+    "working on",
+    "looking into",
+    "on it",
+    "starting with",
+    "als nächstes",
+    "ich werde",
+    "je vais",
+    "voy a",
+    "接下来",
+    "我会",
+    "我将",
+    "次に",
+];
+
+/// Beginnings of sentences that only look like an announcement.
+const COURTESIES: &[&str] =
+    &["let me know", "i'll be here", "i’ll be here", "i will be here", "i'll be happy", "i will be happy"];
+
+/// Words with which a sentence denies that something is left.
+const DENIALS: &[&str] = &[
+    "nothing",
+    "none",
+    "no longer",
+    "no open",
+    "no remaining",
+    "no outstanding",
+    "no pending",
+    "no further",
+    "no todo",
+    "no blocker",
+    "no blockers",
+    "no failing",
+    "no failures",
+    "not blocked",
+    "not broken",
+    "isn't broken",
+    "0 failed",
+    "0 failures",
+    "zero",
+];
+
+/// Words that state a result.
+const RESULTS: &[&str] = &[
+    "done",
+    "fixed",
+    "resolved",
+    "completed",
+    "complete",
+    "finished",
+    "implemented",
+    "added",
+    "updated",
+    "removed",
+    "renamed",
+    "replaced",
+    "created",
+    "wrote",
+    "written",
+    "moved",
+    "migrated",
+    "merged",
+    "committed",
+    "pushed",
+    "deployed",
+    "installed",
+    "works",
+    "worked",
+    "succeeded",
+    "passes",
+    "pass",
+    "passed",
+    "passing",
+    "green",
+    "built",
+    "configured",
+    "refactored",
+    "addressed",
+    "corrected",
+    "changed",
+    "converted",
+    "extracted",
+    "enabled",
+    "disabled",
+    "verified",
+    "released",
+    "published",
+    "reverted",
+    "restored",
+    "documented",
+    "bumped",
+    "cleaned",
+    "closed",
+    "deleted",
+    "applied",
+    "rewrote",
+    "rewritten",
+    "simplified",
+    "generated",
+    "upgraded",
+    "switched",
+    "dropped",
+    "found",
+    "identified",
+    "confirmed",
+    "booked",
+    "cancelled",
+    "canceled",
+    "refunded",
+    "sent",
+    "here is",
+    "here's",
+    "here are",
+    "set up",
+    "sorted",
+    "adjusted",
+    "erledigt",
+    "fertig",
+    "behoben",
+    "hinzugefügt",
+    "geändert",
+    "aktualisiert",
+    "gelöscht",
+    "erstellt",
+    "terminé",
+    "corrigé",
+    "ajouté",
+    "modifié",
+    "supprimé",
+    "hecho",
+    "listo",
+    "corregido",
+    "terminado",
+    "已完成",
+    "完成了",
+    "已修复",
+    "完了",
+    "готово",
+    "исправлено",
+    "сделано",
+];
+
+/// Words before a result that make it a plan, such as "will be added".
+const PLANS: &[&str] = &[
+    "will be",
+    "to be",
+    "should be",
+    "can be",
+    "could be",
+    "would be",
+    "must be",
+    "not",
+    "isn't",
+    "aren't",
+    "wasn't",
+    "hasn't",
+    "haven't",
+    "can't",
+];
+
+/// What an answer says about the state of the work.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnswerReview {
+    /// The sentences that say what is left, in order and verbatim.
+    pub left_open: Vec<String>,
+    /// True when a sentence states a result.
+    pub has_result: bool,
+    /// True when the last sentence announces work instead of reporting it.
+    pub ends_in_announcement: bool,
+}
+
+/// Returns what the answer says about the state of the work. Code blocks and quoted lines are not read.
+pub(crate) fn review_answer(answer: &str) -> AnswerReview {
+    let mut review = AnswerReview::default();
+    let mut is_below_open_heading = false;
+    let mut open_heading = None;
+    for sentence in split_sentences(answer).filter(|sentence| !sentence.starts_with(['`', '>', '|', '{'])) {
+        let text = strip_markdown(sentence);
+        let lower = text.to_lowercase();
+        if is_heading(sentence) {
+            is_below_open_heading = says_open(&lower) || is_announcement(&lower);
+            open_heading = is_below_open_heading.then(|| text.clone());
+            continue;
+        }
+        let is_listed = is_below_open_heading && is_list_item(sentence);
+        is_below_open_heading &= is_listed;
+        let is_checked = lower.starts_with("[x]") || lower.starts_with('✅');
+        if !is_checked && (is_listed || lower.starts_with("[ ]") || says_open(&lower)) {
+            open_heading = None;
+            review.left_open.push(text);
+        } else {
+            review.has_result |= states_result(&lower);
+        }
+        review.ends_in_announcement = is_announcement(&lower);
+    }
+    review.left_open.extend(open_heading);
+    review.left_open.truncate(SENTENCES_MAX);
+    review
+}
+
+/// Returns whether the question only ends a conversation politely, such as "Anything else?".
+pub(crate) fn is_courtesy(question: &str) -> bool {
+    let lower = question.to_lowercase();
+    [
+        "anything else",
+        "what else",
+        "how can i help",
+        "how can i assist",
+        "what would you like to do next",
+        "what's next",
+    ]
+    .iter()
+    .any(|cue| lower.contains(cue))
+}
+
+/// Returns whether the sentence is a heading or introduces a list.
+fn is_heading(sentence: &str) -> bool {
+    let sentence = sentence.trim_end();
+    let bare = sentence.trim_end_matches(['*', '_']);
+    sentence.starts_with('#') || bare.ends_with(':') || sentence.starts_with("**") && sentence.ends_with("**")
+}
+
+/// Returns whether the sentence begins with the marker of a list item.
+fn is_list_item(sentence: &str) -> bool {
+    let digits = sentence.bytes().take_while(u8::is_ascii_digit).count();
+    ["- ", "* ", "+ ", "• "].iter().any(|marker| sentence.starts_with(marker))
+        || (1..=2).contains(&digits) && sentence[digits..].starts_with(['.', ')'])
+}
+
+/// Returns whether a lowercase sentence says that something is left.
+fn says_open(lower: &str) -> bool {
+    if contains_any_word(lower, DENIALS) {
+        return false;
+    }
+    let is_next = lower.starts_with("next")
+        && lower[4..].starts_with([' ', ',', ':'])
+        && !lower.starts_with("next to ");
+    is_next
+        || contains_any_word(lower, FIRM_CUES)
+        || contains_any_word(lower, LOOSE_CUES) && !states_result(lower)
+}
+
+/// Returns whether a lowercase sentence states a result, and not a plan.
+fn states_result(lower: &str) -> bool {
+    contains_any_word(lower, RESULTS) && !contains_any_word(lower, PLANS)
+}
+
+/// Returns whether a lowercase sentence announces work.
+fn is_announcement(lower: &str) -> bool {
+    let starts_with = |cue: &&str| {
+        lower.strip_prefix(*cue).is_some_and(|after| !after.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    ANNOUNCEMENTS.iter().any(|cue| starts_with(&cue)) && !COURTESIES.iter().any(|cue| starts_with(&cue))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_tells_what_it_leaves_open() {
+        for (answer, left) in [
+            ("Done.", ""),
+            (
+                "The orders are migrated. The invoices are still to be migrated.",
+                "The invoices are still to be migrated.",
+            ),
+            (
+                "The exporter works, but the nightly job is broken.",
+                "The exporter works, but the nightly job is broken.",
+            ),
+            ("Remaining: the refunds.", "Remaining: the refunds."),
+            (
+                "All fixed.\n\nNext steps:\n- run the backfill\n- tell the team",
+                "run the backfill|tell the team",
+            ),
+            ("## Remaining\n1. Port the parser.\n\nThe lexer is ported.", "Port the parser."),
+            ("- [x] lexer\n- [ ] parser", "[ ] parser"),
+            ("The tests were not yet run.", "The tests were not yet run."),
+            ("I have not looked at the client.", "I have not looked at the client."),
+            ("The deploy is blocked by a missing key.", "The deploy is blocked by a missing key."),
+            ("TODO: the retry limit.", "TODO: the retry limit."),
+            ("Two tests fail on Windows.", "Two tests fail on Windows."),
+            ("I fixed the failing test; everything passes.", ""),
+            ("I migrated the remaining tables.", ""),
+            ("Nothing is left to do.", ""),
+            ("The job is no longer broken.", ""),
+            ("Der Export fehlt noch.", "Der Export fehlt noch."),
+            ("发票尚未迁移。", "发票尚未迁移。"),
+            ("```\nTODO in the code\n```\nAdded it.", ""),
+        ] {
+            assert_eq!(review_answer(answer).left_open.join("|"), left, "{answer}");
+        }
+    }
+
+    #[test]
+    fn results_and_announcements_are_distinguished() {
+        for (answer, has_result, ends_in_announcement) in [
+            ("Done.", true, false),
+            ("I renamed the flag.", true, false),
+            ("The flag will be renamed.", false, false),
+            ("I will look at the worker first.", false, true),
+            ("Let me know what you think.", false, false),
+            ("Hi.", false, false),
+        ] {
+            let review = review_answer(answer);
+            assert_eq!(
+                (review.has_result, review.ends_in_announcement),
+                (has_result, ends_in_announcement),
+                "{answer}"
+            );
+        }
+        assert!(is_courtesy("Is there anything else?") && !is_courtesy("A or B?"));
+    }
+}

@@ -51,6 +51,8 @@ pub struct FileUse {
     pub last_write_seq: Seq,
     /// `seq` of the last event that deleted the file or moved it away; 0 if there is none.
     pub deleted_seq: Seq,
+    /// Number of calls that read, named or wrote the file.
+    pub use_count: u32,
 }
 
 impl FileUse {
@@ -136,6 +138,10 @@ pub struct ConversationFacts {
     pub references: Vec<NameUsage>,
     /// Identifiers in messages since the last boundary, the most used first.
     pub identifiers: Vec<NameUsage>,
+    /// Paths in messages since the last boundary, the most used first.
+    pub mentioned_paths: Vec<NameUsage>,
+    /// Identifiers and references in the arguments of tool calls since the last boundary, the most used first.
+    pub argument_names: Vec<NameUsage>,
     /// Ids and codes in the arguments of tool calls, the latest first.
     pub argument_values: Vec<NameUsage>,
     /// The assistant's latest messages, oldest first.

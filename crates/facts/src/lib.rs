@@ -15,8 +15,9 @@ use protocol::{AiMessage, ContentBlock, Message, Seq, TodoStatus, ToolMessage};
 
 use crate::identifier::NameKind;
 use crate::limits::{
-    ANSWER_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX, REQUEST_BYTES_MAX,
-    RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
+    ANSWER_BYTES_MAX, ARGUMENT_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX,
+    REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX,
+    STATEMENTS_MAX,
 };
 use crate::tool_use::{ToolUse, head_words, tail_words};
 use calls::files::FileTracker;
@@ -46,6 +47,8 @@ pub use carry_over::render_carry_over;
 pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule};
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
+pub use text::cues::is_pasted;
+pub use text::open_work::{announces_work, reports_result};
 pub use text::redaction::{REDACTED, redact, redact_and_count};
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};
@@ -94,6 +97,10 @@ pub struct FactCollector {
     references: NameCounter,
     /// Identifiers in messages since the last boundary.
     identifiers: NameCounter,
+    /// Paths in messages since the last boundary.
+    mentioned_paths: NameCounter,
+    /// Identifiers and references in the arguments of tool calls since the last boundary.
+    argument_names: NameCounter,
     /// Ids and codes in the arguments of tool calls.
     argument_values: NameCounter,
     /// The summary that the events after it continue from.
@@ -162,6 +169,8 @@ impl FactCollector {
         self.last_requests.drain(..excess);
         self.identifiers.clear();
         self.references.clear();
+        self.mentioned_paths.clear();
+        self.argument_names.clear();
         self.previous_summary = None;
         self.grounded_summary = None;
     }
@@ -284,8 +293,33 @@ impl FactCollector {
         for value in usage.values.iter().filter(|value| matches!(redact(value), Cow::Borrowed(_))) {
             self.argument_values.count_use(value, seq);
         }
+        if usage.command.is_some() || !usage.reads.is_empty() || !usage.writes.is_empty() {
+            let mut remaining = ARGUMENT_BYTES_MAX;
+            self.count_argument_names(seq, args, &mut remaining);
+        }
         if let Some(change) = usage.task {
             self.tasks.apply_change(change, id, seq);
+        }
+    }
+
+    /// Counts the names in the string values of a call's arguments, up to `remaining` bytes.
+    fn count_argument_names(&mut self, seq: Seq, args: &serde_json::Value, remaining: &mut usize) {
+        match args {
+            serde_json::Value::Object(fields) => {
+                fields.values().for_each(|value| self.count_argument_names(seq, value, remaining));
+            }
+            serde_json::Value::Array(items) => {
+                items.iter().for_each(|value| self.count_argument_names(seq, value, remaining));
+            }
+            serde_json::Value::String(text) => {
+                let text = redact(head_words(text, *remaining));
+                *remaining -= text.len().min(*remaining);
+                identifier::scan_names(&text, |kind, name| match kind {
+                    NameKind::Identifier | NameKind::Reference => self.argument_names.count_use(name, seq),
+                    NameKind::Path | NameKind::Url | NameKind::Error | NameKind::Number => {}
+                });
+            }
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
         }
     }
 
@@ -325,13 +359,13 @@ impl FactCollector {
         }
     }
 
-    /// Counts the identifiers and references in a redacted text. Other kinds of names are ignored: paths and error types
-    /// are recorded from tool calls and their results.
+    /// Counts the identifiers, references and paths in a redacted text. Error types are recorded from the results of calls.
     fn count_names(&mut self, seq: Seq, text: &str) {
         identifier::scan_names(text, |kind, name| match kind {
             NameKind::Identifier => self.identifiers.count_use(name, seq),
             NameKind::Reference | NameKind::Url => self.references.count_use(name, seq),
-            NameKind::Error | NameKind::Path | NameKind::Number => {}
+            NameKind::Path => self.mentioned_paths.count_use(name, seq),
+            NameKind::Error | NameKind::Number => {}
         });
     }
 
@@ -342,7 +376,9 @@ impl FactCollector {
             return;
         }
         for sentence in split_sentences(text) {
-            if sentence.len() <= RULE_CHARS_MAX && is_prose(sentence) && cues::is_decision(sentence) {
+            let is_statement =
+                is_prose(sentence) && !cues::is_question(sentence) && !cues::is_pasted(sentence);
+            if sentence.len() <= RULE_CHARS_MAX && is_statement && cues::is_decision(sentence) {
                 let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
                 push_bounded(&mut self.decisions, quote, RULES_MAX);
             }
@@ -384,6 +420,8 @@ impl FactCollector {
             decisions: self.decisions.iter().cloned().collect(),
             references: self.references.most_used_names(),
             identifiers: self.identifiers.most_used_names(),
+            mentioned_paths: self.mentioned_paths.most_used_names(),
+            argument_names: self.argument_names.most_used_names(),
             argument_values: self.argument_values.latest_names(),
             statements: self.statements.iter().cloned().collect(),
             previous_summary: self.previous_summary.clone(),
@@ -406,6 +444,7 @@ impl FactCollector {
             return None;
         }
         let todos = self.tasks.items();
+        let are_tasks_done = !todos.is_empty() && self.tasks.seq > self.last_request_seq;
         let has_open_tasks = todos.iter().any(|todo| todo.status != TodoStatus::Completed);
         let is_open = self.answer.text.is_empty()
             || !self.is_answer_complete
@@ -421,7 +460,9 @@ impl FactCollector {
         match (is_open, is_unclear) {
             (true, _) => Some(false),
             (false, true) => None,
-            (false, false) => (review.has_result || self.answers_question()).then_some(true),
+            (false, false) => {
+                (review.has_result || are_tasks_done || self.answers_question()).then_some(true)
+            }
         }
     }
 
@@ -452,8 +493,8 @@ fn sort_by_goal(quotes: &mut [(TermSet, Quote)], goal: &GoalMatcher, frequencies
 /// Returns `Some(true)` for an order, `Some(false)` for a wish, and `None` when the sentence is not a rule. Paragraphs
 /// above [`RULE_CHARS_MAX`] characters and text that is not prose are never rules.
 fn rule_strictness(sentence: &str) -> Option<bool> {
-    if sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX || !is_prose(sentence)
-    {
+    let is_long = sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX;
+    if is_long || !is_prose(sentence) || cues::is_question(sentence) || cues::is_pasted(sentence) {
         return None;
     }
     cues::rule_strictness(sentence)

@@ -26,6 +26,8 @@ pub const RULES_PER_MESSAGE_MAX: usize = 10;
 pub const RULE_TEXT_BYTES_MAX: usize = 1_200;
 /// Maximum bytes kept of the end of the assistant's answer to the last request, which tells what is left to do.
 pub const ANSWER_BYTES_MAX: usize = 8_192;
+/// Maximum bytes of the arguments of one tool call that are searched for names.
+pub const ARGUMENT_BYTES_MAX: usize = 8_192;
 /// Maximum characters of a rule. A longer sentence is a paragraph, not a rule.
 pub const RULE_CHARS_MAX: usize = 300;
 /// Number of the latest unresolved errors kept, and of the latest checks.
@@ -38,6 +40,6 @@ pub const PENDING_CALLS_MAX: usize = 256;
 /// oldest names are dropped.
 pub const NAMES_COUNTED_MAX: usize = 4_096;
 /// Number of names in the result, for each kind.
-pub const NAMES_KEPT_MAX: usize = 40;
+pub const NAMES_KEPT_MAX: usize = 64;
 /// Maximum bytes of one name. Longer texts are not names.
 pub const NAME_BYTES_MAX: usize = 200;

@@ -32,7 +32,7 @@ impl NameCounter {
         self.counts.insert(name.into(), (1, seq));
     }
 
-    /// Takes back one use of a name. A name without uses is removed; the last use of another stays as it is.
+    /// Undoes one use of a name. A name without uses is removed; the last use of another stays as it is.
     pub(crate) fn remove_use(&mut self, name: &str) {
         if let Some((count, _)) = self.counts.get_mut(name) {
             *count -= 1;

@@ -41,10 +41,16 @@ impl FileTracker {
         let paths = usage.reads.iter().chain(&usage.writes);
         let before = paths.map(|path| self.file_at(path)).collect();
         for path in &usage.reads {
-            self.change(path, |file| file.last_read_seq = seq);
+            self.change(path, |file| {
+                file.last_read_seq = seq;
+                file.use_count += 1;
+            });
         }
         for path in &usage.writes {
-            self.change(path, |file| file.last_write_seq = seq);
+            self.change(path, |file| {
+                file.last_write_seq = seq;
+                file.use_count += 1;
+            });
         }
         let oldest = self.pending.iter().min_by_key(|(_, call)| call.seq).map(|(id, _)| id.clone());
         if let Some(oldest) = oldest.filter(|_| self.pending.len() >= PENDING_CALLS_MAX) {
@@ -56,7 +62,7 @@ impl FileTracker {
         self.pending.insert(call_id.to_owned(), PendingUse { seq, before, deletes, is_check });
     }
 
-    /// Records the result of a call: its uses are taken back if it had no effect, else its deletions take effect.
+    /// Records the result of a call: its uses are undone if it had no effect, else its deletions take effect.
     pub(crate) fn record_result(&mut self, seq: Seq, call_id: &str, effect: CallEffect) {
         let Some(call) = self.pending.remove(call_id) else { return };
         match effect {
@@ -94,6 +100,7 @@ impl FileTracker {
         if file.last_write_seq == seq {
             file.last_write_seq = before.last_write_seq;
         }
+        file.use_count = file.use_count.saturating_sub(1);
         if file.last_use_seq() == 0 {
             self.files.remove(&before.path);
         }
@@ -148,6 +155,7 @@ impl FileTracker {
             joined.last_read_seq = joined.last_read_seq.max(file.last_read_seq);
             joined.last_write_seq = joined.last_write_seq.max(file.last_write_seq);
             joined.deleted_seq = joined.deleted_seq.max(file.deleted_seq);
+            joined.use_count += file.use_count;
         }
         files.into_values().collect()
     }

@@ -209,7 +209,13 @@ impl ToolOutcomeTracker {
     /// should change something failed.
     pub(crate) fn has_failure_since(&self, seq: Seq) -> bool {
         self.last_failure_seq.is_some_and(|failure| failure > seq)
-            || self.checks.iter().any(|run| run.seq > seq && run.has_failed())
+            || self.checks.iter().any(|run| run.seq > seq && run.has_failed() && !self.is_superseded(run))
+    }
+
+    /// Returns whether another build or lint passed after this one. A test is only superseded by itself.
+    fn is_superseded(&self, failed: &CheckRun) -> bool {
+        let mut later = self.checks.iter().filter(|run| run.kind == failed.kind && run.seq > failed.seq);
+        failed.kind != CheckKind::Test && later.any(|run| !run.has_failed())
     }
 
     /// Returns whether the last call after `seq` was declined.

@@ -99,7 +99,12 @@ pub fn detect_check(command: &str) -> Option<(CheckKind, String)> {
 /// Returns the outcome that the end of a check's output reports, or `None` if it reports neither. A failure counts even if
 /// the output also reports a success.
 pub fn detect_check_outcome(output: &str) -> Option<CheckOutcome> {
-    if FAILURE_OUTPUT.is_match(output) {
+    // "Task 2 failed" names a task and counts no failures.
+    let is_numbered = |before: &str| {
+        let before = before.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end().to_ascii_lowercase();
+        ["task", "job", "step", "attempt", "item", "worker"].iter().any(|noun| before.ends_with(noun))
+    };
+    if FAILURE_OUTPUT.find_iter(output).any(|failure| !is_numbered(&output[..failure.start()])) {
         Some(CheckOutcome::Failed)
     } else {
         SUCCESS_OUTPUT.is_match(output).then_some(CheckOutcome::Passed)
@@ -299,6 +304,7 @@ mod tests {
             ("3 passed, 1 failed", Some(CheckOutcome::Failed)),
             ("--- FAIL: TestX", Some(CheckOutcome::Failed)),
             ("hello", None),
+            ("[pool] Task 2 failed: 84 |\n 512 pass\n 0 fail", Some(CheckOutcome::Passed)),
         ] {
             assert_eq!(detect_check_outcome(output), outcome, "{output:?}");
         }

@@ -273,6 +273,22 @@ fn begins_clause(before: &str) -> bool {
             .is_some_and(|word| CLAUSE_OPENERS.contains(&word))
 }
 
+/// Returns whether a sentence is a question, ignoring quotation marks and emphasis behind it.
+pub(crate) fn is_question(sentence: &str) -> bool {
+    sentence.trim_end_matches(['"', '”', '*', '_', ')', ' ', '\n']).ends_with(['?', '？'])
+}
+
+/// Returns whether a sentence is pasted output of a program: it has a frame, a prompt, or a time of day with seconds.
+pub fn is_pasted(sentence: &str) -> bool {
+    let has_time = sentence.as_bytes().windows(8).any(|window| {
+        window.iter().enumerate().all(|(index, byte)| match index {
+            2 | 5 => *byte == b':',
+            _ => byte.is_ascii_digit(),
+        })
+    });
+    has_time || sentence.contains(['┃', '│', '╭', '╰', '┌', '└', '├', '❯'])
+}
+
 /// Returns whether `text` contains a cue of a decision.
 pub(crate) fn is_decision(text: &str) -> bool {
     DECISION_CUES.find_iter(text).any(|hit| is_whole_word(text, &hit))

@@ -78,8 +78,10 @@ pub fn truncate_with_ellipsis(text: &str, graphemes_max: usize) -> String {
     // The cut moves back to a space only if two thirds of the text remain, because some scripts have no spaces.
     let space = cut.rfind(char::is_whitespace).filter(|index| *index * 3 >= end * 2);
     let head = space.map_or(cut, |index| &cut[..index]).trim_end_matches([' ', ',', ';', ':', '.', '-', '(']);
-    // A space separates the mark from a name that was cut inside, so that the mark does not look like part of it.
-    let gap = if space.is_none() && head.ends_with(|c: char| c.is_ascii_graphic()) { " " } else { "" };
+    // A space separates the mark from a URL or a name that was cut inside, so that the mark does not look like part of it.
+    let ends_in_url = head.rsplit(char::is_whitespace).next().is_some_and(|word| word.contains("://"));
+    let is_cut_word = space.is_none() && head.ends_with(|c: char| c.is_ascii_graphic());
+    let gap = if is_cut_word || ends_in_url { " " } else { "" };
     if graphemes_max == 0 { String::new() } else { format!("{head}{gap}{ELLIPSIS}") }
 }
 

@@ -109,9 +109,8 @@ const FIRM_CUES: &[&str] = &[
 
 /// Words that say that something is left unless the sentence also states a result, such as "the failing test is fixed".
 const LOOSE_CUES: &[&str] = &[
-    "remaining",
-    "remains",
-    "remain",
+    "is remaining",
+    "are remaining",
     "pending",
     "outstanding",
     "unresolved",
@@ -132,9 +131,6 @@ const LOOSE_CUES: &[&str] = &[
     "doesn't build",
     "does not compile",
     "doesn't compile",
-    "cannot",
-    "can't",
-    "can’t",
     "could not",
     "couldn't",
     "couldn’t",
@@ -159,6 +155,18 @@ const ANNOUNCEMENTS: &[&str] = &[
     "let’s",
     "now i",
     "now let",
+    "now we",
+    "now add",
+    "now update",
+    "now create",
+    "now fix",
+    "now run",
+    "now check",
+    "now implement",
+    "now replace",
+    "now remove",
+    "now write",
+    "first, i",
     "i'm going to",
     "i’m going to",
     "i am going to",
@@ -319,10 +327,9 @@ const PLANS: &[&str] = &[
     "wasn't",
     "hasn't",
     "haven't",
-    "can't",
 ];
 
-/// What an answer says about the state of the work.
+/// The statements of an answer about the state of the work.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerReview {
     /// The sentences that say what is left, in order and verbatim.
@@ -342,8 +349,9 @@ pub(crate) fn review_answer(answer: &str) -> AnswerReview {
         let text = strip_markdown(sentence);
         let lower = text.to_lowercase();
         if is_heading(sentence) {
-            is_below_open_heading = says_open(&lower) || is_announcement(&lower);
+            is_below_open_heading = says_open(&lower);
             open_heading = is_below_open_heading.then(|| text.clone());
+            review.ends_in_announcement = is_announcement(&lower);
             continue;
         }
         let is_listed = is_below_open_heading && is_list_item(sentence);
@@ -399,14 +407,33 @@ fn says_open(lower: &str) -> bool {
     let is_next = lower.starts_with("next")
         && lower[4..].starts_with([' ', ',', ':'])
         && !lower.starts_with("next to ");
+    let is_remaining = ["remaining", "the remaining"].iter().any(|beginning| lower.starts_with(beginning));
     is_next
         || contains_any_word(lower, FIRM_CUES)
-        || contains_any_word(lower, LOOSE_CUES) && !states_result(lower)
+        || (is_remaining || contains_any_word(lower, LOOSE_CUES)) && !states_result(lower)
 }
 
 /// Returns whether a lowercase sentence states a result, and not a plan.
 fn states_result(lower: &str) -> bool {
-    contains_any_word(lower, RESULTS) && !contains_any_word(lower, PLANS)
+    let words = lower.split_whitespace();
+    let is_done_by = |(subject, verb): (&str, &str)| {
+        matches!(subject, "i" | "i've" | "i’ve" | "we" | "we've" | "we’ve")
+            && verb.len() > 4
+            && verb.ends_with("ed")
+    };
+    let has_past_verb = words.clone().zip(words.skip(1)).any(is_done_by);
+    (has_past_verb || contains_any_word(lower, RESULTS)) && !contains_any_word(lower, PLANS)
+}
+
+/// Returns whether a sentence reports a result of the work, and neither a plan nor what is left.
+pub fn reports_result(sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    states_result(&lower) && !says_open(&lower)
+}
+
+/// Returns whether a sentence only announces work, such as "Let me look at the parser".
+pub fn announces_work(sentence: &str) -> bool {
+    is_announcement(&strip_markdown(sentence).to_lowercase())
 }
 
 /// Returns whether a lowercase sentence announces work.
@@ -414,6 +441,13 @@ fn is_announcement(lower: &str) -> bool {
     let starts_with = |cue: &&str| {
         lower.strip_prefix(*cue).is_some_and(|after| !after.starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
+    let is_progressive = ["i'm ", "i’m ", "i am "].iter().any(|subject| {
+        let verb = lower.strip_prefix(*subject).and_then(|after| after.split_whitespace().next());
+        verb.is_some_and(|verb| verb.len() > 4 && verb.ends_with("ing"))
+    });
+    if is_progressive {
+        return true;
+    }
     ANNOUNCEMENTS.iter().any(|cue| starts_with(&cue)) && !COURTESIES.iter().any(|cue| starts_with(&cue))
 }
 
@@ -447,6 +481,8 @@ mod tests {
             ("Two tests fail on Windows.", "Two tests fail on Windows."),
             ("I fixed the failing test; everything passes.", ""),
             ("I migrated the remaining tables.", ""),
+            ("The interface remains the same.", ""),
+            ("Let me look at the parser:", ""),
             ("Nothing is left to do.", ""),
             ("The job is no longer broken.", ""),
             ("Der Export fehlt noch.", "Der Export fehlt noch."),
@@ -462,6 +498,7 @@ mod tests {
         for (answer, has_result, ends_in_announcement) in [
             ("Done.", true, false),
             ("I renamed the flag.", true, false),
+            ("I ported the reader.", true, false),
             ("The flag will be renamed.", false, false),
             ("I will look at the worker first.", false, true),
             ("Let me know what you think.", false, false),

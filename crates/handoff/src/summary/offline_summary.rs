@@ -6,26 +6,23 @@
 use model::tokens::{self, CHARS_PER_TOKEN};
 use protocol::{CarryOver, Seq, SummaryItem, SummaryItemKind, TodoStatus};
 
-use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::limits::{BODY_ITEMS_MIN, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
 use facts::GoalMatcher;
-use facts::formatting::{count_content_words, pluralize, strip_markdown, strip_tags, truncate_with_ellipsis};
-use facts::tool_use::head;
+use facts::formatting::{count_content_words, pluralize, truncate_with_ellipsis};
 use facts::{ConversationFacts, Quote};
 use section::{SECTIONS, SectionSource, ShownText, SummarySection};
 
 mod files;
+mod in_use;
 mod section;
+mod statements;
 #[cfg(test)]
 mod tests;
+mod title;
 
 /// The maximum number of seqs that an item refers to.
 const REFS_MAX: usize = 12;
-/// The maximum length of the title, in grapheme clusters. A short title suffices, because the objective repeats it in
-/// full.
-const TITLE_GRAPHEMES: usize = 64;
-/// The number of bytes at the beginning of a request in which a sentence for the title is searched.
-const TITLE_BYTES_MAX: usize = 2_000;
 /// The number of content words below which a request is too short to be understood alone.
 pub(crate) const REQUEST_WEIGHT_MIN: usize = 6;
 
@@ -61,12 +58,13 @@ pub fn build_offline_summary(
     goal: Option<&GoalMatcher>,
     tokens_max: u64,
 ) -> OfflineSummary {
-    let title = title(facts, goal.map(GoalMatcher::text));
+    let title = title::title(facts, goal.map(GoalMatcher::text));
     let tldr = tldr(facts);
     let mut chars_max = usize::try_from(tokens_max.saturating_mul(CHARS_PER_TOKEN)).unwrap_or(usize::MAX);
     let frame = render::render_markdown(&title, &tldr, &[]).chars().count() + headings_chars();
     chars_max = chars_max.saturating_sub(frame);
-    let source = SectionSource { facts, goal, statements: &section::ranked_statements(facts, goal) };
+    let statements = &statements::ranked_statements(facts, goal);
+    let source = SectionSource { facts, goal, title: &title, statements, tokens_max };
     loop {
         let body = plan_body(&source, chars_max);
         // The sections are planned in characters before escaping. If escapes make the text too long, the plan is
@@ -160,12 +158,15 @@ fn build_items(
     items
 }
 
-/// Returns sentences for kinds without lines, in the order in which they are used. They state what was covered and found,
-/// and nothing about the work.
+/// Returns sentences for kinds without lines, in the order in which they are used. They state what was asked, covered and
+/// found, and nothing about the state of the work.
 fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, String); 3] {
-    let objective =
-        if facts.requests.is_empty() { "No request was found." } else { "The request did not fit." };
     let is_changed = facts.files.iter().any(|file| file.last_write_seq > 0);
+    let objective = match objective_request(facts) {
+        Some(quote) => title::topic(&quote.text),
+        None => String::new(),
+    };
+    let objective = if objective.is_empty() { "No request was found.".to_owned() } else { objective };
     let artifacts = if is_changed { "The changed files did not fit." } else { "No changed file was found." };
     let progress = match usize::try_from(facts.messages) {
         Ok(0) => "The thread holds no messages.".to_owned(),
@@ -175,9 +176,9 @@ fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, String); 3] {
         Ok(_) | Err(_) => "More than 99 messages are covered.".to_owned(),
     };
     [
-        (SummaryItemKind::Objective, objective.to_owned()),
         (SummaryItemKind::Progress, progress),
         (SummaryItemKind::Artifact, artifacts.to_owned()),
+        (SummaryItemKind::Objective, objective),
     ]
 }
 
@@ -192,61 +193,6 @@ pub(crate) fn objective_request(facts: &ConversationFacts) -> Option<&Quote> {
         .or_else(|| recent().max_by_key(|quote| count_content_words(&quote.text)))
         .or(facts.requests.last())
         .or(facts.first_request.as_ref())
-}
-
-/// Returns the title: the first sentence of the goal, else of the objective request, else of an earlier summary, else
-/// of the assistant's first statement.
-fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
-    let request =
-        goal.map(str::to_owned).or_else(|| objective_request(facts).map(|quote| quote.text.clone()));
-    let source = request.or_else(|| facts.grounded_summary.as_ref().map(|quote| quote.text.clone()));
-    let text = source.map(|text| first_sentence(&text)).unwrap_or_default();
-    if text.is_empty() {
-        let first = facts
-            .statements
-            .first()
-            .map(|quote| truncate_with_ellipsis(&first_sentence(&quote.text), TITLE_GRAPHEMES));
-        return first
-            .filter(|text| !text.is_empty())
-            .unwrap_or_else(|| "Thread without a request".to_owned());
-    }
-    truncate_with_ellipsis(&with_short_paths(&text), TITLE_GRAPHEMES.min(TITLE_GRAPHEMES_MAX))
-}
-
-/// Returns `text` with every path shortened to its file name, because a title has no room for folders.
-fn with_short_paths(text: &str) -> String {
-    let short = |word: &str| match word.rsplit_once('/') {
-        Some((folders, name)) if !folders.ends_with('/') && name.contains('.') && !word.contains("//") => {
-            let opening: String = folders.chars().take_while(|c| "`\"'(".contains(*c)).collect();
-            format!("{opening}{name}")
-        }
-        Some(_) | None => word.to_owned(),
-    };
-    text.split(' ').map(short).collect::<Vec<_>>().join(" ")
-}
-
-/// Returns the first of the first eight sentences with at least three content words, else the first sentence, without
-/// its final punctuation and with a capital first letter.
-fn first_sentence(text: &str) -> String {
-    let text = strip_tags(head(text, TITLE_BYTES_MAX));
-    let sentences: Vec<String> = model::sentence_ranking::split_sentences(&text)
-        .take(8)
-        .map(strip_markdown)
-        .filter(|sentence| !sentence.is_empty())
-        .collect();
-    let chosen = sentences
-        .iter()
-        .find(|sentence| count_content_words(sentence) >= 3 && sentence.contains(' '))
-        .or(sentences.first());
-    let sentence = chosen.map(|sentence| render::normalize_line(sentence)).unwrap_or_default();
-    let sentence = sentence.trim_end_matches(['.', ':', '!', ' ', ',']);
-    let first_word = sentence.split(' ').next().unwrap_or_default();
-    if first_word.contains(|c: char| c.is_ascii_digit() || "/._`:(".contains(c)) {
-        // The first word is a name, whose spelling must not change.
-        return sentence.to_owned();
-    }
-    let mut letters = sentence.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Returns the state of the work in one sentence: changed files, the last check, open tasks, and whether the last
@@ -285,7 +231,7 @@ fn tldr(facts: &ConversationFacts) -> String {
         (false, None, None) => {}
     }
     if parts.is_empty() {
-        parts.push(fallbacks(facts)[1].1.trim_end_matches('.').to_owned());
+        parts.push(fallbacks(facts)[0].1.trim_end_matches('.').to_owned());
     }
     let sentence = parts.join(", ");
     let mut letters = sentence.chars();

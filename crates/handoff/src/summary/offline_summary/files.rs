@@ -1,5 +1,7 @@
 //! Formatting a list of paths in few characters: the common folder once, then the file names.
 
+use std::collections::BTreeMap;
+
 /// File names, without extension, that are ambiguous without their folder.
 const COMMON_NAMES: [&str; 26] = [
     "index",
@@ -45,6 +47,24 @@ pub(super) fn format_paths(label: &str, paths: &[&str], chars_max: usize) -> Str
     let short: Vec<&str> = paths.iter().map(|path| short_name(path)).collect();
     let names_only = join_names(&format!("{label}: "), &short, chars_max);
     if names_only.1 == 0 { String::new() } else { names_only.0 }
+}
+
+/// Separates the paths into those that are shown one by one, in order, and a text for each folder that directly holds at
+/// least `group_min` of them, such as `30 files in src/old`.
+pub(super) fn fold_groups<'a>(paths: &[&'a str], group_min: usize) -> (Vec<&'a str>, Vec<String>) {
+    let folder = |path: &'a str| path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for path in paths {
+        *counts.entry(folder(path)).or_default() += 1;
+    }
+    counts.retain(|folder, count| !folder.is_empty() && *count >= group_min);
+    let single = paths.iter().copied().filter(|path| !counts.contains_key(folder(path))).collect();
+    let groups = counts.into_iter().map(|(folder, count)| match count {
+        ..100 => format!("{count} files in {folder}"),
+        // A number of three digits counts as a name that grounding would have to find in the thread.
+        _ => format!("more than 99 files in {folder}"),
+    });
+    (single, groups.collect())
 }
 
 /// Returns the label with the names that fit, and the number of names shown. Repeated names are shown once.
@@ -104,6 +124,15 @@ fn short_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_files_in_one_folder_are_one_group() {
+        let names: Vec<String> = (0..5).map(|index| format!("old/gen/{index}.rs")).collect();
+        let mut paths: Vec<&str> = names.iter().map(String::as_str).collect();
+        paths.insert(2, "src/main.rs");
+        assert_eq!(fold_groups(&paths, 4), (vec!["src/main.rs"], vec!["5 files in old/gen".to_owned()]));
+        assert_eq!(fold_groups(&paths, 6), (paths.clone(), Vec::new()));
+    }
 
     #[test]
     fn a_list_of_paths_fits_its_limit() {

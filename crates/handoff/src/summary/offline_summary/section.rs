@@ -5,12 +5,18 @@
 
 use protocol::{Seq, SummaryItemKind, TodoItem, TodoStatus};
 
-use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, first_sentence, objective_request};
+use super::statements::{RankedStatement, is_misleading, is_prose, statements};
+use super::title::{shorten_to_clause, strip_opening};
+use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use, objective_request};
 use facts::GoalMatcher;
-use facts::formatting::{count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis};
+use facts::formatting::{
+    ELLIPSIS, count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis,
+};
 use facts::identifier;
-use facts::shell::CheckKind;
+use facts::tool_use::head;
 use facts::{ConversationFacts, NameUsage, Quote};
+use model::sentence_ranking::split_sentences;
+use model::tokens::CHARS_PER_TOKEN;
 
 /// A section of the summary.
 pub(super) struct SummarySection {
@@ -31,19 +37,16 @@ pub(super) struct SectionSource<'a> {
     pub facts: &'a ConversationFacts,
     /// The purpose of the child thread.
     pub goal: Option<&'a GoalMatcher>,
-    /// The assistant's sentences about the state of the work, best first; see [`ranked_statements`].
+    /// The title of the summary, which the objective does not repeat.
+    pub title: &'a str,
+    /// The assistant's sentences about the state of the work, best first; see [`ranked_statements`](super::statements::ranked_statements).
     pub statements: &'a [RankedStatement],
+    /// The budget of the whole summary.
+    pub tokens_max: u64,
 }
 
-/// A sentence of the assistant.
-pub(super) struct RankedStatement {
-    /// Its index among all candidate sentences, in the order of the thread.
-    position: usize,
-    /// The seq of its message.
-    seq: Seq,
-    /// The sentence without Markdown, shortened to [`STATEMENT_CHARS`].
-    text: String,
-}
+/// The budget below which a summary has no list of the files that were only read, in tokens.
+const READ_FILES_TOKENS_MIN: u64 = 600;
 
 /// The input of one section.
 pub(super) struct SectionRequest<'a> {
@@ -59,7 +62,7 @@ pub(super) struct SectionRequest<'a> {
 
 impl SectionRequest<'_> {
     /// Sorts the entries by their score for the goal, best first. The sort is stable; without a goal the order stays.
-    fn sort_by_goal<T>(&self, list: &mut [T], text: impl Fn(&T) -> &str) {
+    pub(super) fn sort_by_goal<T>(&self, list: &mut [T], text: impl Fn(&T) -> &str) {
         if let Some(goal) = self.source.goal {
             let score =
                 |entry: &T| goal.score(goal.matching_terms(text(entry)), &self.facts.term_frequencies);
@@ -69,7 +72,7 @@ impl SectionRequest<'_> {
 
     /// Returns how many entries of a list sorted by the goal are shown: those that contain a term of the goal and up to
     /// [`OTHER_ENTRIES_MAX`] more. Returns `None` without a goal and when no entry contains a term.
-    fn goal_relevant_len<T>(&self, list: &[T], text: impl Fn(&T) -> &str) -> Option<usize> {
+    pub(super) fn goal_relevant_len<T>(&self, list: &[T], text: impl Fn(&T) -> &str) -> Option<usize> {
         let goal = self.source.goal?;
         let relevant = list.iter().filter(|entry| goal.matching_terms(text(entry)) != 0).count();
         (relevant > 0).then_some(list.len().min(relevant + OTHER_ENTRIES_MAX))
@@ -93,7 +96,7 @@ impl ShownText {
     }
 
     /// Returns whether the text is shown already; case and final punctuation do not matter.
-    fn contains(&self, text: &str) -> bool {
+    pub(super) fn contains(&self, text: &str) -> bool {
         self.text.contains(&text.trim_end_matches(['.', '…', ' ']).to_lowercase())
     }
 }
@@ -102,30 +105,32 @@ impl ShownText {
 const TODO_CHARS_MIN: usize = 56;
 /// The maximum length of an open task, in characters.
 const TODO_CHARS_MAX: usize = 140;
-/// The maximum length of a statement, in characters.
-const STATEMENT_CHARS: usize = 240;
-/// The number of remaining characters below which no further statement is tried.
-const STATEMENT_CHARS_MIN: usize = 12;
 /// The maximum number of entries in a list that contain no term of the goal, when others do.
 const OTHER_ENTRIES_MAX: usize = 4;
-/// The weight of the goal in the score of a statement.
-const GOAL_FACTOR: f32 = 1.0;
+/// The number of bytes at the beginning of a request by which it is recognized.
+const BEGINNING_BYTES: usize = 48;
+/// The number of files in a folder from which they are shown as one group, if they were changed or read.
+const CHANGED_GROUP_MIN: usize = 12;
+/// The number of files in a folder from which they are shown as one group, if they were deleted.
+const DELETED_GROUP_MIN: usize = 4;
+/// The maximum length of a question of the assistant, in characters.
+const QUESTION_CHARS: usize = 300;
 /// The maximum length of a request that is shown only to make the one after it understandable, in characters.
 const EARLIER_REQUEST_CHARS: usize = 240;
 
 /// The sections, the most needed first.
 pub(super) const SECTIONS: &[SummarySection] = &[
     SummarySection {
-        kind: SummaryItemKind::NextStep,
-        share_percent: 25,
-        chars_max: 700,
-        build: last_request,
-    },
-    SummarySection {
         kind: SummaryItemKind::Artifact,
         share_percent: 18,
         chars_max: 1_400,
         build: changed_files,
+    },
+    SummarySection {
+        kind: SummaryItemKind::NextStep,
+        share_percent: 25,
+        chars_max: 700,
+        build: last_request,
     },
     SummarySection {
         kind: SummaryItemKind::Artifact,
@@ -136,17 +141,15 @@ pub(super) const SECTIONS: &[SummarySection] = &[
     SummarySection {
         kind: SummaryItemKind::Objective,
         share_percent: 14,
-        chars_max: 420,
+        chars_max: 900,
         build: objective_lines,
     },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 10, chars_max: 600, build: left_open },
     SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 900, build: rules },
     SummarySection { kind: SummaryItemKind::Blocker, share_percent: 6, chars_max: 500, build: blockers },
-    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 160, build: commands },
-    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 260, build: references },
-    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 320, build: read_files },
-    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 400, build: names },
+    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 14, chars_max: 600, build: in_use_line },
+    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 600, build: read_files },
     SummarySection { kind: SummaryItemKind::Progress, share_percent: 7, chars_max: 1_600, build: statements },
     SummarySection { kind: SummaryItemKind::Decision, share_percent: 0, chars_max: 700, build: decisions },
     SummarySection {
@@ -178,25 +181,36 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let mut lines = Vec::new();
     let mut remaining = request.chars_max;
     let mut words = 0;
+    let last_seq = facts.requests.last().map_or(0, |quote| quote.seq);
+    let has_statement = facts.statements.last().is_some_and(|quote| quote.seq > last_seq);
     for (index, quote) in facts.requests.iter().rev().enumerate() {
         let label = match (index, facts.request_answered, facts.open_question.is_some()) {
             (0, _, true) => "Last request, answered with a question",
             (0, Some(true), false) => "Last request, answered",
+            (0, Some(false), false) if has_statement => "Last request, not finished",
             (0, Some(false), false) => "Pending request",
             (0, None, false) => "Last request",
             _ => "Before it",
         };
-        let available = if index == 0 { remaining } else { remaining.min(EARLIER_REQUEST_CHARS) };
+        // A question of the assistant needs room beside the request that it is about.
+        let question_chars =
+            facts.open_question.as_ref().map_or(0, |question| question.text.chars().count() + 26);
+        let reserved = question_chars.min(remaining / 3);
+        let available = if index == 0 { remaining - reserved } else { remaining.min(EARLIER_REQUEST_CHARS) };
         let Some(line) = quoted_line(label, quote, available) else { break };
         remaining = remaining.saturating_sub(line.text.chars().count() + 3);
         lines.push(line);
+        if index == 0
+            && let Some(question) = &facts.open_question
+            && let Some(line) = quoted_line("The assistant asked", question, remaining.min(QUESTION_CHARS))
+        {
+            remaining = remaining.saturating_sub(line.text.chars().count() + 3);
+            lines.push(line);
+        }
         words += count_content_words(&quote.text);
         if words >= REQUEST_WEIGHT_MIN + 2 || index >= 3 {
             break;
         }
-    }
-    if let Some(question) = &facts.open_question {
-        lines.extend(quoted_line("The assistant asked", question, remaining.min(200)));
     }
     lines
 }
@@ -226,29 +240,77 @@ fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         });
         remaining = remaining.saturating_sub(lines[0].text.chars().count() + 3);
     }
-    let mut words = 0;
-    for quote in facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from).take(4) {
-        let is_last = facts.requests.last().is_some_and(|last| last.seq == quote.seq);
-        let text = if is_last { first_sentence(&quote.text) } else { strip_markdown(&quote.text) };
-        if remaining < 24 || words > 0 && (is_last || request.shown.contains(&text)) {
-            break;
-        }
-        words += count_content_words(&text);
-        let line = SummaryLine { text: truncate_with_ellipsis(&text, remaining), refs: vec![quote.seq] };
-        remaining = remaining.saturating_sub(line.text.chars().count() + 3);
-        lines.push(line);
-        if words >= REQUEST_WEIGHT_MIN + 2 {
-            break;
-        }
+    let recent = facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from);
+    let mut sources: Vec<&Quote> = recent.take(4).collect();
+    if sources.is_empty() {
+        sources.extend(objective_request(facts).or(facts.grounded_summary.as_ref()));
     }
-    if lines.is_empty() {
-        let source = objective_request(facts).or(facts.grounded_summary.as_ref());
-        lines.extend(source.map(|quote| SummaryLine {
-            text: truncate_with_ellipsis(&strip_markdown(&quote.text), remaining),
-            refs: vec![quote.seq],
-        }));
+    let mut words = 0;
+    for quote in sources {
+        if remaining < 24 || words >= REQUEST_WEIGHT_MIN + 2 {
+            break;
+        }
+        // The last request is quoted in its own section.
+        let beginning = to_single_line(head(&quote.text, BEGINNING_BYTES));
+        if request.shown.contains(&beginning) {
+            continue;
+        }
+        words += count_content_words(&quote.text);
+        let text = shorten_to_sentences(&objective_text(&quote.text, request.source.title), remaining);
+        remaining = remaining.saturating_sub(text.chars().count() + 3);
+        lines.push(SummaryLine { text, refs: vec![quote.seq] });
     }
     lines
+}
+
+/// Returns a request without Markdown and without the sentences and clauses that the title has already stated.
+fn objective_text(request: &str, title: &str) -> String {
+    let title = title.trim_end_matches(['…', ' ', '?']).to_lowercase();
+    let sentences = split_sentences(request).map(strip_markdown).filter(|sentence| !sentence.is_empty());
+    let stated = sentences.map(|sentence| {
+        let unopened = strip_opening(&sentence);
+        let lower = unopened.to_lowercase();
+        let is_same_length = lower.len() == unopened.len();
+        match lower.find(&title) {
+            Some(start) if is_same_length && !title.is_empty() => {
+                let after = &unopened[start + title.len()..];
+                let is_clause = after.trim_start().starts_with([':', ';', ',', '(', '—', '–']);
+                let is_end = count_content_words(after) == 0;
+                let rest = after.trim_start_matches([' ', ':', ';', ',', '—', '–']);
+                if is_end {
+                    String::new()
+                } else if is_clause {
+                    rest.to_owned()
+                } else {
+                    sentence.clone()
+                }
+            }
+            Some(_) | None => sentence.clone(),
+        }
+    });
+    stated.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns as many whole sentences of the text as fit in `chars_max` characters, else a whole clause of the first one.
+fn shorten_to_sentences(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
+        return text.to_owned();
+    }
+    let mut end = 0;
+    for sentence in split_sentences(text) {
+        let sentence_end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
+        if text[..sentence_end].chars().count() > chars_max {
+            break;
+        }
+        end = sentence_end;
+    }
+    let remaining = chars_max.saturating_sub(text[..end].chars().count() + 1);
+    let clause = shorten_to_clause(text[end..].trim_start(), remaining);
+    match (end, clause.ends_with(ELLIPSIS)) {
+        (0, _) => clause,
+        (_, true) => text[..end].to_owned(),
+        (_, false) => format!("{} {clause}", &text[..end]).trim_end().to_owned(),
+    }
 }
 
 /// Returns the line of the changed files, the most recent first.
@@ -263,7 +325,7 @@ fn changed_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
     request.sort_by_goal(&mut files, |(path, _)| path);
     files.truncate(request.goal_relevant_len(&files, |(path, _)| path).unwrap_or(files.len()));
-    path_line("Changed", &files, request.chars_max)
+    path_line("Changed", &files, CHANGED_GROUP_MIN, request.chars_max)
 }
 
 /// Returns the line of the files that were deleted, the most recent first.
@@ -272,11 +334,14 @@ fn deleted_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let recent = deleted.filter(|file| file.deleted_seq >= request.facts.recent_from.max(1));
     let mut files: Vec<(&str, Seq)> = recent.map(|file| (file.path.as_str(), file.deleted_seq)).collect();
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
-    path_line("Deleted", &files, request.chars_max)
+    path_line("Deleted", &files, DELETED_GROUP_MIN, request.chars_max)
 }
 
 /// Returns the line of the files that were read and not changed, without those that an earlier section names.
 fn read_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    if request.source.tokens_max < READ_FILES_TOKENS_MIN {
+        return Vec::new();
+    }
     let mut files: Vec<(&str, Seq)> = request
         .facts
         .files
@@ -287,17 +352,28 @@ fn read_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         .map(|file| (file.path.as_str(), file.last_read_seq))
         .collect();
     request.sort_by_goal(&mut files, |(path, _)| path);
-    files.truncate(14);
-    path_line("Read", &files, request.chars_max)
+    files.truncate(24);
+    path_line("Read", &files, CHANGED_GROUP_MIN, request.chars_max)
 }
 
 /// Returns a line with the label and the paths that fit. It refers to the first four events.
-fn path_line(label: &str, files: &[(&str, Seq)], chars_max: usize) -> Vec<SummaryLine> {
+fn path_line(label: &str, files: &[(&str, Seq)], group_min: usize, chars_max: usize) -> Vec<SummaryLine> {
     if files.is_empty() {
         return Vec::new();
     }
     let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
-    let text = files::format_paths(label, &paths, chars_max.saturating_sub(3));
+    let (single, groups) = files::fold_groups(&paths, group_min);
+    let chars_max = chars_max.saturating_sub(3);
+    let groups = groups.join(", ");
+    let text = match (single.is_empty(), groups.is_empty()) {
+        (_, true) => files::format_paths(label, &single, chars_max),
+        (true, false) => format!("{label}: {groups}"),
+        (false, false) => {
+            let single = files::format_paths(label, &single, chars_max.saturating_sub(groups.len() + 2));
+            if single.is_empty() { format!("{label}: {groups}") } else { format!("{single}; {groups}") }
+        }
+    };
+    let text = if text.chars().count() > chars_max { String::new() } else { text };
     vec![SummaryLine { text, refs: files.iter().map(|(_, seq)| *seq).take(4).collect() }]
 }
 
@@ -405,31 +481,12 @@ fn blockers(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     lines
 }
 
-/// Returns the line of the recent commands.
-fn commands(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
-    let commands: Vec<&NameUsage> =
-        request.facts.commands.iter().filter(|name| name.seq >= request.facts.recent_from).collect();
-    name_line("Commands", &commands, request.shown, request.chars_max)
-}
-
-/// Returns the line of references, such as URLs, hashes and values of tool arguments.
-fn references(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
-    let facts = request.facts;
-    let all: Vec<&NameUsage> =
-        facts.argument_values.iter().take(8).chain(&facts.references).take(18).collect();
-    let mut recent: Vec<&NameUsage> = all.into_iter().filter(|name| name.seq >= facts.recent_from).collect();
-    request.sort_by_goal(&mut recent, |name| &name.text);
-    name_line("References", &recent, request.shown, request.chars_max)
-}
-
-/// Returns the line of identifiers that occur more than once.
-fn names(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
-    let facts = request.facts;
-    let mut names: Vec<&NameUsage> =
-        facts.identifiers.iter().filter(|name| name.count > 1 && name.seq >= facts.recent_from).collect();
-    request.sort_by_goal(&mut names, |name| &name.text);
-    names.truncate(20);
-    name_line("Names", &names, request.shown, request.chars_max)
+/// Returns the line of the names in use, in at most 60 tokens of 300 and 150 of 1,000.
+fn in_use_line(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let tokens_max = request.source.tokens_max;
+    let tokens = if tokens_max <= 300 { tokens_max / 5 } else { 60 + (tokens_max - 300) * 9 / 70 };
+    let chars = usize::try_from(tokens.min(150) * CHARS_PER_TOKEN).unwrap_or(usize::MAX);
+    in_use::in_use(&SectionRequest { chars_max: request.chars_max.min(chars), ..*request })
 }
 
 /// Returns `label: a, b, c` with the names that fit and are not shown yet; nothing when there is none.
@@ -454,120 +511,10 @@ fn decisions(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let facts = request.facts;
     let recent = facts.decisions.iter().rev().filter(|quote| quote.seq >= facts.recent_from);
     let prose = recent.filter(|quote| is_prose(&quote.text) && !is_misleading(facts, &quote.text));
+    let prose = prose.filter(|quote| !facts::announces_work(&quote.text) && !quote.text.ends_with(':'));
     let mut prose: Vec<&Quote> = prose.collect();
     request.sort_by_goal(&mut prose, |quote| &quote.text);
     fill_with_quotes(prose.into_iter(), request, 200, str::to_owned)
-}
-
-/// Returns the assistant's sentences about the state of the work, best first.
-///
-/// The score of a sentence is its centrality among all of them (see [`model::sentence_ranking`]), plus a bonus for
-/// newer sentences, plus its score for the goal. Sentences that are not prose or contradict newer facts are left out.
-pub(super) fn ranked_statements(
-    facts: &ConversationFacts,
-    goal: Option<&GoalMatcher>,
-) -> Vec<RankedStatement> {
-    let recent = facts.statements.iter().filter(|quote| quote.seq >= facts.recent_from);
-    let mut quotes: Vec<&Quote> = facts.statements_about_goal.iter().chain(recent).collect();
-    quotes.sort_by_key(|quote| quote.seq);
-    let sentences: Vec<(Seq, &str)> = quotes
-        .into_iter()
-        .flat_map(|quote| {
-            model::sentence_ranking::split_sentences(&quote.text).map(move |sentence| (quote.seq, sentence))
-        })
-        .filter(|(_, sentence)| {
-            count_content_words(sentence) >= 4 && is_prose(sentence) && !sentence.ends_with(':')
-        })
-        .filter(|(_, sentence)| !is_misleading(facts, sentence))
-        .collect();
-    let texts: Vec<&str> = sentences.iter().map(|(_, sentence)| *sentence).collect();
-    let mut scores = model::sentence_ranking::rank_sentences(&texts);
-    let total = sentences.len().max(1) as f32;
-    for (index, score) in scores.iter_mut().enumerate() {
-        *score += 1.5 * index as f32 / total;
-    }
-    if let Some(goal) = goal {
-        for (score, text) in scores.iter_mut().zip(&texts) {
-            *score += GOAL_FACTOR * goal.score(goal.matching_terms(text), &facts.term_frequencies);
-        }
-    }
-    let mut order: Vec<usize> = (0..sentences.len()).collect();
-    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(b.cmp(a)));
-    let ranked = order.into_iter().map(|index| (index, sentences[index]));
-    ranked
-        .map(|(index, (seq, sentence))| RankedStatement {
-            position: index,
-            seq,
-            text: truncate_with_ellipsis(&strip_markdown(sentence), STATEMENT_CHARS),
-        })
-        .collect()
-}
-
-/// Returns the best statements that fit, in the order of the thread.
-fn statements(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
-    let mut remaining = request.chars_max;
-    let mut chosen: Vec<&RankedStatement> = Vec::new();
-    for statement in request.source.statements {
-        if remaining < STATEMENT_CHARS_MIN {
-            break;
-        }
-        let length = statement.text.chars().count() + 3;
-        let is_known = || chosen.iter().any(|known| known.text == statement.text);
-        if length <= remaining && !is_known() && !request.shown.contains(&statement.text) {
-            remaining -= length;
-            chosen.push(statement);
-        }
-    }
-    chosen.sort_by_key(|statement| statement.position);
-    chosen
-        .into_iter()
-        .map(|statement| SummaryLine { text: statement.text.clone(), refs: vec![statement.seq] })
-        .collect()
-}
-
-/// Returns whether a sentence is prose and not code: it starts with a word, has at least four words, and few symbols
-/// outside code spans.
-fn is_prose(sentence: &str) -> bool {
-    let outside: String = sentence.split('`').step_by(2).collect();
-    let symbols = outside.chars().filter(|c| "=(){}[];<>|_/\\\"$".contains(*c)).count();
-    let starts_well = sentence.starts_with(|c: char| c.is_alphabetic() || matches!(c, '-' | '*' | '"' | '`'))
-        || !sentence.is_ascii();
-    let words =
-        if sentence.is_ascii() { sentence.split_whitespace().count() } else { count_content_words(sentence) };
-    starts_well && !sentence.starts_with("```") && words >= 4 && symbols * 100 <= 7 * outside.len().max(1)
-}
-
-/// Returns whether a sentence contradicts the facts: it claims that tests pass or fail although their last run had the
-/// opposite result, or that an open task is done. The task list and the last run are newer than the sentence.
-fn is_misleading(facts: &ConversationFacts, sentence: &str) -> bool {
-    let lower = sentence.to_lowercase();
-    if let Some(run) = facts.checks.iter().find(|run| run.kind == CheckKind::Test)
-        && lower.contains("test")
-    {
-        let stale: &[&str] = if run.has_failed() { &["pass", "green", "ok"] } else { &["fail", "red"] };
-        if lower
-            .split(|c: char| !c.is_alphanumeric())
-            .any(|word| stale.iter().any(|stale| word.starts_with(stale)))
-        {
-            return true;
-        }
-    }
-    let says_done = ["done", "complete", "finished", "implemented", "passing", "✅", "[x]"]
-        .iter()
-        .any(|word| lower.contains(word));
-    says_done
-        && facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).any(|todo| {
-            let words: Vec<String> = todo
-                .text
-                .to_lowercase()
-                .split(|c: char| !c.is_alphanumeric())
-                .filter(|w| w.len() > 3)
-                .map(str::to_owned)
-                .collect();
-            let hits =
-                words.iter().filter(|word| lower.contains(&word[..word.floor_char_boundary(6)])).count();
-            hits > 1 && hits * 3 >= words.len() * 2
-        })
 }
 
 /// Returns the requests before the last one, the newest first, and older ones that are about the goal.

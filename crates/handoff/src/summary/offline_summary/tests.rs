@@ -74,11 +74,64 @@ fn work_that_an_answer_leaves_open_is_a_next_step_and_never_told_as_done() {
     );
     let (_, next_steps) = text.split_once("### Next steps").expect("there are next steps");
     for expected in
-        ["Pending request", "The invoices are still to be migrated.", "The nightly job is broken."]
+        ["Last request, not finished", "The invoices are still to be migrated.", "The nightly job is broken."]
     {
         assert!(next_steps.contains(expected), "{text}");
     }
     assert!(!text.contains("answered") && !text.contains("Nothing"), "{text}");
+}
+
+/// Checks the lines under a heading of the summary of a transcript.
+fn check_section(transcript: &str, heading: &str, expected: &[&str]) {
+    let text = summary(transcript);
+    let after = text.split_once(&format!("### {heading}\n")).map_or("", |(_, after)| after);
+    let section = after.split("\n### ").next().unwrap_or_default();
+    let lines: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+    assert_eq!(lines, expected, "{text}");
+}
+
+#[test]
+fn each_section_holds_only_what_belongs_there() {
+    let calls = r#"C: 1 Bash {"command": "cargo nextest list && git status"}
+        T: 1 ok
+        C: 2 Grep {"output_mode": "files_with_matches"}
+        T: 2 ok"#;
+    for (transcript, heading, expected) in [
+        // The objective does not repeat the title and holds whole sentences.
+        (
+            "U: Port the importer to the new format. Keep the old reader until every customer has moved.\n A: Done.\n U: Please write tests about reading every malformed document next.",
+            "Objective",
+            &["Keep the old reader until every customer has moved."][..],
+        ),
+        // Progress holds results, and not what was announced.
+        (
+            "U: Port it and tell me.\n A: Let me look at the old importer first. Now I will port the reader to it. I ported the reader and its four tests.",
+            "Progress",
+            &["Last request, answered: \"Port it and tell me.\"", "I ported the reader and its four tests."],
+        ),
+        // Questions and pasted output are no decisions.
+        (
+            "U: Port it.\n A: We decided to keep the old reader. Should we go with the new one instead? 10:20:30 decided to retry the upload now",
+            "Decisions",
+            &["We decided to keep the old reader."],
+        ),
+        // One line holds what is in use.
+        (
+            &format!(
+                "U: Port it, see #214 about it.\n {calls}\n A: The reader for #214 needs parse_row and parse_row again."
+            ),
+            "Artifacts",
+            &["In use: parse_row, cargo nextest"],
+        ),
+        // Files that were deleted are not changed.
+        (
+            "U: Clean up.\n C: 1 Edit {\"file_path\": \"src/old.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"git rm src/old.rs\"}\n T: 2 ok",
+            "Artifacts",
+            &["Deleted in src: old.rs", "In use: git rm"],
+        ),
+    ] {
+        check_section(transcript, heading, expected);
+    }
 }
 
 #[test]

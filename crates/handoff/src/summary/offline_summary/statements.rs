@@ -1,0 +1,149 @@
+//! The assistant's sentences about the state of the work: which of them are shown, ranked without a model.
+
+use facts::formatting::{count_content_words, strip_markdown, truncate_with_ellipsis};
+use facts::shell::CheckKind;
+use facts::{ConversationFacts, GoalMatcher, Quote};
+use protocol::{Seq, TodoStatus};
+
+use super::SummaryLine;
+use super::section::SectionRequest;
+
+/// The maximum length of a statement, in characters.
+const STATEMENT_CHARS: usize = 240;
+/// The number of remaining characters below which no further statement is tried.
+const STATEMENT_CHARS_MIN: usize = 12;
+/// The weight of the goal in the score of a statement.
+const GOAL_FACTOR: f32 = 1.0;
+/// The weight of a result in the score of a statement.
+const RESULT_BONUS: f32 = 1.0;
+/// The weight of the last answer in the score of a statement.
+const LAST_ANSWER_BONUS: f32 = 0.5;
+
+/// A sentence of the assistant.
+pub(super) struct RankedStatement {
+    /// Its index among all candidate sentences, in the order of the thread.
+    position: usize,
+    /// The seq of its message.
+    seq: Seq,
+    /// The sentence without Markdown, shortened to [`STATEMENT_CHARS`].
+    text: String,
+}
+
+/// Returns the assistant's sentences about the state of the work, best first.
+///
+/// The score of a sentence is its centrality among all of them (see [`model::sentence_ranking`]), plus a bonus for
+/// newer sentences, plus its score for the goal. Sentences that are not prose or contradict newer facts are left out.
+pub(super) fn ranked_statements(
+    facts: &ConversationFacts,
+    goal: Option<&GoalMatcher>,
+) -> Vec<RankedStatement> {
+    let recent = facts.statements.iter().filter(|quote| quote.seq >= facts.recent_from);
+    let mut quotes: Vec<&Quote> = facts.statements_about_goal.iter().chain(recent).collect();
+    quotes.sort_by_key(|quote| quote.seq);
+    let sentences: Vec<(Seq, &str)> = quotes
+        .into_iter()
+        .flat_map(|quote| {
+            model::sentence_ranking::split_sentences(&quote.text).map(move |sentence| (quote.seq, sentence))
+        })
+        .filter(|(_, sentence)| {
+            count_content_words(sentence) >= 4 && is_prose(sentence) && !sentence.ends_with(':')
+        })
+        .filter(|(_, sentence)| !is_misleading(facts, sentence) && !facts::announces_work(sentence))
+        .filter(|(_, sentence)| !sentence.trim_end_matches(['*', '"']).ends_with('?'))
+        .collect();
+    let texts: Vec<&str> = sentences.iter().map(|(_, sentence)| *sentence).collect();
+    let mut scores = model::sentence_ranking::rank_sentences(&texts);
+    let total = sentences.len().max(1) as f32;
+    for (index, score) in scores.iter_mut().enumerate() {
+        *score += 1.5 * index as f32 / total;
+        let (seq, sentence) = sentences[index];
+        if facts::reports_result(sentence) {
+            *score += RESULT_BONUS;
+        }
+        if facts.statements.last().is_some_and(|quote| quote.seq == seq) {
+            *score += LAST_ANSWER_BONUS;
+        }
+    }
+    if let Some(goal) = goal {
+        for (score, text) in scores.iter_mut().zip(&texts) {
+            *score += GOAL_FACTOR * goal.score(goal.matching_terms(text), &facts.term_frequencies);
+        }
+    }
+    let mut order: Vec<usize> = (0..sentences.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(b.cmp(a)));
+    let ranked = order.into_iter().map(|index| (index, sentences[index]));
+    ranked
+        .map(|(index, (seq, sentence))| RankedStatement {
+            position: index,
+            seq,
+            text: truncate_with_ellipsis(&strip_markdown(sentence), STATEMENT_CHARS),
+        })
+        .collect()
+}
+
+/// Returns the best statements that fit, in the order of the thread.
+pub(super) fn statements(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let mut remaining = request.chars_max;
+    let mut chosen: Vec<&RankedStatement> = Vec::new();
+    for statement in request.source.statements {
+        if remaining < STATEMENT_CHARS_MIN {
+            break;
+        }
+        let length = statement.text.chars().count() + 3;
+        let is_known = || chosen.iter().any(|known| known.text == statement.text);
+        if length <= remaining && !is_known() && !request.shown.contains(&statement.text) {
+            remaining -= length;
+            chosen.push(statement);
+        }
+    }
+    chosen.sort_by_key(|statement| statement.position);
+    chosen
+        .into_iter()
+        .map(|statement| SummaryLine { text: statement.text.clone(), refs: vec![statement.seq] })
+        .collect()
+}
+
+/// Returns whether a sentence is prose and not code: it starts with a word, has at least four words, and few symbols
+/// outside code spans.
+pub(super) fn is_prose(sentence: &str) -> bool {
+    let outside: String = sentence.split('`').step_by(2).collect();
+    let symbols = outside.chars().filter(|c| "=(){}[];<>|_/\\\"$".contains(*c)).count();
+    let starts_well = sentence.starts_with(|c: char| c.is_alphabetic() || matches!(c, '-' | '*' | '"' | '`'))
+        || !sentence.is_ascii();
+    let words =
+        if sentence.is_ascii() { sentence.split_whitespace().count() } else { count_content_words(sentence) };
+    starts_well && !sentence.starts_with("```") && words >= 4 && symbols * 100 <= 7 * outside.len().max(1)
+}
+
+/// Returns whether a sentence contradicts the facts: it claims that tests pass or fail although their last run had the
+/// opposite result, or that an open task is done. The task list and the last run are newer than the sentence.
+pub(super) fn is_misleading(facts: &ConversationFacts, sentence: &str) -> bool {
+    let lower = sentence.to_lowercase();
+    if let Some(run) = facts.checks.iter().find(|run| run.kind == CheckKind::Test)
+        && lower.contains("test")
+    {
+        let stale: &[&str] = if run.has_failed() { &["pass", "green", "ok"] } else { &["fail", "red"] };
+        if lower
+            .split(|c: char| !c.is_alphanumeric())
+            .any(|word| stale.iter().any(|stale| word.starts_with(stale)))
+        {
+            return true;
+        }
+    }
+    let says_done = ["done", "complete", "finished", "implemented", "passing", "✅", "[x]"]
+        .iter()
+        .any(|word| lower.contains(word));
+    says_done
+        && facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).any(|todo| {
+            let words: Vec<String> = todo
+                .text
+                .to_lowercase()
+                .split(|c: char| !c.is_alphanumeric())
+                .filter(|w| w.len() > 3)
+                .map(str::to_owned)
+                .collect();
+            let hits =
+                words.iter().filter(|word| lower.contains(&word[..word.floor_char_boundary(6)])).count();
+            hits > 1 && hits * 3 >= words.len() * 2
+        })
+}

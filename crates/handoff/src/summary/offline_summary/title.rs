@@ -1,0 +1,292 @@
+//! The title of an offline summary: the heading of a plan, or the first clause that states the objective.
+
+use facts::formatting::{count_content_words, strip_markdown, strip_tags, truncate_with_ellipsis};
+use facts::tool_use::head;
+use facts::{ConversationFacts, is_pasted};
+use model::sentence_ranking::split_sentences;
+
+use super::objective_request;
+use crate::summary::render;
+
+/// The maximum length of the title, in grapheme clusters.
+const TITLE_GRAPHEMES: usize = 76;
+/// The minimum length of a clause that is a title, in bytes.
+const CLAUSE_BYTES_MIN: usize = 16;
+/// The maximum length of one of [`CLAUSE_ENDS`], in bytes.
+const LONGEST_CLAUSE_END: usize = 10;
+/// The number of bytes at the beginning of a request in which a sentence for the title is searched.
+const TITLE_BYTES_MAX: usize = 2_000;
+/// Lowercase beginnings of a request that are no part of its topic.
+const OPENINGS: &[&str] = &[
+    "hi",
+    "hello",
+    "hey",
+    "ok",
+    "okay",
+    "yes",
+    "yeah",
+    "yep",
+    "no",
+    "so",
+    "well",
+    "great",
+    "good",
+    "thanks",
+    "thank you",
+    "cool",
+    "perfect",
+    "sure",
+    "alright",
+    "right",
+    "now",
+    "also",
+    "please",
+    "can you",
+    "could you",
+    "would you",
+    "will you",
+    "can we",
+    "could we",
+    "i want you to",
+    "i would like you to",
+    "i'd like you to",
+    "i need you to",
+    "we need to",
+    "quick thing",
+    "just",
+    "and",
+    "then",
+    "but",
+    "kindly",
+    "let's",
+    "lets",
+    "i'd like to",
+    "i want to",
+    "i need to",
+    "i would like to",
+    "ah",
+    "oh",
+    "hm",
+    "hmm",
+];
+/// Lowercase sentences that introduce a plan or task that follows.
+const INTRODUCTIONS: &[&str] = &[
+    "implement the following",
+    "we're currently solving",
+    "here is the plan",
+    "execute the plan",
+    "the following plan",
+];
+/// Lowercase headings that say nothing about their text, and prefixes of headings that are removed.
+const HEADING_PREFIXES: &[&str] =
+    &["implementation plan", "plan", "task", "goal", "objective", "feature", "issue", "title"];
+/// Lowercase headings that say nothing about their text.
+const PLAIN_HEADINGS: &[&str] = &[
+    "context",
+    "overview",
+    "summary",
+    "background",
+    "instructions",
+    "description",
+    "problem",
+    "introduction",
+];
+/// Words before which a sentence can end as a whole clause, the best places first.
+const CLAUSE_ENDS: [&[&str]; 3] = [
+    &[". ", "; ", ": ", " — ", " – ", " - ", " (", ", "],
+    &[
+        " so that ",
+        " because ",
+        " which ",
+        " when ",
+        " if ",
+        " but ",
+        " instead ",
+        " where ",
+        " while ",
+        " by ",
+        " and ",
+    ],
+    &[" with ", " using ", " for ", " from ", " in ", " on ", " at ", " as "],
+];
+
+/// Returns the title: the goal, else the heading of a plan or the first clause of the objective request, else of an
+/// earlier summary, else of the assistant's first statement.
+pub(super) fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
+    let request = goal.or_else(|| objective_request(facts).map(|quote| quote.text.as_str()));
+    let summary = || facts.grounded_summary.as_ref().map(|quote| quote.text.as_str());
+    let statement = || facts.statements.first().map(|quote| quote.text.as_str());
+    let texts = [request, summary(), statement()];
+    let titles = texts.into_iter().flatten().map(topic);
+    titles
+        .into_iter()
+        .find(|title| !title.is_empty())
+        .unwrap_or_else(|| "Thread without a request".to_owned())
+}
+
+/// Returns the topic of a text in at most [`TITLE_GRAPHEMES`].
+pub(super) fn topic(text: &str) -> String {
+    let text = strip_tags(head(text, TITLE_BYTES_MAX));
+    let topic = plan_heading(&text).unwrap_or_else(|| first_sentence(&text));
+    shorten_to_clause(&with_short_paths(&topic), TITLE_GRAPHEMES)
+}
+
+/// Returns the first heading that names the topic, if the text has one among its first lines.
+fn plan_heading(text: &str) -> Option<String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(12).enumerate();
+    let headings =
+        lines.filter(|(index, line)| line.starts_with("# ") || *index == 0 && line.starts_with('#'));
+    let headings = headings.map(|(_, line)| line);
+    let named = headings.map(strip_markdown).map(|heading| {
+        let lower = heading.to_lowercase();
+        let prefix = HEADING_PREFIXES.iter().find(|prefix| {
+            lower
+                .strip_prefix(**prefix)
+                .is_some_and(|after| after.starts_with([':', ' ', '-', '–']) || after.is_empty())
+        });
+        let named = prefix.map_or(heading.as_str(), |prefix| &heading[prefix.len()..]);
+        named.trim_start_matches([':', ' ', '-', '–', '—']).to_owned()
+    });
+    let mut named = named.filter(|heading| {
+        count_content_words(heading) >= 2 && !PLAIN_HEADINGS.contains(&heading.to_lowercase().as_str())
+    });
+    named.next().map(|heading| capitalize(&render::normalize_line(&heading)))
+}
+
+/// Returns the first of the first eight sentences that states a topic, without its opening and its final punctuation and
+/// with a capital first letter.
+pub(super) fn first_sentence(text: &str) -> String {
+    let text = strip_tags(head(text, TITLE_BYTES_MAX));
+    let sentences: Vec<String> = split_sentences(&text)
+        .take(8)
+        .filter(|sentence| !sentence.starts_with("```"))
+        .map(|sentence| strip_opening(&strip_markdown(before_pasted_text(sentence))).to_owned())
+        .filter(|sentence| !sentence.is_empty() && !is_pasted(sentence))
+        .collect();
+    let introduces = |sentence: &str| {
+        let lower = sentence.to_lowercase();
+        INTRODUCTIONS.iter().any(|introduction| lower.starts_with(introduction))
+    };
+    let chosen = sentences
+        .iter()
+        .find(|sentence| {
+            count_content_words(sentence) >= 3 && sentence.contains(' ') && !introduces(sentence)
+        })
+        .or_else(|| {
+            sentences.iter().find(|sentence| count_content_words(sentence) >= 2 && !introduces(sentence))
+        })
+        .or(sentences.first());
+    let sentence = chosen.map(|sentence| render::normalize_line(sentence)).unwrap_or_default();
+    capitalize(sentence.trim_end_matches(['.', ':', '!', ' ', ',']))
+}
+
+/// Returns the part of a sentence before output that was pasted into it.
+fn before_pasted_text(sentence: &str) -> &str {
+    let end = sentence.find(['┃', '│', '╭', '╰', '┌', '└', '├', '❯']).unwrap_or(sentence.len());
+    &sentence[..end]
+}
+
+/// Returns a sentence without the words of conversation that it begins with, if a few content words remain.
+pub(super) fn strip_opening(sentence: &str) -> &str {
+    let mut text = sentence;
+    loop {
+        let lower = head(text, 32).to_lowercase();
+        let opening = OPENINGS.iter().filter(|opening| {
+            lower
+                .strip_prefix(**opening)
+                .is_some_and(|after| after.starts_with([' ', ',', '!', '.', '-', ':']))
+        });
+        let Some(length) = opening.map(|opening| opening.len()).max() else { break };
+        let Some(after) = text.get(length..) else { break };
+        let after = after.trim_start_matches([' ', ',', '!', '.', '-', ':']);
+        if count_content_words(after) < 2 {
+            break;
+        }
+        text = after;
+    }
+    text
+}
+
+/// Returns the text with a capital first letter, unless its first word is a name, whose spelling must not change.
+fn capitalize(text: &str) -> String {
+    let first_word = text.split(' ').next().unwrap_or_default();
+    if first_word.contains(|c: char| c.is_ascii_digit() || "/._`:(-".contains(c)) {
+        return text.to_owned();
+    }
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Returns the text in at most `graphemes_max` grapheme clusters: the longest beginning that is a whole clause, else the
+/// text cut between words with an ellipsis.
+pub(super) fn shorten_to_clause(text: &str, graphemes_max: usize) -> String {
+    let cut = truncate_with_ellipsis(text, graphemes_max);
+    let Some(kept) = cut.strip_suffix(facts::formatting::ELLIPSIS) else { return cut };
+    if text.starts_with(cut.as_str()) {
+        return cut;
+    }
+    // The end of the kept part may itself be a clause, so the text is searched a little further than it is kept.
+    let searched = head(text, kept.len() + LONGEST_CLAUSE_END);
+    // A prepositional phrase may be left out of a title, but not of a longer text.
+    let tiers = if graphemes_max <= TITLE_GRAPHEMES { CLAUSE_ENDS.len() } else { CLAUSE_ENDS.len() - 1 };
+    for ends in &CLAUSE_ENDS[..tiers] {
+        let end = ends.iter().filter_map(|end| searched.rfind(end)).filter(|end| *end <= kept.len()).max();
+        let clause = end.map(|end| searched[..end].trim_end_matches([' ', ',', ';', ':', '.', '-', '(']));
+        if let Some(clause) = clause.filter(|clause| is_whole_clause(clause)) {
+            return clause.to_owned();
+        }
+    }
+    cut
+}
+
+/// Returns whether a beginning of a sentence can stand alone: it is long enough, and closes what it opens.
+fn is_whole_clause(clause: &str) -> bool {
+    let closes = |open: char, close: char| clause.matches(open).count() == clause.matches(close).count();
+    clause.len() >= CLAUSE_BYTES_MIN
+        && count_content_words(clause) >= 2
+        && closes('(', ')')
+        && clause.matches('`').count() % 2 == 0
+        && clause.matches('"').count() % 2 == 0
+        && clause.split(' ').count() >= 3
+}
+
+/// Returns `text` with every path shortened to its file name, because a title has no room for folders.
+fn with_short_paths(text: &str) -> String {
+    let short = |word: &str| match word.rsplit_once('/') {
+        Some((folders, name)) if !folders.ends_with('/') && name.contains('.') && !word.contains("//") => {
+            let opening: String = folders.chars().take_while(|c| "`\"'(".contains(*c)).collect();
+            format!("{opening}{name}")
+        }
+        Some(_) | None => word.to_owned(),
+    };
+    text.split(' ').map(short).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_heading_or_a_whole_clause_of_the_objective() {
+        for (text, expected) in [
+            ("Fix the parser.", "Fix the parser"),
+            (
+                "Implement the following plan:\n\n# Plan: A queue for uploads\n\n## Context\nNone.",
+                "A queue for uploads",
+            ),
+            ("hey, can you please fix the broken importer?", "Fix the broken importer?"),
+            ("yeah close it. Then port the reader to the new format.", "Port the reader to the new format"),
+            (
+                "Make the retry limit configurable, because every customer has other needs and other network conditions.",
+                "Make the retry limit configurable",
+            ),
+            (
+                "Rename the column that holds the time of the last access of each object with a migration of old databases.",
+                "Rename the column that holds the time of the last access of each object",
+            ),
+            ("src/lib.rs: port the tests", "lib.rs: port the tests"),
+        ] {
+            assert_eq!(topic(text), expected, "{text:?}");
+        }
+    }
+}

@@ -222,6 +222,9 @@ const NO_RULES: &[&str] = &[
     "do not see",
     "do not have",
     "keep going",
+    "keep that in mind",
+    "keep this in mind",
+    "keep in mind",
     "keep it up",
     "no idea",
     "no worries",
@@ -248,8 +251,8 @@ pub(crate) fn is_standing_rule(sentence: &str) -> bool {
     if HEDGES.iter().any(|hedge| lower.contains(hedge)) {
         return false;
     }
-    let is_imperative = |word: &&str| {
-        lower.match_indices(*word).any(|(start, word)| {
+    let is_imperative = |word: &str| {
+        lower.match_indices(word).any(|(start, word)| {
             is_bounded(&lower, start..start + word.len())
                 && begins_clause(&lower[..start])
                 && lower[start + word.len()..].starts_with(' ')
@@ -258,8 +261,7 @@ pub(crate) fn is_standing_rule(sentence: &str) -> bool {
                 })
         })
     };
-    contains_any_word(&lower, STANDING_PHRASES)
-        || STANDING_IMPERATIVES.iter().any(|word| is_imperative(&word))
+    contains_any_word(&lower, STANDING_PHRASES) || STANDING_IMPERATIVES.iter().any(|word| is_imperative(word))
 }
 
 /// Returns whether a clause begins after this text: it is empty, or ends in punctuation or one of [`CLAUSE_OPENERS`].

@@ -438,8 +438,8 @@ pub fn announces_work(sentence: &str) -> bool {
 
 /// Returns whether a lowercase sentence announces work.
 fn is_announcement(lower: &str) -> bool {
-    let starts_with = |cue: &&str| {
-        lower.strip_prefix(*cue).is_some_and(|after| !after.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    let starts_with = |cue: &str| {
+        lower.strip_prefix(cue).is_some_and(|after| !after.starts_with(|c: char| c.is_ascii_alphanumeric()))
     };
     let is_progressive = ["i'm ", "i’m ", "i am "].iter().any(|subject| {
         let verb = lower.strip_prefix(*subject).and_then(|after| after.split_whitespace().next());
@@ -448,7 +448,7 @@ fn is_announcement(lower: &str) -> bool {
     if is_progressive {
         return true;
     }
-    ANNOUNCEMENTS.iter().any(|cue| starts_with(&cue)) && !COURTESIES.iter().any(|cue| starts_with(&cue))
+    ANNOUNCEMENTS.iter().any(|cue| starts_with(cue)) && !COURTESIES.iter().any(|cue| starts_with(cue))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! What the thread itself says takes precedence.
 
-use protocol::{CarryOver, HandoffSummary, SummaryItem, SummaryItemKind, TodoStatus};
+use protocol::{CarryOver, HandoffSummary, Rule, SummaryItem, SummaryItemKind, TodoStatus};
 
 use crate::limits::BODY_ITEMS_MAX;
 use crate::summary::render;
@@ -28,6 +28,8 @@ pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
     };
     CarryOver {
         goal: own.goal.or_else(|| inherited.goal.clone()),
+        // An inherited rule has no references, because they would name events of another thread.
+        rules: facts::merge_rules(without_refs(&inherited.rules), own.rules),
         last_user_request: own.last_user_request.or_else(|| inherited.last_user_request.clone()),
         last_request_answered: match has_request {
             true => own.last_request_answered,
@@ -44,6 +46,11 @@ pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
         delegations: with(own.delegations, &inherited.delegations),
         ..own
     }
+}
+
+/// Returns the rules without references.
+fn without_refs(rules: &[Rule]) -> Vec<Rule> {
+    rules.iter().map(|rule| Rule { text: rule.text.clone(), refs: Vec::new() }).collect()
 }
 
 /// Adds the lasting items of the inherited summary to the thread's own, in the order of the kinds, as long as the Markdown
@@ -83,6 +90,10 @@ mod tests {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }
 
+    fn rule(text: &str) -> Rule {
+        Rule { text: text.to_owned(), refs: Vec::new() }
+    }
+
     fn task(text: &str, status: TodoStatus) -> TodoItem {
         TodoItem { text: text.to_owned(), status }
     }
@@ -92,6 +103,7 @@ mod tests {
         let inherited = CarryOver {
             is_in_markdown: true,
             goal: Some("port it".to_owned()),
+            rules: vec![rule("Never sleep."), rule("Ask first.")],
             last_user_request: Some("do it".to_owned()),
             last_request_answered: Some(false),
             todos: vec![task("a", TodoStatus::Completed), task("b", TodoStatus::Pending)],
@@ -106,6 +118,7 @@ mod tests {
         assert!(!idle.is_in_markdown && idle.files_read.is_empty());
         let own = CarryOver {
             goal: Some("ship it".to_owned()),
+            rules: vec![rule("Never sleep."), rule("Be brief.")],
             last_user_request: Some("and now?".to_owned()),
             todos: vec![task("c", TodoStatus::Pending)],
             files_modified: texts(&["b.rs", "d.rs"]),
@@ -114,6 +127,7 @@ mod tests {
         let merged = merge_facts(own.clone(), &inherited);
         assert_eq!((&merged.goal, &merged.last_user_request), (&own.goal, &own.last_user_request));
         assert_eq!((merged.last_request_answered, &merged.todos), (None, &own.todos));
+        assert_eq!(merged.rules, [rule("Ask first."), rule("Never sleep."), rule("Be brief.")]);
         assert_eq!(merged.files_modified, texts(&["b.rs", "d.rs", "a.rs"]));
         assert_eq!(merged.errors, texts(&[]));
     }

@@ -260,10 +260,20 @@ fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         remaining = remaining.saturating_sub(text.chars().count() + 3);
         lines.push(SummaryLine { text, refs: vec![quote.seq] });
     }
+    // A summary always states its objective, even if another section quotes it.
+    if lines.is_empty()
+        && let Some(quote) = objective_request(facts)
+        && facts.requests.last().is_none_or(|last| last.seq != quote.seq)
+    {
+        let text =
+            shorten_to_sentences(&objective_text(&quote.text, request.source.title), request.chars_max);
+        lines.push(SummaryLine { text, refs: vec![quote.seq] });
+    }
     lines
 }
 
-/// Returns a request without Markdown and without the sentences and clauses that the title has already stated.
+/// Returns a request without Markdown and without the sentences and clauses that the title has already stated; the whole
+/// request if the rest cannot be understood alone.
 fn objective_text(request: &str, title: &str) -> String {
     let title = title.trim_end_matches(['…', ' ', '?']).to_lowercase();
     let sentences = split_sentences(request).map(strip_markdown).filter(|sentence| !sentence.is_empty());
@@ -288,7 +298,16 @@ fn objective_text(request: &str, title: &str) -> String {
             Some(_) | None => sentence.clone(),
         }
     });
-    stated.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ")
+    let rest = stated.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");
+    // A rest that cannot be understood without the title is no objective.
+    let is_dependent = ["it ", "this ", "that ", "they ", "these "]
+        .iter()
+        .any(|word| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)));
+    if rest.is_empty() || is_dependent {
+        let sentences = split_sentences(request).map(strip_markdown);
+        return sentences.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");
+    }
+    rest
 }
 
 /// Returns as many whole sentences of the text as fit in `chars_max` characters, else a whole clause of the first one.

@@ -77,7 +77,7 @@ const INTRODUCTIONS: &[&str] = &[
     "execute the plan",
     "the following plan",
 ];
-/// Lowercase headings that say nothing about their text, and prefixes of headings that are removed.
+/// Lowercase words at the beginning of a heading that are no part of its topic.
 const HEADING_PREFIXES: &[&str] =
     &["implementation plan", "plan", "task", "goal", "objective", "feature", "issue", "title"];
 /// Lowercase headings that say nothing about their text.
@@ -245,8 +245,8 @@ fn is_whole_clause(clause: &str) -> bool {
     clause.len() >= CLAUSE_BYTES_MIN
         && count_content_words(clause) >= 2
         && closes('(', ')')
-        && clause.matches('`').count() % 2 == 0
-        && clause.matches('"').count() % 2 == 0
+        && clause.matches('`').count().is_multiple_of(2)
+        && clause.matches('"').count().is_multiple_of(2)
         && clause.split(' ').count() >= 3
 }
 

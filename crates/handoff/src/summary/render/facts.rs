@@ -3,7 +3,7 @@
 //! Each entry is one bullet. What an entry says is decided by the crate `facts`.
 
 use model::tokens::{self, truncate_graphemes};
-use protocol::{CarryOver, ReferencedFile, TodoItem, TodoStatus};
+use protocol::{CarryOver, ReferencedFile, Rule, TodoItem, TodoStatus};
 
 use super::{escape_block_start, escape_tags, normalize_line};
 
@@ -40,6 +40,8 @@ impl FactLimits {
         Self::STEPS.into_iter().find(fits).unwrap_or(narrowest)
     }
 }
+/// Maximum grapheme clusters of a rule, however long the other facts are: a rule that is cut may say the opposite.
+const RULE_GRAPHEMES_MAX: usize = 400;
 /// Hex digits of a file's SHA-256 that are rendered: enough to distinguish two versions of one file.
 const HASH_DIGITS: usize = 8;
 
@@ -60,6 +62,8 @@ const NOT_ANSWERED: &str = " (not answered yet)";
 pub(crate) enum FactSection {
     /// The purpose of the child thread.
     Goal,
+    /// The user's standing rules.
+    Rules,
     /// The user's last request.
     LastRequest,
     /// The task list.
@@ -82,8 +86,9 @@ pub(crate) enum FactSection {
 
 impl FactSection {
     /// All sections, in the order in which they are rendered.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Goal,
+        Self::Rules,
         Self::LastRequest,
         Self::Tasks,
         Self::FilesChanged,
@@ -99,6 +104,7 @@ impl FactSection {
     pub(crate) const fn heading(self) -> &'static str {
         match self {
             Self::Goal => "Goal of the new thread",
+            Self::Rules => "Rules",
             Self::LastRequest => "Last request",
             Self::Tasks => "Tasks",
             Self::FilesChanged => "Files changed",
@@ -111,6 +117,23 @@ impl FactSection {
         }
     }
 
+    /// Returns the maximum number of entries. All rules are rendered; the crate `facts` bounds their number.
+    const fn entries_max(self, limits: FactLimits) -> usize {
+        match self {
+            Self::Rules => usize::MAX,
+            Self::Goal
+            | Self::LastRequest
+            | Self::Tasks
+            | Self::FilesChanged
+            | Self::FilesRead
+            | Self::Commands
+            | Self::Errors
+            | Self::Skills
+            | Self::Delegations
+            | Self::GoalFiles => limits.entries,
+        }
+    }
+
     /// Returns the entries as lines of plain text, all of them, without bullets and escapes.
     fn lines(self, carry: &CarryOver, limits: FactLimits) -> Vec<String> {
         let max = limits.entry_graphemes;
@@ -120,6 +143,10 @@ impl FactSection {
         let request = |text: &Option<String>| shortened(text.as_slice(), limits.request_graphemes);
         match self {
             Self::Goal => request(&carry.goal),
+            Self::Rules => {
+                let max = limits.request_graphemes.max(RULE_GRAPHEMES_MAX);
+                carry.rules.iter().map(|rule| shorten_line(&rule.text, max)).collect()
+            }
             Self::LastRequest => request(&carry.last_user_request),
             Self::Tasks => carry.todos.iter().map(|task| task_line(task, max)).collect(),
             Self::FilesChanged => entries(&carry.files_modified),
@@ -152,8 +179,9 @@ fn render_within(carry: &CarryOver, limits: FactLimits) -> String {
             md.push_str(request_state(carry));
         }
         md.push('\n');
-        let more = (lines.len() > limits.entries).then(|| more_line(lines.len() - limits.entries));
-        for line in lines.iter().take(limits.entries).chain(&more) {
+        let entries_max = section.entries_max(limits);
+        let more = (lines.len() > entries_max).then(|| more_line(lines.len() - entries_max));
+        for line in lines.iter().take(entries_max).chain(&more) {
             md.push_str("- ");
             md.push_str(&escape_block_start(&escape_tags(line)));
             md.push('\n');
@@ -183,6 +211,7 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
     let last_user_request = first(FactSection::LastRequest, &shown.last_user_request);
     CarryOver {
         goal: first(FactSection::Goal, &shown.goal),
+        rules: kept_entries(FactSection::Rules, shown, bullets, &shown.rules, parse_rule),
         last_request_answered: shown.last_request_answered.filter(|_| last_user_request.is_some()),
         last_user_request,
         todos: kept_entries(FactSection::Tasks, shown, bullets, &shown.todos, parse_task),
@@ -212,14 +241,15 @@ fn kept_entries<T: Clone>(
     parse: impl Fn(&str) -> T,
 ) -> Vec<T> {
     let limits = FactLimits::for_facts(shown);
+    let entries_max = section.entries_max(limits);
     let mut shown_lines: Vec<Option<String>> = section.lines(shown, limits).into_iter().map(Some).collect();
-    let hidden = shown_lines.len().saturating_sub(limits.entries);
-    shown_lines.truncate(limits.entries);
+    let hidden = shown_lines.len().saturating_sub(entries_max);
+    shown_lines.truncate(entries_max);
     let mut kept = Vec::new();
     for (_, line) in bullets.iter().filter(|(of, _)| *of == section) {
         let line = normalize_line(line);
         if hidden > 0 && line == more_line(hidden) {
-            kept.extend(entries.iter().skip(limits.entries).cloned());
+            kept.extend(entries.iter().skip(entries_max).cloned());
             continue;
         }
         let index = shown_lines.iter().position(|shown| shown.as_deref() == Some(line.as_str()));
@@ -285,6 +315,11 @@ fn parse_file(line: &str) -> ReferencedFile {
     ReferencedFile { path: line.to_owned(), exists: true, sha256: None }
 }
 
+/// Returns the rule of a person's line.
+fn parse_rule(line: &str) -> Rule {
+    Rule { text: line.to_owned(), refs: Vec::new() }
+}
+
 /// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis behind the cut.
 fn shorten_line(text: &str, graphemes_max: usize) -> String {
     let line = normalize_line(text);
@@ -306,6 +341,7 @@ mod tests {
         CarryOver {
             is_in_markdown: true,
             goal: Some("port it to\nPostgreSQL".to_owned()),
+            rules: (0..14).map(|index| parse_rule(&format!("Never do {index}."))).collect(),
             last_user_request: Some("# do </current_thread_summary> it".to_owned()),
             last_request_answered: Some(false),
             todos: vec![
@@ -377,6 +413,7 @@ mod tests {
         let md = render_facts(&shown);
         let edit = |from: &str, to: &str| edited_facts(&shown, &bullets(&md.replacen(from, to, 1)));
         assert_eq!(edit("- and 2 more\n", "").files_modified.len(), 12);
+        assert_eq!(edit("- Never do 3.\n", "").rules.len(), 13);
         assert_eq!(edit("- src/3.rs\n", "").files_modified.len(), 13);
         assert_eq!(edit("- port it to PostgreSQL\n", "").goal, None);
         assert_eq!(edit("- port it to PostgreSQL", "- port it").goal.as_deref(), Some("port it"));

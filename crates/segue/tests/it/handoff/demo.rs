@@ -82,7 +82,7 @@ fn the_demo_shows_the_review_the_new_thread_and_what_stays_in_the_old_one() {
             "243 messages, 30.7k tokens",
             "2. The draft of the handoff",
             "Objective",
-            "Files read (13 lines)",
+            "Files read (",
             "243 messages: 1 verbatim",
             QUESTION,
             "3. The new thread",

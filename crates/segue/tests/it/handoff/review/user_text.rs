@@ -201,7 +201,7 @@ fn without_an_editor_each_line_is_a_field() {
     assert_eq!(code, 0, "{screen}");
     let block = sandbox.read_agent_md().unwrap();
     assert!(block.contains("for good**") && block.contains("- the suite is slow"), "{block}");
-    assert!(!block.contains("Never raise"), "{block}");
+    assert!(!block.contains("### Decisions"), "{block}");
 }
 
 #[test]
@@ -241,5 +241,5 @@ fn in_plain_mode_an_empty_line_keeps_a_field_and_a_dash_removes_it() {
     let (code, printed) = terminal.end_printed();
     assert_eq!(code, 0, "{printed}");
     let block = sandbox.read_agent_md().unwrap();
-    assert!(block.contains("All is said.") && !block.contains("Never raise"), "{block}");
+    assert!(block.contains("All is said.") && !block.contains("### Decisions"), "{block}");
 }

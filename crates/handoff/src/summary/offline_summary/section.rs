@@ -273,7 +273,7 @@ fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
 }
 
 /// Returns a request without Markdown and without the sentences and clauses that the title has already stated; the whole
-/// request if the rest cannot be understood alone.
+/// request if nothing is left.
 fn objective_text(request: &str, title: &str) -> String {
     let title = title.trim_end_matches(['…', ' ', '?']).to_lowercase();
     let sentences = split_sentences(request).map(strip_markdown).filter(|sentence| !sentence.is_empty());
@@ -299,11 +299,7 @@ fn objective_text(request: &str, title: &str) -> String {
         }
     });
     let rest = stated.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");
-    // A rest that cannot be understood without the title is no objective.
-    let is_dependent = ["it ", "this ", "that ", "they ", "these "]
-        .iter()
-        .any(|word| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)));
-    if rest.is_empty() || is_dependent {
+    if rest.is_empty() {
         let sentences = split_sentences(request).map(strip_markdown);
         return sentences.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");
     }

@@ -25,7 +25,7 @@ struct FactSection<'a> {
     entries: Vec<&'a str>,
 }
 
-/// Returns the sections of facts. A list of more than [`ENTRIES_UNFOLDED_MAX`] entries is one row.
+/// Returns the sections of facts. A long list is one row.
 pub fn render_folded(screen: &Screen, proposal: &Proposal) -> Vec<String> {
     let markdown = markdown_of(proposal);
     let is_folded = |section: &FactSection<'_>| {

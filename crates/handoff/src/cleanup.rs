@@ -61,7 +61,8 @@ pub fn should_cleanup_handoff(channels: &Channels) -> runtime::NextNode {
     Ok((FIRST_TURN_CHANNEL.get(channels)? == Some(true)).then_some(CLEANUP_NODE))
 }
 
-/// The node that marks the child's first turn as complete. From then on its summary is not injected.
+/// The node that marks the child's first turn as complete. Whether later requests contain its summary is a setting of the
+/// hook in `memory`.
 pub struct MarkFirstTurn;
 
 #[async_trait]

@@ -161,6 +161,30 @@ fn g1_another_title_changes_nothing_else() {
     assert!(replace_title(&shown, "x".repeat(121)).is_err());
 }
 
+/// An edit of the facts used to be accepted and ignored.
+#[test]
+fn m1_json_replaces_keeps_and_drops_the_facts() {
+    let carry_over = CarryOver {
+        is_in_markdown: true,
+        goal: Some("port it".to_owned()),
+        commands: vec!["make".to_owned(), "make test".to_owned()],
+        ..CarryOver::default()
+    };
+    let shown = HandoffSummary { carry_over: carry_over.clone(), ..shown_summary() };
+    let mut json = serde_json::to_value(&shown).unwrap();
+    let edit = |json: &Value| parse_json(&shown, json).map(|edited| edited.summary_json.carry_over);
+    assert_eq!(edit(&json), Ok(carry_over.clone()));
+    json["carry_over"]["commands"] = json!(["make"]);
+    let edited = parse_json(&shown, &json).unwrap();
+    assert!(edited.summary_md.contains("- make\n") && !edited.summary_md.contains("make test"));
+    json["carry_over"] = json!({});
+    assert_eq!(edit(&json), Ok(CarryOver { is_in_markdown: true, ..CarryOver::default() }));
+    json["carry_over"] = json!({"commands": 7});
+    assert!(edit(&json).is_err());
+    json.as_object_mut().unwrap().remove("carry_over");
+    assert_eq!(edit(&json), Ok(carry_over));
+}
+
 #[test]
 fn m6_json_cannot_declare_an_unverified_item_verified() {
     let shown = shown_summary();

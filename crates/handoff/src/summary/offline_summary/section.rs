@@ -281,9 +281,10 @@ fn objective_text(request: &str, title: &str) -> String {
         let unopened = strip_opening(&sentence);
         let lower = unopened.to_lowercase();
         let is_same_length = lower.len() == unopened.len();
-        match lower.find(&title) {
-            Some(start) if is_same_length && !title.is_empty() => {
-                let after = &unopened[start + title.len()..];
+        let stated = lower.find(&title).filter(|_| is_same_length && !title.is_empty());
+        // A letter and its lowercase form can have different lengths, so the title may end inside a letter.
+        match stated.and_then(|start| unopened.get(start + title.len()..)) {
+            Some(after) => {
                 let is_clause = after.trim_start().starts_with([':', ';', ',', '(', '—', '–']);
                 let is_end = count_content_words(after) == 0;
                 let rest = after.trim_start_matches([' ', ':', ';', ',', '—', '–']);
@@ -295,7 +296,7 @@ fn objective_text(request: &str, title: &str) -> String {
                     sentence.clone()
                 }
             }
-            Some(_) | None => sentence.clone(),
+            None => sentence.clone(),
         }
     });
     let rest = stated.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");

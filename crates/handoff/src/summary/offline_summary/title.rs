@@ -144,7 +144,8 @@ fn plan_heading(text: &str) -> Option<String> {
                 .strip_prefix(**prefix)
                 .is_some_and(|after| after.starts_with([':', ' ', '-', '–']) || after.is_empty())
         });
-        let named = prefix.map_or(heading.as_str(), |prefix| &heading[prefix.len()..]);
+        // A letter and its lowercase form can have different lengths, so the prefix may end inside a letter.
+        let named = prefix.and_then(|prefix| heading.get(prefix.len()..)).unwrap_or(&heading);
         named.trim_start_matches([':', ' ', '-', '–', '—']).to_owned()
     });
     let mut named = named.filter(|heading| {
@@ -270,6 +271,7 @@ mod tests {
     fn a_title_is_the_heading_or_a_whole_clause_of_the_objective() {
         for (text, expected) in [
             ("Fix the parser.", "Fix the parser"),
+            ("# tas\u{212a}: port the reader", "tas\u{212a}: port the reader"),
             (
                 "Implement the following plan:\n\n# Plan: A queue for uploads\n\n## Context\nNone.",
                 "A queue for uploads",

@@ -151,8 +151,8 @@ async fn review_in_terminal(demo: PreparedDemo, args: &DemoArgs) -> Result<(), C
     let pending = draft_sample_handoff(context, sample).await?;
     if context.format == OutputFormat::Text {
         print_step(&context.screen, "2. The draft of the handoff")?;
-        let text = "Rules wrote this summary, without a model. Below it are the messages that it covers, and the facts \
-                    that are carried over with it. Nothing happens unless you accept.";
+        let text = "Rules wrote this summary and chose the facts below it, without a model. The new thread reads all of it. \
+                    Nothing happens unless you accept.";
         print_text(&context.screen, text)?;
         show_pending(context, &sample.thread, &pending).await?;
         if args.yes {

@@ -48,7 +48,7 @@ fn check_paused_server(store: FleetDatabase) {
     let followers: Vec<_> = runs.iter().map(|run| fleet.follow_run(0, run)).collect();
     // All runs wait for their last answer.
     fleet.wait_until(|fleet| fleet.model.call_count() >= RUN_COUNT * 4);
-    fleet.signal(0, Signal::STOP);
+    fleet.pause(0);
     fleet.wait_until(|fleet| fleet.metric(1, "segue_runs_taken_over_total") == RUN_COUNT as u64);
     fleet.model.open_gate(FINAL_GATE);
     fleet.assert_runs_complete(1, (&runs, 3));

@@ -3,6 +3,7 @@
 mod stream_reader;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -16,6 +17,9 @@ pub use stream_reader::{StreamReaders, StreamRecord};
 
 /// Name of the gate at which the model's last answers wait.
 pub const FINAL_GATE: &str = "end";
+
+/// How long a write waits for the transactions of other servers before a paused server is taken for the cause.
+const SQLITE_WAIT: Duration = Duration::from_secs(1);
 
 /// Configuration of all servers. The time limits are long because connections are slow on a busy machine
 /// and runs wait at gates as long as a test takes.
@@ -126,6 +130,25 @@ impl ServerFleet {
 
     pub fn signal(&self, server: usize, signal: Signal) {
         self.servers[server].signal(signal);
+    }
+
+    /// Pauses a server outside of its write transactions. A process that is paused inside one keeps the lock of a SQLite file,
+    /// and no other process can write until it continues: nothing could take its runs over.
+    pub fn pause(&self, server: usize) {
+        loop {
+            self.servers[server].pause();
+            if matches!(self.store, FleetDatabase::Postgres(_)) || self.can_write_to_sqlite() {
+                return;
+            }
+            self.signal(server, Signal::CONT);
+        }
+    }
+
+    /// Returns whether a write transaction can begin within the time that the other servers need for theirs.
+    fn can_write_to_sqlite(&self) -> bool {
+        let connection = rusqlite::Connection::open(self.sandbox.home().join("segue.db")).unwrap();
+        connection.busy_timeout(SQLITE_WAIT).unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_ok()
     }
 
     /// Follows the stream of a run from its first event to its end, in a background thread.

@@ -44,6 +44,25 @@ impl ServeProcess {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Stops the execution of the server until it receives `CONT`. Returns once all of its threads have stopped.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        while !self.has_stopped() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Returns whether the state of every thread in `/proc/PID/task/TID/stat` is `T` (stopped). It is the first field after
+    /// the name, which is in parentheses.
+    fn has_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        threads.map(|thread| thread.unwrap().path().join("stat")).all(|file| {
+            // A thread that has just ended has no file any more.
+            let Ok(text) = std::fs::read_to_string(file) else { return true };
+            text.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('T'))
+        })
+    }
+
     /// Waits for the server to exit and returns its exit code.
     pub fn wait_for_exit(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()

@@ -138,7 +138,7 @@ fn run_storm(fleet: &mut ServerFleet, readers: &StreamReaders, size: StormSize) 
                 shutting_down.push(old);
             }
             ServerFault::Pause => {
-                fleet.signal(server, Signal::STOP);
+                fleet.pause(server);
                 paused = Some(server);
             }
             ServerFault::Wake => {

@@ -74,8 +74,9 @@ pub use handoff::render::{
     facts_markdown, heading as summary_heading, is_summary_heading, render_markdown as summary_markdown,
 };
 pub use handoff::{
-    CoverageCounts, HandoffStatistics, OFFLINE_SUMMARY_MODEL, OutcomeStatistics, UNDECIDED_NOTE,
-    count_coverage, show_assistant_name,
+    CoverageCounts, HandoffStatistics, MessageUse, MessageUseCounts, OFFLINE_SUMMARY_MODEL,
+    OutcomeStatistics, UNDECIDED_NOTE, count_coverage, count_message_uses, edited_markdown,
+    show_assistant_name,
 };
 pub use journal::copy::{BackupReport, CopyOutcome, CopyPhase, CopyReport, SchemaMigration, TableChecksum};
 pub use journal::view::{

@@ -191,6 +191,8 @@ fn summary(offline: OfflineSummary) -> HandoffSummary {
         body: offline.body,
         model: "extractive".to_owned(),
         model_run_id: None,
+        run_id: None,
+        notes: protocol::ReviewNotes::default(),
         tokens_used: 0,
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,

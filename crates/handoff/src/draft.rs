@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
 use facts::redact;
 
@@ -57,7 +57,7 @@ pub(crate) struct DraftInput {
     pub(crate) max_summary_tokens: u64,
 }
 
-/// A draft that a model wrote. It satisfies the limits of a summary; its names are not checked yet.
+/// A draft that a model wrote. Its names are not checked yet, and it may have more items than a summary.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ModelDraft {
     /// The title, on one line.
@@ -227,7 +227,8 @@ fn outermost_object(text: &str) -> &str {
     }
 }
 
-/// Normalizes, redacts and truncates a parsed answer, and checks that it has a title, a TL;DR and enough items.
+/// Normalizes and redacts a parsed answer, truncates its title and TL;DR, and checks that it has a title, a TL;DR and enough
+/// items. Excess items stay, so that they can be checked and listed.
 fn validate_draft(parsed: DraftAnswer, answer: AiMessage) -> Result<ModelDraft, DraftError> {
     let line = |text: &str| redact(&render::normalize_line(text)).into_owned();
     let title = model::tokens::truncate_graphemes(&line(&parsed.title), TITLE_GRAPHEMES_MAX).to_owned();
@@ -241,11 +242,11 @@ fn validate_draft(parsed: DraftAnswer, answer: AiMessage) -> Result<ModelDraft, 
             refs: item.refs,
             verified: true,
             unfound: Vec::new(),
+            false_refs: Vec::new(),
         })
         .filter(|item| !item.text.is_empty())
         .collect();
     body.sort_by_key(|item| item.kind);
-    body.truncate(BODY_ITEMS_MAX);
     if title == tldr {
         return Err(DraftError::Unusable("its TL;DR only repeats its title".to_owned()));
     }

@@ -49,8 +49,10 @@ pub use request::{
     HandoffOptions, PreparedHandoffRequest, handoff_run_restart, handoff_run_start, is_blank, requested_key,
 };
 pub use review::approval::{HandoffApproval, dismiss_handoff};
+pub use review::edit::edited_markdown;
 pub use summary::coverage::{CoverageBuilder, CoverageClass, CoverageCounts, count_coverage};
 pub use summary::ground::GroundingCheck;
+pub use summary::message_use::{MessageUse, MessageUseCounts, count_message_uses};
 pub use summary::offline_summary::{OfflineSummary, build_offline_summary};
 pub use summary::render::{self, fit_summary, render_summary};
 pub use summary::select::{TranscriptSelection, TranscriptSelector};

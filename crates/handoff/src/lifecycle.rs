@@ -18,8 +18,8 @@ pub enum HandoffAction {
     Draft,
     /// Stores a proposal and awaits a decision about it.
     Propose,
-    /// Proposes the text of an earlier iteration again.
-    Revert,
+    /// Replaces the shown proposal by a text that needs no draft: that of an earlier iteration, or the person's own.
+    ReplaceProposal,
     /// Accepts the shown proposal or the person's own text.
     Accept,
     /// Records that the child's block in `agent.md` was written, or that writing it failed.
@@ -56,7 +56,7 @@ pub const fn next_status(
     use HandoffStatus as S;
     match (from, step) {
         (S::Requested | S::AwaitingDecision, HandoffAction::Draft) => Ok(S::Drafting),
-        (S::Drafting, HandoffAction::Propose) | (S::AwaitingDecision, HandoffAction::Revert) => {
+        (S::Drafting, HandoffAction::Propose) | (S::AwaitingDecision, HandoffAction::ReplaceProposal) => {
             Ok(S::AwaitingDecision)
         }
         (S::AwaitingDecision, HandoffAction::Accept) => Ok(S::Accepted),
@@ -94,7 +94,7 @@ mod tests {
         let steps = [
             HandoffAction::Draft,
             HandoffAction::Propose,
-            HandoffAction::Revert,
+            HandoffAction::ReplaceProposal,
             HandoffAction::Accept,
             HandoffAction::Seed,
             HandoffAction::Clean,
@@ -116,7 +116,7 @@ mod tests {
                     allowed,
                     [
                         HandoffAction::Draft,
-                        HandoffAction::Revert,
+                        HandoffAction::ReplaceProposal,
                         HandoffAction::Accept,
                         HandoffAction::Decline,
                         HandoffAction::Preview,

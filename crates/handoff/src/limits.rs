@@ -8,8 +8,11 @@ pub const TITLE_GRAPHEMES_MAX: usize = 120;
 pub const TLDR_GRAPHEMES_MAX: usize = 200;
 /// The minimum number of items in the body of a drafted summary. A person's own text may have fewer.
 pub const BODY_ITEMS_MIN: usize = 3;
-/// The maximum number of items in the body of a summary.
+/// The maximum number of items in the body of a drafted summary.
 pub const BODY_ITEMS_MAX: usize = 7;
+/// The maximum number of items in a person's own text: more than in a draft, so that items which a draft left out can be
+/// added back.
+pub const EDITED_ITEMS_MAX: usize = 12;
 /// The default budget of a rendered summary, in tokens (`handoff.max_summary_tokens`).
 pub const SUMMARY_TOKENS_MAX: u64 = 300;
 /// The default budget of the transcript selected for a model with a small or unknown context window, in tokens

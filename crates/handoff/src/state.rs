@@ -138,8 +138,8 @@ pub(crate) enum HandoffInput {
     },
     /// The person wants another draft.
     Revise(Revision),
-    /// The person wants the text of an earlier iteration, which is stored again as this proposal.
-    Revert(ProposalRef),
+    /// The person replaced the text, by that of an earlier iteration or by their own. It is stored as this proposal.
+    ReplaceProposal(ProposalRef),
     /// The person accepted the handoff.
     Accept {
         /// The thread in which the work continues.
@@ -219,7 +219,7 @@ impl HandoffState {
                 }
                 Ok(Self::Redrafting { handoff, proposal, revision })
             }
-            (Self::AwaitingDecision { handoff, .. }, I::Revert(proposal)) => {
+            (Self::AwaitingDecision { handoff, .. }, I::ReplaceProposal(proposal)) => {
                 Ok(Self::AwaitingDecision { handoff, proposal, problem: None })
             }
             (Self::AwaitingDecision { .. }, I::Accept { child_thread_id }) => {

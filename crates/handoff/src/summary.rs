@@ -6,7 +6,9 @@
 pub(crate) mod coverage;
 pub(crate) mod files;
 pub(crate) mod ground;
+pub(crate) mod message_use;
 pub(crate) mod offline_summary;
+pub(crate) mod outline;
 pub mod render;
 pub(crate) mod select;
 pub(crate) mod statistics;

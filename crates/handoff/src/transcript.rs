@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use journal::view::message_id;
 use protocol::event::body::{
-    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffProposed, HandoffRefined,
-    HandoffReverted, RunInterrupted,
+    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffEdited, HandoffFailed, HandoffProposed,
+    HandoffRefined, HandoffReverted, RunInterrupted,
 };
 use protocol::{
     AiMessage, AssistantId, ContentBlock, Event, EventBodyError, EventType, Handoff, HandoffId,
@@ -23,8 +23,9 @@ use crate::request::tool;
 use crate::review::payload::{ACTION_NAME, MIDDLEWARE_SOURCE, ReviewContext, review_payload};
 
 /// The event types from which the view is built: questions about handoffs and their outcomes.
-pub const QUESTION_EVENT_TYPES: [EventType; 9] = [
+pub const QUESTION_EVENT_TYPES: [EventType; 10] = [
     EventType::HandoffProposed,
+    EventType::HandoffEdited,
     EventType::HandoffReverted,
     EventType::HandoffRefined,
     EventType::HandoffAccepted,
@@ -135,6 +136,11 @@ impl HandoffMessageBuilder<'_> {
                 let HandoffProposed { handoff_id, iteration, .. } = event.body()?;
                 self.newest_proposal = Some(ProposalKey { handoff_id, iteration });
                 None
+            }
+            EventType::HandoffEdited => {
+                let HandoffEdited { handoff_id, iteration } = event.body()?;
+                self.newest_proposal = Some(ProposalKey { handoff_id, iteration });
+                success(format!("The edited text was stored as draft {iteration}."))
             }
             EventType::HandoffReverted => {
                 let HandoffReverted { handoff_id, iteration, reverted_to } = event.body()?;

@@ -75,6 +75,7 @@ impl ViewEventKind {
             | EventType::HandoffRequested
             | EventType::HandoffProposed
             | EventType::HandoffRefined
+            | EventType::HandoffEdited
             | EventType::HandoffReverted
             | EventType::HandoffTruncated
             | EventType::HandoffAccepted

@@ -105,6 +105,8 @@ fn accepted_handoff_writes(
         body: Vec::new(),
         model: "extractive".to_owned(),
         model_run_id: None,
+        run_id: None,
+        notes: protocol::ReviewNotes::default(),
         tokens_used: 0,
         iteration: 0,
         created_at,

@@ -27,8 +27,8 @@ pub use event::catalog::{Category, EventType};
 pub use event::surrogate::lone_surrogate;
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::summary::{
-    CarryOver, Coverage, HandoffSummary, ReferencedFile, Rule, SummaryItem, SummaryItemKind, TodoItem,
-    TodoStatus,
+    CarryOver, ConversationTopic, Coverage, HandoffSummary, LeftOutItem, LeftOutReason, ReferencedFile,
+    ReviewNotes, Rule, SummaryItem, SummaryItemKind, TodoItem, TodoStatus,
 };
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};

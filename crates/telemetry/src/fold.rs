@@ -160,6 +160,7 @@ impl SpanFold {
                 }
             }
             EventType::HandoffRequested
+            | EventType::HandoffEdited
             | EventType::HandoffReverted
             | EventType::HandoffTruncated
             | EventType::HandoffDeclined

@@ -24,7 +24,7 @@ pub use ask::text_input::{ask_draft, ask_line, ask_text};
 pub use error::{Error, Result};
 pub use keyboard::{BracketedPasteGuard, NoEchoGuard};
 pub use render::markdown::MarkdownRenderer;
-pub use render::{context_window, coverage, diff, facts, marker, search_hits, summary, tool_calls};
+pub use render::{context_window, coverage, diff, facts, marker, notes, search_hits, summary, tool_calls};
 pub use run_view::progress::{ProgressDisplay, ProgressUnit};
 pub use run_view::turn_view::{TurnTotals, TurnView};
 pub use run_view::type_ahead::TypeAheadBuffer;

@@ -9,6 +9,7 @@ pub mod diff;
 pub mod facts;
 pub mod markdown;
 pub mod marker;
+pub mod notes;
 pub mod search_hits;
 pub mod summary;
 pub mod tool_calls;

@@ -90,10 +90,12 @@ fn open_lock_file(path: &Path) -> Result<File, Error> {
 }
 
 /// Returns the folder `tmp` in Cargo's target folder. The target folder is the ancestor of the test's program that has a
-/// `CACHEDIR.TAG`.
+/// `CACHEDIR.TAG`. Cargo writes none into a target folder that existed already; then it is the folder of the profile, which
+/// contains programs itself and those of tests in `deps`.
 fn target_tmp_folder() -> Result<PathBuf, Error> {
     let program = std::env::current_exe().map_err(Error::io("find this program"))?;
     let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
-    let target = target.or_else(|| program.parent()).unwrap_or(Path::new("."));
+    let profile = || program.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    let target = target.or_else(profile).unwrap_or(Path::new("."));
     Ok(target.join("tmp"))
 }

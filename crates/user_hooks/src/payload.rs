@@ -68,6 +68,7 @@ impl HookEvent {
             | EventType::TurnsRestored
             | EventType::HandoffRequested
             | EventType::HandoffRefined
+            | EventType::HandoffEdited
             | EventType::HandoffReverted
             | EventType::HandoffTruncated
             | EventType::HandoffDeclined

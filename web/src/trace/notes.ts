@@ -24,6 +24,7 @@ const EVENT_LABELS: Record<string, string> = {
   handoff_requested: "Handoff requested",
   handoff_proposed: "Handoff proposed",
   handoff_refined: "Handoff refined",
+  handoff_edited: "Handoff edited",
   handoff_reverted: "Handoff reverted",
   handoff_truncated: "Handoff summary shortened",
   handoff_accepted: "Handoff accepted",

@@ -3,9 +3,11 @@
 
 mod agent_requested;
 mod concurrency;
+mod edited_drafts;
 mod pathological;
 mod refine;
 mod review;
+mod sources;
 mod stored_state;
 mod transcript;
 

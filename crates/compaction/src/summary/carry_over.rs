@@ -56,6 +56,7 @@ pub(super) fn merge_carry_over(source: &SummarySource<'_>, new: &ConversationFac
         files_read,
         files_modified,
         commands: merge_recent_first(fresh.commands, old.commands, ENTRIES_MAX),
+        pending_approvals: Vec::new(),
         errors: merge_recent_first(fresh.errors, open, ENTRIES_MAX),
         skills: merge_recent_first(skills, old.skills, ENTRIES_MAX),
         delegations: merge_recent_first(delegations, old.delegations, ENTRIES_MAX),

@@ -14,8 +14,8 @@ use protocol::event::body::{
     HandoffFailed, HandoffProposed, HandoffTruncated, ModelCallPurpose, ModelCalled,
 };
 use protocol::{
-    CarryOver, Coverage, Handoff, HandoffSummary, NewEvent, Proposal, SCHEMA_VERSION, SummaryItem,
-    ToolStatus, Usage,
+    CarryOver, Coverage, Handoff, HandoffSummary, NewEvent, Proposal, ReviewNotes, SCHEMA_VERSION,
+    SummaryItem, ToolStatus, Usage,
 };
 use runtime::{Channels, FailureKind, Frame, GraphUpdate, Node, StepContext, StepFailure};
 use tracing::Instrument;
@@ -29,10 +29,12 @@ use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::tool::{self, RESULT_NODE};
 use crate::request::{HandoffMetadata, WAITING_CALL_CHANNEL};
 use crate::review::approval::APPROVAL_NODE;
+use crate::review::edit::AUTHOR;
 use crate::state::{
     HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed_channels, cleared_channels,
 };
 use crate::summary::files::referenced_files;
+use crate::summary::message_use::is_covered_message;
 use crate::summary::render;
 use crate::summary::select::TranscriptSelection;
 use facts::redact;
@@ -169,6 +171,8 @@ struct SummaryDraft {
     usage: Usage,
     /// The events that the draft covers.
     coverage: Coverage,
+    /// The provider's id of the response.
+    response_id: Option<String>,
 }
 
 /// The outcome of a model call.
@@ -226,12 +230,16 @@ impl Node for HandoffSummarization {
         };
         let is_offline = draft.model == OFFLINE_SUMMARY_MODEL;
         let mut summary = assemble_summary(&pending, &step, draft, &scan);
+        summary.carry_over.pending_approvals = pending_approvals(&step).await?;
+        remove_false_refs(&mut summary);
         // The offline summary contains only names from the covered events, which the tests prove.
         if !is_offline {
             let workspace = metadata.options.workspace.as_deref();
-            let feedback = pending.all_feedback();
-            let checked =
-                scan.ground_summary(ThreadSource::from_step(&step), &mut summary, workspace, &feedback).await;
+            let own_texts = pending.user_texts(&step).await?;
+            let own_texts: Vec<&str> = own_texts.iter().map(String::as_str).collect();
+            let checked = scan
+                .ground_summary(ThreadSource::from_step(&step), &mut summary, workspace, &own_texts)
+                .await;
             if let Err(failure) = checked {
                 // The model call has been paid for, so the draft is proposed with every item marked as unverified.
                 let text = format!("failed to check the draft: {failure}");
@@ -242,6 +250,7 @@ impl Node for HandoffSummarization {
         check_referenced_files(metadata, &mut summary).await;
         let render::FittedSummary { summary, cut } =
             render::fit_summary(summary, self.summary_tokens_max(metadata));
+        let summary = scan.describe_sources(summary);
         if let Some(render::SummaryCut { tokens_before, tokens_after }) = cut {
             let handoff_id = pending.handoff.handoff_id;
             let truncated = HandoffTruncated { handoff_id, tokens_before, tokens_after };
@@ -290,6 +299,7 @@ impl HandoffSummarization {
             model: OFFLINE_SUMMARY_MODEL.to_owned(),
             usage: Usage::default(),
             coverage,
+            response_id: None,
         }
     }
 }
@@ -348,7 +358,7 @@ impl DraftCall<'_> {
         update.events.push(NewEvent::from_body(&called, Timestamp::now())?.with_duration(duration)?);
         let coverage = input.coverage;
         Ok(match (drafted, problem) {
-            (Some(ModelDraft { title, tldr, body, .. }), _) => {
+            (Some(ModelDraft { title, tldr, body, answer }), _) => {
                 DraftAttempt::Drafted(Box::new(SummaryDraft {
                     title,
                     tldr,
@@ -356,6 +366,7 @@ impl DraftCall<'_> {
                     model: name,
                     usage,
                     coverage,
+                    response_id: answer.id,
                 }))
             }
             (None, problem) => DraftAttempt::Failed(problem.unwrap_or_default()),
@@ -401,7 +412,8 @@ fn assemble_summary(
         tldr: draft.tldr,
         body: draft.body,
         model: draft.model,
-        model_run_id: Some(step.run_id),
+        model_run_id: draft.response_id,
+        run_id: Some(step.run_id),
         tokens_used: draft.usage.total_tokens(),
         iteration: handoff.iteration,
         created_at: pending.in_progress.metadata.created_at,
@@ -411,7 +423,36 @@ fn assemble_summary(
             goal: pending.goal().or(inherited.goal.clone()),
             ..inherited
         },
+        notes: ReviewNotes::default(),
     }
+}
+
+/// Returns the verified parts of a text that a person wrote, one a line; `None` for a draft.
+fn user_text(summary: &HandoffSummary) -> Option<String> {
+    let notes = &summary.notes;
+    let head = [(&summary.title, &notes.title_unfound), (&summary.tldr, &notes.tldr_unfound)].into_iter();
+    let head = head.filter(|(_, unfound)| unfound.is_empty()).map(|(text, _)| text.as_str());
+    let items = summary.body.iter().filter(|item| item.verified).map(|item| item.text.as_str());
+    (summary.model == AUTHOR).then(|| head.chain(items).collect::<Vec<_>>().join("\n"))
+}
+
+/// Removes the references of items that name no covered message, and records them as false.
+fn remove_false_refs(summary: &mut HandoffSummary) {
+    for item in &mut summary.body {
+        let (refs, false_refs) =
+            item.refs.iter().partition(|seq| is_covered_message(&summary.coverage, **seq));
+        (item.refs, item.false_refs) = (refs, false_refs);
+    }
+}
+
+/// Returns the tool calls of the thread that wait for an approval, each on one line.
+async fn pending_approvals(step: &StepContext<'_>) -> Result<Vec<String>, StepFailure> {
+    let interrupts = step.store.pending_interrupts(step.thread_id).await?;
+    let actions = interrupts
+        .iter()
+        .filter(|interrupt| interrupt.node != APPROVAL_NODE)
+        .flat_map(|interrupt| &interrupt.payload.action_requests);
+    Ok(actions.map(|action| redact(&format!("{}: {}", action.name, action.args)).into_owned()).collect())
 }
 
 /// A draft that is due.
@@ -524,10 +565,17 @@ impl PendingDraft {
         self.in_progress.metadata.options.goal.as_deref().map(|goal| redact(goal).into_owned())
     }
 
-    /// Returns all feedback that the person gave on the drafts of the handoff, oldest first.
-    fn all_feedback(&self) -> Vec<&str> {
+    /// Returns what the person wrote about the drafts of the handoff: all feedback, and the verified parts of their own texts.
+    async fn user_texts(&self, step: &StepContext<'_>) -> Result<Vec<String>, StepFailure> {
         let earlier = self.in_progress.refinements.iter().map(|refinement| refinement.feedback.as_str());
-        earlier.chain(self.revision.as_ref().and_then(Revision::feedback)).collect()
+        let feedback = earlier.chain(self.revision.as_ref().and_then(Revision::feedback));
+        let mut texts: Vec<String> = feedback.map(str::to_owned).collect();
+        if self.revision.is_some() {
+            for proposal in step.store.proposals(self.handoff.handoff_id).await? {
+                texts.extend(user_text(&proposal.summary_json));
+            }
+        }
+        Ok(texts)
     }
 
     /// Returns the feedback of earlier refinements, one Markdown bullet for each; `None` when there is none.

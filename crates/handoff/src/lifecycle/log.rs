@@ -22,7 +22,7 @@ impl HandoffLogLine<'_> {
     /// Logs the line. `proposal` is the proposal it is about, if there is one.
     pub(crate) fn log(self, handoff: &Handoff, proposal: Option<&Proposal>) {
         let summary = proposal.map(|proposal| &proposal.summary_json);
-        let drafted_in = summary.and_then(|summary| summary.model_run_id);
+        let model_run_id = summary.and_then(|summary| summary.model_run_id.as_deref());
         let tokens_used = summary.map(|summary| summary.tokens_used);
         macro_rules! line {
             ($level:ident, $($words:tt)+) => {
@@ -31,7 +31,7 @@ impl HandoffLogLine<'_> {
                     thread_id = %handoff.parent_thread_id,
                     child_thread_id = %handoff.child_thread_id,
                     run_id = handoff.run_id.map(display),
-                    model_run_id = drafted_in.map(display),
+                    model_run_id,
                     tokens_used,
                     $($words)+
                 )

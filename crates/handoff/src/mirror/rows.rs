@@ -8,8 +8,8 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{EventQuery, HandoffFilter, OutboxItem, PAGE_ROWS_MAX, Store, SupersededVisibility, Write};
 use protocol::{
-    AssistantId, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Proposal, RunId,
-    SCHEMA_VERSION, ThreadId,
+    AssistantId, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Proposal, SCHEMA_VERSION,
+    ThreadId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -45,8 +45,8 @@ pub(crate) struct MirrorRow {
     pub(crate) summary_md: String,
     /// Column: the time of the acceptance.
     pub(crate) created_at: Timestamp,
-    /// The run that drafted the summary. It is not a column.
-    pub(crate) model_run_id: Option<RunId>,
+    /// The provider's id of the response with the draft. It is not a column.
+    pub(crate) model_run_id: Option<String>,
     /// The thread that gets an event about the delivery; `None` in a deletion row. It is not a column.
     pub(crate) parent_thread_id: Option<ThreadId>,
     /// The tokens that the draft used. It is not a column.

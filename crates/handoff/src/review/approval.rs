@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Store, Write};
 use protocol::event::body::{
-    DraftRequest, HandoffDeclined, HandoffExpired, HandoffPreviewed, HandoffRefined, HandoffReverted,
+    DraftRequest, HandoffDeclined, HandoffEdited, HandoffExpired, HandoffPreviewed, HandoffRefined,
+    HandoffReverted,
 };
 use protocol::{
     Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal, ToolStatus,
@@ -69,7 +70,7 @@ impl Node for HandoffApproval {
         let now = Timestamp::now();
         let context = DecisionContext { step: &step, handoff: &handoff, proposals: &proposals, current, now };
         let mut effect = context.apply_decision(outcome).await?;
-        let state = state.transition(effect.input)?;
+        let state = effect.inputs.drain(..).try_fold(state, HandoffState::transition)?;
         effect.update.channels.extend(changed_channels(state.channels(), step.channels));
         if let Some(next_proposal) = effect.next_proposal {
             proposals.push(next_proposal);
@@ -113,7 +114,7 @@ impl Node for HandoffApproval {
         // Without a model no refinement remains, but the error must name the missing model, not the limit.
         let remaining = if can_refine { self.remaining_refinements(&proposals) } else { 1 };
         match decide::decision_outcome(&proposal, remaining, decide::single_decision(decisions)?)? {
-            DecisionOutcome::Refine(_) if !can_refine => no_model(),
+            DecisionOutcome::Refine(_) | DecisionOutcome::RefineEdited(..) if !can_refine => no_model(),
             DecisionOutcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
             DecisionOutcome::Redraft(Some(name)) => {
                 self.drafting.open_named_model(&name).map(drop).map_err(|problem| {
@@ -122,7 +123,9 @@ impl Node for HandoffApproval {
             }
             DecisionOutcome::Accept
             | DecisionOutcome::AcceptEdited(_)
+            | DecisionOutcome::SaveEdited(_)
             | DecisionOutcome::Refine(_)
+            | DecisionOutcome::RefineEdited(..)
             | DecisionOutcome::Revert(_)
             | DecisionOutcome::Redraft(None)
             | DecisionOutcome::Decline(_)
@@ -203,16 +206,16 @@ struct DecisionContext<'a> {
 struct DecisionEffect {
     /// The events, writes and activities, without the state.
     update: GraphUpdate,
-    /// The input for the state machine.
-    input: HandoffInput,
+    /// The inputs for the state machine, in order.
+    inputs: Vec<HandoffInput>,
     /// The proposal to ask about next in the same step; `None` when there is none.
     next_proposal: Option<Proposal>,
 }
 
 impl DecisionEffect {
     /// Returns an effect after which no proposal is asked about in the same step.
-    const fn new(update: GraphUpdate, input: HandoffInput) -> Self {
-        Self { update, input, next_proposal: None }
+    fn new(update: GraphUpdate, input: HandoffInput) -> Self {
+        Self { update, inputs: vec![input], next_proposal: None }
     }
 }
 
@@ -222,19 +225,14 @@ impl DecisionContext<'_> {
         match outcome {
             DecisionOutcome::Accept => self.accept_proposal(self.current).await,
             DecisionOutcome::AcceptEdited(edited) => self.accept_edited(*edited).await,
-            DecisionOutcome::Refine(feedback) => {
-                let refinement = Refinement {
-                    iteration: self.current.iteration,
-                    feedback,
-                    // The facts have a place of their own in the prompt.
-                    summary_md: render::render_body(&self.current.summary_json),
-                    timestamp: self.now,
-                };
-                let request = DraftRequest::Feedback { feedback: refinement.feedback.clone() };
-                self.revise_proposal(request, Revision::Refine(refinement))
-            }
-            DecisionOutcome::Redraft(model) => self
-                .revise_proposal(DraftRequest::Model { model: model.clone() }, Revision::Redraft { model }),
+            DecisionOutcome::SaveEdited(edited) => self.save_edited(*edited),
+            DecisionOutcome::Refine(feedback) => self.refine_proposal(self.current, feedback),
+            DecisionOutcome::RefineEdited(edited, feedback) => self.refine_edited(*edited, feedback),
+            DecisionOutcome::Redraft(model) => self.revise_proposal(
+                self.current,
+                DraftRequest::Model { model: model.clone() },
+                Revision::Redraft { model },
+            ),
             DecisionOutcome::Revert(to) => self.revert_proposal(to),
             DecisionOutcome::Decline(message) => {
                 HandoffLogLine::Skipped("it was declined").log(self.handoff, Some(self.current));
@@ -259,9 +257,17 @@ impl DecisionContext<'_> {
     /// Returns the effect of accepting the person's own text. The text is stored as one more proposal, so that an
     /// injected summary is always a stored proposal.
     async fn accept_edited(&self, edited: EditedSummary) -> Result<DecisionEffect, StepFailure> {
+        let proposal = self.edited_proposal(edited);
+        let mut effect = self.accept_proposal(&proposal).await?;
+        effect.update.writes.insert(0, Write::PutProposal(proposal));
+        Ok(effect)
+    }
+
+    /// Returns the person's own text as the proposal that follows the current one.
+    fn edited_proposal(&self, edited: EditedSummary) -> Proposal {
         let mut summary_json = edited.summary_json;
         summary_json.iteration = self.current.iteration + 1;
-        let proposal = Proposal {
+        Proposal {
             handoff_id: self.handoff.handoff_id,
             iteration: summary_json.iteration,
             summary_json,
@@ -269,10 +275,31 @@ impl DecisionContext<'_> {
             summary_md: edited.summary_md,
             feedback: None,
             created_at: self.now,
-        };
-        let mut effect = self.accept_proposal(&proposal).await?;
+        }
+    }
+
+    /// Returns the effect of storing the person's own text as a proposal, which is asked about in the same step.
+    fn save_edited(&self, edited: EditedSummary) -> Result<DecisionEffect, StepFailure> {
+        let proposal = self.edited_proposal(edited);
+        let event = self.edited_event(&proposal)?;
+        self.replace_proposal(proposal, event)
+    }
+
+    /// Returns the effect of storing the person's own text as a proposal and requesting a draft that follows `feedback`
+    /// on it.
+    fn refine_edited(&self, edited: EditedSummary, feedback: String) -> Result<DecisionEffect, StepFailure> {
+        let proposal = self.edited_proposal(edited);
+        let mut effect = self.refine_proposal(&proposal, feedback)?;
+        effect.update.events.insert(0, self.edited_event(&proposal)?);
+        effect.inputs.insert(0, HandoffInput::ReplaceProposal(ProposalRef::from_proposal(&proposal)));
         effect.update.writes.insert(0, Write::PutProposal(proposal));
         Ok(effect)
+    }
+
+    /// Returns the event about the person's own text that was stored as `proposal`.
+    fn edited_event(&self, proposal: &Proposal) -> Result<NewEvent, StepFailure> {
+        let edited = HandoffEdited { handoff_id: proposal.handoff_id, iteration: proposal.iteration };
+        Ok(NewEvent::from_body(&edited, self.now)?)
     }
 
     /// Returns the effect of going back to the text of iteration `to`. The text is stored as a new proposal, which is
@@ -288,24 +315,45 @@ impl DecisionContext<'_> {
         proposal.created_at = self.now;
         let handoff_id = self.handoff.handoff_id;
         let reverted = HandoffReverted { handoff_id, iteration: proposal.iteration, reverted_to: to };
-        let events = vec![NewEvent::from_body(&reverted, self.now)?];
-        let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
-        let transition = transition_write(self.handoff, HandoffAction::Revert, patch, self.now)?;
-        let writes = vec![Write::PutProposal(proposal.clone()), transition];
-        let update = GraphUpdate { events, writes, ..GraphUpdate::default() };
-        let input = HandoffInput::Revert(ProposalRef::from_proposal(&proposal));
-        Ok(DecisionEffect { update, input, next_proposal: Some(proposal) })
+        let event = NewEvent::from_body(&reverted, self.now)?;
+        self.replace_proposal(proposal, event)
     }
 
-    /// Returns the effect of requesting another draft. `request` goes into the event, `revision` into the state.
+    /// Returns the effect of storing `proposal`, a text that needs no draft, in place of the current one. It is asked about
+    /// in the same step. `event` says where the text comes from.
+    fn replace_proposal(&self, proposal: Proposal, event: NewEvent) -> Result<DecisionEffect, StepFailure> {
+        let patch = HandoffPatch { iteration: Some(proposal.iteration), ..HandoffPatch::default() };
+        let transition = transition_write(self.handoff, HandoffAction::ReplaceProposal, patch, self.now)?;
+        let writes = vec![Write::PutProposal(proposal.clone()), transition];
+        let update = GraphUpdate { events: vec![event], writes, ..GraphUpdate::default() };
+        let input = HandoffInput::ReplaceProposal(ProposalRef::from_proposal(&proposal));
+        Ok(DecisionEffect { update, inputs: vec![input], next_proposal: Some(proposal) })
+    }
+
+    /// Returns the effect of requesting a draft that follows `feedback` on `proposal`.
+    fn refine_proposal(&self, proposal: &Proposal, feedback: String) -> Result<DecisionEffect, StepFailure> {
+        let refinement = Refinement {
+            iteration: proposal.iteration,
+            feedback,
+            // The facts have a place of their own in the prompt.
+            summary_md: render::render_body(&proposal.summary_json),
+            timestamp: self.now,
+        };
+        let request = DraftRequest::Feedback { feedback: refinement.feedback.clone() };
+        self.revise_proposal(proposal, request, Revision::Refine(refinement))
+    }
+
+    /// Returns the effect of requesting another draft after `proposal`. `request` goes into the event, `revision` into the
+    /// state.
     fn revise_proposal(
         &self,
+        proposal: &Proposal,
         request: DraftRequest,
         revision: Revision,
     ) -> Result<DecisionEffect, StepFailure> {
         let handoff_id = self.handoff.handoff_id;
-        let refined = HandoffRefined { request, handoff_id, iteration: self.current.iteration };
-        let iteration = Some(self.current.iteration + 1);
+        let refined = HandoffRefined { request, handoff_id, iteration: proposal.iteration };
+        let iteration = Some(proposal.iteration + 1);
         let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
         let events = vec![NewEvent::from_body(&refined, self.now)?];
         let writes = vec![transition_write(self.handoff, HandoffAction::Draft, patch, self.now)?];

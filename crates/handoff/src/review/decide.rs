@@ -21,8 +21,12 @@ pub(crate) enum DecisionOutcome {
     Accept,
     /// Accept the person's own text.
     AcceptEdited(Box<EditedSummary>),
+    /// Store the person's own text as a proposal that awaits a decision.
+    SaveEdited(Box<EditedSummary>),
     /// Draft again, following this feedback.
     Refine(String),
+    /// Store the person's own text as a proposal, and draft again from it, following this feedback.
+    RefineEdited(Box<EditedSummary>, String),
     /// Go back to the text of this earlier iteration.
     Revert(u32),
     /// Draft again without feedback, by the named model if there is one.
@@ -60,7 +64,8 @@ pub(crate) fn decision_outcome(
                 Some(args) => {
                     check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
                     check_known_fields(args, &TEXT_FIELDS)?;
-                    markdown_outcome(shown, args)
+                    let edited = edited_markdown(shown, args)?.map(Box::new);
+                    Ok(edited.map_or(DecisionOutcome::Accept, DecisionOutcome::AcceptEdited))
                 }
                 None => Ok(DecisionOutcome::Accept),
             }
@@ -97,27 +102,21 @@ fn check_hash(shown: &Proposal, given: Option<&str>) -> Result<(), DecisionRejec
 
 /// Returns the meaning of an edit.
 ///
-/// A client may send back everything that it was shown, together with the changes. An unchanged field has no effect,
-/// and a changed text takes precedence over changed feedback.
+/// A client may send back everything that it was shown, together with the changes. An unchanged field has no effect.
+/// A changed text without changed feedback is accepted, unless the client only wants to save it.
 fn edit_outcome(
     shown: &Proposal,
     refinements_left: u32,
     args: &Map<String, Value>,
 ) -> Result<DecisionOutcome, DecisionRejection> {
-    check_known_fields(args, &[TEXT_FIELDS.as_slice(), &["summary_json"], &REDRAFT_FIELDS].concat())?;
-    let has_text = args.contains_key("summary_json") || args.contains_key("summary_md");
-    if let Some(json) = args.get("summary_json") {
-        let edited = edit::parse_json(&shown.summary_json, json)?;
-        if edited.summary_md != shown.summary_md {
-            return Ok(DecisionOutcome::AcceptEdited(Box::new(edited)));
-        }
-    }
-    if args.contains_key("summary_md") {
-        let outcome = markdown_outcome(shown, args)?;
-        if outcome != DecisionOutcome::Accept {
-            return Ok(outcome);
-        }
-    }
+    let fields =
+        [TEXT_FIELDS.as_slice(), &["summary_json"], &REDRAFT_FIELDS, &[SAVE_FIELD, ADD_FIELD]].concat();
+    check_known_fields(args, &fields)?;
+    let has_text = ["summary_json", "summary_md", "title"].iter().any(|key| args.contains_key(*key));
+    let (edited, is_saved) = match args.get(ADD_FIELD) {
+        Some(added) => (Some(summary_with_added_items(shown, args, added)?), true),
+        None => (edited_summary(shown, args)?, save_field(args)?),
+    };
     let is_shown = |key: &str| match (key, &args[key]) {
         ("feedback", Value::String(text)) => Some(text.as_str()) == shown.feedback.as_deref(),
         ("feedback", Value::Null) => true,
@@ -127,21 +126,84 @@ fn edit_outcome(
         .into_iter()
         .filter(|key| args.contains_key(*key) && !(has_text && is_shown(key)))
         .collect();
-    match requested.as_slice() {
-        [] if has_text => Ok(DecisionOutcome::Accept),
-        [] => Err(DecisionRejection::Invalid(
-            "an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`".to_owned(),
-        )),
-        [_, _, ..] => Err(DecisionRejection::Invalid(format!(
+    // Each proposal that this edit stores takes one of the remaining iterations.
+    let added = u32::from(edited.is_some()) + u32::from(!requested.is_empty());
+    if (is_saved || !requested.is_empty()) && shown.iteration + added >= ITERATIONS_MAX {
+        return Err(DecisionRejection::Invalid(format!(
+            "there are {ITERATIONS_MAX} drafts already: accept, edit the text yourself, or decline"
+        )));
+    }
+    match (edited, requested.as_slice()) {
+        (_, [_, _, ..]) => Err(DecisionRejection::Invalid(format!(
             "an edit holds only one of `{}`",
             REDRAFT_FIELDS.join("`, `")
         ))),
-        [_] if shown.iteration + 1 >= ITERATIONS_MAX => Err(DecisionRejection::Invalid(format!(
-            "there are {ITERATIONS_MAX} drafts already: accept, edit the text yourself, or decline"
+        (Some(edited), ["feedback"]) => {
+            let feedback = checked_feedback(text_field(args, "feedback")?, refinements_left)?;
+            Ok(DecisionOutcome::RefineEdited(Box::new(edited), feedback))
+        }
+        (Some(_), [key]) => Err(DecisionRejection::Invalid(format!(
+            "an edit with a text of your own cannot hold `{key}`, which would replace the text"
         ))),
-        ["feedback"] => refine_outcome(text_field(args, "feedback")?, refinements_left),
-        ["revert_to"] => revert_outcome(shown, &args["revert_to"]),
-        [_] => redraft_outcome(&args["redraft"]),
+        (Some(edited), []) if is_saved => Ok(DecisionOutcome::SaveEdited(Box::new(edited))),
+        (Some(edited), []) => Ok(DecisionOutcome::AcceptEdited(Box::new(edited))),
+        (None, _) if is_saved => Err(DecisionRejection::Invalid(format!(
+            "`{SAVE_FIELD}` needs a changed `summary_md`, `title` or `summary_json`"
+        ))),
+        (None, []) if has_text => Ok(DecisionOutcome::Accept),
+        (None, []) => Err(DecisionRejection::Invalid(
+            "an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`".to_owned(),
+        )),
+        (None, ["feedback"]) => {
+            checked_feedback(text_field(args, "feedback")?, refinements_left).map(DecisionOutcome::Refine)
+        }
+        (None, ["revert_to"]) => revert_outcome(shown, &args["revert_to"]),
+        (None, [_]) => redraft_outcome(&args["redraft"]),
+    }
+}
+
+/// Returns the person's own text in an edit; `None` when it is absent or equals what was shown.
+fn edited_summary(
+    shown: &Proposal,
+    args: &Map<String, Value>,
+) -> Result<Option<EditedSummary>, DecisionRejection> {
+    if let Some(json) = args.get("summary_json") {
+        let edited = edit::parse_json(&shown.summary_json, json)?;
+        if edited.summary_md != shown.summary_md {
+            return Ok(Some(edited));
+        }
+    }
+    edited_markdown(shown, args)
+}
+
+/// Returns the shown summary with the items of the argument [`ADD_FIELD`].
+fn summary_with_added_items(
+    shown: &Proposal,
+    args: &Map<String, Value>,
+    added: &Value,
+) -> Result<EditedSummary, DecisionRejection> {
+    if edited_summary(shown, args)?.is_some() {
+        return Err(DecisionRejection::Invalid(format!(
+            "`{ADD_FIELD}` adds to the draft as it was shown: save your own text first"
+        )));
+    }
+    let added: edit::AddedItems = serde_json::from_value(added.clone()).map_err(|error| {
+        DecisionRejection::Invalid(format!(
+            "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index]}}`: {error}"
+        ))
+    })?;
+    if added == edit::AddedItems::default() {
+        return Err(DecisionRejection::Invalid(format!("`{ADD_FIELD}` names nothing to add")));
+    }
+    edit::add_items(&shown.summary_json, &added)
+}
+
+/// Returns the argument [`SAVE_FIELD`]: whether the text is only stored.
+fn save_field(args: &Map<String, Value>) -> Result<bool, DecisionRejection> {
+    match args.get(SAVE_FIELD) {
+        Some(Value::Bool(is_saved)) => Ok(*is_saved),
+        Some(_) => Err(DecisionRejection::Invalid(format!("`{SAVE_FIELD}` must be true or false"))),
+        None => Ok(false),
     }
 }
 
@@ -161,14 +223,17 @@ fn check_known_fields(args: &Map<String, Value>, fields: &[&str]) -> Result<(), 
 /// The arguments that carry a person's own text.
 const TEXT_FIELDS: [&str; 2] = ["summary_md", "title"];
 
+/// The argument of an edit that stores the person's text as a proposal without accepting it.
+const SAVE_FIELD: &str = "save_draft";
+
+/// The argument of an edit that adds what the draft left out, and stores the result as a proposal without accepting it.
+const ADD_FIELD: &str = "add";
+
 /// The arguments of an edit that request another proposal. An edit may have only one of them.
 const REDRAFT_FIELDS: [&str; 3] = ["feedback", "revert_to", "redraft"];
 
-/// Returns the outcome of the argument `feedback`.
-fn refine_outcome(
-    feedback: Option<&str>,
-    refinements_left: u32,
-) -> Result<DecisionOutcome, DecisionRejection> {
+/// Returns the argument `feedback`, checked against its limits.
+fn checked_feedback(feedback: Option<&str>, refinements_left: u32) -> Result<String, DecisionRejection> {
     match feedback.map(str::trim) {
         None | Some("") => {
             Err(DecisionRejection::Invalid("the feedback is empty: say what should change".to_owned()))
@@ -180,7 +245,7 @@ fn refine_outcome(
             "the feedback has {} bytes, at most {FEEDBACK_BYTES_MAX} are allowed: shorten it, or edit the text",
             long.len()
         ))),
-        Some(feedback) => Ok(DecisionOutcome::Refine(feedback.to_owned())),
+        Some(feedback) => Ok(feedback.to_owned()),
     }
 }
 
@@ -215,12 +280,11 @@ fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection
     }
 }
 
-/// Returns the outcome of the arguments `summary_md` and `title`. Without a change to either, the proposal is
-/// accepted as it was shown.
-fn markdown_outcome(
+/// Returns the summary with the arguments `summary_md` and `title`; `None` when neither changes it.
+fn edited_markdown(
     shown: &Proposal,
     args: &Map<String, Value>,
-) -> Result<DecisionOutcome, DecisionRejection> {
+) -> Result<Option<EditedSummary>, DecisionRejection> {
     let title = text_field(args, "title")?.map(edit::parse_title).transpose()?;
     let submitted = match text_field(args, "summary_md")? {
         Some(submitted) => edit::clean_submitted_text(&shown.summary_md, submitted)?,
@@ -231,9 +295,9 @@ fn markdown_outcome(
         (None, Some(title)) if title != shown.summary_json.title => {
             edit::replace_title(&shown.summary_json, title)?
         }
-        (None, Some(_) | None) => return Ok(DecisionOutcome::Accept),
+        (None, Some(_) | None) => return Ok(None),
     };
-    Ok(DecisionOutcome::AcceptEdited(Box::new(edited)))
+    Ok(Some(edited))
 }
 
 /// Returns the argument `key`, which must be a string; `None` when it is absent.

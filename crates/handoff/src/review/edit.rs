@@ -7,16 +7,18 @@
 
 use std::cmp::Reverse;
 
-use protocol::{CarryOver, HandoffSummary, SummaryItem, SummaryItemKind};
+use protocol::{CarryOver, HandoffSummary, LeftOutReason, SummaryItem, SummaryItemKind};
 use runtime::DecisionRejection;
+use serde::Deserialize;
 use serde_json::Value;
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::limits::{BODY_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::limits::{EDITED_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::review::decide::EditedSummary;
 use crate::review::edit::error::{EditError, LineLocation};
 use crate::review::edit::parse::{EditedBullet, ParsedEdit};
 use crate::review::edit::submitted_text::SubmittedText;
+use crate::summary::message_use::reclassify_messages;
 use crate::summary::render;
 use crate::summary::render::facts::edited_facts;
 
@@ -35,7 +37,17 @@ const EDITED_TOKENS_MAX: u64 = 4_000;
 const SUBMITTED_BYTES_MAX: usize = 1024 * 1024;
 
 /// The value of the summary's `model` field when a person wrote the text.
-const AUTHOR: &str = "user";
+pub(crate) const AUTHOR: &str = "user";
+
+/// The parts that a person adds to a draft from the notes for its review, by index.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AddedItems {
+    /// Items that the draft left out or shortened.
+    pub(crate) left_out: Vec<usize>,
+    /// Topics that the text does not mention.
+    pub(crate) topics: Vec<usize>,
+}
 
 /// Returns the submitted text, cleaned and ready to be stored; `None` when it equals the shown text.
 ///
@@ -76,7 +88,8 @@ pub(crate) fn replace_title(
     shown: &HandoffSummary,
     title: String,
 ) -> Result<EditedSummary, DecisionRejection> {
-    let summary = HandoffSummary { title, ..user_summary(shown) };
+    let mut summary = HandoffSummary { title, ..user_summary(shown) };
+    keep_marks(shown, &mut summary);
     let summary_md = render::render_summary(&summary);
     check_limits(shown, summary, summary_md, TextLocations::default())
 }
@@ -104,16 +117,65 @@ pub(crate) fn parse_markdown(
     if let Some((tldr, location)) = edit.tldr {
         (summary.tldr, locations.tldr) = (tldr, Some(location));
     }
+    keep_marks(shown, &mut summary);
     let (mut body, mut item_locations): (Vec<SummaryItem>, Vec<LineLocation>) =
-        match_items(&shown.body, &edit.bullets).into_iter().unzip();
-    if item_locations.len() > BODY_ITEMS_MAX {
-        locations.first_excess_item = Some(item_locations.swap_remove(BODY_ITEMS_MAX));
+        match_items(shown, &edit.bullets).into_iter().unzip();
+    if item_locations.len() > EDITED_ITEMS_MAX {
+        locations.first_excess_item = Some(item_locations.swap_remove(EDITED_ITEMS_MAX));
     }
     body.sort_by_key(|item| item.kind);
     if shown.carry_over.is_in_markdown {
         summary.carry_over = edited_facts(&shown.carry_over, &edit.facts);
     }
     check_limits(shown, HandoffSummary { body, ..summary }, submitted.text, locations)
+}
+
+/// Returns the shown summary with items added: those that its draft left out, by their indexes in
+/// [`ReviewNotes::left_out`](protocol::ReviewNotes::left_out), and one for each topic, by its index in
+/// [`ReviewNotes::topics`](protocol::ReviewNotes::topics). They are not among the notes any more.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when an index does not exist, or the summary exceeds a limit with the items.
+pub(crate) fn add_items(
+    shown: &HandoffSummary,
+    added: &AddedItems,
+) -> Result<EditedSummary, DecisionRejection> {
+    let mut summary = user_summary(shown);
+    for index in &added.left_out {
+        let left_out = shown.notes.left_out.get(*index).ok_or(EditError::NoLeftOutItem(*index))?;
+        let beginning = |item: &SummaryItem| item.text.trim_end_matches('…').trim_end().to_owned();
+        let shortened = summary.body.iter_mut().find(|item| {
+            left_out.reason == LeftOutReason::Shortened
+                && item.kind == left_out.item.kind
+                && left_out.item.text.starts_with(&beginning(item))
+        });
+        match shortened {
+            Some(item) => *item = left_out.item.clone(),
+            None => summary.body.push(left_out.item.clone()),
+        }
+    }
+    for index in &added.topics {
+        let topic = shown.notes.topics.get(*index).ok_or(EditError::NoTopic(*index))?;
+        let text = format!("Asked earlier: {}", topic.request);
+        let item = user_item(shown, SummaryItemKind::Progress, &text);
+        summary.body.push(SummaryItem { refs: vec![topic.first_seq], ..item });
+    }
+    let remaining = |added: &[usize], index: usize| !added.contains(&index);
+    let notes = &mut summary.notes;
+    notes.left_out = (0..)
+        .zip(&shown.notes.left_out)
+        .filter(|(index, _)| remaining(&added.left_out, *index))
+        .map(|(_, item)| item.clone())
+        .collect();
+    notes.topics = (0..)
+        .zip(&shown.notes.topics)
+        .filter(|(index, _)| remaining(&added.topics, *index))
+        .map(|(_, topic)| topic.clone())
+        .collect();
+    summary.body.sort_by_key(|item| item.kind);
+    let summary_md = render::render_summary(&summary);
+    check_limits(shown, summary, summary_md, TextLocations::default())
 }
 
 /// Parses a summary from the JSON that a client sent: `title`, `tldr`, `body` and, optionally, `carry_over`. All other
@@ -135,10 +197,13 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
         let is_same = |known: &&SummaryItem| {
             known.kind == item.kind && render::normalize_lines(&known.text) == item.text
         };
-        match shown.body.iter().find(is_same) {
-            Some(known) => known.clone_into(item),
-            None => (item.verified, item.unfound) = (true, Vec::new()),
-        }
+        *item = match shown.body.iter().find(is_same) {
+            Some(known) => known.clone(),
+            None => SummaryItem {
+                refs: std::mem::take(&mut item.refs),
+                ..user_item(shown, item.kind, &item.text)
+            },
+        };
     }
     body.retain(|item| !item.text.is_empty());
     body.sort_by_key(|item| item.kind);
@@ -150,14 +215,24 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
         None => shown.carry_over.clone(),
     };
     let (title, tldr) = (text("title")?, text("tldr")?);
-    let summary = HandoffSummary { title, tldr, body, carry_over, ..user_summary(shown) };
+    let mut summary = HandoffSummary { title, tldr, body, carry_over, ..user_summary(shown) };
+    keep_marks(shown, &mut summary);
     let summary_md = render::render_summary(&summary);
     check_limits(shown, summary, summary_md, TextLocations::default())
 }
 
+/// Returns the Markdown that is stored if `json`, a person's edit of the shown summary, is accepted.
+///
+/// # Errors
+///
+/// As for a decision with this `summary_json`.
+pub fn edited_markdown(shown: &HandoffSummary, json: &Value) -> Result<String, DecisionRejection> {
+    parse_json(shown, json).map(|edited| edited.summary_md)
+}
+
 /// Returns the shown summary with the person as its author: its model is [`AUTHOR`], and it used no tokens.
 fn user_summary(shown: &HandoffSummary) -> HandoffSummary {
-    HandoffSummary { model: AUTHOR.to_owned(), tokens_used: 0, ..shown.clone() }
+    HandoffSummary { model: AUTHOR.to_owned(), model_run_id: None, tokens_used: 0, ..shown.clone() }
 }
 
 /// The lines of the submitted Markdown to name in errors. A location is `None` for a part that is unchanged or that
@@ -172,13 +247,45 @@ struct TextLocations {
     first_excess_item: Option<LineLocation>,
 }
 
+/// Returns an item that the person wrote. What they wrote themselves counts as verified, but names that the draft had invented
+/// stay unverified, however the sentence around them was changed.
+fn user_item(shown: &HandoffSummary, kind: SummaryItemKind, text: &str) -> SummaryItem {
+    let unfound = kept_unfound(shown, text);
+    SummaryItem {
+        kind,
+        text: text.to_owned(),
+        refs: Vec::new(),
+        verified: unfound.is_empty(),
+        unfound,
+        false_refs: Vec::new(),
+    }
+}
+
+/// Updates the names in the title and the TL;DR that are unfound; see [`user_item`].
+fn keep_marks(shown: &HandoffSummary, edited: &mut HandoffSummary) {
+    edited.notes.title_unfound = kept_unfound(shown, &edited.title);
+    edited.notes.tldr_unfound = kept_unfound(shown, &edited.tldr);
+}
+
+/// Returns the names in `text` that the shown draft contained and that were not found in the covered messages.
+fn kept_unfound(shown: &HandoffSummary, text: &str) -> Vec<String> {
+    let notes = &shown.notes;
+    let known = shown.body.iter().flat_map(|item| &item.unfound);
+    let known = known.chain(&notes.title_unfound).chain(&notes.tldr_unfound);
+    let mut kept: Vec<String> = known.filter(|name| text.contains(name.as_str())).cloned().collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept
+}
+
 /// Checks a person's summary against the limits. One item is enough; the minimum of three applies to drafts only.
 fn check_limits(
     shown: &HandoffSummary,
-    summary_json: HandoffSummary,
+    mut summary_json: HandoffSummary,
     summary_md: String,
     locations: TextLocations,
 ) -> Result<EditedSummary, DecisionRejection> {
+    reclassify_messages(shown, &mut summary_json);
     let HandoffSummary { title, tldr, body, .. } = &summary_json;
     if title.trim_matches(|c: char| c == '*' || c.is_whitespace()).is_empty() {
         return Err(EditError::EmptyTitle(None).into());
@@ -194,7 +301,7 @@ fn check_limits(
     if body.iter().all(|item| item.text.trim().is_empty()) {
         return Err(EditError::NoItem.into());
     }
-    if body.len() > BODY_ITEMS_MAX {
+    if body.len() > EDITED_ITEMS_MAX {
         let count = EditError::TooManyItems(body.len());
         return Err(locations.first_excess_item.map_or(count, EditError::ExcessItem).into());
     }
@@ -210,13 +317,12 @@ fn check_limits(
 /// Groups bullets into items and returns each item with the line it starts on.
 ///
 /// Bullets that equal a shown item become that item, with its references and its verified mark, because an edit
-/// elsewhere does not concern it. Any other bullet becomes an item of the person's own, which counts as verified.
-/// Consecutive tasks of the person's own are one item.
+/// elsewhere does not concern it. Any other bullet becomes an item of the person's own; see [`user_item`]. Consecutive tasks of the person's own are one item.
 ///
 /// The cost is quadratic in the number of shown items, which is small.
-fn match_items(shown: &[SummaryItem], mut bullets: &[EditedBullet]) -> Vec<(SummaryItem, LineLocation)> {
+fn match_items(shown: &HandoffSummary, mut bullets: &[EditedBullet]) -> Vec<(SummaryItem, LineLocation)> {
     let mut known: Vec<(&SummaryItem, Vec<String>)> =
-        shown.iter().map(|item| (item, item_lines(item))).collect();
+        shown.body.iter().map(|item| (item, item_lines(item))).collect();
     let mut body: Vec<(SummaryItem, LineLocation)> = Vec::new();
     let mut in_own_tasks = false;
     while let Some(EditedBullet { kind, text, location }) = bullets.first() {
@@ -235,19 +341,10 @@ fn match_items(shown: &[SummaryItem], mut bullets: &[EditedBullet]) -> Vec<(Summ
         let list = body.last_mut().filter(|(last, _)| in_own_tasks && last.kind == *kind && is_task(text));
         match list {
             Some((list, _)) => {
-                list.text.push('\n');
-                list.text.push_str(text);
+                let lines = format!("{}\n{text}", list.text);
+                *list = user_item(shown, *kind, &lines);
             }
-            None => {
-                let submitted = SummaryItem {
-                    kind: *kind,
-                    text: text.clone(),
-                    refs: Vec::new(),
-                    verified: true,
-                    unfound: Vec::new(),
-                };
-                body.push((submitted, location.clone()));
-            }
+            None => body.push((user_item(shown, *kind, text), location.clone())),
         }
         in_own_tasks = is_task(text);
         bullets = &bullets[1..];

@@ -63,20 +63,20 @@ pub fn count_coverage(coverage: &Coverage) -> CoverageCounts {
 #[derive(Debug, Clone, Default)]
 pub struct CoverageBuilder {
     /// The runs so far, in order and without gaps. There are at most `2 * COVERAGE_RANGES_MAX`.
-    runs: Vec<CoverageRun>,
+    runs: Vec<CoverageRun<CoverageClass>>,
     /// The number of messages recorded, including skipped ones.
     messages: u64,
 }
 
 /// A run of consecutive seqs of one class.
 #[derive(Debug, Clone, Copy)]
-struct CoverageRun {
+pub(crate) struct CoverageRun<C> {
     /// The first seq.
-    first: Seq,
+    pub(crate) first: Seq,
     /// The last seq, inclusive.
-    last: Seq,
+    pub(crate) last: Seq,
     /// The class of all events in the run.
-    class: CoverageClass,
+    pub(crate) class: C,
 }
 
 impl CoverageBuilder {
@@ -103,7 +103,7 @@ impl CoverageBuilder {
 
     /// Returns the approximate size of the builder in bytes.
     pub(crate) fn size_in_bytes(&self) -> usize {
-        self.runs.len() * size_of::<CoverageRun>()
+        self.runs.len() * size_of::<CoverageRun<CoverageClass>>()
     }
 
     /// Appends one seq and fills the gap before it. Returns false when the seq was ignored.
@@ -127,7 +127,7 @@ impl CoverageBuilder {
             Some(_) | None => self.runs.push(CoverageRun { first, last, class }),
         }
         if self.runs.len() > 2 * COVERAGE_RANGES_MAX {
-            self.runs = coarsen_runs(std::mem::take(&mut self.runs));
+            self.runs = coarsen_runs(std::mem::take(&mut self.runs), CoverageClass::Excluded);
         }
     }
 
@@ -135,10 +135,7 @@ impl CoverageBuilder {
     /// for the same message the weaker one counts. The result has at most `COVERAGE_RANGES_MAX` ranges.
     pub fn finish(&self, mut refined: Vec<(Seq, CoverageClass)>) -> Coverage {
         refined.sort_unstable();
-        let mut runs = join_runs(refine_runs(&self.runs, &refined));
-        while runs.len() > COVERAGE_RANGES_MAX {
-            runs = coarsen_runs(runs);
-        }
+        let runs = limit_runs(refine_runs(&self.runs, &refined), CoverageClass::Excluded);
         let mut coverage = Coverage {
             first_seq: runs.first().map_or(0, |run| run.first),
             last_seq: runs.last().map_or(0, |run| run.last),
@@ -152,9 +149,19 @@ impl CoverageBuilder {
     }
 }
 
+/// Joins adjacent runs of the same class and coarsens them to at most [`COVERAGE_RANGES_MAX`]. `weakest` is the class that
+/// claims nothing.
+pub(crate) fn limit_runs<C: Copy + Ord>(runs: Vec<CoverageRun<C>>, weakest: C) -> Vec<CoverageRun<C>> {
+    let mut runs = join_runs(runs);
+    while runs.len() > COVERAGE_RANGES_MAX {
+        runs = coarsen_runs(runs, weakest);
+    }
+    runs
+}
+
 /// Splits runs so that each seq in `refined` has the class given there. `refined` is sorted, and of several claims
 /// for a seq the last one counts.
-fn refine_runs(runs: &[CoverageRun], refined: &[(Seq, CoverageClass)]) -> Vec<CoverageRun> {
+pub(crate) fn refine_runs<C: Copy>(runs: &[CoverageRun<C>], refined: &[(Seq, C)]) -> Vec<CoverageRun<C>> {
     let mut out = Vec::with_capacity(runs.len() + 2 * refined.len());
     let mut refined = refined.iter().copied().peekable();
     for &CoverageRun { first, last, class } in runs {
@@ -178,8 +185,8 @@ fn refine_runs(runs: &[CoverageRun], refined: &[(Seq, CoverageClass)]) -> Vec<Co
 }
 
 /// Joins adjacent runs of the same class.
-fn join_runs(runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
-    let mut out: Vec<CoverageRun> = Vec::with_capacity(runs.len());
+fn join_runs<C: Copy + Eq>(runs: Vec<CoverageRun<C>>) -> Vec<CoverageRun<C>> {
+    let mut out: Vec<CoverageRun<C>> = Vec::with_capacity(runs.len());
     for run in runs {
         match out.last_mut() {
             Some(last) if last.class == run.class => last.last = run.last,
@@ -194,15 +201,14 @@ fn join_runs(runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
 ///
 /// Short runs are chosen so that few events lose their claim. A claim only ever becomes weaker, so the ledger never
 /// states more than what happened. If no run can be joined this way, adjacent runs are merged in pairs.
-fn coarsen_runs(mut runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
-    let length = |run: &CoverageRun| run.last - run.first;
-    let mut lengths: Vec<Seq> =
-        runs.iter().filter(|run| run.class != CoverageClass::Excluded).map(length).collect();
+fn coarsen_runs<C: Copy + Ord>(mut runs: Vec<CoverageRun<C>>, weakest: C) -> Vec<CoverageRun<C>> {
+    let length = |run: &CoverageRun<C>| run.last - run.first;
+    let mut lengths: Vec<Seq> = runs.iter().filter(|run| run.class != weakest).map(length).collect();
     lengths.sort_unstable();
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
     let mut was_weakened = false;
     for index in 0..runs.len() {
-        if runs[index].class == CoverageClass::Excluded {
+        if runs[index].class == weakest {
             continue;
         }
         // Every other run, so that runs of the same length are not all weakened at once.
@@ -220,7 +226,7 @@ fn coarsen_runs(mut runs: Vec<CoverageRun>) -> Vec<CoverageRun> {
 }
 
 /// Halves the number of runs: each pair of adjacent runs becomes one run with the weaker claim of the two.
-fn pair_runs(runs: &[CoverageRun]) -> Vec<CoverageRun> {
+fn pair_runs<C: Copy + Ord>(runs: &[CoverageRun<C>]) -> Vec<CoverageRun<C>> {
     let pairs = runs.chunks(2).map(|pair| {
         let class = pair.iter().map(|run| run.class).max().unwrap_or(pair[0].class);
         CoverageRun { first: pair[0].first, last: pair[pair.len() - 1].last, class }

@@ -44,8 +44,8 @@ struct TrackedName {
     display_name: String,
     /// The pattern to search for.
     pattern: NamePattern,
-    /// The indexes of the items that contain the name.
-    item_indexes: Vec<usize>,
+    /// The indexes of the texts that contain the name.
+    text_indexes: Vec<usize>,
     /// True if the name was found.
     is_found: bool,
 }
@@ -64,21 +64,28 @@ pub struct NamePattern {
 }
 
 impl GroundingCheck {
-    /// Returns a search for the names in the items of `summary`. A path inside `workspace` may be written absolute or
-    /// relative to it.
+    /// Returns a search for the names in the items, the title and the TL;DR of `summary`. A path inside `workspace` may be
+    /// written absolute or relative to it.
     pub fn new(summary: &HandoffSummary, workspace: Option<&Path>) -> Self {
-        Self::from_items(&summary.body, workspace)
+        let items = summary.body.iter().map(|item| item.text.as_str());
+        Self::from_texts(items.chain([summary.title.as_str(), summary.tldr.as_str()]), workspace)
     }
 
     /// Returns a search for the names in `body`; see [`GroundingCheck::new`].
+    #[cfg(test)]
     pub(crate) fn from_items(body: &[SummaryItem], workspace: Option<&Path>) -> Self {
+        Self::from_texts(body.iter().map(|item| item.text.as_str()), workspace)
+    }
+
+    /// Returns a search for the names in the texts; see [`GroundingCheck::new`].
+    fn from_texts<'a>(texts: impl Iterator<Item = &'a str>, workspace: Option<&Path>) -> Self {
         let root = workspace.map(|path| names::clean_path(&path.to_string_lossy()));
         let mut known: HashMap<(String, bool, bool), usize> = HashMap::new();
         let mut tracked: Vec<TrackedName> = Vec::new();
         let (mut spellings, mut patterns) = (Vec::new(), Vec::new());
-        for (item_index, item) in body.iter().enumerate() {
-            names::scan_names(&item.text, |name| {
-                if is_number_fragment(&item.text, &name) {
+        for (text_index, text) in texts.enumerate() {
+            names::scan_names(text, |name| {
+                if is_number_fragment(text, &name) {
                     return;
                 }
                 let key = (name.text.to_string(), name.open_before, name.open_after);
@@ -89,13 +96,13 @@ impl GroundingCheck {
                     tracked.push(TrackedName {
                         display_name: name.display_name.to_owned(),
                         pattern,
-                        item_indexes: Vec::new(),
+                        text_indexes: Vec::new(),
                         is_found: false,
                     });
                     tracked.len() - 1
                 });
-                if !tracked[index].item_indexes.contains(&item_index) {
-                    tracked[index].item_indexes.push(item_index);
+                if !tracked[index].text_indexes.contains(&text_index) {
+                    tracked[index].text_indexes.push(text_index);
                 }
             });
         }
@@ -226,25 +233,33 @@ impl GroundingCheck {
         self.names.iter().all(|name| name.is_found || known_missing.contains(&name.pattern))
     }
 
-    /// Returns the names that were not found, grouped by the index of their item, in ascending order.
+    /// Returns the names that were not found, grouped by the index of their text, in ascending order. The texts are the
+    /// items, then the title and the TL;DR.
     pub fn missing_names(&self) -> Vec<(usize, Vec<String>)> {
         let mut missing: Vec<(usize, Vec<String>)> = Vec::new();
         for name in self.names.iter().filter(|name| !name.is_found) {
-            for item_index in &name.item_indexes {
-                match missing.iter_mut().find(|(item, _)| item == item_index) {
+            for text_index in &name.text_indexes {
+                match missing.iter_mut().find(|(text, _)| text == text_index) {
                     Some((_, names)) if names.contains(&name.display_name) => {}
                     Some((_, names)) => names.push(name.display_name.clone()),
-                    None => missing.push((*item_index, vec![name.display_name.clone()])),
+                    None => missing.push((*text_index, vec![name.display_name.clone()])),
                 }
             }
         }
-        missing.sort_by_key(|(item_index, _)| *item_index);
+        missing.sort_by_key(|(text_index, _)| *text_index);
         missing
     }
 
-    /// Marks every item of `summary` as verified or unverified, and returns the number of unverified ones. `summary`
-    /// must be the one that the search was created for.
+    /// Marks every item of `summary`, its title and its TL;DR as verified or unverified, and returns the number of unverified
+    /// items. `summary` must be the one that the search was created for.
     pub fn mark_summary(self, summary: &mut HandoffSummary) -> usize {
+        let first = summary.body.len();
+        let missing = self.missing_names();
+        let names_of = |index: usize| {
+            let names = missing.iter().find(|(text_index, _)| *text_index == index);
+            names.map(|(_, names)| names.clone()).unwrap_or_default()
+        };
+        (summary.notes.title_unfound, summary.notes.tldr_unfound) = (names_of(first), names_of(first + 1));
         self.mark_items(&mut summary.body)
     }
 
@@ -254,12 +269,11 @@ impl GroundingCheck {
             item.verified = true;
             item.unfound.clear();
         }
-        let missing = self.missing_names();
-        let count = missing.len();
-        for (item_index, names) in missing {
-            if let Some(item) = body.get_mut(item_index) {
-                item.verified = false;
-                item.unfound = names;
+        let mut count = 0;
+        for (text_index, names) in self.missing_names() {
+            if let Some(item) = body.get_mut(text_index) {
+                (item.verified, item.unfound) = (false, names);
+                count += 1;
             }
         }
         count

@@ -144,14 +144,28 @@ fn build_items(
         let excess = refs.len().saturating_sub(REFS_MAX);
         refs.drain(..excess);
         let text = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
-        items.push(SummaryItem { kind, text, refs, verified: true, unfound: Vec::new() });
+        items.push(SummaryItem {
+            kind,
+            text,
+            refs,
+            verified: true,
+            unfound: Vec::new(),
+            false_refs: Vec::new(),
+        });
     }
     for (kind, text) in fallbacks(facts) {
         if items.len() >= BODY_ITEMS_MIN {
             break;
         }
         if items.iter().all(|item| item.kind != kind) {
-            items.push(SummaryItem { kind, text, refs: Vec::new(), verified: true, unfound: Vec::new() });
+            items.push(SummaryItem {
+                kind,
+                text,
+                refs: Vec::new(),
+                verified: true,
+                unfound: Vec::new(),
+                false_refs: Vec::new(),
+            });
         }
     }
     items.sort_by_key(|item| item.kind);

@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 use memory::managed_block;
 use model::tokens::CHARS_PER_TOKEN;
 use model::{tokens, untrusted_text};
-use protocol::{CarryOver, HandoffSummary, SummaryItem, SummaryItemKind};
+use protocol::{CarryOver, HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem, SummaryItemKind};
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use ::facts::formatting::{to_single_line, truncate_with_ellipsis};
 
 pub(crate) mod facts;
@@ -67,18 +67,37 @@ pub fn is_summary_heading(text: &str) -> bool {
 
 /// Returns the summary as Markdown without the facts.
 pub(crate) fn render_body(summary: &HandoffSummary) -> String {
-    render_markdown(&summary.title, &summary.tldr, &summary.body)
+    render_head(summary) + &render_items(&summary.body)
 }
 
-/// Returns title, TL;DR and items as Markdown: the items of each kind under its heading, each line of an item as one
-/// bullet. An unverified item ends with [`SummaryItem::UNVERIFIED`].
+/// Returns the lines of the title and the TL;DR. Each ends with [`SummaryItem::UNVERIFIED`] if it is unverified.
+pub(crate) fn render_head(summary: &HandoffSummary) -> String {
+    let mark = |unfound: &[String]| if unfound.is_empty() { "" } else { SummaryItem::UNVERIFIED };
+    let title_mark = mark(&summary.notes.title_unfound);
+    let tldr_mark = mark(&summary.notes.tldr_unfound);
+    format!("{}{title_mark}\n{}{tldr_mark}\n", title_markdown(&summary.title), tldr_markdown(&summary.tldr))
+}
+
+/// Returns title, TL;DR and items as Markdown, without marks at the title and the TL;DR; see [`render_summary`].
 pub fn render_markdown(title: &str, tldr: &str, body: &[SummaryItem]) -> String {
+    format!("{}\n{}\n{}", title_markdown(title), tldr_markdown(tldr), render_items(body))
+}
+
+/// Returns the line of the title.
+fn title_markdown(title: &str) -> String {
     // Two asterisks inside the title would end its bold text.
-    let mut md = format!(
-        "**{}**\n{}\n",
-        escape_tags(&normalize_line(title).replace("**", "")),
-        escape_block_start(&escape_tags(tldr))
-    );
+    format!("**{}**", escape_tags(&normalize_line(title).replace("**", "")))
+}
+
+/// Returns the line of the TL;DR.
+fn tldr_markdown(tldr: &str) -> String {
+    escape_block_start(&escape_tags(tldr))
+}
+
+/// Returns the items of each kind under its heading, each line of an item as one bullet. An unverified item ends with
+/// [`SummaryItem::UNVERIFIED`].
+fn render_items(body: &[SummaryItem]) -> String {
+    let mut md = String::new();
     for kind in SummaryItemKind::ALL {
         let mut items = body
             .iter()
@@ -197,9 +216,9 @@ fn escape_position(line: &str) -> Option<usize> {
     sign.starts_with(signs).then_some(digits)
 }
 
-/// Normalizes a summary and cuts it until its Markdown without the facts has at most `tokens_max` tokens.
+/// Normalizes a summary, limits it to [`BODY_ITEMS_MAX`] items, and cuts it until its Markdown without the facts has at most `tokens_max` tokens.
 ///
-/// The cut removes whole items first, the least needed kinds first, down to [`BODY_ITEMS_MIN`]; then sentences from the
+/// The notes of the summary list every item that the cut removed or shortened. The cut removes whole items first, the least needed kinds first, down to [`BODY_ITEMS_MIN`]; then sentences from the
 /// end of the longest item; then it shortens the TL;DR and the title.
 ///
 /// Validity takes precedence over the budget: no cut leaves fewer than [`BODY_ITEMS_MIN`] items, so with a very small
@@ -212,8 +231,12 @@ pub fn fit_summary(mut summary: HandoffSummary, tokens_max: u64) -> FittedSummar
         item.unfound.iter_mut().for_each(|name| *name = normalize_line(name));
     }
     summary.body.retain(|item| !item.text.is_empty());
+    let excess = summary.body.split_off(summary.body.len().min(BODY_ITEMS_MAX));
+    let excess = excess.into_iter().map(|item| LeftOutItem { item, reason: LeftOutReason::TooMany });
+    summary.notes.left_out.extend(excess);
     let mut md = render_body(&summary);
     let tokens_before = tokens::estimate_tokens(&md);
+    let whole = summary.body.clone();
     let mut is_cut = false;
     // No single text can be longer than the whole budget, so an oversized one is cut to it at once. This bounds the
     // number of rounds.
@@ -222,12 +245,31 @@ pub fn fit_summary(mut summary: HandoffSummary, tokens_max: u64) -> FittedSummar
         is_cut = true;
         md = render_body(&summary);
     }
+    summary.notes.left_out.extend(left_out_items(whole, &summary.body));
     for item in &mut summary.body {
         // An unfound name whose sentence was cut is not in the item any more.
         item.unfound.retain(|name| item.text.contains(name.as_str()));
     }
     let cut = is_cut.then(|| SummaryCut { tokens_before, tokens_after: tokens::estimate_tokens(&md) });
     FittedSummary { summary, cut }
+}
+
+/// Returns the items of `whole` that `body`, its cut form, does not contain or contains shortened. Both are in the same order.
+fn left_out_items(whole: Vec<SummaryItem>, body: &[SummaryItem]) -> Vec<LeftOutItem> {
+    let mut remaining = body.iter().peekable();
+    let mut left_out = Vec::new();
+    for item in whole {
+        let is_cut_form = |cut: &&SummaryItem| {
+            let beginning = cut.text.trim_end_matches('…').trim_end();
+            cut.kind == item.kind && cut.refs == item.refs && item.text.starts_with(beginning)
+        };
+        match remaining.next_if(is_cut_form) {
+            Some(cut) if cut.text == item.text => {}
+            Some(_) => left_out.push(LeftOutItem { item, reason: LeftOutReason::Shortened }),
+            None => left_out.push(LeftOutItem { item, reason: LeftOutReason::TooLong }),
+        }
+    }
+    left_out
 }
 
 /// The kinds in the order in which their items are removed.

@@ -30,7 +30,7 @@ impl SqlDialect {
     pub(crate) fn json_texts_query(self, list: &str) -> String {
         match self {
             Self::Sqlite => format!("SELECT value FROM json_each({list})"),
-            Self::Postgres => format!("SELECT json_array_elements_text(CAST({list} AS json))"),
+            Self::Postgres => format!("SELECT json_array_elements_text({})", postgres_json(list)),
         }
     }
 
@@ -38,7 +38,7 @@ impl SqlDialect {
     pub(crate) fn json_field(self, object: &str, name: &str) -> String {
         match self {
             Self::Sqlite => format!("json_extract({object}, '$.{name}')"),
-            Self::Postgres => format!("(CAST({object} AS json) ->> '{name}')"),
+            Self::Postgres => format!("({} ->> '{name}')", postgres_json(object)),
         }
     }
 
@@ -50,6 +50,12 @@ impl SqlDialect {
             Self::Postgres => column.to_owned(),
         }
     }
+}
+
+/// Returns the expression for a text as a JSON value of PostgreSQL. Stored JSON may contain the escape of a NUL character, at
+/// which PostgreSQL refuses the whole object; it is read as U+FFFD.
+fn postgres_json(text: &str) -> String {
+    format!(r"CAST(replace({text}, '\u0000', '\ufffd') AS json)")
 }
 
 /// A connection of either engine, inside a transaction or a snapshot.

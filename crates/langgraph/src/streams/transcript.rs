@@ -110,6 +110,7 @@ pub(crate) const fn changes_transcript(kind: EventType) -> bool {
         EventType::ThreadRewound
             | EventType::HandoffProposed
             | EventType::HandoffRefined
+            | EventType::HandoffEdited
             | EventType::HandoffReverted
             | EventType::HandoffAccepted
             | EventType::HandoffDeclined

@@ -155,6 +155,8 @@ fn proposal(handoff: &Handoff, iteration: u32, last_seq: Seq) -> Proposal {
         body: Vec::new(),
         model: "extractive".to_owned(),
         model_run_id: None,
+        run_id: None,
+        notes: protocol::ReviewNotes::default(),
         tokens_used: 0,
         iteration,
         created_at: handoff.created_at,

@@ -21,9 +21,9 @@ pub use compaction::{
     ClippedResult, Compaction, CompactionFailed, CompactionUndone, TurnsArchived, TurnsRestored,
 };
 pub use handoffs::{
-    DraftRequest, HandoffAccepted, HandoffCleaned, HandoffDeclined, HandoffExpired, HandoffFailed,
-    HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted,
-    HandoffSeeded, HandoffTruncated,
+    DraftRequest, HandoffAccepted, HandoffCleaned, HandoffDeclined, HandoffEdited, HandoffExpired,
+    HandoffFailed, HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined, HandoffRequested,
+    HandoffReverted, HandoffSeeded, HandoffTruncated,
 };
 pub use messages::{AiMessage, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, ToolMessage};
 pub use runs::{RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested};
@@ -95,6 +95,7 @@ bodies! {
     HandoffRequested,
     HandoffProposed,
     HandoffRefined,
+    HandoffEdited,
     HandoffReverted,
     HandoffTruncated,
     HandoffAccepted,

@@ -114,6 +114,8 @@ catalog! {
     HandoffProposed = "handoff_proposed" in Middleware,
     /// A user gave feedback on a proposal, or requested another draft.
     HandoffRefined = "handoff_refined" in Middleware,
+    /// A user's own text of a summary was stored as a proposal.
+    HandoffEdited = "handoff_edited" in Middleware,
     /// A user reverted to an earlier proposal.
     HandoffReverted = "handoff_reverted" in Middleware,
     /// A handoff summary was truncated to its token limit.

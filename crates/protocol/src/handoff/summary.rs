@@ -28,8 +28,12 @@ pub struct HandoffSummary {
     pub body: Vec<SummaryItem>,
     /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,
+    /// The id that the provider gave the response with the draft; `None` for an offline summary and a user's text. In
+    /// summaries of earlier versions it is the id of the run.
+    pub model_run_id: Option<String>,
     /// The run in which the summary was drafted.
-    pub model_run_id: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
     /// Tokens used by the model call; 0 for an offline summary.
     pub tokens_used: u64,
     /// The number of the proposal; 0 is the first.
@@ -40,6 +44,69 @@ pub struct HandoffSummary {
     pub coverage: Coverage,
     /// Facts computed without a model.
     pub carry_over: CarryOver,
+    /// Notes for the reviewer about the text. It is no part of the text.
+    #[serde(default, skip_serializing_if = "ReviewNotes::is_empty")]
+    pub notes: ReviewNotes,
+}
+
+/// Notes for the reviewer about the text of a summary. It is no part of the text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReviewNotes {
+    /// The names in the title that the covered messages do not contain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub title_unfound: Vec<String>,
+    /// The names in the TL;DR that the covered messages do not contain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tldr_unfound: Vec<String>,
+    /// The items of the draft that the text leaves out or shortens, in the order in which they were cut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOutItem>,
+    /// The largest parts of the conversation to which nothing in the text refers, the largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topics: Vec<ConversationTopic>,
+}
+
+impl ReviewNotes {
+    /// Returns whether there is nothing to know.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// An item of a draft that the text leaves out or shortens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutItem {
+    /// The whole item.
+    pub item: SummaryItem,
+    /// Why the text does not contain it.
+    pub reason: LeftOutReason,
+}
+
+/// The reason why a text does not contain a whole item of the draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftOutReason {
+    /// The draft had more items than a summary may have.
+    TooMany,
+    /// The text would have exceeded its token limit.
+    TooLong,
+    /// The text contains the beginning of the item; the whole would have exceeded the token limit.
+    Shortened,
+}
+
+/// A part of the conversation: a request of the user with everything up to the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationTopic {
+    /// The event of the request.
+    pub first_seq: Seq,
+    /// The last event of the part (inclusive).
+    pub last_seq: Seq,
+    /// Number of messages.
+    pub messages: u64,
+    /// Estimated tokens of the messages.
+    pub tokens: u64,
+    /// The beginning of the request, on one line.
+    pub request: String,
 }
 
 /// One item of a summary's body.
@@ -58,6 +125,9 @@ pub struct SummaryItem {
     /// The names in the item that the covered messages do not contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfound: Vec<String>,
+    /// The references of the draft that name no covered message. They are not among `refs`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub false_refs: Vec<Seq>,
 }
 
 impl SummaryItem {
@@ -97,7 +167,11 @@ impl SummaryItemKind {
 /// An inclusive range of seqs: the first and the last event.
 pub type SeqRange = (Seq, Seq);
 
-/// The events that a summary covers. The four lists are disjoint, and their union is `first_seq..=last_seq`.
+/// The events that a summary covers, in two classifications, each of which is disjoint and complete: the union of its lists
+/// is `first_seq..=last_seq`.
+///
+/// `verbatim`, `summarized`, `truncated` and `excluded` state how much of an event reached the summarizer. `quoted`,
+/// `represented`, `read`, `scanned` and `unread` state what became of it; they are empty in summaries of earlier versions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// The first covered event.
@@ -113,9 +187,25 @@ pub struct Coverage {
     pub truncated: Vec<SeqRange>,
     /// Ranges that the summarizer did not read: hidden notes, and messages that did not fit.
     pub excluded: Vec<SeqRange>,
-    /// Number of messages among the events. The other events are Segue's own records of runs; they are always excluded.
+    /// Number of messages among the events. The other events are Segue's own records of runs; they are always excluded and
+    /// unread.
     #[serde(default)]
     pub messages: u64,
+    /// Ranges of which the text contains words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quoted: Vec<SeqRange>,
+    /// Ranges to which an item or a fact refers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub represented: Vec<SeqRange>,
+    /// Ranges that the drafting model received, and of which nothing is in the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub read: Vec<SeqRange>,
+    /// Ranges from which only facts were extracted, without a model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scanned: Vec<SeqRange>,
+    /// Ranges that nothing has read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<SeqRange>,
 }
 
 /// Facts that are computed without a model and carried over to the summary, independently of the model's text.
@@ -159,6 +249,9 @@ pub struct CarryOver {
     /// Tasks delegated to sub-agents, most recent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegations: Vec<String>,
+    /// Tool calls of the thread that wait for the user's approval, each with its arguments on one line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_approvals: Vec<String>,
     /// The state of the files that the summary's items name. It is recorded if the summary was drafted for a goal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub referenced_files: Vec<ReferencedFile>,

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use protocol::event::body::{
     AiMessage, ClippedResult, Compaction, CompactionFailed, CompactionUndone, DraftRequest, HandoffAccepted,
-    HandoffCleaned, HandoffDeclined, HandoffExpired, HandoffFailed, HandoffMirrored, HandoffPreviewed,
-    HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted, HandoffSeeded, HandoffTruncated,
-    HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, MemoryRead, ModelCalled, RunEnded,
-    RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested, SubagentEnded, ThreadCreated,
-    ThreadRehomed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision, ToolMessage,
-    TurnsArchived, TurnsRestored,
+    HandoffCleaned, HandoffDeclined, HandoffEdited, HandoffExpired, HandoffFailed, HandoffMirrored,
+    HandoffPreviewed, HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted, HandoffSeeded,
+    HandoffTruncated, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, MemoryRead, ModelCalled,
+    RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested, SubagentEnded,
+    ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision,
+    ToolMessage, TurnsArchived, TurnsRestored,
 };
 use protocol::{Event, EventBody, EventType, FailureKind, Message, NewEvent, ThreadId};
 use serde::Deserialize;
@@ -105,6 +105,7 @@ fn check_type(event_type: EventType) {
         EventType::HandoffRequested => check_body::<HandoffRequested>(event_type),
         EventType::HandoffProposed => check_body::<HandoffProposed>(event_type),
         EventType::HandoffRefined => check_body::<HandoffRefined>(event_type),
+        EventType::HandoffEdited => check_body::<HandoffEdited>(event_type),
         EventType::HandoffReverted => check_body::<HandoffReverted>(event_type),
         EventType::HandoffTruncated => check_body::<HandoffTruncated>(event_type),
         EventType::HandoffAccepted => check_body::<HandoffAccepted>(event_type),

@@ -11,10 +11,11 @@ use agent::{ErrorClass, HandoffOutcome, OFFLINE_SUMMARY_MODEL, PendingHandoff};
 use protocol::decision::EditedAction;
 use protocol::{Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
+use terminal::summary::USER_AUTHOR;
 use terminal::{
     NoEchoGuard, PickResult, TurnTotals, TypeAheadBuffer, ask, ask_draft, ask_line, ask_text,
-    ask_while_typing, coverage, diff, facts, pick, pick_or_type, sanitize, sanitize_line, shorten, signals,
-    wrap, wrap_lines,
+    ask_while_typing, coverage, diff, facts, notes, pick, pick_or_type, sanitize, sanitize_line, shorten,
+    signals, wrap, wrap_lines,
 };
 
 use crate::commands::CommandContext;
@@ -237,6 +238,7 @@ impl<'a> HandoffReviewSession<'a> {
             is_offline_summary: self.pending.proposal.summary_json.model == OFFLINE_SUMMARY_MODEL,
             refinements_left: self.pending.remaining_refinements,
             proposal_count: self.proposals.len(),
+            has_notes: !notes::note_entries(&self.pending.proposal.summary_json.notes).is_empty(),
             offers_blank_thread: self.offers_blank_thread,
             requester: requester(&self.pending),
         }
@@ -268,6 +270,7 @@ impl<'a> HandoffReviewSession<'a> {
             ReviewAnswer::EarlierDraft => self
                 .choose_earlier_draft()?
                 .map(|iteration| self.edit_decision("revert_to", json!(iteration))),
+            ReviewAnswer::Add => self.choose_note()?.map(|added| self.edit_decision("add", added)),
             ReviewAnswer::Diff => {
                 self.show_diff()?;
                 None
@@ -444,6 +447,21 @@ impl<'a> HandoffReviewSession<'a> {
         Ok(pick(screen, "Return to", items.collect())?.map(|index| earlier[index].iteration))
     }
 
+    /// Asks the user to choose something that the draft left out, and returns it as the argument of an edit; `None` if the user
+    /// leaves the question.
+    fn choose_note(&self) -> Result<Option<Value>, CliFailure> {
+        let screen = &self.context.screen;
+        let review_notes = &self.pending.proposal.summary_json.notes;
+        let columns = screen.columns.saturating_sub(8);
+        let entries = notes::note_entries(review_notes);
+        let items = entries.iter().map(|entry| shorten(entry, columns).into_owned());
+        let left_out = review_notes.left_out.len();
+        Ok(pick(screen, "Add", items.collect())?.map(|index| match index.checked_sub(left_out) {
+            None => json!({"left_out": [index]}),
+            Some(topic) => json!({"topics": [topic]}),
+        }))
+    }
+
     /// Prints the diff between the shown draft and the previous one.
     fn show_diff(&self) -> Result<(), CliFailure> {
         let screen = &self.context.screen;
@@ -479,18 +497,29 @@ impl<'a> HandoffReviewSession<'a> {
         loop {
             let decision = self.user_text.edit(self.context, &self.pending, refused.as_deref())?;
             let Some(decision) = decision else { return Ok(None) };
-            match self.apply_decision(decision).await? {
-                ReviewStep::Decided(decided) => {
-                    self.user_text.discard_unsaved();
-                    return Ok(Some(decided));
-                }
-                ReviewStep::StillPending => {
-                    self.user_text.print_reminder(self.context)?;
-                    return Ok(None);
-                }
+            let (edited, user_text) = (self.pending.proposal.clone(), self.user_text.take());
+            let step = self.apply_decision(decision).await;
+            if let Ok(ReviewStep::Decided(decided)) = step {
+                return Ok(Some(decided));
+            }
+            let is_stored = self.proposals.iter().any(|proposal| {
+                proposal.iteration > edited.iteration && proposal.summary_json.model == USER_AUTHOR
+            });
+            if !is_stored {
+                self.user_text = user_text;
+            }
+            match step? {
                 ReviewStep::Rejected(reason) => {
                     self.context.print_notice(&format!("failed to {reason}"));
                     refused = Some(reason);
+                }
+                ReviewStep::StillPending | ReviewStep::Decided(_) => {
+                    if self.pending.proposal.iteration > edited.iteration {
+                        // Another client changed the proposal meanwhile, so the text is not an edit of the shown one.
+                        self.user_text.save_to_file(self.context, &edited)?;
+                    }
+                    self.user_text.print_reminder(self.context)?;
+                    return Ok(None);
                 }
             }
         }

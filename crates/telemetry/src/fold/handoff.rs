@@ -1,8 +1,9 @@
 //! Spans of handoffs: one for each draft (contract §10), one for each decision, and those of the acceptance.
 
 use protocol::event::body::{
-    DraftRequest, DraftTrace, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffMirrored,
-    HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted, HandoffSeeded, HandoffTruncated,
+    DraftRequest, DraftTrace, HandoffAccepted, HandoffDeclined, HandoffEdited, HandoffFailed,
+    HandoffMirrored, HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted, HandoffSeeded,
+    HandoffTruncated,
 };
 use protocol::{Event, EventType, HandoffId};
 use serde_json::{Map, Value, json};
@@ -27,6 +28,8 @@ pub(super) fn describe_handoff(event: &Event, span: TraceSpan) -> TraceSpan {
             let preview: String = facts::redact(feedback).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
             metadata.insert("feedback_preview".to_owned(), Value::String(preview));
         }
+    } else if let Ok(edited) = event.body::<HandoffEdited>() {
+        metadata = text::select_fields(&edited, &["iteration"]);
     } else if let Ok(reverted) = event.body::<HandoffReverted>() {
         metadata = text::select_fields(&reverted, &["iteration", "reverted_to"]);
     } else if let Ok(truncated) = event.body::<HandoffTruncated>() {

@@ -1,70 +1,79 @@
-//! Renders the coverage of a summary: how many messages it covers, and how each range of events was read.
-//! `agent::count_coverage` does the counting.
+//! Renders the coverage of a summary: what became of the messages, as counts and as a strip over the conversation.
+//! `agent::count_message_uses` does the counting.
 
-use agent::{CoverageCounts, count_coverage};
+use agent::{CoverageCounts, MessageUse, count_coverage, count_message_uses};
 use protocol::Coverage;
 use protocol::handoff::summary::SeqRange;
 
 use crate::screen::Screen;
-use crate::text::wrap::{pad, wrap};
+use crate::text::wrap::wrap;
 
-/// The most ranges shown; if there are more, the newest are shown.
-const RANGES_MAX: usize = 12;
-/// The width of the column with the ranges.
-const RANGE_COLUMNS: usize = 18;
+/// The most cells of the strip.
+const STRIP_CELLS_MAX: usize = 72;
+
+/// The uses with their names and the characters of the strip, the strongest claim first.
+const USES: [(MessageUse, &str, char); 5] = [
+    (MessageUse::Quoted, "quoted", '█'),
+    (MessageUse::Represented, "represented", '▓'),
+    (MessageUse::Read, "read", '▒'),
+    (MessageUse::Scanned, "scanned", '░'),
+    (MessageUse::Unread, "unread", '·'),
+];
 
 /// Returns the message counts on one line, unwrapped and without emphasis.
 pub fn render_line(coverage: &Coverage) -> String {
     let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } = count_coverage(coverage);
     let noun = if messages == 1 { "message" } else { "messages" };
-    format!(
-        "{messages} {noun}: {verbatim} verbatim, {summarized} summarized, {truncated} truncated, {excluded} excluded"
-    )
+    match count_message_uses(coverage) {
+        Some(uses) => format!(
+            "{messages} {noun}: {} quoted, {} represented, {} read, {} scanned, {} unread",
+            uses.quoted, uses.represented, uses.read, uses.scanned, uses.unread
+        ),
+        // A summary of an earlier version states only how much of a message reached the summarizer.
+        None => format!(
+            "{messages} {noun}: {verbatim} verbatim, {summarized} summarized, {truncated} truncated, {excluded} excluded"
+        ),
+    }
 }
 
-/// Returns the counts, the ranges in the order of their events, and an explanation of the terms.
-/// Events that are not messages, such as the start of a run, are reported separately, so that the counts of messages
-/// agree with the history.
+/// Returns the counts, the strip over the conversation, and an explanation of the terms.
 pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
-    let ranges = sorted_ranges(coverage);
     let columns = screen.text_columns();
     let mut lines = vec![screen.style.bold(wrap(&render_line(coverage), columns, "", "  "))];
-    let omitted = ranges.len().saturating_sub(RANGES_MAX);
-    if omitted > 0 {
-        lines.push(screen.style.dim(format!("  … {omitted} earlier ranges")));
-    }
-    for ((first, last), kind) in &ranges[omitted..] {
-        let range = if first == last { format!("#{first}") } else { format!("#{first}–#{last}") };
-        lines.push(format!("  {}{kind}", pad(&range, RANGE_COLUMNS)));
-    }
-    let other = count_coverage(coverage).other_events;
-    if other > 0 {
-        let text = match other {
-            1 => "1 event is not a message (such as the start of a run) and counts as excluded.".to_owned(),
-            _ => {
-                format!("{other} events are not messages (such as the start of a run) and count as excluded.")
-            }
-        };
-        lines.push(screen.style.dim(wrap(&text, columns, "  ", "  ")));
-    }
-    let legend = "verbatim: read in full · summarized: read as a line or a fact · truncated: read in part · excluded: not read. \
-                  `segue history` shows the events.";
+    let legend = if count_message_uses(coverage).is_some() {
+        lines.push(format!(
+            "  {}",
+            coverage_strip(coverage, columns.saturating_sub(2).clamp(1, STRIP_CELLS_MAX))
+        ));
+        "From the first message to the last: █ quoted: its words are in the text · ▓ represented: the text refers to it · \
+         ▒ read: the model that drafted received it · ░ scanned: only facts were extracted from it · · unread. \
+         `segue history` shows the messages."
+    } else {
+        "verbatim: read in full · summarized: read as a line or a fact · truncated: read in part · excluded: not read. \
+         `segue history` shows the events."
+    };
     lines.push(screen.style.dim(wrap(legend, columns, "  ", "  ")));
     lines
 }
 
-/// Returns all ranges with the name of the way in which they were read, ordered by sequence number.
-fn sorted_ranges(coverage: &Coverage) -> Vec<(SeqRange, &'static str)> {
-    let lists = [
-        (&coverage.verbatim, "verbatim"),
-        (&coverage.summarized, "summarized"),
-        (&coverage.truncated, "truncated"),
-        (&coverage.excluded, "excluded"),
-    ];
-    let mut all: Vec<(SeqRange, &str)> =
-        lists.into_iter().flat_map(|(ranges, kind)| ranges.iter().map(move |range| (*range, kind))).collect();
-    all.sort_unstable();
-    all
+/// Returns a strip of at most `cells` characters over the covered range. Each shows the strongest use in its part.
+fn coverage_strip(coverage: &Coverage, cells: usize) -> String {
+    let first = coverage.first_seq;
+    let events = coverage.last_seq.saturating_sub(first) + 1;
+    let cells = u64::try_from(cells).unwrap_or(1).min(events);
+    let mut strip = vec!['·'; usize::try_from(cells).unwrap_or(1)];
+    let lists: [&Vec<SeqRange>; 5] =
+        [&coverage.quoted, &coverage.represented, &coverage.read, &coverage.scanned, &coverage.unread];
+    // The strongest use is drawn last.
+    for ((_, _, character), ranges) in USES.iter().zip(lists).rev() {
+        for (from, to) in ranges {
+            let cell =
+                |seq: u64| usize::try_from(seq.saturating_sub(first) * cells / events).unwrap_or(usize::MAX);
+            let (from, to) = (cell(*from), cell(*to).min(strip.len() - 1));
+            strip.iter_mut().take(to + 1).skip(from).for_each(|shown| *shown = *character);
+        }
+    }
+    strip.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -73,7 +82,7 @@ mod tests {
     use crate::screen::{Audience, CursorMode};
     use crate::text::style::Style;
 
-    /// Returns a coverage with one range of each kind, of which the excluded range contains no messages.
+    /// Returns a coverage of 240 messages and 10 other events.
     fn coverage() -> Coverage {
         Coverage {
             first_seq: 1,
@@ -83,13 +92,28 @@ mod tests {
             summarized: vec![(1, 180)],
             truncated: vec![(191, 239)],
             excluded: vec![(181, 190)],
+            quoted: vec![(1, 1), (250, 250)],
+            represented: vec![(120, 124), (246, 249)],
+            read: vec![(191, 245)],
+            scanned: vec![(2, 119), (125, 180)],
+            unread: vec![(181, 190)],
         }
     }
 
     #[test]
     fn m5_the_displayed_counts_equal_the_coverage() {
-        let expected = "240 messages: 11 verbatim, 180 summarized, 49 truncated, 0 excluded";
+        let expected = "240 messages: 2 quoted, 9 represented, 55 read, 174 scanned, 0 unread";
         assert_eq!(render_line(&coverage()), expected);
+        let earlier = Coverage {
+            quoted: Vec::new(),
+            represented: Vec::new(),
+            read: Vec::new(),
+            scanned: Vec::new(),
+            unread: Vec::new(),
+            ..coverage()
+        };
+        let expected = "240 messages: 11 verbatim, 180 summarized, 49 truncated, 0 excluded";
+        assert_eq!(render_line(&earlier), expected);
     }
 
     /// Renders the coverage on a screen of this width.
@@ -105,24 +129,15 @@ mod tests {
     }
 
     #[test]
-    fn the_ranges_are_in_order_and_bounded() {
-        let screen = Screen {
-            style: Style::Plain,
-            columns: 60,
-            audience: Audience::Program,
-            cursor: CursorMode::Fixed,
-        };
-        let coverage = Coverage {
-            first_seq: 1,
-            last_seq: 30,
-            messages: 30,
-            verbatim: (1..=15).map(|index| (2 * index, 2 * index)).collect(),
-            summarized: (0..15).map(|index| (2 * index + 1, 2 * index + 1)).collect(),
-            ..Coverage::default()
-        };
-        let lines = render_full(&screen, &coverage);
-        assert_eq!(lines[1], "  … 18 earlier ranges");
-        assert_eq!(lines[2], format!("  {:<18}summarized", "#19"));
-        assert_eq!(lines[13], format!("  {:<18}verbatim", "#30"));
+    fn a_cell_of_the_strip_shows_the_strongest_use_in_its_part() {
+        assert_eq!(coverage_strip(&coverage(), 10), "█░░░▓░░▒▒█");
+        assert_eq!(
+            coverage_strip(
+                &Coverage { first_seq: 1, last_seq: 1, scanned: vec![(1, 1)], ..Coverage::default() },
+                10
+            ),
+            "░"
+        );
+        assert_eq!(coverage_strip(&Coverage::default(), 10), "·");
     }
 }

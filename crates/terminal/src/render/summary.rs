@@ -7,7 +7,7 @@
 use agent::{HandoffCost, OFFLINE_SUMMARY_MODEL, summary_heading};
 use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
 
-use crate::render::{coverage, facts};
+use crate::render::{coverage, facts, notes};
 use crate::screen::Screen;
 use crate::text::amount::{format_dollars, format_tokens};
 use crate::text::sanitize::sanitize_line;
@@ -27,9 +27,13 @@ const UNFOUND_MAX: usize = 4;
 pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
     let summary = &proposal.summary_json;
     let columns = screen.text_columns();
-    let title = screen.style.bold(wrap(&sanitize_line(&summary.title), columns, "", ""));
-    let mut lines = vec![title, render_body(screen, summary)];
+    let title_mark = unverified_mark(&summary.notes.title_unfound);
+    let title = format!("{}{title_mark}", sanitize_line(&summary.title));
+    let mut lines = vec![screen.style.bold(wrap(&title, columns, "", ""))];
+    lines.extend(unverified_line(screen, &summary.notes.title_unfound, "  ! "));
+    lines.push(render_body(screen, summary));
     lines.extend(facts::render_folded(screen, proposal));
+    lines.extend(notes::render_notes(screen, &summary.notes));
     lines.push(String::new());
     let notes = [
         Some(coverage::render_line(&summary.coverage)),
@@ -44,12 +48,10 @@ pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages:
 
 /// Returns the TL;DR and the items, grouped by kind under headings.
 pub fn render_body(screen: &Screen, summary: &HandoffSummary) -> String {
-    let mut lines = vec![wrap(
-        &color_code_spans(&sanitize_line(&summary.tldr), screen.style),
-        screen.text_columns(),
-        "",
-        "",
-    )];
+    let tldr_unfound = &summary.notes.tldr_unfound;
+    let tldr = format!("{}{}", sanitize_line(&summary.tldr), unverified_mark(tldr_unfound));
+    let mut lines = vec![wrap(&color_code_spans(&tldr, screen.style), screen.text_columns(), "", "")];
+    lines.extend(unverified_line(screen, tldr_unfound, "  ! "));
     for kind in SummaryItemKind::ALL {
         let items: Vec<&SummaryItem> = summary.body.iter().filter(|item| item.kind == kind).collect();
         if items.is_empty() {
@@ -100,16 +102,34 @@ fn item_lines(screen: &Screen, item: &SummaryItem) -> Vec<String> {
         .map(|line| wrap(&color_code_spans(line, screen.style), columns, "  • ", "    "))
         .collect();
     if !item.verified {
-        lines.push(screen.style.warn(wrap(&unverified_note(item), columns, "    ! ", "      ")));
+        lines.push(screen.style.warn(wrap(&unverified_note(&item.unfound), columns, "    ! ", "      ")));
+    }
+    if !item.false_refs.is_empty() {
+        let text = match item.false_refs.as_slice() {
+            [seq] => format!("its reference #{seq} was removed: there is no such message"),
+            refs => format!("{} of its references were removed: there are no such messages", refs.len()),
+        };
+        lines.push(screen.style.warn(wrap(&text, columns, "    ! ", "      ")));
     }
     lines
 }
 
-/// Returns the reason why an item is marked as unverified.
-/// The names come from the grounding of the crate `handoff`: they occur in the item, but not in the covered messages.
-fn unverified_note(item: &SummaryItem) -> String {
-    let names: Vec<String> = item.unfound.iter().take(UNFOUND_MAX).map(|name| sanitize_line(name)).collect();
-    let more = if item.unfound.len() > UNFOUND_MAX { ", …" } else { "" };
+/// Returns the mark behind a title or a TL;DR with unfound names, as in the stored Markdown.
+const fn unverified_mark(unfound: &[String]) -> &'static str {
+    if unfound.is_empty() { "" } else { SummaryItem::UNVERIFIED }
+}
+
+/// Returns the line about the unfound names of a title or a TL;DR; `None` if there are none.
+fn unverified_line(screen: &Screen, unfound: &[String], bullet: &str) -> Option<String> {
+    let text = || wrap(&unverified_note(unfound), screen.text_columns(), bullet, "    ");
+    (!unfound.is_empty()).then(|| screen.style.warn(text()))
+}
+
+/// Returns the reason why a text is marked as unverified.
+/// The names come from the grounding of the crate `handoff`: they occur in the text, but not in the covered messages.
+fn unverified_note(unfound: &[String]) -> String {
+    let names: Vec<String> = unfound.iter().take(UNFOUND_MAX).map(|name| sanitize_line(name)).collect();
+    let more = if unfound.len() > UNFOUND_MAX { ", …" } else { "" };
     match names.is_empty() {
         true => "unverified: contains a name that is not in the covered messages; check it".to_owned(),
         false => format!("unverified: not in the covered messages: {}{more}; check it", names.join(", ")),
@@ -170,6 +190,7 @@ mod tests {
             refs: Vec::new(),
             verified: unfound.is_empty(),
             unfound: unfound.iter().map(|name| (*name).to_owned()).collect(),
+            false_refs: Vec::new(),
         }
     }
 
@@ -204,6 +225,8 @@ mod tests {
             ],
             model: "anthropic/claude-sonnet-4-5".to_owned(),
             model_run_id: None,
+            run_id: None,
+            notes: protocol::ReviewNotes::default(),
             tokens_used: 5_210,
             iteration: 1,
             created_at: Timestamp::UNIX_EPOCH,
@@ -215,6 +238,11 @@ mod tests {
                 summarized: vec![(1, 180)],
                 truncated: vec![(191, 239)],
                 excluded: vec![(181, 190)],
+                quoted: vec![(250, 250)],
+                represented: vec![(1, 4)],
+                read: vec![(191, 249)],
+                scanned: vec![(5, 180)],
+                unread: vec![(181, 190)],
             },
             carry_over: CarryOver {
                 last_user_request: Some(
@@ -286,7 +314,7 @@ mod tests {
     #[test]
     fn m6_an_unverified_item_lists_the_missing_names() {
         assert_eq!(
-            unverified_note(&item(SummaryItemKind::Progress, "x", &["a", "b", "c", "d", "e"])),
+            unverified_note(&["a", "b", "c", "d", "e"].map(str::to_owned)),
             "unverified: not in the covered messages: a, b, c, d, …; check it"
         );
     }

@@ -16,8 +16,8 @@ use crate::Result;
 use crate::agent::Agent;
 
 /// The most readings of one source. Two suffice, unless other processes import the same sessions or continue
-/// their threads meanwhile.
-const PASSES_MAX: usize = 8;
+/// their threads meanwhile: then each batch that another process stores can cost one reading.
+const PASSES_MAX: usize = 64;
 
 /// Conversations that must be read again, by the key of their session.
 type RetriesBySession = BTreeMap<String, ConversationRetry>;

@@ -12,9 +12,12 @@ use runtime::StepFailure;
 
 use super::inherited::{add_inherited_items, merge_facts};
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
+use crate::draft::summarization::OFFLINE_SUMMARY_MODEL;
 use crate::summary::coverage::CoverageClass;
 use crate::summary::ground::{GroundingCheck, NamePattern};
+use crate::summary::message_use::{DraftSources, classify_messages};
 use crate::summary::offline_summary::{OfflineSummary, build_offline_summary};
+use crate::summary::outline::ConversationOutline;
 use crate::summary::select::{TranscriptSelection, TranscriptSelector};
 use facts::GoalMatcher;
 use facts::TranscriptItem;
@@ -60,6 +63,8 @@ struct ThreadScan {
     ledger: FactCollector,
     /// The collector of the events to select from.
     selector: TranscriptSelector,
+    /// The topics of the conversation.
+    outline: ConversationOutline,
     /// The facts; computed once after the last event.
     facts: OnceLock<ConversationFacts>,
     /// The last selection with its budget in tokens. A refinement uses the same one again.
@@ -159,6 +164,7 @@ impl ThreadScan {
             tokens_max,
             ledger: FactCollector::with_goal(goal.clone()),
             selector: TranscriptSelector::new(tokens_max, goal),
+            outline: ConversationOutline::default(),
             facts: OnceLock::new(),
             selection: OnceLock::new(),
             offline_summary: OnceLock::new(),
@@ -211,6 +217,7 @@ impl EventVisitor for ThreadScan {
         self.offline_summary.take();
         self.ledger.push(item);
         self.selector.visit(item);
+        self.outline.visit(item);
     }
 
     fn skip_to(&mut self, last: Seq, messages: u64) {
@@ -295,6 +302,32 @@ impl WindowScan {
         OfflineSummary { body, ..own }
     }
 
+    /// Returns the summary with its sources described: what became of each covered message, and the largest topics that the text
+    /// does not mention.
+    pub(crate) fn describe_sources(&self, mut summary: HandoffSummary) -> HandoffSummary {
+        let facts = self.scan.facts();
+        let is_offline = summary.model == OFFLINE_SUMMARY_MODEL;
+        let selection = self.scan.selection.get().filter(|_| !is_offline).map(|(_, selection)| selection);
+        let mut sources = DraftSources {
+            last_request: facts.requests.last().map(|quote| quote.seq),
+            ..DraftSources::default()
+        };
+        let quotes = facts.first_request.iter().chain(&facts.requests).chain(&facts.statements);
+        for quote in quotes.chain(&facts.requests_about_goal).chain(&facts.statements_about_goal) {
+            sources.texts.entry(quote.seq).or_default().push(quote.text.clone());
+        }
+        let lines = selection
+            .into_iter()
+            .flat_map(|selection| selection.requests.lines().chain(selection.events.lines()));
+        for (seq, text) in lines.filter_map(parse_event_line) {
+            sources.read.push(seq);
+            sources.texts.entry(seq).or_default().push(text.to_owned());
+        }
+        classify_messages(&mut summary, &sources);
+        summary.notes.topics = self.scan.outline.unrepresented_topics(&summary);
+        summary
+    }
+
     /// Marks the items of `summary` as unverified that contain a name found neither in the covered events nor in
     /// `user_texts`, which are the person's texts about the summary (goal and feedback).
     ///
@@ -359,6 +392,12 @@ impl WindowScan {
         }
         Ok(())
     }
+}
+
+/// Returns the seq and the text of a line of a selection, which begins with the seq of its event in brackets.
+fn parse_event_line(line: &str) -> Option<(Seq, &str)> {
+    let (seq, text) = line.strip_prefix('[')?.split_once(']')?;
+    Some((seq.parse().ok()?, text))
 }
 
 /// Returns the messages that the offline summary quotes, each as verbatim or truncated.

@@ -26,6 +26,10 @@ fn describe_outcome(shown: &Proposal, answer: &Value) -> String {
     match decision_outcome(shown, 1, &decision) {
         Ok(DecisionOutcome::Accept) => "accept".to_owned(),
         Ok(DecisionOutcome::AcceptEdited(edited)) => format!("edited: {}", edited.summary_json.title),
+        Ok(DecisionOutcome::SaveEdited(edited)) => format!("saved: {}", edited.summary_json.title),
+        Ok(DecisionOutcome::RefineEdited(edited, feedback)) => {
+            format!("refine {}: {feedback}", edited.summary_json.title)
+        }
         Ok(DecisionOutcome::Refine(feedback)) => format!("refine: {feedback}"),
         Ok(DecisionOutcome::Revert(iteration)) => format!("revert to {iteration}"),
         Ok(DecisionOutcome::Redraft(model)) => format!("redraft by {}", model.unwrap_or_default()),
@@ -103,6 +107,41 @@ fn g3_an_edit_contains_a_summary_a_text_or_feedback() {
 }
 
 #[test]
+fn g4_an_edit_is_saved_refined_or_accepted() {
+    let shown = proposal();
+    let own = "**Theirs**\nSo far.\n\n### Objective\n- Go on.";
+    let mut other = serde_json::to_value(&shown.summary_json).unwrap();
+    other["title"] = json!("Mine");
+    let unchanged = "refused: `save_draft` needs a changed `summary_md`, `title` or `summary_json`";
+    for (args, expected) in [
+        (json!({"summary_md": own, "save_draft": true}), "saved: Theirs"),
+        (json!({"summary_md": own, "save_draft": false}), "edited: Theirs"),
+        (json!({"summary_json": other, "save_draft": true}), "saved: Mine"),
+        (json!({"title": "Mine", "save_draft": true}), "saved: Mine"),
+        (json!({"title": "Mine"}), "edited: Mine"),
+        (json!({"summary_md": shown.summary_md, "save_draft": true}), unchanged),
+        (json!({"save_draft": true}), unchanged),
+        (json!({"save_draft": true, "feedback": "shorter"}), unchanged),
+        (json!({"summary_md": own, "save_draft": "yes"}), "refused: `save_draft` must be true or false"),
+        (json!({"summary_md": own, "feedback": " shorter "}), "refine Theirs: shorter"),
+        (json!({"summary_md": own, "feedback": "shorter", "save_draft": true}), "refine Theirs: shorter"),
+        (
+            json!({"summary_md": own, "redraft": {}}),
+            "refused: an edit with a text of your own cannot hold `redraft`, which would replace the text",
+        ),
+    ] {
+        let answer =
+            json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args.clone()}});
+        assert_eq!(describe_outcome(&shown, &answer), expected, "{args}");
+    }
+    // Each of the two proposals takes an iteration.
+    let args = json!({"summary_md": own, "feedback": "shorter"});
+    let answer = json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}});
+    let last = Proposal { iteration: ITERATIONS_MAX - 2, ..proposal() };
+    assert!(describe_outcome(&last, &answer).starts_with("refused: there are 64 drafts already"));
+}
+
+#[test]
 fn g4_an_edit_requests_another_draft_in_one_way_only() {
     let shown = Proposal { iteration: 2, feedback: Some("shorter".to_owned()), ..proposal() };
     let (md, json) = (&shown.summary_md, &shown.summary_json);
@@ -124,7 +163,8 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
         ),
         (
             json!({"feedbak": "shorter"}),
-            "refused: unknown field `feedbak`; known: summary_md, title, summary_json, feedback, revert_to, redraft",
+            "refused: unknown field `feedbak`; known: summary_md, title, summary_json, feedback, \
+             revert_to, redraft, save_draft, add",
         ),
         (json!({"redraft": {}, "revert_to": 1}), only),
         (json!({"redraft": {}, "feedback": "shorter"}), only),
@@ -183,7 +223,8 @@ fn g3_a_form_that_sends_everything_back_requests_only_its_changes() {
             (json!({"feedback": 5}), "refused: `feedback` must be text"),
             (json!({"summary_md": own}), "edited: Theirs"),
             (json!({"summary_md": own, "feedback": ""}), "edited: Theirs"),
-            (json!({"summary_md": own, "feedback": "longer"}), "edited: Theirs"),
+            (json!({"summary_md": own, "feedback": "longer"}), "refine Theirs: longer"),
+            (json!({"summary_md": own, "save_draft": true}), "saved: Theirs"),
             (json!({"summary_json": other}), "edited: Mine"),
             (json!({"title": "Mine"}), "edited: Mine"),
             (json!({"summary_md": " "}), "refused: the text is empty: write something, or decline"),

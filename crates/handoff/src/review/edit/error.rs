@@ -6,8 +6,9 @@ use std::fmt;
 use protocol::SummaryItemKind;
 use runtime::DecisionRejection;
 
-use crate::limits::{BODY_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
+use crate::limits::{EDITED_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
+use crate::summary::render::facts::FactSection;
 
 /// The maximum length of a quoted line, in grapheme clusters.
 const QUOTE_GRAPHEMES_MAX: usize = 40;
@@ -37,10 +38,10 @@ pub(crate) enum EditError {
     #[error("{0} is not under a heading; the headings are {headings}", headings = headings())]
     NoHeading(LineLocation),
     /// The Markdown has more items than allowed; the location is the first one above the limit.
-    #[error("{0} is item {number}, at most {BODY_ITEMS_MAX} are allowed", number = BODY_ITEMS_MAX + 1)]
+    #[error("{0} is item {number}, at most {EDITED_ITEMS_MAX} are allowed", number = EDITED_ITEMS_MAX + 1)]
     ExcessItem(LineLocation),
     /// The JSON has more items than allowed.
-    #[error("there are {0} items, at most {BODY_ITEMS_MAX} are allowed")]
+    #[error("there are {0} items, at most {EDITED_ITEMS_MAX} are allowed")]
     TooManyItems(usize),
     /// The title is too long.
     #[error("{}the title has {graphemes} characters, at most {TITLE_GRAPHEMES_MAX} are allowed", location_prefix(.location))]
@@ -51,6 +52,12 @@ pub(crate) enum EditError {
     /// The whole text is too long.
     #[error("the text has {tokens} tokens, {} more than the {tokens_max} that are allowed", tokens - tokens_max)]
     TooLong { tokens: u64, tokens_max: u64 },
+    /// The notes have no left-out item with that index.
+    #[error("there is no left-out item {0}; the indexes are those of `summary_json.notes.left_out`")]
+    NoLeftOutItem(usize),
+    /// The notes have no topic with that index.
+    #[error("there is no topic {0}; the indexes are those of `summary_json.notes.topics`")]
+    NoTopic(usize),
     /// A field of the JSON is missing or has another type.
     #[error("`summary_json.{0}` is missing or has another type")]
     Field(String),
@@ -98,7 +105,8 @@ fn location_prefix(location: &Option<LineLocation>) -> String {
     location.as_ref().map_or_else(String::new, |location| format!("{location}: "))
 }
 
-/// Returns all headings of a summary, separated by commas.
+/// Returns all headings of a summary, separated by commas: those of items, then those of facts.
 fn headings() -> String {
-    SummaryItemKind::ALL.map(render::heading).join(", ")
+    let facts = FactSection::ALL.map(FactSection::heading);
+    SummaryItemKind::ALL.map(render::heading).into_iter().chain(facts).collect::<Vec<_>>().join(", ")
 }

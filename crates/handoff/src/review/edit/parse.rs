@@ -65,7 +65,7 @@ impl ParsedEdit {
     ///
     /// [`EditError`] for an unknown or missing heading, an empty title, or an unclosed code block.
     pub(crate) fn parse(shown: &HandoffSummary, submitted: &SubmittedText) -> Result<Self, EditError> {
-        let head = render::render_markdown(&shown.title, &shown.tldr, &[]);
+        let head = render::render_head(shown);
         let mut lines = head.lines().map(|line| line.trim().to_owned());
         let mut next = || lines.next().unwrap_or_default();
         let (shown_title, shown_tldr) = (next(), next());
@@ -248,6 +248,7 @@ pub(crate) fn bullet_text(line: &str) -> Option<&str> {
 
 /// Returns the text of a title line: bold, as rendering writes it, or a Markdown heading of level 1.
 fn title_line(line: &str) -> Option<String> {
+    let line = line.strip_suffix(SummaryItem::UNVERIFIED).unwrap_or(line);
     let bold = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
     bold.or_else(|| line.strip_prefix("# "))
         .map(|text| unescape_tags(text.trim()))

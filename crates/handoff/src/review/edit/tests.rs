@@ -13,7 +13,14 @@ mod escaping;
 mod rejected;
 
 fn item(kind: SummaryItemKind, text: &str, verified: bool) -> SummaryItem {
-    SummaryItem { kind, text: text.to_owned(), refs: vec![3, 5], verified, unfound: Vec::new() }
+    SummaryItem {
+        kind,
+        text: text.to_owned(),
+        refs: vec![3, 5],
+        verified,
+        unfound: Vec::new(),
+        false_refs: Vec::new(),
+    }
 }
 
 pub(crate) fn shown_summary() -> HandoffSummary {
@@ -34,6 +41,8 @@ pub(crate) fn shown_summary() -> HandoffSummary {
         ],
         model: "anthropic/one".to_owned(),
         model_run_id: None,
+        run_id: None,
+        notes: protocol::ReviewNotes::default(),
         tokens_used: 7,
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
@@ -74,6 +83,7 @@ fn m6_unedited_items_keep_their_refs_and_marks() {
         refs: Vec::new(),
         verified: true,
         unfound: Vec::new(),
+        false_refs: Vec::new(),
     };
     assert_eq!(edited.summary_json.body, expected);
     assert_eq!((edited.summary_json.title, edited.summary_json.tldr), (shown.title, shown.tldr));

@@ -21,6 +21,7 @@ fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
         refs: Vec::new(),
         verified: true,
         unfound: Vec::new(),
+        false_refs: Vec::new(),
     });
     let carry_over = CarryOver {
         files_modified: modified.iter().map(|path| (*path).to_owned()).collect(),
@@ -37,6 +38,8 @@ fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
         body: body.collect(),
         model: "extractive".to_owned(),
         model_run_id: None,
+        run_id: None,
+        notes: protocol::ReviewNotes::default(),
         tokens_used: 0,
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,

@@ -76,6 +76,8 @@ pub(crate) enum FactSection {
     Commands,
     /// Errors that nothing after them resolved.
     Errors,
+    /// Tool calls that wait for the user's approval.
+    PendingApprovals,
     /// Loaded skills.
     Skills,
     /// Tasks of sub-agents.
@@ -86,7 +88,7 @@ pub(crate) enum FactSection {
 
 impl FactSection {
     /// All sections, in the order in which they are rendered.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Goal,
         Self::Rules,
         Self::LastRequest,
@@ -95,6 +97,7 @@ impl FactSection {
         Self::FilesRead,
         Self::Commands,
         Self::Errors,
+        Self::PendingApprovals,
         Self::Skills,
         Self::Delegations,
         Self::GoalFiles,
@@ -111,6 +114,7 @@ impl FactSection {
             Self::FilesRead => "Files read",
             Self::Commands => "Commands",
             Self::Errors => "Unresolved errors",
+            Self::PendingApprovals => "Waiting for approval, not run",
             Self::Skills => "Skills in use",
             Self::Delegations => "Given to other agents",
             Self::GoalFiles => "Files for the goal, when this was drafted",
@@ -128,6 +132,7 @@ impl FactSection {
             | Self::FilesRead
             | Self::Commands
             | Self::Errors
+            | Self::PendingApprovals
             | Self::Skills
             | Self::Delegations
             | Self::GoalFiles => limits.entries,
@@ -153,6 +158,7 @@ impl FactSection {
             Self::FilesRead => entries(&carry.files_read),
             Self::Commands => entries(&carry.commands),
             Self::Errors => entries(&carry.errors),
+            Self::PendingApprovals => entries(&carry.pending_approvals),
             Self::Skills => entries(&carry.skills),
             Self::Delegations => entries(&carry.delegations),
             Self::GoalFiles => carry.referenced_files.iter().map(|file| file_line(file, max)).collect(),
@@ -219,6 +225,7 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
         files_read: texts(FactSection::FilesRead, &shown.files_read),
         commands: texts(FactSection::Commands, &shown.commands),
         errors: texts(FactSection::Errors, &shown.errors),
+        pending_approvals: texts(FactSection::PendingApprovals, &shown.pending_approvals),
         skills: texts(FactSection::Skills, &shown.skills),
         delegations: texts(FactSection::Delegations, &shown.delegations),
         referenced_files: kept_entries(
@@ -353,6 +360,7 @@ mod tests {
             files_read: texts(&["README.md", "README.md"]),
             commands: texts(&["cargo test -- --nocapture", "- x"]),
             errors: texts(&["left: 2, right: 3"]),
+            pending_approvals: texts(&["execute: {\"command\":\"cargo publish\"}"]),
             skills: texts(&["release"]),
             delegations: texts(&["review the change"]),
             referenced_files: vec![

@@ -15,7 +15,14 @@ use super::{
 use crate::limits::{BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX};
 
 fn item(kind: SummaryItemKind, text: &str) -> SummaryItem {
-    SummaryItem { kind, text: text.to_owned(), refs: vec![1], verified: true, unfound: Vec::new() }
+    SummaryItem {
+        kind,
+        text: text.to_owned(),
+        refs: vec![1],
+        verified: true,
+        unfound: Vec::new(),
+        false_refs: Vec::new(),
+    }
 }
 
 fn summary(title: &str, tldr: &str, body: Vec<SummaryItem>) -> HandoffSummary {
@@ -30,6 +37,8 @@ fn summary(title: &str, tldr: &str, body: Vec<SummaryItem>) -> HandoffSummary {
         body,
         model: "extractive".to_owned(),
         model_run_id: None,
+        run_id: None,
+        notes: protocol::ReviewNotes::default(),
         tokens_used: 0,
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,

@@ -1,7 +1,10 @@
 //! The JSON shapes of handoffs: the row, its proposals with their differences, and the pending decision. They contain
 //! the assistant's name, but not the id under which it is stored, because that contains the owner.
 
-use agent::{HandoffCost, HandoffOutcome, HandoffReview, ListedHandoff, PendingHandoff, count_coverage};
+use agent::{
+    HandoffCost, HandoffOutcome, HandoffReview, ListedHandoff, PendingHandoff, count_coverage,
+    count_message_uses,
+};
 use jiff::Timestamp;
 use langgraph::Interrupt;
 use protocol::{Handoff, HandoffId, HandoffStatus, HandoffSummary, Proposal, RunId, ThreadId};
@@ -153,6 +156,24 @@ pub(crate) struct CoverageShape {
     truncated: u64,
     /// Messages that were not sent to the summarizer.
     excluded: u64,
+    /// The use of the messages in the text; `null` for a summary of an earlier version. These counts add up to the
+    /// number of messages, too.
+    uses: Option<MessageUsesShape>,
+}
+
+/// The use of the messages in the text of a summary.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MessageUsesShape {
+    /// Messages of which the text contains words.
+    quoted: u64,
+    /// Messages to which an item or a fact refers.
+    represented: u64,
+    /// Messages that the drafting model received, and of which nothing is in the text.
+    read: u64,
+    /// Messages from which only facts were extracted, without a model.
+    scanned: u64,
+    /// Messages that nothing has read.
+    unread: u64,
 }
 
 /// An item of a summary that could not be verified against the covered messages.
@@ -186,6 +207,13 @@ impl ProposalShape {
                 summarized: counts.summarized,
                 truncated: counts.truncated,
                 excluded: counts.excluded,
+                uses: count_message_uses(&proposal.summary_json.coverage).map(|uses| MessageUsesShape {
+                    quoted: uses.quoted,
+                    represented: uses.represented,
+                    read: uses.read,
+                    scanned: uses.scanned,
+                    unread: uses.unread,
+                }),
             },
             diff: previous.map(|previous| unified_diff(previous, &proposal.summary_md)),
             summary_json: proposal.summary_json,

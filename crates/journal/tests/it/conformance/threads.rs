@@ -142,7 +142,7 @@ pub async fn h4_a_list_has_the_threads_that_match_every_filter_field(store: Shar
     let notes = [
         json!({"graph": "agent", "tags": {"team": "red", "n": 1}}),
         json!({"graph": "agent", "tags": {"team": "blue", "n": 1.0}}),
-        json!({"graph": "other", "tags": {"team": "red"}}),
+        json!({"graph": "other", "tags": {"team": "red"}, "note": "a\u{0}b"}),
         json!({}),
     ];
     let statuses = [ThreadStatus::Idle, ThreadStatus::Busy, ThreadStatus::Error, ThreadStatus::Idle];

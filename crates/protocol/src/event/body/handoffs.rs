@@ -57,6 +57,15 @@ pub enum DraftRequest {
     },
 }
 
+/// The body of a `handoff_edited` event: the user's own text was stored as a new proposal, which nobody has accepted yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoffEdited {
+    /// The handoff.
+    pub handoff_id: HandoffId,
+    /// The number of the new proposal.
+    pub iteration: u32,
+}
+
 /// The body of a `handoff_reverted` event: an earlier proposal was stored again as a new proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffReverted {

@@ -71,6 +71,7 @@ mod tests {
             refs: Vec::new(),
             verified: true,
             unfound: Vec::new(),
+            false_refs: Vec::new(),
         };
         HandoffSummary {
             schema_version: 1,
@@ -83,6 +84,8 @@ mod tests {
             body: items.iter().map(item).collect(),
             model: "user".to_owned(),
             model_run_id: None,
+            run_id: None,
+            notes: protocol::ReviewNotes::default(),
             tokens_used: 0,
             iteration: 0,
             created_at: jiff::Timestamp::UNIX_EPOCH,

@@ -20,6 +20,8 @@ pub(super) enum ReviewAnswer {
     Diff,
     /// Return to an earlier draft.
     EarlierDraft,
+    /// Add something that the draft left out.
+    Add,
     /// Show the coverage of the summary and the facts that are carried over.
     Coverage,
     /// Draft again after a failure.
@@ -43,6 +45,8 @@ pub(super) struct ReviewState {
     pub(super) refinements_left: u32,
     /// The number of proposals of the handoff.
     pub(super) proposal_count: usize,
+    /// True if the draft left something out that can be added.
+    pub(super) has_notes: bool,
     /// True if a new thread without a summary is offered even if no draft failed.
     pub(super) offers_blank_thread: bool,
     /// The requester of the handoff.
@@ -80,6 +84,7 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     add('a', accept, ReviewAnswer::Accept, true);
     add('r', "Refine", ReviewAnswer::Refine, state.refinements_left > 0);
     add('e', "Edit", ReviewAnswer::Edit, true);
+    add('+', "Add", ReviewAnswer::Add, state.has_notes);
     let blank = if failed { "Continue without a summary" } else { "Skip the summary" };
     let offers_blank = (failed || state.offers_blank_thread) && state.requester == HandoffRequester::Person;
     add('s', blank, ReviewAnswer::BlankThread, offers_blank);
@@ -111,10 +116,15 @@ mod tests {
             is_offline_summary: false,
             refinements_left: 3,
             proposal_count: 1,
+            has_notes: false,
             offers_blank_thread: false,
             requester: HandoffRequester::Person,
         };
         check(state, "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · l List all");
+        check(
+            ReviewState { has_notes: true, ..state },
+            "a Accept · r Refine · e Edit · + Add · D Decline · p Preview only (ends it) · l List all",
+        );
         check(
             ReviewState { proposal_count: 3, refinements_left: 0, ..state },
             "a Accept · e Edit · D Decline · p Preview only (ends it) · d Diff · u Earlier draft · l List all",
@@ -143,7 +153,7 @@ mod tests {
     /// Each bit sets one property of the state, so that all combinations are checked.
     #[test]
     fn no_two_answers_have_the_same_key() {
-        for bits in 0..64u8 {
+        for bits in 0..128u8 {
             let is = |bit: u8| bits & (1 << bit) != 0;
             let state = ReviewState {
                 is_failed: is(0),
@@ -151,6 +161,7 @@ mod tests {
                 refinements_left: u32::from(is(2)),
                 proposal_count: 1 + usize::from(is(3)),
                 offers_blank_thread: is(4),
+                has_notes: is(6),
                 requester: if is(5) { HandoffRequester::AgentForPreview } else { HandoffRequester::Person },
             };
             let mut keys: Vec<char> = review_choices(&state).iter().map(|choice| choice.key).collect();

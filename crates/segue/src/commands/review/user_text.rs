@@ -10,11 +10,11 @@ use std::io::Write;
 
 use agent::PendingHandoff;
 use protocol::{Decision, Proposal};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use terminal::editor::{self, EditOutcome};
-use terminal::{sanitize_line, sanitize_path, wrap};
+use terminal::{ask_line, sanitize_line, sanitize_path, wrap};
 
-use self::confirm::{ConfirmAnswer, confirm_text};
+use self::confirm::{ConfirmAnswer, EditedText, confirm_text};
 use self::fields::SummaryFields;
 use super::build_edit_decision;
 use crate::commands::CommandContext;
@@ -86,9 +86,9 @@ impl UserTextEditor {
         Ok(())
     }
 
-    /// Discards the stored text, because it was accepted.
-    pub(super) fn discard_unsaved(&mut self) {
-        self.unsaved = None;
+    /// Removes the stored text and returns it. It is put back if it was neither accepted nor stored as a draft.
+    pub(super) fn take(&mut self) -> Self {
+        std::mem::take(self)
     }
 
     /// Saves the unaccepted text, if there is one, to a new file in the home folder, and prints its path. `shown` is
@@ -131,17 +131,27 @@ impl UserTextEditor {
             };
             self.unsaved = Some(UserText::Markdown(text.clone()));
             let shown = &pending.proposal;
-            match confirm_text(&context.screen, &shown.summary_md, &text)? {
-                Some(ConfirmAnswer::Accept) => {}
+            let edited = EditedText {
+                before: &shown.summary_md,
+                after: &text,
+                refinements_left: pending.remaining_refinements,
+            };
+            let answer = match confirm_text(&context.screen, &edited)? {
                 Some(ConfirmAnswer::EditAgain) => continue,
+                Some(answer) => answer,
                 None => return Ok(None),
-            }
+            };
             // Blank lines replace the comment, so that the line numbers in errors match those in the editor.
             let summary_md = format!("{}{text}", "\n".repeat(first_line.saturating_sub(1)));
-            return Ok(Some(Decision::Approve {
-                args: Some(Map::from_iter([("summary_md".to_owned(), json!(summary_md))])),
-                summary_sha256: Some(shown.summary_sha256.clone()),
-            }));
+            let mut args = Map::from_iter([("summary_md".to_owned(), json!(summary_md))]);
+            let Some(use_args) = ask_use_args(context, answer)? else { continue };
+            let hash = shown.summary_sha256.clone();
+            if use_args.is_empty() {
+                return Ok(Some(Decision::Approve { args: Some(args), summary_sha256: Some(hash) }));
+            }
+            args.extend(use_args);
+            args.insert("summary_sha256".to_owned(), json!(hash));
+            return Ok(Some(build_edit_decision(pending, args)));
         }
     }
 
@@ -188,12 +198,33 @@ impl UserTextEditor {
             Some(UserText::Fields(fields)) => fields.clone(),
             Some(UserText::Markdown(_)) | None => shown.clone(),
         };
-        let is_accepted = fields.ask_until_accepted(&context.screen, &pending.proposal)?;
+        let refinements_left = pending.remaining_refinements;
+        let answer = fields.ask_until_confirmed(&context.screen, &pending.proposal, refinements_left)?;
         self.unsaved = (fields != shown).then(|| UserText::Fields(fields.clone()));
         if self.unsaved.is_none() {
             context.screen.print_line("The text was not changed.")?;
         }
-        let args = Map::from_iter([("summary_json".to_owned(), fields.to_json())]);
-        Ok((is_accepted && self.unsaved.is_some()).then(|| build_edit_decision(pending, args)))
+        let Some(answer) = answer.filter(|_| self.unsaved.is_some()) else { return Ok(None) };
+        let mut args = Map::from_iter([("summary_json".to_owned(), fields.to_json())]);
+        let Some(use_args) = ask_use_args(context, answer)? else { return Ok(None) };
+        args.extend(use_args);
+        Ok(Some(build_edit_decision(pending, args)))
     }
+}
+
+/// Returns the arguments of an edit that say how a confirmed text is used: none to accept it. For a refinement, the user is
+/// asked for feedback; `None` if they write none.
+fn ask_use_args(
+    context: &CommandContext,
+    answer: ConfirmAnswer,
+) -> Result<Option<Map<String, Value>>, CliFailure> {
+    let arg = |key: &str, value: Value| Some(Map::from_iter([(key.to_owned(), value)]));
+    Ok(match answer {
+        ConfirmAnswer::Accept | ConfirmAnswer::EditAgain => Some(Map::new()),
+        ConfirmAnswer::Save => arg("save_draft", json!(true)),
+        ConfirmAnswer::Refine => ask_line(&context.screen, "Feedback")?
+            .map(|feedback| feedback.trim().to_owned())
+            .filter(|feedback| !feedback.is_empty())
+            .and_then(|feedback| arg("feedback", json!(feedback))),
+    })
 }

@@ -3,12 +3,12 @@
 
 use std::io;
 
-use agent::{facts_markdown, summary_heading, summary_markdown};
+use agent::{summary_heading, summary_markdown};
 use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
 use serde_json::{Value, json};
 use terminal::{Screen, ask_line, ask_text, wrap};
 
-use super::confirm::{ConfirmAnswer, confirm_text};
+use super::confirm::{ConfirmAnswer, EditedText, confirm_text};
 
 /// The answer that removes a line.
 const REMOVE_MARK: &str = "-";
@@ -40,11 +40,16 @@ impl SummaryFields {
         Self { title: summary.title.clone(), tldr: summary.tldr.clone(), items }
     }
 
-    /// Asks for the fields and shows the changes until the user accepts them or returns to the question. Returns
-    /// whether they were accepted.
+    /// Asks for the fields and shows the changes until the user confirms them or returns to the question. Returns how they
+    /// are used; `None` if the user returns.
     ///
-    /// The fields contain everything that was written, also if it was not accepted.
-    pub(super) fn ask_until_accepted(&mut self, screen: &Screen, shown: &Proposal) -> io::Result<bool> {
+    /// The fields contain everything that was written, also if it was not confirmed.
+    pub(super) fn ask_until_confirmed(
+        &mut self,
+        screen: &Screen,
+        shown: &Proposal,
+        refinements_left: u32,
+    ) -> io::Result<Option<ConfirmAnswer>> {
         let instructions = match screen.is_plain() {
             true => {
                 "There is no editor, so you are asked for each line. An answer of only - removes the line."
@@ -56,16 +61,14 @@ impl SummaryFields {
         };
         loop {
             screen.print_line(screen.style.dim(wrap(instructions, screen.text_columns(), "", "")))?;
-            if !self.ask_all(screen)? {
-                return Ok(false);
+            if !self.ask_all(screen)? || *self == Self::from_summary(&shown.summary_json) {
+                return Ok(None);
             }
-            if *self == Self::from_summary(&shown.summary_json) {
-                return Ok(false);
-            }
-            match confirm_text(screen, &shown.summary_md, &self.to_markdown(&shown.summary_json))? {
-                Some(ConfirmAnswer::Accept) => return Ok(true),
+            let after = self.to_markdown(&shown.summary_json);
+            let edited = EditedText { before: &shown.summary_md, after: &after, refinements_left };
+            match confirm_text(screen, &edited)? {
                 Some(ConfirmAnswer::EditAgain) => {}
-                None => return Ok(false),
+                answer => return Ok(answer),
             }
         }
     }
@@ -130,21 +133,20 @@ impl SummaryFields {
         json!({"title": self.title, "tldr": self.tldr, "body": body})
     }
 
-    /// Returns the summary as Markdown, with the facts of `shown`. Items that are unchanged from `shown` keep their mark as unverified.
+    /// Returns the summary as the Markdown that is stored if the user accepts it. A text that would be refused is rendered
+    /// without marks and facts.
     pub(super) fn to_markdown(&self, shown: &HandoffSummary) -> String {
         let item = |(kind, text): &(SummaryItemKind, String)| SummaryItem {
             kind: *kind,
             text: text.clone(),
             refs: Vec::new(),
-            verified: !shown.body.iter().any(|old| !old.verified && old.kind == *kind && old.text == *text),
+            verified: true,
             unfound: Vec::new(),
+            false_refs: Vec::new(),
         };
-        let mut text =
-            summary_markdown(&self.title, &self.tldr, &self.items.iter().map(item).collect::<Vec<_>>());
-        if shown.carry_over.is_in_markdown {
-            text.push_str(&facts_markdown(&shown.carry_over));
-        }
-        text
+        agent::edited_markdown(shown, &self.to_json()).unwrap_or_else(|_| {
+            summary_markdown(&self.title, &self.tldr, &self.items.iter().map(item).collect::<Vec<_>>())
+        })
     }
 }
 

@@ -16,6 +16,7 @@ fn item(text: &str) -> SummaryItem {
         refs: Vec::new(),
         verified: true,
         unfound: Vec::new(),
+        false_refs: Vec::new(),
     }
 }
 
@@ -31,6 +32,8 @@ fn summary(texts: &[&str]) -> HandoffSummary {
         body: texts.iter().map(|text| item(text)).collect(),
         model: "scripted/model".to_owned(),
         model_run_id: None,
+        run_id: None,
+        notes: protocol::ReviewNotes::default(),
         tokens_used: 0,
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,

@@ -1,0 +1,144 @@
+//! Tests of the user's own text as a draft: it is stored, refined, edited again and accepted like any other draft.
+
+use agent::{Agent, PendingHandoff};
+use protocol::{EventType, HandoffSummary};
+use serde_json::{Value, json};
+use test_model::{Script, ScriptedReply, ScriptedServer};
+
+use super::pending_handoff;
+use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, approval, decisions, unwatched};
+
+/// Edits the proposal with these arguments, and returns the next one.
+async fn edit(agent: &Agent, pending: &PendingHandoff, args: &Value) -> PendingHandoff {
+    let (frames, cancel) = unwatched();
+    let action = json!({"name": "handoff_summary", "args": args});
+    let answer = json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string();
+    let id = pending.handoff.handoff_id;
+    let decided = agent.handoffs().decide(id, &decisions(&answer), &frames, &cancel).await.unwrap();
+    decided.next.expect("a proposal waits for a decision again")
+}
+
+/// Returns the names of the summary that are unfound: those of the title, of the TL;DR, and of all items.
+fn unfound_names(summary: &HandoffSummary) -> (Vec<String>, Vec<String>, Vec<String>) {
+    let items = summary.body.iter().flat_map(|item| item.unfound.clone()).collect();
+    (summary.notes.title_unfound.clone(), summary.notes.tldr_unfound.clone(), items)
+}
+
+#[tokio::test]
+async fn g4_a_text_is_edited_refined_edited_again_and_accepted() {
+    let environment = TestEnvironment::new();
+    let refined = DRAFT.replace("one row only.", "one row only in tests/one_row.rs.");
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT),
+        ScriptedReply::text(refined).when_body_contains("<feedback>"),
+    ]))
+    .unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let own = first.proposal.summary_md.replace("one row only.", "one row only, in tests/one_row.rs by Ada.");
+    let second = edit(&agent, &first, &json!({"summary_md": own, "save_draft": true})).await;
+    assert_eq!((second.proposal.iteration, second.proposal.summary_md.as_str()), (1, own.trim()));
+    assert_eq!((second.proposal.summary_json.model.as_str(), server.call_count()), ("user", 1));
+    let own = own.replace("by Ada", "by Grace");
+    let third = edit(&agent, &second, &json!({"summary_md": own, "feedback": "Name the test."})).await;
+    let prompt = server.requests()[1].body.to_string();
+    assert!(prompt.contains("<previous_summary>") && prompt.contains("by Grace"), "{prompt}");
+    let review = agent.handoffs().review(first.handoff.handoff_id).await.unwrap();
+    let texts: Vec<&str> = review.proposals.iter().map(|proposal| proposal.summary_md.as_str()).collect();
+    assert_eq!((texts.len(), texts[2]), (4, own.trim()), "the edited text is a proposal of its own");
+    let none: Vec<String> = Vec::new();
+    let unfound = unfound_names(&third.proposal.summary_json);
+    assert_eq!(unfound, (none.clone(), none.clone(), none), "the user named the file, so it is no invention");
+    let last = edit(&agent, &third, &json!({"title": "Importer, last row", "save_draft": true})).await;
+    let (frames, cancel) = unwatched();
+    let id = first.handoff.handoff_id;
+    let decided = agent.handoffs().decide(id, &approval(&last), &frames, &cancel).await.unwrap();
+    let events = agent.threads().events(first.handoff.parent_thread_id).await.unwrap();
+    let edits = events.iter().filter(|event| event.kind() == Some(EventType::HandoffEdited));
+    assert_eq!((edits.count(), server.call_count()), (3, 2));
+    let block = memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
+    assert_eq!(decided.handoff.accepted_sha256, Some(last.proposal.summary_sha256));
+    assert_eq!(block.trim(), last.proposal.summary_md.trim());
+    assert!(block.contains("**Importer, last row**"));
+}
+
+#[tokio::test]
+async fn g5_a_failed_refinement_of_an_edited_text_leaves_that_text_pending() {
+    let environment = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT),
+        ScriptedReply::text("I cannot help with that.").with_repeat(),
+    ]))
+    .unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let own = first.proposal.summary_md.replace("one row only", "a single row");
+    let next = edit(&agent, &first, &json!({"summary_md": own, "feedback": "Shorter."})).await;
+    assert_eq!((next.proposal.iteration, next.proposal.summary_md.as_str()), (1, own.trim()));
+    assert_eq!(next.unused_feedback.as_deref(), Some("Shorter."));
+    let again = edit(&agent, &next, &json!({"revert_to": 0})).await;
+    assert_eq!(again.proposal.summary_md, first.proposal.summary_md);
+}
+
+#[tokio::test]
+async fn m6_title_tldr_and_references_are_checked_and_a_mended_typo_verifies_nothing() {
+    let environment = TestEnvironment::new();
+    let draft = DRAFT
+        .replace("Importer drops", "src/invented_title.rs drops")
+        .replace("is mended;", "of src/invented_tldr.rs is mended;")
+        .replace("one row only.", "one row onyl in src/invented_item.rs.")
+        .replace("[6]", "[6, 0, 4711]");
+    let reply = ScriptedReply::text(draft).when_body_contains(DRAFT_PROMPT);
+    let server = ScriptedServer::start(Script::new([reply])).unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let summary = &first.proposal.summary_json;
+    let name = |name: &str| vec![format!("src/invented_{name}.rs")];
+    assert_eq!(unfound_names(summary), (name("title"), name("tldr"), name("item")));
+    let heads: Vec<&str> = first.proposal.summary_md.lines().take(2).collect();
+    assert!(heads.iter().all(|line| line.ends_with(" (unverified)")), "{heads:?}");
+    let checked = &summary.body[2];
+    assert_eq!((&checked.refs, &checked.false_refs), (&vec![6], &vec![0, 4711]));
+    let mended = first.proposal.summary_md.replace("onyl", "only").replace("is mended", "was mended");
+    let second = edit(&agent, &first, &json!({"summary_md": mended, "save_draft": true})).await;
+    assert_eq!(unfound_names(&second.proposal.summary_json), unfound_names(summary));
+    let title = json!({"title": "The importer", "save_draft": true});
+    let third = edit(&agent, &second, &title).await;
+    assert_eq!(unfound_names(&third.proposal.summary_json), (Vec::new(), name("tldr"), name("item")));
+    assert!(third.proposal.summary_md.starts_with("**The importer**\n"));
+}
+
+#[tokio::test]
+async fn m4_items_that_a_draft_left_out_are_listed_and_can_be_added() {
+    let environment = TestEnvironment::new();
+    let item =
+        |index: usize| format!(r#"{{"kind":"artifact","text":"Row reader, part {index}.","refs":[3]}}"#);
+    let more: Vec<String> = (0..6).map(item).collect();
+    let draft = DRAFT.replace("]}]}", &format!("]}},{}]}}", more.join(",")));
+    let reply = ScriptedReply::text(draft).when_body_contains(DRAFT_PROMPT);
+    let server = ScriptedServer::start(Script::new([reply])).unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let left_out = &first.proposal.summary_json.notes.left_out;
+    let texts: Vec<&str> = left_out.iter().map(|entry| entry.item.text.as_str()).collect();
+    assert_eq!(
+        (first.proposal.summary_json.body.len(), texts),
+        (7, vec!["Row reader, part 4.", "Row reader, part 5."])
+    );
+    assert!(!first.proposal.summary_md.contains("part 5"));
+    let second = edit(&agent, &first, &json!({"add": {"left_out": [1]}})).await;
+    assert!(second.proposal.summary_md.contains("- Row reader, part 5.\n"));
+    let summary = &second.proposal.summary_json;
+    assert_eq!((summary.body.len(), summary.notes.left_out.len()), (8, 1));
+    assert_eq!(summary.body[7].refs, [3]);
+    let (frames, cancel) = unwatched();
+    for (args, expected) in [
+        (json!({"add": {"left_out": [1]}}), "there is no left-out item 1"),
+        (json!({"add": {"topics": [0]}}), "there is no topic 0"),
+        (json!({"add": {}}), "names nothing to add"),
+        (json!({"add": {"rules": [0]}}), "unknown field `rules`"),
+        (json!({"add": {"left_out": [0]}, "title": "Mine"}), "save your own text first"),
+    ] {
+        let action = json!({"name": "handoff_summary", "args": args});
+        let answer = json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string();
+        let id = first.handoff.handoff_id;
+        let refused = agent.handoffs().decide(id, &decisions(&answer), &frames, &cancel).await.unwrap_err();
+        assert!(refused.to_string().contains(expected), "{args}: {refused}");
+    }
+}

@@ -79,9 +79,9 @@ describe("g6_a violated limit is a validation error", () => {
       "There is no item.",
     ],
     [
-      "eight items",
+      "thirteen items",
       {
-        items: Array.from({ length: 8 }, (_, key) => ({
+        items: Array.from({ length: 13 }, (_, key) => ({
           key,
           kind: "blocker",
           text: "x",
@@ -89,7 +89,7 @@ describe("g6_a violated limit is a validation error", () => {
           unverified: null,
         })),
       },
-      "There are 8 items, at most 7 are allowed.",
+      "There are 13 items, at most 12 are allowed.",
     ],
     ["empty Markdown", { format: "markdown", markdown: "\n" }, "There is no text."],
   ];

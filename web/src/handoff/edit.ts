@@ -5,7 +5,7 @@ import { SUMMARY_KINDS, factSections } from "./review";
 /** The limits of contract §4, in grapheme clusters and items. */
 export const TITLE_MAX = 120;
 export const TLDR_MAX = 200;
-export const ITEMS_MAX = 7;
+export const ITEMS_MAX = 12;
 /** The limit for feedback in bytes. */
 export const FEEDBACK_BYTES_MAX = 8_000;
 

@@ -24,7 +24,7 @@ pub struct HandoffSummary {
     pub title: String,
     /// The summary in one sentence, at most 200 grapheme clusters.
     pub tldr: String,
-    /// The 3–7 items, in the order of [`SummaryItemKind`].
+    /// The items, in the order of [`SummaryItemKind`]: 3 to 7 in a draft, up to 12 in a text of the user.
     pub body: Vec<SummaryItem>,
     /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,

@@ -95,7 +95,7 @@ async fn m7_calls_that_wait_for_an_approval_are_carried_over() {
         agent.handoffs().request(thread, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let carry = &pending.proposal.summary_json.carry_over;
     assert_eq!(carry.pending_approvals, [r#"write_file: {"path":"new.txt","content":"words"}"#]);
-    let section = "### Waiting for approval, not run\n- write_file: {";
+    let section = "### Calls that wait for approval\n- write_file: {";
     assert!(pending.proposal.summary_md.contains(section), "{}", pending.proposal.summary_md);
     let waiting = agent.runs().pending_interrupts(thread).await.unwrap();
     assert_eq!(waiting.len(), 2, "the call still waits in the parent");

@@ -114,7 +114,7 @@ impl FactSection {
             Self::FilesRead => "Files read",
             Self::Commands => "Commands",
             Self::Errors => "Unresolved errors",
-            Self::PendingApprovals => "Waiting for approval, not run",
+            Self::PendingApprovals => "Calls that wait for approval",
             Self::Skills => "Skills in use",
             Self::Delegations => "Given to other agents",
             Self::GoalFiles => "Files for the goal, when this was drafted",

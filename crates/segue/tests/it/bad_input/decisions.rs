@@ -137,7 +137,7 @@ fn g6_a_text_over_a_limit_is_reported_with_its_line_and_changes_nothing() {
         (json!({"type": "approve", "args": {"title": " "}}), "the title is empty"),
         (structure(&"t".repeat(121), "s", 3), "the title has 121 characters"),
         (structure("t", &"s".repeat(201), 3), "the TL;DR has 201 characters"),
-        (structure("t", "s", 8), "there are 8 items, at most 7"),
+        (structure("t", "s", 13), "there are 13 items, at most 12"),
         (structure("t", "s", 0), "there is no item"),
         (
             edit_decision(json!({"summary_json": {"title": "t", "body": body(3)}})),

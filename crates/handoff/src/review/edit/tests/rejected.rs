@@ -10,7 +10,10 @@ fn check(text: &str, expected: &str) {
     assert_eq!(result.expect_err(text).to_string(), expected, "{text:?}");
 }
 
-const HEADINGS: &str = "the headings are Objective, Progress, Decisions, Next steps, Blockers, Artifacts";
+const HEADINGS: &str = "the headings are Objective, Progress, Decisions, Next steps, Blockers, Artifacts, \
+                        Goal of the new thread, Rules, Last request, Tasks, Files changed, Files read, Commands, \
+                        Unresolved errors, Calls that wait for approval, Skills in use, Given to other agents, \
+                        Files for the goal, when this was drafted";
 
 #[test]
 fn a_line_that_is_not_part_of_a_summary_is_named() {
@@ -62,16 +65,16 @@ fn g6_an_error_about_a_limit_names_the_line_and_the_excess() {
         &format!("**T**\n\n{}\n{}{item}", long(100), long(100)),
         &format!("line 3: `{}`: the TL;DR has 201 characters, at most 200 are allowed", long(40)),
     );
-    let items: String = (1..=9).map(|at| format!("- item {at}\n  more\n")).collect();
+    let items: String = (1..=14).map(|at| format!("- item {at}\n  more\n")).collect();
     check(
         &format!("<!-- x -->\n### Objective\n{items}"),
-        "line 17: `- item 8` is item 8, at most 7 are allowed",
+        "line 27: `- item 13` is item 13, at most 12 are allowed",
     );
     // Items are counted in the order of the text, not of the kinds.
-    let items: String = (1..=7).map(|at| format!("- item {at}\n")).collect();
+    let items: String = (1..=12).map(|at| format!("- item {at}\n")).collect();
     check(
         &format!("### Blockers\n{items}### Objective\n- first"),
-        "line 10: `- first` is item 8, at most 7 are allowed",
+        "line 15: `- first` is item 13, at most 12 are allowed",
     );
     check(
         &format!("### Objective\n- {}", long(16_000)),
@@ -109,7 +112,7 @@ fn g6_the_limits_also_apply_to_json_and_titles() {
     check("title", json!("****"), "the title is empty");
     check("title", json!(null), "`summary_json.title` is missing or has another type");
     check("tldr", json!("x".repeat(201)), "the TL;DR has 201 characters, at most 200 are allowed");
-    check("body", json!(items(8)), "there are 8 items, at most 7 are allowed");
+    check("body", json!(items(13)), "there are 13 items, at most 12 are allowed");
     check(
         "body",
         json!([{"kind": "progress", "text": "\u{200b}"}]),

@@ -246,6 +246,24 @@ run({
     );
   },
 
+  async "a draft is cancelled in the header, and nothing is left of it"() {
+    const parent = await createThread();
+    const page = await open(`#/threads/${parent}`);
+    await button(page, /^Hand off/).click();
+    const dialog = page.getByRole("dialog", { name: "Hand off this thread" });
+    await dialog.getByRole("textbox", { name: /Goal/ }).fill("[held draft]");
+    await button(dialog, "Draft handoff").click();
+    await button(dialog, "Continue in background").click();
+    await button(page, "Drafting…").waitFor();
+    await button(page, "Cancel draft").click();
+    await button(page, /^Hand off/).waitFor();
+    equal((await ask("GET", `/api/handoffs?status=all&thread_id=${parent}`)).handoffs, []);
+    equal(await page.getByText("Could not draft the handoff").count(), 0);
+    await requestHandoff(parent);
+    await button(page, "Review handoff").click();
+    await page.getByRole("heading", { name: "Kettle, next part" }).waitFor();
+  },
+
   async "a handoff is requested on the thread page, and a pending one is shown everywhere"() {
     const parent = await createThread();
     const page = await open(`#/threads/${parent}`);

@@ -1,7 +1,19 @@
-// Search, memory, traces and the context meter.
+// Search, memory, traces and the model's context.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ask, check, open, openGate, run, equal, thread, runTurn, waitUntil } from "./suite.mjs";
+import {
+  ask,
+  check,
+  equal,
+  importSession,
+  open,
+  openGate,
+  PHONE,
+  run,
+  runTurn,
+  thread,
+  waitUntil,
+} from "./suite.mjs";
 
 const file = join(process.env.SEGUE_HOME, "agents/agent/agent.md");
 
@@ -102,11 +114,26 @@ run({
     check((await table.innerText()).includes("Traced."), await table.innerText());
   },
 
+  async "the fill of the window is on the button of the header"() {
+    const id = await importSession("fill.jsonl", 4, (at) => `Message ${at}`);
+    for (const size of [undefined, PHONE]) {
+      const page = await open(`#/threads/${id}`, { size });
+      const offer = page.getByRole("button", { name: /^Hand off \d+% of the context window$/ });
+      await offer.waitFor();
+      check(
+        /^Context: .* of .* tokens$/.test(await offer.getAttribute("title")),
+        await offer.getAttribute("title"),
+      );
+      check(await offer.evaluate((one) => one.getBoundingClientRect().right <= innerWidth), "it fits");
+    }
+  },
+
   async "the context is shown part by part"() {
     const id = await thread();
     await runTurn(id, "Hello");
     const page = await open(`#/threads/${id}`);
-    await page.getByRole("button", { name: /^Context/ }).click();
+    await page.getByRole("button", { name: "Thread actions" }).click();
+    await page.getByRole("menuitem", { name: "Model context…" }).click();
     await page
       .getByRole("dialog", { name: "Model context" })
       .getByText(/instructions/i)

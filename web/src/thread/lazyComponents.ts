@@ -3,5 +3,6 @@ export const lazyComponents = {
   questions: () => import("./PendingQuestions.svelte"),
   handoff: () => import("../handoff/HandoffDialog.svelte"),
   call: () => import("../entries/call/CallDetails.svelte"),
+  context: () => import("./ContextDialog.svelte"),
   compact: () => import("./CompactDialog.svelte"),
 };

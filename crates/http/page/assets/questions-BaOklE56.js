@@ -1,1 +1,0 @@
-function e({value:e}){return e.middleware_source===`HandoffApprovalMiddleware`}function t(t){return t.length===0?null:t.every(e)?`handoff`:`call`}export{t as n,e as t};

@@ -1,0 +1,1 @@
+function e({value:e}){return e.middleware_source===`HandoffApprovalMiddleware`}function t(t){return t.length===0?null:t.every(e)?`handoff`:`call`}function n({pending_handoff_id:t,interrupts:n}){return t?n.some(e)?`pending`:`drafting`:`none`}export{e as n,t as r,n as t};

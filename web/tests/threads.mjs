@@ -158,14 +158,9 @@ run({
       buffer: Buffer.from(session.map((line) => JSON.stringify(line)).join("\n")),
     };
     await page.getByLabel("Session files").setInputFiles(file);
-    await page
-      .getByRole("main")
-      .getByRole("link", { name: /Where is the lid/ })
-      .or(page.getByText("In the drawer."))
-      .first()
-      .waitFor();
-    const opened = page.getByRole("list", { name: "Imports" }).getByRole("link").first();
-    if (await opened.count()) await opened.click();
+    const card = page.getByRole("region", { name: "Imported" }).getByRole("listitem");
+    await card.getByText("Where is the lid?").waitFor();
+    await card.getByRole("link", { name: "Open thread" }).click();
     await page.getByText("In the drawer.").waitFor();
   },
 

@@ -1,4 +1,5 @@
-// The import queue: uploads session files one after the other and keeps the result of each.
+// The import queue: uploads session files one after the other and keeps the result of each until it is cleared, also
+// while another page is shown.
 import { api } from "../api/endpoints";
 import type { ImportReport } from "../api/types";
 import { ApiError } from "../api/client";
@@ -20,17 +21,23 @@ export interface FileImport {
 
 let lastId = 0;
 
-export class ImportQueue {
+class ImportQueue {
   items = $state<FileImport[]>([]);
   #files = new Map<number, File>();
   #request: AbortController | null = null;
+
+  /** The imported threads. A thread that was imported repeatedly is listed once, with its newest report. */
+  get threads(): ImportReport["threads"] {
+    const all = this.items.flatMap((item) => item.report?.threads ?? []);
+    return [...new Map(all.map((thread) => [thread.thread_id, thread])).values()];
+  }
 
   get isRunning(): boolean {
     return this.items.some((item) => item.state === "pending" || item.state === "uploading");
   }
 
-  /** Imports files in order. Returns the ids of the threads. */
-  async add(files: Iterable<File>): Promise<string[]> {
+  /** Imports files in order. */
+  async add(files: Iterable<File>): Promise<void> {
     const wasRunning = this.isRunning;
     for (const file of files) {
       const id = ++lastId;
@@ -38,7 +45,7 @@ export class ImportQueue {
       const item = { id, name: file.name, bytes: file.size, report: null, problem: null, hint: null };
       this.items.push({ ...item, state: "pending" });
     }
-    return wasRunning ? [] : this.#runQueue();
+    if (!wasRunning) await this.#runQueue();
   }
 
   /** Cancels the running upload and all pending ones. */
@@ -52,13 +59,8 @@ export class ImportQueue {
     this.items = this.items.filter((item) => item.state === "pending" || item.state === "uploading");
   }
 
-  async #runQueue(): Promise<string[]> {
-    const threads: string[] = [];
-    for (let next = this.#nextPending(); next; next = this.#nextPending()) {
-      await this.#importFile(next);
-      threads.push(...(next.report?.threads ?? []).map((thread) => thread.thread_id));
-    }
-    return threads;
+  async #runQueue(): Promise<void> {
+    for (let next = this.#nextPending(); next; next = this.#nextPending()) await this.#importFile(next);
   }
 
   #nextPending(): FileImport | undefined {
@@ -92,6 +94,8 @@ export class ImportQueue {
     item.hint = hint;
   }
 }
+
+export const imports = new ImportQueue();
 
 function errorHint(error: unknown): string | null {
   return error instanceof ApiError ? error.hint : null;

@@ -2,6 +2,7 @@
 export const lazyComponents = {
   questions: () => import("./PendingQuestions.svelte"),
   handoff: () => import("../handoff/HandoffDialog.svelte"),
+  summary: () => import("../handoff/ProposalSummary.svelte"),
   call: () => import("../entries/call/CallDetails.svelte"),
   context: () => import("./ContextDialog.svelte"),
   compact: () => import("./CompactDialog.svelte"),

@@ -53,6 +53,11 @@ fn m8_a_handoff_is_reviewed_and_decided_on_the_page() {
 }
 
 #[test]
+fn a_first_handoff_takes_at_most_five_actions() {
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("first.mjs");
+}
+
+#[test]
 fn messages_and_tool_calls_are_found_by_search() {
     StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("looking.mjs");
 }

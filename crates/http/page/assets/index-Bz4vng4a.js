@@ -1,1 +1,0 @@
-import{Pt as e,b as t,j as n}from"./base-BAwuuco1.js";n();var r=document.getElementById(`app`);r&&e(t,{target:r});

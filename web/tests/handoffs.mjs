@@ -175,13 +175,11 @@ run({
       page.locator("details").filter({ has: page.locator("summary", { hasText: heading }) });
     await facts("Last request").getByText("Please [look around]").waitFor();
     await facts("Tasks").getByText("Mend the spout").waitFor();
-    const link = page
-      .getByRole("main")
-      .getByRole("link", { name: /^Message \d+/ })
-      .first();
-    const seq = /\d+/.exec((await link.getAttribute("aria-label")) ?? (await link.innerText()))[0];
-    await link.click();
-    await page.waitForURL((url) => url.hash === `#/threads/${parent}?at=${seq}`);
+    const link = page.getByRole("link", { name: /^Message \d+/ }).first();
+    const seq = /\d+/.exec(await link.getAttribute("aria-label"))[0];
+    equal(await link.getAttribute("href"), `#/threads/${parent}?at=${seq}`);
+    await page.getByRole("link", { name: "Open thread" }).click();
+    await page.waitForURL((url) => url.hash === `#/threads/${parent}`);
     await page.getByRole("log").getByText("Please mend the kettle").waitFor();
   },
 

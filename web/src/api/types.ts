@@ -253,7 +253,13 @@ export interface SummaryItem {
   verified: boolean;
   unfound?: string[];
 }
+/** A standing rule of the user and the messages that state it. */
+export interface Rule {
+  text: string;
+  refs: number[];
+}
 export interface CarryOver {
+  rules?: Rule[];
   last_user_request: string | null;
   todos: (string | JsonObject)[];
   files_read: string[];

@@ -41,6 +41,8 @@ export class HistoryFeed {
   isPinned: () => boolean = () => true;
   /** Incremented whenever the window is opened elsewhere. Responses of earlier generations are dropped. */
   #generation = 0;
+  /** The number of requests to open the window elsewhere that are in progress. */
+  #openRequests = 0;
   #retryAt = 0;
   #syncing: Promise<void> | null = null;
   #needsSync = false;
@@ -51,9 +53,15 @@ export class HistoryFeed {
     return this.state === "open" && !this.window.hasAfter;
   }
 
+  /** True while the window is being opened elsewhere, so its entries are about to be replaced. */
+  get isOpening(): boolean {
+    return this.#openRequests > 0;
+  }
+
   /** Opens the window at the newest entries, or around a position. */
   async open(at: number | null): Promise<void> {
     const generation = ++this.#generation;
+    this.#openRequests += 1;
     try {
       const loaded =
         at === null ? openWindow(await this.#page({ limit: INITIAL_ENTRIES })) : await this.#loadAround(at);
@@ -65,6 +73,8 @@ export class HistoryFeed {
       if (error instanceof ApiError && [404, 422].includes(error.status)) this.state = "missing";
       else if (this.state === "opening") this.state = "failed";
       if (this.state !== "missing") notifyError("Could not load the thread", error);
+    } finally {
+      this.#openRequests -= 1;
     }
   }
 

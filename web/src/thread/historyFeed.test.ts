@@ -103,3 +103,13 @@ test("b3_after_a_rewind_new_entries_are_loaded_to_the_end", async () => {
   expect(seqs(feed)).toEqual(journal);
   expect(feed.atEnd).toBe(true);
 });
+
+test("the newest of two jumps wins, and the feed is opening until both have ended", async () => {
+  const feed = await openFeed(200);
+  const jumps = [feed.open(150), feed.open(20)];
+  expect(feed.isOpening).toBe(true);
+  await Promise.all(jumps);
+  expect(feed.isOpening).toBe(false);
+  expect(feed.has(20)).toBe(true);
+  expect(feed.has(150)).toBe(false);
+});

@@ -53,6 +53,12 @@ export type ConversationItem =
   | { kind: "imported"; key: string; seq: number; entry: ImportedEntry }
   | { kind: "streaming"; key: string; seq: number; streaming: StreamingMessage };
 
+/** Returns the positions that an item shows: its own, and those of the results of its calls. */
+export function itemSeqs(item: ConversationItem): number[] {
+  const calls = item.kind === "ai" ? item.calls : [];
+  return [item.seq, ...calls.flatMap(({ result }) => result?.seq ?? [])];
+}
+
 /** Merges entries by `seq`, in order. An added entry replaces a known one with the same `seq`. */
 export function mergeEntries(known: readonly HistoryEntry[], added: readonly HistoryEntry[]): HistoryEntry[] {
   const bySeq = new Map<number, HistoryEntry>();

@@ -58,6 +58,11 @@ fn a_first_handoff_takes_at_most_five_actions() {
 }
 
 #[test]
+fn an_item_of_a_review_scrolls_to_its_source_and_back() {
+    StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("review.mjs");
+}
+
+#[test]
 fn messages_and_tool_calls_are_found_by_search() {
     StagedServer::start(&suites_folder()).assert_suite_passes_in_browser("looking.mjs");
 }

@@ -1,1 +1,0 @@
-import{Lt as e,P as t,b as n}from"./base-C-9AzFEp.js";t();var r=document.getElementById(`app`);r&&e(n,{target:r});

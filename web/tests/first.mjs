@@ -42,6 +42,20 @@ run({
     await page.getByText(/Continues/).waitFor();
   },
 
+  async "a card of a thread with a pending handoff opens its review"() {
+    const { threads } = await ask("POST", "/api/import?name=flaky-test.jsonl", example);
+    const { handoff } = await ask("POST", `/api/threads/${threads[0].thread_id}/handoffs`, {});
+    const page = await open();
+    await page.getByRole("heading", { name: "Import a session" }).waitFor();
+    await drop(page, [{ name: "flaky-test.jsonl", text: example }]);
+    const card = page.getByRole("region", { name: "Imported" }).getByRole("listitem");
+    // The question about the handoff is not a message.
+    await card.getByText("243 messages, 30.8k tokens").waitFor();
+    await card.getByText("no new entries since the last import").waitFor();
+    await card.getByRole("link", { name: "Review handoff" }).click();
+    await page.waitForURL((url) => url.hash === `#/handoffs/${handoff.handoff_id}`);
+  },
+
   async "each imported thread has a card, and further ones are folded"() {
     const page = await open();
     await page.getByRole("heading", { name: "Import a session" }).waitFor();

@@ -188,8 +188,8 @@ export interface ContextUsage {
   message_count: number;
   trigger_tokens: number | null;
   condensed: { marker_seq: number; last_seq: number; part: string } | null;
-  /** The conversation alone: all messages of the transcript, and the tokens of those that are sent. */
-  conversation: { transcript_messages: number; tokens: number };
+  /** The conversation without instructions and tools. */
+  conversation: { tokens: number };
 }
 
 /** An event of the journal. */

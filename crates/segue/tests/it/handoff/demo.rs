@@ -351,12 +351,14 @@ fn the_terminal_shows_what_was_decided_on_the_page() {
         ("reject", "Declined. No thread was created, and the conversation is unchanged."),
     ] {
         let mut demo = DemoSandbox::new();
-        record_browser(&mut demo.sandbox);
+        let opened = record_browser(&mut demo.sandbox);
         let mut command = demo.sandbox.command(&["demo", "--open"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let mut value_of =
             |label: &str| lines.find_map(|line| Some(line.strip_prefix(label)?.trim().to_owned())).unwrap();
+        // The opener waits until its FIFO is read.
+        fs::read_to_string(&opened).unwrap();
         let addr = value_of("Serving at").trim_start_matches("http://").to_owned();
         let id = value_of("Page").rsplit_once('/').unwrap().1.to_owned();
         let file = value_of("Token").trim_start_matches("in ").split("  (").next().unwrap().to_owned();

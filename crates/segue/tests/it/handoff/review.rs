@@ -147,7 +147,7 @@ fn m8_refining_shows_the_changes_and_reverting_restores_an_earlier_draft() {
         .all(|part| screen.contains(part))
     });
     answer_question(&terminal, "l");
-    terminal.wait_for("verbatim: read in full");
+    terminal.wait_for("From the first message to the last");
     answer_question(&terminal, "u");
     terminal.wait_for("Return to");
     terminal.press_keys("\r");

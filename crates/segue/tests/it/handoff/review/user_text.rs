@@ -74,6 +74,35 @@ fn g5_a_text_from_the_editor_is_shown_again_and_can_be_discarded() {
 }
 
 #[test]
+fn g4_the_users_text_is_saved_edited_again_refined_and_accepted() {
+    let (mut sandbox, server) = start_with_replies([
+        draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
+        draft_reply("The clock is passed in.", "Run the whole suite."),
+    ]);
+    set_editor(&mut sandbox, "sed -i 's/retry test/retry test, again/' \"$1\"");
+    let (terminal, _) = start_review(&sandbox, 80);
+    answer_question(&terminal, "e");
+    terminal.wait_for("[s] Save as a draft");
+    terminal.press_keys("s\r");
+    terminal.wait_until("the saved text", |screen| {
+        screen.contains("Edited by you") && screen.contains("draft 2")
+    });
+    answer_question(&terminal, "e");
+    terminal.wait_until("the second text", |screen| screen.matches("[r] Refine this text").count() == 2);
+    terminal.press_keys("r\r");
+    terminal.wait_for("Feedback");
+    terminal.press_keys("name the suite\r");
+    terminal.wait_for("draft 4");
+    let prompt = server.requests()[1].body.to_string();
+    assert!(prompt.contains("retry test, again, again") && prompt.contains("name the suite"), "{prompt}");
+    answer_question(&terminal, "a");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert!(sandbox.read_agent_md().unwrap().contains("Run the whole suite."));
+    assert!(!screen.contains("Your text is saved in"), "a stored text needs no file: {screen}");
+}
+
+#[test]
 fn m1_only_changed_items_are_marked_as_changed_and_names_are_shown_unescaped() {
     let (mut sandbox, _server) = start_with_replies([draft_reply(
         "The clock is passed in.",

@@ -126,6 +126,8 @@ pub struct ConversationFacts {
     pub checks: Vec<CheckRun>,
     /// Errors that no later call resolved, the latest first.
     pub errors: Vec<Quote>,
+    /// Errors that a later call resolved, the latest first.
+    pub resolved_errors: Vec<Quote>,
     /// Error types named in failed results, the latest first.
     pub error_types: Vec<NameUsage>,
     /// Rules that the user stated, oldest first.

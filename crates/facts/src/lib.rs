@@ -25,8 +25,8 @@ use calls::outcomes::{self, CallEffect, ToolOutcomeTracker};
 use calls::tasks::TaskList;
 use name_counter::NameCounter;
 use rules::StandingRules;
-use text::cues;
 use text::open_work::{self, AnswerReview};
+use text::{cues, rule_cues};
 
 mod calls;
 mod carry_over;
@@ -48,8 +48,9 @@ pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
 pub use text::cues::is_pasted;
-pub use text::open_work::{announces_work, reports_result};
+pub use text::open_work::{announces_work, is_conversational, reports_result};
 pub use text::redaction::{REDACTED, redact, redact_and_count};
+pub use text::wrappers::strip_answer_wrappers;
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};
 
@@ -195,7 +196,7 @@ impl FactCollector {
         self.tool_outcomes.abandon_pending_calls();
         self.first_request.get_or_insert_with(|| quote.clone());
         self.count_names_at_ends(seq, &head, text);
-        if cues::rule_strictness(&head).is_some() {
+        if rule_cues::rule_strictness(&head).is_some() {
             for sentence in split_sentences(&head) {
                 let Some(is_strict) = rule_strictness(sentence) else { continue };
                 let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
@@ -242,8 +243,9 @@ impl FactCollector {
         for block in &message.content {
             match block {
                 ContentBlock::Text { text } if !text.trim().is_empty() => {
-                    self.record_statement(seq, text);
-                    self.record_answer(seq, text);
+                    let text = strip_answer_wrappers(text);
+                    self.record_statement(seq, &text);
+                    self.record_answer(seq, &text);
                     self.is_answer_complete = !message.incomplete;
                 }
                 ContentBlock::ToolCall { id, name, args } => {
@@ -414,6 +416,7 @@ impl FactCollector {
             commands: self.tool_outcomes.commands.most_used_names(),
             checks: self.tool_outcomes.checks().to_vec(),
             errors: self.tool_outcomes.errors().cloned().collect(),
+            resolved_errors: self.tool_outcomes.resolved_errors().to_vec(),
             error_types: self.tool_outcomes.error_types.latest_names(),
             rules: self.rules.iter().cloned().collect(),
             standing_rules: self.standing_rules.to_vec(),
@@ -497,7 +500,7 @@ fn rule_strictness(sentence: &str) -> Option<bool> {
     if is_long || !is_prose(sentence) || cues::is_question(sentence) || cues::is_pasted(sentence) {
         return None;
     }
-    cues::rule_strictness(sentence)
+    rule_cues::rule_strictness(sentence)
 }
 
 /// Returns whether a sentence is prose: not code, not a table row, and longer than 8 bytes.

@@ -1,11 +1,11 @@
 //! The user's standing rules: orders such as "never …", "always …" or "don't …" that stay valid after the request they
-//! were stated in, verbatim and whole. [`cues`](crate::text::cues) decides which sentence is one.
+//! were stated in, verbatim and whole. [`standing`](crate::text::rule_cues::standing) decides which sentence is one.
 
 use model::sentence_ranking::split_sentences;
 use protocol::{Rule, Seq};
 
 use crate::limits::{RULE_TEXT_BYTES_MAX, RULES_PER_MESSAGE_MAX, STANDING_RULES_MAX};
-use crate::text::cues;
+use crate::text::{cues, rule_cues};
 use crate::tool_use::head_words;
 
 /// Words that express the polarity or politeness of a rule and not what it is about.
@@ -144,7 +144,7 @@ fn rules_in(text: &str) -> Vec<&str> {
         if let Some(last) = continued {
             last.1 = end;
             announced = announced.saturating_sub(1);
-        } else if !is_question && (is_announced || cues::is_standing_rule(sentence)) {
+        } else if !is_question && (is_announced || rule_cues::standing::is_standing_rule(sentence)) {
             spans.push((start, end));
             announced = if announced == usize::MAX { announced } else { announced.saturating_sub(1) };
         } else {

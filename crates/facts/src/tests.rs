@@ -16,6 +16,18 @@ fn only_the_user_makes_requests_and_rules() {
 }
 
 #[test]
+fn a_request_is_what_the_user_wrote_without_wrappers_and_output() {
+    let facts = parse_facts(
+        "U: {\"task\": \"Fix the parser.\"}\n A: <thinking>I will never.</thinking><answer>On it.</answer>\n U: OBSERVATION:\\nYou must never\\n(Open file: n/a)\\nbash-$\n U: <user_query>Add a test.</user_query>",
+    );
+    let texts =
+        |quotes: &[super::Quote]| quotes.iter().map(|quote| quote.text.trim().to_owned()).collect::<Vec<_>>();
+    assert_eq!(texts(&facts.requests), ["Fix the parser.", "Add a test."]);
+    assert_eq!(texts(&facts.statements), ["On it."]);
+    assert!(facts.rules.is_empty() && facts.standing_rules.is_empty());
+}
+
+#[test]
 fn g18_files_of_a_sub_agent_are_not_collected() {
     let mut collector = super::FactCollector::default();
     let mut item = crate::notation::parse_item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);
@@ -114,6 +126,42 @@ fn a_failed_check_that_later_passed_is_not_an_error() {
     assert_eq!(checks, [("npm run build", true), ("cargo test", false)]);
     let errors: Vec<_> = facts.errors.iter().map(|quote| quote.text.as_str()).collect();
     assert_eq!(errors, ["Cannot connect to the daemon"]);
+}
+
+#[test]
+fn an_error_is_what_a_call_reports_and_no_label_of_its_output() {
+    for (result, expected) in [
+        ("Chunk ID: 94c2d6\\nWall time: 0.1\\nProcess exited with code 1\\nOutput:", ""),
+        ("Chunk ID: 94c2d6\\nfatal: no such ref: feature", "fatal: no such ref: feature"),
+        ("current command: cat a || echo \"not found\"\\nthe tool crashed", "the tool crashed"),
+        ("error: the row was changed by user script 7", "error: the row was changed by user script 7"),
+        ("error: request denied by user policy 7", "error: request denied by user policy 7"),
+        ("The command was rejected by user.", ""),
+        ("Cancelled by the user for another plan", ""),
+    ] {
+        let facts = parse_facts(&format!("C: 1 Bash {{\"command\": \"make deploy\"}}\n E: 1 {result}"));
+        let errors: Vec<_> = facts.errors.iter().map(|quote| quote.text.as_str()).collect();
+        assert_eq!(errors.join("|"), expected, "{result}");
+    }
+    // Nothing is known about the call of this output.
+    assert!(parse_facts("E: 7 Tokens: 12 sent, 3 received.\\nNothing else.").errors.is_empty());
+}
+
+#[test]
+fn a_resolved_error_is_kept_as_one() {
+    let facts = parse_facts(
+        r#"C: 1 Bash {"command": "cargo test"}
+        E: 1 error: cannot find value `x`
+        C: 2 Bash {"command": "docker compose up"}
+        E: 2 Error: the port is taken
+        C: 3 Bash {"command": "docker compose up"}
+        T: 3 started
+        C: 4 Bash {"command": "cargo test"}
+        T: 4 test result: ok. 3 passed; 0 failed"#,
+    );
+    let resolved: Vec<_> = facts.resolved_errors.iter().map(|quote| quote.text.as_str()).collect();
+    assert_eq!(resolved, ["error: cannot find value `x`", "Error: the port is taken"]);
+    assert!(facts.errors.is_empty());
 }
 
 #[test]

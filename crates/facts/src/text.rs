@@ -1,7 +1,9 @@
-//! Text analysis: finds names, rules, decisions and secrets in texts, and formats text for one line of a summary.
+//! Text analysis: finds names, rules, decisions and secrets in texts, removes wrappers, and formats text for one line of a summary.
 
 pub(crate) mod cues;
 pub mod formatting;
 pub mod identifier;
 pub(crate) mod open_work;
 pub(crate) mod redaction;
+pub(crate) mod rule_cues;
+pub(crate) mod wrappers;

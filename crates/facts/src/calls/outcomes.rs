@@ -60,17 +60,29 @@ const DECLINED_CUES: &[&str] = &[
     "user denied",
     "user cancelled",
     "user refused",
-    "by user",
-    "by the user",
-    "declined by the person",
     "person declined",
-    "permission to use",
     "not condensed:",
     "not compacted:",
-    "interrupted by user",
     "tool use was rejected",
     "sibling tool call",
 ];
+/// Participles before "by the user" and the like that report a declined call.
+const DECLINED_PARTICIPLES: &[&str] = &[
+    "declined",
+    "rejected",
+    "denied",
+    "cancelled",
+    "canceled",
+    "aborted",
+    "refused",
+    "interrupted",
+    "stopped",
+];
+/// Agents of [`DECLINED_PARTICIPLES`].
+const DECLINING_PERSONS: &[&str] = &[" by user", " by the user", " by the person"];
+/// Words that may follow a person who declined a call. Any other word makes the person a part of a name, such as "user
+/// policy".
+const AFTER_PERSON: &[&str] = &[" for ", " because ", " with ", " at ", " before ", " and ", " ("];
 /// Maximum bytes at the beginning of a failed result in which [`DECLINED_CUES`] are searched.
 const DECLINED_BYTES_MAX: usize = 400;
 /// Lowercase texts of failures that the agent only had to repeat with other arguments. They say nothing about the work.
@@ -89,6 +101,20 @@ const TRIVIAL_ERRORS: &[&str] = &[
     "is a directory",
     "eisdir",
     "matches of the string",
+];
+/// Lowercase beginnings of lines that a harness or a program puts before its output. They state no failure.
+const OUTPUT_LABELS: &[&str] = &[
+    "chunk id",
+    "wall time",
+    "original token count",
+    "total output lines",
+    "output",
+    "stdout",
+    "stderr",
+    "current command",
+    "tokens",
+    "commit ",
+    "duration",
 ];
 /// Texts behind which a harness quotes what the user said when they declined a call.
 const CORRECTION_INTRODUCTIONS: &[&str] =
@@ -130,11 +156,28 @@ pub(crate) fn call_effect(text: &str, status: ToolStatus) -> CallEffect {
         return CallEffect::Performed;
     }
     let lower = head(text, DECLINED_BYTES_MAX).to_lowercase();
-    if DECLINED_CUES.iter().any(|cue| lower.contains(cue)) {
-        CallEffect::Declined
-    } else {
-        CallEffect::Failed
-    }
+    if reports_decline(&lower) { CallEffect::Declined } else { CallEffect::Failed }
+}
+
+/// Returns whether a lowercase result reports that the user or a rule refused the call, and not an ordinary failure that
+/// names a user.
+fn reports_decline(lower: &str) -> bool {
+    let is_permission =
+        || lower.split_once("permission to use").is_some_and(|(_, after)| after.contains("denied"));
+    let is_declined_by = |participle: &&str, person: &&str| {
+        let phrase = format!("{participle}{person}");
+        lower.match_indices(&phrase).any(|(start, phrase)| {
+            let after = &lower[start + phrase.len()..];
+            after.is_empty()
+                || after.starts_with(['.', ',', ';', ':', '!', ')', '"', '\'', ']', '\n', '\r'])
+                || AFTER_PERSON.iter().any(|word| after.starts_with(word))
+        })
+    };
+    DECLINED_CUES.iter().any(|cue| lower.contains(cue))
+        || is_permission()
+        || DECLINED_PARTICIPLES
+            .iter()
+            .any(|participle| DECLINING_PERSONS.iter().any(|person| is_declined_by(participle, person)))
 }
 
 /// Returns what the user said when they declined the call with this result.
@@ -165,6 +208,8 @@ pub(crate) struct ToolOutcomeTracker {
     checks: Vec<CheckRun>,
     /// Errors, the latest first. At most [`ERRORS_MAX`].
     errors: Vec<UnresolvedError>,
+    /// Errors that a later call resolved, the latest first. At most [`ERRORS_MAX`].
+    resolved_errors: Vec<Quote>,
     /// Error types named in failed results.
     pub(crate) error_types: NameCounter,
     /// Programs that shell commands ran, with their subcommand.
@@ -266,7 +311,9 @@ impl ToolOutcomeTracker {
                 // A write to a file that an error names counts as its fix. If it is not one, the next check fails.
                 let fixes =
                     |error: &UnresolvedError| call.writes.iter().any(|name| error.quote.text.contains(name));
-                self.errors.retain(|error| error.key != call.key && !fixes(error));
+                let is_resolved = |error: &mut UnresolvedError| error.key == call.key || fixes(error);
+                let resolved: Vec<UnresolvedError> = self.errors.extract_if(.., is_resolved).collect();
+                self.record_resolved(resolved.into_iter().map(|error| error.quote).collect());
             }
             None if failed => self.record_failure(seq, String::new(), text),
             None => {}
@@ -275,7 +322,13 @@ impl ToolOutcomeTracker {
 
     /// Records the run of a check in place of the earlier run with the same name, with the error line of a failed one.
     fn record_check(&mut self, mut run: CheckRun, key: &str, text: &str) {
-        self.checks.retain(|known| known.name != run.name);
+        let earlier: Vec<CheckRun> = self.checks.extract_if(.., |known| known.name == run.name).collect();
+        if !run.has_failed() {
+            let details = earlier
+                .into_iter()
+                .filter_map(|known| Some(Quote { seq: known.seq, text: known.detail?, is_cut: false }));
+            self.record_resolved(details.collect());
+        }
         self.errors.retain(|error| error.key != *key);
         if run.has_failed() {
             run.detail = first_error_line(text).map(|line| redact(&line).into_owned());
@@ -285,16 +338,25 @@ impl ToolOutcomeTracker {
         self.checks.truncate(ERRORS_MAX);
     }
 
+    /// Records errors that a later call resolved, the latest first.
+    fn record_resolved(&mut self, quotes: Vec<Quote>) {
+        self.resolved_errors.retain(|known| quotes.iter().all(|quote| quote.text != known.text));
+        self.resolved_errors.splice(0..0, quotes);
+        self.resolved_errors.truncate(ERRORS_MAX);
+    }
+
     /// Records the failure of a call that is not a check. The message is the first line that looks like an error, else the
-    /// first informative line. Without such a line, or for one of [`TRIVIAL_ERRORS`], nothing is recorded.
+    /// first informative line if the call is known. Without such a line, or for one of [`TRIVIAL_ERRORS`], nothing is
+    /// recorded.
     fn record_failure(&mut self, seq: Seq, key: String, text: &str) {
         let lower = head(text, DECLINED_BYTES_MAX).to_lowercase();
         if TRIVIAL_ERRORS.iter().any(|trivial| lower.contains(trivial)) {
             return;
         }
         self.count_error_types(seq, text);
-        let line = first_error_line(text)
-            .or_else(|| text.lines().map(str::trim).find(|line| is_informative(line)).map(str::to_owned));
+        let is_shown = |line: &&str| !key.is_empty() && is_informative(line) && !is_output_label(line);
+        let line =
+            first_error_line(text).or_else(|| text.lines().map(str::trim).find(is_shown).map(str::to_owned));
         let Some(line) = line else { return };
         let line = crate::formatting::strip_tags(&redact(&line)).trim().to_owned();
         self.errors.retain(|error| (error.key != key || key.is_empty()) && error.quote.text != line);
@@ -321,6 +383,11 @@ impl ToolOutcomeTracker {
     /// Returns the unresolved errors, the latest first.
     pub(crate) fn errors(&self) -> impl Iterator<Item = &Quote> {
         self.errors.iter().map(|error| &error.quote)
+    }
+
+    /// Returns the errors that a later call resolved, the latest first.
+    pub(crate) fn resolved_errors(&self) -> &[Quote] {
+        &self.resolved_errors
     }
 }
 
@@ -354,8 +421,14 @@ fn error_lines(text: &str) -> impl Iterator<Item = &str> {
 /// Returns the first line that states an error, or `None` if there is none of a suitable length.
 fn first_error_line(text: &str) -> Option<String> {
     error_lines(text)
-        .find(|line| ERROR_LINE_CHARS.contains(&line.len()) && is_informative(line))
+        .find(|line| ERROR_LINE_CHARS.contains(&line.len()) && is_informative(line) && !is_output_label(line))
         .map(str::to_owned)
+}
+
+/// Returns whether a line is a label before the output of a command, such as the number of its tokens.
+fn is_output_label(line: &str) -> bool {
+    let lower = head(line, 24).to_ascii_lowercase();
+    OUTPUT_LABELS.iter().any(|label| lower.starts_with(label))
 }
 
 /// Returns whether a line is more than an exit status, a heading, a prompt or a link.

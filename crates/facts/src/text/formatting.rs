@@ -1,5 +1,7 @@
 //! Formats text for a line of a summary: one line, without markup, cut between words. It never rewords.
 
+use std::borrow::Cow;
+
 use unicode_segmentation::UnicodeSegmentation;
 
 /// The mark at the place where text was cut.
@@ -23,7 +25,21 @@ pub fn strip_markdown(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("```"));
     let words = lines.flat_map(|line| strip_line_marker(line.trim()).split_whitespace());
     // Bold marks are removed only around a word, because two asterisks inside a word are a glob.
-    words.map(|word| word.trim_start_matches("**").trim_end_matches("**")).collect::<Vec<_>>().join(" ")
+    words.map(strip_bold_marks).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a word without the bold marks around it, also before its punctuation.
+fn strip_bold_marks(word: &str) -> Cow<'_, str> {
+    let word = word.trim_start_matches("**");
+    let end = word.trim_end_matches([':', '.', ',', ';', ')', '!', '?', '"']);
+    match end.strip_suffix("**") {
+        // Two asterisks behind a slash are a glob.
+        Some(bare) if !bare.is_empty() && !bare.ends_with('/') => match &word[end.len()..] {
+            "" => Cow::Borrowed(bare),
+            punctuation => Cow::Owned(format!("{bare}{punctuation}")),
+        },
+        Some(_) | None => Cow::Borrowed(word),
+    }
 }
 
 /// Returns a line without the marker of a heading, quote, list item or task.
@@ -127,5 +143,7 @@ mod tests {
     #[test]
     fn markdown_line_markers_are_removed() {
         assert_eq!(strip_markdown("# A\n\n- **b**\n```\ncode\n```"), "A b code");
+        assert_eq!(strip_markdown("**When it exists**: the id **A7**."), "When it exists: the id A7.");
+        assert_eq!(strip_markdown("**Read** src/** and src/**."), "Read src/** and src/**.");
     }
 }

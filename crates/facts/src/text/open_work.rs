@@ -185,6 +185,86 @@ const ANNOUNCEMENTS: &[&str] = &[
     "次に",
 ];
 
+/// Words at the beginning of a sentence, or of a clause behind a comma, that state an intention.
+const INTENTIONS: &[&str] = &[
+    "i need to",
+    "i'll need to",
+    "i want to",
+    "i should",
+    "we need to",
+    "we should",
+    "we'll",
+    "we’ll",
+    "we will",
+    "we are going to",
+    "we're going to",
+    "i'm going to",
+    "i’m going to",
+    "i am going to",
+    "i'll",
+    "i’ll",
+    "i will",
+    "i'm checking",
+    "i’m checking",
+    "let's",
+    "let’s",
+];
+/// Words before an intention at the beginning of a sentence, such as "After that I'll".
+const INTENTION_OPENERS: &[&str] =
+    &["so", "then", "now", "first", "next", "after that", "and", "but", "instead", "therefore", "also"];
+/// Beginnings of sentences that only keep up a conversation.
+const CONVERSATION: &[&str] = &[
+    "let me know",
+    "please let me know",
+    "please confirm",
+    "please provide",
+    "please note that you can",
+    "if you have any",
+    "if you need",
+    "if you want",
+    "if you'd like",
+    "if you would like",
+    "if you answer",
+    "once you confirm",
+    "once you provide",
+    "would you like",
+    "feel free",
+    "don't hesitate",
+    "you're right",
+    "you’re right",
+    "you are right",
+    "you're welcome",
+    "good catch",
+    "good point",
+    "good question",
+    "great question",
+    "great,",
+    "great!",
+    "perfect",
+    "sure,",
+    "sure!",
+    "of course",
+    "thanks",
+    "thank you",
+    "that's useful",
+    "that’s useful",
+    "i apologize",
+    "i'm sorry",
+    "i’m sorry",
+    "sorry",
+    "no problem",
+    "to assist you",
+    "i can help",
+    "i'd be happy",
+    "i'm happy",
+    "yes, once",
+    "hello",
+    "hey",
+    "hi there",
+    "hi!",
+    "hi,",
+];
+
 /// Beginnings of sentences that only look like an announcement.
 const COURTESIES: &[&str] =
     &["let me know", "i'll be here", "i’ll be here", "i will be here", "i'll be happy", "i will be happy"];
@@ -431,9 +511,30 @@ pub fn reports_result(sentence: &str) -> bool {
     states_result(&lower) && !says_open(&lower)
 }
 
-/// Returns whether a sentence only announces work, such as "Let me look at the parser".
+/// Returns whether a sentence only announces work, such as "Let me look at the parser" or "To fix it, we need to look at the
+/// parser".
 pub fn announces_work(sentence: &str) -> bool {
-    is_announcement(&strip_markdown(sentence).to_lowercase())
+    let lower = strip_markdown(sentence).to_lowercase();
+    is_announcement(&lower) || states_intention(&lower) && !states_result(&lower)
+}
+
+/// Returns whether a sentence only keeps up a conversation, such as "You're right" or "Let me know what you think".
+pub fn is_conversational(sentence: &str) -> bool {
+    let lower = strip_markdown(sentence).to_lowercase();
+    CONVERSATION.iter().any(|cue| lower.starts_with(cue))
+}
+
+/// Returns whether a lowercase sentence states what its author intends to do, at its beginning or behind a comma.
+fn states_intention(lower: &str) -> bool {
+    let begins = |clause: &str| {
+        let clause = clause.trim_start();
+        let opened = INTENTION_OPENERS.iter().find_map(|opener| {
+            clause.strip_prefix(*opener).and_then(|after| after.trim_start_matches(',').strip_prefix(' '))
+        });
+        let clause = opened.unwrap_or(clause).trim_start();
+        INTENTIONS.iter().any(|cue| clause.strip_prefix(*cue).is_some_and(|after| after.starts_with(' ')))
+    };
+    begins(lower) || lower.match_indices(", ").any(|(comma, _)| begins(&lower[comma + 2..]))
 }
 
 /// Returns whether a lowercase sentence announces work.
@@ -510,6 +611,18 @@ mod tests {
                 (has_result, ends_in_announcement),
                 "{answer}"
             );
+        }
+        for (sentence, is_noise) in [
+            ("To fix this, we need to change the parser.", true),
+            ("After that I'll patch the reader.", true),
+            ("First we should find the file.", true),
+            ("Let me know which seat you want.", true),
+            ("You're right, the search did not match.", true),
+            ("The reader needs two passes.", false),
+            ("I changed the reader, so we need to rebuild the index.", false),
+            ("The root cause is the cache.", false),
+        ] {
+            assert_eq!(announces_work(sentence) || is_conversational(sentence), is_noise, "{sentence}");
         }
         assert!(is_courtesy("Is there anything else?") && !is_courtesy("A or B?"));
     }

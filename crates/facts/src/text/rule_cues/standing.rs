@@ -1,0 +1,138 @@
+//! Decides which sentence states a standing rule: one that stays valid after the request in which it was stated. The words
+//! are in [`super`].
+
+use super::{
+    FOREIGN_MODALS, FOREIGN_ORDERS, FOREIGN_UNIVERSAL_WORDS, GENERAL_WORDS, HABIT_BEGINNINGS,
+    HABIT_OCCASIONS, HABIT_VERBS, HEDGES, NO_RULES, ONE_TIME_WORDS, PROHIBITIONS, PRONOUNS, REQUIREMENTS,
+    STATEMENT_OPENERS, STATES, STRONG_IMPERATIVES, UNIVERSAL_PHRASES, UNIVERSAL_WORDS, WEAK_IMPERATIVES,
+    begins_clause, begins_with_any,
+};
+use crate::limits::RULE_CHARS_MAX;
+use crate::text::cues::{contains_any_word, is_bounded};
+
+/// Returns whether the sentence states a rule that stays valid: a prohibition, an order with "always" and the like, or a
+/// requirement. Questions, guesses, code, orders that are carried out once, and statements about how something behaves
+/// are none.
+pub(crate) fn is_standing_rule(sentence: &str) -> bool {
+    let sentence = sentence.trim_start_matches(['-', '*', '•', '+', '>', ' ']);
+    let is_prose = sentence.len() > 6 && !sentence.starts_with(['|', '`', '{', '}', '$', '<', '#']);
+    if !is_prose || sentence.trim_end().ends_with(['?', '？', ':']) || sentence.len() > 4 * RULE_CHARS_MAX {
+        return false;
+    }
+    let lower = sentence.to_lowercase();
+    if HEDGES.iter().any(|hedge| lower.contains(hedge)) {
+        return false;
+    }
+    if contains_any_word(&lower, UNIVERSAL_PHRASES)
+        || UNIVERSAL_WORDS.iter().any(|word| imperatives(&lower, word).any(is_verb_in_imperative))
+        || states_foreign_rule(&lower)
+        || is_habit(&lower)
+    {
+        return true;
+    }
+    !contains_any_word(&lower, ONE_TIME_WORDS) && (forbids_or_requires(&lower) || is_lasting_order(&lower))
+}
+
+/// Returns whether a lowercase sentence with no word of a single occasion forbids or requires something.
+fn forbids_or_requires(lower: &str) -> bool {
+    let requires = |word: &&str| {
+        lower.match_indices(*word).any(|(start, word)| {
+            is_bounded(lower, start..start + word.len())
+                && !begins_with_any(&lower[start..], NO_RULES)
+                && !lower[..start].trim_end().ends_with("there")
+                && !lower[..start].trim_end().ends_with(|c: char| c.is_ascii_digit())
+        })
+    };
+    REQUIREMENTS.iter().any(|word| requires(&word))
+        || PROHIBITIONS.iter().any(|word| imperatives(lower, word).any(|object| !is_only_pronoun(object)))
+        || STRONG_IMPERATIVES.iter().any(|word| imperatives(lower, word).next().is_some())
+}
+
+/// Returns whether a lowercase sentence orders something that is to last, such as "keep functions short".
+fn is_lasting_order(lower: &str) -> bool {
+    WEAK_IMPERATIVES.iter().any(|word| {
+        imperatives(lower, word).any(|object| {
+            let clause = object.split([',', ';']).next().unwrap_or(object);
+            let first = clause.split_whitespace().next().unwrap_or_default();
+            match *word {
+                "stop" => first.len() > 4 && first.ends_with("ing"),
+                "keep" => contains_any_word(clause, STATES) || contains_any_word(clause, GENERAL_WORDS),
+                _ => contains_any_word(object, GENERAL_WORDS),
+            }
+        })
+    })
+}
+
+/// Returns whether a lowercase sentence orders a habit, such as "run the linter before every commit".
+fn is_habit(lower: &str) -> bool {
+    let is_order = |text: &str| {
+        let text = text.trim_start().trim_start_matches("please ");
+        let verb = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        HABIT_VERBS.contains(&verb)
+    };
+    let begins = HABIT_BEGINNINGS
+        .iter()
+        .find(|beginning| lower.starts_with(**beginning) && is_bounded(lower, 0..beginning.len()));
+    match begins {
+        Some(beginning) if beginning.is_ascii() => {
+            lower.split_once(',').is_some_and(|(_, order)| is_order(order))
+        }
+        Some(_) => true,
+        None => {
+            let has_occasion =
+                contains_any_word(lower, HABIT_OCCASIONS) && !contains_any_word(lower, ONE_TIME_WORDS);
+            is_order(lower) && (contains_any_word(lower, HABIT_BEGINNINGS) || has_occasion)
+        }
+    }
+}
+
+/// Returns whether a lowercase sentence in another language states a rule.
+fn states_foreign_rule(lower: &str) -> bool {
+    if contains_any_word(lower, ONE_TIME_WORDS) {
+        return false;
+    }
+    if contains_any_word(lower, FOREIGN_ORDERS) {
+        return true;
+    }
+    let first = lower.split(|c: char| !c.is_alphabetic()).find(|word| !word.is_empty()).unwrap_or_default();
+    let is_statement = STATEMENT_OPENERS.contains(&first) && !contains_any_word(lower, FOREIGN_MODALS);
+    FOREIGN_UNIVERSAL_WORDS.iter().any(|word| {
+        lower.match_indices(word).any(|(start, word)| {
+            // "が" marks the subject of a statement.
+            is_bounded(lower, start..start + word.len()) && !is_statement && !lower[..start].ends_with('が')
+        })
+    })
+}
+
+/// Returns the texts behind each occurrence of a word at the beginning of a clause, in the imperative.
+fn imperatives<'a>(lower: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    lower.match_indices(word).filter_map(move |(start, word)| {
+        let end = start + word.len();
+        let is_imperative = is_bounded(lower, start..end)
+            && begins_clause(&lower[..start])
+            && lower[end..].starts_with(' ')
+            && !begins_with_any(&lower[start..], NO_RULES);
+        is_imperative.then(|| lower[end..].trim_start())
+    })
+}
+
+/// Returns whether the text behind "never" or "always" begins with a verb in the imperative, and not with one of a
+/// statement, such as "always fails".
+fn is_verb_in_imperative(text: &str) -> bool {
+    let verb = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let is_third_person =
+        verb.len() > 3 && verb.ends_with('s') && !verb.ends_with("ss") && !verb.ends_with("us");
+    let is_past = verb.len() > 5 && verb.ends_with("ed") && !verb.ends_with("eed");
+    !is_third_person && !is_past
+}
+
+/// Returns whether the text behind a prohibition is a verb with only a pronoun as its object, such as "do that".
+fn is_only_pronoun(text: &str) -> bool {
+    let clause = text.split([',', ';', '.', '!', ':']).next().unwrap_or(text);
+    let mut words = clause.split_whitespace().skip(1);
+    match (words.next(), words.next()) {
+        (None, _) => true,
+        (Some(word), None) => PRONOUNS.contains(&word),
+        (Some(_), Some(_)) => false,
+    }
+}

@@ -31,6 +31,8 @@ const REQUESTS_PERCENT: u64 = 30;
 const SUMMARY_PERCENT: u64 = 20;
 /// The share of the newest events in the budget for events when there is a goal, in percent.
 const NEWEST_PERCENT: u64 = 50;
+/// The lengths to which results of commands are shown, in grapheme clusters: first all to the smaller one.
+const DETAIL_GRAPHEMES: [usize; 2] = [240, 1_200];
 /// The number of remaining tokens below which no further line is tried.
 const LINE_TOKENS_MIN: u64 = 8;
 /// The minimum length of a shortened event, in grapheme clusters. An event for which less room remains is left out.
@@ -202,6 +204,7 @@ impl TranscriptSelector {
                 break;
             }
         }
+        show_details(&mut selected, remaining);
         selected.sort_by_key(|(event, _)| event.position);
         let mut lines: Vec<String> = selected.into_iter().map(|(_, line)| line).collect();
         let oldest_shown =
@@ -213,6 +216,24 @@ impl TranscriptSelector {
             lines.insert(0, beginning);
         }
         lines.join("\n")
+    }
+}
+
+/// Adds the results of commands to their lines within `remaining` tokens, the newest first. They are the least needed part
+/// of a selection. All get a few words before any gets more.
+fn show_details(selected: &mut [(&EventLine, String)], mut remaining: u64) {
+    for graphemes_max in DETAIL_GRAPHEMES {
+        for (event, line) in &mut *selected {
+            if remaining < LINE_TOKENS_MIN {
+                return;
+            }
+            let Some(detailed) = event.detailed_line(graphemes_max) else { continue };
+            let cost = tokens::estimate_tokens(&detailed).saturating_sub(tokens::estimate_tokens(line));
+            if cost <= remaining {
+                remaining -= cost;
+                *line = detailed;
+            }
+        }
     }
 }
 

@@ -34,6 +34,11 @@ pub(super) struct EventLine {
     pub coverage_class: Option<CoverageClass>,
     /// The terms of the goal that the line contains.
     pub terms: TermSet,
+    /// True for a call whose result may be shown as its detail: a command or a search. The content of a file is no detail,
+    /// because the file can be read again.
+    pub takes_detail: bool,
+    /// The beginning of the result, redacted, which the line shows if there is room; empty when there is none.
+    pub detail: String,
     /// The rendered line; computed at the first use.
     rendered_line: OnceLock<RenderedLine>,
 }
@@ -68,6 +73,8 @@ impl EventLine {
             graphemes_max,
             coverage_class: None,
             terms: 0,
+            takes_detail: false,
+            detail: String::new(),
             rendered_line: OnceLock::new(),
         }
     }
@@ -97,6 +104,13 @@ impl EventLine {
             ));
             RenderedLine { text, extent: if is_whole { LineExtent::Whole } else { LineExtent::Shortened } }
         })
+    }
+
+    /// Returns the rendered line with the detail behind it, cut to `detail_graphemes`; `None` when the line has no detail.
+    pub(super) fn detailed_line(&self, detail_graphemes: usize) -> Option<String> {
+        let detail = truncate_with_ellipsis(&self.detail, detail_graphemes);
+        let detail = untrusted_text::neutralize_line(&to_single_line(&detail));
+        (!detail.is_empty()).then(|| format!("{} -> {detail}", self.rendered_line().text))
     }
 
     /// Returns the coverage of the event when the line is selected to that extent; `None` when the line claims nothing.

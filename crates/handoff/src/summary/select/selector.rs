@@ -13,7 +13,9 @@ use crate::summary::coverage::{CoverageBuilder, CoverageClass};
 use facts::ConversationFacts;
 use facts::formatting::{to_single_line, truncate_with_ellipsis};
 use facts::limits::{PENDING_CALLS_MAX, SCAN_BYTES_MAX};
-use facts::tool_use::{head_words, render_call_line, tail_words};
+use facts::redact;
+use facts::strip_answer_wrappers;
+use facts::tool_use::{ToolUse, head_words, render_call_line, tail_words};
 use facts::{GoalMatcher, TermFrequencies, TermSet};
 use facts::{TranscriptItem, TranscriptItemKind};
 
@@ -26,6 +28,11 @@ const RECALL_GRAPHEMES: usize = 90;
 const CALL_CHARS: usize = 150;
 /// The maximum length of the outcome of a tool call, in characters.
 const OUTCOME_CHARS: usize = 140;
+/// The maximum length of the result of a call that is kept to be shown when there is room, in grapheme clusters.
+const DETAIL_GRAPHEMES: usize = 1_200;
+/// The size of the beginning of a result from which its detail is taken, in bytes. It is larger than the detail, so that
+/// redaction still recognizes a secret that the cut would split.
+const DETAIL_BYTES: usize = 4_096;
 /// The size of a tool result in bytes above which its line always has a shortened outcome with the seq of the whole.
 const LONG_RESULT_BYTES: usize = 64 * 1024;
 /// The maximum number of tool names that are counted separately for a turn.
@@ -109,8 +116,11 @@ impl TranscriptSelector {
 
     /// Returns the approximate size of the selector in bytes. A line counts twice, because it may be rendered.
     pub(crate) fn size_in_bytes(&self) -> usize {
-        let lines =
-            self.newest.iter().chain(&self.older).map(|line| 2 * line.text.len() + size_of::<EventLine>());
+        let lines = self
+            .newest
+            .iter()
+            .chain(&self.older)
+            .map(|line| 2 * line.text.len() + line.detail.len() + size_of::<EventLine>());
         lines.sum::<usize>() + self.coverage.size_in_bytes()
     }
 
@@ -156,7 +166,8 @@ impl TranscriptSelector {
         for block in &message.content {
             match block {
                 ContentBlock::Text { text } if !text.trim().is_empty() => {
-                    let mut line = EventLine::new(seq, "Assistant: ", text, STATEMENT_GRAPHEMES);
+                    let text = strip_answer_wrappers(text);
+                    let mut line = EventLine::new(seq, "Assistant: ", &text, STATEMENT_GRAPHEMES);
                     line.coverage_class =
                         Some(if has_calls { CoverageClass::Summarized } else { CoverageClass::Verbatim });
                     self.push_line(line);
@@ -170,6 +181,9 @@ impl TranscriptSelector {
                     let line = render_call_line(name, args, CALL_CHARS);
                     let mut line = EventLine::new(seq, "", &line, CALL_CHARS + OUTCOME_CHARS);
                     line.call_id = Some(id.clone());
+                    let usage = ToolUse::from_call(name, args);
+                    line.takes_detail =
+                        usage.writes.is_empty() && (usage.command.is_some() || usage.reads.is_empty());
                     self.push_line(line);
                 }
                 ContentBlock::Text { .. }
@@ -183,7 +197,8 @@ impl TranscriptSelector {
     /// Adds a tool result.
     ///
     /// The outcome is appended to the line of the call when it is an error, is longer than [`LONG_RESULT_BYTES`], or
-    /// contains a term of the goal. Other results are left out. A result whose call is unknown gets a line of its own.
+    /// contains a term of the goal. The result of another command or search becomes the detail of its line, and other results
+    /// are left out. A result whose call is unknown gets a line of its own.
     fn add_result(&mut self, seq: Seq, message: &ToolMessage) {
         let text = message.content.iter().find_map(|block| match block {
             ContentBlock::Text { text } => Some(text.as_str()),
@@ -212,7 +227,7 @@ impl TranscriptSelector {
                 (format!(" -> {outcome}"), terms)
             }
             Some((line, terms)) => (format!(" -> {line}"), terms),
-            None => return,
+            None => return self.add_detail(&message.call_id, text),
         };
         self.add_outcome(&message.call_id, &outcome, terms);
     }
@@ -230,6 +245,15 @@ impl TranscriptSelector {
             call.append_outcome(outcome);
             call.terms |= terms;
             self.older_tokens += call.tokens();
+        }
+    }
+
+    /// Sets the detail of the line of a tool call, if the line is still retained and takes one.
+    fn add_detail(&mut self, call_id: &str, text: &str) {
+        let is_call = |line: &&mut EventLine| line.takes_detail && line.call_id.as_deref() == Some(call_id);
+        if let Some(call) = self.newest.iter_mut().rev().find(is_call) {
+            let text = redact(head_words(text.trim(), DETAIL_BYTES));
+            call.detail = truncate_with_ellipsis(&to_single_line(&text), DETAIL_GRAPHEMES);
         }
     }
 

@@ -45,6 +45,22 @@ fn g7_a_call_and_its_error_are_one_line() {
 }
 
 #[test]
+fn a_result_of_a_command_is_shown_if_there_is_room() {
+    let secret = ["sk", "ant", "api03", "abcdefghijklmnop1234"].join("-");
+    let text = format!(
+        "U: Go.\n C: 1 Bash {{\"command\": \"git log\"}}\n T: 1 4f2a91c Port the reader\\n{secret}\n C: 2 Read {{\"file_path\": \"a.rs\"}}\n T: 2 fn body() {{}}"
+    );
+    let events = select(&text, INPUT_TOKENS_MAX).events;
+    assert!(events.contains("[2] [Bash] git log -> 4f2a91c Port the reader"), "{events}");
+    assert!(!events.contains("abcdefghij") && !events.contains("body"), "{events}");
+    let calls: String = (0..400)
+        .map(|at| format!("C: {at} Bash {{\"command\": \"make {at}\"}}\nT: {at} made {at}\n"))
+        .collect();
+    let events = select(&format!("U: Go.\n{calls}"), 1_000).events;
+    assert!(events.contains("make 399") && !events.contains("made 100 "), "{events}");
+}
+
+#[test]
 fn g18_sub_agents_and_injected_messages_are_not_selected() {
     let text = select("U: Go on.\n S: side task\n I: injected reminder\n A: Yes.", INPUT_TOKENS_MAX).text();
     assert!(!text.contains("side task") && !text.contains("injected"), "{text}");

@@ -15,6 +15,7 @@ use section::{SECTIONS, SectionSource, ShownText, SummarySection};
 
 mod files;
 mod in_use;
+mod quotes;
 mod section;
 mod statements;
 #[cfg(test)]
@@ -176,11 +177,6 @@ fn build_items(
 /// found, and nothing about the state of the work.
 fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, String); 3] {
     let is_changed = facts.files.iter().any(|file| file.last_write_seq > 0);
-    let objective = match objective_request(facts) {
-        Some(quote) => title::topic(&quote.text),
-        None => String::new(),
-    };
-    let objective = if objective.is_empty() { "No request was found.".to_owned() } else { objective };
     let artifacts = if is_changed { "The changed files did not fit." } else { "No changed file was found." };
     let progress = match usize::try_from(facts.messages) {
         Ok(0) => "The thread holds no messages.".to_owned(),
@@ -192,7 +188,11 @@ fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, String); 3] {
     [
         (SummaryItemKind::Progress, progress),
         (SummaryItemKind::Artifact, artifacts.to_owned()),
-        (SummaryItemKind::Objective, objective),
+        match objective_request(facts) {
+            // The title and the quote of the last request state the objective.
+            Some(_) => (SummaryItemKind::NextStep, "The thread records no open task.".to_owned()),
+            None => (SummaryItemKind::Objective, "No request was found.".to_owned()),
+        },
     ]
 }
 

@@ -49,17 +49,51 @@ pub(super) fn format_paths(label: &str, paths: &[&str], chars_max: usize) -> Str
     if names_only.1 == 0 { String::new() } else { names_only.0 }
 }
 
-/// Separates the paths into those that are shown one by one, in order, and a text for each folder that directly holds at
-/// least `group_min` of them, such as `30 files in src/old`.
-pub(super) fn fold_groups<'a>(paths: &[&'a str], group_min: usize) -> (Vec<&'a str>, Vec<String>) {
-    let folder = |path: &'a str| path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for path in paths {
-        *counts.entry(folder(path)).or_default() += 1;
+/// The files that are shown as one group instead of one by one.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FileGrouping {
+    /// The files directly in a folder, if they are at least `files_min`.
+    Folder {
+        /// The minimum number of files.
+        files_min: usize,
+    },
+    /// The files below a folder at any depth, if they are at least `files_min`.
+    Nested {
+        /// The minimum number of files.
+        files_min: usize,
+    },
+}
+
+/// Separates the paths into those that are shown one by one, in order, and a text for each group, such as
+/// `30 files in src/old`. The deepest folders are grouped first.
+pub(super) fn fold_groups<'a>(paths: &[&'a str], grouping: FileGrouping) -> (Vec<&'a str>, Vec<String>) {
+    let (files_min, is_nested) = match grouping {
+        FileGrouping::Folder { files_min } => (files_min, false),
+        FileGrouping::Nested { files_min } => (files_min, true),
+    };
+    let mut single = paths.to_vec();
+    let mut groups = BTreeMap::new();
+    loop {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for path in &single {
+            let folders = path.rmatch_indices('/').map(|(slash, _)| &path[..slash]);
+            let folders = folders.filter(|folder| !folder.is_empty());
+            for folder in folders.take(if is_nested { usize::MAX } else { 1 }) {
+                *counts.entry(folder).or_default() += 1;
+            }
+        }
+        counts.retain(|_, count| *count >= files_min);
+        let Some((folder, count)) = counts.into_iter().max_by_key(|(folder, _)| folder.matches('/').count())
+        else {
+            break;
+        };
+        single.retain(|path| {
+            let inner = path.strip_prefix(folder).and_then(|inner| inner.strip_prefix('/'));
+            inner.is_none_or(|inner| !is_nested && inner.contains('/'))
+        });
+        groups.insert(folder, count);
     }
-    counts.retain(|folder, count| !folder.is_empty() && *count >= group_min);
-    let single = paths.iter().copied().filter(|path| !counts.contains_key(folder(path))).collect();
-    let groups = counts.into_iter().map(|(folder, count)| match count {
+    let groups = groups.into_iter().map(|(folder, count)| match count {
         ..100 => format!("{count} files in {folder}"),
         // A number of three digits counts as a name that grounding would have to find in the thread.
         _ => format!("more than 99 files in {folder}"),
@@ -130,8 +164,15 @@ mod tests {
         let names: Vec<String> = (0..5).map(|index| format!("old/gen/{index}.rs")).collect();
         let mut paths: Vec<&str> = names.iter().map(String::as_str).collect();
         paths.insert(2, "src/main.rs");
-        assert_eq!(fold_groups(&paths, 4), (vec!["src/main.rs"], vec!["5 files in old/gen".to_owned()]));
-        assert_eq!(fold_groups(&paths, 6), (paths.clone(), Vec::new()));
+        let folded = |paths, grouping| fold_groups(paths, grouping);
+        let in_one = (vec!["src/main.rs"], vec!["5 files in old/gen".to_owned()]);
+        assert_eq!(folded(&paths, FileGrouping::Folder { files_min: 4 }), in_one);
+        assert_eq!(folded(&paths, FileGrouping::Nested { files_min: 4 }), in_one);
+        assert_eq!(folded(&paths, FileGrouping::Folder { files_min: 6 }), (paths.clone(), Vec::new()));
+        let nested = ["old/a/1.rs", "old/b/2.rs", "old/c/d/3.rs", "old/4.rs", "src/main.rs"];
+        let below = (vec!["src/main.rs"], vec!["4 files in old".to_owned()]);
+        assert_eq!(folded(&nested, FileGrouping::Nested { files_min: 4 }), below);
+        assert_eq!(folded(&nested, FileGrouping::Folder { files_min: 4 }), (nested.to_vec(), Vec::new()));
     }
 
     #[test]

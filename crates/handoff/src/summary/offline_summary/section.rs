@@ -5,17 +5,18 @@
 
 use protocol::{Seq, SummaryItemKind, TodoItem, TodoStatus};
 
+use super::quotes::{
+    QuoteForm, QuotePartKind, fill_with_quotes, quote_parts, quoted_line, resolved_errors, shorten_message,
+    whole_sentences,
+};
 use super::statements::{RankedStatement, is_misleading, is_prose, statements};
-use super::title::{shorten_to_clause, strip_opening};
+use super::title::{is_introduction, strip_opening};
 use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use, objective_request};
 use facts::GoalMatcher;
-use facts::formatting::{
-    ELLIPSIS, count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis,
-};
+use facts::formatting::{count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis};
 use facts::identifier;
 use facts::tool_use::head;
 use facts::{ConversationFacts, NameUsage, Quote};
-use model::sentence_ranking::split_sentences;
 use model::tokens::CHARS_PER_TOKEN;
 
 /// A section of the summary.
@@ -45,7 +46,7 @@ pub(super) struct SectionSource<'a> {
     pub tokens_max: u64,
 }
 
-/// The budget below which a summary has no list of the files that were only read, in tokens.
+/// The budget below which a summary has no list of the files that were only read and of resolved errors, in tokens.
 const READ_FILES_TOKENS_MIN: u64 = 600;
 
 /// The input of one section.
@@ -107,6 +108,26 @@ const TODO_CHARS_MIN: usize = 56;
 const TODO_CHARS_MAX: usize = 140;
 /// The maximum number of entries in a list that contain no term of the goal, when others do.
 const OTHER_ENTRIES_MAX: usize = 4;
+/// Words with which a clause begins that cannot stand alone.
+const DEPENDENT_OPENERS: &[&str] =
+    &["but", "and", "or", "because", "which", "so", "if", "when", "while", "where", "instead", "as", "since"];
+/// Beginnings of requests that are no decisions, also without a question mark.
+const REQUEST_OPENERS: &[&str] = &[
+    "can you",
+    "could you",
+    "would you",
+    "will you",
+    "can we",
+    "could we",
+    "question:",
+    "how ",
+    "why ",
+    "what ",
+];
+/// The maximum length of a rule in the list of decisions, in characters. A longer one is only among the rules.
+const RULE_CHARS: usize = 300;
+/// The minimum number of content words of an earlier request. A shorter one, such as "yes, do it", tells nothing alone.
+const EARLIER_REQUEST_WORDS_MIN: usize = 3;
 /// The number of bytes at the beginning of a request by which it is recognized.
 const BEGINNING_BYTES: usize = 48;
 /// The number of files in a folder from which they are shown as one group, if they were changed or read.
@@ -129,7 +150,7 @@ pub(super) const SECTIONS: &[SummarySection] = &[
     SummarySection {
         kind: SummaryItemKind::NextStep,
         share_percent: 25,
-        chars_max: 700,
+        chars_max: 1_200,
         build: last_request,
     },
     SummarySection {
@@ -146,16 +167,17 @@ pub(super) const SECTIONS: &[SummarySection] = &[
     },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 10, chars_max: 600, build: left_open },
-    SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 900, build: rules },
+    SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 1_400, build: rules },
     SummarySection { kind: SummaryItemKind::Blocker, share_percent: 6, chars_max: 500, build: blockers },
     SummarySection { kind: SummaryItemKind::Artifact, share_percent: 14, chars_max: 600, build: in_use_line },
     SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 600, build: read_files },
-    SummarySection { kind: SummaryItemKind::Progress, share_percent: 7, chars_max: 1_600, build: statements },
+    SummarySection { kind: SummaryItemKind::Progress, share_percent: 0, chars_max: 400, build: resolved },
+    SummarySection { kind: SummaryItemKind::Progress, share_percent: 7, chars_max: 2_400, build: statements },
     SummarySection { kind: SummaryItemKind::Decision, share_percent: 0, chars_max: 700, build: decisions },
     SummarySection {
         kind: SummaryItemKind::Progress,
         share_percent: 0,
-        chars_max: 900,
+        chars_max: 1_600,
         build: earlier_requests,
     },
 ];
@@ -215,18 +237,6 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     lines
 }
 
-/// Returns `label: "quote"`, shortened to `chars_max` characters; `None` when there is no room for a few words of it.
-fn quoted_line(label: &str, quote: &Quote, chars_max: usize) -> Option<SummaryLine> {
-    let text = to_single_line(&quote.text);
-    let available = chars_max
-        .checked_sub(label.len() + 7)
-        .filter(|available| *available >= 20 || text.len() <= *available)?;
-    Some(SummaryLine {
-        text: format!("{label}: \"{}\"", truncate_with_ellipsis(&text, available)),
-        refs: vec![quote.seq],
-    })
-}
-
 /// Returns the objective: the goal of the child thread, then the recent requests up to the first that states enough;
 /// without any, the objective request or an earlier summary.
 fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
@@ -256,27 +266,33 @@ fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
             continue;
         }
         words += count_content_words(&quote.text);
-        let text = shorten_to_sentences(&objective_text(&quote.text, request.source.title), remaining);
+        let text = whole_sentences(&objective_text(&quote.text, request.source.title), remaining);
+        if text.is_empty() {
+            continue;
+        }
         remaining = remaining.saturating_sub(text.chars().count() + 3);
         lines.push(SummaryLine { text, refs: vec![quote.seq] });
     }
-    // A summary always states its objective, even if another section quotes it.
+    // A summary states its objective even if another section quotes it, unless the title is all of it.
     if lines.is_empty()
         && let Some(quote) = objective_request(facts)
         && facts.requests.last().is_none_or(|last| last.seq != quote.seq)
     {
-        let text =
-            shorten_to_sentences(&objective_text(&quote.text, request.source.title), request.chars_max);
+        let text = whole_sentences(&objective_text(&quote.text, request.source.title), request.chars_max);
         lines.push(SummaryLine { text, refs: vec![quote.seq] });
     }
     lines
 }
 
-/// Returns a request without Markdown and without the sentences and clauses that the title has already stated; the whole
-/// request if nothing is left.
+/// Returns a request without Markdown, code, headings, greetings, and the sentences and clauses that the title has already
+/// stated; an empty text if nothing is left.
 fn objective_text(request: &str, title: &str) -> String {
     let title = title.trim_end_matches(['…', ' ', '?']).to_lowercase();
-    let sentences = split_sentences(request).map(strip_markdown).filter(|sentence| !sentence.is_empty());
+    let sentences = quote_parts(request).into_iter().filter(|part| part.kind == QuotePartKind::Sentence);
+    let sentences = sentences.map(|part| part.text).filter(|sentence| {
+        let is_greeting = facts::is_conversational(sentence) && sentence.split(' ').count() <= 4;
+        count_content_words(strip_opening(sentence)) >= 1 && !is_introduction(sentence) && !is_greeting
+    });
     let stated = sentences.map(|sentence| {
         let unopened = strip_opening(&sentence);
         let lower = unopened.to_lowercase();
@@ -285,48 +301,21 @@ fn objective_text(request: &str, title: &str) -> String {
         // A letter and its lowercase form can have different lengths, so the title may end inside a letter.
         match stated.and_then(|start| unopened.get(start + title.len()..)) {
             Some(after) => {
-                let is_clause = after.trim_start().starts_with([':', ';', ',', '(', '—', '–']);
-                let is_end = count_content_words(after) == 0;
                 let rest = after.trim_start_matches([' ', ':', ';', ',', '—', '–']);
-                if is_end {
-                    String::new()
-                } else if is_clause {
-                    rest.to_owned()
-                } else {
-                    sentence.clone()
+                let first = rest.split(' ').next().unwrap_or_default().to_lowercase();
+                let is_clause = after.trim_start().starts_with([':', ';', ',', '(', '—', '–'])
+                    && !DEPENDENT_OPENERS.contains(&first.as_str());
+                match (count_content_words(after) == 0, is_clause) {
+                    (true, _) => String::new(),
+                    (false, true) => rest.to_owned(),
+                    (false, false) => sentence.clone(),
                 }
             }
             None => sentence.clone(),
         }
     });
     let rest = stated.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");
-    if rest.is_empty() {
-        let sentences = split_sentences(request).map(strip_markdown);
-        return sentences.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");
-    }
-    rest
-}
-
-/// Returns as many whole sentences of the text as fit in `chars_max` characters, else a whole clause of the first one.
-fn shorten_to_sentences(text: &str, chars_max: usize) -> String {
-    if text.chars().count() <= chars_max {
-        return text.to_owned();
-    }
-    let mut end = 0;
-    for sentence in split_sentences(text) {
-        let sentence_end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
-        if text[..sentence_end].chars().count() > chars_max {
-            break;
-        }
-        end = sentence_end;
-    }
-    let remaining = chars_max.saturating_sub(text[..end].chars().count() + 1);
-    let clause = shorten_to_clause(text[end..].trim_start(), remaining);
-    match (end, clause.ends_with(ELLIPSIS)) {
-        (0, _) => clause,
-        (_, true) => text[..end].to_owned(),
-        (_, false) => format!("{} {clause}", &text[..end]).trim_end().to_owned(),
-    }
+    rest.trim_end_matches(';').to_owned()
 }
 
 /// Returns the line of the changed files, the most recent first.
@@ -341,7 +330,12 @@ fn changed_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
     request.sort_by_goal(&mut files, |(path, _)| path);
     files.truncate(request.goal_relevant_len(&files, |(path, _)| path).unwrap_or(files.len()));
-    path_line("Changed", &files, CHANGED_GROUP_MIN, request.chars_max)
+    path_line(
+        "Changed",
+        &files,
+        files::FileGrouping::Folder { files_min: CHANGED_GROUP_MIN },
+        request.chars_max,
+    )
 }
 
 /// Returns the line of the files that were deleted, the most recent first.
@@ -350,7 +344,12 @@ fn deleted_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let recent = deleted.filter(|file| file.deleted_seq >= request.facts.recent_from.max(1));
     let mut files: Vec<(&str, Seq)> = recent.map(|file| (file.path.as_str(), file.deleted_seq)).collect();
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
-    path_line("Deleted", &files, DELETED_GROUP_MIN, request.chars_max)
+    path_line(
+        "Deleted",
+        &files,
+        files::FileGrouping::Nested { files_min: DELETED_GROUP_MIN },
+        request.chars_max,
+    )
 }
 
 /// Returns the line of the files that were read and not changed, without those that an earlier section names.
@@ -369,16 +368,21 @@ fn read_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         .collect();
     request.sort_by_goal(&mut files, |(path, _)| path);
     files.truncate(24);
-    path_line("Read", &files, CHANGED_GROUP_MIN, request.chars_max)
+    path_line("Read", &files, files::FileGrouping::Folder { files_min: CHANGED_GROUP_MIN }, request.chars_max)
 }
 
 /// Returns a line with the label and the paths that fit. It refers to the first four events.
-fn path_line(label: &str, files: &[(&str, Seq)], group_min: usize, chars_max: usize) -> Vec<SummaryLine> {
+fn path_line(
+    label: &str,
+    files: &[(&str, Seq)],
+    grouping: files::FileGrouping,
+    chars_max: usize,
+) -> Vec<SummaryLine> {
     if files.is_empty() {
         return Vec::new();
     }
     let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
-    let (single, groups) = files::fold_groups(&paths, group_min);
+    let (single, groups) = files::fold_groups(&paths, grouping);
     let chars_max = chars_max.saturating_sub(3);
     let groups = groups.join(", ");
     let text = match (single.is_empty(), groups.is_empty()) {
@@ -422,7 +426,7 @@ fn left_open(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let question = request.facts.open_question.as_ref().map(|quote| strip_markdown(&quote.text));
     let left = request.facts.left_open.iter();
     let left = left.filter(|quote| question.as_ref().is_none_or(|question| !question.contains(&quote.text)));
-    fill_with_quotes(left, request, 300, str::to_owned)
+    fill_with_quotes(left, request, 300, QuoteForm::Plain(""))
 }
 
 /// Returns the person's rules, strict ones before wishes, the newest first, without those that are shown already.
@@ -435,7 +439,14 @@ fn rules(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     });
     rules.sort_by_key(|rule| (rule.quote.seq < facts.recent_from, !rule.is_strict));
     request.sort_by_goal(&mut rules, |rule| &rule.quote.text);
-    fill_with_quotes(rules.into_iter().map(|rule| &rule.quote), request, 170, |text| format!("\"{text}\""))
+    // A part of a rule may say something else than the rule.
+    let is_whole = |quote: &&Quote| quote.text.chars().count() <= RULE_CHARS;
+    let is_request = |quote: &&Quote| {
+        let lower = head(&quote.text, BEGINNING_BYTES).to_lowercase();
+        REQUEST_OPENERS.iter().any(|opener| lower.starts_with(opener))
+    };
+    let whole = rules.into_iter().map(|rule| &rule.quote).filter(is_whole).filter(|quote| !is_request(quote));
+    fill_with_quotes(whole, request, RULE_CHARS, QuoteForm::Quoted)
 }
 
 /// Returns whether the text contains a name such as a path or an identifier.
@@ -443,29 +454,6 @@ fn has_identifier(text: &str) -> bool {
     let mut found = false;
     identifier::scan_names(text, |_, _| found = true);
     found
-}
-
-/// Returns a line for each quote that fits and is not shown yet, in order. `line_max` is the maximum length of a
-/// quote in characters; `shape` formats it.
-fn fill_with_quotes<'a>(
-    quotes: impl Iterator<Item = &'a Quote>,
-    request: &SectionRequest<'_>,
-    line_max: usize,
-    shape: fn(&str) -> String,
-) -> Vec<SummaryLine> {
-    let mut remaining = request.chars_max;
-    let mut lines: Vec<SummaryLine> = Vec::new();
-    for quote in quotes {
-        let text = truncate_with_ellipsis(&strip_markdown(&quote.text), line_max);
-        let length = text.chars().count() + 5;
-        let is_known = request.shown.contains(&text) || lines.iter().any(|line| line.text.contains(&text));
-        if text.is_empty() || length > remaining || is_known {
-            continue;
-        }
-        remaining -= length;
-        lines.push(SummaryLine { text: shape(&text), refs: vec![quote.seq] });
-    }
-    lines
 }
 
 /// Returns the failing checks and the open errors; without both, the names of errors, unless the last check passed.
@@ -493,8 +481,19 @@ fn blockers(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     }
     let types: Vec<&NameUsage> =
         facts.error_types.iter().filter(|name| name.seq >= facts.recent_from).take(6).collect();
+    let mut shown = ShownText::default();
+    shown.add_lines(&lines);
+    let types: Vec<&NameUsage> = types.into_iter().filter(|name| !shown.contains(&name.text)).collect();
     lines.extend(name_line("Failures named", &types, request.shown, remaining.min(120)));
     lines
+}
+
+/// Returns the errors that a later call resolved, so that nobody runs into them again.
+fn resolved(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    if request.source.tokens_max < READ_FILES_TOKENS_MIN {
+        return Vec::new();
+    }
+    fill_with_quotes(resolved_errors(request.facts).take(4), request, 160, QuoteForm::Plain("Resolved: "))
 }
 
 /// Returns the line of the names in use, in at most 60 tokens of 300 and 150 of 1,000.
@@ -530,7 +529,7 @@ fn decisions(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let prose = prose.filter(|quote| !facts::announces_work(&quote.text) && !quote.text.ends_with(':'));
     let mut prose: Vec<&Quote> = prose.collect();
     request.sort_by_goal(&mut prose, |quote| &quote.text);
-    fill_with_quotes(prose.into_iter(), request, 200, str::to_owned)
+    fill_with_quotes(prose.into_iter(), request, 300, QuoteForm::Plain(""))
 }
 
 /// Returns the requests before the last one, the newest first, and older ones that are about the goal.
@@ -538,6 +537,11 @@ fn earlier_requests(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let facts = request.facts;
     let recent = facts.requests.iter().rev().filter(|quote| quote.seq >= facts.recent_from);
     let mut earlier: Vec<&Quote> = recent.skip(1).chain(&facts.requests_about_goal).collect();
+    earlier.retain(|quote| {
+        count_content_words(strip_opening(&to_single_line(head(&quote.text, 400))))
+            >= EARLIER_REQUEST_WORDS_MIN
+            && !facts::is_conversational(&quote.text)
+    });
     request.sort_by_goal(&mut earlier, |quote| &quote.text);
-    fill_with_quotes(earlier.into_iter(), request, 200, |text| format!("Asked earlier: \"{text}\""))
+    fill_with_quotes(earlier.into_iter(), request, 320, QuoteForm::Labeled("Asked earlier"))
 }

@@ -1,6 +1,6 @@
 //! The assistant's sentences about the state of the work: which of them are shown, ranked without a model.
 
-use facts::formatting::{count_content_words, strip_markdown, truncate_with_ellipsis};
+use facts::formatting::{count_content_words, strip_markdown};
 use facts::shell::CheckKind;
 use facts::{ConversationFacts, GoalMatcher, Quote};
 use protocol::{Seq, TodoStatus};
@@ -8,8 +8,8 @@ use protocol::{Seq, TodoStatus};
 use super::SummaryLine;
 use super::section::SectionRequest;
 
-/// The maximum length of a statement, in characters.
-const STATEMENT_CHARS: usize = 240;
+/// The maximum length of a statement, in characters. A longer one is left out.
+const STATEMENT_CHARS: usize = 400;
 /// The number of remaining characters below which no further statement is tried.
 const STATEMENT_CHARS_MIN: usize = 12;
 /// The weight of the goal in the score of a statement.
@@ -25,7 +25,7 @@ pub(super) struct RankedStatement {
     position: usize,
     /// The seq of its message.
     seq: Seq,
-    /// The sentence without Markdown, shortened to [`STATEMENT_CHARS`].
+    /// The sentence without Markdown.
     text: String,
 }
 
@@ -45,11 +45,7 @@ pub(super) fn ranked_statements(
         .flat_map(|quote| {
             model::sentence_ranking::split_sentences(&quote.text).map(move |sentence| (quote.seq, sentence))
         })
-        .filter(|(_, sentence)| {
-            count_content_words(sentence) >= 4 && is_prose(sentence) && !sentence.ends_with(':')
-        })
-        .filter(|(_, sentence)| !is_misleading(facts, sentence) && !facts::announces_work(sentence))
-        .filter(|(_, sentence)| !sentence.trim_end_matches(['*', '"']).ends_with('?'))
+        .filter(|(_, sentence)| is_statement(sentence) && !is_misleading(facts, sentence))
         .collect();
     let texts: Vec<&str> = sentences.iter().map(|(_, sentence)| *sentence).collect();
     let mut scores = model::sentence_ranking::rank_sentences(&texts);
@@ -72,13 +68,43 @@ pub(super) fn ranked_statements(
     let mut order: Vec<usize> = (0..sentences.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(b.cmp(a)));
     let ranked = order.into_iter().map(|index| (index, sentences[index]));
-    ranked
-        .map(|(index, (seq, sentence))| RankedStatement {
-            position: index,
-            seq,
-            text: truncate_with_ellipsis(&strip_markdown(sentence), STATEMENT_CHARS),
-        })
-        .collect()
+    let statements = ranked.map(|(index, (seq, sentence))| RankedStatement {
+        position: index,
+        seq,
+        text: strip_markdown(sentence),
+    });
+    // A part of a statement may say something else than the statement.
+    statements.filter(|statement| statement.text.chars().count() <= STATEMENT_CHARS).collect()
+}
+
+/// Returns whether a sentence of the assistant tells about the work: it is a whole sentence in prose, and no question, no
+/// announcement, no introduction of a list and no phrase of a conversation.
+pub(super) fn is_statement(sentence: &str) -> bool {
+    let text = strip_markdown(sentence);
+    let is_whole =
+        text.matches('`').count().is_multiple_of(2) && !text.ends_with(':') && !text.ends_with("...");
+    count_content_words(&text) >= 4
+        && is_prose(sentence)
+        && is_whole
+        && !text.trim_end_matches('"').ends_with('?')
+        && !facts::is_pasted(&text)
+        && !is_trace(&text)
+        && !facts::announces_work(&text)
+        && !facts::is_conversational(&text)
+}
+
+/// Returns whether a sentence is a line of code, of a test report or of a stack trace: it begins with a call or the mark of a
+/// failed line, or many of its words are not made of letters.
+fn is_trace(sentence: &str) -> bool {
+    let words = sentence.split_whitespace().count();
+    let is_plain = |word: &str| {
+        let word = word.trim_matches(|c: char| c.is_ascii_punctuation());
+        !word.is_empty() && word.chars().all(|c| c.is_alphabetic() || "'’-".contains(c))
+    };
+    let plain = sentence.split_whitespace().filter(|word| is_plain(word)).count();
+    let is_report =
+        sentence.starts_with("E ") || sentence.starts_with("at ") || sentence.contains(" object at 0x");
+    is_report || sentence.is_ascii() && plain * 2 <= words
 }
 
 /// Returns the best statements that fit, in the order of the thread.

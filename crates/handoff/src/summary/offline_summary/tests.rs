@@ -135,6 +135,79 @@ fn each_section_holds_only_what_belongs_there() {
 }
 
 #[test]
+fn every_line_is_whole_and_says_something() {
+    for (transcript, heading, expected) in [
+        // The title states the only request, and its quote is the only other place.
+        (
+            "U: Make the retry limit configurable.\n A: I made the retry limit configurable.",
+            "Next steps",
+            &["The thread records no open task."][..],
+        ),
+        // A greeting and a clause that cannot stand alone are no objective.
+        (
+            "U: Hello there! I need a faster importer for the largest customers of the whole company, but the old reader must stay.\n A: I rewrote the importer.\n U: Now please write the release notes about everything that changed.",
+            "Objective",
+            &[
+                "I need a faster importer for the largest customers of the whole company, but the old reader must stay.",
+            ],
+        ),
+        // Progress holds whole sentences about the work.
+        (
+            "U: Port it and tell me.\n A: You're right, that was wrong. To fix it, we need to look further. **Three problems were found:**\\n\\nI ported the reader to the **new format**: it keeps every row. The range `main...next` was empty... Let me know what you think about it.",
+            "Progress",
+            &[
+                "Last request, answered: \"Port it and tell me.\"",
+                "I ported the reader to the new format: it keeps every row.",
+            ],
+        ),
+        // What a person cannot remember is no decision.
+        (
+            "U: I don't remember the number of the ticket about the broken importer.\n A: I found it. It is number nine.",
+            "Decisions",
+            &[],
+        ),
+        // A name in a line about an error is not repeated.
+        (
+            "U: Run it.\n C: 1 Bash {\"command\": \"make deploy\"}\n E: 1 ConnectError: the host refused it",
+            "Blockers",
+            &["ConnectError: the host refused it"],
+        ),
+        // A request is no decision, also without a question mark.
+        (
+            "U: Port it.\n A: Done.\n U: can you review the change, and keep an eye on the wire format\n A: Fine.\n U: Thanks for all of that work.",
+            "Decisions",
+            &[],
+        ),
+    ] {
+        check_section(transcript, heading, expected);
+    }
+}
+
+#[test]
+fn a_long_request_is_quoted_by_whole_sentences_and_says_so() {
+    let details = "The importer must accept every old file. ".repeat(60);
+    let text = summary(&format!("U: Port the importer to the new format. {details}"));
+    let line = text.lines().find(|line| line.contains("Pending request")).unwrap_or_default();
+    assert!(line.starts_with("- Pending request, in part: \"Port the importer to the new format."), "{text}");
+    assert!(line.ends_with("every old file.\"") && !text.contains('…'), "{text}");
+}
+
+#[test]
+fn an_error_that_was_resolved_is_told_as_resolved() {
+    let transcript = r#"U: Start the service.
+        C: 1 Bash {"command": "docker compose up"}
+        E: 1 Error: the port is taken
+        C: 2 Bash {"command": "docker compose up"}
+        T: 2 started"#;
+    let parts = build_offline_summary(&parse_facts(transcript), None, 1_000);
+    let text = render::render_markdown(&parts.title, &parts.tldr, &parts.body);
+    assert!(
+        text.contains("- Resolved: Error: the port is taken") && !text.contains("### Blockers"),
+        "{text}"
+    );
+}
+
+#[test]
 fn the_goal_of_the_child_thread_comes_first() {
     let summary_parts = build_offline_summary(
         &parse_facts(SESSION),

@@ -1,11 +1,12 @@
 //! The title of an offline summary: the heading of a plan, or the first clause that states the objective.
 
-use facts::formatting::{count_content_words, strip_markdown, strip_tags, truncate_with_ellipsis};
+use facts::formatting::{ELLIPSIS, count_content_words, strip_markdown, strip_tags, truncate_with_ellipsis};
 use facts::tool_use::head;
 use facts::{ConversationFacts, is_pasted};
 use model::sentence_ranking::split_sentences;
 
 use super::objective_request;
+use super::statements::is_statement;
 use crate::summary::render;
 
 /// The maximum length of the title, in grapheme clusters.
@@ -47,6 +48,7 @@ const OPENINGS: &[&str] = &[
     "will you",
     "can we",
     "could we",
+    "question:",
     "i want you to",
     "i would like you to",
     "i'd like you to",
@@ -76,7 +78,24 @@ const INTRODUCTIONS: &[&str] = &[
     "here is the plan",
     "execute the plan",
     "the following plan",
+    "consider the following",
+    "fix the following issue",
+    "solve the following",
+    "here's the issue",
+    "here is the issue",
+    "i've uploaded",
+    "i have uploaded",
+    "you are a",
+    "you are an",
+    "environment has been set up",
+    "you may assume",
 ];
+/// Lowercase beginnings of sentences that state what their author wants.
+const WISHES: &[&str] =
+    &["i want you to", "i would like you to", "i'd like you to", "i need you to", "please", "we need to"];
+/// Lowercase beginnings of sentences that prepare the work and do not state it.
+const PREPARATIONS: &[&str] =
+    &["read ", "look at ", "take a look", "check out ", "see ", "you can look up", "open "];
 /// Lowercase words at the beginning of a heading that are no part of its topic.
 const HEADING_PREFIXES: &[&str] =
     &["implementation plan", "plan", "task", "goal", "objective", "feature", "issue", "title"];
@@ -90,6 +109,10 @@ const PLAIN_HEADINGS: &[&str] = &[
     "description",
     "problem",
     "introduction",
+    "problem statement",
+    "issue description",
+    "details",
+    "steps",
 ];
 /// Words before which a sentence can end as a whole clause, the best places first.
 const CLAUSE_ENDS: [&[&str]; 3] = [
@@ -115,20 +138,23 @@ const CLAUSE_ENDS: [&[&str]; 3] = [
 pub(super) fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
     let request = goal.or_else(|| objective_request(facts).map(|quote| quote.text.as_str()));
     let summary = || facts.grounded_summary.as_ref().map(|quote| quote.text.as_str());
-    let statement = || facts.statements.first().map(|quote| quote.text.as_str());
-    let texts = [request, summary(), statement()];
-    let titles = texts.into_iter().flatten().map(topic);
-    titles
-        .into_iter()
-        .find(|title| !title.is_empty())
-        .unwrap_or_else(|| "Thread without a request".to_owned())
+    let statements = || facts.statements.iter().map(|quote| quote.text.as_str());
+    let statement = || statements().find(|text| split_sentences(text).next().is_some_and(is_statement));
+    let others = facts.requests.iter().filter(|quote| goal.is_none() && quote.seq >= facts.recent_from);
+    let requests: Vec<String> =
+        request.into_iter().chain(others.map(|quote| quote.text.as_str())).map(topic).collect();
+    // Another request is a better title than one that must be cut inside a clause.
+    let whole = requests.iter().find(|title| !title.is_empty() && !title.ends_with(ELLIPSIS));
+    let title = whole.or(requests.iter().find(|title| !title.is_empty())).cloned();
+    let others = || [summary(), statement()].into_iter().flatten().map(topic).find(|title| !title.is_empty());
+    title.or_else(others).unwrap_or_else(|| "Thread without a request".to_owned())
 }
 
 /// Returns the topic of a text in at most [`TITLE_GRAPHEMES`].
 pub(super) fn topic(text: &str) -> String {
     let text = strip_tags(head(text, TITLE_BYTES_MAX));
     let topic = plan_heading(&text).unwrap_or_else(|| first_sentence(&text));
-    shorten_to_clause(&with_short_paths(&topic), TITLE_GRAPHEMES)
+    shorten_to_title(&with_short_paths(&topic))
 }
 
 /// Returns the first heading that names the topic, if the text has one among its first lines.
@@ -164,21 +190,41 @@ pub(super) fn first_sentence(text: &str) -> String {
         .map(|sentence| strip_opening(&strip_markdown(before_pasted_text(sentence))).to_owned())
         .filter(|sentence| !sentence.is_empty() && !is_pasted(sentence))
         .collect();
-    let introduces = |sentence: &str| {
-        let lower = sentence.to_lowercase();
-        INTRODUCTIONS.iter().any(|introduction| lower.starts_with(introduction))
+    let is_topic = |sentence: &&String| {
+        count_content_words(sentence) >= 3 && sentence.contains(' ') && !is_introduction(sentence)
     };
+    let prepares = |sentence: &str| {
+        let lower = sentence.to_lowercase();
+        PREPARATIONS.iter().any(|beginning| lower.starts_with(beginning))
+    };
+    // A later sentence is an order only if it began like one.
+    let orders = |sentence: &&String| split_sentences(&text).any(|whole| states_wish(whole, sentence));
     let chosen = sentences
         .iter()
-        .find(|sentence| {
-            count_content_words(sentence) >= 3 && sentence.contains(' ') && !introduces(sentence)
+        .find(is_topic)
+        .map(|first| match prepares(first) {
+            true => sentences.iter().filter(is_topic).find(orders).unwrap_or(first),
+            false => first,
         })
         .or_else(|| {
-            sentences.iter().find(|sentence| count_content_words(sentence) >= 2 && !introduces(sentence))
+            sentences.iter().find(|sentence| count_content_words(sentence) >= 2 && !is_introduction(sentence))
         })
         .or(sentences.first());
     let sentence = chosen.map(|sentence| render::normalize_line(sentence)).unwrap_or_default();
     capitalize(sentence.trim_end_matches(['.', ':', '!', ' ', ',']))
+}
+
+/// Returns whether a sentence states a wish of its author, such as "I want you to", before the part that is its topic.
+fn states_wish(sentence: &str, topic: &str) -> bool {
+    let lower = strip_markdown(sentence).to_lowercase();
+    let is_wish = WISHES.iter().any(|wish| lower.starts_with(wish));
+    is_wish && lower.ends_with(&topic.to_lowercase())
+}
+
+/// Returns whether a sentence only introduces the plan or task that follows.
+pub(super) fn is_introduction(sentence: &str) -> bool {
+    let lower = strip_opening(sentence).to_lowercase();
+    INTRODUCTIONS.iter().any(|introduction| lower.starts_with(introduction))
 }
 
 /// Returns the part of a sentence before output that was pasted into it.
@@ -218,19 +264,29 @@ fn capitalize(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
+/// Returns the text as a title in at most [`TITLE_GRAPHEMES`]; see [`shorten_to_main_clause`]. A prepositional phrase may be
+/// left out of a title.
+fn shorten_to_title(text: &str) -> String {
+    shorten_at(text, TITLE_GRAPHEMES, &CLAUSE_ENDS)
+}
+
 /// Returns the text in at most `graphemes_max` grapheme clusters: the longest beginning that is a whole clause, else the
 /// text cut between words with an ellipsis.
-pub(super) fn shorten_to_clause(text: &str, graphemes_max: usize) -> String {
+pub(super) fn shorten_to_main_clause(text: &str, graphemes_max: usize) -> String {
+    shorten_at(text, graphemes_max, &CLAUSE_ENDS[..CLAUSE_ENDS.len() - 1])
+}
+
+/// Returns the text in at most `graphemes_max` grapheme clusters, cut before one of the words if possible. The first of
+/// `tiers` has the best words.
+fn shorten_at(text: &str, graphemes_max: usize, tiers: &[&[&str]]) -> String {
     let cut = truncate_with_ellipsis(text, graphemes_max);
-    let Some(kept) = cut.strip_suffix(facts::formatting::ELLIPSIS) else { return cut };
+    let Some(kept) = cut.strip_suffix(ELLIPSIS) else { return cut };
     if text.starts_with(cut.as_str()) {
         return cut;
     }
     // The end of the kept part may itself be a clause, so the text is searched a little further than it is kept.
     let searched = head(text, kept.len() + LONGEST_CLAUSE_END);
-    // A prepositional phrase may be left out of a title, but not of a longer text.
-    let tiers = if graphemes_max <= TITLE_GRAPHEMES { CLAUSE_ENDS.len() } else { CLAUSE_ENDS.len() - 1 };
-    for ends in &CLAUSE_ENDS[..tiers] {
+    for ends in tiers {
         let end = ends.iter().filter_map(|end| searched.rfind(end)).filter(|end| *end <= kept.len()).max();
         let clause = end.map(|end| searched[..end].trim_end_matches([' ', ',', ';', ':', '.', '-', '(']));
         if let Some(clause) = clause.filter(|clause| is_whole_clause(clause)) {
@@ -285,6 +341,15 @@ mod tests {
             (
                 "Rename the column that holds the time of the last access of each object with a migration of old databases.",
                 "Rename the column that holds the time of the last access of each object",
+            ),
+            (
+                "Read src/lib.rs in full. It is a mess. I want you to port the reader to the new format.",
+                "Port the reader to the new format",
+            ),
+            ("Read src/lib.rs in full. It is a mess.", "Read lib.rs in full"),
+            (
+                "I've uploaded a repository. Consider the following issue:\n<issue>\nthe lexer breaks on tabs\n</issue>",
+                "The lexer breaks on tabs",
             ),
             ("src/lib.rs: port the tests", "lib.rs: port the tests"),
         ] {

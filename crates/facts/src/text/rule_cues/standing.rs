@@ -43,7 +43,7 @@ fn forbids_or_requires(lower: &str) -> bool {
                 && !lower[..start].trim_end().ends_with(|c: char| c.is_ascii_digit())
         })
     };
-    REQUIREMENTS.iter().any(|word| requires(&word))
+    REQUIREMENTS.iter().any(requires)
         || PROHIBITIONS.iter().any(|word| imperatives(lower, word).any(|object| !is_only_pronoun(object)))
         || STRONG_IMPERATIVES.iter().any(|word| imperatives(lower, word).next().is_some())
 }

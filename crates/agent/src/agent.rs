@@ -160,6 +160,9 @@ pub struct Agent {
     pub(crate) extra_hooks: Vec<Arc<dyn Hook>>,
     /// Hooks before compaction that the embedding program added.
     pub(crate) extra_compaction_hooks: Vec<Arc<dyn BeforeCompactionHook>>,
+    /// The agent whose journal this agent only reads, while its own journal is in memory: see
+    /// [`Agent::with_scratch_journal`]. `None` for an agent that stores what it does.
+    pub(crate) scratch_of: Option<Arc<Agent>>,
     /// The one [`AgentFile`] of each assistant in this process, which serializes the writes to its `agent.md`.
     agent_files: Arc<Mutex<BTreeMap<AssistantId, Arc<AgentFile>>>>,
 }
@@ -261,6 +264,7 @@ impl Agent {
             extra_tools: Vec::new(),
             extra_hooks: Vec::new(),
             extra_compaction_hooks: Vec::new(),
+            scratch_of: None,
             agent_files: Arc::default(),
         })
     }
@@ -315,6 +319,32 @@ impl Agent {
         agent.scope = scope;
         agent.graph_cache = Arc::default();
         agent
+    }
+
+    /// Returns the same agent over an empty journal in memory, to find out what an operation would do without storing it.
+    /// The agent's settings, models and owner stay the same.
+    ///
+    /// # Errors
+    /// Fails if SQLite cannot be started.
+    pub(crate) fn with_scratch_journal(&self) -> Result<Self> {
+        let journal: Arc<dyn Store> = Arc::new(SqliteStore::in_memory()?);
+        Ok(Self {
+            store: Arc::new(ScopedStore::new(Arc::clone(&journal), self.scope.clone())),
+            journal,
+            postgres: None,
+            contexts: Arc::default(),
+            transcripts: Arc::default(),
+            handoff_scan_cache: Arc::default(),
+            request_sizes: Arc::default(),
+            graph_cache: Arc::default(),
+            scratch_of: Some(Arc::new(self.clone())),
+            ..self.clone()
+        })
+    }
+
+    /// Returns the agent whose journal is stored: this one, or the one of which this is a scratch copy.
+    pub(crate) fn stored_agent(&self) -> &Self {
+        self.scratch_of.as_deref().unwrap_or(self)
     }
 
     /// Returns the user who owns this agent. `None` is the person at the machine.

@@ -5,6 +5,7 @@ pub(crate) mod cost;
 pub(crate) mod error;
 mod expiry;
 pub(crate) mod mirror;
+mod preview;
 pub(crate) mod queries;
 mod statistics;
 
@@ -12,10 +13,11 @@ pub use cost::{ContextUsage, HandoffCost};
 pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
 use futures::future::BoxFuture;
-use handoff::{HandoffOptions, PreparedHandoffRequest};
-use jiff::Timestamp;
+use handoff::HandoffOptions;
 use journal::HandoffFilter;
-use protocol::{Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, Proposal, RunStatus, ThreadId};
+use protocol::{
+    Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, Proposal, RunStatus, ThreadId, Usage,
+};
 use runtime::{FrameSender, RunEnd, RunStart};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +62,34 @@ pub struct PendingHandoff {
     pub unused_feedback: Option<String>,
     /// True if this call created the proposal. `false` if it existed before and is returned again.
     pub is_new: bool,
+    /// The tokens that this draft used, if it was only previewed, so that the journal has no record of them.
+    #[serde(skip)]
+    pub draft_usage: Option<Usage>,
+}
+
+impl PendingHandoff {
+    /// Returns a proposal with the details that its interrupt contains.
+    fn new(
+        handoff: Handoff,
+        interrupt: Interrupt,
+        proposal: Proposal,
+        presentation: ProposalPresentation,
+    ) -> Self {
+        let args = interrupt.payload.action_requests.first().map(|request| &request.args);
+        let text = |key: &str| Some(args?.get(key)?.as_str()?.to_owned());
+        let number = |key: &str| args.and_then(|args| args.get(key)?.as_u64()).unwrap_or(0);
+        Self {
+            uncovered_messages: number("uncovered_messages"),
+            remaining_refinements: u32::try_from(number("remaining_refinements")).unwrap_or(u32::MAX),
+            problem: text("problem"),
+            unused_feedback: text("unused_feedback"),
+            is_new: presentation == ProposalPresentation::First,
+            draft_usage: None,
+            handoff,
+            interrupt,
+            proposal,
+        }
+    }
 }
 
 /// The outcome of a decision.
@@ -130,20 +160,8 @@ impl<'a> HandoffService<'a> {
                         decided => return Err(already_decided_error(&decided).into()),
                     },
                 },
-                None => handoff::handoff_run_start(&PreparedHandoffRequest {
-                    handoff_id: HandoffId::generate(),
-                    child_thread_id: ThreadId::generate(),
-                    parent_thread_id: thread_id,
-                    assistant_id: thread.assistant_id.clone(),
-                    now: Timestamp::now(),
-                    // The workspace and the calling tool are set here, because a client must not choose them.
-                    options: HandoffOptions {
-                        workspace: self.agent.threads().thread_workspace(&thread).await?,
-                        tool_call_id: None,
-                        ..request
-                    },
-                })
-                .map_err(|failure| HandoffError::NotDrafted { thread_id, reason: failure.message })?,
+                None => handoff::handoff_run_start(&self.prepare_request(&thread, request).await?)
+                    .map_err(|failure| HandoffError::NotDrafted { thread_id, reason: failure.message })?,
             };
             start.channels.extend(RunPurpose::Handoff.entry_channels());
             let end = self.agent.runs().run_prepared(thread_id, start, frames, cancel).await?;
@@ -342,19 +360,7 @@ impl<'a> HandoffService<'a> {
         let mut proposals = self.agent.store.proposals(handoff.handoff_id).await?;
         let interrupt = self.refresh_interrupt(&handoff, &proposals, interrupt).await?;
         let proposal = proposals.pop().ok_or_else(|| unknown_handoff_error(handoff.handoff_id))?;
-        let args = interrupt.payload.action_requests.first().map(|request| &request.args);
-        let text = |key: &str| Some(args?.get(key)?.as_str()?.to_owned());
-        let number = |key: &str| args.and_then(|args| args.get(key)?.as_u64()).unwrap_or(0);
-        Ok(PendingHandoff {
-            uncovered_messages: number("uncovered_messages"),
-            remaining_refinements: u32::try_from(number("remaining_refinements")).unwrap_or(u32::MAX),
-            problem: text("problem"),
-            unused_feedback: text("unused_feedback"),
-            is_new: presentation == ProposalPresentation::First,
-            handoff,
-            interrupt,
-            proposal,
-        })
+        Ok(PendingHandoff::new(handoff, interrupt, proposal, presentation))
     }
 
     /// Returns the interrupt with the values that change while it is pending: the number of uncovered

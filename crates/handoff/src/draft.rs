@@ -3,6 +3,7 @@
 //! The transcript in the prompt is selected in [`crate::summary::select`]; the names in the answer are checked in
 //! [`crate::summary::ground`].
 
+pub(crate) mod preview;
 pub(crate) mod summarization;
 pub(crate) mod trace;
 pub(crate) mod window;

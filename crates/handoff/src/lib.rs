@@ -35,6 +35,7 @@ pub use cleanup::{
     ClearBlockActivity, HandoffCleanup, MarkFirstTurn, route_after_turn, should_cleanup_handoff,
     turn_channels,
 };
+pub use draft::preview::HandoffPreview;
 pub use draft::summarization::{
     DraftSettings, HandoffSummarization, OFFLINE_SUMMARY_MODEL, OpenModel, route_after_decision,
     route_after_draft, route_entry,
@@ -48,7 +49,7 @@ pub use request::tool::{
 pub use request::{
     HandoffOptions, PreparedHandoffRequest, handoff_run_restart, handoff_run_start, is_blank, requested_key,
 };
-pub use review::approval::{HandoffApproval, dismiss_handoff};
+pub use review::approval::{APPROVAL_NODE, HandoffApproval, dismiss_handoff};
 pub use review::edit::edited_markdown;
 pub use summary::coverage::{CoverageBuilder, CoverageClass, CoverageCounts, count_coverage};
 pub use summary::ground::GroundingCheck;

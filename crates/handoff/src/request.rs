@@ -14,7 +14,7 @@ use protocol::event::body::HandoffRequested;
 use protocol::{
     AssistantId, Category, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, Thread, ThreadId,
 };
-use runtime::{Channel, Channels, GraphUpdate, RunStart, StepFailure};
+use runtime::{Channel, Channels, GraphUpdate, RunStart, StepContext, StepFailure};
 use serde::{Deserialize, Serialize};
 
 use crate::lifecycle::{self, HandoffAction};
@@ -162,21 +162,7 @@ pub fn handoff_run_start(request: &PreparedHandoffRequest) -> Result<RunStart, S
         created_at: request.now,
         options: request.options.clone(),
     };
-    let handoff = Handoff {
-        handoff_id: request.handoff_id,
-        assistant_id: request.assistant_id.clone(),
-        parent_thread_id: request.parent_thread_id,
-        child_thread_id: request.child_thread_id,
-        status: HandoffStatus::Requested,
-        iteration: 0,
-        goal: request.options.goal.clone(),
-        run_id: None,
-        options: serde_json::to_value(&request.options)?,
-        accepted_sha256: None,
-        note: None,
-        created_at: request.now,
-        updated_at: request.now,
-    };
+    let handoff = requested_handoff(request)?;
     let requested = HandoffRequested {
         handoff_id: request.handoff_id,
         goal: request.options.goal.clone(),
@@ -196,6 +182,49 @@ pub fn handoff_run_start(request: &PreparedHandoffRequest) -> Result<RunStart, S
         channels,
         ..RunStart::default()
     })
+}
+
+/// Returns the row of a handoff that was just requested.
+///
+/// # Errors
+///
+/// When the options cannot be serialized.
+pub(crate) fn requested_handoff(request: &PreparedHandoffRequest) -> Result<Handoff, serde_json::Error> {
+    Ok(Handoff {
+        handoff_id: request.handoff_id,
+        assistant_id: request.assistant_id.clone(),
+        parent_thread_id: request.parent_thread_id,
+        child_thread_id: request.child_thread_id,
+        status: HandoffStatus::Requested,
+        iteration: 0,
+        goal: request.options.goal.clone(),
+        run_id: None,
+        options: serde_json::to_value(&request.options)?,
+        accepted_sha256: None,
+        note: None,
+        created_at: request.now,
+        updated_at: request.now,
+    })
+}
+
+/// Returns the row of a handoff: the one among the deferred writes of the step, which is not in the store yet, or else the
+/// stored one.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
+pub(crate) async fn current_handoff(
+    step: &StepContext<'_>,
+    handoff_id: HandoffId,
+) -> journal::Result<Option<Handoff>> {
+    let deferred = step.deferred_writes.iter().find_map(|write| {
+        let Write::CreateHandoff(handoff) = write else { return None };
+        (handoff.handoff_id == handoff_id).then(|| handoff.clone())
+    });
+    match deferred {
+        Some(handoff) => Ok(Some(handoff)),
+        None => step.store.handoff(handoff_id).await,
+    }
 }
 
 /// Returns the start of a run that resumes a pending handoff whose earlier run ended before it asked for a decision.

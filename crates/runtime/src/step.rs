@@ -135,10 +135,16 @@ impl EarlyCommitSender {
         (Self { sender }, receiver)
     }
 
+    /// Returns a sender that discards what it gets, for a node that is run outside a driver and whose result is only
+    /// shown.
+    pub fn discarding() -> Self {
+        Self::channel().0
+    }
+
     /// Queues events and the rows that change with them for the next early commit. Returns immediately; the
     /// events are not durable yet. The items are committed in order, at the latest with the step itself.
     pub fn commit_early(&self, events: Vec<NewEvent>, writes: Vec<Write>) {
-        // The receiver lives as long as the step, so sending cannot fail while a node runs.
+        // The receiver lives as long as the step of a driver. A sender without a receiver discards the items.
         let _ = self.sender.send((events, writes));
     }
 }

@@ -88,6 +88,9 @@ impl<'a> HandoffService<'a> {
     /// a call that is no longer found.
     async fn draft_usage(self, pending: &PendingHandoff) -> Result<Usage> {
         let (handoff_id, iteration) = (pending.handoff.handoff_id, pending.proposal.iteration);
+        if let Some(usage) = pending.draft_usage {
+            return Ok(usage);
+        }
         if pending.proposal.summary_json.tokens_used == 0 {
             return Ok(Usage::default());
         }

@@ -95,6 +95,14 @@ pub enum ThreadError {
         /// The cause.
         reason: String,
     },
+    /// Sessions are too large to be read into memory for a preview.
+    #[error("preview {}: a preview reads at most {} MiB", path.display(), bytes_max / 1024 / 1024)]
+    TooLargeToPreview {
+        /// The path of the session with which the limit was exceeded.
+        path: PathBuf,
+        /// The limit in bytes.
+        bytes_max: u64,
+    },
     /// A session file could not be read.
     #[error(transparent)]
     Transcript(transcripts::Error),
@@ -143,6 +151,8 @@ impl ThreadError {
                 "`segue history THREAD --markers` shows which messages were compacted, and which compactions were undone",
             ),
             Self::UnreadableInput { .. } => ErrorClass::User.with_hint("check the path and its permissions"),
+            Self::TooLargeToPreview { .. } => ErrorClass::User
+                .with_hint("nothing was stored; `segue import FILE` stores the session, and its thread can be previewed"),
             // The error of a session file contains its remedy.
             Self::Transcript(_) => (ErrorClass::User, None),
             Self::Event(_) => (ErrorClass::Store, None),
@@ -197,6 +207,13 @@ mod tests {
         );
         let not = ThreadError::NotCompacted { thread_id, reason: reason() };
         check(not, "compact thread ID: why", ErrorClass::Model, "nothing was changed");
+        let path = std::path::PathBuf::from("a.jsonl");
+        check(
+            ThreadError::TooLargeToPreview { path, bytes_max: 256 << 20 },
+            "preview a.jsonl: a preview reads at most 256 MiB",
+            ErrorClass::User,
+            "segue import",
+        );
         let large = ThreadError::MetadataTooLarge(70_000);
         let text = "store the metadata of the thread: it has 70000 bytes, the limit is 65536";
         check(large, text, ErrorClass::User, "items of the store");

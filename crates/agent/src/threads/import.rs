@@ -3,6 +3,7 @@
 
 mod conversation_import;
 mod reader;
+pub(crate) mod scratch;
 mod source_import;
 
 use futures::future::BoxFuture;
@@ -252,6 +253,10 @@ impl<'a> ThreadService<'a> {
         scope: RunScope<'_>,
     ) -> Result<()> {
         report.bytes += source.bytes();
+        if self.agent.scratch_of.is_some() && report.bytes > scratch::SCRATCH_BYTES_MAX {
+            let (path, bytes_max) = (source.display_name().to_owned(), scratch::SCRATCH_BYTES_MAX);
+            return Err(ThreadError::TooLargeToPreview { path, bytes_max }.into());
+        }
         SourceImport::new(self.agent, source).run(report, scope).await
     }
 }

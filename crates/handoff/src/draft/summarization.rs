@@ -27,7 +27,7 @@ use crate::draft::{self, DraftError, DraftInput, ModelDraft};
 use crate::lifecycle::{HandoffAction, transition_write};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::tool::{self, RESULT_NODE};
-use crate::request::{HandoffMetadata, WAITING_CALL_CHANNEL};
+use crate::request::{HandoffMetadata, WAITING_CALL_CHANNEL, current_handoff};
 use crate::review::approval::APPROVAL_NODE;
 use crate::review::edit::AUTHOR;
 use crate::state::{
@@ -481,7 +481,8 @@ impl PendingDraft {
             return Ok(None);
         }
         let in_progress = state.in_progress().ok_or_else(missing)?.clone();
-        let handoff = step.store.handoff(in_progress.metadata.handoff_id).await?.ok_or_else(missing)?;
+        let handoff_id = in_progress.metadata.handoff_id;
+        let handoff = current_handoff(step, handoff_id).await?.ok_or_else(missing)?;
         let revision = state.revision().cloned();
         Ok(Some(Self { state, in_progress, revision, handoff }))
     }

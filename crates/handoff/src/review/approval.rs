@@ -25,7 +25,7 @@ use crate::draft::summarization::DraftSettings;
 use crate::lifecycle::log::HandoffLogLine;
 use crate::lifecycle::{HandoffAction, transition_write};
 use crate::request::tool;
-use crate::request::{WAITING_CALL_CHANNEL, WaitingToolCall};
+use crate::request::{WAITING_CALL_CHANNEL, WaitingToolCall, current_handoff};
 use crate::review::decide::{self, DecisionOutcome, EditedSummary};
 use crate::review::payload::{ReviewContext, review_payload};
 use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
@@ -55,7 +55,7 @@ impl Node for HandoffApproval {
             Err(error) => return end_unreadable_handoff(&step, error).await,
         };
         let handoff_id = state.in_progress().ok_or_else(missing_proposal_failure)?.metadata.handoff_id;
-        let handoff = step.store.handoff(handoff_id).await?.ok_or_else(missing_proposal_failure)?;
+        let handoff = current_handoff(&step, handoff_id).await?.ok_or_else(missing_proposal_failure)?;
         let mut proposals = step.store.proposals(handoff_id).await?;
         proposals.extend(deferred_proposal(&step, handoff_id));
         let Some(decisions) = step.answer(APPROVAL_NODE) else {

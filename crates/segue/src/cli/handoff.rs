@@ -89,7 +89,7 @@ pub(crate) struct HandoffArgs {
         conflicts_with_all = ["goal", "latest", "messages"]
     )]
     pub(crate) decide: Option<String>,
-    /// Only show the summary, without creating a thread
+    /// Only show the summary; nothing is stored
     #[arg(long, group = "answer", help_heading = "Answers")]
     pub(crate) preview: bool,
     /// Accept the summary without asking

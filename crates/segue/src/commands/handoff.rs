@@ -6,13 +6,14 @@ pub(crate) mod answer;
 pub(crate) mod demo;
 pub(crate) mod export;
 pub(crate) mod inspect;
+mod preview;
 mod report;
 mod stats;
 
 use std::path::{Path, PathBuf};
 
 use agent::{HandoffRequestOptions, ImportReport, PendingHandoff};
-use protocol::{Decision, Decisions, Handoff, HandoffId, HandoffStatus, Proposal, Thread};
+use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, Thread};
 use terminal::{Audience, TypeAheadBuffer, sanitize_line, sanitize_path, shorten};
 
 use crate::cli::OutputFormat;
@@ -38,6 +39,8 @@ pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> Comm
             return inspect::show_handoff(context, id, args.draft).await.map(|()| ExitReason::Success);
         }
         (None, Some(id)) => decide_pending(context, id, &args).await,
+        // Not even the export of earlier handoffs is continued, because a preview changes nothing.
+        (None, None) if args.preview => return preview::run(context, &args).await,
         (None, None) => request_handoff(context, &args).await,
     };
     context.agent.handoffs().wait_for_mirror().await;
@@ -50,42 +53,36 @@ pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> Comm
 /// Fails if the source or the decision file cannot be read, or if the draft or the decision fails.
 async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> CommandResult {
     let answer = answer_source(context, args)?;
-    let mut goal = args.goal.clone();
-    let (thread, imported) = match (&args.source, args.latest) {
-        (source, true) => {
-            goal.splice(0..0, source.clone());
-            import_source(context, &import::newest_session(context)?).await?
-        }
-        (Some(source), false) => resolve_source(context, source).await?,
-        // The parser of the arguments requires one of them.
-        (None, false) => {
-            return Err(CliFailure::new(ExitReason::User, "hand off: no thread or file is given"));
-        }
+    let (source, goal) = source_and_goal(context, args)?;
+    let (thread, imported) = match source {
+        HandoffSource::Thread(id) => (context.agent.threads().find(&id).await?, None),
+        HandoffSource::Session(path) => import_source(context, &path).await?,
     };
-    let request = HandoffRequestOptions {
-        goal: Some(goal.join(" ")).filter(|goal| !goal.trim().is_empty()),
-        preview_only: args.preview,
-        messages: args.messages,
-        ..HandoffRequestOptions::default()
-    };
+    let request = HandoffRequestOptions { goal, messages: args.messages, ..HandoffRequestOptions::default() };
     let mut typed = TypeAheadBuffer::default();
     let drafted = review::draft_handoff(context, thread.thread_id, request, &mut typed).await;
     if !matches!(drafted, Ok(Some(_))) {
         review::show_unsent_input(context, &mut typed)?;
     }
-    let Some(pending) = drafted? else {
-        return match (context.format, context.screen.audience) {
-            (OutputFormat::Text, Audience::Person) => {
-                context.screen.print_line("Stopped. No draft was kept.")?;
-                Ok(ExitReason::Cancelled)
-            }
-            (OutputFormat::Json, _) | (OutputFormat::Text, Audience::Program) => {
-                Err(CliFailure::cancelled("draft the handoff")
-                    .with_hint("no draft was kept; run the same command to draft it again"))
-            }
-        };
-    };
+    let Some(pending) = drafted? else { return report_stopped_draft(context) };
     answer_and_report(context, &pending, answer, imported.as_ref()).await
+}
+
+/// Reports a draft that the user stopped.
+///
+/// # Errors
+/// Fails for a program, which must not continue as if there were a draft.
+fn report_stopped_draft(context: &CommandContext) -> CommandResult {
+    match (context.format, context.screen.audience) {
+        (OutputFormat::Text, Audience::Person) => {
+            context.screen.print_line("Stopped. No draft was kept.")?;
+            Ok(ExitReason::Cancelled)
+        }
+        (OutputFormat::Json, _) | (OutputFormat::Text, Audience::Program) => {
+            Err(CliFailure::cancelled("draft the handoff")
+                .with_hint("no draft was kept; run the same command to draft it again"))
+        }
+    }
 }
 
 /// Answers the pending handoff whose id begins with `id`. If the arguments name a thread, only its handoffs are
@@ -100,16 +97,6 @@ async fn decide_pending(context: &CommandContext, id: &str, args: &HandoffArgs) 
         None => context.agent.handoffs().find(id).await?,
     };
     let pending = find_pending(context, handoff.handoff_id).await?;
-    let answer = match answer {
-        // The user names the handoff, so `--preview` is the answer to it and ends it.
-        HandoffAnswerSource::Preview => {
-            HandoffAnswerSource::FromFile(Decisions { decisions: vec![Decision::Preview {}] })
-        }
-        HandoffAnswerSource::Ask
-        | HandoffAnswerSource::Apply
-        | HandoffAnswerSource::FromFile(_)
-        | HandoffAnswerSource::NoAnswer => answer,
-    };
     answer_and_report(context, &pending, answer, None).await
 }
 
@@ -205,17 +192,41 @@ pub(crate) async fn show_child_thread(
     Ok(())
 }
 
-/// Returns the thread that `source` names, or imports the session file that it names. A text that could be a thread id
-/// but is also the path of an existing file names the file.
-async fn resolve_source(
+/// The conversation to hand off.
+enum HandoffSource {
+    /// A thread, by the beginning of its id or `last`.
+    Thread(String),
+    /// A session file, a folder of them, or standard input.
+    Session(PathBuf),
+}
+
+/// Returns the conversation and the goal that the arguments name. A text that could be a thread id but is also the path
+/// of an existing file names the file.
+///
+/// # Errors
+/// Fails if the arguments name no conversation, or if no session is found for `--latest`.
+fn source_and_goal(
     context: &CommandContext,
-    source: &str,
-) -> Result<(Thread, Option<ImportReport>), CliFailure> {
-    let is_id = source == "last" || source.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    match is_id && source != "-" && !Path::new(source).exists() {
-        true => Ok((context.agent.threads().find(source).await?, None)),
-        false => import_source(context, Path::new(source)).await,
-    }
+    args: &HandoffArgs,
+) -> Result<(HandoffSource, Option<String>), CliFailure> {
+    let mut words = args.goal.clone();
+    let source = match &args.source {
+        source if args.latest => {
+            words.splice(0..0, source.clone());
+            HandoffSource::Session(import::newest_session(context)?)
+        }
+        Some(source) => {
+            let is_id =
+                source == "last" || source.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+            match is_id && source != "-" && !Path::new(source).exists() {
+                true => HandoffSource::Thread(source.clone()),
+                false => HandoffSource::Session(PathBuf::from(source)),
+            }
+        }
+        // The parser of the arguments requires one of them.
+        None => return Err(CliFailure::new(ExitReason::User, "hand off: no thread or file is given")),
+    };
+    Ok((source, Some(words.join(" ")).filter(|goal| !goal.trim().is_empty())))
 }
 
 /// Imports a session file and returns its thread; of several threads, the most recently active.
@@ -226,25 +237,14 @@ async fn import_source(
     context: &CommandContext,
     path: &Path,
 ) -> Result<(Thread, Option<ImportReport>), CliFailure> {
-    let report = import::import_sessions(context, &[PathBuf::from(path)]).await.map_err(|failure| {
-        // The argument may be meant as the name of a thread.
-        let is_missing = path.as_os_str() != "-" && !path.exists();
-        if is_missing { failure.with_extra_hint("`segue threads list` lists the threads") } else { failure }
-    })?;
-    let mut newest: Option<Thread> = None;
+    let report = import::import_sessions(context, &[PathBuf::from(path)])
+        .await
+        .map_err(|failure| add_thread_hint(failure, path))?;
+    let mut threads = Vec::new();
     for imported in &report.threads {
-        let thread = context.agent.threads().find(&imported.thread_id.to_string()).await?;
-        if newest.as_ref().is_none_or(|newest| newest.updated_at < thread.updated_at) {
-            newest = Some(thread);
-        }
+        threads.push(context.agent.threads().find(&imported.thread_id.to_string()).await?);
     }
-    let Some(thread) = newest else {
-        return Err(CliFailure::new(
-            ExitReason::User,
-            format!("hand off {}: it contains no conversation", path.display()),
-        )
-        .with_hint("`segue import --discover` lists the sessions of this machine"));
-    };
+    let thread = most_recent_thread(threads, path)?;
     if context.format == OutputFormat::Text {
         import::print_problems(context, &report);
         if report.threads.len() > 1 {
@@ -257,4 +257,22 @@ async fn import_source(
         }
     }
     Ok((thread, Some(report)))
+}
+
+/// Adds a hint about threads to the failure to read a path that does not exist, because the argument may be meant as the
+/// name of a thread.
+fn add_thread_hint(failure: CliFailure, path: &Path) -> CliFailure {
+    let is_missing = path.as_os_str() != "-" && !path.exists();
+    if is_missing { failure.with_extra_hint("`segue threads list` lists the threads") } else { failure }
+}
+
+/// Returns the most recently active of the threads that were read from a path; of equally recent ones, the first.
+///
+/// # Errors
+/// Fails if there is none.
+fn most_recent_thread(threads: Vec<Thread>, path: &Path) -> Result<Thread, CliFailure> {
+    threads.into_iter().rev().max_by_key(|thread| thread.updated_at).ok_or_else(|| {
+        CliFailure::new(ExitReason::User, format!("hand off {}: it contains no conversation", path.display()))
+            .with_hint("`segue import --discover` lists the sessions of this machine")
+    })
 }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use agent::{FoundSession, ImportReport, ImportedThread};
+use agent::{CancellationToken, FoundSession, FrameSender, ImportReport, ImportedThread, ScratchImport};
 use serde_json::json;
 use terminal::{ProgressUnit, WatchControl, WatchEvent, sanitize_line, sanitize_path, shorten, watch};
 
@@ -61,10 +61,40 @@ pub(crate) async fn import_sessions(
     context: &CommandContext,
     paths: &[PathBuf],
 ) -> Result<ImportReport, CliFailure> {
-    let bar = progress_display(&context.screen, context.format, ProgressUnit::Bytes);
     let agent = &context.agent;
-    let (report, stopped) = watch(
-        async |frames, cancel| (agent.threads().import(paths, &frames, &cancel).await, cancel.is_cancelled()),
+    let import = async |frames: &FrameSender, cancel: &CancellationToken| {
+        agent.threads().import(paths, frames, cancel).await
+    };
+    read_with_progress(context, import).await?.ok_or_else(|| {
+        CliFailure::cancelled("import everything")
+            .with_hint("run the same command to continue where the import stopped")
+    })
+}
+
+/// Reads session files into memory and shows a progress bar. Nothing is stored.
+///
+/// # Errors
+/// Fails if a file cannot be read or is too large, or if the user stops the reading.
+pub(crate) async fn read_sessions(
+    context: &CommandContext,
+    paths: &[PathBuf],
+) -> Result<ScratchImport, CliFailure> {
+    let agent = &context.agent;
+    let read = async |frames: &FrameSender, cancel: &CancellationToken| {
+        agent.threads().import_to_scratch(paths, frames, cancel).await
+    };
+    let stopped = || CliFailure::cancelled("read the session").with_hint("nothing was stored");
+    read_with_progress(context, read).await?.ok_or_else(stopped)
+}
+
+/// Reads session files with a progress bar; `None` if the user stopped it.
+async fn read_with_progress<T>(
+    context: &CommandContext,
+    read: impl AsyncFnOnce(&FrameSender, &CancellationToken) -> agent::Result<T>,
+) -> Result<Option<T>, CliFailure> {
+    let bar = progress_display(&context.screen, context.format, ProgressUnit::Bytes);
+    let (output, is_stopped) = watch(
+        async |frames, cancel| (read(&frames, &cancel).await, cancel.is_cancelled()),
         |event| {
             if let WatchEvent::Frame(_, frame) = event {
                 bar.update(frame);
@@ -73,12 +103,8 @@ pub(crate) async fn import_sessions(
         },
     )
     .await?;
-    let report = report?;
-    match stopped {
-        true => Err(CliFailure::cancelled("import everything")
-            .with_hint("run the same command to continue where the import stopped")),
-        false => Ok(report),
-    }
+    let output = output?;
+    Ok((!is_stopped).then_some(output))
 }
 
 /// Returns the path of the newest session of another agent on this machine, and prints it as a notice.

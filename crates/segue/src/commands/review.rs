@@ -26,7 +26,7 @@ use choices::{HandoffRequester, ReviewAnswer, ReviewState, review_choices};
 pub(crate) use panel::show_proposal;
 use user_text::UserTextEditor;
 
-pub(crate) use drafting::{decide_handoff, draft_handoff};
+pub(crate) use drafting::{decide_handoff, draft_handoff, preview_handoff};
 
 /// The reason of the rejection if the user continues without a summary. It is stored, and the agent gets it as the
 /// result of its request.

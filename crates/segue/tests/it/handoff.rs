@@ -4,6 +4,7 @@ mod agent_requested;
 mod demo;
 mod growth;
 mod mirror;
+mod preview;
 mod recall;
 mod review;
 
@@ -64,7 +65,7 @@ fn g15_a_preview_shows_the_summary_and_leaves_no_thread_and_no_block() {
     assert_eq!(report["handoff"]["status"], "previewed");
     assert_eq!(report["coverage"]["first_seq"], 1);
     assert!(report["summary_md"].as_str().unwrap().contains("### Objective"));
-    assert_eq!(sandbox.threads().len(), 1);
+    assert_eq!(sandbox.threads().len(), 0);
     assert_eq!(sandbox.read_agent_md(), None);
 }
 

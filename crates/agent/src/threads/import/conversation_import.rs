@@ -11,6 +11,7 @@ use serde_json::{Map, json};
 use transcripts::{ConversationInfo, TranscriptSource};
 
 use super::reader::{KeyedEvent, modified_time};
+use super::scratch;
 use super::source_import::AddedCounts;
 use crate::Result;
 use crate::agent::Agent;
@@ -73,7 +74,7 @@ impl ConversationImport {
         ConversationRetry { key, continues }: ConversationRetry,
         conversation: Box<ConversationInfo>,
     ) -> Result<Self> {
-        let known = agent.store.import_source(&key).await?;
+        let known = agent.stored_agent().store.import_source(&key).await?;
         let thread_id = known.as_ref().map_or_else(ThreadId::generate, |known| known.thread_id);
         let started_at = conversation.started_at.unwrap_or_else(|| modified_time(source));
         let mut blank = Thread::blank(thread_id, agent.settings.assistant_id.clone(), started_at);
@@ -166,7 +167,7 @@ impl ConversationImport {
         continues: Option<ThreadId>,
     ) -> Result<()> {
         let key = format!("{}:{chain}", self.session_key);
-        let known = agent.store.import_source(&key).await?;
+        let known = agent.stored_agent().store.import_source(&key).await?;
         match known.filter(|known| known.entries > self.entries_read + index as u64) {
             Some(known) => {
                 (self.key, self.thread_id) = (key, known.thread_id);
@@ -216,7 +217,7 @@ impl ConversationImport {
         if known.entries == self.entries_read + index as u64 + 1 {
             return Ok(*chain == known.chain);
         }
-        Ok(agent.store.seq_of_event_key(known.thread_id, chain).await?.is_some())
+        Ok(agent.stored_agent().store.seq_of_event_key(known.thread_id, chain).await?.is_some())
     }
 
     /// Appends events after the stored ones, if the stored progress is still `progress`. Without progress,
@@ -241,7 +242,11 @@ impl ConversationImport {
         if is_new {
             writes.push(Write::CreateThread(self.new_thread.clone()));
         }
-        writes.push(Write::PutImport { source, expected: progress });
+        match &agent.scratch_of {
+            None => writes.push(Write::PutImport { source, expected: progress }),
+            // The stored progress stays as it is, so the scratch journal has none.
+            Some(stored) => scratch::copy_thread(stored, agent, thread_id).await?,
+        }
         writes.push(Write::Append { thread_id, events });
         match agent.store.commit(Transaction { fence: None, writes }).await {
             Ok(committed) => {
@@ -270,7 +275,7 @@ impl ConversationImport {
 /// Decides whether new entries of a session are appended to its thread. They must not follow messages that
 /// were added to the thread since the last import. Renaming the thread or handing it off is no obstacle.
 async fn append_decision(agent: &Agent, known: &ImportSource) -> Result<AppendDecision> {
-    let (store, thread_id) = (&agent.store, known.thread_id);
+    let (store, thread_id) = (&agent.stored_agent().store, known.thread_id);
     match store.import_source(&known.source_key).await? {
         Some(stored) if stored.thread_id != thread_id => return Ok(AppendDecision::ThreadDeleted),
         Some(stored) if stored.entries > known.entries => return Ok(AppendDecision::StoredFurther(stored)),

@@ -162,7 +162,11 @@ impl<'a> SourceImport<'a> {
 
     /// Gives the thread the title of the session, unless it has a name, and returns the thread.
     async fn name_thread(&self, thread_id: ThreadId, conversation: &ConversationInfo) -> Result<Thread> {
-        let thread = self.agent.thread(thread_id).await?;
+        // A scratch journal has no copy of a thread to which nothing is added.
+        let thread = match self.agent.store.thread(thread_id).await? {
+            Some(thread) => thread,
+            None => return self.agent.stored_agent().thread(thread_id).await,
+        };
         if thread.name.is_some() || conversation.title.is_none() {
             return Ok(thread);
         }

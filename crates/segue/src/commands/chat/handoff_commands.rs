@@ -2,7 +2,7 @@
 //! opened. All of them lead to the same review. After an accept the chat continues in the child thread.
 
 use agent::{HandoffRequestOptions, PendingHandoff, RunEnd};
-use protocol::{Decision, ThreadId};
+use protocol::ThreadId;
 use terminal::{Audience, KeyChoice, ask_while_typing, sanitize_line, wrap};
 
 use crate::commands::chat::ChatSession;
@@ -81,19 +81,17 @@ impl ChatSession {
             messages: args.messages,
             ..HandoffRequestOptions::default()
         };
+        if args.answer == HandoffAnswerMode::Preview {
+            return self.preview_handoff(thread_id, request).await;
+        }
         let Some(pending) = self.draft_handoff(thread_id, request).await? else { return Ok(()) };
         let decision = match args.answer {
             HandoffAnswerMode::Apply => review::acceptance(&pending),
-            HandoffAnswerMode::Preview if pending.is_new => Decision::Preview {},
-            HandoffAnswerMode::Preview => {
-                review::show_proposal(&self.context, &pending).await?;
-                return self.print_info("The handoff is pending; /handoff asks for the decision.");
-            }
             HandoffAnswerMode::Ask if self.context.screen.audience == Audience::Program => {
                 review::show_proposal(&self.context, &pending).await?;
                 return self.print_info("The handoff is pending; /handoff --apply accepts it.");
             }
-            HandoffAnswerMode::Ask => {
+            HandoffAnswerMode::Ask | HandoffAnswerMode::Preview => {
                 return self.review_and_continue(pending, ReviewOccasion::Handoff).await;
             }
         };
@@ -106,6 +104,27 @@ impl ChatSession {
             Some(end) => self.handle_run_end(thread_id, end).await,
             None => Ok(()),
         }
+    }
+
+    /// Performs `/handoff --preview`: shows the draft, or the pending handoff, and stores nothing.
+    async fn preview_handoff(
+        &mut self,
+        thread_id: ThreadId,
+        request: HandoffRequestOptions,
+    ) -> Result<(), CliFailure> {
+        let previewed =
+            review::preview_handoff(&self.context, thread_id, request, &mut self.type_ahead).await;
+        self.type_ahead.hold_queued_lines();
+        let pending = match previewed {
+            Err(failure) => return Err(self.add_pending_hint(failure, thread_id).await),
+            Ok(None) => return self.print_info("Stopped. Nothing was stored."),
+            Ok(Some(pending)) => pending,
+        };
+        review::show_proposal(&self.context, &pending).await?;
+        self.print_info(match pending.is_new {
+            true => "Only shown: nothing was stored. /handoff drafts it for a decision.",
+            false => "The handoff is pending; /handoff asks for the decision.",
+        })
     }
 
     /// Performs `/new`: starts a new thread. If the current thread has context, asks whether to hand it off.
@@ -203,15 +222,8 @@ impl ChatSession {
             self.type_ahead.hold_queued_lines();
         }
         let drafted = match drafted {
-            // The request has another goal or another range than the pending handoff.
-            Err(failure)
-                if failure.is_conflict()
-                    && !failure.is_busy()
-                    && self.has_pending_handoff(thread_id).await =>
-            {
-                return Err(failure.with_hint("/handoff shows the pending handoff; decide on it first"));
-            }
-            drafted => drafted?,
+            Err(failure) => return Err(self.add_pending_hint(failure, thread_id).await),
+            Ok(drafted) => drafted,
         };
         if drafted.is_none() {
             self.print_info("Stopped. No draft was kept, and this thread did not change.")?;
@@ -219,10 +231,17 @@ impl ChatSession {
         Ok(drafted)
     }
 
-    /// Returns whether the thread has a pending handoff; `false` if the journal cannot be read.
-    async fn has_pending_handoff(&self, thread_id: ThreadId) -> bool {
-        let handoffs = self.context.agent.handoffs().pending(Some(thread_id)).await;
-        handoffs.is_ok_and(|handoffs| !handoffs.is_empty())
+    /// Adds a hint to the failure of a request with another goal or range than the pending handoff.
+    async fn add_pending_hint(&self, failure: CliFailure, thread_id: ThreadId) -> CliFailure {
+        if !failure.is_conflict() || failure.is_busy() {
+            return failure;
+        }
+        match self.context.agent.handoffs().pending(Some(thread_id)).await {
+            Ok(handoffs) if !handoffs.is_empty() => {
+                failure.with_hint("/handoff shows the pending handoff; decide on it first")
+            }
+            Ok(_) | Err(_) => failure,
+        }
     }
 
     /// Reviews a handoff, and answers the questions of the run that continues after the decision.

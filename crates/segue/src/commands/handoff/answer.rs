@@ -18,7 +18,7 @@ use crate::exit::{CliFailure, ExitReason};
 pub(super) enum HandoffAnswerSource {
     /// The user at the terminal is asked.
     Ask,
-    /// `--preview`: the draft is only shown.
+    /// `--preview`: the pending handoff ends without a decision.
     Preview,
     /// `--apply`: the draft is accepted.
     Apply,
@@ -34,6 +34,8 @@ pub(super) enum HandoffAnswerResult {
     Pending,
     /// The handoff was pending before the command, and was only shown.
     Viewed,
+    /// The draft was shown and not stored.
+    Previewed,
     /// The handoff was decided, or has another proposal.
     Decided(Box<HandoffOutcome>),
 }
@@ -111,8 +113,6 @@ pub(super) async fn apply_answer(
                 HandoffAnswerResult::Decided(Box::new(decided))
             }));
         }
-        // A preview must not end a handoff that was pending before: another client may have requested it.
-        HandoffAnswerSource::Preview if !pending.is_new => return Ok(HandoffAnswerResult::Viewed),
         HandoffAnswerSource::Preview => Decisions { decisions: vec![Decision::Preview {}] },
         HandoffAnswerSource::Apply => Decisions { decisions: vec![review::acceptance(pending)] },
         HandoffAnswerSource::FromFile(decisions) => decisions,

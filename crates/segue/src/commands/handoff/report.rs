@@ -1,7 +1,11 @@
 //! The report at the end of `segue handoff`: one JSON object or a few lines of text, and the exit code. This file does
 //! not change the handoff.
 
-use agent::{HandoffCost, HandoffOutcome, HistoryEntry, HistoryQuery, ImportReport, PendingHandoff};
+use std::path::Path;
+
+use agent::{
+    HandoffCost, HandoffOutcome, HistoryEntry, HistoryQuery, ImportReport, ImportedThread, PendingHandoff,
+};
 use protocol::{
     Coverage, Handoff, HandoffStatus, HandoffSummary, Interrupt, InterruptId, Message, Proposal, RunStatus,
     Seq, ThreadId,
@@ -97,6 +101,7 @@ impl HandoffConclusion<'_> {
     fn still_pending(&self) -> Option<&PendingHandoff> {
         match &self.result {
             HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => Some(self.pending),
+            HandoffAnswerResult::Previewed => None,
             HandoffAnswerResult::Decided(decided) => decided.next.as_ref(),
         }
     }
@@ -105,18 +110,34 @@ impl HandoffConclusion<'_> {
     fn open_interrupts(&self) -> &[Interrupt] {
         match &self.result {
             HandoffAnswerResult::Decided(decided) if decided.next.is_none() => &decided.end.interrupts,
-            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Decided(_) => {
-                &[]
-            }
+            HandoffAnswerResult::Pending
+            | HandoffAnswerResult::Viewed
+            | HandoffAnswerResult::Previewed
+            | HandoffAnswerResult::Decided(_) => &[],
         }
     }
 
     /// Returns the child thread, if the handoff was accepted.
     pub(super) fn child_thread_id(&self) -> Option<ThreadId> {
         match &self.result {
-            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => None,
+            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Previewed => {
+                None
+            }
             HandoffAnswerResult::Decided(decided) => decided.child_thread_id,
         }
+    }
+
+    /// Returns the import of the handoff's thread, if it has new events.
+    fn new_import(&self) -> Option<&ImportedThread> {
+        let thread_id = self.pending.handoff.parent_thread_id;
+        let mut threads = self.import.into_iter().flat_map(|report| &report.threads);
+        threads.find(|thread| thread.thread_id == thread_id && thread.events_new > 0)
+    }
+
+    /// Returns the file of the previewed session, if an import would store something; `None` for standard input, which
+    /// cannot be read again.
+    fn unstored_session(&self) -> Option<&Path> {
+        self.new_import().map(|imported| imported.path.as_path()).filter(|path| path.exists())
     }
 
     /// Returns the handoff and the proposal to report: the pending one, else the decided one.
@@ -124,16 +145,17 @@ impl HandoffConclusion<'_> {
         match (self.still_pending(), &self.result) {
             (Some(pending), _) => (&pending.handoff, &pending.proposal),
             (None, HandoffAnswerResult::Decided(decided)) => (&decided.handoff, &decided.proposal),
-            (None, HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed) => {
-                (&self.pending.handoff, &self.pending.proposal)
-            }
+            (
+                None,
+                HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Previewed,
+            ) => (&self.pending.handoff, &self.pending.proposal),
         }
     }
 
     /// Returns the result of the command. Its exit code tells a script whether a decision is still needed.
     fn command_result(&self) -> CommandResult {
         match &self.result {
-            HandoffAnswerResult::Viewed => Ok(ExitReason::Success),
+            HandoffAnswerResult::Viewed | HandoffAnswerResult::Previewed => Ok(ExitReason::Success),
             HandoffAnswerResult::Pending => Ok(ExitReason::Undecided),
             HandoffAnswerResult::Decided(decided) if decided.next.is_some() => match decided.end.status {
                 RunStatus::Cancelled => Ok(ExitReason::Cancelled),
@@ -279,6 +301,13 @@ async fn print_text(
             }
             print_import(context, conclusion).await?;
         }
+        HandoffAnswerResult::Previewed => {
+            screen.print_line("Only shown: nothing was stored, and no thread was created.")?;
+            if let Some(path) = conclusion.unstored_session() {
+                let command = format!("segue import {}", agent::quote_shell_word(&path.to_string_lossy()));
+                screen.print_line(format!("To keep the session: {}", screen.style.code(command)))?;
+            }
+        }
         HandoffAnswerResult::Decided(decided) => match (decided.child_thread_id, &decided.next) {
             (Some(_), _) => {
                 show_child_thread(context, &decided.handoff, &decided.proposal).await?;
@@ -328,17 +357,14 @@ fn pending_text(
     }
 }
 
-/// Prints the thread into which the session file was imported, if the import has stored new events. A preview or an
-/// undecided handoff still leaves this thread in the journal.
+/// Prints the thread into which the session file was imported, if the import has stored new events. An undecided or
+/// declined handoff leaves this thread in the journal.
 async fn print_import(
     context: &CommandContext,
     conclusion: &HandoffConclusion<'_>,
 ) -> Result<(), CliFailure> {
     let thread_id = conclusion.pending.handoff.parent_thread_id;
-    let mut threads = conclusion.import.into_iter().flat_map(|report| &report.threads);
-    let Some(imported) = threads.find(|thread| thread.thread_id == thread_id && thread.events_new > 0) else {
-        return Ok(());
-    };
+    let Some(imported) = conclusion.new_import() else { return Ok(()) };
     let id = context.short_id(thread_id).await;
     let text = match imported.is_new {
         true => format!("The session was imported as thread {id}."),

@@ -30,13 +30,7 @@ pub(crate) async fn draft_handoff(
     let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
         agent.handoffs().request(thread_id, request, frames, cancel).await
     };
-    let result = match is_interactive(context) {
-        true => {
-            let display = WorkDisplay { label: PHASE_LABEL, visibility: WorkVisibility::Progress };
-            run_with_display(context, display, typed, &mut TurnTotals::default(), work).await?
-        }
-        false => run_with_notices(context, work).await?,
-    };
+    let result = run_draft(context, typed, work).await?;
     match result.output {
         Ok(pending) => Ok(Some(pending)),
         // A handoff that exists in spite of the stop must be reported.
@@ -46,6 +40,40 @@ pub(crate) async fn draft_handoff(
         },
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns the draft that [`draft_handoff`] would store, without storing anything, or the pending one; `None` if the user
+/// stopped the draft.
+///
+/// # Errors
+/// Fails if the thread is empty or has a different pending handoff, or if the journal cannot be read.
+pub(crate) async fn preview_handoff(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    request: HandoffRequestOptions,
+    typed: &mut TypeAheadBuffer,
+) -> Result<Option<PendingHandoff>, CliFailure> {
+    let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
+        agent.handoffs().preview(thread_id, request, frames, cancel).await
+    };
+    let result = run_draft(context, typed, work).await?;
+    match result.output {
+        Err(_) if result.is_stopped => Ok(None),
+        output => Ok(Some(output?)),
+    }
+}
+
+/// Drafts in the foreground: with a progress display for a person, and with notices only for a program.
+async fn run_draft<T>(
+    context: &CommandContext,
+    typed: &mut TypeAheadBuffer,
+    work: impl AsyncFnOnce(&Agent, &FrameSender, &CancellationToken) -> T,
+) -> Result<WorkResult<T>, CliFailure> {
+    if !is_interactive(context) {
+        return run_with_notices(context, work).await;
+    }
+    let display = WorkDisplay { label: PHASE_LABEL, visibility: WorkVisibility::Progress };
+    run_with_display(context, display, typed, &mut TurnTotals::default(), work).await
 }
 
 /// Returns whether the thread has a handoff without a decision.

@@ -119,9 +119,10 @@ impl<'a> DemoOutcome<'a> {
                 let (handoff, proposal) = (decided.handoff.clone(), decided.proposal.clone());
                 Some(AcceptedHandoff::read(context, handoff, proposal).await?)
             }
-            HandoffAnswerResult::Decided(_) | HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => {
-                None
-            }
+            HandoffAnswerResult::Decided(_)
+            | HandoffAnswerResult::Pending
+            | HandoffAnswerResult::Viewed
+            | HandoffAnswerResult::Previewed => None,
         };
         let kept_home = home.kept_path().map(Path::to_owned);
         Ok(Self { conclusion, sample, messages_after: parent.message_count, accepted, kept_home })
@@ -164,7 +165,10 @@ impl<'a> DemoOutcome<'a> {
             }
             (
                 None,
-                HandoffAnswerResult::Decided(_) | HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed,
+                HandoffAnswerResult::Decided(_)
+                | HandoffAnswerResult::Pending
+                | HandoffAnswerResult::Viewed
+                | HandoffAnswerResult::Previewed,
             ) => self.print_undecided(screen)?,
         }
         self.print_kept_home(context).await?;

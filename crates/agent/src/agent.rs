@@ -46,6 +46,9 @@ pub struct AgentSettings {
     pub assistant_id: AssistantId,
     /// `provider/name` of the model. `None` means the model that the environment or `config.toml` names.
     pub model: Option<String>,
+    /// `provider/name` of the model that drafts handoffs. `None` means the model of `handoff.model`, and without one the
+    /// model of the run.
+    pub draft_model: Option<String>,
     /// The decision about tool calls that would otherwise require the approval of a person.
     pub approval_policy: ApprovalPolicy,
     /// Limits of one run that replace those of `config.toml`.
@@ -67,6 +70,7 @@ impl AgentSettings {
             workspace: workspace.into(),
             assistant_id: AssistantId::default(),
             model: None,
+            draft_model: None,
             approval_policy: ApprovalPolicy::default(),
             limits: RunLimitOverrides::default(),
             request_reader: |_, _, _| {

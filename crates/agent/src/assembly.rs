@@ -471,12 +471,27 @@ impl Agent {
             .with_node(Arc::new(HandoffCleanup), Edge::End)
     }
 
-    /// Returns the node that asks a person about proposals. `model` drafts refined proposals.
+    /// Returns the model that drafts handoffs: the one of the settings, else that of `handoff.model`, else `model`, the
+    /// model of the run. A configured model that cannot be opened is replaced by the model of the run.
+    fn drafting_model(&self, model: Option<&Arc<dyn ChatModel>>) -> Option<Arc<dyn ChatModel>> {
+        let configured = self.settings.draft_model.as_ref().or(self.config.handoff.model.as_ref());
+        let Some(name) = configured else { return model.cloned() };
+        match self.models.open_summarizer(name) {
+            Ok(opened) => opened,
+            Err(error) => {
+                tracing::warn!(model = %name, "handoffs are drafted by the model of the run: failed to {error}");
+                model.cloned()
+            }
+        }
+    }
+
+    /// Returns the node that asks a person about proposals. `model`, the model of the run, drafts unless another one is
+    /// configured for drafts.
     pub(crate) fn handoff_approval_node(&self, model: Option<&Arc<dyn ChatModel>>) -> HandoffApproval {
         let config = &self.config.handoff;
         let models = Arc::clone(&self.models);
         let drafting = DraftSettings {
-            model: model.cloned(),
+            model: self.drafting_model(model),
             open_model: Arc::new(move |name| models.open_named(name).map_err(|error| error.to_string())),
             max_summary_tokens: config.max_summary_tokens,
             max_input_tokens: config.max_input_tokens,

@@ -210,7 +210,7 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
         Some(CliCommand::Demo(args)) => handoff::demo::run(&global, &args).await,
         Some(CliCommand::Chat(args)) => run_chat(&opener, args).await,
         Some(CliCommand::Handoff(args)) => {
-            handoff::run(&open(AgentOptions::with_model(&args.model)).await?, args).await
+            handoff::run(&open(AgentOptions::with_draft_model(&args.model)).await?, args).await
         }
         Some(CliCommand::Mirror(command)) => handoff::export::run(&open_default().await?, command).await,
         Some(CliCommand::Import(args)) => import::run(&open_default().await?, args).await,
@@ -281,6 +281,8 @@ async fn run_chat(opener: &ContextOpener<'_>, args: crate::cli::ChatArgs) -> Com
 pub(crate) struct AgentOptions {
     /// The model; `None` leaves the choice to the configuration.
     model: Option<String>,
+    /// The model that drafts handoffs; `None` leaves the choice to the configuration.
+    draft_model: Option<String>,
     /// The limits of a run that override the configuration.
     limits: RunLimitOverrides,
     /// The way in which tool calls that need approval are answered.
@@ -303,6 +305,11 @@ impl AgentOptions {
     /// Returns the options of a command that may call this model and needs no folder.
     fn with_model(model: &crate::cli::ModelArgs) -> Self {
         Self { model: model.name.clone(), ..Self::default() }
+    }
+
+    /// Returns the options of a command whose model option names the model of the draft: it overrides `handoff.model`.
+    fn with_draft_model(model: &crate::cli::ModelArgs) -> Self {
+        Self { draft_model: model.name.clone(), ..Self::with_model(model) }
     }
 
     /// Returns the options of a command whose agent works in the current folder.
@@ -351,6 +358,7 @@ fn agent_settings(global: &GlobalArgs, options: AgentOptions) -> Result<AgentSet
         workspace,
         assistant_id: global.assistant.clone(),
         model: options.model,
+        draft_model: options.draft_model,
         approval_policy: options.approve,
         limits: options.limits,
         request_reader: http::read_request,

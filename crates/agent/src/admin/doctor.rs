@@ -244,7 +244,9 @@ impl<'a> AdminService<'a> {
         let compaction = self.agent.config.compaction.model.as_deref();
         // For memory, the offline summary is a valid choice and not a problem.
         let memory = self.agent.config.memory.model.as_deref().filter(|name| !is_offline_summary(name));
+        let handoff = self.agent.config.handoff.model.as_deref().filter(|name| !is_offline_summary(name));
         let settings = [
+            ("handoff.model", handoff, "the model of the run drafts handoffs"),
             ("compaction.model", compaction, "the model of the conversation compacts it"),
             ("memory.model", memory, "old messages get an offline summary"),
         ];

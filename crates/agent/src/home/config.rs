@@ -128,6 +128,9 @@ pub struct ProviderConfig {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HandoffConfig {
+    /// The model that drafts and refines handoffs, `provider/name`, or `extractive` for the offline summary. Unset, it is
+    /// the model of the run. `segue handoff --model` overrides it.
+    pub model: Option<String>,
     /// The budget of a handoff summary in tokens.
     pub max_summary_tokens: u64,
     /// The most tokens of the conversation that the drafting model receives. Unset, the limit follows the
@@ -147,6 +150,7 @@ pub struct HandoffConfig {
 impl Default for HandoffConfig {
     fn default() -> Self {
         Self {
+            model: None,
             max_summary_tokens: 300,
             max_input_tokens: None,
             keep: HandoffKeep::default(),

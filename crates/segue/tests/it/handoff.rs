@@ -2,6 +2,7 @@
 
 mod agent_requested;
 mod demo;
+mod draft_model;
 mod growth;
 mod mirror;
 mod preview;

@@ -193,11 +193,16 @@ async fn the_doctor_reports_configured_models_that_cannot_be_used() {
     let (environment, server) = (TestEnvironment::new(), summarizing_server());
     environment.configure_with_extra(
         &server,
-        "[compaction]\nmodel = \"nobody/knows\"\n[memory]\nmodel = \"gemini\"\n",
+        "[handoff]\nmodel = \"nobody/drafts\"\n[compaction]\nmodel = \"nobody/knows\"\n[memory]\nmodel = \"gemini\"\n",
     );
     let agent = environment.agent_over(environment.store(), TEST_MODEL);
     let checks = agent.admin().run_doctor().await;
-    for (name, model_name) in [("compaction.model", "nobody/knows"), ("memory.model", "gemini")] {
+    let models = [
+        ("handoff.model", "nobody/drafts"),
+        ("compaction.model", "nobody/knows"),
+        ("memory.model", "gemini"),
+    ];
+    for (name, model_name) in models {
         let check = checks.iter().find(|check| check.name == name).unwrap();
         assert_eq!(check.verdict, agent::CheckStatus::Warn);
         assert!(check.detail.contains(model_name) && check.hint.is_some(), "{check:?}");

@@ -81,7 +81,7 @@ pub use handoff::{
 };
 pub use journal::copy::{BackupReport, CopyOutcome, CopyPhase, CopyReport, SchemaMigration, TableChecksum};
 pub use journal::view::{
-    ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
+    ArchiveMarker, AuditEntry, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
     ImportedBoundaryEntry, SummaryMarker, ToolCallHeader, page_entry,
 };
 pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_future};

@@ -180,7 +180,8 @@ impl<'a> ThreadService<'a> {
     pub fn rename(self, thread_id: ThreadId, name: &'a str) -> BoxFuture<'a, Result<Thread>> {
         journal::box_future(async move {
             let now = Timestamp::now();
-            let renamed = NewEvent::from_body(&ThreadRenamed { name: name.to_owned() }, now)?;
+            let previous = self.agent.thread(thread_id).await?.name;
+            let renamed = NewEvent::from_body(&ThreadRenamed { name: name.to_owned(), previous }, now)?;
             let writes = vec![
                 Write::UpdateThread {
                     thread_id,

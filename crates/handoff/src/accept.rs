@@ -85,6 +85,7 @@ pub(crate) async fn accept_update(
 ) -> Result<GraphUpdate, StepFailure> {
     let parent = handoff.parent_thread_id;
     let accepted = HandoffAccepted {
+        title: Some(proposal.summary_json.title.clone()),
         handoff_id: handoff.handoff_id,
         iteration: proposal.iteration,
         summary_sha256: proposal.summary_sha256.clone(),

@@ -1,6 +1,7 @@
 //! Views: functions that compute from events what a model or a person sees. A view is never stored, so views cannot
 //! damage each other.
 
+mod audit;
 pub mod branches;
 pub mod context;
 pub(crate) mod history;
@@ -9,6 +10,7 @@ pub(crate) mod page;
 
 use protocol::{Event, EventType, Seq, ThreadId};
 
+pub use audit::AuditEntry;
 pub use context::context;
 pub use history::{
     ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, HistoryEntry, HistoryItem,
@@ -36,6 +38,8 @@ pub(crate) enum ViewEventKind {
     TurnsArchived,
     /// Such messages returned to the context.
     TurnsRestored,
+    /// An event about the thread that the history shows between the messages.
+    Audit,
     /// An event outside the conversation, which changes no view.
     Side,
 }
@@ -58,31 +62,31 @@ impl ViewEventKind {
             EventType::ResultClipped => Self::Clip,
             EventType::TurnsArchived => Self::TurnsArchived,
             EventType::TurnsRestored => Self::TurnsRestored,
-            EventType::ImportedNote
-            | EventType::ThreadCreated
-            | EventType::ThreadRenamed
-            | EventType::ThreadRehomed
+            EventType::ThreadRenamed
             | EventType::ThreadRewound
-            | EventType::RunStarted
-            | EventType::RunStopRequested
-            | EventType::RunInterrupted
-            | EventType::RunEnded
             | EventType::RunFailed
             | EventType::ToolCallDecided
-            | EventType::SubagentEnded
-            | EventType::ModelCalled
-            | EventType::MemoryRead
             | EventType::HandoffRequested
-            | EventType::HandoffProposed
             | EventType::HandoffRefined
             | EventType::HandoffEdited
-            | EventType::HandoffReverted
-            | EventType::HandoffTruncated
             | EventType::HandoffAccepted
             | EventType::HandoffDeclined
             | EventType::HandoffPreviewed
             | EventType::HandoffFailed
-            | EventType::HandoffExpired
+            | EventType::HandoffExpired => Self::Audit,
+            EventType::ImportedNote
+            | EventType::ThreadCreated
+            | EventType::ThreadRehomed
+            | EventType::RunStarted
+            | EventType::RunStopRequested
+            | EventType::RunInterrupted
+            | EventType::RunEnded
+            | EventType::SubagentEnded
+            | EventType::ModelCalled
+            | EventType::MemoryRead
+            | EventType::HandoffProposed
+            | EventType::HandoffReverted
+            | EventType::HandoffTruncated
             | EventType::HandoffSeeded
             | EventType::HandoffCleaned
             | EventType::HandoffMirrored => Self::Side,

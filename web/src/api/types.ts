@@ -156,6 +156,26 @@ export interface ImportedEntry extends EntryBase {
   type: "imported_boundary" | "imported_summary";
   text: string;
 }
+/** Something that happened to a thread besides its messages. */
+export interface AuditEntry extends EntryBase {
+  type:
+    | "handoff_requested"
+    | "handoff_refined"
+    | "handoff_edited"
+    | "handoff_accepted"
+    | "handoff_declined"
+    | "handoff_previewed"
+    | "handoff_failed"
+    | "handoff_expired"
+    | "tool_call_decided"
+    | "thread_renamed"
+    | "thread_rewound"
+    | "run_failed";
+  /** One sentence that says what happened and what decided it. */
+  text: string;
+  /** The content of the event. */
+  details: JsonObject;
+}
 /** An entry of the history. */
 export type HistoryEntry =
   | HumanEntry
@@ -165,7 +185,8 @@ export type HistoryEntry =
   | CompactionUndoneEntry
   | CompactionFailedEntry
   | ArchivedEntry
-  | ImportedEntry;
+  | ImportedEntry
+  | AuditEntry;
 
 export interface HistoryPage {
   thread_id: string;
@@ -337,6 +358,8 @@ export interface HandoffReview {
 export interface DecidedHandoff {
   outcome: Handoff["outcome"];
   child_thread_id: string | null;
+  /** A first message to offer in the child thread. */
+  suggested_message: string | null;
   handoff: Handoff;
   proposal: Proposal;
   next: PendingHandoff | null;

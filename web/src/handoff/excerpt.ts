@@ -31,6 +31,8 @@ export function excerptOf(entry: HistoryEntry): MessageExcerpt {
     case "imported_boundary":
     case "imported_summary":
       return { speaker: "Imported", text: truncate(entry.text), created_at };
+    default:
+      return { speaker: "Event", text: truncate(entry.text), created_at };
   }
 }
 

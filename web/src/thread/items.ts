@@ -3,6 +3,7 @@
 import type {
   AiEntry,
   ArchivedEntry,
+  AuditEntry,
   CompactionFailedEntry,
   HistoryEntry,
   HumanEntry,
@@ -51,6 +52,7 @@ export type ConversationItem =
   | { kind: "failed"; key: string; seq: number; entry: CompactionFailedEntry }
   | { kind: "archived"; key: string; seq: number; entry: ArchivedEntry }
   | { kind: "imported"; key: string; seq: number; entry: ImportedEntry }
+  | { kind: "audit"; key: string; seq: number; entry: AuditEntry }
   | { kind: "streaming"; key: string; seq: number; streaming: StreamingMessage };
 
 /** Returns the positions that an item shows: its own, and those of the results of its calls. */
@@ -154,6 +156,20 @@ export function conversationItems(
       case "imported_boundary":
       case "imported_summary":
         list.push({ kind: "imported", key, seq, entry });
+        break;
+      case "handoff_requested":
+      case "handoff_refined":
+      case "handoff_edited":
+      case "handoff_accepted":
+      case "handoff_declined":
+      case "handoff_previewed":
+      case "handoff_failed":
+      case "handoff_expired":
+      case "tool_call_decided":
+      case "thread_renamed":
+      case "thread_rewound":
+      case "run_failed":
+        list.push({ kind: "audit", key, seq, entry });
         break;
       // A newer server may send types that this page does not know.
     }

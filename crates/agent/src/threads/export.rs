@@ -35,6 +35,7 @@ pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
                     format!("{turn_count} messages moved to memory ({first_seq}–{last_seq}; {model})");
                 (heading, quote_summary(&archived.summary))
             }
+            HistoryItem::Audit(audit) => ("Event".to_owned(), format!("_{}_", to_one_line(&audit.text))),
         };
         if let Some(Some(feedback)) = &entry.feedback {
             let thumb = match feedback.rating {
@@ -75,7 +76,8 @@ fn undone_marker_seq(entry: &HistoryEntry) -> Option<Seq> {
         | HistoryItem::Boundary(_)
         | HistoryItem::Failed(_)
         | HistoryItem::Marker(_)
-        | HistoryItem::Archived(_) => None,
+        | HistoryItem::Archived(_)
+        | HistoryItem::Audit(_) => None,
     }
 }
 

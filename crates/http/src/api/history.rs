@@ -176,7 +176,8 @@ fn summarized_range(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
         HistoryItem::Message(_)
         | HistoryItem::Boundary(_)
         | HistoryItem::Failed(_)
-        | HistoryItem::Undone(_) => None,
+        | HistoryItem::Undone(_)
+        | HistoryItem::Audit(_) => None,
     }
 }
 

@@ -88,6 +88,7 @@ impl ContextOutline {
                 ViewEventKind::Message
                 | ViewEventKind::ImportedSummary
                 | ViewEventKind::CompactionFailed
+                | ViewEventKind::Audit
                 | ViewEventKind::Side => {}
             }
             self.changed_seq = self.changed_seq.max(event.seq);
@@ -213,6 +214,7 @@ pub fn is_context_change(event: &Event) -> bool {
         ViewEventKind::Message
         | ViewEventKind::ImportedSummary
         | ViewEventKind::CompactionFailed
+        | ViewEventKind::Audit
         | ViewEventKind::Side => false,
     }
 }
@@ -238,6 +240,7 @@ fn context_message(event: &Event) -> Option<Message> {
         | ViewEventKind::Clip
         | ViewEventKind::TurnsArchived
         | ViewEventKind::TurnsRestored
+        | ViewEventKind::Audit
         | ViewEventKind::Side => None,
     }
 }

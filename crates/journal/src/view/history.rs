@@ -1,5 +1,5 @@
-//! The history view: what people see of a thread. It contains every message in order, regardless of compactions, and
-//! a marker for each compaction. `page` selects the entries of a page and adds further data.
+//! The history view: what people see of a thread. It contains every message in order, regardless of compactions, a
+//! marker for each compaction, and audit entries. `page` selects the entries of a page and adds further data.
 
 use jiff::Timestamp;
 use protocol::event::body::{ImportedBoundary, ImportedSummary};
@@ -9,20 +9,33 @@ use protocol::{
 };
 use serde_json::Value;
 
+use super::audit::AuditEntry;
 use super::media::replace_media_bytes;
 use super::{ViewEventKind, is_from_subagent, message_id};
 
 /// The event types that appear in the history.
-pub(crate) const HISTORY_EVENTS: [EventType; 9] = [
+pub(crate) const HISTORY_EVENTS: [EventType; 21] = [
     EventType::HumanMessage,
     EventType::AiMessage,
     EventType::ToolMessage,
     EventType::ImportedBoundary,
     EventType::ImportedSummary,
+    EventType::ThreadRenamed,
+    EventType::ThreadRewound,
+    EventType::RunFailed,
+    EventType::ToolCallDecided,
     EventType::Compacted,
     EventType::CompactionUndone,
     EventType::CompactionFailed,
     EventType::TurnsArchived,
+    EventType::HandoffRequested,
+    EventType::HandoffRefined,
+    EventType::HandoffEdited,
+    EventType::HandoffAccepted,
+    EventType::HandoffDeclined,
+    EventType::HandoffPreviewed,
+    EventType::HandoffFailed,
+    EventType::HandoffExpired,
 ];
 
 /// The event types that appear as markers: compactions, their undoing, and messages that memory archived.
@@ -82,6 +95,8 @@ pub enum HistoryItem {
     Failed(CompactionFailedEntry),
     /// Old messages left the context, because a memory summary covers them.
     Archived(Box<ArchiveMarker>),
+    /// Something that happened to the thread besides its messages.
+    Audit(AuditEntry),
 }
 
 /// A point at which the original agent of an imported session had compacted.
@@ -287,6 +302,9 @@ fn history_item(event: &Event) -> Option<(String, HistoryItem)> {
             // Messages that a compaction has removed from the context are shown by the marker of the compaction.
             let marker = Some(archived).filter(|archived| archived.reason.is_removed_from_context())?;
             (format!("archive-marker-{}", event.seq), HistoryItem::Archived(Box::new(marker.into())))
+        }
+        ViewEventKind::Audit => {
+            (format!("audit-{}", event.seq), HistoryItem::Audit(AuditEntry::from_event(event)?))
         }
         ViewEventKind::Clip | ViewEventKind::TurnsRestored | ViewEventKind::Side => return None,
     })

@@ -1,7 +1,7 @@
 //! Tests of the views on small threads.
 
 use jiff::Timestamp;
-use protocol::{EventType, Message, NewEvent};
+use protocol::{EventType, HandoffId, Message, NewEvent};
 use serde_json::{Value, json};
 
 use super::context::is_context_change;
@@ -128,7 +128,8 @@ fn the_event_types_of_the_history_are_those_that_can_be_shown() {
         | ViewEventKind::Compaction
         | ViewEventKind::CompactionUndone
         | ViewEventKind::CompactionFailed
-        | ViewEventKind::TurnsArchived => true,
+        | ViewEventKind::TurnsArchived
+        | ViewEventKind::Audit => true,
         ViewEventKind::Clip | ViewEventKind::TurnsRestored | ViewEventKind::Side => false,
     };
     let types: Vec<EventType> = EventType::ALL.iter().copied().filter(is_in_history).collect();
@@ -153,7 +154,8 @@ fn b4_history_is_complete_despite_compactions() {
             HistoryItem::Marker(_)
             | HistoryItem::Undone(_)
             | HistoryItem::Failed(_)
-            | HistoryItem::Archived(_) => panic!("{entry:?}"),
+            | HistoryItem::Archived(_)
+            | HistoryItem::Audit(_) => panic!("{entry:?}"),
         })
         .collect();
     let expected =
@@ -174,4 +176,75 @@ fn b4_a_derived_message_id_is_the_same_on_every_request() {
     let thread_id = THREAD.parse().unwrap();
     assert_eq!(message_id(thread_id, 7), message_id(thread_id, 7));
     assert_ne!(message_id(thread_id, 7), message_id(thread_id, 8));
+}
+
+#[test]
+fn b4_audit_entries_say_what_happened_and_what_decided_it() {
+    let handoff_id = HandoffId::generate();
+    let child: ThreadId = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910001".parse().unwrap();
+    let decided = |decision: &str, by: &str, rule: Option<&str>| {
+        let body = json!({"call_id": "c", "tool": "execute", "decision": decision, "by": by, "rule": rule});
+        (EventType::ToolCallDecided, body)
+    };
+    let cases = [
+        (
+            EventType::HandoffRequested,
+            json!({"handoff_id": handoff_id, "goal": "ship", "initiated_by": "user"}),
+        ),
+        (
+            EventType::HandoffRequested,
+            json!({"handoff_id": handoff_id, "goal": null, "initiated_by": "agent"}),
+        ),
+        (EventType::HandoffRefined, json!({"handoff_id": handoff_id, "iteration": 0, "feedback": "shorter"})),
+        (
+            EventType::HandoffAccepted,
+            json!({"handoff_id": handoff_id, "iteration": 0, "summary_sha256": "x", "child_thread_id": child, "title": "The lid"}),
+        ),
+        (
+            EventType::HandoffAccepted,
+            json!({"handoff_id": handoff_id, "iteration": 0, "summary_sha256": "x", "child_thread_id": child}),
+        ),
+        (EventType::HandoffDeclined, json!({"handoff_id": handoff_id, "message": "too early"})),
+        (EventType::HandoffExpired, json!({"handoff_id": handoff_id})),
+        (EventType::ThreadRenamed, json!({"name": "new", "previous": "old"})),
+        (EventType::ThreadRenamed, json!({"name": "new"})),
+        (EventType::ThreadRewound, json!({"keep_seq": 7, "superseded": 3})),
+        (EventType::RunFailed, json!({"kind": "model", "message": "call x: overloaded", "steps": 1})),
+        decided("approve", "person", None),
+        decided("approve", "rule", Some("execute(ls)")),
+        decided("edit", "person", None),
+        decided("reject", "person", None),
+        decided("deny", "rule", Some("execute(rm)")),
+    ];
+    let count = cases.len();
+    let entries = history(&to_events(cases.iter().map(|(kind, body)| event(*kind, body)).collect()));
+    let texts: Vec<String> = entries
+        .iter()
+        .map(|entry| match &entry.item {
+            HistoryItem::Audit(audit) => format!("{} {}", entry.seq, audit.text),
+            item => panic!("{item:?}"),
+        })
+        .collect();
+    let expected = [
+        "1 Handoff requested by a person: ship",
+        "2 Handoff requested by the agent",
+        "3 Handoff draft refined: shorter",
+        "4 Handoff accepted: the work continues in thread 0192f0c1 “The lid”",
+        "5 Handoff accepted: the work continues in thread 0192f0c1",
+        "6 Handoff declined: too early",
+        "7 Handoff expired without a decision",
+        "8 Thread renamed from “old” to “new”",
+        "9 Thread renamed to “new”",
+        "10 Thread rewound to #7: 3 messages hidden",
+        "11 Run failed: call x: overloaded",
+        "12 Call of `execute` approved by a person",
+        "14 Call of `execute` approved with changed arguments by a person",
+        "15 Call of `execute` refused by a person",
+        "16 Call of `execute` refused by rule `execute(rm)`",
+    ];
+    assert_eq!(texts, expected);
+    assert_eq!(entries.len(), count - 1, "a call that a rule allowed is no entry");
+    let written = serde_json::to_value(&entries[7 - 1]).unwrap();
+    assert_eq!((&written["type"], &written["id"]), (&json!("handoff_expired"), &json!("audit-7")));
+    assert_eq!(written["details"], json!({"handoff_id": handoff_id}));
 }

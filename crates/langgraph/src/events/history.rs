@@ -34,7 +34,7 @@ struct StoredEventPayload<'a> {
     created_at: Timestamp,
     /// The history entry of the event; `null` if the history does not show the event.
     entry: Option<HistoryEntry>,
-    /// The content of the event as it is stored. Present only if `entry` is `null`.
+    /// The content of the event as it is stored. Absent if `entry` is a message or a marker.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a RawValue>,
 }
@@ -43,7 +43,10 @@ struct StoredEventPayload<'a> {
 pub(super) fn send_stored_event(event: &Event, out: &mut ChannelWriter) {
     send_history(out, || {
         let entry = agent::page_entry(event);
-        let content = entry.is_none().then_some(&*event.content);
+        // Clients of earlier versions read the content of events that the history now shows.
+        let is_message_or_marker =
+            entry.as_ref().is_some_and(|entry| !matches!(entry.item, agent::HistoryItem::Audit(_)));
+        let content = (!is_message_or_marker).then_some(&*event.content);
         StoredEventPayload {
             event: "stored",
             seq: event.seq,

@@ -9,7 +9,7 @@ pub(crate) mod search;
 use agent::{
     HandoffOrigin, HistoryEntry, HistoryFilter, HistoryItem, HistoryPage, HistoryQuery, SupersededVisibility,
 };
-use protocol::{HandoffId, RunFeedback, RunStatus, Seq, ThreadId};
+use protocol::{EventType, HandoffId, RunFeedback, RunStatus, Seq, ThreadId};
 use serde::Serialize;
 use terminal::marker::CardFold;
 use terminal::{facts, sanitize_line, summary, wrap};
@@ -175,7 +175,8 @@ pub(crate) fn covered_range(entry: &HistoryEntry) -> Option<(Seq, Seq)> {
         HistoryItem::Message(_)
         | HistoryItem::Boundary(_)
         | HistoryItem::Failed(_)
-        | HistoryItem::Undone(_) => None,
+        | HistoryItem::Undone(_)
+        | HistoryItem::Audit(_) => None,
     }
 }
 
@@ -263,6 +264,9 @@ pub(crate) async fn show_run_end(
     let next = page.entries.iter().find(|next| next.seq > entry.seq);
     let is_last = next.map_or(!page.has_more_after, |next| next.run_id != entry.run_id);
     let Some(run_id) = entry.run_id.filter(|_| is_last) else { return Ok(false) };
+    if is_run_failure(entry) {
+        return Ok(true);
+    }
     let Some(run) = context.agent.runs().get(run_id).await? else { return Ok(false) };
     let (screen, style) = (&context.screen, context.screen.style);
     let reason =
@@ -282,17 +286,23 @@ pub(crate) async fn show_run_end(
     Ok(true)
 }
 
+/// Returns whether the entry itself says that its run failed.
+fn is_run_failure(entry: &HistoryEntry) -> bool {
+    matches!(&entry.item, HistoryItem::Audit(audit) if audit.event_type == EventType::RunFailed)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use agent::{
-        ArchiveMarker, CompactionFailedEntry, CompactionUndoneEntry, ImportedBoundaryEntry, SummaryMarker,
-        ToolCallHeader,
+        ArchiveMarker, AuditEntry, CompactionFailedEntry, CompactionUndoneEntry, ImportedBoundaryEntry,
+        SummaryMarker, ToolCallHeader,
     };
     use jiff::Timestamp;
     use protocol::{
-        ArchiveReason, CompactionTrigger, ContentBlock, Message, Rating, RunId, ToolMessage, ToolStatus,
+        ArchiveReason, CompactionTrigger, ContentBlock, EventType, Message, Rating, RunId, ToolMessage,
+        ToolStatus,
     };
     use serde_json::{Value, json};
 
@@ -394,6 +404,16 @@ mod tests {
         HistoryEntry { id: "archive-marker-10".to_owned(), ..entry(10, None, item) }
     }
 
+    /// Returns the entry of a new name.
+    fn renamed() -> HistoryItem {
+        let details = json!({"name": "The lid", "previous": "Kettle"});
+        HistoryItem::Audit(AuditEntry {
+            event_type: EventType::ThreadRenamed,
+            text: "Thread renamed from “Kettle” to “The lid”".to_owned(),
+            details: details.as_object().unwrap().clone(),
+        })
+    }
+
     /// Returns one entry of every kind, in the order of the page.
     fn entries() -> Vec<HistoryEntry> {
         let boundary = |seq, kind, text: &str| {
@@ -415,6 +435,7 @@ mod tests {
             HistoryEntry { id: "summary-undone-9".to_owned(), ..entry(9, Some(id(5)), undone) },
             archived(),
             HistoryEntry { id: "compaction-failed-11".to_owned(), ..entry(11, Some(id(5)), failed) },
+            HistoryEntry { id: "audit-12".to_owned(), ..entry(12, None, renamed()) },
         ]
     }
 

@@ -1,5 +1,6 @@
 //! `segue threads` and `segue history`: id prefixes, tables that fit the screen, and changes to threads.
 
+mod audit;
 mod import;
 
 use crate::sandbox::TestSandbox;

@@ -99,6 +99,9 @@ pub struct HandoffAccepted {
     pub summary_sha256: String,
     /// The child thread, which continues the work.
     pub child_thread_id: ThreadId,
+    /// The title of the summary, which is the name of the child thread; `None` if an earlier version stored the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// The body of a `handoff_declined` event.

@@ -43,6 +43,9 @@ pub enum ThreadCreated {
 pub struct ThreadRenamed {
     /// The new name.
     pub name: String,
+    /// The name before; `None` if the thread had none, or if an earlier version stored the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<String>,
 }
 
 /// The body of a `thread_rehomed` event: the thread was moved to another workspace folder. Later tool calls are

@@ -153,7 +153,8 @@ impl ChatSession {
                 | HistoryItem::Failed(_)
                 | HistoryItem::Marker(_)
                 | HistoryItem::Undone(_)
-                | HistoryItem::Archived(_) => None,
+                | HistoryItem::Archived(_)
+                | HistoryItem::Audit(_) => None,
             })
             .collect();
         let results = messages.iter().rev().filter_map(|message| match message {

@@ -86,7 +86,8 @@ async fn show_last_messages(context: &CommandContext, thread_id: ThreadId) -> Re
         HistoryItem::Marker(_)
         | HistoryItem::Undone(_)
         | HistoryItem::Failed(_)
-        | HistoryItem::Archived(_) => true,
+        | HistoryItem::Archived(_)
+        | HistoryItem::Audit(_) => true,
         HistoryItem::Message(_) | HistoryItem::Boundary(_) => has_text(entry),
     };
     let display = EntryDisplay {

@@ -2,7 +2,7 @@
 //! the entries.
 
 use agent::{HistoryEntry, HistoryItem, ToolCallHeader};
-use protocol::{ContentBlock, Message, Rating, RunFeedback, RunId, Seq};
+use protocol::{ContentBlock, EventType, Message, Rating, RunFeedback, RunId, Seq};
 use terminal::marker::{CardFold, archive_card, compaction_card, revert_notice};
 use terminal::tool_calls::title;
 use terminal::{
@@ -89,6 +89,12 @@ pub(crate) fn show_entry(
         }
         HistoryItem::Archived(marker) => {
             screen.print_lines(archive_card(screen, marker, entry.seq, entry.created_at, display.fold))?;
+        }
+        HistoryItem::Audit(audit) => {
+            let text = format!("── {} #{} {time}", sanitize_line(&audit.text), entry.seq);
+            let line = wrap(&text, screen.text_columns(), "", "   ");
+            let is_failure = matches!(audit.event_type, EventType::RunFailed | EventType::HandoffFailed);
+            screen.print_line(if is_failure { style.bad(line) } else { style.dim(line) })?;
         }
     }
     if entry.is_superseded && entry.message().is_none() {

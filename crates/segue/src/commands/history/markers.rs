@@ -75,7 +75,8 @@ impl CompactionMarkers {
             HistoryItem::Undone(_)
             | HistoryItem::Message(_)
             | HistoryItem::Boundary(_)
-            | HistoryItem::Failed(_) => {}
+            | HistoryItem::Failed(_)
+            | HistoryItem::Audit(_) => {}
         }
     }
 

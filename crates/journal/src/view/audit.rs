@@ -1,0 +1,119 @@
+//! Audit entries of the history: what happened to a thread besides its messages. Handoffs and their decisions, decisions
+//! on tool calls, names, rewinds and failed runs. Each is one sentence, with the content of its event.
+
+use protocol::event::body::{
+    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffRefined, HandoffRequested,
+    RunFailed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision,
+};
+use protocol::{Event, EventType};
+use serde_json::{Map, Value};
+
+/// The length to which the id of a thread is shortened in a sentence, in characters.
+const SHORT_ID_CHARS: usize = 8;
+/// The `by` of a decision that a person made.
+const PERSON: &str = "person";
+
+/// Something that happened to a thread besides its messages.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct AuditEntry {
+    /// The type of the event.
+    #[serde(rename = "type", serialize_with = "serialize_event_type")]
+    pub event_type: EventType,
+    /// One sentence that says what happened and what decided it.
+    pub text: String,
+    /// The content of the event.
+    pub details: Map<String, Value>,
+}
+
+impl AuditEntry {
+    /// Returns the entry of an event; `None` if the event has another type or cannot be parsed, or for a tool call that
+    /// a rule allowed, because its call and its result are entries already.
+    pub(crate) fn from_event(event: &Event) -> Option<Self> {
+        let event_type = event.kind()?;
+        let text = event_text(event, event_type)?;
+        let details = serde_json::from_str(event.content.get()).ok()?;
+        Some(Self { event_type, text, details })
+    }
+}
+
+/// Serializes the stored name of an event type.
+fn serialize_event_type<S: serde::Serializer>(
+    event_type: &EventType,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(event_type.as_str())
+}
+
+/// Returns the sentence about an event.
+fn event_text(event: &Event, event_type: EventType) -> Option<String> {
+    let note = |text: &str| if text.trim().is_empty() { String::new() } else { format!(": {text}") };
+    Some(match event_type {
+        EventType::HandoffRequested => {
+            let HandoffRequested { goal, initiated_by, .. } = event.body().ok()?;
+            let by = if initiated_by == "agent" { "the agent" } else { "a person" };
+            format!("Handoff requested by {by}{}", note(&goal.unwrap_or_default()))
+        }
+        EventType::HandoffRefined => {
+            let HandoffRefined { request, .. } = event.body().ok()?;
+            match request {
+                DraftRequest::Feedback { feedback } => format!("Handoff draft refined{}", note(&feedback)),
+                DraftRequest::Model { model } => {
+                    let by = model.map(|model| format!(" by {model}")).unwrap_or_default();
+                    format!("Handoff drafted again{by}")
+                }
+            }
+        }
+        EventType::HandoffEdited => "Handoff draft edited by a person".to_owned(),
+        EventType::HandoffAccepted => {
+            let HandoffAccepted { child_thread_id, title, .. } = event.body().ok()?;
+            let id = child_thread_id.to_string();
+            let title = title.map(|title| format!(" “{title}”")).unwrap_or_default();
+            format!("Handoff accepted: the work continues in thread {}{title}", &id[..SHORT_ID_CHARS])
+        }
+        EventType::HandoffDeclined => {
+            let HandoffDeclined { message, .. } = event.body().ok()?;
+            format!("Handoff declined{}", note(&message.unwrap_or_default()))
+        }
+        EventType::HandoffPreviewed => "Handoff previewed: nothing was handed off".to_owned(),
+        EventType::HandoffFailed => {
+            let HandoffFailed { reason, .. } = event.body().ok()?;
+            format!("Handoff failed{}", note(&reason))
+        }
+        EventType::HandoffExpired => "Handoff expired without a decision".to_owned(),
+        EventType::ToolCallDecided => decision_text(&event.body().ok()?)?,
+        EventType::ThreadRenamed => {
+            let ThreadRenamed { name, previous } = event.body().ok()?;
+            let from = previous.map(|previous| format!(" from “{previous}”")).unwrap_or_default();
+            format!("Thread renamed{from} to “{name}”")
+        }
+        EventType::ThreadRewound => {
+            let ThreadRewound { keep_seq, superseded, .. } = event.body().ok()?;
+            let messages = if superseded == 1 { "message" } else { "messages" };
+            format!("Thread rewound to #{keep_seq}: {superseded} {messages} hidden")
+        }
+        EventType::RunFailed => {
+            let RunFailed { failure, .. } = event.body().ok()?;
+            format!("Run failed{}", note(&failure.message))
+        }
+        _ => return None,
+    })
+}
+
+/// Returns the sentence about a decision on a tool call; `None` if a rule allowed the call.
+fn decision_text(decided: &ToolCallDecided) -> Option<String> {
+    let ToolCallDecided { tool, decision, by, rule, .. } = decided;
+    let author = match rule {
+        Some(rule) => format!("{by} `{rule}`"),
+        None if by == PERSON => "a person".to_owned(),
+        None => by.clone(),
+    };
+    let verb = match decision {
+        ToolCallDecision::Approve if by != PERSON => return None,
+        ToolCallDecision::Approve => "approved",
+        ToolCallDecision::Edit => "approved with changed arguments",
+        ToolCallDecision::Deny | ToolCallDecision::Reject => "refused",
+        ToolCallDecision::Respond => "answered",
+        ToolCallDecision::Other(name) => name,
+    };
+    Some(format!("Call of `{tool}` {verb} by {author}"))
+}

@@ -101,6 +101,8 @@ pub struct HandoffOutcome {
     pub proposal: Proposal,
     /// The child thread, once the handoff is accepted.
     pub child_thread_id: Option<ThreadId>,
+    /// The suggested first message of the child thread. It is only offered; nothing sends it.
+    pub suggested_message: Option<String>,
     /// The next proposal, if the decision requested a refinement or the handoff is still pending.
     pub next: Option<PendingHandoff>,
     /// The end of the run that took the decision. For a handoff that the agent requested, that run also
@@ -295,7 +297,9 @@ impl<'a> HandoffService<'a> {
         let accepted =
             matches!(status, HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned);
         let child_thread_id = accepted.then_some(handoff.child_thread_id);
-        Ok(HandoffOutcome { handoff, proposal, child_thread_id, next, end })
+        let suggested_message =
+            child_thread_id.and_then(|_| handoff::suggested_message(&proposal.summary_json));
+        Ok(HandoffOutcome { handoff, proposal, child_thread_id, suggested_message, next, end })
     }
 
     /// Returns the handoffs that await a decision, of one thread or of all, newest first. Handoffs past their

@@ -58,4 +58,5 @@ pub use summary::offline_summary::{OfflineSummary, build_offline_summary};
 pub use summary::render::{self, fit_summary, render_summary};
 pub use summary::select::{TranscriptSelection, TranscriptSelector};
 pub use summary::statistics::{HandoffSample, HandoffStatistics, OutcomeStatistics};
+pub use summary::suggestion::suggested_message;
 pub use transcript::{QUESTION_EVENT_TYPES, editable_args, handoff_messages, show_assistant_name};

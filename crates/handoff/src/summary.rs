@@ -12,3 +12,4 @@ pub(crate) mod outline;
 pub mod render;
 pub(crate) mod select;
 pub(crate) mod statistics;
+pub(crate) mod suggestion;

@@ -363,6 +363,7 @@ impl ChatSession {
         self.thread = thread;
         self.thread_totals = None;
         self.pending_calls.clear();
+        self.input.suggest(None);
     }
 
     /// Resumes the thread's run if its process is gone, for example after a crash, and prints a note about it.
@@ -380,6 +381,7 @@ impl ChatSession {
 
     /// Sends a message in the current thread and shows the turn that follows. Creates the thread if there is none.
     async fn send_message(&mut self, input: ExpandedInput) -> Result<(), CliFailure> {
+        self.input.suggest(None);
         let draft = MessageDraft::new(input, self.context.agent.workspace());
         for note in &draft.notes {
             self.print_info(&sanitize_line(note))?;

@@ -6,6 +6,7 @@ mod editor;
 mod folders;
 mod handoff_commands;
 mod history_command;
+mod suggestion;
 
 use serde_json::json;
 use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};

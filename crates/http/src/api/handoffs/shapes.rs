@@ -340,6 +340,9 @@ pub(crate) struct DecisionResultShape {
     /// The child thread; `null` unless the handoff was accepted.
     #[schema(value_type = Option<String>, format = Uuid)]
     child_thread_id: Option<ThreadId>,
+    /// A first message to offer in the child thread: the next step, or the request that was not answered. It is never
+    /// sent by itself. `null` if there is none.
+    suggested_message: Option<String>,
     /// The handoff after the decision.
     handoff: HandoffShape,
     /// The proposal that was decided, or the next one.
@@ -370,6 +373,7 @@ impl DecisionResultShape {
         Self {
             outcome: outcome.handoff.status.outcome(),
             child_thread_id: outcome.child_thread_id,
+            suggested_message: outcome.suggested_message,
             run: DecisionRunShape {
                 run_id: outcome.end.run_id,
                 status: outcome.end.status.as_str(),

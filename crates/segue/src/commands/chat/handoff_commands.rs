@@ -3,7 +3,7 @@
 
 use agent::{HandoffRequestOptions, PendingHandoff, RunEnd};
 use protocol::ThreadId;
-use terminal::{Audience, KeyChoice, ask_while_typing, sanitize_line, wrap};
+use terminal::{Audience, KeyChoice, ask_while_typing, sanitize, sanitize_line, wrap};
 
 use crate::commands::chat::ChatSession;
 use crate::commands::handoff::show_child_thread;
@@ -104,6 +104,15 @@ impl ChatSession {
             Some(end) => self.handle_run_end(thread_id, end).await,
             None => Ok(()),
         }
+    }
+
+    /// Offers a first message for the thread. It is not sent before the user does so.
+    fn offer_message(&mut self, message: Option<String>) -> Result<(), CliFailure> {
+        let Some(message) = message else { return Ok(()) };
+        let how = if self.input.can_suggest() { " (→ inserts it)" } else { "" };
+        self.print_info(&format!("Suggested first message{how}: {}", sanitize_line(&message)))?;
+        self.input.suggest(Some(sanitize(&message).into()));
+        Ok(())
     }
 
     /// Performs `/handoff --preview`: shows the draft, or the pending handoff, and stores nothing.
@@ -296,8 +305,8 @@ impl ChatSession {
                     show_child_thread(&self.context, &decided.handoff, &decided.proposal).await?;
                     let child = self.context.agent.threads().find(&child.to_string()).await?;
                     self.switch_thread(Some(child));
-                    self.print_info("You are in the new thread, which continues with the summary.")
-                        .map(|()| None)
+                    self.print_info("You are in the new thread, which continues with the summary.")?;
+                    self.offer_message(decided.suggested_message).map(|()| None)
                 }
                 None => {
                     self.is_status_stale = true;

@@ -72,6 +72,8 @@ struct EditorState {
     pastes: PasteBuffer,
     /// The candidates for the arguments of commands.
     candidates: CompletionCandidates,
+    /// The message that is offered on an empty line.
+    suggestion: Option<String>,
     /// True if the line was empty when it was last drawn. The editor does not report this when it reports Ctrl-C.
     is_empty: bool,
 }
@@ -107,6 +109,17 @@ impl ChatLineReader {
             }
             InputSource::Editor(_) | InputSource::PlainTerminal | InputSource::Pipe => {}
         }
+    }
+
+    /// Offers a message on an empty line, as a hint that a key inserts; `None` withdraws the offer. Has no effect without
+    /// an editor.
+    pub(super) fn suggest(&self, message: Option<String>) {
+        self.shared.lock().suggestion = message;
+    }
+
+    /// Returns whether a suggestion can be inserted with a key.
+    pub(super) const fn can_suggest(&self) -> bool {
+        matches!(self.source, InputSource::Editor(_))
     }
 
     /// Records a text that was pasted while a run was shown. Files that the text mentions are not attached.

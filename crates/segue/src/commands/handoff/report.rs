@@ -12,7 +12,7 @@ use protocol::{
 };
 use serde::Serialize;
 use serde_json::Value;
-use terminal::Audience;
+use terminal::{Audience, sanitize_line, wrap};
 
 use super::answer::HandoffAnswerResult;
 use super::inspect::durable_handoff_id;
@@ -34,6 +34,9 @@ pub(super) struct HandoffReport<'a> {
     thread_id: ThreadId,
     /// The child thread of an accepted handoff.
     child_thread_id: Option<ThreadId>,
+    /// A first message to offer in the child thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suggested_message: Option<&'a str>,
     /// The command that continues: chat in the child thread, or decide.
     next_command: Option<String>,
     /// The handoff after the answer.
@@ -140,6 +143,16 @@ impl HandoffConclusion<'_> {
         self.new_import().map(|imported| imported.path.as_path()).filter(|path| path.exists())
     }
 
+    /// Returns the suggested first message of the child thread.
+    fn suggested_message(&self) -> Option<&str> {
+        match &self.result {
+            HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Previewed => {
+                None
+            }
+            HandoffAnswerResult::Decided(decided) => decided.suggested_message.as_deref(),
+        }
+    }
+
     /// Returns the handoff and the proposal to report: the pending one, else the decided one.
     fn reported_proposal(&self) -> (&Handoff, &Proposal) {
         match (self.still_pending(), &self.result) {
@@ -228,6 +241,7 @@ pub(super) async fn build_report<'a>(
         outcome: handoff.status.outcome(),
         thread_id: handoff.parent_thread_id,
         child_thread_id: conclusion.child_thread_id(),
+        suggested_message: conclusion.suggested_message(),
         next_command,
         handoff,
         iteration: proposal.iteration,
@@ -312,6 +326,10 @@ async fn print_text(
             (Some(_), _) => {
                 show_child_thread(context, &decided.handoff, &decided.proposal).await?;
                 screen.print_line(format!("Continue with: {command}"))?;
+                if let Some(message) = conclusion.suggested_message() {
+                    let text = format!("Suggested first message: {}", sanitize_line(message));
+                    screen.print_line(screen.style.dim(wrap(&text, screen.text_columns(), "", "  ")))?;
+                }
             }
             (None, Some(next)) => {
                 review::show_proposal(context, next).await?;

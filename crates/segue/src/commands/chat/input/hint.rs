@@ -1,4 +1,4 @@
-//! Hints after the cursor: the arguments of a command, or the remainder of an earlier line. Without colour there are no
+//! Hints after the cursor: the arguments of a command, the remainder of an earlier line, or a suggested message. Without colour there are no
 //! hints, because they could not be distinguished from the input.
 
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) struct ChatHinter {
     /// True if the current hint is an earlier line, which a key can insert. The arguments of a command cannot be
     /// inserted.
     is_history_hint: bool,
+    /// The suggested message that is the current hint. A key inserts it.
+    suggestion: Option<String>,
     /// The state in which the hinter records whether the line is empty.
     shared: Arc<Mutex<EditorState>>,
 }
@@ -30,6 +32,7 @@ impl ChatHinter {
         Self {
             history_hinter: DefaultHinter::default().with_min_chars(CHARS_MIN),
             is_history_hint: false,
+            suggestion: None,
             shared,
         }
     }
@@ -44,7 +47,15 @@ impl Hinter for ChatHinter {
         use_ansi_coloring: bool,
         cwd: &str,
     ) -> String {
-        self.shared.lock().is_empty = line.is_empty();
+        let suggestion = {
+            let mut shared = self.shared.lock();
+            shared.is_empty = line.is_empty();
+            shared.suggestion.clone().filter(|_| line.is_empty())
+        };
+        self.suggestion = suggestion.filter(|_| use_ansi_coloring);
+        if let Some(suggestion) = &self.suggestion {
+            return Style::Color.dim(terminal::sanitize_line(suggestion));
+        }
         let hint = self.history_hinter.handle(line, position, history, false, cwd);
         let arguments = command_arguments(line);
         self.is_history_hint = arguments.is_none();
@@ -57,10 +68,16 @@ impl Hinter for ChatHinter {
     }
 
     fn complete_hint(&self) -> String {
+        if let Some(suggestion) = &self.suggestion {
+            return suggestion.clone();
+        }
         if self.is_history_hint { self.history_hinter.complete_hint() } else { String::new() }
     }
 
     fn next_hint_token(&self) -> String {
+        if self.suggestion.is_some() {
+            return self.complete_hint();
+        }
         if self.is_history_hint { self.history_hinter.next_hint_token() } else { String::new() }
     }
 }

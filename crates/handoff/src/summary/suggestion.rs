@@ -1,0 +1,91 @@
+//! The first message that is suggested for the child of an accepted handoff. It is only offered, and never sent without
+//! a person.
+
+use protocol::{HandoffSummary, SummaryItemKind, TodoStatus};
+
+/// The mark of a task that is done, at the beginning of a line of an item.
+const DONE_MARK: &str = "[x] ";
+/// The mark of a task that is not done.
+const OPEN_MARK: &str = "[ ] ";
+
+/// Returns the suggested first message: the first open next step, else the first open task, else the last request if the
+/// conversation shows that it was not answered. `None` if there is none.
+pub fn suggested_message(summary: &HandoffSummary) -> Option<String> {
+    let next_steps = summary.body.iter().filter(|item| item.kind == SummaryItemKind::NextStep);
+    let mut steps = next_steps.flat_map(|item| item.text.lines()).filter_map(open_step);
+    let carry = &summary.carry_over;
+    let is_open = |status: TodoStatus| matches!(status, TodoStatus::Pending | TodoStatus::InProgress);
+    let mut tasks = carry.todos.iter().filter(|todo| is_open(todo.status)).map(|todo| todo.text.trim());
+    let step = steps.next().or_else(|| tasks.find(|text| !text.is_empty()));
+    match step {
+        Some(step) => Some(format!("Continue with: {step}")),
+        None => {
+            let request =
+                carry.last_user_request.as_ref().filter(|_| carry.last_request_answered == Some(false));
+            request.map(|request| request.trim().to_owned()).filter(|request| !request.is_empty())
+        }
+    }
+}
+
+/// Returns the text of a line of a next step; `None` if the line is empty or marked as done.
+fn open_step(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let is_done = line.len() >= DONE_MARK.len()
+        && line.get(..DONE_MARK.len()).is_some_and(|mark| mark.eq_ignore_ascii_case(DONE_MARK));
+    let text = line.strip_prefix(OPEN_MARK).unwrap_or(line).trim();
+    Some(text).filter(|text| !is_done && !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{CarryOver, SummaryItem, TodoItem};
+
+    use super::*;
+    use crate::review::edit::tests::shown_summary;
+
+    fn suggest(
+        steps: &[&str],
+        todos: &[(&str, TodoStatus)],
+        request: Option<(&str, Option<bool>)>,
+    ) -> String {
+        let item = |text: &&str| SummaryItem {
+            kind: SummaryItemKind::NextStep,
+            text: (*text).to_owned(),
+            refs: Vec::new(),
+            verified: true,
+            unfound: Vec::new(),
+            false_refs: Vec::new(),
+        };
+        let todo =
+            |(text, status): &(&str, TodoStatus)| TodoItem { text: (*text).to_owned(), status: *status };
+        let summary = HandoffSummary {
+            body: steps.iter().map(item).collect(),
+            carry_over: CarryOver {
+                todos: todos.iter().map(todo).collect(),
+                last_user_request: request.map(|(text, _)| text.to_owned()),
+                last_request_answered: request.and_then(|(_, answered)| answered),
+                ..CarryOver::default()
+            },
+            ..shown_summary()
+        };
+        suggested_message(&summary).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_first_open_step_is_suggested_then_a_task_then_the_unanswered_request() {
+        let todos = [("Done.", TodoStatus::Completed), ("Test it", TodoStatus::InProgress)];
+        let open = Some(("And the lid?", Some(false)));
+        for (steps, todos, request, expected) in [
+            (&["Mend the lid", "Ship"][..], &todos[..], open, "Continue with: Mend the lid"),
+            (&["[x] One\n[X] Two\n[ ] Three"], &todos, open, "Continue with: Three"),
+            (&["[x] One", "Two"], &[], None, "Continue with: Two"),
+            (&["[x] One"], &todos, open, "Continue with: Test it"),
+            (&[], &todos[..1], open, "And the lid?"),
+            (&[], &[], Some(("And the lid?", Some(true))), ""),
+            (&[], &[], Some(("And the lid?", None)), ""),
+            (&[], &[], None, ""),
+        ] {
+            assert_eq!(suggest(steps, todos, request), expected, "{steps:?}");
+        }
+    }
+}

@@ -1,1 +1,0 @@
-import{Bt as e,P as t,b as n}from"./base-CD3Iudpg.js";t();var r=document.getElementById(`app`);r&&e(n,{target:r});

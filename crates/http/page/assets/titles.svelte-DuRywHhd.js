@@ -1,1 +1,0 @@
-import{$ as e,B as t,lt as n}from"./base-CD3Iudpg.js";var r=3,i=new t,a=new Set,o=[],s=0;function c(e){return i.get(e)}function l(e){for(let t of e)a.has(t)||(a.add(t),o.push(t));for(;s<r&&o.length>0;)u(o.shift()??``)}async function u(t){s+=1;try{i.set(t,e(await n.thread(t)))}catch{a.delete(t),i.set(t,`Thread ${t.slice(0,8)}`)}finally{--s,l([])}}export{l as n,c as t};

@@ -6,8 +6,7 @@
 use protocol::{Seq, SummaryItemKind, TodoItem, TodoStatus};
 
 use super::quotes::{
-    QuoteForm, QuotePartKind, fill_with_quotes, quote_parts, quoted_line, resolved_errors, shorten_message,
-    whole_sentences,
+    QuoteForm, QuotePartKind, fill_with_quotes, quote_parts, quoted_line, resolved_errors, whole_sentences,
 };
 use super::statements::{RankedStatement, is_misleading, is_prose, statements};
 use super::title::{is_introduction, strip_opening};

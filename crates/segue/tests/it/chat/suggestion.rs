@@ -14,7 +14,7 @@ fn last_request(server: &ScriptedServer) -> String {
     let body = server.requests().pop().unwrap().body;
     let messages = body["messages"].as_array().unwrap();
     let users = messages.iter().filter(|message| message["role"] == "user");
-    users.last().map(Value::to_string).unwrap_or_default()
+    users.next_back().map(Value::to_string).unwrap_or_default()
 }
 
 #[test]

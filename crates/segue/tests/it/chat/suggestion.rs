@@ -13,7 +13,7 @@ const SUGGESTION: &str = "Continue with: Do the same in src/backoff.rs.";
 fn last_request(server: &ScriptedServer) -> String {
     let body = server.requests().pop().unwrap().body;
     let messages = body["messages"].as_array().unwrap();
-    let users = messages.iter().filter(|message| message["role"] == "user");
+    let mut users = messages.iter().filter(|message| message["role"] == "user");
     users.next_back().map(Value::to_string).unwrap_or_default()
 }
 

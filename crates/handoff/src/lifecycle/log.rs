@@ -5,6 +5,9 @@
 
 use protocol::{Handoff, Proposal};
 
+/// The value of the field `model_run_id` in a line about a text that no model wrote.
+pub(crate) const NO_MODEL_RUN: &str = "none";
+
 /// One log line: its variant decides the level and the text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HandoffLogLine<'a> {
@@ -22,7 +25,8 @@ impl HandoffLogLine<'_> {
     /// Logs the line. `proposal` is the proposal it is about, if there is one.
     pub(crate) fn log(self, handoff: &Handoff, proposal: Option<&Proposal>) {
         let summary = proposal.map(|proposal| &proposal.summary_json);
-        let model_run_id = summary.and_then(|summary| summary.model_run_id.as_deref());
+        let model_run_id =
+            summary.and_then(|summary| summary.model_run_id.as_deref()).unwrap_or(NO_MODEL_RUN);
         let tokens_used = summary.map(|summary| summary.tokens_used);
         macro_rules! line {
             ($level:ident, $($words:tt)+) => {

@@ -21,6 +21,7 @@ use super::rows::{self, MIRROR_KIND, MirrorRow};
 use super::settings::ATTEMPT_MAX;
 use super::state::{MirrorState, MirrorStatus, RejectedSummary, StatusChange};
 use super::table::{self, MirrorRowCounts};
+use crate::lifecycle::log::NO_MODEL_RUN;
 
 /// The outbox kind of the item that holds the mirror's state. All processes share this one item.
 const STATE_KIND: &str = "mirror_state";
@@ -310,7 +311,7 @@ impl MirrorSender {
     ) -> Result<(), Error> {
         tracing::warn!(
             handoff_id = item.key,
-            model_run_id = row.and_then(|row| row.model_run_id.as_deref()),
+            model_run_id = row.and_then(|row| row.model_run_id.as_deref()).unwrap_or(NO_MODEL_RUN),
             tokens_used = row.map_or(0, |row| row.tokens_used),
             "the mirror rejected the summary of handoff {}: {reason}",
             item.key
@@ -355,7 +356,7 @@ impl MirrorSender {
             let writes = vec![Write::Append { thread_id, events: vec![event.with_key(key)] }];
             if let Err(error) = self.store.commit(Transaction { fence: None, writes }).await {
                 tracing::debug!(
-                    handoff_id = %id, %thread_id, model_run_id = row.model_run_id.as_deref(), tokens_used = row.tokens_used,
+                    handoff_id = %id, %thread_id, model_run_id = row.model_run_id.as_deref().unwrap_or(NO_MODEL_RUN), tokens_used = row.tokens_used,
                     %error, "failed to record in the thread that the summary of handoff {id} was sent or rejected"
                 );
             }
@@ -390,7 +391,7 @@ fn warn_degraded(error: &Error, status: MirrorStatus, first: Option<&MirrorRow>)
     let hint = error.hint();
     match first {
         Some(row) => tracing::warn!(
-            handoff_store_status = status, handoff_id = %row.handoff_id, model_run_id = row.model_run_id.as_deref(),
+            handoff_store_status = status, handoff_id = %row.handoff_id, model_run_id = row.model_run_id.as_deref().unwrap_or(NO_MODEL_RUN),
             tokens_used = row.tokens_used,
             "handoff_store_status={status}: handoff {} is not mirrored yet: failed to {error}; {hint}", row.handoff_id
         ),

@@ -117,7 +117,7 @@ fn g3_a_malformed_decision_is_reported_and_changes_nothing() {
 fn g6_a_text_over_a_limit_is_reported_with_its_line_and_changes_nothing() {
     let (title, tldr, item) = ("**Mine**", "Short.", "- a thing to do");
     let (long_title, long_tldr) = (format!("**{}**", "t".repeat(121)), "w ".repeat(101));
-    let eight: Vec<&str> = [title, tldr, "### Objective"].into_iter().chain([item; 8]).collect();
+    let thirteen: Vec<&str> = [title, tldr, "### Objective"].into_iter().chain([item; 13]).collect();
     let long_item = format!("- {}", "many words here ".repeat(1_200));
     let body = |items: usize| vec![json!({"kind": "objective", "text": "a"}); items];
     let structure = |title: &str, tldr: &str, items: usize| {
@@ -126,7 +126,7 @@ fn g6_a_text_over_a_limit_is_reported_with_its_line_and_changes_nothing() {
     let cases = [
         (edited_text_decision(&[&long_title, tldr, "### Objective", item]), "line 1: `**ttt"),
         (edited_text_decision(&["", title, &long_tldr, "### Objective", item]), "line 3: `w w"),
-        (edited_text_decision(&eight), "line 11: `- a thing"),
+        (edited_text_decision(&thirteen), "line 16: `- a thing"),
         (edited_text_decision(&[title, tldr, "### Objective", &long_item]), "tokens"),
         (edited_text_decision(&[title, tldr, "### Wishes", item]), "line 3: `### Wishes` is not a heading"),
         (edited_text_decision(&[title, tldr, "### Objective", "```", item]), "line 4: `"),

@@ -394,7 +394,7 @@ fn every_decision_on_the_page_for_scripts_is_accepted() {
         if decision["summary_sha256"].is_string() {
             decision["summary_sha256"] = report["summary_sha256"].clone();
         }
-        let is_draft = ["feedback", "revert_to", "redraft"]
+        let is_draft = ["feedback", "revert_to", "redraft", "save_draft"]
             .iter()
             .any(|key| !decision["edited_action"]["args"][key].is_null());
         let output = decide_handoff(&sandbox, &report, &decision);

@@ -44,8 +44,15 @@ fn start_with_replies(replies: impl IntoIterator<Item = ScriptedReply>) -> (Test
     (TestSandbox::new().with_model(&server), server)
 }
 
+/// Waits until the screen ends with this text, or with this text and the suggested message that is announced above it.
 fn wait_for_prompt(terminal: &PtyTerminal, what: &str) -> String {
-    terminal.wait_until(what, |screen| screen.trim_end().ends_with(what))
+    terminal.wait_until(what, |screen| {
+        let screen = screen.trim_end();
+        let announced = screen.rsplit_once("Suggested first message (→ inserts it): ");
+        let suggestion = announced.and_then(|(_, after)| after.lines().next());
+        let is_suggested = |text: &str| screen.ends_with(&format!("{what} {}", text.trim_end()));
+        screen.ends_with(what) || suggestion.is_some_and(is_suggested)
+    })
 }
 
 fn send_line(terminal: &PtyTerminal, text: &str) {

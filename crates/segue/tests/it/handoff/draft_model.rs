@@ -28,7 +28,7 @@ fn the_configured_model_drafts_and_refines_and_the_option_overrides_it() {
     let refined = decide_handoff(&sandbox, &drafted, &edit_decision(json!({"feedback": "shorter"})));
     assert_eq!(refined.json()["summary_json"]["model"], "anthropic/small");
     let trace = sandbox.run(&["trace", drafted["handoff"]["run_id"].as_str().unwrap()]);
-    assert!(trace.stdout.contains("anthropic/small"), "{trace:?}");
+    assert!(trace.stdout.contains("chat small"), "{trace:?}");
     let declined = decide_handoff(&sandbox, &drafted, &json!({"type": "reject"}));
     assert_eq!(declined.code, 0, "{declined:?}");
     let other = sandbox.run(&["handoff", "last", "--model", "anthropic/other", "--json"]).json();

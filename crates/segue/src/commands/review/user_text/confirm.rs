@@ -30,7 +30,9 @@ pub(super) struct EditedText<'a> {
 /// Shows the changes and asks; `None` if the user returns to the question.
 pub(super) fn confirm_text(screen: &Screen, text: &EditedText<'_>) -> io::Result<Option<ConfirmAnswer>> {
     screen.print_line(screen.style.bold("You changed:"))?;
-    screen.print_lines(diff::render_versions(screen, &sanitize(text.before), &sanitize(text.after)))?;
+    // The line break at the end is no part of the text.
+    let (before, after) = (sanitize(text.before.trim_end()), sanitize(text.after.trim_end()));
+    screen.print_lines(diff::render_versions(screen, &before, &after))?;
     let mut choices = vec![
         KeyChoice { key: 'a', label: "Accept this text", answer: ConfirmAnswer::Accept },
         KeyChoice { key: 's', label: "Save as a draft", answer: ConfirmAnswer::Save },

@@ -78,7 +78,7 @@ run({
       .getByText(/not found in|unverified|not verified/i)
       .first()
       .waitFor();
-    const coverage = await page.getByRole("img", { name: /messages/ }).getAttribute("aria-label");
+    const coverage = await page.getByRole("slider", { name: /messages/ }).getAttribute("aria-label");
     check(coverage.includes(String(proposal.coverage.messages)), coverage);
   },
 

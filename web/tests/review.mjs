@@ -110,6 +110,40 @@ run({
     await page.getByText(/refer to this message|source of this item/).waitFor();
   },
 
+  async "parts that the text lacks are added, and an edited text is saved as a draft"() {
+    const { handoff, summary } = await draftExample();
+    const page = await open(`#/handoffs/${handoff}`);
+    const omitted = page.getByRole("region", { name: "Not in this text" });
+    const [topic] = summary.notes.topics;
+    await omitted.getByRole("button", { name: topic.request, exact: true }).click();
+    await waitUntilVisible(message(page, topic.first_seq), "the topic is shown");
+
+    // The strip leads to the first message.
+    const strip = page.getByRole("slider", { name: /quoted/ });
+    await strip.focus();
+    await page.keyboard.press("End");
+    check(/#\d+: \w+$/.test(await strip.getAttribute("aria-valuetext")), "the part has a text");
+    await page.keyboard.press("Home");
+    await page.keyboard.press("Enter");
+    await waitUntilVisible(message(page, summary.coverage.quoted[0][0]), "the first part is shown");
+
+    const proposals = async () => (await ask("GET", `/api/handoffs/${handoff}`)).proposals;
+    const count = (await proposals()).length;
+    await button(omitted, `Add: ${topic.request}`).click();
+    await waitUntil(async () => (await proposals()).length === count + 1, "the topic is added");
+    const added = (await proposals()).at(-1).summary_json;
+    check(!(added.notes?.topics ?? []).some(({ first_seq }) => first_seq === topic.first_seq), added.notes);
+    await button(omitted, `Add: ${topic.request}`).waitFor({ state: "hidden" });
+
+    await button(page, "Edit").click();
+    await page.getByRole("textbox", { name: "Title" }).fill("A title of my own");
+    await button(page, "Save as a draft").click();
+    await page.getByRole("heading", { name: "A title of my own" }).waitFor();
+    const review = await ask("GET", `/api/handoffs/${handoff}`);
+    equal(review.proposals.length, count + 2);
+    equal(review.pending.proposal.summary_json.title, "A title of my own");
+  },
+
   async "a phone shows the package first, and the conversation on request"() {
     const { handoff, summary } = await draftExample();
     const page = await open(`#/handoffs/${handoff}`, { size: PHONE });

@@ -273,6 +273,8 @@ export interface SummaryItem {
   refs: number[];
   verified: boolean;
   unfound?: string[];
+  /** References of the draft that name no message. They are not among `refs`. */
+  false_refs?: number[];
 }
 /** A standing rule of the user and the messages that state it. */
 export interface Rule {
@@ -288,6 +290,34 @@ export interface CarryOver {
   commands: string[];
   errors: string[];
 }
+/** An inclusive range of positions. */
+export type SeqRange = [first: number, last: number];
+/** The use of a message in the text of a summary, the strongest first. */
+export type MessageUse = "quoted" | "represented" | "read" | "scanned" | "unread";
+/** The ranges of each use. Empty ones are missing, in summaries of earlier versions all. */
+export type CoverageRanges = { first_seq: number; last_seq: number } & Partial<
+  Record<MessageUse, SeqRange[]>
+>;
+/** An item of the draft that the text leaves out or shortens. */
+export interface LeftOutItem {
+  item: SummaryItem;
+  reason: "too_many" | "too_long" | "shortened";
+}
+/** A part of the conversation to which nothing in the text refers. */
+export interface ConversationTopic {
+  first_seq: number;
+  last_seq: number;
+  messages: number;
+  tokens: number;
+  request: string;
+}
+/** Notes for the reviewer, which are no part of the text. */
+export interface ReviewNotes {
+  title_unfound?: string[];
+  tldr_unfound?: string[];
+  left_out?: LeftOutItem[];
+  topics?: ConversationTopic[];
+}
 export interface HandoffSummary {
   title: string;
   tldr: string;
@@ -295,7 +325,9 @@ export interface HandoffSummary {
   model: string;
   tokens_used: number;
   iteration: number;
+  coverage: CoverageRanges;
   carry_over: CarryOver;
+  notes?: ReviewNotes;
   created_at: string;
 }
 export interface Handoff {
@@ -325,7 +357,15 @@ export interface Proposal {
   summary_md: string;
   summary_sha256: string;
   feedback: string | null;
-  coverage: { messages: number; verbatim: number; summarized: number; truncated: number; excluded: number };
+  coverage: {
+    messages: number;
+    verbatim: number;
+    summarized: number;
+    truncated: number;
+    excluded: number;
+    /** The number of messages of each use; null for a summary of an earlier version. */
+    uses: Record<MessageUse, number> | null;
+  };
   unverified: { index: number; text: string; unfound: string[] }[];
   diff: string | null;
   created_at: string;

@@ -13,6 +13,7 @@ import {
   moveItem,
   validationErrors,
   switchToMarkdown,
+  textArgs,
   type SummaryEdit,
 } from "./edit";
 
@@ -145,6 +146,12 @@ test("g1_an edit is accepted instead of its base", () => {
     summary_sha256: "abc",
     args: { summary_md: proposal.summary_md },
   });
+});
+
+test("the text of an edit can be sent with another decision", () => {
+  const edit = { ...createEdit(proposal), title: "Lid" };
+  expect(textArgs(edit)).toMatchObject({ summary_json: { title: "Lid", tldr: "It leaks." } });
+  expect(textArgs({ ...edit, format: "markdown", markdown: "**Lid**" })).toEqual({ summary_md: "**Lid**" });
 });
 
 test("fields become Markdown with the marks of unchanged items", () => {

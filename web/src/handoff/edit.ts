@@ -1,5 +1,5 @@
 // A person's edit of a summary: its operations, its limits and the decision it is sent as. Pure.
-import type { Decision, Proposal, SummaryItem, SummaryKind } from "../api/types";
+import type { Decision, JsonObject, Proposal, SummaryItem, SummaryKind } from "../api/types";
 import { SUMMARY_KINDS, factSections } from "./review";
 
 /** The limits of contract §4, in grapheme clusters and items. */
@@ -140,13 +140,17 @@ export function validationErrors(edit: SummaryEdit): string[] {
  * the person discards. The server refuses it for any other draft.
  */
 export function acceptEdit(edit: SummaryEdit, summary_sha256 = edit.sha256): Decision {
-  if (edit.format === "markdown")
-    return { type: "approve", summary_sha256, args: { summary_md: edit.markdown } };
+  if (edit.format === "markdown") return { type: "approve", summary_sha256, args: textArgs(edit) };
+  return editDecision({ ...textArgs(edit), summary_sha256 });
+}
+
+/** Returns the text of the edit as arguments of a decision. */
+export function textArgs(edit: SummaryEdit): JsonObject {
+  if (edit.format === "markdown") return { summary_md: edit.markdown };
   const body = edit.items
     .filter((item) => item.text.trim())
     .map(({ kind, text, refs }) => ({ kind, text, refs, verified: true }) satisfies SummaryItem);
-  const summary_json = { title: edit.title, tldr: edit.tldr, body };
-  return editDecision({ summary_json, summary_sha256 });
+  return { summary_json: { title: edit.title, tldr: edit.tldr, body } };
 }
 
 /** Returns a decision that changes the proposal. */

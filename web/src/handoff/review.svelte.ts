@@ -11,7 +11,8 @@ import { compareReviews } from "./review";
 const POLL_MS = 3_000;
 
 /** The decision that is being sent, as shown on the page. */
-export type DecisionActivity = "Accepting" | "Drafting" | "Restoring" | "Declining" | "Closing";
+export type DecisionActivity =
+  "Accepting" | "Adding" | "Saving" | "Drafting" | "Restoring" | "Declining" | "Closing";
 
 export class ReviewStore {
   data = $state.raw<HandoffReview | null>(null);

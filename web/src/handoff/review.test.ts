@@ -6,8 +6,8 @@ import {
   groupItems,
   itemLines,
   splitLine,
-  coverageParts,
   earlierDuplicate,
+  factSections,
 } from "./review";
 
 const item = (kind: SummaryItem["kind"], text: string): SummaryItem => ({
@@ -44,13 +44,10 @@ test("items are grouped by kind in the order of the contract", () => {
   ]);
 });
 
-test("the coverage has the server's numbers", () => {
-  const coverage = { messages: 243, verbatim: 40, summarized: 201, truncated: 2, excluded: 0 };
-  expect(coverageParts(coverage).map(({ name, count }) => [name, count])).toEqual([
-    ["verbatim", 40],
-    ["summarized", 201],
-    ["truncated", 2],
-    ["excluded", 0],
+test("calls that wait for approval are facts", () => {
+  const markdown = "**T**\nS.\n\n### Objective\n- a\n\n### Calls that wait for approval\n- execute: {}\n";
+  expect(factSections(markdown)).toEqual([
+    { heading: "Calls that wait for approval", entries: ["execute: {}"] },
   ]);
 });
 

@@ -113,18 +113,6 @@ export function itemLines(text: string): ItemLine[] {
     });
 }
 
-/** Returns the number of messages per coverage class, as the server counted them. */
-export function coverageParts(
-  coverage: Proposal["coverage"],
-): { name: string; description: string; count: number }[] {
-  return [
-    { name: "verbatim", description: "read in full", count: coverage.verbatim },
-    { name: "summarized", description: "read as one line each", count: coverage.summarized },
-    { name: "truncated", description: "read in part", count: coverage.truncated },
-    { name: "excluded", description: "not read", count: coverage.excluded },
-  ];
-}
-
 /** The relevant change on the server since the review was loaded. */
 export type ReviewChange = "none" | "count" | "decided" | "drafting" | "newer";
 

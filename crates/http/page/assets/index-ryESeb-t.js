@@ -1,1 +1,0 @@
-import{Ht as e,I as t,b as n}from"./base-BzwUJeYY.js";t();var r=document.getElementById(`app`);r&&e(n,{target:r});

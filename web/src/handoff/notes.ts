@@ -1,0 +1,21 @@
+// The texts of a review's notes. Pure.
+import type { LeftOutItem } from "../api/types";
+
+/** The parts to add to a text, by their indexes in the notes. */
+export type AddedParts = { left_out: number[] } | { topics: number[] };
+
+const REASONS: Record<LeftOutItem["reason"], string> = {
+  too_many: "Left out because the draft had too many items.",
+  too_long: "Left out because the text would be too long.",
+  shortened: "The text contains only its beginning; the whole would be too long.",
+};
+
+/** Returns why the text does not contain an item of the draft. */
+export function omissionReason(reason: LeftOutItem["reason"]): string {
+  return REASONS[reason] ?? "Left out.";
+}
+
+/** Returns the sentences about the removed references of an item. */
+export function falseReferences(seqs: readonly number[] = []): string[] {
+  return seqs.map((seq) => `Reference #${seq} was removed: there is no such message.`);
+}

@@ -108,7 +108,7 @@ pub async fn b6_pages_are_full_despite_hidden_events(store: SharedStore) {
     let result = page(&store, thread_id, HistoryQuery { after_seq: Some(1), ..newest(5) }).await;
     assert_eq!((seqs(&result.entries), result.has_more_after), (vec![2, HIDDEN + 3], false));
     let result = page(&store, thread_id, HistoryQuery { before_seq: Some(HIDDEN), ..newest(2) }).await;
-    assert_eq!((seqs(&result.entries), result.has_more_after), (vec![1, 2, 3], true));
+    assert_eq!((seqs(&result.entries), result.has_more_after), (vec![1, 2], true));
     let nothing = page(&store, thread_id, HistoryQuery { after_seq: Some(HIDDEN + 3), ..newest(1) }).await;
     assert!(nothing.entries.is_empty() && nothing.has_more_before && !nothing.has_more_after);
 }
@@ -298,7 +298,7 @@ pub async fn b9_rewound_entries_are_returned_only_on_request(store: SharedStore)
     assert!(result.entries[1].feedback.is_some() && result.entries[3].feedback.is_some());
     let between = HistoryQuery { before_seq: Some(4), ..all };
     let result = page(&store, thread_id, between).await;
-    assert_eq!((seqs(&result.entries), result.has_more_after), (vec![1, 2], true));
+    assert_eq!((seqs(&result.entries), result.has_more_after), (vec![1, 2, 3], true));
     // Rewinding a replacement does not restore the entry that it replaced.
     rewind(&*store, thread_id, 0).await.unwrap();
     let left = page(&store, thread_id, with_feedback(9)).await.entries;

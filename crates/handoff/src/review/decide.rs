@@ -64,7 +64,12 @@ pub(crate) fn decision_outcome(
                 Some(args) => {
                     check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
                     check_known_fields(args, &TEXT_FIELDS)?;
-                    let edited = edited_markdown(shown, args)?.map(Box::new);
+                    if args.contains_key("feedback") && !is_echoed_feedback(shown, args) {
+                        return Err(DecisionRejection::Invalid(
+                            "an approval cannot hold `feedback`: send it with the decision `edit`".to_owned(),
+                        ));
+                    }
+                    let edited = edited_summary(shown, args)?.map(Box::new);
                     Ok(edited.map_or(DecisionOutcome::Accept, DecisionOutcome::AcceptEdited))
                 }
                 None => Ok(DecisionOutcome::Accept),
@@ -109,23 +114,16 @@ fn edit_outcome(
     refinements_left: u32,
     args: &Map<String, Value>,
 ) -> Result<DecisionOutcome, DecisionRejection> {
-    let fields =
-        [TEXT_FIELDS.as_slice(), &["summary_json"], &REDRAFT_FIELDS, &[SAVE_FIELD, ADD_FIELD]].concat();
+    let fields = [TEXT_FIELDS.as_slice(), &REDRAFT_FIELDS, &[SAVE_FIELD, ADD_FIELD]].concat();
     check_known_fields(args, &fields)?;
     let has_text = ["summary_json", "summary_md", "title"].iter().any(|key| args.contains_key(*key));
     let (edited, is_saved) = match args.get(ADD_FIELD) {
         Some(added) => (Some(summary_with_added_items(shown, args, added)?), true),
         None => (edited_summary(shown, args)?, save_field(args)?),
     };
-    let is_shown = |key: &str| match (key, &args[key]) {
-        ("feedback", Value::String(text)) => Some(text.as_str()) == shown.feedback.as_deref(),
-        ("feedback", Value::Null) => true,
-        _ => false,
-    };
-    let requested: Vec<&str> = REDRAFT_FIELDS
-        .into_iter()
-        .filter(|key| args.contains_key(*key) && !(has_text && is_shown(key)))
-        .collect();
+    let is_echoed = |key: &str| key == "feedback" && is_echoed_feedback(shown, args);
+    let requested: Vec<&str> =
+        REDRAFT_FIELDS.into_iter().filter(|key| args.contains_key(*key) && !is_echoed(key)).collect();
     // Each proposal that this edit stores takes one of the remaining iterations.
     let added = u32::from(edited.is_some()) + u32::from(!requested.is_empty());
     if (is_saved || !requested.is_empty()) && shown.iteration + added >= ITERATIONS_MAX {
@@ -152,7 +150,8 @@ fn edit_outcome(
         ))),
         (None, []) if has_text => Ok(DecisionOutcome::Accept),
         (None, []) => Err(DecisionRejection::Invalid(
-            "an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`".to_owned(),
+            "an edit needs `summary_json`, `summary_md`, `title`, `feedback`, `add`, `revert_to` or `redraft`"
+                .to_owned(),
         )),
         (None, ["feedback"]) => {
             checked_feedback(text_field(args, "feedback")?, refinements_left).map(DecisionOutcome::Refine)
@@ -167,13 +166,33 @@ fn edited_summary(
     shown: &Proposal,
     args: &Map<String, Value>,
 ) -> Result<Option<EditedSummary>, DecisionRejection> {
-    if let Some(json) = args.get("summary_json") {
-        let edited = edit::parse_json(&shown.summary_json, json)?;
-        if edited.summary_md != shown.summary_md {
-            return Ok(Some(edited));
+    let edited_json = match args.get("summary_json") {
+        Some(json) => Some(edit::parse_json(&shown.summary_json, json)?),
+        None => None,
+    };
+    let edited_json = edited_json.filter(|edited| edited.summary_md != shown.summary_md);
+    match (edited_json, edited_markdown(shown, args)?) {
+        (Some(json), Some(markdown)) if json.summary_md.trim() != markdown.summary_md.trim() => {
+            Err(DecisionRejection::Invalid(
+                "`summary_json` and `summary_md` (or `title`) were both changed, in different ways: send one of them"
+                    .to_owned(),
+            ))
         }
+        (Some(edited), _) | (None, Some(edited)) => Ok(Some(edited)),
+        (None, None) => Ok(None),
     }
-    edited_markdown(shown, args)
+}
+
+/// Returns whether `feedback` is what the client was shown and sent back with everything else: a client that sends both forms
+/// of the text sends all arguments. Any other feedback is meant, also if it repeats the last one.
+fn is_echoed_feedback(shown: &Proposal, args: &Map<String, Value>) -> bool {
+    let has_both_forms = ["summary_json", "summary_md"].iter().all(|key| args.contains_key(*key));
+    has_both_forms
+        && match args.get("feedback") {
+            Some(Value::String(text)) => Some(text.as_str()) == shown.feedback.as_deref(),
+            Some(Value::Null) => true,
+            Some(_) | None => false,
+        }
 }
 
 /// Returns the shown summary with the items of the argument [`ADD_FIELD`].
@@ -192,6 +211,7 @@ fn summary_with_added_items(
             "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index]}}`: {error}"
         ))
     })?;
+    let added = added.without_duplicates();
     if added == edit::AddedItems::default() {
         return Err(DecisionRejection::Invalid(format!("`{ADD_FIELD}` names nothing to add")));
     }
@@ -221,7 +241,7 @@ fn check_known_fields(args: &Map<String, Value>, fields: &[&str]) -> Result<(), 
 }
 
 /// The arguments that carry a person's own text.
-const TEXT_FIELDS: [&str; 2] = ["summary_md", "title"];
+const TEXT_FIELDS: [&str; 3] = ["summary_md", "title", "summary_json"];
 
 /// The argument of an edit that stores the person's text as a proposal without accepting it.
 const SAVE_FIELD: &str = "save_draft";

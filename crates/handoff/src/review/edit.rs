@@ -18,7 +18,7 @@ use crate::review::decide::EditedSummary;
 use crate::review::edit::error::{EditError, LineLocation};
 use crate::review::edit::parse::{EditedBullet, ParsedEdit};
 use crate::review::edit::submitted_text::SubmittedText;
-use crate::summary::message_use::reclassify_messages;
+use crate::summary::message_use::{is_covered_message, reclassify_messages};
 use crate::summary::render;
 use crate::summary::render::facts::edited_facts;
 
@@ -47,6 +47,17 @@ pub(crate) struct AddedItems {
     pub(crate) left_out: Vec<usize>,
     /// Topics that the text does not mention.
     pub(crate) topics: Vec<usize>,
+}
+
+impl AddedItems {
+    /// Returns the indexes, each once.
+    pub(crate) fn without_duplicates(mut self) -> Self {
+        for indexes in [&mut self.left_out, &mut self.topics] {
+            indexes.sort_unstable();
+            indexes.dedup();
+        }
+        self
+    }
 }
 
 /// Returns the submitted text, cleaned and ready to be stored; `None` when it equals the shown text.
@@ -118,6 +129,14 @@ pub(crate) fn parse_markdown(
         (summary.tldr, locations.tldr) = (tldr, Some(location));
     }
     keep_marks(shown, &mut summary);
+    let notes = &mut summary.notes;
+    for (unfound, is_marked) in
+        [(&mut notes.title_unfound, edit.is_title_marked), (&mut notes.tldr_unfound, edit.is_tldr_marked)]
+    {
+        if !is_marked {
+            unfound.clear();
+        }
+    }
     let (mut body, mut item_locations): (Vec<SummaryItem>, Vec<LineLocation>) =
         match_items(shown, &edit.bullets).into_iter().unzip();
     if item_locations.len() > EDITED_ITEMS_MAX {
@@ -199,10 +218,11 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
         };
         *item = match shown.body.iter().find(is_same) {
             Some(known) => known.clone(),
-            None => SummaryItem {
-                refs: std::mem::take(&mut item.refs),
-                ..user_item(shown, item.kind, &item.text)
-            },
+            None => {
+                let (refs, false_refs) =
+                    item.refs.iter().partition(|seq| is_covered_message(&shown.coverage, **seq));
+                SummaryItem { refs, false_refs, ..user_item(shown, item.kind, &item.text) }
+            }
         };
     }
     body.retain(|item| !item.text.is_empty());
@@ -248,7 +268,7 @@ struct TextLocations {
 }
 
 /// Returns an item that the person wrote. What they wrote themselves counts as verified, but names that the draft had invented
-/// stay unverified, however the sentence around them was changed.
+/// stay unverified, however the sentence around them was changed. In Markdown, a person confirms a name by removing the mark.
 fn user_item(shown: &HandoffSummary, kind: SummaryItemKind, text: &str) -> SummaryItem {
     let unfound = kept_unfound(shown, text);
     SummaryItem {
@@ -259,6 +279,11 @@ fn user_item(shown: &HandoffSummary, kind: SummaryItemKind, text: &str) -> Summa
         unfound,
         false_refs: Vec::new(),
     }
+}
+
+/// Returns the item as verified, because the person removed its mark.
+fn confirmed_item(item: SummaryItem) -> SummaryItem {
+    SummaryItem { verified: true, unfound: Vec::new(), ..item }
 }
 
 /// Updates the names in the title and the TL;DR that are unfound; see [`user_item`].
@@ -325,12 +350,15 @@ fn match_items(shown: &HandoffSummary, mut bullets: &[EditedBullet]) -> Vec<(Sum
         shown.body.iter().map(|item| (item, item_lines(item))).collect();
     let mut body: Vec<(SummaryItem, LineLocation)> = Vec::new();
     let mut in_own_tasks = false;
-    while let Some(EditedBullet { kind, text, location }) = bullets.first() {
+    while let Some(EditedBullet { kind, text, is_marked, location }) = bullets.first() {
         let matched = matching_items(&known, bullets);
         if !matched.is_empty() {
             for index in matched {
                 let (item, lines) = &mut known[index];
-                body.push((item.clone(), bullets[0].location.clone()));
+                // The mark of an item is at its last line.
+                let is_marked = bullets[lines.len() - 1].is_marked;
+                let item = if is_marked { item.clone() } else { confirmed_item(item.clone()) };
+                body.push((item, bullets[0].location.clone()));
                 bullets = &bullets[lines.len()..];
                 lines.clear();
             }
@@ -342,9 +370,15 @@ fn match_items(shown: &HandoffSummary, mut bullets: &[EditedBullet]) -> Vec<(Sum
         match list {
             Some((list, _)) => {
                 let lines = format!("{}\n{text}", list.text);
-                *list = user_item(shown, *kind, &lines);
+                let is_marked = *is_marked || !list.verified;
+                let item = user_item(shown, *kind, &lines);
+                *list = if is_marked { item } else { confirmed_item(item) };
             }
-            None => body.push((user_item(shown, *kind, text), location.clone())),
+            None => {
+                let item = user_item(shown, *kind, text);
+                let item = if *is_marked { item } else { confirmed_item(item) };
+                body.push((item, location.clone()));
+            }
         }
         in_own_tasks = is_task(text);
         bullets = &bullets[1..];

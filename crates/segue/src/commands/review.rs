@@ -284,9 +284,11 @@ impl<'a> HandoffReviewSession<'a> {
         })
     }
 
-    /// Returns an `edit` decision with one argument.
+    /// Returns an `edit` decision about the shown proposal with one argument.
     fn edit_decision(&self, key: &str, value: Value) -> Decision {
-        build_edit_decision(&self.pending, Map::from_iter([(key.to_owned(), value)]))
+        let hash = json!(self.pending.proposal.summary_sha256);
+        let args = [(key.to_owned(), value), ("summary_sha256".to_owned(), hash)];
+        build_edit_decision(&self.pending, Map::from_iter(args))
     }
 
     /// Submits a decision, and shows the next proposal if the handoff is still pending.

@@ -99,9 +99,13 @@ async fn m6_title_tldr_and_references_are_checked_and_a_mended_typo_verifies_not
     let mended = first.proposal.summary_md.replace("onyl", "only").replace("is mended", "was mended");
     let second = edit(&agent, &first, &json!({"summary_md": mended, "save_draft": true})).await;
     assert_eq!(unfound_names(&second.proposal.summary_json), unfound_names(summary));
+    let confirmed = second.proposal.summary_md.replace("invented_item.rs. (unverified)", "invented_item.rs.");
+    let second = edit(&agent, &second, &json!({"summary_md": confirmed, "save_draft": true})).await;
+    let unfound = unfound_names(&second.proposal.summary_json);
+    assert_eq!(unfound, (name("title"), name("tldr"), Vec::new()), "the user removed the mark of the item");
     let title = json!({"title": "The importer", "save_draft": true});
     let third = edit(&agent, &second, &title).await;
-    assert_eq!(unfound_names(&third.proposal.summary_json), (Vec::new(), name("tldr"), name("item")));
+    assert_eq!(unfound_names(&third.proposal.summary_json), (Vec::new(), name("tldr"), Vec::new()));
     assert!(third.proposal.summary_md.starts_with("**The importer**\n"));
 }
 

@@ -47,10 +47,10 @@ fn g3_every_approval_is_an_accept_an_edit_or_rejected() {
     for (args, expected) in [
         (json!({}), "accept"),
         (json!({"handoff_id": "x", "iteration": 0, "preview_only": false}), "accept"),
-        (json!({"titel": "Mine"}), "refused: unknown field `titel`; known: summary_md, title"),
+        (json!({"titel": "Mine"}), "refused: unknown field `titel`; known: summary_md, title, summary_json"),
         (
             json!({"title": "Mine", "sumary_md": own}),
-            "refused: unknown field `sumary_md`; known: summary_md, title",
+            "refused: unknown field `sumary_md`; known: summary_md, title, summary_json",
         ),
         (json!({"summary_md": shown.summary_md}), "accept"),
         (json!({"title": " Progress "}), "accept"),
@@ -93,7 +93,7 @@ fn g3_an_edit_contains_a_summary_a_text_or_feedback() {
         (json!({"feedback": 5}), "refused: `feedback` must be text"),
         (
             json!({}),
-            "refused: an edit needs `summary_json`, `summary_md`, `feedback`, `revert_to` or `redraft`",
+            "refused: an edit needs `summary_json`, `summary_md`, `title`, `feedback`, `add`, `revert_to` or `redraft`",
         ),
         (
             json!({"summary_json": {"title": 5}}),
@@ -103,6 +103,36 @@ fn g3_an_edit_contains_a_summary_a_text_or_feedback() {
         let answer =
             json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args.clone()}});
         assert_eq!(describe_outcome(&shown, &answer), expected, "{args}");
+    }
+}
+
+#[test]
+fn g3_no_part_of_a_decision_is_dropped_without_a_word() {
+    let shown = Proposal { iteration: 1, feedback: Some("shorter".to_owned()), ..proposal() };
+    let own = "**Theirs**\nSo far.\n\n### Objective\n- Go on.";
+    let mut other = serde_json::to_value(&shown.summary_json).unwrap();
+    other["title"] = json!("Mine");
+    let edit =
+        |args: Value| json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}});
+    let no_feedback = "refused: an approval cannot hold `feedback`: send it with the decision `edit`";
+    for (answer, expected) in [
+        // Feedback may repeat the last one. Only a client that sends everything back does not mean it.
+        (edit(json!({"title": "Mine", "feedback": "shorter"})), "refine Mine: shorter"),
+        (
+            edit(json!({"summary_md": own, "feedback": "shorter", "save_draft": true})),
+            "refine Theirs: shorter",
+        ),
+        (edit(json!({"feedback": "shorter"})), "refine: shorter"),
+        (json!({"type": "approve", "args": {"summary_json": other}}), "edited: Mine"),
+        (json!({"type": "approve", "args": {"feedback": "name the files"}}), no_feedback),
+        (json!({"type": "approve", "args": {"title": "t", "feedback": "shorter"}}), no_feedback),
+        (
+            edit(json!({"summary_json": other, "summary_md": own})),
+            "refused: `summary_json` and `summary_md` (or `title`) were both changed, in different ways: send one \
+             of them",
+        ),
+    ] {
+        assert_eq!(describe_outcome(&shown, &answer), expected, "{answer}");
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct EditedBullet {
     pub(crate) kind: SummaryItemKind,
     /// The text without the bullet and without escapes; continuation lines follow after a line break.
     pub(crate) text: String,
+    /// True if the line ends with the mark of unverified items.
+    pub(crate) is_marked: bool,
     /// The line on which it starts.
     pub(crate) location: LineLocation,
 }
@@ -46,6 +48,10 @@ pub(crate) struct ParsedEdit {
     pub(crate) title: Option<(String, LineLocation)>,
     /// The TL;DR with its first line; `None` when it is unchanged.
     pub(crate) tldr: Option<(String, LineLocation)>,
+    /// True if the title has the mark of unverified texts, or the text has no title of its own.
+    pub(crate) is_title_marked: bool,
+    /// True if the TL;DR has the mark of unverified texts, or the text has no TL;DR of its own.
+    pub(crate) is_tldr_marked: bool,
     /// The bullets of items, in the order of the text.
     pub(crate) bullets: Vec<EditedBullet>,
     /// The lines of facts with their sections, in the order of the text.
@@ -74,6 +80,8 @@ impl ParsedEdit {
             shown_tldr,
             title: None,
             tldr: None,
+            is_title_marked: true,
+            is_tldr_marked: true,
             bullets: Vec::new(),
             facts: Vec::new(),
             shows_facts: shown.carry_over.is_in_markdown,
@@ -152,9 +160,11 @@ impl ParsedEdit {
     fn push_head_line(&mut self, line: &str, location: &dyn Fn() -> LineLocation) {
         if self.is_title(line) {
             let title = title_line(line).unwrap_or_else(|| line.to_owned());
+            self.is_title_marked = has_mark(line);
             self.title = Some((title, location()));
             return;
         }
+        self.is_tldr_marked = has_mark(line);
         match &mut self.tldr {
             Some((tldr, _)) => {
                 tldr.push(' ');
@@ -172,12 +182,16 @@ impl ParsedEdit {
                 return Err(EditError::UnknownHeading(location()));
             }
             self.continue_text(&plain_text(line), location);
+            if let Some(last) = self.bullets.last_mut().filter(|_| has_mark(line)) {
+                last.is_marked = true;
+            }
             return Ok(());
         };
+        let is_marked = has_mark(text);
         let text = plain_text(text);
         match self.current_section.filter(|_| !text.is_empty()) {
             Some(EditedSection::Items(kind)) => {
-                self.bullets.push(EditedBullet { kind, text, location: location() });
+                self.bullets.push(EditedBullet { kind, text, is_marked, location: location() });
             }
             Some(EditedSection::Facts(section)) => self.facts.push((section, text)),
             None => {}
@@ -205,7 +219,13 @@ impl ParsedEdit {
                         last.text.push_str(text);
                     }
                     None => {
-                        self.bullets.push(EditedBullet { kind, text: text.to_owned(), location: location() })
+                        let text = text.to_owned();
+                        self.bullets.push(EditedBullet {
+                            kind,
+                            text,
+                            is_marked: false,
+                            location: location(),
+                        });
                     }
                 }
             }
@@ -236,8 +256,13 @@ impl ParsedEdit {
 /// Returns the text of a line without the unverified mark and without the escapes that rendering adds.
 pub(crate) fn plain_text(line: &str) -> String {
     let line = line.trim();
-    let line = line.strip_suffix(SummaryItem::UNVERIFIED).unwrap_or(line);
+    let line = line.trim_end_matches(SummaryItem::UNVERIFIED);
     unescape_tags(&render::unescape_block_start(line))
+}
+
+/// Returns whether the line ends with the mark of unverified texts.
+fn has_mark(line: &str) -> bool {
+    line.trim().ends_with(SummaryItem::UNVERIFIED)
 }
 
 /// Returns the text after the bullet, if the line has one at its very beginning.
@@ -248,7 +273,7 @@ pub(crate) fn bullet_text(line: &str) -> Option<&str> {
 
 /// Returns the text of a title line: bold, as rendering writes it, or a Markdown heading of level 1.
 fn title_line(line: &str) -> Option<String> {
-    let line = line.strip_suffix(SummaryItem::UNVERIFIED).unwrap_or(line);
+    let line = line.trim_end_matches(SummaryItem::UNVERIFIED);
     let bold = line.strip_prefix("**").and_then(|rest| rest.strip_suffix("**"));
     bold.or_else(|| line.strip_prefix("# "))
         .map(|text| unescape_tags(text.trim()))

@@ -13,6 +13,12 @@ use facts::formatting::{count_content_words, pluralize, truncate_with_ellipsis};
 use facts::{ConversationFacts, Quote};
 use section::{SECTIONS, SectionSource, ShownText, SummarySection};
 
+/// The next step of an offline summary whose thread has no open task.
+pub(crate) const NO_OPEN_TASK: &str = "The thread records no open task.";
+/// The beginnings of next steps that quote a request, each followed by the quotation.
+pub(crate) const REQUEST_LABELS: [&str; 4] =
+    ["Pending request", "Last request", "Before it", "The assistant asked"];
+
 mod files;
 mod in_use;
 mod quotes;
@@ -190,7 +196,7 @@ fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, String); 3] {
         (SummaryItemKind::Artifact, artifacts.to_owned()),
         match objective_request(facts) {
             // The title and the quote of the last request state the objective.
-            Some(_) => (SummaryItemKind::NextStep, "The thread records no open task.".to_owned()),
+            Some(_) => (SummaryItemKind::NextStep, NO_OPEN_TASK.to_owned()),
             None => (SummaryItemKind::Objective, "No request was found.".to_owned()),
         },
     ]

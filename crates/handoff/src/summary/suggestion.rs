@@ -3,28 +3,35 @@
 
 use protocol::{HandoffSummary, SummaryItemKind, TodoStatus};
 
+use crate::summary::offline_summary::{NO_OPEN_TASK, REQUEST_LABELS};
+
 /// The mark of a task that is done, at the beginning of a line of an item.
 const DONE_MARK: &str = "[x] ";
 /// The mark of a task that is not done.
 const OPEN_MARK: &str = "[ ] ";
 
 /// Returns the suggested first message: the first open next step, else the first open task, else the last request if the
-/// conversation shows that it was not answered. `None` if there is none.
+/// conversation shows that it was not answered. `None` if there is none. A next step that only quotes this request stands for
+/// the request itself.
 pub fn suggested_message(summary: &HandoffSummary) -> Option<String> {
     let next_steps = summary.body.iter().filter(|item| item.kind == SummaryItemKind::NextStep);
-    let mut steps = next_steps.flat_map(|item| item.text.lines()).filter_map(open_step);
+    let mut steps = next_steps.flat_map(|item| item.text.lines()).filter_map(open_step).peekable();
     let carry = &summary.carry_over;
     let is_open = |status: TodoStatus| matches!(status, TodoStatus::Pending | TodoStatus::InProgress);
     let mut tasks = carry.todos.iter().filter(|todo| is_open(todo.status)).map(|todo| todo.text.trim());
-    let step = steps.next().or_else(|| tasks.find(|text| !text.is_empty()));
-    match step {
-        Some(step) => Some(format!("Continue with: {step}")),
-        None => {
-            let request =
-                carry.last_user_request.as_ref().filter(|_| carry.last_request_answered == Some(false));
-            request.map(|request| request.trim().to_owned()).filter(|request| !request.is_empty())
-        }
+    let request = carry.last_user_request.as_ref().filter(|_| carry.last_request_answered == Some(false));
+    let request = request.map(|request| request.trim().to_owned()).filter(|request| !request.is_empty());
+    if request.is_some() && steps.peek().is_some_and(|step| quotes_request(step)) {
+        return request;
     }
+    let step = steps.find(|step| !quotes_request(step) && *step != NO_OPEN_TASK);
+    let step = step.or_else(|| tasks.find(|text| !text.is_empty()));
+    step.map(|step| format!("Continue with: {step}")).or(request)
+}
+
+/// Returns whether a next step of an offline summary only quotes a request.
+fn quotes_request(step: &str) -> bool {
+    REQUEST_LABELS.iter().any(|label| step.starts_with(label)) && step.contains(": \"")
 }
 
 /// Returns the text of a line of a next step; `None` if the line is empty or marked as done.
@@ -81,6 +88,9 @@ mod tests {
             (&["[x] One", "Two"], &[], None, "Continue with: Two"),
             (&["[x] One"], &todos, open, "Continue with: Test it"),
             (&[], &todos[..1], open, "And the lid?"),
+            (&["Pending request: \"And the lid?\"", "Ship"], &todos, open, "And the lid?"),
+            (&["Pending request: \"And the lid?\"", "Ship"], &todos, None, "Continue with: Ship"),
+            (&["The thread records no open task."], &[], None, ""),
             (&[], &[], Some(("And the lid?", Some(true))), ""),
             (&[], &[], Some(("And the lid?", None)), ""),
             (&[], &[], None, ""),

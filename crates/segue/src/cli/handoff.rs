@@ -18,12 +18,16 @@ pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of
   edit     {"type": "approve", "args": {"summary_md": "...", "title": "..."}}
   refine   {"type": "edit", "edited_action":
            {"name": "handoff_summary", "args": {"feedback": "..."}}}
+  save     an edit with "summary_md" and "save_draft": true in "args";
+           with "feedback" instead, the model drafts again from your text
+  add      the same with "args": {"add": {"left_out": [0], "topics": [0]}}
   revert   the same with "args": {"revert_to": 0}
   redraft  the same with "args": {"redraft": {}}, and in the inner braces
            "model": "provider/name" or "model": "extractive" (offline summary)
   decline  {"type": "reject", "message": "..."}
   preview  {"type": "preview"}
-After refine, revert and redraft, another proposal is pending: exit code 3."#;
+After refine, save, add, revert and redraft, another proposal is pending:
+exit code 3."#;
 
 /// The subcommands of `segue handoff`. Any other word in their position names a thread or a file.
 const SUBCOMMANDS: [&str; 2] = ["stats", "export"];

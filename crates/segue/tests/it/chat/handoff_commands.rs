@@ -47,11 +47,10 @@ fn start_with_replies(replies: impl IntoIterator<Item = ScriptedReply>) -> (Test
 /// Waits until the screen ends with this text, or with this text and the suggested message that is announced above it.
 fn wait_for_prompt(terminal: &PtyTerminal, what: &str) -> String {
     terminal.wait_until(what, |screen| {
-        let screen = screen.trim_end();
+        let screen = screen.split_whitespace().collect::<Vec<_>>().join(" ");
         let announced = screen.rsplit_once("Suggested first message (→ inserts it): ");
-        let suggestion = announced.and_then(|(_, after)| after.lines().next());
-        let is_suggested = |text: &str| screen.ends_with(&format!("{what} {}", text.trim_end()));
-        screen.ends_with(what) || suggestion.is_some_and(is_suggested)
+        let shown = announced.and_then(|(_, after)| after.rsplit_once(&format!("{what} ")));
+        screen.ends_with(what) || shown.is_some_and(|(above, suggestion)| above.starts_with(suggestion))
     })
 }
 

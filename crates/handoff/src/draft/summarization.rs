@@ -452,7 +452,9 @@ async fn pending_approvals(step: &StepContext<'_>) -> Result<Vec<String>, StepFa
         .iter()
         .filter(|interrupt| interrupt.node != APPROVAL_NODE)
         .flat_map(|interrupt| &interrupt.payload.action_requests);
-    Ok(actions.map(|action| redact(&format!("{}: {}", action.name, action.args)).into_owned()).collect())
+    Ok(actions
+        .map(|action| render::normalize_line(&redact(&format!("{}: {}", action.name, action.args))))
+        .collect())
 }
 
 /// A draft that is due.

@@ -342,7 +342,8 @@ fn check_limits(
 /// Groups bullets into items and returns each item with the line it starts on.
 ///
 /// Bullets that equal a shown item become that item, with its references and its verified mark, because an edit
-/// elsewhere does not concern it. Any other bullet becomes an item of the person's own; see [`user_item`]. Consecutive tasks of the person's own are one item.
+/// elsewhere does not concern it. Any other bullet becomes an item of the person's own; see [`user_item`]. Consecutive
+/// tasks of the person's own are one item.
 ///
 /// The cost is quadratic in the number of shown items, which is small.
 fn match_items(shown: &HandoffSummary, mut bullets: &[EditedBullet]) -> Vec<(SummaryItem, LineLocation)> {

@@ -1,4 +1,4 @@
-//! The use of each covered message in a summary: whether the text of a summary quotes it or refers to it, and if neither, whether the
+//! The use of each covered message in a summary: whether the text quotes it or refers to it, and if neither, whether the
 //! drafting model read it or only the extraction of facts did.
 //!
 //! [`super::coverage`] says how much of a message reached the summarizer; this module says what is left of it in the text.
@@ -121,20 +121,15 @@ pub(crate) fn reclassify_messages(shown: &HandoffSummary, edited: &mut HandoffSu
     };
     let (before, after) = (refs(shown), refs(edited));
     let is_used =
-        |(class, seq): &(MessageUse, Seq)| *class <= MessageUse::Represented && before.contains(seq);
+        |seq: Seq| use_of(&shown.coverage, seq).is_some_and(|class| class <= MessageUse::Represented);
     let removed = before.iter().filter(|seq| !after.contains(seq));
     // The text of the messages is not at hand, so an added reference counts as represented.
     let added = after.iter().filter(|seq| !before.contains(seq));
     let coverage = &mut edited.coverage;
     // A draft by a model received what its items refer to.
     let unused = if coverage.read.is_empty() { MessageUse::Scanned } else { MessageUse::Read };
-    let removed = removed.filter_map(|seq| {
-        let class = use_of(&shown.coverage, *seq)?;
-        is_used(&(class, *seq)).then_some((*seq, unused))
-    });
-    let added = added
-        .filter(|seq| use_of(&shown.coverage, **seq).is_some_and(|class| class > MessageUse::Represented));
-    let added = added.filter(|seq| is_covered_message(&shown.coverage, **seq));
+    let removed = removed.filter(|seq| is_used(**seq)).map(|seq| (*seq, unused));
+    let added = added.filter(|seq| !is_used(**seq) && is_covered_message(&shown.coverage, **seq));
     let uses = removed.chain(added.map(|seq| (*seq, MessageUse::Represented))).collect();
     let runs = USES
         .into_iter()

@@ -1,6 +1,7 @@
 //! The handoff service: requesting and deciding handoffs. Queries, costs, expiry, statistics and the export
 //! are in the files beside this one. The `handoff` crate contains the rules.
 
+mod continuity;
 pub(crate) mod cost;
 pub(crate) mod error;
 mod expiry;
@@ -9,6 +10,7 @@ mod preview;
 pub(crate) mod queries;
 mod statistics;
 
+pub use continuity::ProbeMethod;
 pub use cost::{ContextUsage, HandoffCost};
 pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
@@ -68,6 +70,11 @@ pub struct PendingHandoff {
 }
 
 impl PendingHandoff {
+    /// Returns whether the proposal was only previewed, so that neither it nor its handoff is stored.
+    pub const fn is_unstored(&self) -> bool {
+        self.draft_usage.is_some()
+    }
+
     /// Returns a proposal with the details that its interrupt contains.
     fn new(
         handoff: Handoff,

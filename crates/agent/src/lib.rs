@@ -30,7 +30,7 @@ pub use handoffs::HandoffService;
 pub use handoffs::error::HandoffError;
 pub use handoffs::{
     ContextUsage, HandoffCost, HandoffOrigin, HandoffOutcome, HandoffRequestOptions, HandoffReview,
-    ListedHandoff, PendingHandoff,
+    ListedHandoff, PendingHandoff, ProbeMethod,
 };
 pub use home::HomeFolder;
 pub use home::config::{ConfigFile, UserTools};

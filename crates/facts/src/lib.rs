@@ -47,7 +47,7 @@ pub use carry_over::render_carry_over;
 pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule};
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
-pub use text::cues::is_pasted;
+pub use text::cues::{is_pasted, states_choice};
 pub use text::open_work::{announces_work, is_conversational, reports_result};
 pub use text::redaction::{REDACTED, redact, redact_and_count};
 pub use text::wrappers::strip_answer_wrappers;

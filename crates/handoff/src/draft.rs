@@ -148,7 +148,10 @@ pub(crate) async fn request_draft(
 }
 
 /// Calls the model, discards the streamed deltas and returns the complete answer.
-async fn read_complete_answer(model: &Arc<dyn ChatModel>, request: &ChatRequest) -> model::Result<AiMessage> {
+pub(crate) async fn read_complete_answer(
+    model: &Arc<dyn ChatModel>,
+    request: &ChatRequest,
+) -> model::Result<AiMessage> {
     let mut parts = model.stream(request).await?;
     while let Some(part) = parts.next().await {
         if let AnswerPart::Done(answer) = part? {
@@ -221,7 +224,7 @@ fn parse_draft(answer: AiMessage) -> Result<ModelDraft, DraftError> {
 }
 
 /// Returns the text from the first `{` to the last `}`, or the whole text when it has no such pair.
-fn outermost_object(text: &str) -> &str {
+pub(crate) fn outermost_object(text: &str) -> &str {
     match (text.find('{'), text.rfind('}')) {
         (Some(start), Some(end)) if start < end => &text[start..=end],
         _ => text,

@@ -8,9 +8,10 @@
 //! 3. **Ground** (`summary::ground`): names in the summary that the covered messages do not contain mark their item as
 //!    unverified.
 //! 4. **Review** (`review`): the stored proposal is shown to a person, who accepts, edits, refines or declines it.
-//! 5. **Accept** (`accept`): the child thread is created and the managed block in `agent.md` is written.
-//! 6. **Clean up** (`cleanup`): the block is cleared after the child's first complete turn.
-//! 7. **Export** ([`mirror`]): accepted summaries are copied to a PostgreSQL table.
+//! 5. **Probe** (`probe`): before the acceptance, questions about the conversation are answered from the summary alone.
+//! 6. **Accept** (`accept`): the child thread is created and the managed block in `agent.md` is written.
+//! 7. **Clean up** (`cleanup`): the block is cleared after the child's first complete turn.
+//! 8. **Export** ([`mirror`]): accepted summaries are copied to a PostgreSQL table.
 //!
 //! `state` holds the state machine of the parent thread's graph, `lifecycle` the one of the handoff's row.
 //!
@@ -22,6 +23,7 @@ mod draft;
 mod lifecycle;
 pub mod limits;
 pub mod mirror;
+mod probe;
 mod request;
 mod review;
 mod state;
@@ -41,6 +43,7 @@ pub use draft::summarization::{
     route_after_draft, route_entry,
 };
 pub use draft::window::scan_cache::ThreadScanCache;
+pub use probe::{ContinuityCheck, ContinuityResult};
 pub use request::propose::{ProposalTiming, proposal_timing};
 pub use request::tool::{
     HandoffResult, HandoffTool, REQUEST_HANDOFF, find_pending_handoff, is_requested_by_agent,

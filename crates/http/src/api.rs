@@ -87,6 +87,7 @@ fn endpoints() -> OpenApiRouter<AppState> {
         .routes(routes!(handoffs::list))
         .routes(routes!(handoffs::show))
         .routes(routes!(handoffs::decide))
+        .routes(routes!(handoffs::continuity::probe))
         .routes(routes!(lineage::get_lineage))
         .routes(routes!(search::search))
         .routes(routes!(memory::get_memory_stats))

@@ -7,6 +7,7 @@ use serde_json::Value;
 use self::summary::HandoffSummary;
 use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
 
+pub mod continuity;
 pub mod summary;
 
 named_enum! {

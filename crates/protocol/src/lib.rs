@@ -26,6 +26,7 @@ pub use event::body::{EventBody, EventBodyError};
 pub use event::catalog::{Category, EventType};
 pub use event::surrogate::lone_surrogate;
 pub use event::{Event, NewEvent, RawJson, Seq};
+pub use handoff::continuity::{ContinuityProbe, ContinuityReport, ProbeJudge, ProbeKind};
 pub use handoff::summary::{
     CarryOver, ConversationTopic, Coverage, HandoffSummary, LeftOutItem, LeftOutReason, ReferencedFile,
     ReviewNotes, Rule, SummaryItem, SummaryItemKind, TodoItem, TodoStatus,

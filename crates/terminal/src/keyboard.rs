@@ -8,6 +8,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
 
+use crate::ask::outline_pane;
 use crate::screen::{CursorMode, Screen};
 use crate::signals::SignalModeGuard;
 use crate::text::style::is_dumb_terminal;
@@ -93,12 +94,13 @@ impl SavedTerminalModes {
         tcgetattr(stdin()).ok().map(|modes| Self { modes })
     }
 
-    /// Restores the modes, disables bracketed paste and shows the cursor, because the line editor may have changed these.
+    /// Restores the modes, disables bracketed paste, closes a pane and shows the cursor, because the line editor may have changed these.
     pub fn restore(&self) {
         let mut stdout = io::stdout();
         // A terminal that was closed cannot be restored.
         if stdout.is_terminal() && !is_dumb_terminal() {
-            let _ = stdout.write_all(b"\x1b[?2004l\x1b[?25h\r\n").and_then(|()| stdout.flush());
+            let leave = outline_pane::leave_sequence();
+            let _ = write!(stdout, "{leave}\u{1b}[?2004l\u{1b}[?25h\r\n").and_then(|()| stdout.flush());
         }
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.modes);
     }

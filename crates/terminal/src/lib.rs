@@ -18,13 +18,17 @@ mod screen;
 pub mod signals;
 mod text;
 
+pub use ask::outline_pane::{OutlineItem, OutlinePane, OutlineSection, PaneOutcome};
 pub use ask::pick::{PickResult, pick, pick_or_type};
 pub use ask::question::{KeyChoice, ask, ask_while_typing};
 pub use ask::text_input::{ask_draft, ask_line, ask_text};
 pub use error::{Error, Result};
 pub use keyboard::{BracketedPasteGuard, NoEchoGuard};
 pub use render::markdown::MarkdownRenderer;
-pub use render::{context_window, coverage, diff, facts, marker, notes, search_hits, summary, tool_calls};
+pub use render::{
+    context_window, continuity, coverage, diff, facts, marker, notes, outline, search_hits, summary,
+    tool_calls,
+};
 pub use run_view::progress::{ProgressDisplay, ProgressUnit};
 pub use run_view::turn_view::{TurnTotals, TurnView};
 pub use run_view::type_ahead::TypeAheadBuffer;

@@ -5,6 +5,7 @@ import type {
   AgentInfo,
   AgentMd,
   ContextUsage,
+  ContinuityReport,
   DecidedHandoff,
   Decision,
   HandoffReview,
@@ -146,6 +147,9 @@ export const api = {
   handoffs: (q: { status?: string; thread_id?: string; limit?: number } = {}) =>
     requestJson<{ handoffs: ListedHandoff[] }>("GET", `/api/handoffs${queryString(q)}`),
   handoff: (id: string) => requestJson<HandoffReview>("GET", `/api/handoffs/${id}`),
+  /** Checks what the pending text alone answers; null if an automatic check is turned off. */
+  probeHandoff: (id: string, automatic: boolean) =>
+    requestJson<ContinuityReport | null>("POST", `/api/handoffs/${id}/probe`, { automatic }),
   decideHandoff: (id: string, decision: Decision) =>
     requestJson<DecidedHandoff>("POST", `/api/handoffs/${id}/decision`, { decisions: [decision] }),
 

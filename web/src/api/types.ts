@@ -390,6 +390,27 @@ export interface PendingHandoff {
   is_new: boolean;
   cost: HandoffCost;
 }
+/** One question about the work, answered from a summary alone. */
+export interface ContinuityProbe {
+  kind: string;
+  question: string;
+  expected: string;
+  seq: number | null;
+  answer: string | null;
+  passed: boolean;
+  judged_by: "rules" | "model";
+}
+/** What a summary alone answers about the work. */
+export interface ContinuityReport {
+  summary_sha256: string;
+  model: string | null;
+  tokens: number;
+  dollars: number | null;
+  problem: string | null;
+  passed: number;
+  probes: ContinuityProbe[];
+  feedback: string | null;
+}
 export interface HandoffReview {
   handoff: Handoff;
   proposals: Proposal[];

@@ -44,6 +44,14 @@ pub enum HandoffError {
         /// The recorded reason.
         reason: String,
     },
+    /// The proposal could not be probed.
+    #[error("probe the handoff of thread {thread_id}: {reason}")]
+    NotProbed {
+        /// The thread.
+        thread_id: ThreadId,
+        /// The reason, in one line.
+        reason: String,
+    },
     /// Another client requested a refined draft of the handoff, which is being written.
     #[error("decide handoff {0}: it is being drafted again")]
     Redrafting(HandoffId),
@@ -97,6 +105,9 @@ impl HandoffError {
             Self::Stopped(_) => ErrorClass::Stopped.with_hint("no draft was kept; request the handoff again"),
             Self::NotDrafted { .. } => {
                 ErrorClass::Internal.with_hint("run the same command again: it resumes where this one stopped")
+            }
+            Self::NotProbed { .. } => {
+                ErrorClass::Internal.with_hint("the proposal is unchanged; probe it again, or decide without it")
             }
             Self::Mirror(mirror::Error::Journal(error)) => store::advice(error),
             Self::Mirror(error) if error.is_setting() => ErrorClass::Config.with_hint(error.hint()),

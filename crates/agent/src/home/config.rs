@@ -145,6 +145,8 @@ pub struct HandoffConfig {
     /// The share of the model's window, 0 to 1, from which on a handoff is suggested; 0 turns suggestions
     /// off.
     pub propose_at: f64,
+    /// The check of what the next agent would know, which a review makes of each draft.
+    pub probe: HandoffProbe,
 }
 
 impl Default for HandoffConfig {
@@ -157,8 +159,22 @@ impl Default for HandoffConfig {
             max_refinements: 3,
             expires_after_days: 30,
             propose_at: 0.75,
+            probe: HandoffProbe::default(),
         }
     }
+}
+
+/// The check of what the next agent would know, which a review makes of each draft.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffProbe {
+    /// The model answers up to five questions from the draft alone; without a model the draft is searched for the answers.
+    #[default]
+    Auto,
+    /// The draft is searched for the answers, without a model.
+    Text,
+    /// No check, unless it is asked for.
+    Off,
 }
 
 /// How long a child thread is sent the summary that it was handed.

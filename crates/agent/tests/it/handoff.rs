@@ -3,6 +3,7 @@
 
 mod agent_requested;
 mod concurrency;
+mod continuity;
 mod edited_drafts;
 mod pathological;
 mod refine;

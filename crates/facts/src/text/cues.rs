@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Match};
 
-/// Words of a sentence that states a choice, or the reason for one.
-const DECISION_WORDS: [&str; 30] = [
+/// Words of a sentence that states a choice.
+const CHOICE_WORDS: [&str; 23] = [
     "decided",
     "decision",
     "let's go with",
@@ -21,14 +21,7 @@ const DECISION_WORDS: [&str; 30] = [
     "chosen",
     "settled on",
     "opted",
-    "instead of",
     "agreed",
-    "rather than",
-    "the approach",
-    "root cause",
-    "turns out",
-    "because of",
-    "trade-off",
     "approved",
     "rejected",
     "entschieden",
@@ -40,9 +33,15 @@ const DECISION_WORDS: [&str; 30] = [
     "採用",
     "решили",
 ];
+/// Words of a sentence that names an alternative or the reason for a choice.
+const REASON_WORDS: [&str; 7] =
+    ["instead of", "rather than", "the approach", "root cause", "turns out", "because of", "trade-off"];
 
-/// Matches [`DECISION_WORDS`].
-static DECISION_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build_matcher(DECISION_WORDS.iter()));
+/// Matches [`CHOICE_WORDS`] and [`REASON_WORDS`].
+static DECISION_CUES: LazyLock<AhoCorasick> =
+    LazyLock::new(|| build_matcher(CHOICE_WORDS.iter().chain(&REASON_WORDS)));
+/// Matches [`CHOICE_WORDS`].
+static CHOICE_CUES: LazyLock<AhoCorasick> = LazyLock::new(|| build_matcher(CHOICE_WORDS.iter()));
 
 /// Builds an automaton that finds the words in any ASCII case.
 pub(super) fn build_matcher<'a>(words: impl Iterator<Item = &'a &'a str>) -> AhoCorasick {
@@ -71,6 +70,11 @@ pub fn is_pasted(sentence: &str) -> bool {
 /// Returns whether `text` contains a cue of a decision.
 pub(crate) fn is_decision(text: &str) -> bool {
     DECISION_CUES.find_iter(text).any(|hit| is_whole_word(text, &hit))
+}
+
+/// Returns whether a sentence states a choice in so many words, and not only a reason or an alternative.
+pub fn states_choice(sentence: &str) -> bool {
+    CHOICE_CUES.find_iter(sentence).any(|hit| is_whole_word(sentence, &hit)) && !is_question(sentence)
 }
 
 /// Returns whether a lowercase text contains one of the words or phrases as whole words.

@@ -354,6 +354,7 @@ impl DraftCall<'_> {
             prompt_sha256: Some(draft::prompt_sha256().to_owned()),
             problem: problem.clone(),
             trace: Some(span.to_draft_trace()?),
+            continuity: None,
         };
         update.events.push(NewEvent::from_body(&called, Timestamp::now())?.with_duration(duration)?);
         let coverage = input.coverage;

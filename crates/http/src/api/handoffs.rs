@@ -1,6 +1,7 @@
 //! The handoff endpoints: request, list, show and decide. Decisions have the form of contract §6, and one handoff may
 //! be requested, refined and decided by different clients. The rules of handoffs are in `agent`.
 
+pub(crate) mod continuity;
 mod shapes;
 
 use agent::{Agent, HandoffCost, HandoffRequestOptions, PendingHandoff};

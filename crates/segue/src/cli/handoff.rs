@@ -102,6 +102,9 @@ pub(crate) struct HandoffArgs {
     /// Answer with the decision in a JSON file (see below)
     #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers", hide_short_help = true)]
     pub(crate) decision_file: Option<PathBuf>,
+    /// Check what the summary alone answers (a review does so by itself)
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["list", "show"])]
+    pub(crate) probe: bool,
     /// Cover only the newest N messages
     #[arg(long, value_name = "N", value_parser = parse_positive::<u64>, hide_short_help = true)]
     pub(crate) messages: Option<u64>,

@@ -65,7 +65,8 @@ async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> Comman
         review::show_unsent_input(context, &mut typed)?;
     }
     let Some(pending) = drafted? else { return report_stopped_draft(context) };
-    answer_and_report(context, &pending, answer, imported.as_ref()).await
+    let request = AnswerRequest { answer, is_probed: args.probe };
+    answer_and_report(context, &pending, request, imported.as_ref()).await
 }
 
 /// Reports a draft that the user stopped.
@@ -97,7 +98,7 @@ async fn decide_pending(context: &CommandContext, id: &str, args: &HandoffArgs) 
         None => context.agent.handoffs().find(id).await?,
     };
     let pending = find_pending(context, handoff.handoff_id).await?;
-    answer_and_report(context, &pending, answer, None).await
+    answer_and_report(context, &pending, AnswerRequest { answer, is_probed: args.probe }, None).await
 }
 
 /// Returns the pending handoff with the given id.
@@ -127,13 +128,23 @@ async fn find_pending(context: &CommandContext, handoff_id: HandoffId) -> Result
     }
 }
 
+/// The answer to a handoff as the arguments give it.
+struct AnswerRequest {
+    /// The source of the answer.
+    answer: HandoffAnswerSource,
+    /// True if it is to be checked what the summary alone answers.
+    is_probed: bool,
+}
+
 /// Shows the handoff, applies the answer, and reports the result.
 async fn answer_and_report(
     context: &CommandContext,
     pending: &PendingHandoff,
-    answer: HandoffAnswerSource,
+    AnswerRequest { answer, is_probed }: AnswerRequest,
     imported: Option<&ImportReport>,
 ) -> CommandResult {
+    // A review at the terminal makes the check itself.
+    let is_probed = is_probed && !matches!(answer, HandoffAnswerSource::Ask);
     let thread = context.agent.threads().find(&pending.handoff.parent_thread_id.to_string()).await?;
     let shown = match context.format {
         OutputFormat::Text => show_pending(context, &thread, pending).await,
@@ -147,9 +158,17 @@ async fn answer_and_report(
         ) => {}
         (shown, _) => shown?,
     }
+    let is_accepted_unseen = matches!(answer, HandoffAnswerSource::Apply);
+    let continuity = match is_probed && is_accepted_unseen {
+        true => review::requested_report(context, pending).await?,
+        false => None,
+    };
     let result = apply_answer(context, pending, answer).await?;
-    let conclusion =
-        HandoffConclusion { pending, result, last_seq_before: thread.last_seq, import: imported };
+    let mut conclusion =
+        HandoffConclusion { pending, result, last_seq_before: thread.last_seq, import: imported, continuity };
+    if let Some(pending) = conclusion.still_pending().filter(|_| is_probed) {
+        conclusion.continuity = review::requested_report(context, pending).await?;
+    }
     report_conclusion(context, conclusion).await
 }
 

@@ -3,17 +3,19 @@
 
 mod change;
 mod choices;
+mod continuity;
 mod drafting;
+mod pane;
 mod panel;
 mod user_text;
 
-use agent::{ErrorClass, HandoffOutcome, OFFLINE_SUMMARY_MODEL, PendingHandoff};
+use agent::{ErrorClass, HandoffOutcome, OFFLINE_SUMMARY_MODEL, PendingHandoff, ProbeMethod};
 use protocol::decision::EditedAction;
-use protocol::{Decision, Decisions, Proposal};
+use protocol::{ContinuityReport, Decision, Decisions, Proposal};
 use serde_json::{Map, Value, json};
 use terminal::summary::USER_AUTHOR;
 use terminal::{
-    NoEchoGuard, PickResult, TurnTotals, TypeAheadBuffer, ask, ask_draft, ask_line, ask_text,
+    CursorMode, NoEchoGuard, PickResult, TurnTotals, TypeAheadBuffer, ask, ask_draft, ask_line, ask_text,
     ask_while_typing, coverage, diff, facts, notes, pick, pick_or_type, sanitize, sanitize_line, shorten,
     signals, wrap, wrap_lines,
 };
@@ -26,6 +28,7 @@ use choices::{HandoffRequester, ReviewAnswer, ReviewState, review_choices};
 pub(crate) use panel::show_proposal;
 use user_text::UserTextEditor;
 
+pub(crate) use continuity::{requested_report, show_report};
 pub(crate) use drafting::{decide_handoff, draft_handoff, preview_handoff};
 
 /// The reason of the rejection if the user continues without a summary. It is stored, and the agent gets it as the
@@ -55,6 +58,8 @@ pub(crate) struct HandoffReviewSession<'a> {
     pending: PendingHandoff,
     /// All proposals of the handoff, the newest last.
     proposals: Vec<Proposal>,
+    /// The check of the proposal under review; `None` if it was not made.
+    continuity: Option<ContinuityReport>,
     /// The user's feedback that no draft has used yet.
     feedback: String,
     /// The user's own text of the summary.
@@ -154,6 +159,7 @@ impl<'a> HandoffReviewSession<'a> {
             feedback: pending.unused_feedback.clone().unwrap_or_default(),
             pending,
             proposals,
+            continuity: None,
             user_text: UserTextEditor::default(),
             offers_blank_thread: false,
             totals: TurnTotals::default(),
@@ -171,6 +177,7 @@ impl<'a> HandoffReviewSession<'a> {
     /// Fails if the terminal cannot be read or written, or if the handoff can no longer be decided here. Text of the
     /// user is not lost: an edited summary is saved in a file, and feedback is printed.
     pub(crate) async fn ask_until_decided(&mut self) -> Result<ReviewOutcome, CliFailure> {
+        self.check_automatically().await?;
         let outcome = self.run_question_loop().await;
         self.user_text.save_to_file(self.context, &self.pending.proposal)?;
         match &outcome {
@@ -208,6 +215,14 @@ impl<'a> HandoffReviewSession<'a> {
                     Some(decided) => return Ok(ReviewOutcome::Decided(decided)),
                     None => None,
                 },
+                ReviewAnswer::Open => {
+                    self.show_pane().await?;
+                    None
+                }
+                ReviewAnswer::Check => {
+                    self.check_proposal(ProbeMethod::Model).await?;
+                    None
+                }
                 answer => self.decision_for(answer)?,
             };
             let Some(decision) = decision else { continue };
@@ -238,6 +253,8 @@ impl<'a> HandoffReviewSession<'a> {
             is_offline_summary: self.pending.proposal.summary_json.model == OFFLINE_SUMMARY_MODEL,
             refinements_left: self.pending.remaining_refinements,
             proposal_count: self.proposals.len(),
+            has_pane: self.context.screen.cursor == CursorMode::Free,
+            is_checked: self.continuity.is_some(),
             has_notes: !notes::note_entries(&self.pending.proposal.summary_json.notes).is_empty(),
             offers_blank_thread: self.offers_blank_thread,
             requester: requester(&self.pending),
@@ -279,8 +296,8 @@ impl<'a> HandoffReviewSession<'a> {
                 self.show_coverage()?;
                 None
             }
-            // The caller performs an edit itself, because it can take several attempts.
-            ReviewAnswer::Edit => None,
+            // The caller performs these itself, because they take time.
+            ReviewAnswer::Edit | ReviewAnswer::Check | ReviewAnswer::Open => None,
         })
     }
 
@@ -370,6 +387,8 @@ impl<'a> HandoffReviewSession<'a> {
             let text =
                 change::change_text(&before.proposal.summary_json, &self.pending.proposal.summary_json);
             screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
+            self.continuity = None;
+            self.check_automatically().await?;
         }
         Ok(())
     }
@@ -388,7 +407,11 @@ impl<'a> HandoffReviewSession<'a> {
             ),
         }))?;
         loop {
-            let Some(feedback) = ask_draft(screen, "Feedback", &mut self.feedback)? else { return Ok(None) };
+            self.suggest_feedback();
+            let Some(feedback) = ask_draft(screen, "Feedback", &mut self.feedback)? else {
+                self.remove_unchanged_suggestion();
+                return Ok(None);
+            };
             if !feedback.trim().is_empty() {
                 feedback.trim().clone_into(&mut self.feedback);
                 return Ok(Some(self.edit_decision("feedback", json!(self.feedback))));

@@ -365,14 +365,14 @@ fn write_newline() -> io::Result<()> {
 
 /// A guard that sets raw mode, in which the terminal delivers each key at once, and bracketed paste, in which it
 /// delivers pasted text as one event. Dropping it restores both.
-struct RawModeGuard {
+pub(super) struct RawModeGuard {
     /// Disables bracketed paste when it is dropped. `None` if the terminal cannot be controlled.
     _bracketed_paste: Option<BracketedPasteGuard>,
 }
 
 impl RawModeGuard {
     /// Enables both modes.
-    fn enable(screen: &Screen) -> io::Result<Self> {
+    pub(super) fn enable(screen: &Screen) -> io::Result<Self> {
         let bracketed_paste = BracketedPasteGuard::enable(screen)?;
         enable_raw_mode()?;
         Ok(Self { _bracketed_paste: bracketed_paste })

@@ -18,11 +18,11 @@ const NEVER_FOLDED: [&str; 4] = ["Goal of the new thread", "Last request", "Task
 const MORE: &str = "and ";
 
 /// A section of the Markdown.
-struct FactSection<'a> {
+pub(crate) struct FactSection<'a> {
     /// The heading.
-    heading: &'a str,
+    pub(crate) heading: &'a str,
     /// The entries, as they are in the Markdown.
-    entries: Vec<&'a str>,
+    pub(crate) entries: Vec<&'a str>,
 }
 
 /// Returns the sections of facts. A long list is one row.
@@ -54,7 +54,7 @@ pub fn render_full(screen: &Screen, proposal: &Proposal) -> Vec<String> {
 
 /// Returns the Markdown with the facts: that of the proposal, or for a proposal of an older version that of the facts
 /// beside it.
-fn markdown_of(proposal: &Proposal) -> Cow<'_, str> {
+pub(crate) fn markdown_of(proposal: &Proposal) -> Cow<'_, str> {
     match proposal.summary_json.carry_over.is_in_markdown {
         true => Cow::Borrowed(&proposal.summary_md),
         false => Cow::Owned(facts_markdown(&proposal.summary_json.carry_over)),
@@ -62,7 +62,7 @@ fn markdown_of(proposal: &Proposal) -> Cow<'_, str> {
 }
 
 /// Returns the sections whose heading is not one of the items.
-fn fact_sections(markdown: &str) -> Vec<FactSection<'_>> {
+pub(crate) fn fact_sections(markdown: &str) -> Vec<FactSection<'_>> {
     let mut sections: Vec<FactSection<'_>> = Vec::new();
     let mut is_fact = false;
     for line in markdown.lines() {

@@ -259,6 +259,11 @@ impl EventVisitor for GroundingCheck {
 }
 
 impl WindowScan {
+    /// Returns the facts of the thread's own events.
+    pub(crate) fn facts(&self) -> &ConversationFacts {
+        self.scan.facts()
+    }
+
     /// Returns the facts that are carried over with every summary, whatever its text says: the thread's own and those
     /// that it inherited.
     pub(crate) fn carry_over(&self) -> CarryOver {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::event::names::stored_enum;
+use crate::handoff::continuity::ContinuityReport;
 use crate::ids::HandoffId;
 use crate::message::Usage;
 
@@ -14,6 +15,8 @@ stored_enum! {
     pub enum ModelCallPurpose {
         /// Drafts a handoff summary.
         HandoffSummary = "handoff_summary",
+        /// Answers questions from a handoff summary alone, before it is accepted.
+        HandoffProbe = "handoff_probe",
         /// Writes the summary of a compaction.
         Compaction = "compaction",
         /// Writes a medium-term memory summary of old messages.
@@ -26,7 +29,7 @@ stored_enum! {
 pub struct ModelCalled {
     /// The purpose of the call.
     pub purpose: ModelCallPurpose,
-    /// The handoff for which a summary was drafted.
+    /// The handoff whose summary was drafted or probed.
     pub handoff_id: Option<HandoffId>,
     /// `provider/name` of the called model.
     pub model: Option<String>,
@@ -40,6 +43,9 @@ pub struct ModelCalled {
     pub problem: Option<String>,
     /// The name, metadata and tags of the draft's trace span.
     pub trace: Option<DraftTrace>,
+    /// The report of a call that probed a handoff summary.
+    #[serde(default)]
+    pub continuity: Option<ContinuityReport>,
 }
 
 impl Serialize for ModelCalled {
@@ -56,6 +62,9 @@ impl Serialize for ModelCalled {
         map.serialize_entry(problem, &self.problem)?;
         if let Some(trace) = &self.trace {
             map.serialize_entry("trace", trace)?;
+        }
+        if let Some(report) = &self.continuity {
+            map.serialize_entry("continuity", report)?;
         }
         map.end()
     }

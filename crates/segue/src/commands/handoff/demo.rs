@@ -165,6 +165,7 @@ async fn review_in_terminal(demo: PreparedDemo, args: &DemoArgs) -> Result<(), C
         result,
         last_seq_before: sample.thread.last_seq,
         import: Some(&sample.import),
+        continuity: None,
     };
     let outcome = DemoOutcome::read(context, home, sample, conclusion).await?;
     match context.format {

@@ -76,7 +76,12 @@ pub(super) async fn run(context: &CommandContext, args: &HandoffArgs) -> Command
         OutputFormat::Json => {}
     }
     let (last_seq_before, import) = (source.thread.last_seq, source.import.as_ref());
-    report_conclusion(context, HandoffConclusion { pending: &pending, result, last_seq_before, import }).await
+    let continuity = match args.probe {
+        true => review::requested_report(context, &pending).await?,
+        false => None,
+    };
+    let conclusion = HandoffConclusion { pending: &pending, result, last_seq_before, import, continuity };
+    report_conclusion(context, conclusion).await
 }
 
 /// Reads a session file into memory; of several conversations, the most recently active is previewed.

@@ -7,8 +7,8 @@ use agent::{
     HandoffCost, HandoffOutcome, HistoryEntry, HistoryQuery, ImportReport, ImportedThread, PendingHandoff,
 };
 use protocol::{
-    Coverage, Handoff, HandoffStatus, HandoffSummary, Interrupt, InterruptId, Message, Proposal, RunStatus,
-    Seq, ThreadId,
+    ContinuityReport, Coverage, Handoff, HandoffStatus, HandoffSummary, Interrupt, InterruptId, Message,
+    Proposal, RunStatus, Seq, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -53,6 +53,9 @@ pub(super) struct HandoffReport<'a> {
     coverage: &'a Coverage,
     /// The number of messages that are newer than the draft.
     uncovered_messages: u64,
+    /// The check of what the summary alone answers, with `--probe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continuity: Option<&'a ContinuityReport>,
     /// The reason why the newest draft failed. The summary is then a replacement for that draft.
     problem: Option<&'a str>,
     /// Further fields if the handoff is still pending.
@@ -96,12 +99,14 @@ pub(super) struct HandoffConclusion<'a> {
     pub(super) last_seq_before: Seq,
     /// The import of the session file, if the handoff began with one.
     pub(super) import: Option<&'a ImportReport>,
+    /// The check of the reported proposal, if it was requested.
+    pub(super) continuity: Option<ContinuityReport>,
 }
 
 impl HandoffConclusion<'_> {
     /// Returns the proposal that is pending after the answer: a new proposal, or the one that was shown. `None` if the
     /// handoff was decided.
-    fn still_pending(&self) -> Option<&PendingHandoff> {
+    pub(super) fn still_pending(&self) -> Option<&PendingHandoff> {
         match &self.result {
             HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => Some(self.pending),
             HandoffAnswerResult::Previewed => None,
@@ -250,6 +255,7 @@ pub(super) async fn build_report<'a>(
         summary_sha256: &proposal.summary_sha256,
         coverage: &proposal.summary_json.coverage,
         uncovered_messages: reported.uncovered_messages,
+        continuity: conclusion.continuity.as_ref(),
         problem: reported.problem.as_deref(),
         pending_fields,
         interrupts: conclusion.open_interrupts(),
@@ -304,6 +310,9 @@ async fn print_text(
     next: &str,
 ) -> Result<(), CliFailure> {
     let (screen, command) = (&context.screen, context.screen.style.code(next));
+    if let Some(report) = &conclusion.continuity {
+        review::show_report(context, report)?;
+    }
     match &conclusion.result {
         HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed => {
             screen.print_line(format!(

@@ -22,8 +22,12 @@ pub(super) enum ReviewAnswer {
     EarlierDraft,
     /// Add something that the draft left out.
     Add,
+    /// Show the proposal in a pane with sections and references.
+    Open,
     /// Show the coverage of the summary and the facts that are carried over.
     Coverage,
+    /// Check what the summary alone answers.
+    Check,
     /// Draft again after a failure.
     Redraft,
     /// Draft with another model.
@@ -45,6 +49,10 @@ pub(super) struct ReviewState {
     pub(super) refinements_left: u32,
     /// The number of proposals of the handoff.
     pub(super) proposal_count: usize,
+    /// True if it was checked what the shown proposal answers.
+    pub(super) is_checked: bool,
+    /// True if the terminal can show a pane.
+    pub(super) has_pane: bool,
     /// True if the draft left something out that can be added.
     pub(super) has_notes: bool,
     /// True if a new thread without a summary is offered even if no draft failed.
@@ -94,6 +102,8 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     add('p', "Preview only (ends it)", ReviewAnswer::Preview, !is_preview_first);
     add('d', "Diff", ReviewAnswer::Diff, has_earlier);
     add('u', "Earlier draft", ReviewAnswer::EarlierDraft, has_earlier);
+    add('c', "Check", ReviewAnswer::Check, !state.is_checked);
+    add('o', "Open sections", ReviewAnswer::Open, state.has_pane);
     add('l', "List all", ReviewAnswer::Coverage, true);
     choices
 }
@@ -116,6 +126,8 @@ mod tests {
             is_offline_summary: false,
             refinements_left: 3,
             proposal_count: 1,
+            is_checked: true,
+            has_pane: false,
             has_notes: false,
             offers_blank_thread: false,
             requester: HandoffRequester::Person,
@@ -124,6 +136,11 @@ mod tests {
         check(
             ReviewState { has_notes: true, ..state },
             "a Accept · r Refine · e Edit · + Add · D Decline · p Preview only (ends it) · l List all",
+        );
+        check(
+            ReviewState { is_checked: false, has_pane: true, ..state },
+            "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · c Check · o Open sections · \
+             l List all",
         );
         check(
             ReviewState { proposal_count: 3, refinements_left: 0, ..state },
@@ -153,8 +170,8 @@ mod tests {
     /// Each bit sets one property of the state, so that all combinations are checked.
     #[test]
     fn no_two_answers_have_the_same_key() {
-        for bits in 0..128u8 {
-            let is = |bit: u8| bits & (1 << bit) != 0;
+        for bits in 0..512u16 {
+            let is = |bit: u16| bits & (1 << bit) != 0;
             let state = ReviewState {
                 is_failed: is(0),
                 is_offline_summary: is(1),
@@ -162,6 +179,8 @@ mod tests {
                 proposal_count: 1 + usize::from(is(3)),
                 offers_blank_thread: is(4),
                 has_notes: is(6),
+                is_checked: is(7),
+                has_pane: is(8),
                 requester: if is(5) { HandoffRequester::AgentForPreview } else { HandoffRequester::Person },
             };
             let mut keys: Vec<char> = review_choices(&state).iter().map(|choice| choice.key).collect();

@@ -1,8 +1,10 @@
 //! Drafting and deciding a handoff in the foreground, with a progress display. Keys that are typed meanwhile are
 //! buffered; Ctrl-C stops the work.
 
-use agent::{Agent, CancellationToken, FrameSender, HandoffOutcome, HandoffRequestOptions, PendingHandoff};
-use protocol::{Decision, Decisions, HandoffId, ThreadId};
+use agent::{
+    Agent, CancellationToken, FrameSender, HandoffOutcome, HandoffRequestOptions, PendingHandoff, ProbeMethod,
+};
+use protocol::{ContinuityReport, Decision, Decisions, HandoffId, ThreadId};
 use terminal::{TurnTotals, TypeAheadBuffer};
 
 use super::{HandoffReviewSession, single_decision};
@@ -61,6 +63,23 @@ pub(crate) async fn preview_handoff(
         Err(_) if result.is_stopped => Ok(None),
         output => Ok(Some(output?)),
     }
+}
+
+/// Probes a proposal in the foreground; `None` if the user stopped it. Text that is typed meanwhile goes to `typed`.
+///
+/// # Errors
+/// Fails if the journal or the terminal cannot be used.
+pub(crate) async fn probe_proposal(
+    context: &CommandContext,
+    pending: &PendingHandoff,
+    method: ProbeMethod,
+    typed: &mut TypeAheadBuffer,
+) -> Result<Option<ContinuityReport>, CliFailure> {
+    let work = async |agent: &Agent, frames: &FrameSender, cancel: &CancellationToken| {
+        agent.handoffs().probe(pending, method, frames, cancel).await
+    };
+    let result = run_draft(context, typed, work).await?;
+    Ok(result.output?)
 }
 
 /// Drafts in the foreground: with a progress display for a person, and with notices only for a program.

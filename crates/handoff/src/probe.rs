@@ -1,0 +1,181 @@
+//! Probes of a proposal before its acceptance: questions about the conversation, which are answered from the summary
+//! alone. A probe that fails names something that the next agent would not know.
+//!
+//! A model answers as the next agent would, from the section of the system prompt that the child thread's first turn
+//! gets. Without a model the text itself is searched for the answers. Neither adds a message to a thread.
+
+mod call;
+mod judge;
+mod question;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use journal::Store;
+use model::ChatModel;
+use protocol::event::body::{ModelCallPurpose, ModelCalled};
+use protocol::{ContinuityProbe, ContinuityReport, Handoff, NewEvent, ProbeJudge, Proposal, Usage};
+use runtime::{Frame, RunScope, StepFailure};
+
+use crate::draft::DraftError;
+use crate::draft::window::ThreadSource;
+use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache};
+use crate::request::HandoffOptions;
+use call::ProbeCalls;
+use judge::{RuleVerdict, judge_answer, search_text};
+use question::{PlannedProbe, plan_probes};
+
+/// A check of whether a proposal answers what the next agent has to know.
+pub struct ContinuityCheck<'a> {
+    /// The store that holds the parent thread. It is only read.
+    pub store: &'a Arc<dyn Store>,
+    /// The cache of thread scans, in which the draft has left its scan.
+    pub scan_cache: &'a ThreadScanCache,
+    /// The model that answers; `None` to search the text.
+    pub model: Option<Arc<dyn ChatModel>>,
+    /// The handoff.
+    pub handoff: &'a Handoff,
+    /// The proposal to probe.
+    pub proposal: &'a Proposal,
+    /// The stream and the cancellation token of the check.
+    pub scope: RunScope<'a>,
+}
+
+/// The result of a check.
+#[derive(Debug, Clone)]
+pub struct ContinuityResult {
+    /// The report.
+    pub report: ContinuityReport,
+    /// The event that records the report with the cost of its calls; `None` if no model was called.
+    pub event: Option<NewEvent>,
+}
+
+impl ContinuityCheck<'_> {
+    /// Asks and judges; `None` if the user stopped it. A model is called at most twice: for all answers, and for the
+    /// judgement of those that a comparison of words leaves open. A failed call makes the check search the text, and the
+    /// report says so.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub fn run(&self) -> BoxFuture<'_, Result<Option<ContinuityResult>, StepFailure>> {
+        journal::box_future(async move {
+            let planned = self.plan().await?;
+            let Some(model) = self.model.as_ref().filter(|_| !planned.is_empty()) else {
+                let report = self.report(search_all(&planned, &self.proposal.summary_md));
+                return Ok(Some(ContinuityResult { report, event: None }));
+            };
+            let name = model.name().to_string();
+            let what = format!("probe the summary with {name}");
+            self.scope.frames.send(Frame::Progress { what, done: 0, total: None });
+            let started = Instant::now();
+            let calls = ProbeCalls { model, cancel: self.scope.cancel };
+            let mut usage = Usage::default();
+            let report = match self.ask_model(&calls, &planned, &mut usage).await {
+                Ok(probes) => ContinuityReport { model: Some(name.clone()), usage, ..self.report(probes) },
+                Err(DraftError::Stopped) => return Ok(None),
+                Err(error) => ContinuityReport {
+                    problem: Some(problem_line(error)),
+                    usage,
+                    ..self.report(search_all(&planned, &self.proposal.summary_md))
+                },
+            };
+            let called = ModelCalled {
+                purpose: ModelCallPurpose::HandoffProbe,
+                handoff_id: Some(self.handoff.handoff_id),
+                model: Some(name),
+                usage: Some(report.usage),
+                prompt_sha256: Some(call::prompt_sha256()),
+                problem: report.problem.clone(),
+                trace: None,
+                continuity: Some(report.clone()),
+            };
+            let event = NewEvent::from_body(&called, report.created_at)?.with_duration(started.elapsed())?;
+            Ok(Some(ContinuityResult { report, event: Some(event) }))
+        })
+    }
+
+    /// Returns the questions about the part of the thread that the handoff covers.
+    async fn plan(&self) -> Result<Vec<PlannedProbe>, StepFailure> {
+        let options: HandoffOptions =
+            serde_json::from_value(self.handoff.options.clone()).unwrap_or_default();
+        let goal = options.goal.as_deref().map(|goal| facts::redact(goal).into_owned());
+        let request = ScanRequest { messages: options.messages, goal: goal.as_deref(), tokens_max: 0 };
+        let thread = ThreadSource {
+            store: &**self.store,
+            thread_id: self.handoff.parent_thread_id,
+            frames: self.scope.frames,
+        };
+        let scan = self.scan_cache.scan_thread(thread, request).await?;
+        Ok(plan_probes(scan.facts(), &scan.carry_over()))
+    }
+
+    /// Has the model answer the questions, and judges the answers. Adds the usage of all calls to `usage`.
+    async fn ask_model(
+        &self,
+        calls: &ProbeCalls<'_>,
+        planned: &[PlannedProbe],
+        usage: &mut Usage,
+    ) -> Result<Vec<ContinuityProbe>, DraftError> {
+        let answers = calls.answer(&self.proposal.summary_md, planned, usage).await?;
+        let verdicts: Vec<RuleVerdict> = planned
+            .iter()
+            .zip(&answers)
+            .map(|(probe, answer)| judge_answer(probe, answer.as_deref()))
+            .collect();
+        let unclear: Vec<usize> =
+            (0..verdicts.len()).filter(|index| verdicts[*index] == RuleVerdict::Unclear).collect();
+        let pairs: Vec<_> = unclear
+            .iter()
+            .map(|index| (&planned[*index], answers[*index].as_deref().unwrap_or_default()))
+            .collect();
+        let agreed = if pairs.is_empty() { Vec::new() } else { calls.judge(&pairs, usage).await? };
+        let judged = planned.iter().zip(answers).zip(verdicts).enumerate();
+        Ok(judged
+            .map(|(index, ((probe, answer), verdict))| {
+                let by_model = unclear.iter().position(|unclear| *unclear == index).map(|at| agreed[at]);
+                let judged_by = if by_model.is_some() { ProbeJudge::Model } else { ProbeJudge::Rules };
+                let passed = by_model.unwrap_or(verdict == RuleVerdict::Agrees);
+                probe.result(answer, passed, judged_by)
+            })
+            .collect())
+    }
+
+    /// Returns a report without a model.
+    fn report(&self, probes: Vec<ContinuityProbe>) -> ContinuityReport {
+        ContinuityReport {
+            handoff_id: self.handoff.handoff_id,
+            iteration: self.proposal.iteration,
+            summary_sha256: self.proposal.summary_sha256.clone(),
+            model: None,
+            usage: Usage::default(),
+            probes,
+            problem: None,
+            created_at: Timestamp::now(),
+        }
+    }
+}
+
+/// Returns the reason why a model's answers could not be used, in one line.
+fn problem_line(error: DraftError) -> String {
+    match error {
+        DraftError::Unusable(reason) => format!("read the answers: {reason}"),
+        error => error.to_string(),
+    }
+}
+
+/// Searches the text for the answers to all questions.
+fn search_all(planned: &[PlannedProbe], text: &str) -> Vec<ContinuityProbe> {
+    planned
+        .iter()
+        .map(|probe| {
+            let found = search_text(probe, text);
+            probe.result(found.line, found.is_answer, ProbeJudge::Rules)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! The questions about a conversation. They are made from the collected facts, not from the summary, so that a summary
+//! without a fact fails the question about it.
+
+use facts::formatting::to_single_line;
+use facts::{ConversationFacts, FileUse};
+use protocol::{CarryOver, ContinuityProbe, ProbeJudge, ProbeKind, Seq, TodoStatus};
+
+/// The number of answers that are accepted to a question about the newest files or decisions.
+const ALTERNATIVES_MAX: usize = 3;
+
+/// A question with its right answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PlannedProbe {
+    /// The subject.
+    pub(super) kind: ProbeKind,
+    /// The question.
+    pub(super) question: &'static str,
+    /// The right answers, of which one is enough. The first one is shown.
+    pub(super) answers: Vec<String>,
+    /// The event that contains the first answer.
+    pub(super) seq: Option<Seq>,
+}
+
+impl PlannedProbe {
+    /// Returns the probe with the answer that was given or found.
+    pub(super) fn result(
+        &self,
+        answer: Option<String>,
+        passed: bool,
+        judged_by: ProbeJudge,
+    ) -> ContinuityProbe {
+        ContinuityProbe {
+            kind: self.kind,
+            question: self.question.to_owned(),
+            expected: self.answers.first().cloned().unwrap_or_default(),
+            seq: self.seq,
+            answer,
+            passed,
+            judged_by,
+        }
+    }
+}
+
+/// Returns at most one question of each kind; a kind about which the conversation has no fact is left out.
+pub(super) fn plan_probes(facts: &ConversationFacts, carry_over: &CarryOver) -> Vec<PlannedProbe> {
+    let planned = [
+        last_request(facts, carry_over),
+        open_task(facts, carry_over),
+        rule(carry_over),
+        file_in_use(facts),
+        decision(facts, carry_over),
+    ];
+    planned.into_iter().flatten().filter(|probe| !probe.answers.is_empty()).collect()
+}
+
+/// Returns the question about the last request.
+fn last_request(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
+    let quote = facts.requests.last();
+    let text = quote.map(|quote| quote.text.as_str()).or(carry_over.last_user_request.as_deref())?;
+    Some(PlannedProbe {
+        kind: ProbeKind::LastRequest,
+        question: "What did the user ask for last?",
+        answers: vec![to_single_line(text)],
+        seq: quote.map(|quote| quote.seq),
+    })
+}
+
+/// Returns the question about the open tasks: of the task list, else those that the last answer names.
+fn open_task(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
+    let mut open: Vec<_> =
+        carry_over.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect();
+    open.sort_by_key(|todo| todo.status != TodoStatus::InProgress);
+    let (answers, seq): (Vec<String>, _) = match open.is_empty() {
+        false => (
+            open.iter().map(|todo| to_single_line(&todo.text)).collect(),
+            Some(facts.todos_seq).filter(|seq| *seq > 0),
+        ),
+        true => (
+            facts.left_open.iter().map(|quote| to_single_line(&quote.text)).collect(),
+            facts.left_open.first().map(|quote| quote.seq),
+        ),
+    };
+    let question = "Which tasks are still open?";
+    (!answers.is_empty()).then_some(PlannedProbe { kind: ProbeKind::OpenTask, question, answers, seq })
+}
+
+/// Returns the question about the newest standing rule. The answer has to contain that one.
+fn rule(carry_over: &CarryOver) -> Option<PlannedProbe> {
+    let rule = carry_over.rules.last()?;
+    Some(PlannedProbe {
+        kind: ProbeKind::Rule,
+        question: "Which standing rules has the user given for this work?",
+        answers: vec![to_single_line(&rule.text)],
+        seq: rule.refs.last().copied(),
+    })
+}
+
+/// Returns the question about the files that were changed last, else about those that were read last.
+fn file_in_use(facts: &ConversationFacts) -> Option<PlannedProbe> {
+    let mut files: Vec<&FileUse> = facts.files.iter().filter(|file| !file.is_deleted()).collect();
+    let is_changed = |file: &&FileUse| file.last_write_seq > 0;
+    let question = match files.iter().any(is_changed) {
+        true => {
+            files.retain(is_changed);
+            files.sort_by_key(|file| std::cmp::Reverse(file.last_write_seq));
+            "Which files were changed last?"
+        }
+        false => "Which files were read last?",
+    };
+    let first = files.first()?;
+    Some(PlannedProbe {
+        kind: ProbeKind::File,
+        question,
+        seq: Some(first.last_write_seq.max(first.last_read_seq)),
+        answers: files.iter().take(ALTERNATIVES_MAX).map(|file| file.path.clone()).collect(),
+    })
+}
+
+/// Returns the question about the newest decisions. Rules and the last request have questions of their own.
+fn decision(known: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
+    let last_request = known.requests.last();
+    let is_other = |text: &str| {
+        facts::states_choice(text)
+            && !facts::announces_work(text)
+            && !carry_over.rules.iter().any(|rule| rule.text.contains(text))
+            && !last_request.is_some_and(|request| request.text.contains(text))
+    };
+    let newest: Vec<_> =
+        known.decisions.iter().rev().filter(|quote| is_other(&quote.text)).take(ALTERNATIVES_MAX).collect();
+    Some(PlannedProbe {
+        kind: ProbeKind::Decision,
+        question: "Which decisions were made that the work has to follow?",
+        seq: Some(newest.first()?.seq),
+        answers: newest.iter().map(|quote| to_single_line(&quote.text)).collect(),
+    })
+}

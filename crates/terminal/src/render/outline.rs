@@ -1,0 +1,78 @@
+//! The package of a handoff in sections, for a pane: the items with the places that they refer to, the facts, and what the
+//! text leaves out.
+
+use agent::summary_heading;
+use protocol::{Proposal, Seq, SummaryItem, SummaryItemKind};
+
+use crate::ask::outline_pane::{OutlineItem, OutlinePane, OutlineSection};
+use crate::render::facts::{fact_sections, markdown_of};
+use crate::render::{coverage, notes};
+
+/// Returns the pane of a proposal. Sections of items are open, long sections of facts are closed.
+pub fn proposal_pane(proposal: &Proposal) -> OutlinePane {
+    let summary = &proposal.summary_json;
+    let mut sections = vec![OutlineSection {
+        heading: "Summary".to_owned(),
+        items: vec![text_item(&summary.tldr), text_item(&coverage::render_line(&summary.coverage))],
+        is_open: true,
+    }];
+    for kind in SummaryItemKind::ALL {
+        let items = summary.body.iter().filter(|item| item.kind == kind);
+        let items: Vec<OutlineItem> = items.map(summary_item).collect();
+        if !items.is_empty() {
+            sections.push(OutlineSection { heading: summary_heading(kind).to_owned(), items, is_open: true });
+        }
+    }
+    let markdown = markdown_of(proposal);
+    for section in fact_sections(&markdown) {
+        let items: Vec<OutlineItem> = section
+            .entries
+            .iter()
+            .map(|entry| OutlineItem { refs: fact_places(proposal, entry), ..text_item(entry) })
+            .collect();
+        let is_open = items.len() <= ENTRIES_OPEN_MAX;
+        sections.push(OutlineSection { heading: section.heading.to_owned(), items, is_open });
+    }
+    let notes: Vec<OutlineItem> = note_items(proposal);
+    if !notes.is_empty() {
+        sections.push(OutlineSection {
+            heading: "Not in this text".to_owned(),
+            items: notes,
+            is_open: false,
+        });
+    }
+    OutlinePane::new(summary.title.clone(), sections)
+}
+
+/// The most entries of a section of facts that is open at first.
+const ENTRIES_OPEN_MAX: usize = 4;
+
+/// Returns an item without places.
+fn text_item(text: &str) -> OutlineItem {
+    OutlineItem { text: text.to_owned(), ..OutlineItem::default() }
+}
+
+/// Returns an item of the summary with its places.
+fn summary_item(item: &SummaryItem) -> OutlineItem {
+    let mark = if item.verified { "" } else { SummaryItem::UNVERIFIED };
+    OutlineItem { refs: item.refs.clone(), ..text_item(&format!("{}{mark}", item.text)) }
+}
+
+/// Returns the places of a fact: those of the rule with that text.
+fn fact_places(proposal: &Proposal, entry: &str) -> Vec<Seq> {
+    let rules = &proposal.summary_json.carry_over.rules;
+    rules.iter().find(|rule| entry.contains(&rule.text)).map(|rule| rule.refs.clone()).unwrap_or_default()
+}
+
+/// Returns what the text leaves out, with its places.
+fn note_items(proposal: &Proposal) -> Vec<OutlineItem> {
+    let review_notes = &proposal.summary_json.notes;
+    let left_out = review_notes.left_out.iter().map(|left_out| left_out.item.refs.clone());
+    let topics = review_notes.topics.iter().map(|topic| vec![topic.first_seq]);
+    let entries = notes::note_entries(review_notes);
+    entries
+        .iter()
+        .zip(left_out.chain(topics))
+        .map(|(entry, refs)| OutlineItem { refs, ..text_item(entry) })
+        .collect()
+}

@@ -5,20 +5,23 @@ mod continuity;
 pub(crate) mod cost;
 pub(crate) mod error;
 mod expiry;
+mod joining;
 pub(crate) mod mirror;
+mod package;
 mod preview;
 pub(crate) mod queries;
 mod statistics;
 
 pub use continuity::ProbeMethod;
 pub use cost::{ContextUsage, HandoffCost};
+pub use package::{ChildPackage, LineUpdate, StaleLine, StaleReason};
 pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
 use futures::future::BoxFuture;
 use handoff::HandoffOptions;
 use journal::HandoffFilter;
 use protocol::{
-    Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, Proposal, RunStatus, ThreadId, Usage,
+    Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, Proposal, RunStatus, ThreadId, Usage,
 };
 use runtime::{FrameSender, RunEnd, RunStart};
 use serde::Serialize;
@@ -224,6 +227,12 @@ impl<'a> HandoffService<'a> {
             let Some(handoff) = self.expire_if_due(Some(handoff)).await? else {
                 return Err(expired_error(handoff_id, None).into());
             };
+            let ends =
+                |decision: &Decision| matches!(decision, Decision::Reject { .. } | Decision::Preview {});
+            if !decisions.decisions.iter().all(ends) {
+                let options = serde_json::from_value::<HandoffOptions>(handoff.options.clone());
+                self.check_joined_thread(thread_id, options.unwrap_or_default().into).await?;
+            }
             let Some(interrupt) = self.handoff_interrupt(&handoff).await? else {
                 // The handoff is read again, because the answer may have been stored between the two reads.
                 return Err(already_decided_error(&self.get(handoff_id).await?).into());
@@ -402,7 +411,8 @@ fn is_same_request(request: &HandoffRequestOptions, pending: &Handoff) -> bool {
     let existing = serde_json::from_value::<HandoffOptions>(pending.options.clone()).unwrap_or_default();
     let same_goal = request.goal.is_none() || request.goal == existing.goal;
     let same_window = request.messages.is_none() || request.messages == existing.messages;
-    same_goal && same_window
+    let same_child = request.into.is_none() || request.into == existing.into;
+    same_goal && same_window && same_child
 }
 
 /// Returns whether the interrupt is the question of that handoff.

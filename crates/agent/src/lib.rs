@@ -29,8 +29,8 @@ pub use error::{Error, ErrorClass};
 pub use handoffs::HandoffService;
 pub use handoffs::error::HandoffError;
 pub use handoffs::{
-    ContextUsage, HandoffCost, HandoffOrigin, HandoffOutcome, HandoffRequestOptions, HandoffReview,
-    ListedHandoff, PendingHandoff, ProbeMethod,
+    ChildPackage, ContextUsage, HandoffCost, HandoffOrigin, HandoffOutcome, HandoffRequestOptions,
+    HandoffReview, LineUpdate, ListedHandoff, PendingHandoff, ProbeMethod, StaleLine, StaleReason,
 };
 pub use home::HomeFolder;
 pub use home::config::{ConfigFile, UserTools};

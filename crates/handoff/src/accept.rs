@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::lifecycle::log::HandoffLogLine;
 use crate::lifecycle::{HandoffAction, transition_write};
 use crate::mirror::{self, SummaryMirror};
-use crate::request::tool;
+use crate::request::{HandoffOptions, tool};
 
 /// The name of the activity in checkpoints.
 pub const ACCEPT_ACTIVITY: &str = "accept_handoff";
@@ -92,26 +92,49 @@ pub(crate) async fn accept_update(
         child_thread_id: handoff.child_thread_id,
     };
     let accepted = NewEvent::from_body(&accepted, now)?;
-    let origin = ThreadCreated::Handoff { handoff_id: handoff.handoff_id, parent_thread_id: parent };
-    let created = NewEvent::from_body(&origin, now)?;
     let patch = HandoffPatch {
         iteration: Some(proposal.iteration),
         accepted_sha256: Some(proposal.summary_sha256.clone()),
         ..HandoffPatch::default()
     };
-    let writes = vec![
-        transition_write(handoff, HandoffAction::Accept, patch, now)?,
-        Write::CreateThread(child_thread(handoff, proposal, now)?),
-        Write::Append { thread_id: handoff.child_thread_id, events: vec![created] },
-        Write::UpdateThread { thread_id: parent, patch: parent_patch(store, handoff).await? },
-        mirror::enqueue_write(handoff, now, now),
-    ];
+    let mut writes = vec![transition_write(handoff, HandoffAction::Accept, patch, now)?];
+    writes.extend(child_writes(store, handoff, proposal, now).await?);
+    writes.push(Write::UpdateThread { thread_id: parent, patch: parent_patch(store, handoff).await? });
+    writes.push(mirror::enqueue_write(handoff, now, now));
     let args = json!({
         "handoff_id": handoff.handoff_id, "iteration": proposal.iteration,
         "summary_sha256": proposal.summary_sha256,
     });
     let activities = vec![PendingActivity { name: ACCEPT_ACTIVITY.to_owned(), args }];
     Ok(GraphUpdate { events: vec![accepted], writes, activities, ..GraphUpdate::default() })
+}
+
+/// Returns the writes that give the package to the child thread: they create the thread, or add the package to the thread of
+/// another handoff. That thread waits for the cleanup of this handoff then, which completes the earlier ones too.
+async fn child_writes(
+    store: &dyn Store,
+    handoff: &Handoff,
+    proposal: &Proposal,
+    now: Timestamp,
+) -> Result<Vec<Write>, StepFailure> {
+    let child_thread_id = handoff.child_thread_id;
+    let options: HandoffOptions = serde_json::from_value(handoff.options.clone())?;
+    if options.into.is_none() {
+        let parent_thread_id = handoff.parent_thread_id;
+        let origin = ThreadCreated::Handoff { handoff_id: handoff.handoff_id, parent_thread_id };
+        let created = NewEvent::from_body(&origin, now)?;
+        return Ok(vec![
+            Write::CreateThread(child_thread(handoff, proposal, now)?),
+            Write::Append { thread_id: child_thread_id, events: vec![created] },
+        ]);
+    }
+    let child = store.thread(child_thread_id).await?;
+    let mut patch = ThreadPatch::default();
+    if child.and_then(|child| child.handoff_mark()).is_some_and(|mark| mark.pending) {
+        patch.metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(pending_mark(handoff))?);
+    }
+    // Without a change, the write still makes the transaction fail if the thread was deleted.
+    Ok(vec![Write::UpdateThread { thread_id: child_thread_id, patch }])
 }
 
 /// Returns the metadata change of the parent thread.
@@ -293,8 +316,8 @@ async fn run_blocking<T: Send + 'static>(
 
 /// Returns the child thread: blank, named after the summary's title, and marked as waiting for its first turn.
 fn child_thread(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Result<Thread, serde_json::Error> {
-    let pending = HandoffMark { pending: true, cleanup_required: true, ..parent_mark(handoff) };
-    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(pending)?)]);
+    let mark = serde_json::to_value(pending_mark(handoff))?;
+    let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), mark)]);
     Ok(Thread {
         thread_id: handoff.child_thread_id,
         assistant_id: handoff.assistant_id.clone(),
@@ -310,6 +333,11 @@ fn child_thread(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Resul
         updated_at: now,
     }
     .with_assistant_metadata())
+}
+
+/// Returns the handoff mark of a child that waits for its first turn.
+fn pending_mark(handoff: &Handoff) -> HandoffMark {
+    HandoffMark { pending: true, cleanup_required: true, ..parent_mark(handoff) }
 }
 
 /// Returns the handoff mark of the parent thread, for which nothing is pending.

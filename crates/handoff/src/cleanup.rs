@@ -3,9 +3,9 @@
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{HandoffPatch, ThreadPatch, Transaction, Write};
+use journal::{HandoffFilter, HandoffPatch, ThreadPatch, Transaction, Write};
 use protocol::event::body::HandoffCleaned;
-use protocol::{HandoffMark, HandoffStatus, NewEvent, PendingActivity, Thread};
+use protocol::{Handoff, HandoffMark, HandoffStatus, NewEvent, PendingActivity, Thread};
 use runtime::{Activity, Channel, Channels, Frame, FrameSender, GraphUpdate, Node, StepContext, StepFailure};
 use serde_json::{Map, Value, json};
 
@@ -164,8 +164,29 @@ impl Activity for ClearBlockActivity {
             writes.push(set_mark_write(&mark)?);
             writes.push(Write::Append { thread_id: handoff.child_thread_id, events: vec![event] });
         }
+        writes.extend(self.joined_handoff_writes(&handoff, now).await?);
         store.commit(Transaction { fence: None, writes }).await?;
         Ok(GraphUpdate::default())
+    }
+}
+
+impl ClearBlockActivity {
+    /// Returns the writes that complete the other handoffs of the same child. The block does not hold their summaries.
+    async fn joined_handoff_writes(
+        &self,
+        handoff: &Handoff,
+        now: Timestamp,
+    ) -> Result<Vec<Write>, StepFailure> {
+        let filter = HandoffFilter {
+            child_thread_id: Some(handoff.child_thread_id),
+            statuses: vec![HandoffStatus::Seeded],
+            ..HandoffFilter::default()
+        };
+        let others = self.acceptance.store.handoffs(filter).await?;
+        let others = others.iter().filter(|other| other.handoff_id != handoff.handoff_id);
+        others
+            .map(|other| Ok(transition_write(other, HandoffAction::Clean, HandoffPatch::default(), now)?))
+            .collect()
     }
 }
 

@@ -26,6 +26,7 @@ pub mod mirror;
 mod probe;
 mod request;
 mod review;
+mod staleness;
 mod state;
 mod summary;
 mod transcript;
@@ -54,6 +55,7 @@ pub use request::{
 };
 pub use review::approval::{APPROVAL_NODE, HandoffApproval, dismiss_handoff};
 pub use review::edit::edited_markdown;
+pub use staleness::{StaleLine, StaleReason, StalenessCheck, update_package};
 pub use summary::coverage::{CoverageBuilder, CoverageClass, CoverageCounts, count_coverage};
 pub use summary::ground::GroundingCheck;
 pub use summary::message_use::{MessageUse, MessageUseCounts, count_message_uses};

@@ -47,6 +47,9 @@ pub struct HandoffOptions {
     /// The folder in which files named by the summary are inspected; `None` inspects none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
+    /// The thread of another accepted handoff, without a message yet, that gets this package too. `None` creates a thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<ThreadId>,
 }
 
 impl HandoffOptions {

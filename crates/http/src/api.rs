@@ -88,6 +88,8 @@ fn endpoints() -> OpenApiRouter<AppState> {
         .routes(routes!(handoffs::show))
         .routes(routes!(handoffs::decide))
         .routes(routes!(handoffs::continuity::probe))
+        .routes(routes!(handoffs::package::list))
+        .routes(routes!(handoffs::package::update))
         .routes(routes!(lineage::get_lineage))
         .routes(routes!(search::search))
         .routes(routes!(memory::get_memory_stats))

@@ -32,9 +32,9 @@ pub struct AgentMdHook {
     file: Arc<AgentFile>,
     /// How long a child thread is sent its summary.
     retention: SummaryRetention,
-    /// The handed-over summary of each run's thread, if any. It is constant for a whole run, because whether it applies
+    /// The handed-over summaries of each run's thread. They are constant for a whole run, because whether it applies
     /// is decided by the turns before.
-    summaries: RunCache<Option<Arc<InheritedSummary>>>,
+    summaries: RunCache<Arc<Vec<InheritedSummary>>>,
 }
 
 impl AgentMdHook {
@@ -43,36 +43,37 @@ impl AgentMdHook {
         Self { file, retention, summaries: RunCache::default() }
     }
 
-    /// Returns the handed-over summary of the run's thread. Reads it on the first request of a run.
-    async fn load_summary(&self, step: &StepContext<'_>) -> journal::Result<Option<Arc<InheritedSummary>>> {
+    /// Returns the handed-over summaries of the run's thread. Reads them on the first request of a run.
+    async fn load_summaries(&self, step: &StepContext<'_>) -> journal::Result<Arc<Vec<InheritedSummary>>> {
         let run = step.run_ref();
-        if let Some(summary) = self.summaries.get(run) {
-            return Ok(summary);
+        if let Some(summaries) = self.summaries.get(run) {
+            return Ok(summaries);
         }
-        let summary =
-            inherited_summary::find_inherited_summary(&**step.store, step.thread_id, self.retention).await?;
-        let summary = summary.map(Arc::new);
-        let bytes = summary.as_ref().map_or(0, |summary| summary.summary_md.len());
-        self.summaries.insert(run, summary.clone(), bytes);
-        Ok(summary)
+        let summaries =
+            inherited_summary::find_inherited_summaries(&**step.store, step.thread_id, self.retention)
+                .await?;
+        let bytes = summaries.iter().map(|summary| summary.summary_md.len()).sum();
+        let summaries = Arc::new(summaries);
+        self.summaries.insert(run, Arc::clone(&summaries), bytes);
+        Ok(summaries)
     }
 
     /// Returns the prompt section for the request. A child continues with its summary alone when the file is
     /// unreadable.
     fn build_section(
         &self,
-        summary: Option<&InheritedSummary>,
+        summaries: &[InheritedSummary],
         step: &StepContext<'_>,
     ) -> Result<PromptSection, StepFailure> {
-        match (self.file.read_cached(), summary) {
-            (Ok(reading), None) => Ok(reading.prompt_section().clone()),
-            (Ok(reading), Some(_)) => Ok(build_prompt_section(&reading.snapshot, summary)),
-            (Err(error), Some(_)) => {
+        match (self.file.read_cached(), summaries) {
+            (Ok(reading), []) => Ok(reading.prompt_section().clone()),
+            (Ok(reading), _) => Ok(build_prompt_section(&reading.snapshot, summaries)),
+            (Err(error), [_, ..]) => {
                 // The summary comes from the handoff's row, so the child can continue without the file.
                 step.frames.send(Frame::Notice { text: format!("failed to {error}") });
-                Ok(build_prompt_section(&AgentFileSnapshot::default(), summary))
+                Ok(build_prompt_section(&AgentFileSnapshot::default(), summaries))
             }
-            (Err(error), None) => {
+            (Err(error), []) => {
                 Err(StepFailure::new(FailureKind::Config, error.to_string()).with_hint(error.hint()))
             }
         }
@@ -157,8 +158,8 @@ impl Hook for AgentMdHook {
         step: &StepContext<'_>,
         request: &mut ChatRequest,
     ) -> Result<GraphUpdate, StepFailure> {
-        let summary = self.load_summary(step).await?;
-        let section = self.build_section(summary.as_deref(), step)?;
+        let summaries = self.load_summaries(step).await?;
+        let section = self.build_section(&summaries, step)?;
         let event = memory_read_event(&section)?;
         request.system.push(section.text);
         request.system_volatile += 1;

@@ -48,15 +48,12 @@ pub struct InheritedSummary {
     pub separate_facts: Option<CarryOver>,
 }
 
-/// Returns the section of the system prompt with `agent_md` and the summary handed over to this thread.
+/// Returns the section of the system prompt with `agent_md` and the summaries handed over to this thread, in this order.
 ///
 /// The content of the file's block belongs to another thread and is never used. Without a summary the placeholder
-/// appears in its place. With one, the section explains how to find the messages that it was made from. Comments
+/// appears in its place. With one or more, the section explains how to find the messages that it was made from. Comments
 /// outside code fences are removed. Everything that could be read as a tag is escaped.
-pub fn build_prompt_section(
-    agent_md: &AgentFileSnapshot,
-    summary: Option<&InheritedSummary>,
-) -> PromptSection {
+pub fn build_prompt_section(agent_md: &AgentFileSnapshot, summaries: &[InheritedSummary]) -> PromptSection {
     let without_block = managed_block::remove_blocks(&agent_md.bytes);
     let notes = strip_comments(&String::from_utf8_lossy(&without_block));
     let mut notes = untrusted_text::neutralize(notes.trim_start_matches('\u{feff}').trim());
@@ -72,10 +69,11 @@ pub fn build_prompt_section(
         PromptSource { name: "agent.md", sha256: agent_md.sha256.clone() },
         PromptSource { name: "prompts/agent_md.md", sha256: protocol::sha256_hex(AGENT_MD_TEMPLATE) },
     ];
-    let shown = summary
-        .map_or_else(|| PLACEHOLDER.to_owned(), |summary| untrusted_text::neutralize(&summary.summary_md));
+    let texts: Vec<String> =
+        summaries.iter().map(|summary| untrusted_text::neutralize(&summary.summary_md)).collect();
+    let shown = if texts.is_empty() { PLACEHOLDER.to_owned() } else { texts.join("\n\n") };
     let mut text = fill_template(&AgentMdFields { agent_md: notes, current_thread_summary: shown });
-    if let Some(summary) = summary {
+    for summary in summaries {
         sources.push(PromptSource {
             name: "current_thread_summary",
             sha256: protocol::sha256_hex(&summary.summary_md),
@@ -86,6 +84,8 @@ pub fn build_prompt_section(
             text.push('\n');
             text.push_str(&CARRIED_OVER_TEMPLATE.replace("{{facts}}", &facts));
         }
+    }
+    if !summaries.is_empty() {
         let hint = protocol::sha256_hex(ORIGINAL_MESSAGES);
         sources.push(PromptSource { name: "prompts/original_messages.md", sha256: hint });
         text.push('\n');

@@ -4,6 +4,7 @@ import { requestJson, queryString, sendRequest } from "./client";
 import type {
   AgentInfo,
   AgentMd,
+  ChildPackage,
   ContextUsage,
   ContinuityReport,
   DecidedHandoff,
@@ -147,6 +148,15 @@ export const api = {
   handoffs: (q: { status?: string; thread_id?: string; limit?: number } = {}) =>
     requestJson<{ handoffs: ListedHandoff[] }>("GET", `/api/handoffs${queryString(q)}`),
   handoff: (id: string) => requestJson<HandoffReview>("GET", `/api/handoffs/${id}`),
+  packages: (thread: string) =>
+    requestJson<{ packages: ChildPackage[] }>("GET", `${threadPath(thread)}/packages`),
+  /** Changes one line of an accepted summary; null removes it. */
+  updatePackage: (handoff: string, summary_sha256: string, line: string, replacement: string | null) =>
+    requestJson<ChildPackage>("POST", `/api/handoffs/${handoff}/package`, {
+      summary_sha256,
+      line,
+      replacement,
+    }),
   /** Checks what the pending text alone answers; null if an automatic check is turned off. */
   probeHandoff: (id: string, automatic: boolean) =>
     requestJson<ContinuityReport | null>("POST", `/api/handoffs/${id}/probe`, { automatic }),

@@ -411,6 +411,23 @@ export interface ContinuityReport {
   probes: ContinuityProbe[];
   feedback: string | null;
 }
+/** A line of a summary that later work contradicts. */
+export interface StaleLine {
+  line: string;
+  reason: string;
+  text: string;
+  thread_id: string;
+  seq: number;
+  /** The line to put in its place; null to remove it. */
+  replacement: string | null;
+}
+/** A summary that a child thread is sent. */
+export interface ChildPackage {
+  handoff_id: string;
+  summary_md: string;
+  summary_sha256: string;
+  stale: StaleLine[];
+}
 export interface HandoffReview {
   handoff: Handoff;
   proposals: Proposal[];

@@ -52,6 +52,36 @@ pub enum HandoffError {
         /// The reason, in one line.
         reason: String,
     },
+    /// The package of a child could not be compared with later work.
+    #[error("compare the package of thread {thread_id} with later work: {reason}")]
+    NotCompared {
+        /// The child thread.
+        thread_id: ThreadId,
+        /// The reason, in one line.
+        reason: String,
+    },
+    /// The handoff has no package that a child is sent.
+    #[error("update the package of handoff {0}: the handoff was not accepted")]
+    NotAccepted(HandoffId),
+    /// The changed text is no valid package.
+    #[error("update the package of handoff {handoff_id}: {reason}")]
+    InvalidPackage {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// The reason.
+        reason: String,
+    },
+    /// The package is not the one that the person saw, or does not contain the line.
+    #[error("update the package of handoff {0}: it has changed, or does not contain this line")]
+    PackageChanged(HandoffId),
+    /// The thread that was named as the child cannot get a further package.
+    #[error("hand off into thread {thread_id}: {reason}")]
+    NotJoinable {
+        /// The named child.
+        thread_id: ThreadId,
+        /// The reason, as a clause.
+        reason: &'static str,
+    },
     /// Another client requested a refined draft of the handoff, which is being written.
     #[error("decide handoff {0}: it is being drafted again")]
     Redrafting(HandoffId),
@@ -94,6 +124,20 @@ impl HandoffError {
             Self::EmptyThread(_) => {
                 ErrorClass::User.with_hint("there is nothing to carry over: start a new thread with `segue chat`")
             }
+            Self::NotAccepted(_) => {
+                ErrorClass::User.with_hint("`segue handoff --list` shows the pending handoffs")
+            }
+            Self::InvalidPackage { .. } => {
+                ErrorClass::User.with_hint("nothing was changed; keep the title, the items and their headings")
+            }
+            Self::PackageChanged(_) => ErrorClass::Conflict
+                .with_hint("nothing was changed; read the package again: `segue handoff update THREAD`"),
+            Self::NotCompared { .. } => {
+                ErrorClass::Internal.with_hint("the package is unchanged; run the same command again")
+            }
+            Self::NotJoinable { .. } => ErrorClass::User.with_hint(
+                "name the child of an accepted handoff in which nobody has written yet, or leave out `--into`",
+            ),
             Self::Redrafting(handoff_id) => ErrorClass::Conflict
                 .with_hint(format!("read the new draft in a moment: `segue handoff --decide {handoff_id}`")),
             Self::Expired { .. } => ErrorClass::Conflict.with_hint(

@@ -53,9 +53,10 @@ impl<'a> HandoffService<'a> {
         thread: &Thread,
         request: HandoffRequestOptions,
     ) -> Result<PreparedHandoffRequest> {
+        self.check_joined_thread(thread.thread_id, request.into).await?;
         Ok(PreparedHandoffRequest {
             handoff_id: HandoffId::generate(),
-            child_thread_id: ThreadId::generate(),
+            child_thread_id: request.into.unwrap_or_else(ThreadId::generate),
             parent_thread_id: thread.thread_id,
             assistant_id: thread.assistant_id.clone(),
             now: Timestamp::now(),

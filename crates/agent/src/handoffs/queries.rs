@@ -47,25 +47,27 @@ pub struct HandoffOrigin {
 }
 
 impl<'a> HandoffService<'a> {
-    /// Returns the handoff that created the thread; `None` if no handoff did, or if it was deleted with its parent.
+    /// Returns the handoffs into the thread, the oldest first: the one that created it, and those that were joined to it. None
+    /// if no handoff created it, or if they were deleted with their parents.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub fn origin(self, thread: &'a Thread) -> BoxFuture<'a, Result<Option<HandoffOrigin>>> {
+    pub fn origins(self, thread: &'a Thread) -> BoxFuture<'a, Result<Vec<HandoffOrigin>>> {
         journal::box_future(async move {
             if thread.parent_kind != Some(ParentKind::Handoff) {
-                return Ok(None);
+                return Ok(Vec::new());
             }
             let filter =
                 HandoffFilter { child_thread_id: Some(thread.thread_id), ..HandoffFilter::default() };
-            let is_accepted = |handoff: &Handoff| handoff.accepted_sha256.is_some();
-            let handoffs = self.agent.store.handoffs(filter).await?;
-            let Some(handoff) = handoffs.into_iter().find(is_accepted) else { return Ok(None) };
-            let proposals = self.agent.store.proposals(handoff.handoff_id).await?;
-            let accepted = proposals
-                .into_iter()
-                .find(|proposal| Some(&proposal.summary_sha256) == handoff.accepted_sha256.as_ref());
-            Ok(accepted.map(|proposal| HandoffOrigin { handoff, proposal }))
+            let mut origins = Vec::new();
+            // The journal returns the newest handoff first.
+            for handoff in self.agent.store.handoffs(filter).await?.into_iter().rev() {
+                let Some(sha256) = handoff.accepted_sha256.clone() else { continue };
+                let proposals = self.agent.store.proposals(handoff.handoff_id).await?;
+                let accepted = proposals.into_iter().find(|proposal| proposal.summary_sha256 == sha256);
+                origins.extend(accepted.map(|proposal| HandoffOrigin { handoff, proposal }));
+            }
+            Ok(origins)
         })
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use memory::SummaryRetention;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::database::DatabaseConfig;
 use crate::{Error, HomeError, Result};
@@ -165,7 +165,7 @@ impl Default for HandoffConfig {
 }
 
 /// The check of what the next agent would know, which a review makes of each draft.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HandoffProbe {
     /// The model answers up to five questions from the draft alone; without a model the draft is searched for the answers.
@@ -178,7 +178,7 @@ pub enum HandoffProbe {
 }
 
 /// How long a child thread is sent the summary that it was handed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HandoffKeep {
     /// In its first complete turn only.

@@ -5,12 +5,14 @@ mod agent_requested;
 mod concurrency;
 mod continuity;
 mod edited_drafts;
+mod joining;
 mod pathological;
 mod refine;
 mod review;
 mod sources;
 mod stored_state;
 mod transcript;
+mod updates;
 
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use journal::HandoffFilter;

@@ -47,8 +47,8 @@ pub(crate) struct HandoffWindow {
     messages_before_first_request: u64,
     /// The number of other messages before the window.
     skipped_messages: u64,
-    /// The summary that the thread began with, if it is itself the child of a handoff. Its journal does not contain it.
-    inherited: Option<Proposal>,
+    /// The summaries that the thread began with, if it is itself the child of a handoff. Its journal does not contain them.
+    inherited: Vec<Proposal>,
 }
 
 /// A consumer of the events of a window.
@@ -77,7 +77,7 @@ impl HandoffWindow {
     ///
     /// When the journal cannot be read.
     pub(crate) async fn open(thread: ThreadSource<'_>, messages: Option<u64>) -> Result<Self, StepFailure> {
-        let inherited = inherited_proposal(thread).await?;
+        let inherited = inherited_proposals(thread).await?;
         let Some(mut remaining) = messages else {
             return Ok(Self { inherited, ..Self::default() });
         };
@@ -115,9 +115,9 @@ impl HandoffWindow {
         })
     }
 
-    /// Returns the summary that the thread began with.
-    pub(crate) fn inherited_summary(&self) -> Option<&HandoffSummary> {
-        self.inherited.as_ref().map(|proposal| &proposal.summary_json)
+    /// Returns the summaries that the thread began with.
+    pub(crate) fn inherited_summaries(&self) -> impl Iterator<Item = &HandoffSummary> {
+        self.inherited.iter().map(|proposal| &proposal.summary_json)
     }
 
     /// Passes every event of the window to `visitor`, in order, and returns the end of the conversation; `None` when
@@ -132,7 +132,7 @@ impl HandoffWindow {
         what: &str,
         visitor: &mut impl EventVisitor,
     ) -> Result<Option<ConversationEnd>, StepFailure> {
-        if let Some(proposal) = &self.inherited {
+        for proposal in &self.inherited {
             visitor.visit(&inherited_item(proposal));
         }
         if let Some(first_request) = &self.first_request {
@@ -255,13 +255,19 @@ fn is_conversation(item: &TranscriptItem) -> bool {
     }
 }
 
-/// Returns the accepted proposal that the thread began with; `None` when the thread is not the child of a handoff.
-async fn inherited_proposal(thread: ThreadSource<'_>) -> Result<Option<Proposal>, StepFailure> {
+/// Returns the accepted proposals that the thread began with, the oldest first; none when it is not the child of a handoff.
+async fn inherited_proposals(thread: ThreadSource<'_>) -> Result<Vec<Proposal>, StepFailure> {
     let filter = HandoffFilter { child_thread_id: Some(thread.thread_id), ..HandoffFilter::default() };
-    let mut handoffs = thread.store.handoffs(filter).await?.into_iter();
-    let Some(handoff) = handoffs.find(|handoff| handoff.accepted_sha256.is_some()) else { return Ok(None) };
-    let proposals = thread.store.proposals(handoff.handoff_id).await?;
-    Ok(proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref()))
+    let mut accepted = Vec::new();
+    // The journal returns the newest handoff first.
+    for handoff in thread.store.handoffs(filter).await?.into_iter().rev() {
+        let Some(sha256) = &handoff.accepted_sha256 else { continue };
+        let proposals = thread.store.proposals(handoff.handoff_id).await?;
+        // A proposal after the accepted one is that package with lines that a person updated.
+        let is_accepted = proposals.iter().any(|proposal| proposal.summary_sha256 == *sha256);
+        accepted.extend(proposals.into_iter().last().filter(|_| is_accepted));
+    }
+    Ok(accepted)
 }
 
 /// Returns the summary that the thread began with, as an event with seq 0.

@@ -67,7 +67,7 @@ impl ProbeCalls<'_> {
         usage: &mut Usage,
     ) -> Result<Vec<Option<String>>, DraftError> {
         let inherited = InheritedSummary { summary_md: summary_md.to_owned(), separate_facts: None };
-        let section = build_prompt_section(&memory::AgentFileSnapshot::default(), Some(&inherited));
+        let section = build_prompt_section(&memory::AgentFileSnapshot::default(), &[inherited]);
         let questions = planned.iter().enumerate();
         let questions: Vec<String> =
             questions.map(|(index, probe)| format!("{}. {}", index + 1, probe.question)).collect();

@@ -2,6 +2,7 @@
 //! be requested, refined and decided by different clients. The rules of handoffs are in `agent`.
 
 pub(crate) mod continuity;
+pub(crate) mod package;
 mod shapes;
 
 use agent::{Agent, HandoffCost, HandoffRequestOptions, PendingHandoff};
@@ -10,7 +11,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use langgraph::extract::{JsonBody, PathParams, QueryParams, ThreadPath, parse_id, parse_path_id, read_body};
 use langgraph::{ApiError, Caller, ErrorBody};
-use protocol::{Decisions, HandoffId, HandoffStatus};
+use protocol::{Decisions, HandoffId, HandoffStatus, ThreadId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -36,6 +37,9 @@ pub(crate) struct HandoffBody {
     /// Only shows the summary; an approval then changes nothing.
     #[serde(default)]
     preview: bool,
+    /// The child of an accepted handoff, in which nobody has written yet. The summary is added to it, and no thread is created.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    into: Option<ThreadId>,
 }
 
 /// Drafts a handoff of a thread and stores the proposal
@@ -63,6 +67,7 @@ pub(crate) async fn request_handoff(
         preview_only: body.preview,
         messages: body.messages,
         max_summary_tokens: body.max_summary_tokens,
+        into: body.into,
         ..HandoffRequestOptions::default()
     };
     Ok(respond_when_done(super::run_exclusive(caller, thread_id, move |agent, frames, cancel| async move {

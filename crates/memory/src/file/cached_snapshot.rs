@@ -164,7 +164,7 @@ impl CachedSnapshot {
 
     /// Returns the prompt section for a thread without a summary. It is built once per snapshot.
     pub(crate) fn prompt_section(&self) -> &PromptSection {
-        self.prompt_section.get_or_init(|| build_prompt_section(&self.snapshot, None))
+        self.prompt_section.get_or_init(|| build_prompt_section(&self.snapshot, &[]))
     }
 }
 

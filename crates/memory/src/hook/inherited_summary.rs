@@ -1,10 +1,11 @@
-//! The summary that a child thread was handed, and how long it is part of the thread's requests.
+//! The summaries that a child thread was handed, and how long they are part of the thread's requests. A thread has several if
+//! several threads were handed off into it.
 //!
 //! The handoff's row is the source of truth, not the block in agent.md: the file is shared by all threads, so its block is
 //! cleared after the child's first complete turn, whatever is decided here.
 
 use journal::{EventQuery, HandoffFilter, Store};
-use protocol::{Category, Event, EventType, Handoff, ParentKind, ThreadId};
+use protocol::{Category, Event, EventType, ParentKind, ThreadId};
 
 use crate::prompt::InheritedSummary;
 
@@ -27,15 +28,16 @@ pub const UNUSED_TURNS_MAX: usize = 5;
 /// The number of messages at the beginning of the thread in which a tool call is looked for.
 const MESSAGES_READ_MAX: usize = 100;
 
-/// Returns the summary to send with the requests of the thread; `None` if the thread is not a child, or if its time is over.
-pub(super) async fn find_inherited_summary(
+/// Returns the summaries to send with the requests of the thread, in the order in which they were handed to it; none if the
+/// thread is not a child, or if their time is over.
+pub(super) async fn find_inherited_summaries(
     store: &dyn Store,
     thread_id: ThreadId,
     retention: SummaryRetention,
-) -> journal::Result<Option<InheritedSummary>> {
-    let Some(thread) = store.thread(thread_id).await? else { return Ok(None) };
+) -> journal::Result<Vec<InheritedSummary>> {
+    let Some(thread) = store.thread(thread_id).await? else { return Ok(Vec::new()) };
     if thread.parent_kind != Some(ParentKind::Handoff) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let mark = thread.handoff_mark().filter(|mark| mark.child_thread_id == thread_id);
     let is_first_turn = mark.is_some_and(|mark| mark.pending);
@@ -45,18 +47,23 @@ pub(super) async fn find_inherited_summary(
         SummaryRetention::Thread => true,
     };
     if !is_due {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let filter = HandoffFilter { child_thread_id: Some(thread_id), ..HandoffFilter::default() };
-    let is_accepted = |handoff: &Handoff| handoff.accepted_sha256.is_some();
-    let Some(handoff) = store.handoffs(filter).await?.into_iter().find(is_accepted) else { return Ok(None) };
-    let proposals = store.proposals(handoff.handoff_id).await?;
-    let accepted =
-        proposals.into_iter().find(|p| Some(&p.summary_sha256) == handoff.accepted_sha256.as_ref());
-    Ok(accepted.map(|proposal| InheritedSummary {
-        summary_md: proposal.summary_md,
-        separate_facts: Some(proposal.summary_json.carry_over).filter(|facts| !facts.is_in_markdown),
-    }))
+    let mut summaries = Vec::new();
+    // The journal returns the newest handoff first.
+    for handoff in store.handoffs(filter).await?.into_iter().rev() {
+        let Some(sha256) = &handoff.accepted_sha256 else { continue };
+        let proposals = store.proposals(handoff.handoff_id).await?;
+        // A proposal after the accepted one is that package with lines that a person updated.
+        let is_accepted = proposals.iter().any(|proposal| proposal.summary_sha256 == *sha256);
+        let current = proposals.into_iter().last().filter(|_| is_accepted);
+        summaries.extend(current.map(|proposal| InheritedSummary {
+            summary_md: proposal.summary_md,
+            separate_facts: Some(proposal.summary_json.carry_over).filter(|facts| !facts.is_in_markdown),
+        }));
+    }
+    Ok(summaries)
 }
 
 /// Returns whether an earlier turn of the thread has called a tool, or there were [`UNUSED_TURNS_MAX`] turns.

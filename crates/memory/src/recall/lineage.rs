@@ -100,7 +100,24 @@ pub(super) async fn load_lineage(
         thread = store.thread(parent_id).await?.ok_or(missing)?;
     }
     lineage.push(ancestor);
+    add_joined_threads(store, &mut lineage).await?;
     Ok(lineage)
+}
+
+/// Adds the other threads that were handed off into a thread of the lineage. Their own ancestors are not followed.
+async fn add_joined_threads(store: &dyn Store, lineage: &mut Vec<Ancestor>) -> Result<(), RecallError> {
+    let children: Vec<ThreadId> = lineage.iter().filter_map(|ancestor| ancestor.child_id).collect();
+    for child_id in children {
+        let filter = HandoffFilter { child_thread_id: Some(child_id), ..HandoffFilter::default() };
+        let accepted = store.handoffs(filter).await?.into_iter().rev();
+        for handoff in accepted.filter(|handoff| handoff.accepted_sha256.is_some()) {
+            let parent_id = handoff.parent_thread_id;
+            if lineage.len() < LINEAGE_THREADS_MAX && !lineage.iter().any(|known| known.has_id(parent_id)) {
+                lineage.push(Ancestor::new(parent_id, Some(child_id)));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns the seq at which the conversation left `parent_id` for the child that a handoff seeded: the seq of the event

@@ -30,19 +30,18 @@ After refine, save, add, revert and redraft, another proposal is pending:
 exit code 3."#;
 
 /// The subcommands of `segue handoff`. Any other word in their position names a thread or a file.
-const SUBCOMMANDS: [&str; 2] = ["stats", "export"];
+const SUBCOMMANDS: [&str; 3] = ["stats", "update", "export"];
 
 /// Continue a thread in a fresh one, with a summary that you review
 ///
-/// A handoff is a bridge of context, not a fork: the new thread starts empty, and is sent only the summary that
-/// you accept. The old thread does not change. You can refine the summary with feedback, edit it, or return to an earlier
-/// draft. A model drafts it, or an offline summary if none is configured.
+/// A handoff is a bridge of context, not a fork: the new thread starts empty, and is sent only the summary that you accept.
+/// The old thread does not change. You can refine the summary with feedback, edit it, or return to an earlier draft.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = DECISIONS_HELP,
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
-    override_usage = "segue handoff [OPTIONS] THREAD|FILE [GOAL]...\n       segue handoff stats|export ..."
+    override_usage = "segue handoff [OPTIONS] THREAD|FILE [GOAL]...\n       segue handoff update|stats|export ..."
 )]
 pub(crate) struct HandoffArgs {
     #[command(subcommand)]
@@ -102,9 +101,17 @@ pub(crate) struct HandoffArgs {
     /// Answer with the decision in a JSON file (see below)
     #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers", hide_short_help = true)]
     pub(crate) decision_file: Option<PathBuf>,
-    /// Check what the summary alone answers (a review does so by itself)
+    /// Check what the summary alone answers
     #[arg(long, hide_short_help = true, conflicts_with_all = ["list", "show"])]
     pub(crate) probe: bool,
+    /// Add the summary to the child of another handoff
+    #[arg(
+        long,
+        value_name = "THREAD",
+        hide_short_help = true,
+        conflicts_with_all = ["list", "show", "decide"]
+    )]
+    pub(crate) into: Option<String>,
     /// Cover only the newest N messages
     #[arg(long, value_name = "N", value_parser = parse_positive::<u64>, hide_short_help = true)]
     pub(crate) messages: Option<u64>,
@@ -115,9 +122,23 @@ pub(crate) struct HandoffArgs {
 /// The subcommands of `segue handoff`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum HandoffCommand {
+    Update(HandoffUpdateArgs),
     Stats(HandoffStatsArgs),
     #[command(subcommand)]
     Export(HandoffExportCommand),
+}
+
+/// Update the summary of a child thread where later work contradicts it
+///
+/// Shows each line of the summary that is not true any more: a task that is done, a file that was deleted, an error that was
+/// resolved, a newer request in the parent. You decide about each line. The summary as it was accepted stays stored.
+#[derive(Debug, Args)]
+pub(crate) struct HandoffUpdateArgs {
+    /// The child thread: the beginning of its id, or `last`
+    pub(crate) thread: String,
+    /// Make all proposed changes without asking
+    #[arg(long)]
+    pub(crate) apply: bool,
 }
 
 /// Count handoffs by outcome, with tokens, coverage and time to decision
@@ -210,6 +231,9 @@ mod tests {
             HandoffExportCommand::Flush => "export flush".to_owned(),
         };
         match parse(line).unwrap_or_else(|error| panic!("{line}: {error}")) {
+            CliCommand::Handoff(HandoffArgs { command: Some(HandoffCommand::Update(args)), .. }) => {
+                format!("update {}{}", args.thread, if args.apply { " apply" } else { "" })
+            }
             CliCommand::Handoff(HandoffArgs { command: Some(HandoffCommand::Stats(args)), .. }) => {
                 format!("stats{}", if args.since.is_some() { " since" } else { "" })
             }
@@ -229,6 +253,8 @@ mod tests {
             ("handoff stats --since 30d --json", "stats since"),
             ("handoff --json stats --since 30d", "stats since"),
             ("--home x handoff --home y --assistant=b stats", "stats"),
+            ("handoff --json update last --apply", "update last apply"),
+            ("handoff last update the docs", r#""last" "update the docs""#),
             ("handoff export status", "export status"),
             ("handoff --plain export flush", "export flush"),
             ("handoff last", r#""last" """#),

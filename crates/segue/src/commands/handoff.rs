@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 mod preview;
 mod report;
 mod stats;
+mod update;
 
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,7 @@ use report::{HandoffConclusion, report_conclusion};
 /// Fails if the thread, the file or the handoff cannot be found, or if the draft or the decision fails.
 pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> CommandResult {
     match args.command.take() {
+        Some(HandoffCommand::Update(args)) => return update::run(context, args).await,
         Some(HandoffCommand::Stats(args)) => return stats::run(context, args).await,
         Some(HandoffCommand::Export(command)) => return export::run(context, command).await,
         None => {}
@@ -58,7 +60,7 @@ async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> Comman
         HandoffSource::Thread(id) => (context.agent.threads().find(&id).await?, None),
         HandoffSource::Session(path) => import_source(context, &path).await?,
     };
-    let request = HandoffRequestOptions { goal, messages: args.messages, ..HandoffRequestOptions::default() };
+    let request = request_options(context, args, goal).await?;
     let mut typed = TypeAheadBuffer::default();
     let drafted = review::draft_handoff(context, thread.thread_id, request, &mut typed).await;
     if !matches!(drafted, Ok(Some(_))) {
@@ -67,6 +69,22 @@ async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> Comman
     let Some(pending) = drafted? else { return report_stopped_draft(context) };
     let request = AnswerRequest { answer, is_probed: args.probe };
     answer_and_report(context, &pending, request, imported.as_ref()).await
+}
+
+/// Returns the options of the request that the arguments describe.
+///
+/// # Errors
+/// Fails if the thread of `--into` cannot be found.
+async fn request_options(
+    context: &CommandContext,
+    args: &HandoffArgs,
+    goal: Option<String>,
+) -> Result<HandoffRequestOptions, CliFailure> {
+    let into = match &args.into {
+        Some(id) => Some(context.agent.threads().find(id).await?.thread_id),
+        None => None,
+    };
+    Ok(HandoffRequestOptions { goal, messages: args.messages, into, ..HandoffRequestOptions::default() })
 }
 
 /// Reports a draft that the user stopped.
@@ -201,7 +219,9 @@ pub(crate) async fn show_child_thread(
         style.good("Accepted."),
         sanitize_line(&proposal.summary_json.title)
     ))?;
-    screen.print_line(format!("New thread {short} {}", style.dim(format!("({child})"))))?;
+    let is_joined = handoff.options.get("into").is_some_and(|into| !into.is_null());
+    let lead = if is_joined { "Added to thread" } else { "New thread" };
+    screen.print_line(format!("{lead} {short} {}", style.dim(format!("({child})"))))?;
     if let Some(note) = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Accepted) {
         screen.print_to_stderr(style.warn(format!(
             "agent.md could not be written; the thread gets its summary from the database instead: {}",

@@ -33,6 +33,9 @@ struct HistoryPageReport<'a> {
     /// The summary that the thread began with; absent unless a handoff created the thread and the page is its beginning.
     #[serde(skip_serializing_if = "Option::is_none")]
     began_with: Option<HandoffBeginning<'a>>,
+    /// The summaries of other threads that were handed off into this one, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    joined: Vec<HandoffBeginning<'a>>,
     /// The first event of the page; `null` if the page is empty.
     first_seq: Option<Seq>,
     /// The last event of the page; `null` if the page is empty.
@@ -109,9 +112,9 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
     let fold = if args.expand { CardFold::Open } else { CardFold::Closed };
     let loaded_markers = CompactionMarkers::load_around(context, &page, fold, superseded).await?;
     let is_whole_history = args.before.is_none() && args.after.is_none() && !args.markers;
-    let origin = match is_whole_history && !page.has_more_before {
-        true => context.agent.handoffs().origin(&thread).await?,
-        false => None,
+    let origins = match is_whole_history && !page.has_more_before {
+        true => context.agent.handoffs().origins(&thread).await?,
+        false => Vec::new(),
     };
     let (first_seq, last_seq) =
         (page.entries.first().map(|entry| entry.seq), page.entries.last().map(|entry| entry.seq));
@@ -119,14 +122,15 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
         let markers = args.expand.then(|| loaded_markers.markers_covering(first_seq, last_seq));
         context.print_json(&HistoryPageReport {
             page: &page,
-            began_with: origin.as_ref().map(HandoffBeginning::from_origin),
+            began_with: origins.first().map(HandoffBeginning::from_origin),
+            joined: origins.iter().skip(1).map(HandoffBeginning::from_origin).collect(),
             first_seq,
             last_seq,
             markers: markers.as_deref(),
         })?;
         return Ok(ExitReason::Success);
     }
-    if let Some(origin) = &origin {
+    for origin in &origins {
         show_origin(context, origin).await?;
     }
     let display =
@@ -459,6 +463,7 @@ mod tests {
         let report = HistoryPageReport {
             page: &page,
             began_with: None,
+            joined: Vec::new(),
             first_seq: None,
             last_seq: None,
             markers: Some(&[]),

@@ -254,6 +254,7 @@ impl<'a> HandoffReviewSession<'a> {
             refinements_left: self.pending.remaining_refinements,
             proposal_count: self.proposals.len(),
             has_pane: self.context.screen.cursor == CursorMode::Free,
+            has_unanswered: self.continuity.as_ref().is_some_and(|report| report.feedback().is_some()),
             is_checked: self.continuity.is_some(),
             has_notes: !notes::note_entries(&self.pending.proposal.summary_json.notes).is_empty(),
             offers_blank_thread: self.offers_blank_thread,
@@ -274,6 +275,10 @@ impl<'a> HandoffReviewSession<'a> {
             }
             ReviewAnswer::BlankThread => Some(Decision::Reject { message: Some(WITHOUT_SUMMARY.to_owned()) }),
             ReviewAnswer::Refine => self.ask_for_feedback()?,
+            ReviewAnswer::RefineUnanswered => {
+                self.add_unanswered_to_feedback();
+                self.ask_for_feedback()?
+            }
             ReviewAnswer::Redraft if self.feedback.is_empty() => {
                 Some(self.edit_decision("redraft", json!({})))
             }
@@ -407,7 +412,6 @@ impl<'a> HandoffReviewSession<'a> {
             ),
         }))?;
         loop {
-            self.suggest_feedback();
             let Some(feedback) = ask_draft(screen, "Feedback", &mut self.feedback)? else {
                 self.remove_unchanged_suggestion();
                 return Ok(None);

@@ -3,7 +3,7 @@
 //!
 //! What the thread itself says takes precedence.
 
-use protocol::{CarryOver, HandoffSummary, Rule, SummaryItem, SummaryItemKind, TodoStatus};
+use protocol::{CarryOver, HandoffSummary, Rule, SummaryItem, SummaryItemKind, TodoItem, TodoStatus};
 
 use crate::limits::BODY_ITEMS_MAX;
 use crate::summary::render;
@@ -22,10 +22,7 @@ pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
     let is_open = |task: &&protocol::TodoItem| task.status != TodoStatus::Completed;
     let has_acted = !own.files_modified.is_empty() || !own.commands.is_empty();
     let has_request = own.last_user_request.is_some();
-    let with = |own: Vec<String>, inherited: &[String]| {
-        let further: Vec<String> = inherited.iter().filter(|text| !own.contains(text)).cloned().collect();
-        own.into_iter().chain(further).collect::<Vec<_>>()
-    };
+    let with = |own: Vec<String>, inherited: &[String]| concatenate(&own, inherited);
     CarryOver {
         goal: own.goal.or_else(|| inherited.goal.clone()),
         // An inherited rule has no references, because they would name events of another thread.
@@ -46,6 +43,30 @@ pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
         delegations: with(own.delegations, &inherited.delegations),
         ..own
     }
+}
+
+/// Returns the facts of several summaries that were handed to one thread, the oldest first; `None` if there is none. The last
+/// request of an older one is a task beside that of the newest.
+pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarryOver>) -> Option<CarryOver> {
+    let first = summaries.next()?.clone();
+    Some(summaries.fold(first, |older, newer| {
+        let request = older.last_user_request.clone().filter(|_| older.last_request_answered != Some(true));
+        let request = request.filter(|_| newer.last_user_request.is_some());
+        let request = request.map(|text| TodoItem { text, status: TodoStatus::Pending });
+        let mut todos = newer.todos.clone();
+        let further = older.todos.iter().cloned().chain(request);
+        todos.extend(further.filter(|task| !newer.todos.iter().any(|known| known.text == task.text)));
+        CarryOver {
+            todos,
+            errors: concatenate(&newer.errors, &older.errors),
+            ..merge_facts(newer.clone(), &older)
+        }
+    }))
+}
+
+/// Returns the texts of both lists, each once.
+fn concatenate(first: &[String], second: &[String]) -> Vec<String> {
+    first.iter().chain(second.iter().filter(|text| !first.contains(text))).cloned().collect()
 }
 
 /// Returns the rules without references.
@@ -82,8 +103,6 @@ pub(crate) fn add_inherited_items(
 
 #[cfg(test)]
 mod tests {
-    use protocol::TodoItem;
-
     use super::*;
 
     fn texts(texts: &[&str]) -> Vec<String> {
@@ -96,6 +115,35 @@ mod tests {
 
     fn task(text: &str, status: TodoStatus) -> TodoItem {
         TodoItem { text: text.to_owned(), status }
+    }
+
+    #[test]
+    fn m1_the_facts_of_two_packages_in_one_thread_are_all_kept() {
+        let older = CarryOver {
+            rules: vec![rule("Never sleep.")],
+            last_user_request: Some("port the parser".to_owned()),
+            todos: vec![task("a", TodoStatus::Pending)],
+            errors: texts(&["red"]),
+            ..CarryOver::default()
+        };
+        let newer = CarryOver {
+            rules: vec![rule("Be brief.")],
+            last_user_request: Some("write docs".to_owned()),
+            todos: vec![task("b", TodoStatus::InProgress)],
+            files_modified: texts(&["b.rs"]),
+            ..CarryOver::default()
+        };
+        let joined = join_facts([&older, &newer].into_iter()).unwrap();
+        assert_eq!(joined.rules, [rule("Never sleep."), rule("Be brief.")]);
+        assert_eq!(
+            (joined.last_user_request.as_deref(), &joined.errors),
+            (Some("write docs"), &texts(&["red"]))
+        );
+        let tasks: Vec<_> = joined.todos.iter().map(|task| task.text.as_str()).collect();
+        assert_eq!(tasks, ["b", "a", "port the parser"]);
+        let answered = CarryOver { last_request_answered: Some(true), ..older };
+        assert_eq!(join_facts([&answered, &newer].into_iter()).unwrap().todos.len(), 2);
+        assert_eq!(join_facts([].into_iter()), None);
     }
 
     #[test]

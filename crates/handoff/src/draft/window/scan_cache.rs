@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use protocol::{CarryOver, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::StepFailure;
 
-use super::inherited::{add_inherited_items, merge_facts};
+use super::inherited::{add_inherited_items, join_facts, merge_facts};
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
 use crate::draft::summarization::OFFLINE_SUMMARY_MODEL;
 use crate::summary::coverage::CoverageClass;
@@ -73,8 +73,8 @@ struct ThreadScan {
     offline_summary: OnceLock<(u64, OfflineSummary)>,
     /// The end of the conversation; `None` when the thread has none.
     end: Option<ConversationEnd>,
-    /// The summary that the thread began with, if it is itself the child of a handoff.
-    inherited: Option<Arc<HandoffSummary>>,
+    /// The summaries that the thread began with, if it is itself the child of a handoff.
+    inherited: Arc<Vec<HandoffSummary>>,
     /// The names in drafts that the thread does not contain. Copies of a scan share them, which is correct because the
     /// value itself says up to which event the thread was searched.
     missing_names: Arc<Mutex<Option<MissingNames>>>,
@@ -169,7 +169,7 @@ impl ThreadScan {
             selection: OnceLock::new(),
             offline_summary: OnceLock::new(),
             end: None,
-            inherited: None,
+            inherited: Arc::default(),
             missing_names: Arc::default(),
         }
     }
@@ -178,7 +178,7 @@ impl ThreadScan {
     async fn scan_window(thread: ThreadSource<'_>, request: ScanRequest<'_>) -> Result<Self, StepFailure> {
         let window = HandoffWindow::open(thread, request.messages).await?;
         let mut scan = Self::new(thread.thread_id, request);
-        scan.inherited = window.inherited_summary().cloned().map(Arc::new);
+        scan.inherited = Arc::new(window.inherited_summaries().cloned().collect());
         scan.end = window.visit_events(thread, "read the thread", &mut scan).await?;
         Ok(scan)
     }
@@ -268,8 +268,8 @@ impl WindowScan {
     /// that it inherited.
     pub(crate) fn carry_over(&self) -> CarryOver {
         let own = self.scan.facts().carry_over();
-        match &self.scan.inherited {
-            Some(inherited) => merge_facts(own, &inherited.carry_over),
+        match join_facts(self.scan.inherited.iter().map(|summary| &summary.carry_over)) {
+            Some(inherited) => merge_facts(own, &inherited),
             None => own,
         }
     }
@@ -296,14 +296,16 @@ impl WindowScan {
         (summary, coverage)
     }
 
-    /// Builds the offline summary. If the thread inherited one, the two share the tokens.
+    /// Builds the offline summary. If the thread inherited others, they share the tokens.
     fn build_offline_summary(&self, facts: &ConversationFacts, tokens_max: u64) -> OfflineSummary {
         let goal = self.scan.selector.goal();
-        let Some(inherited) = &self.scan.inherited else {
+        if self.scan.inherited.is_empty() {
             return build_offline_summary(facts, goal, tokens_max);
-        };
+        }
         let own = build_offline_summary(facts, goal, tokens_max / 2);
-        let body = add_inherited_items(&own.title, &own.tldr, own.body, inherited, tokens_max);
+        let body = self.scan.inherited.iter().rev().fold(own.body, |body, inherited| {
+            add_inherited_items(&own.title, &own.tldr, body, inherited, tokens_max)
+        });
         OfflineSummary { body, ..own }
     }
 

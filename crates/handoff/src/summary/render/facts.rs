@@ -46,11 +46,11 @@ const RULE_GRAPHEMES_MAX: usize = 400;
 const HASH_DIGITS: usize = 8;
 
 /// The mark of a completed task.
-const DONE: &str = "[x] ";
+pub(crate) const DONE: &str = "[x] ";
 /// The mark of a task that is not completed.
-const OPEN: &str = "[ ] ";
+pub(crate) const OPEN: &str = "[ ] ";
 /// The end of a task that is in progress.
-const IN_PROGRESS: &str = " (in progress)";
+pub(crate) const IN_PROGRESS: &str = " (in progress)";
 
 /// The state of the last request in its heading.
 const ANSWERED: &str = " (answered; not to be done again)";

@@ -10,7 +10,8 @@ use terminal::{TypeAheadBuffer, sanitize_path, shorten};
 use super::answer::HandoffAnswerResult;
 use super::report::{HandoffConclusion, report_conclusion};
 use super::{
-    HandoffSource, add_thread_hint, most_recent_thread, report_stopped_draft, show_pending, source_and_goal,
+    HandoffSource, add_thread_hint, most_recent_thread, report_stopped_draft, request_options, show_pending,
+    source_and_goal,
 };
 use crate::cli::OutputFormat;
 use crate::cli::handoff::HandoffArgs;
@@ -49,12 +50,7 @@ pub(super) async fn run(context: &CommandContext, args: &HandoffArgs) -> Command
         },
         HandoffSource::Session(path) => read_session(context, &path).await?,
     };
-    let request = HandoffRequestOptions {
-        goal,
-        preview_only: true,
-        messages: args.messages,
-        ..HandoffRequestOptions::default()
-    };
+    let request = HandoffRequestOptions { preview_only: true, ..request_options(context, args, goal).await? };
     let mut typed = TypeAheadBuffer::default();
     let drafted =
         review::preview_handoff(&source.context, source.thread.thread_id, request, &mut typed).await;

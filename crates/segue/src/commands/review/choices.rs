@@ -10,6 +10,8 @@ pub(super) enum ReviewAnswer {
     Accept,
     /// Draft again with feedback.
     Refine,
+    /// Draft again with feedback that names what the summary does not answer.
+    RefineUnanswered,
     /// Edit the text of the summary.
     Edit,
     /// Decline the handoff and stay in this thread.
@@ -49,6 +51,8 @@ pub(super) struct ReviewState {
     pub(super) refinements_left: u32,
     /// The number of proposals of the handoff.
     pub(super) proposal_count: usize,
+    /// True if the check has found a question that the summary does not answer.
+    pub(super) has_unanswered: bool,
     /// True if it was checked what the shown proposal answers.
     pub(super) is_checked: bool,
     /// True if the terminal can show a pane.
@@ -91,6 +95,8 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     let accept = if failed && state.is_offline_summary { "Accept the offline summary" } else { "Accept" };
     add('a', accept, ReviewAnswer::Accept, true);
     add('r', "Refine", ReviewAnswer::Refine, state.refinements_left > 0);
+    let refines_unanswered = state.has_unanswered && state.refinements_left > 0;
+    add('f', "Fill in what is missing", ReviewAnswer::RefineUnanswered, refines_unanswered);
     add('e', "Edit", ReviewAnswer::Edit, true);
     add('+', "Add", ReviewAnswer::Add, state.has_notes);
     let blank = if failed { "Continue without a summary" } else { "Skip the summary" };
@@ -126,6 +132,7 @@ mod tests {
             is_offline_summary: false,
             refinements_left: 3,
             proposal_count: 1,
+            has_unanswered: false,
             is_checked: true,
             has_pane: false,
             has_notes: false,
@@ -140,6 +147,11 @@ mod tests {
         check(
             ReviewState { is_checked: false, has_pane: true, ..state },
             "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · c Check · o Open sections · \
+             l List all",
+        );
+        check(
+            ReviewState { has_unanswered: true, ..state },
+            "a Accept · r Refine · f Fill in what is missing · e Edit · D Decline · p Preview only (ends it) · \
              l List all",
         );
         check(
@@ -170,7 +182,7 @@ mod tests {
     /// Each bit sets one property of the state, so that all combinations are checked.
     #[test]
     fn no_two_answers_have_the_same_key() {
-        for bits in 0..512u16 {
+        for bits in 0..1024u16 {
             let is = |bit: u16| bits & (1 << bit) != 0;
             let state = ReviewState {
                 is_failed: is(0),
@@ -181,6 +193,7 @@ mod tests {
                 has_notes: is(6),
                 is_checked: is(7),
                 has_pane: is(8),
+                has_unanswered: is(9),
                 requester: if is(5) { HandoffRequester::AgentForPreview } else { HandoffRequester::Person },
             };
             let mut keys: Vec<char> = review_choices(&state).iter().map(|choice| choice.key).collect();

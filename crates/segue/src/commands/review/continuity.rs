@@ -51,13 +51,16 @@ impl HandoffReviewSession<'_> {
         }
     }
 
-    /// Fills in feedback that names what the check did not find, if the user has written none.
-    pub(super) fn suggest_feedback(&mut self) {
-        if self.feedback.is_empty()
-            && let Some(feedback) = self.continuity.as_ref().and_then(ContinuityReport::feedback)
-        {
-            self.feedback = feedback;
+    /// Adds what the check did not find to the feedback, which the user can edit before it is sent.
+    pub(super) fn add_unanswered_to_feedback(&mut self) {
+        let Some(suggested) = self.continuity.as_ref().and_then(ContinuityReport::feedback) else { return };
+        if self.feedback.contains(&suggested) {
+            return;
         }
+        if !self.feedback.is_empty() {
+            self.feedback.push_str("\n\n");
+        }
+        self.feedback.push_str(&suggested);
     }
 }
 

@@ -18,7 +18,7 @@ fn nearly_full_sandbox(server: &ScriptedServer) -> TestSandbox {
     std::fs::create_dir(sandbox.home()).unwrap();
     std::fs::write(
         sandbox.home().join("config.toml"),
-        "[handoff]\npropose_at = 0.001\n[compaction]\nkeep = {messages = 4}\n",
+        "[handoff]\npropose_at = 0.001\nprobe = \"text\"\n[compaction]\nkeep = {messages = 4}\n",
     )
     .unwrap();
     sandbox

@@ -366,7 +366,8 @@ fn g5_at_the_cap_refine_is_not_offered_and_the_reason_is_shown() {
         draft_reply("The clock is passed in.", "Run the whole suite."),
     ]);
     fs::create_dir_all(sandbox.home()).unwrap();
-    fs::write(sandbox.home().join("config.toml"), "[handoff]\nmax_refinements = 1\n").unwrap();
+    fs::write(sandbox.home().join("config.toml"), "[handoff]\nmax_refinements = 1\nprobe = \"text\"\n")
+        .unwrap();
     let (terminal, screen) = start_review(&sandbox, 80);
     assert!(screen.contains("1 refinement remains."), "{screen}");
     answer_question(&terminal, "r");

@@ -65,6 +65,17 @@ impl TestSandbox {
         self
     }
 
+    /// Makes a review check its draft without a model, unless the test has settings of its own. A script then needs no replies
+    /// to the questions of the check, which have tests of their own.
+    pub fn check_drafts_without_model(&self) {
+        let config = self.home().join("config.toml");
+        let has_model = self.variables.iter().any(|(name, _)| name == "ANTHROPIC_API_KEY");
+        if has_model && !config.exists() {
+            fs::create_dir_all(self.home()).unwrap();
+            fs::write(config, "[handoff]\nprobe = \"text\"\n").unwrap();
+        }
+    }
+
     pub fn set_variable(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }

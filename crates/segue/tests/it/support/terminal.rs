@@ -49,6 +49,7 @@ impl PtyTerminal {
         program: impl AsRef<OsStr>,
         args: &[&str],
     ) -> Self {
+        sandbox.check_drafts_without_model();
         let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
         let mut command = CommandBuilder::new(program);

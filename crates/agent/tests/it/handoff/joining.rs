@@ -1,0 +1,88 @@
+//! Tests of handing two threads off into one: both packages are reviewed, reach the child byte for byte, and are cleared
+//! together.
+
+use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff};
+use memory::managed_block;
+use protocol::{HandoffStatus, ThreadId};
+use test_model::{Script, ScriptedReply, ScriptedServer};
+
+use super::{accept_handoff, pending_handoff};
+use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, approval, unwatched};
+
+/// Requests a handoff of another session, into an existing child.
+async fn request_into(
+    environment: &TestEnvironment,
+    agent: &Agent,
+    into: ThreadId,
+) -> agent::Result<PendingHandoff> {
+    let (frames, cancel) = unwatched();
+    let session = environment.write_session_about("second");
+    let report = agent.threads().import(&[session], &frames, &cancel).await.unwrap();
+    let options = HandoffRequestOptions { into: Some(into), ..HandoffRequestOptions::default() };
+    agent.handoffs().request(report.threads[0].thread_id, options, &frames, &cancel).await
+}
+
+/// Returns a server that drafts, and answers every other request.
+fn server() -> ScriptedServer {
+    let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT).with_repeat();
+    ScriptedServer::start(Script::new([draft, ScriptedReply::text("Done.").with_repeat()])).unwrap()
+}
+
+#[tokio::test]
+async fn m1_two_parents_are_merged_into_one_child_with_both_packages() {
+    let environment = TestEnvironment::new();
+    let server = server();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let child = accept_handoff(&agent, &first).await;
+    let second = request_into(&environment, &agent, child).await.unwrap();
+    assert_eq!(second.handoff.child_thread_id, child);
+    assert_eq!(accept_handoff(&agent, &second).await, child);
+    let block = managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
+    assert_eq!(block.trim(), second.proposal.summary_md.trim(), "the block shows the newest package");
+    let (frames, cancel) = unwatched();
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    let request = server.requests().last().unwrap().body["system"].to_string();
+    for pending in [&first, &second] {
+        let text = model::untrusted_text::neutralize(&pending.proposal.summary_md);
+        let text = serde_json::to_string(&text).unwrap();
+        assert!(request.contains(text.trim_matches('"')), "{request}");
+    }
+    for pending in [&first, &second] {
+        let handoff = agent.handoffs().get(pending.handoff.handoff_id).await.unwrap();
+        assert_eq!(handoff.status, HandoffStatus::Cleaned);
+    }
+    assert!(!environment.read_agent_md().contains("last row"), "the block is cleared");
+    let thread = agent.threads().find(&child.to_string()).await.unwrap();
+    assert_eq!(agent.handoffs().origins(&thread).await.unwrap().len(), 2);
+    // Both parents can be searched from the child.
+    let query = agent::RecallQuery::new(agent::MessageFilter::Words("importer".to_owned()));
+    let recalled = agent.memory().recall(child, &query).await.unwrap();
+    let parents = [first.handoff.parent_thread_id, second.handoff.parent_thread_id];
+    assert!(parents.iter().all(|parent| recalled.threads.contains(parent)), "{:?}", recalled.threads);
+}
+
+#[tokio::test]
+async fn only_a_child_without_messages_gets_a_further_package() {
+    let environment = TestEnvironment::new();
+    let server = server();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let parent = first.handoff.parent_thread_id;
+    let child = accept_handoff(&agent, &first).await;
+    let check = |refused: agent::Result<PendingHandoff>, reason: &str| match refused {
+        Err(Error::Handoff(HandoffError::NotJoinable { reason: given, .. })) => assert_eq!(given, reason),
+        other => panic!("{other:?}"),
+    };
+    check(request_into(&environment, &agent, parent).await, "no handoff created it");
+    let (frames, cancel) = unwatched();
+    let second = request_into(&environment, &agent, child).await.unwrap();
+    // Somebody writes in the child while the second package is reviewed.
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    let decided =
+        agent.handoffs().decide(second.handoff.handoff_id, &approval(&second), &frames, &cancel).await;
+    assert!(
+        matches!(decided, Err(Error::Handoff(HandoffError::NotJoinable { .. }))),
+        "the handoff stays pending: {decided:?}"
+    );
+    let handoff = agent.handoffs().get(second.handoff.handoff_id).await.unwrap();
+    assert_eq!(handoff.status, HandoffStatus::AwaitingDecision);
+}

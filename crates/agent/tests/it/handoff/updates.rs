@@ -1,0 +1,73 @@
+//! Tests of a child's package that later work contradicts: the line is found, a person changes it, and the child is sent the
+//! changed package from its next request on.
+
+use agent::{Error, HandoffError, LineUpdate, StaleReason};
+use protocol::EventType;
+
+use super::{accept_handoff, injected_summary, pending_handoff};
+use crate::environment::{TestEnvironment, drafting_server, unwatched};
+
+#[tokio::test]
+async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
+    let environment = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let (parent, handoff_id) = (pending.handoff.parent_thread_id, pending.handoff.handoff_id);
+    let child = accept_handoff(&agent, &pending).await;
+    let packages = agent.handoffs().packages(child).await.unwrap();
+    assert_eq!((packages.len(), &packages[0].stale), (1, &Vec::new()), "nothing has happened since");
+    let (frames, cancel) = unwatched();
+    agent
+        .runs()
+        .send_message(parent, "Leave the test, and use less memory.", &frames, &cancel)
+        .await
+        .unwrap();
+    let package = agent.handoffs().packages(child).await.unwrap().remove(0);
+    let [stale] = package.stale.as_slice() else { panic!("{:?}", package.stale) };
+    assert_eq!((stale.reason, stale.thread_id), (StaleReason::NewerRequest, parent));
+    assert_eq!(stale.replacement.as_deref(), Some("- Leave the test, and use less memory."));
+    let update = LineUpdate {
+        summary_sha256: package.package.summary_sha256.clone(),
+        line: stale.line.clone(),
+        replacement: stale.replacement.clone(),
+    };
+    let updated = agent.handoffs().update_package(handoff_id, &update).await.unwrap();
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    let sent = injected_summary(&server.requests().last().unwrap().body);
+    assert_eq!(protocol::sha256_hex(&sent), updated.summary_sha256);
+    let changed = pending.proposal.summary_md.replace(&stale.line, "- Leave the test, and use less memory.");
+    assert_eq!(sent.trim(), changed.trim(), "only that line has changed");
+    assert_eq!(agent.handoffs().packages(child).await.unwrap()[0].stale, []);
+    // The accepted package is what the history shows, and the child's journal has the update.
+    let thread = agent.threads().find(&child.to_string()).await.unwrap();
+    let origins = agent.handoffs().origins(&thread).await.unwrap();
+    assert_eq!(origins[0].proposal.summary_md, pending.proposal.summary_md);
+    let events = agent.threads().events(child).await.unwrap();
+    assert!(events.iter().any(|event| event.kind() == Some(EventType::HandoffEdited)));
+    // A second client that saw the package before the update changes nothing.
+    let repeated = agent.handoffs().update_package(handoff_id, &update).await;
+    assert!(matches!(repeated, Err(Error::Handoff(HandoffError::PackageChanged(_)))), "{repeated:?}");
+}
+
+#[tokio::test]
+async fn an_update_that_leaves_no_valid_package_or_has_no_child_is_refused() {
+    let environment = TestEnvironment::new();
+    let server = drafting_server();
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let handoff_id = pending.handoff.handoff_id;
+    let update = |line: &str, replacement: Option<String>| LineUpdate {
+        summary_sha256: pending.proposal.summary_sha256.clone(),
+        line: line.to_owned(),
+        replacement,
+    };
+    let early = agent.handoffs().update_package(handoff_id, &update("- x", None)).await;
+    assert!(matches!(early, Err(Error::Handoff(HandoffError::NotAccepted(_)))), "{early:?}");
+    accept_handoff(&agent, &pending).await;
+    let absent = agent.handoffs().update_package(handoff_id, &update("- absent", None)).await;
+    assert!(matches!(absent, Err(Error::Handoff(HandoffError::PackageChanged(_)))), "{absent:?}");
+    let long = update("- Never change the file format.", Some(format!("- {}", "word ".repeat(9_000))));
+    let refused = agent.handoffs().update_package(handoff_id, &long).await;
+    assert!(matches!(refused, Err(Error::Handoff(HandoffError::InvalidPackage { .. }))), "{refused:?}");
+    let proposals = agent.handoffs().review(handoff_id).await.unwrap().proposals;
+    assert_eq!(proposals.len(), 1, "nothing was stored");
+}

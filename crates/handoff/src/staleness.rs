@@ -1,0 +1,164 @@
+//! Lines of an accepted package that later work contradicts: the child has done a task, deleted a file or resolved an
+//! error, or the user has asked something newer in the parent.
+//!
+//! A line that is found is only a proposal: a person decides about each, and a decision changes that line alone. The
+//! package as it was accepted stays stored, because a changed package is a further proposal of the same handoff.
+
+mod rules;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use journal::Store;
+use protocol::{Handoff, Proposal, Seq, ThreadId};
+use runtime::{DecisionRejection, FrameSender, StepFailure};
+use serde::{Deserialize, Serialize};
+
+use crate::draft::window::ThreadSource;
+use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache, WindowScan};
+use crate::review::edit;
+use rules::LaterFacts;
+
+/// A line of a package that later work contradicts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StaleLine {
+    /// The line, as it is in the Markdown.
+    pub line: String,
+    /// The reason.
+    pub reason: StaleReason,
+    /// The thread with the later work.
+    pub thread_id: ThreadId,
+    /// The event with it.
+    pub seq: Seq,
+    /// The line to put in its place; `None` to remove it.
+    pub replacement: Option<String>,
+}
+
+/// The reason why a line is stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StaleReason {
+    /// The task is done.
+    TaskDone,
+    /// The file was deleted.
+    FileDeleted,
+    /// The user has asked something newer in the parent.
+    NewerRequest,
+    /// The check that failed has passed.
+    ErrorResolved,
+}
+
+impl StaleReason {
+    /// Returns the reason as a clause.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::TaskDone => "the task is done",
+            Self::FileDeleted => "the file was deleted",
+            Self::NewerRequest => "the user has asked something newer in the parent",
+            Self::ErrorResolved => "the check has passed since",
+        }
+    }
+}
+
+/// A search for stale lines in the package of one handoff.
+pub struct StalenessCheck<'a> {
+    /// The store that holds both threads. It is only read.
+    pub store: &'a Arc<dyn Store>,
+    /// The cache of thread scans.
+    pub scan_cache: &'a ThreadScanCache,
+    /// The accepted handoff.
+    pub handoff: &'a Handoff,
+    /// The package that the child is sent.
+    pub package: &'a Proposal,
+    /// The receiver of progress frames.
+    pub frames: &'a FrameSender,
+}
+
+impl StalenessCheck<'_> {
+    /// Returns the stale lines in the order of the text.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub fn run(&self) -> BoxFuture<'_, Result<Vec<StaleLine>, StepFailure>> {
+        journal::box_future(async move {
+            let child = self.scan(self.handoff.child_thread_id, None).await?;
+            let covered = self.package.summary_json.coverage.last_seq;
+            let parent_id = self.handoff.parent_thread_id;
+            // A parent that was deleted says nothing newer.
+            let newer = match self.store.thread(parent_id).await? {
+                Some(_) => self.store.messages_after(parent_id, covered).await?,
+                None => 0,
+            };
+            let parent = match newer {
+                0 => None,
+                newer => Some(self.scan(parent_id, Some(newer)).await?),
+            };
+            let later = LaterFacts {
+                child: (self.handoff.child_thread_id, child.facts()),
+                parent: parent.as_ref().map(|scan| (parent_id, scan.facts())),
+                covered,
+            };
+            Ok(later.stale_lines(&self.package.summary_md))
+        })
+    }
+
+    /// Returns the scan of a thread, or of its newest messages.
+    async fn scan(&self, thread_id: ThreadId, messages: Option<u64>) -> Result<WindowScan, StepFailure> {
+        let thread = ThreadSource { store: &**self.store, thread_id, frames: self.frames };
+        self.scan_cache.scan_thread(thread, ScanRequest { messages, ..ScanRequest::default() }).await
+    }
+}
+
+/// Returns the package with one line replaced, or removed if `replacement` is `None`, as the next proposal of its handoff.
+/// `None` if the package does not contain the line.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when the changed text is no valid package.
+pub fn update_package(
+    package: &Proposal,
+    line: &str,
+    replacement: Option<&str>,
+) -> Result<Option<Proposal>, DecisionRejection> {
+    let Some(text) = replace_line(&package.summary_md, line, replacement) else { return Ok(None) };
+    let shown = &package.summary_json;
+    let Some(submitted) = edit::clean_submitted_text(&package.summary_md, &text)? else {
+        return Ok(Some(package.clone()));
+    };
+    let edited = edit::parse_markdown(shown, submitted, None)?;
+    let mut summary_json = edited.summary_json;
+    summary_json.iteration = package.iteration + 1;
+    Ok(Some(Proposal {
+        handoff_id: package.handoff_id,
+        iteration: package.iteration + 1,
+        summary_sha256: protocol::sha256_hex(&edited.summary_md),
+        summary_md: edited.summary_md,
+        summary_json,
+        feedback: None,
+        created_at: Timestamp::now(),
+    }))
+}
+
+/// Returns the text with the first such line replaced or removed. A section whose last line is removed goes with its heading.
+fn replace_line(text: &str, line: &str, replacement: Option<&str>) -> Option<String> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|known| known.trim_end() == line.trim_end())?;
+    match replacement {
+        Some(replacement) => lines[at] = replacement,
+        None => {
+            lines.remove(at);
+            let is_section_empty = at > 0
+                && lines[at - 1].starts_with("### ")
+                && lines.get(at).is_none_or(|next| next.trim().is_empty() || next.starts_with('#'));
+            if is_section_empty {
+                lines.remove(at - 1);
+            }
+        }
+    }
+    Some(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

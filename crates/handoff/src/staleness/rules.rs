@@ -1,0 +1,145 @@
+//! The rules that find a stale line. Each compares one line with facts of the later work, and claims something only if the
+//! line names exactly what the fact is about.
+
+use facts::formatting::to_single_line;
+use facts::{ConversationFacts, FileUse};
+use protocol::{Seq, ThreadId, TodoStatus};
+
+use super::{StaleLine, StaleReason};
+use crate::summary::render::facts::{DONE, FactSection, IN_PROGRESS, OPEN};
+
+/// The mark of a text that was cut.
+const ELLIPSIS: char = '…';
+/// The minimum length of a cut task by which it is recognized, in bytes.
+const CUT_TASK_BYTES_MIN: usize = 16;
+
+/// The facts of the work after an acceptance.
+pub(super) struct LaterFacts<'a> {
+    /// The child, with the facts of its whole work.
+    pub(super) child: (ThreadId, &'a ConversationFacts),
+    /// The parent, with the facts of its newer messages.
+    pub(super) parent: Option<(ThreadId, &'a ConversationFacts)>,
+    /// The last event of the parent that the package covers.
+    pub(super) covered: Seq,
+}
+
+/// What the later work says about a line: the place, and the line to put in its place.
+struct Finding {
+    reason: StaleReason,
+    thread_id: ThreadId,
+    seq: Seq,
+    replacement: Option<String>,
+}
+
+impl LaterFacts<'_> {
+    /// Returns the stale lines of a package.
+    pub(super) fn stale_lines(&self, package_md: &str) -> Vec<StaleLine> {
+        let mut heading = "";
+        let mut stale: Vec<StaleLine> = Vec::new();
+        for line in package_md.lines() {
+            if let Some(text) = line.strip_prefix("### ") {
+                heading = text;
+                continue;
+            }
+            let Some(text) = line.strip_prefix("- ") else { continue };
+            let found = self.find(heading, text);
+            stale.extend(found.map(|Finding { reason, thread_id, seq, replacement }| StaleLine {
+                line: line.to_owned(),
+                reason,
+                thread_id,
+                seq,
+                replacement,
+            }));
+        }
+        stale
+    }
+
+    /// Returns the first finding about a line under a heading.
+    fn find(&self, heading: &str, text: &str) -> Option<Finding> {
+        let is_in = |section: FactSection| heading.starts_with(section.heading());
+        if let Some(task) = text.strip_prefix(OPEN) {
+            return self.done_task(task);
+        }
+        if is_in(FactSection::FilesChanged) || is_in(FactSection::FilesRead) {
+            return self.deleted_file(text);
+        }
+        if is_in(FactSection::LastRequest) {
+            return self.newer_request(text);
+        }
+        is_in(FactSection::Errors).then(|| self.resolved_error(text)).flatten()
+    }
+
+    /// The threads with later work, the child first.
+    fn threads(&self) -> impl Iterator<Item = (ThreadId, &ConversationFacts)> {
+        [Some(self.child), self.parent].into_iter().flatten()
+    }
+
+    /// A task that a later task list shows as done.
+    fn done_task(&self, task: &str) -> Option<Finding> {
+        let task = task.strip_suffix(IN_PROGRESS).unwrap_or(task);
+        let is_cut = task.ends_with(ELLIPSIS);
+        let name = task.trim_end_matches(ELLIPSIS).trim_end();
+        let is_named = |text: &str| {
+            let text = to_single_line(text);
+            text == name || is_cut && name.len() >= CUT_TASK_BYTES_MIN && text.starts_with(name)
+        };
+        self.threads().find_map(|(thread_id, facts)| {
+            let is_done =
+                facts.todos.iter().any(|todo| todo.status == TodoStatus::Completed && is_named(&todo.text));
+            is_done.then(|| Finding {
+                reason: StaleReason::TaskDone,
+                thread_id,
+                seq: facts.todos_seq,
+                replacement: Some(format!("- {DONE}{task}")),
+            })
+        })
+    }
+
+    /// A file that was deleted since. A path counts as the same with or without the folder of the work before it.
+    fn deleted_file(&self, path: &str) -> Option<Finding> {
+        let is_same = |file: &FileUse| {
+            let (longer, shorter) = if file.path.len() > path.len() {
+                (file.path.as_str(), path)
+            } else {
+                (path, file.path.as_str())
+            };
+            longer == shorter || longer.strip_suffix(shorter).is_some_and(|folder| folder.ends_with('/'))
+        };
+        self.threads().find_map(|(thread_id, facts)| {
+            let deleted = facts.files.iter().find(|file| file.is_deleted() && is_same(file))?;
+            Some(Finding {
+                reason: StaleReason::FileDeleted,
+                thread_id,
+                seq: deleted.deleted_seq,
+                replacement: None,
+            })
+        })
+    }
+
+    /// A request in the parent that is newer than the package.
+    fn newer_request(&self, text: &str) -> Option<Finding> {
+        let (thread_id, facts) = self.parent?;
+        let newest = facts.requests.last().filter(|quote| quote.seq > self.covered)?;
+        let request = to_single_line(&newest.text);
+        (request != text).then(|| Finding {
+            reason: StaleReason::NewerRequest,
+            thread_id,
+            seq: newest.seq,
+            replacement: Some(format!("- {request}")),
+        })
+    }
+
+    /// An error of a check that has passed since.
+    fn resolved_error(&self, text: &str) -> Option<Finding> {
+        self.threads().find_map(|(thread_id, facts)| {
+            let passed =
+                facts.checks.iter().find(|check| !check.has_failed() && text.contains(&check.name))?;
+            Some(Finding {
+                reason: StaleReason::ErrorResolved,
+                thread_id,
+                seq: passed.seq,
+                replacement: None,
+            })
+        })
+    }
+}

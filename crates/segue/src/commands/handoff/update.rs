@@ -1,0 +1,184 @@
+//! `segue handoff update`: shows the lines of a child's summary that later work contradicts, and lets the user decide about
+//! each. The crate `handoff` finds the lines and changes the summary.
+
+use agent::{ChildPackage, LineUpdate, StaleLine};
+use protocol::{HandoffId, ThreadId};
+use serde::Serialize;
+use terminal::{Audience, KeyChoice, ask, ask_text, sanitize_line, wrap};
+
+use crate::cli::OutputFormat;
+use crate::cli::handoff::HandoffUpdateArgs;
+use crate::commands::CommandContext;
+use crate::exit::{CliFailure, CommandResult, ExitReason};
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct UpdateReport<'a> {
+    /// The child thread.
+    thread_id: ThreadId,
+    /// The summaries that it is sent.
+    packages: Vec<PackageReport<'a>>,
+}
+
+/// A summary in the output.
+#[derive(Serialize)]
+struct PackageReport<'a> {
+    /// The handoff.
+    handoff_id: HandoffId,
+    /// The SHA-256 hash of the summary as it is now.
+    summary_sha256: &'a str,
+    /// The summary as it is now.
+    summary_md: &'a str,
+    /// The lines that were updated by this command.
+    updated: Vec<&'a str>,
+    /// The lines that later work contradicts.
+    stale: Vec<&'a StaleLine>,
+}
+
+/// A summary with the lines that were updated.
+struct UpdatedPackage {
+    package: ChildPackage,
+    updated: Vec<String>,
+}
+
+/// An answer about one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineAnswer {
+    Apply,
+    Edit,
+    Keep,
+}
+
+/// The answers, in the order in which they are shown.
+const ANSWERS: [KeyChoice<LineAnswer>; 3] = [
+    KeyChoice { key: 'a', label: "Apply", answer: LineAnswer::Apply },
+    KeyChoice { key: 'e', label: "Edit", answer: LineAnswer::Edit },
+    KeyChoice { key: 'k', label: "Keep", answer: LineAnswer::Keep },
+];
+
+/// Performs `segue handoff update`.
+///
+/// # Errors
+/// Fails if the thread does not exist or no handoff created it, if the journal cannot be used, or if another client has
+/// changed the summary.
+pub(crate) async fn run(context: &CommandContext, args: HandoffUpdateArgs) -> CommandResult {
+    let thread = context.agent.threads().find(&args.thread).await?;
+    let thread_id = thread.thread_id;
+    let mut packages = Vec::new();
+    for package in context.agent.handoffs().packages(thread_id).await? {
+        packages.push(UpdatedPackage { package, updated: Vec::new() });
+    }
+    if packages.is_empty() {
+        let problem = format!("update the summary of thread {thread_id}: no handoff created it");
+        return Err(CliFailure::new(ExitReason::User, problem)
+            .with_hint("`segue threads tree` shows which threads began with a summary"));
+    }
+    let is_asking = context.format == OutputFormat::Text && context.screen.audience == Audience::Person;
+    for package in &mut packages {
+        update_package(context, package, args.apply, is_asking).await?;
+    }
+    match context.format {
+        OutputFormat::Json => print_json(context, thread_id, &packages)?,
+        OutputFormat::Text => print_text(context, &packages, is_asking || args.apply)?,
+    }
+    Ok(ExitReason::Success)
+}
+
+/// Decides about the stale lines of one summary, and applies the updates.
+async fn update_package(
+    context: &CommandContext,
+    updated: &mut UpdatedPackage,
+    applies_all: bool,
+    is_asking: bool,
+) -> Result<(), CliFailure> {
+    for stale in updated.package.stale.clone() {
+        if context.format == OutputFormat::Text {
+            print_stale_line(context, &stale)?;
+        }
+        let replacement = match (applies_all, is_asking) {
+            (true, _) => Some(stale.replacement.clone()),
+            (false, true) => ask_about_line(context, &stale)?,
+            (false, false) => None,
+        };
+        let Some(replacement) = replacement else { continue };
+        let update = LineUpdate {
+            summary_sha256: updated.package.package.summary_sha256.clone(),
+            line: stale.line.clone(),
+            replacement,
+        };
+        let handoff_id = updated.package.handoff_id;
+        updated.package.package = context.agent.handoffs().update_package(handoff_id, &update).await?;
+        updated.package.stale.retain(|other| other != &stale);
+        updated.updated.push(stale.line);
+    }
+    Ok(())
+}
+
+/// Prints a line with the reason and the proposed change.
+fn print_stale_line(context: &CommandContext, stale: &StaleLine) -> Result<(), CliFailure> {
+    let (screen, style, columns) = (&context.screen, context.screen.style, context.screen.text_columns());
+    screen.print_line(style.bad(wrap(&sanitize_line(&stale.line), columns, "- ", "  ")))?;
+    if let Some(replacement) = &stale.replacement {
+        screen.print_line(style.good(wrap(&sanitize_line(replacement), columns, "+ ", "  ")))?;
+    }
+    let change = if stale.replacement.is_some() { "" } else { "; the line would be removed" };
+    let reason = format!("{} (#{}){change}", stale.reason.text(), stale.seq);
+    Ok(screen.print_line(style.dim(wrap(&reason, columns, "  ", "  ")))?)
+}
+
+/// Asks about one line. Returns the line to put in its place (`Some(None)` removes it); `None` keeps it.
+fn ask_about_line(context: &CommandContext, stale: &StaleLine) -> Result<Option<Option<String>>, CliFailure> {
+    let screen = &context.screen;
+    Ok(match ask(screen, &ANSWERS, "Keep")? {
+        Some(LineAnswer::Apply) => Some(stale.replacement.clone()),
+        Some(LineAnswer::Edit) => {
+            let start = stale.replacement.as_deref().unwrap_or(&stale.line);
+            ask_text(screen, "Line", start)?.map(|text| Some(text).filter(|text| !text.trim().is_empty()))
+        }
+        Some(LineAnswer::Keep) | None => None,
+    })
+}
+
+/// Prints what was changed and what is left.
+fn print_text(
+    context: &CommandContext,
+    packages: &[UpdatedPackage],
+    has_decided: bool,
+) -> Result<(), CliFailure> {
+    let screen = &context.screen;
+    let count = |lines: usize| if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
+    let updated: usize = packages.iter().map(|package| package.updated.len()).sum();
+    let stale: usize = packages.iter().map(|package| package.package.stale.len()).sum();
+    if updated > 0 {
+        screen.print_line(format!(
+            "{} updated. The next request of the thread contains the change.",
+            count(updated)
+        ))?;
+    }
+    match stale {
+        0 if updated == 0 => screen.print_line("Nothing in the summary is contradicted by later work.")?,
+        0 => {}
+        stale if has_decided => screen.print_line(format!("{} kept.", count(stale)))?,
+        stale => screen.print_line(format!(
+            "{} contradicted by later work. Without a terminal, --apply makes all proposed changes.",
+            count(stale)
+        ))?,
+    }
+    Ok(())
+}
+
+/// Prints the output of `--json`.
+fn print_json(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    packages: &[UpdatedPackage],
+) -> Result<(), CliFailure> {
+    let packages = packages.iter().map(|UpdatedPackage { package, updated }| PackageReport {
+        handoff_id: package.handoff_id,
+        summary_sha256: &package.package.summary_sha256,
+        summary_md: &package.package.summary_md,
+        updated: updated.iter().map(String::as_str).collect(),
+        stale: package.stale.iter().collect(),
+    });
+    context.print_json(&UpdateReport { thread_id, packages: packages.collect() })
+}

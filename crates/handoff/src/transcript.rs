@@ -158,6 +158,9 @@ impl HandoffMessageBuilder<'_> {
                 let HandoffRefined { request, .. } = event.body()?;
                 success(match request {
                     DraftRequest::Feedback { feedback } => format!("Refined: {feedback}"),
+                    DraftRequest::NewerMessages { newer_messages } => {
+                        format!("Another draft with {newer_messages} newer messages was requested.")
+                    }
                     DraftRequest::Model { model: Some(model) } => {
                         format!("Another draft by {model} was requested.")
                     }

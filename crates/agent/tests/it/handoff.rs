@@ -5,6 +5,7 @@ mod agent_requested;
 mod concurrency;
 mod continuity;
 mod edited_drafts;
+mod newer_messages;
 mod pathological;
 mod refine;
 mod review;

@@ -116,6 +116,15 @@ impl Node for HandoffApproval {
         match decide::decision_outcome(&proposal, remaining, decide::single_decision(decisions)?)? {
             DecisionOutcome::Refine(_) | DecisionOutcome::RefineEdited(..) if !can_refine => no_model(),
             DecisionOutcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
+            DecisionOutcome::CoverNewer => match count_uncovered_messages(&**store, &proposal).await {
+                Ok(0) => Err(DecisionRejection::Invalid(
+                    "the draft covers all messages, so there is nothing newer to add: `\"redraft\": {}` drafts again, \
+                     `feedback` refines"
+                        .to_owned(),
+                )),
+                Ok(_) => Ok(()),
+                Err(error) => Err(DecisionRejection::Invalid(format!("failed to {error}"))),
+            },
             DecisionOutcome::Redraft(Some(name)) => {
                 self.drafting.open_named_model(&name).map(drop).map_err(|problem| {
                     DecisionRejection::Invalid(format!("the model `{name}` cannot redraft: {problem}"))
@@ -160,11 +169,10 @@ impl HandoffApproval {
         proposals: &[Proposal],
     ) -> Result<InterruptRequest, StepFailure> {
         let current = proposals.last().ok_or_else(missing_proposal_failure)?;
-        let covered = current.summary_json.coverage.last_seq;
         let metadata = &state.in_progress().ok_or_else(missing_proposal_failure)?.metadata;
         let context = ReviewContext {
             options: metadata.options.clone(),
-            uncovered_messages: step.store.messages_after(metadata.parent_thread_id, covered).await?,
+            uncovered_messages: count_uncovered_messages(&**step.store, current).await?,
             remaining_refinements: self.remaining_refinements(proposals),
             is_refinement_limit_reached: count_refinements(proposals) >= self.max_refinements,
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
@@ -182,7 +190,14 @@ fn deferred_proposal(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Pr
     })
 }
 
-/// Returns the number of refinements among `proposals`.
+/// Returns the number of messages of the parent thread after the range that the proposal covers.
+async fn count_uncovered_messages(store: &dyn Store, proposal: &Proposal) -> journal::Result<u64> {
+    let summary = &proposal.summary_json;
+    store.messages_after(summary.parent_thread_id, summary.coverage.last_seq).await
+}
+
+/// Returns the number of refinements among `proposals`. A draft that covers newer messages is none, because the draft
+/// before it is not outdated through the person's fault.
 fn count_refinements(proposals: &[Proposal]) -> u32 {
     let count = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
     u32::try_from(count).unwrap_or(u32::MAX)
@@ -233,6 +248,7 @@ impl DecisionContext<'_> {
                 DraftRequest::Model { model: model.clone() },
                 Revision::Redraft { model },
             ),
+            DecisionOutcome::CoverNewer => self.cover_newer_messages().await,
             DecisionOutcome::Revert(to) => self.revert_proposal(to),
             DecisionOutcome::Decline(message) => {
                 HandoffLogLine::Skipped("it was declined").log(self.handoff, Some(self.current));
@@ -341,6 +357,17 @@ impl DecisionContext<'_> {
         };
         let request = DraftRequest::Feedback { feedback: refinement.feedback.clone() };
         self.revise_proposal(proposal, request, Revision::Refine(refinement))
+    }
+
+    /// Returns the effect of requesting a draft that also covers the messages after the current proposal.
+    async fn cover_newer_messages(&self) -> Result<DecisionEffect, StepFailure> {
+        let newer_messages = count_uncovered_messages(&**self.step.store, self.current).await?;
+        let summary = &self.current.summary_json;
+        let revision = Revision::CoverNewer {
+            summary_md: render::render_body(summary),
+            covered_until: summary.coverage.last_seq,
+        };
+        self.revise_proposal(self.current, DraftRequest::NewerMessages { newer_messages }, revision)
     }
 
     /// Returns the effect of requesting another draft after `proposal`. `request` goes into the event, `revision` into the

@@ -31,6 +31,8 @@ pub(crate) enum DecisionOutcome {
     Revert(u32),
     /// Draft again without feedback, by the named model if there is one.
     Redraft(Option<String>),
+    /// Draft again so that the newer messages are covered too, and keep the person's changes.
+    CoverNewer,
     /// Decline the proposal, for this reason if there is one.
     Decline(Option<String>),
     /// End the handoff, because the person only wanted to see the summary.
@@ -283,8 +285,12 @@ fn revert_outcome(shown: &Proposal, to: &Value) -> Result<DecisionOutcome, Decis
     }
 }
 
-/// Returns the outcome of the argument `redraft`, an object that may name a model.
+/// Returns the outcome of the argument `redraft`: `true` for a draft that also covers the newer messages, or an object
+/// that may name a model.
 fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection> {
+    if *redraft == Value::Bool(true) {
+        return Ok(DecisionOutcome::CoverNewer);
+    }
     let unknown = redraft.as_object().and_then(|fields| fields.keys().find(|key| *key != "model"));
     if let Some(key) = unknown {
         return Err(DecisionRejection::Invalid(format!("unknown field `{key}` in `redraft`; known: model")));
@@ -295,7 +301,8 @@ fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection
             Ok(DecisionOutcome::Redraft(Some(name.trim().to_owned())))
         }
         _ => Err(DecisionRejection::Invalid(
-            "`redraft` is `{}` or `{\"model\": \"provider/name\"}`".to_owned(),
+            "`redraft` is `true` (cover the newer messages), `{}` or `{\"model\": \"provider/name\"}`"
+                .to_owned(),
         )),
     }
 }

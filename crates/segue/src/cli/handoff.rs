@@ -23,7 +23,9 @@ pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of
   add      the same with "args": {"add": {"left_out": [0], "topics": [0]}}
   revert   the same with "args": {"revert_to": 0}
   redraft  the same with "args": {"redraft": {}}, and in the inner braces
-           "model": "provider/name" or "model": "extractive" (offline summary)
+           "model": "provider/name" or "model": "extractive" (offline summary);
+           "redraft": true also covers the messages since the draft, and
+           keeps your changes
   decline  {"type": "reject", "message": "..."}
   preview  {"type": "preview"}
 After refine, save, add, revert and redraft, another proposal is pending:
@@ -99,6 +101,9 @@ pub(crate) struct HandoffArgs {
     /// Accept the summary without asking
     #[arg(long, alias = "approve", group = "answer", help_heading = "Answers")]
     pub(crate) apply: bool,
+    /// With --decide: draft again with the newer messages
+    #[arg(long, requires = "decide", group = "answer", help_heading = "Answers", hide_short_help = true)]
+    pub(crate) redraft: bool,
     /// Answer with the decision in a JSON file (see below)
     #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers", hide_short_help = true)]
     pub(crate) decision_file: Option<PathBuf>,

@@ -256,6 +256,7 @@ impl<'a> HandoffReviewSession<'a> {
             has_pane: self.context.screen.cursor == CursorMode::Free,
             is_checked: self.continuity.is_some(),
             has_notes: !notes::note_entries(&self.pending.proposal.summary_json.notes).is_empty(),
+            is_outdated: self.pending.uncovered_messages > 0,
             offers_blank_thread: self.offers_blank_thread,
             requester: requester(&self.pending),
         }
@@ -278,6 +279,7 @@ impl<'a> HandoffReviewSession<'a> {
                 Some(self.edit_decision("redraft", json!({})))
             }
             ReviewAnswer::Redraft => Some(self.edit_decision("feedback", json!(self.feedback))),
+            ReviewAnswer::CoverNewer => Some(cover_newer_decision(&self.pending)),
             ReviewAnswer::OtherModel => {
                 self.choose_model()?.map(|model| self.edit_decision("redraft", json!({"model": model})))
             }
@@ -303,9 +305,7 @@ impl<'a> HandoffReviewSession<'a> {
 
     /// Returns an `edit` decision about the shown proposal with one argument.
     fn edit_decision(&self, key: &str, value: Value) -> Decision {
-        let hash = json!(self.pending.proposal.summary_sha256);
-        let args = [(key.to_owned(), value), ("summary_sha256".to_owned(), hash)];
-        build_edit_decision(&self.pending, Map::from_iter(args))
+        build_edit_decision(&self.pending, hashed_arg(&self.pending, key, value))
     }
 
     /// Submits a decision, and shows the next proposal if the handoff is still pending.
@@ -561,6 +561,17 @@ fn build_edit_decision(pending: &PendingHandoff, args: Map<String, Value>) -> De
     let request = pending.interrupt.payload.action_requests.first();
     let name = request.map(|request| request.name.clone()).unwrap_or_default();
     Decision::Edit { edited_action: EditedAction { name, args } }
+}
+
+/// Returns the decision that requests a draft which also covers the messages after the shown proposal.
+pub(crate) fn cover_newer_decision(pending: &PendingHandoff) -> Decision {
+    build_edit_decision(pending, hashed_arg(pending, "redraft", json!(true)))
+}
+
+/// Returns one argument of a decision, with the hash of the shown proposal.
+fn hashed_arg(pending: &PendingHandoff, key: &str, value: Value) -> Map<String, Value> {
+    let hash = json!(pending.proposal.summary_sha256);
+    Map::from_iter([(key.to_owned(), value), ("summary_sha256".to_owned(), hash)])
 }
 
 /// Returns an argument of the interrupt's action request.

@@ -33,6 +33,7 @@ fn describe_outcome(shown: &Proposal, answer: &Value) -> String {
         Ok(DecisionOutcome::Refine(feedback)) => format!("refine: {feedback}"),
         Ok(DecisionOutcome::Revert(iteration)) => format!("revert to {iteration}"),
         Ok(DecisionOutcome::Redraft(model)) => format!("redraft by {}", model.unwrap_or_default()),
+        Ok(DecisionOutcome::CoverNewer) => "cover newer".to_owned(),
         Ok(DecisionOutcome::Decline(_)) => "decline".to_owned(),
         Ok(DecisionOutcome::Preview) => "preview".to_owned(),
         Err(DecisionRejection::Stale(_)) => "stale".to_owned(),
@@ -176,7 +177,8 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
     let shown = Proposal { iteration: 2, feedback: Some("shorter".to_owned()), ..proposal() };
     let (md, json) = (&shown.summary_md, &shown.summary_json);
     let only = "refused: an edit holds only one of `feedback`, `revert_to`, `redraft`";
-    let shape = r#"refused: `redraft` is `{}` or `{"model": "provider/name"}`"#;
+    let shape =
+        r#"refused: `redraft` is `true` (cover the newer messages), `{}` or `{"model": "provider/name"}`"#;
     for (args, expected) in [
         (json!({"revert_to": 1}), "revert to 1"),
         (json!({"revert_to": 2}), "refused: iteration 2 is the current one"),
@@ -186,7 +188,9 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
         (json!({"redraft": {"model": null}}), "redraft by "),
         (json!({"redraft": {"model": "openai/gpt-5"}}), "redraft by openai/gpt-5"),
         (json!({"redraft": {"model": 5}}), shape),
-        (json!({"redraft": true}), shape),
+        (json!({"redraft": true}), "cover newer"),
+        (json!({"redraft": false}), shape),
+        (json!({"redraft": true, "feedback": "shorter"}), only),
         (
             json!({"redraft": {"modle": "extractive"}}),
             "refused: unknown field `modle` in `redraft`; known: model",

@@ -30,6 +30,8 @@ pub(super) enum ReviewAnswer {
     Check,
     /// Draft again after a failure.
     Redraft,
+    /// Draft again so that the newer messages are covered too.
+    CoverNewer,
     /// Draft with another model.
     OtherModel,
     /// Use the offline summary.
@@ -55,6 +57,8 @@ pub(super) struct ReviewState {
     pub(super) has_pane: bool,
     /// True if the draft left something out that can be added.
     pub(super) has_notes: bool,
+    /// True if the thread has messages that the shown proposal does not cover.
+    pub(super) is_outdated: bool,
     /// True if a new thread without a summary is offered even if no draft failed.
     pub(super) offers_blank_thread: bool,
     /// The requester of the handoff.
@@ -87,6 +91,7 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     add('p', "Preview only (ends it)", ReviewAnswer::Preview, is_preview_first);
     add('t', "Try again", ReviewAnswer::Redraft, failed);
     add('m', "Another model", ReviewAnswer::OtherModel, failed);
+    add('n', "Redraft with the newer messages", ReviewAnswer::CoverNewer, state.is_outdated);
     add('x', "Offline summary", ReviewAnswer::OfflineSummary, failed && !state.is_offline_summary);
     let accept = if failed && state.is_offline_summary { "Accept the offline summary" } else { "Accept" };
     add('a', accept, ReviewAnswer::Accept, true);
@@ -129,6 +134,7 @@ mod tests {
             is_checked: true,
             has_pane: false,
             has_notes: false,
+            is_outdated: false,
             offers_blank_thread: false,
             requester: HandoffRequester::Person,
         };
@@ -141,6 +147,10 @@ mod tests {
             ReviewState { is_checked: false, has_pane: true, ..state },
             "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · c Check · o Open sections · \
              l List all",
+        );
+        check(
+            ReviewState { is_outdated: true, refinements_left: 0, ..state },
+            "n Redraft with the newer messages · a Accept · e Edit · D Decline · p Preview only (ends it) · l List all",
         );
         check(
             ReviewState { proposal_count: 3, refinements_left: 0, ..state },
@@ -170,7 +180,7 @@ mod tests {
     /// Each bit sets one property of the state, so that all combinations are checked.
     #[test]
     fn no_two_answers_have_the_same_key() {
-        for bits in 0..512u16 {
+        for bits in 0..1024u16 {
             let is = |bit: u16| bits & (1 << bit) != 0;
             let state = ReviewState {
                 is_failed: is(0),
@@ -181,6 +191,7 @@ mod tests {
                 has_notes: is(6),
                 is_checked: is(7),
                 has_pane: is(8),
+                is_outdated: is(9),
                 requester: if is(5) { HandoffRequester::AgentForPreview } else { HandoffRequester::Person },
             };
             let mut keys: Vec<char> = review_choices(&state).iter().map(|choice| choice.key).collect();

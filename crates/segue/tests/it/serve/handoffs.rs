@@ -181,6 +181,51 @@ fn g20_of_concurrent_decisions_the_first_wins_and_the_others_get_its_outcome() {
 }
 
 #[test]
+fn g20_of_a_redraft_and_an_accept_of_the_outdated_draft_the_first_wins() {
+    let answer = ScriptedReply::text("Go on.");
+    let newer = summary_draft("Two").with_gate("draft", GatePosition::Start);
+    let model = ScriptedServer::start(Script::new([summary_draft("One"), answer, newer])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let handoff = handoff_id(&pending);
+    let redraft = edit_decision(json!({"redraft": true}));
+    decide_handoff(&api, handoff, &redraft).assert_refused(422, "the draft covers all messages");
+    run_turn(&api, &parent, "And the backoff?");
+    let shown = api.get(&format!("/api/handoffs/{handoff}")).json();
+    assert_eq!(shown["pending"]["uncovered_messages"], 2, "{shown}");
+    let old = json!({"type": "approve", "summary_sha256": pending["proposal"]["summary_sha256"]});
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (redrafted, accepted) = std::thread::scope(|scope| {
+        let redrafting = scope.spawn(|| decide_handoff(&api, handoff, &redraft));
+        runtime.block_on(model.wait_for_calls(3));
+        let accepting = scope.spawn(|| decide_handoff(&api, handoff, &old));
+        model.open_gate("draft");
+        (redrafting.join().unwrap(), accepting.join().unwrap())
+    });
+    let redrafted = redrafted.json();
+    assert_eq!(
+        (&redrafted["outcome"], &redrafted["next"]["uncovered_messages"]),
+        (&json!("pending"), &json!(0)),
+        "{redrafted}"
+    );
+    accepted.assert_refused(409, "draft 2 has replaced it");
+    assert_eq!((sandbox.read_agent_md(), sandbox.threads().len()), (None, 1));
+    // An answer to the interrupt of the outdated draft names a question that is not pending.
+    let old_interrupt = pending["interrupt"]["id"].as_str().unwrap();
+    let resume = json!({"assistant_id": "agent", "command": {"resume": {old_interrupt: {"decisions": [{"type": "approve"}]}}}});
+    api.post(&format!("/threads/{parent}/runs/wait"), &resume);
+    assert_eq!((sandbox.read_agent_md(), sandbox.threads().len()), (None, 1));
+    let current =
+        json!({"type": "approve", "summary_sha256": redrafted["next"]["proposal"]["summary_sha256"]});
+    assert_eq!(decide_handoff(&api, handoff, &current).json()["outcome"], "accepted");
+    decide_handoff(&api, handoff, &redraft).assert_refused(409, "accepted");
+    assert_eq!(model.call_count(), 3);
+}
+
+#[test]
 fn m8_a_review_that_begins_in_the_terminal_is_refined_over_http_and_accepted_in_the_terminal() {
     let model =
         ScriptedServer::start(Script::new([summary_draft("First"), summary_draft("Second")])).unwrap();

@@ -289,6 +289,8 @@ export interface CarryOver {
   files_modified: string[];
   commands: string[];
   errors: string[];
+  /** Tool calls of the thread that wait for approval. */
+  pending_approvals?: string[];
 }
 /** An inclusive range of positions. */
 export type SeqRange = [first: number, last: number];

@@ -12,6 +12,7 @@ mod review;
 mod sources;
 mod stored_state;
 mod transcript;
+mod waiting_calls;
 
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use journal::HandoffFilter;

@@ -16,6 +16,7 @@ use protocol::{
 use runtime::{Channels, FailureKind, Frame, GraphUpdate, Node, StepContext, StepFailure};
 use tracing::Instrument;
 
+use crate::accept::waiting_calls::waiting_call_lines;
 use crate::draft::pending::PendingDraft;
 use crate::draft::trace::DraftSpan;
 use crate::draft::window::ThreadSource;
@@ -30,7 +31,6 @@ use crate::summary::files::referenced_files;
 use crate::summary::message_use::is_covered_message;
 use crate::summary::render;
 use crate::summary::select::TranscriptSelection;
-use facts::redact;
 
 /// The name of the drafting node.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
@@ -223,7 +223,7 @@ impl Node for HandoffSummarization {
         };
         let is_offline = draft.model == OFFLINE_SUMMARY_MODEL;
         let mut summary = assemble_summary(&pending, &step, draft, &scan);
-        summary.carry_over.pending_approvals = pending_approvals(&step).await?;
+        summary.carry_over.pending_approvals = waiting_call_lines(&**step.store, step.thread_id).await?;
         remove_false_refs(&mut summary);
         // The offline summary contains only names from the covered events, which the tests prove.
         if !is_offline {
@@ -447,16 +447,4 @@ fn remove_false_refs(summary: &mut HandoffSummary) {
             item.refs.iter().partition(|seq| is_covered_message(&summary.coverage, **seq));
         (item.refs, item.false_refs) = (refs, false_refs);
     }
-}
-
-/// Returns the tool calls of the thread that wait for an approval, each on one line.
-async fn pending_approvals(step: &StepContext<'_>) -> Result<Vec<String>, StepFailure> {
-    let interrupts = step.store.pending_interrupts(step.thread_id).await?;
-    let actions = interrupts
-        .iter()
-        .filter(|interrupt| interrupt.node != APPROVAL_NODE)
-        .flat_map(|interrupt| &interrupt.payload.action_requests);
-    Ok(actions
-        .map(|action| render::normalize_line(&redact(&format!("{}: {}", action.name, action.args))))
-        .collect())
 }

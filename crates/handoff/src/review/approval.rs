@@ -21,6 +21,7 @@ use runtime::{
 };
 
 use crate::accept;
+use crate::accept::waiting_calls::{self, AcceptedPackage, WaitingCalls};
 use crate::draft::summarization::DraftSettings;
 use crate::lifecycle::log::HandoffLogLine;
 use crate::lifecycle::{HandoffAction, transition_write};
@@ -31,6 +32,8 @@ use crate::review::payload::{ReviewContext, review_payload};
 use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
 use crate::summary::render;
 
+/// The maximum length of a call in an error, in grapheme clusters.
+const CALL_GRAPHEMES_MAX: usize = 80;
 /// The name of the node.
 pub const APPROVAL_NODE: &str = "handoff_approval";
 
@@ -130,9 +133,10 @@ impl Node for HandoffApproval {
                     DecisionRejection::Invalid(format!("the model `{name}` cannot redraft: {problem}"))
                 })
             }
-            DecisionOutcome::Accept
-            | DecisionOutcome::AcceptEdited(_)
-            | DecisionOutcome::SaveEdited(_)
+            DecisionOutcome::Accept(calls) | DecisionOutcome::AcceptEdited(_, calls) => {
+                check_calls_were_seen(&**store, &proposals, calls).await
+            }
+            DecisionOutcome::SaveEdited(_)
             | DecisionOutcome::Refine(_)
             | DecisionOutcome::RefineEdited(..)
             | DecisionOutcome::Revert(_)
@@ -190,6 +194,25 @@ fn deferred_proposal(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Pr
     })
 }
 
+/// Checks that the reviewer has seen every call that a decision with this choice closes.
+async fn check_calls_were_seen(
+    store: &dyn Store,
+    proposals: &[Proposal],
+    calls: WaitingCalls,
+) -> Result<(), DecisionRejection> {
+    if !calls.closes_calls() {
+        return Ok(());
+    }
+    match waiting_calls::unseen_call(store, proposals).await {
+        Ok(None) => Ok(()),
+        Ok(Some(call)) => Err(DecisionRejection::Stale(format!(
+            "a call waits for approval that the draft does not list: {}; redraft, or choose `leave` or `copy`",
+            model::tokens::truncate_graphemes(&call, CALL_GRAPHEMES_MAX)
+        ))),
+        Err(error) => Err(DecisionRejection::Invalid(format!("failed to {error}"))),
+    }
+}
+
 /// Returns the number of messages of the parent thread after the range that the proposal covers.
 async fn count_uncovered_messages(store: &dyn Store, proposal: &Proposal) -> journal::Result<u64> {
     let summary = &proposal.summary_json;
@@ -238,8 +261,8 @@ impl DecisionContext<'_> {
     /// Returns the effect of a validated decision.
     async fn apply_decision(&self, outcome: DecisionOutcome) -> Result<DecisionEffect, StepFailure> {
         match outcome {
-            DecisionOutcome::Accept => self.accept_proposal(self.current).await,
-            DecisionOutcome::AcceptEdited(edited) => self.accept_edited(*edited).await,
+            DecisionOutcome::Accept(calls) => self.accept_proposal(self.current, calls).await,
+            DecisionOutcome::AcceptEdited(edited, calls) => self.accept_edited(*edited, calls).await,
             DecisionOutcome::SaveEdited(edited) => self.save_edited(*edited),
             DecisionOutcome::Refine(feedback) => self.refine_proposal(self.current, feedback),
             DecisionOutcome::RefineEdited(edited, feedback) => self.refine_edited(*edited, feedback),
@@ -263,18 +286,35 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// Returns the effect of accepting `proposal`: part one of the acceptance.
-    async fn accept_proposal(&self, proposal: &Proposal) -> Result<DecisionEffect, StepFailure> {
-        let update = accept::accept_update(&**self.step.store, self.handoff, proposal, self.now).await?;
+    /// Returns the effect of accepting `proposal`: part one of the acceptance, and the results of the calls that are closed.
+    async fn accept_proposal(
+        &self,
+        proposal: &Proposal,
+        calls: WaitingCalls,
+    ) -> Result<DecisionEffect, StepFailure> {
+        let store = &**self.step.store;
+        let mut update = accept::accept_update(store, self.handoff, proposal, self.now).await?;
+        let waiting_call = WaitingToolCall::read_lenient(self.step.channels);
+        let package = AcceptedPackage {
+            handoff: self.handoff,
+            accepted: proposal,
+            proposals: self.proposals,
+            waiting_call: waiting_call.as_ref().map(|call| call.call_id.as_str()),
+        };
+        update.merge(waiting_calls::closing_update(store, &package, calls, self.now).await?);
         let child_thread_id = self.handoff.child_thread_id;
         Ok(DecisionEffect::new(update, HandoffInput::Accept { child_thread_id }))
     }
 
     /// Returns the effect of accepting the person's own text. The text is stored as one more proposal, so that an
     /// injected summary is always a stored proposal.
-    async fn accept_edited(&self, edited: EditedSummary) -> Result<DecisionEffect, StepFailure> {
+    async fn accept_edited(
+        &self,
+        edited: EditedSummary,
+        calls: WaitingCalls,
+    ) -> Result<DecisionEffect, StepFailure> {
         let proposal = self.edited_proposal(edited);
-        let mut effect = self.accept_proposal(&proposal).await?;
+        let mut effect = self.accept_proposal(&proposal, calls).await?;
         effect.update.writes.insert(0, Write::PutProposal(proposal));
         Ok(effect)
     }

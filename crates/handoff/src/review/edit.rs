@@ -20,7 +20,7 @@ use crate::review::edit::parse::{EditedBullet, ParsedEdit};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::message_use::{is_covered_message, reclassify_messages};
 use crate::summary::render;
-use crate::summary::render::facts::edited_facts;
+use crate::summary::render::facts::{FactSection, edited_facts};
 
 mod error;
 mod parse;
@@ -195,6 +195,30 @@ pub(crate) fn add_items(
     summary.body.sort_by_key(|item| item.kind);
     let summary_md = render::render_summary(&summary);
     check_limits(shown, summary, summary_md, TextLocations::default())
+}
+
+/// Returns the accepted text, `edited` or else the shown one, without the calls that wait for an approval; `edited` itself if it
+/// lists none.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when nothing but these calls is left.
+pub(crate) fn remove_waiting_calls(
+    shown: &HandoffSummary,
+    edited: Option<EditedSummary>,
+) -> Result<Option<EditedSummary>, DecisionRejection> {
+    let accepted = edited.as_ref().map_or(shown, |edited| &edited.summary_json);
+    if accepted.carry_over.pending_approvals.is_empty() {
+        return Ok(edited);
+    }
+    let mut summary = user_summary(accepted);
+    let written = edited.as_ref().map(|edited| &edited.summary_md);
+    let written = written.filter(|written| written.trim() != render::render_summary(&summary).trim());
+    // A text that the person laid out themselves stays as it is, except for the section.
+    let kept = written.map(|written| parse::remove_section(written, FactSection::PendingApprovals));
+    summary.carry_over.pending_approvals.clear();
+    let summary_md = kept.unwrap_or_else(|| render::render_summary(&summary));
+    check_limits(shown, summary, summary_md, TextLocations::default()).map(Some)
 }
 
 /// Parses a summary from the JSON that a client sent: `title`, `tldr`, `body` and, optionally, `carry_over`. All other

@@ -123,7 +123,8 @@ pub(crate) async fn show(caller: Caller, path: PathParams) -> Result<Json<Handof
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "documents the JSON form that `Decisions::parse_request` reads")]
 struct DecisionsBody {
-    /// `{"type":"approve"}`, optionally with `summary_sha256` or `args` (`summary_md`, `title`); `{"type":"edit",
+    /// `{"type":"approve"}`, optionally with `summary_sha256` or `args` (`summary_md`, `title`,
+    /// `pending_approvals`: `transfer`, `cancel`, `leave` or `copy`); `{"type":"edit",
     /// "edited_action":{"name":"handoff_summary","args":{"feedback":…}}}`, or with `"redraft":true` in `args` while
     /// `uncovered_messages` is above 0; `{"type":"reject","message":…}`; `{"type":"preview"}`.
     #[schema(value_type = Vec<Object>, min_items = 1, max_items = 1)]

@@ -16,6 +16,8 @@ use super::memory::PastTime;
 pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
   accept   {"type": "approve"}; with "summary_sha256" only that text
   edit     {"type": "approve", "args": {"summary_md": "...", "title": "..."}}
+  calls    in "args" of either: "pending_approvals": "transfer", "cancel",
+           "leave" or "copy" decides about calls that wait for approval
   refine   {"type": "edit", "edited_action":
            {"name": "handoff_summary", "args": {"feedback": "..."}}}
   save     an edit with "summary_md" and "save_draft": true in "args";

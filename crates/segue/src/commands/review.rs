@@ -8,6 +8,7 @@ mod drafting;
 mod pane;
 mod panel;
 mod user_text;
+mod waiting_calls;
 
 use agent::{ErrorClass, HandoffOutcome, OFFLINE_SUMMARY_MODEL, PendingHandoff, ProbeMethod};
 use protocol::decision::EditedAction;
@@ -266,7 +267,7 @@ impl<'a> HandoffReviewSession<'a> {
     /// shows information, or if the user left the further question.
     fn decision_for(&mut self, answer: ReviewAnswer) -> Result<Option<Decision>, CliFailure> {
         Ok(match answer {
-            ReviewAnswer::Accept => Some(acceptance(&self.pending)),
+            ReviewAnswer::Accept => self.ask_about_calls(acceptance(&self.pending))?,
             ReviewAnswer::Preview => Some(Decision::Preview {}),
             ReviewAnswer::Decline => {
                 ask_line(&self.context.screen, "Reason (Enter for none)")?.map(|reason| Decision::Reject {
@@ -301,6 +302,11 @@ impl<'a> HandoffReviewSession<'a> {
             // The caller performs these itself, because they take time.
             ReviewAnswer::Edit | ReviewAnswer::Check | ReviewAnswer::Open => None,
         })
+    }
+
+    /// Returns the decision with the user's choice about calls that wait for approval; `None` if they leave the question.
+    fn ask_about_calls(&self, decision: Decision) -> Result<Option<Decision>, CliFailure> {
+        Ok(waiting_calls::ask_about_calls(&self.context.screen, &self.pending.proposal, decision)?)
     }
 
     /// Returns an `edit` decision about the shown proposal with one argument.
@@ -522,6 +528,7 @@ impl<'a> HandoffReviewSession<'a> {
         loop {
             let decision = self.user_text.edit(self.context, &self.pending, refused.as_deref())?;
             let Some(decision) = decision else { return Ok(None) };
+            let Some(decision) = self.ask_about_calls(decision)? else { return Ok(None) };
             let (edited, user_text) = (self.pending.proposal.clone(), self.user_text.take());
             let step = self.apply_decision(decision).await;
             if let Ok(ReviewStep::Decided(decided)) = step {

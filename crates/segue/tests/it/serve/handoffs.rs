@@ -226,6 +226,37 @@ fn g20_of_a_redraft_and_an_accept_of_the_outdated_draft_the_first_wins() {
 }
 
 #[test]
+fn calls_that_wait_for_approval_are_cancelled_left_or_handed_over_by_an_accept() {
+    for (choice, waits, is_listed) in
+        [("cancel", false, false), ("leave", true, false), ("transfer", false, true)]
+    {
+        let call = ScriptedReply::call("w1", "write_file", json!({"path": "new.txt", "content": "words"}));
+        let model = ScriptedServer::start(Script::new([call, summary_draft("One")])).unwrap();
+        let sandbox = TestSandbox::new().with_model(&model);
+        let serving = ServeProcess::start(&sandbox);
+        let api = owner_client(&serving);
+        let parent = create_thread(&api);
+        run_turn(&api, &parent, "Write new.txt.");
+        let pending = request_handoff(&api, &parent, &json!({})).json();
+        let handoff = handoff_id(&pending);
+        let accept = |choice: &str| {
+            let sha = &pending["proposal"]["summary_sha256"];
+            json!({"type": "approve", "summary_sha256": sha, "args": {"pending_approvals": choice}})
+        };
+        decide_handoff(&api, handoff, &accept("drop"))
+            .assert_refused(422, "must be one of `copy`, `transfer`");
+        let decided = decide_handoff(&api, handoff, &accept(choice)).json();
+        assert_eq!(decided["outcome"], "accepted", "{decided}");
+        let text = decided["proposal"]["summary_md"].as_str().unwrap();
+        assert_eq!(text.contains("### Calls that wait for approval"), is_listed, "{choice}: {text}");
+        assert_eq!(decided["handoff"]["accepted_sha256"], decided["proposal"]["summary_sha256"]);
+        assert!(sandbox.read_agent_md().unwrap().contains(text.trim()), "{choice}");
+        let status = &api.get(&format!("/threads/{parent}")).json()["status"];
+        assert_eq!(status, if waits { "interrupted" } else { "idle" }, "{choice}");
+    }
+}
+
+#[test]
 fn m8_a_review_that_begins_in_the_terminal_is_refined_over_http_and_accepted_in_the_terminal() {
     let model =
         ScriptedServer::start(Script::new([summary_draft("First"), summary_draft("Second")])).unwrap();

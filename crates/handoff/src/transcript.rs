@@ -159,7 +159,8 @@ impl HandoffMessageBuilder<'_> {
                 success(match request {
                     DraftRequest::Feedback { feedback } => format!("Refined: {feedback}"),
                     DraftRequest::NewerMessages { newer_messages } => {
-                        format!("Another draft with {newer_messages} newer messages was requested.")
+                        let plural = if newer_messages == 1 { "" } else { "s" };
+                        format!("Another draft with {newer_messages} newer message{plural} was requested.")
                     }
                     DraftRequest::Model { model: Some(model) } => {
                         format!("Another draft by {model} was requested.")

@@ -313,12 +313,18 @@ export interface ConversationTopic {
   tokens: number;
   request: string;
 }
+/** A note about a standing rule: the text lost it, or one of its lines may contradict it. */
+export interface RuleNote {
+  rule: Rule;
+  problem: { kind: "lost" } | { kind: "contradicted"; line: string };
+}
 /** Notes for the reviewer, which are no part of the text. */
 export interface ReviewNotes {
   title_unfound?: string[];
   tldr_unfound?: string[];
   left_out?: LeftOutItem[];
   topics?: ConversationTopic[];
+  rules?: RuleNote[];
 }
 export interface HandoffSummary {
   title: string;

@@ -16,7 +16,7 @@ use crate::review::edit::AUTHOR;
 use crate::state::{
     HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed_channels, cleared_channels,
 };
-use crate::summary::render;
+use crate::summary::{render, rules};
 
 /// A draft that is due.
 pub(super) struct PendingDraft {
@@ -146,10 +146,27 @@ impl PendingDraft {
         &self,
         step: &StepContext<'_>,
     ) -> Result<ReviewerChanges, StepFailure> {
-        if self.revision.is_none() {
-            return Ok(ReviewerChanges::default());
+        Ok(ReviewerChanges::of_proposals(&self.earlier_proposals(step).await?))
+    }
+
+    /// Sets the notes about the rules of the user in the summary of this draft.
+    pub(super) async fn note_rules(
+        &self,
+        step: &StepContext<'_>,
+        summary: &mut HandoffSummary,
+    ) -> Result<(), StepFailure> {
+        let earlier = self.earlier_proposals(step).await?;
+        let known = earlier.last().map(|proposal| rules::known_rules(&proposal.summary_json));
+        rules::note_rules(summary, &known.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Returns the proposals before this draft, in their order.
+    async fn earlier_proposals(&self, step: &StepContext<'_>) -> Result<Vec<Proposal>, StepFailure> {
+        match self.revision {
+            Some(_) => Ok(step.store.proposals(self.handoff.handoff_id).await?),
+            None => Ok(Vec::new()),
         }
-        Ok(ReviewerChanges::of_proposals(&step.store.proposals(self.handoff.handoff_id).await?))
     }
 
     /// Returns what the person wrote about the drafts of the handoff: all feedback, and the verified parts of their own texts.
@@ -157,10 +174,8 @@ impl PendingDraft {
         let earlier = self.in_progress.refinements.iter().map(|refinement| refinement.feedback.as_str());
         let feedback = earlier.chain(self.revision.as_ref().and_then(Revision::feedback));
         let mut texts: Vec<String> = feedback.map(str::to_owned).collect();
-        if self.revision.is_some() {
-            for proposal in step.store.proposals(self.handoff.handoff_id).await? {
-                texts.extend(user_text(&proposal.summary_json));
-            }
+        for proposal in self.earlier_proposals(step).await? {
+            texts.extend(user_text(&proposal.summary_json));
         }
         Ok(texts)
     }

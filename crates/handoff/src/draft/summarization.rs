@@ -230,18 +230,9 @@ impl Node for HandoffSummarization {
             ground_draft(&pending, &step, &scan, &mut summary).await?;
         }
         check_referenced_files(metadata, &mut summary).await;
-        let changes = pending.reviewer_changes(&step).await?;
-        summary.carry_over = changes.apply_to_facts(summary.carry_over);
-        let render::FittedSummary { mut summary, cut } =
-            render::fit_summary(summary, self.summary_tokens_max(metadata));
-        if pending.covered_until().is_some() {
-            // A model is asked to keep the person's words; the offline summary is written anew, so they are put in.
-            changes.apply_to_title(&mut summary);
-            if is_offline {
-                changes.apply_to_items(&mut summary);
-            }
-        }
-        let summary = scan.describe_sources(summary);
+        let render::FittedSummary { summary, cut } = self.fit_to_review(&pending, &step, summary).await?;
+        let mut summary = scan.describe_sources(summary);
+        pending.note_rules(&step, &mut summary).await?;
         if let Some(render::SummaryCut { tokens_before, tokens_after }) = cut {
             let handoff_id = pending.handoff.handoff_id;
             let truncated = HandoffTruncated { handoff_id, tokens_before, tokens_after };
@@ -255,6 +246,27 @@ impl HandoffSummarization {
     /// Returns the budget of the rendered summary in tokens: the one in the request, else the configured one.
     fn summary_tokens_max(&self, metadata: &HandoffMetadata) -> u64 {
         metadata.options.max_summary_tokens.unwrap_or(self.drafting.max_summary_tokens)
+    }
+
+    /// Returns the summary within its budget, with the changes that the person made to the proposals before it.
+    async fn fit_to_review(
+        &self,
+        pending: &PendingDraft,
+        step: &StepContext<'_>,
+        mut summary: HandoffSummary,
+    ) -> Result<render::FittedSummary, StepFailure> {
+        let changes = pending.reviewer_changes(step).await?;
+        summary.carry_over = changes.apply_to_facts(summary.carry_over);
+        let tokens_max = self.summary_tokens_max(&pending.in_progress.metadata);
+        let mut fitted = render::fit_summary(summary, tokens_max);
+        if pending.covered_until().is_some() {
+            // A model is asked to keep the person's words; the offline summary is written anew, so they are put in.
+            changes.apply_to_title(&mut fitted.summary);
+            if fitted.summary.model == OFFLINE_SUMMARY_MODEL {
+                changes.apply_to_items(&mut fitted.summary);
+            }
+        }
+        Ok(fitted)
     }
 
     /// Returns the prompt input for this draft; a refinement includes the previous summary and the feedback.

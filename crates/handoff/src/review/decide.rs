@@ -254,7 +254,7 @@ fn summary_with_added_items(
     }
     let added: edit::AddedItems = serde_json::from_value(added.clone()).map_err(|error| {
         DecisionRejection::Invalid(format!(
-            "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index]}}`: {error}"
+            "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index], \"rules\": [index]}}`: {error}"
         ))
     })?;
     let added = added.without_duplicates();

@@ -7,7 +7,9 @@
 
 use std::cmp::Reverse;
 
-use protocol::{CarryOver, HandoffSummary, LeftOutReason, SummaryItem, SummaryItemKind};
+use protocol::{
+    CarryOver, HandoffSummary, LeftOutReason, RuleNote, RuleProblem, SummaryItem, SummaryItemKind,
+};
 use runtime::DecisionRejection;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,6 +23,7 @@ use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::message_use::{is_covered_message, reclassify_messages};
 use crate::summary::render;
 use crate::summary::render::facts::{FactSection, edited_facts};
+use crate::summary::rules;
 
 mod error;
 mod parse;
@@ -47,12 +50,14 @@ pub(crate) struct AddedItems {
     pub(crate) left_out: Vec<usize>,
     /// Topics that the text does not mention.
     pub(crate) topics: Vec<usize>,
+    /// Rules that an earlier proposal contained and the text does not.
+    pub(crate) rules: Vec<usize>,
 }
 
 impl AddedItems {
     /// Returns the indexes, each once.
     pub(crate) fn without_duplicates(mut self) -> Self {
-        for indexes in [&mut self.left_out, &mut self.topics] {
+        for indexes in [&mut self.left_out, &mut self.topics, &mut self.rules] {
             indexes.sort_unstable();
             indexes.dedup();
         }
@@ -151,7 +156,8 @@ pub(crate) fn parse_markdown(
 
 /// Returns the shown summary with items added: those that its draft left out, by their indexes in
 /// [`ReviewNotes::left_out`](protocol::ReviewNotes::left_out), and one for each topic, by its index in
-/// [`ReviewNotes::topics`](protocol::ReviewNotes::topics). They are not among the notes any more.
+/// [`ReviewNotes::topics`](protocol::ReviewNotes::topics). Lost rules are added to the facts, by their indexes in
+/// [`ReviewNotes::rules`](protocol::ReviewNotes::rules). What is added is not among the notes any more.
 ///
 /// # Errors
 ///
@@ -179,6 +185,11 @@ pub(crate) fn add_items(
         let text = format!("Asked earlier: {}", topic.request);
         let item = user_item(shown, SummaryItemKind::Progress, &text);
         summary.body.push(SummaryItem { refs: vec![topic.first_seq], ..item });
+    }
+    for index in &added.rules {
+        let is_lost = |note: &&RuleNote| note.problem == RuleProblem::Lost;
+        let lost = shown.notes.rules.get(*index).filter(is_lost);
+        summary.carry_over.rules.push(lost.ok_or(EditError::NoLostRule(*index))?.rule.clone());
     }
     let remaining = |added: &[usize], index: usize| !added.contains(&index);
     let notes = &mut summary.notes;
@@ -335,6 +346,7 @@ fn check_limits(
     locations: TextLocations,
 ) -> Result<EditedSummary, DecisionRejection> {
     reclassify_messages(shown, &mut summary_json);
+    rules::note_rules(&mut summary_json, &rules::known_rules(shown));
     let HandoffSummary { title, tldr, body, .. } = &summary_json;
     if title.trim_matches(|c: char| c == '*' || c.is_whitespace()).is_empty() {
         return Err(EditError::EmptyTitle(None).into());

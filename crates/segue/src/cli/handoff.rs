@@ -22,7 +22,8 @@ pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of
            {"name": "handoff_summary", "args": {"feedback": "..."}}}
   save     an edit with "summary_md" and "save_draft": true in "args";
            with "feedback" instead, the model drafts again from your text
-  add      the same with "args": {"add": {"left_out": [0], "topics": [0]}}
+  add      the same with "args": {"add": {"left_out": [0], "topics": [0]}};
+           "rules": [0] in the inner braces puts a lost rule back
   revert   the same with "args": {"revert_to": 0}
   redraft  the same with "args": {"redraft": {}}, and in the inner braces
            "model": "provider/name" or "model": "extractive" (offline summary);

@@ -486,11 +486,7 @@ impl<'a> HandoffReviewSession<'a> {
         let columns = screen.columns.saturating_sub(8);
         let entries = notes::note_entries(review_notes);
         let items = entries.iter().map(|entry| shorten(entry, columns).into_owned());
-        let left_out = review_notes.left_out.len();
-        Ok(pick(screen, "Add", items.collect())?.map(|index| match index.checked_sub(left_out) {
-            None => json!({"left_out": [index]}),
-            Some(topic) => json!({"topics": [topic]}),
-        }))
+        Ok(pick(screen, "Add", items.collect())?.map(|index| notes::added_entry(review_notes, index)))
     }
 
     /// Prints the diff between the shown draft and the previous one.

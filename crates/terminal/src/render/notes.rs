@@ -51,7 +51,7 @@ pub fn added_entry(notes: &ReviewNotes, index: usize) -> Value {
 }
 
 /// Returns the rules that the text no longer contains, each with its index in the notes about rules.
-fn lost_rules(notes: &ReviewNotes) -> impl Iterator<Item = (usize, &Rule)> {
+pub(crate) fn lost_rules(notes: &ReviewNotes) -> impl Iterator<Item = (usize, &Rule)> {
     notes.rules.iter().enumerate().filter_map(|(index, note)| match note.problem {
         RuleProblem::Lost => Some((index, &note.rule)),
         RuleProblem::Contradicted { .. } => None,
@@ -59,7 +59,7 @@ fn lost_rules(notes: &ReviewNotes) -> impl Iterator<Item = (usize, &Rule)> {
 }
 
 /// Returns the warning about a rule that a line of the text may contradict; `None` for another note.
-fn contradiction_line(note: &RuleNote) -> Option<String> {
+pub(crate) fn contradiction_line(note: &RuleNote) -> Option<String> {
     let RuleProblem::Contradicted { line } = &note.problem else { return None };
     let (line, rule) = (sanitize_line(line), sanitize_line(&note.rule.text));
     Some(format!("“{line}” may contradict your rule: {rule}"))

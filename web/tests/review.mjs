@@ -1,6 +1,6 @@
 // The review of a handoff beside the conversation: items lead to their sources, and messages to their items.
 import { readFileSync } from "node:fs";
-import { ask, check, equal, open, PHONE, run, waitUntil } from "./suite.mjs";
+import { ask, check, equal, open, PHONE, run, runTurn, waitUntil } from "./suite.mjs";
 
 const example = readFileSync(new URL("../../examples/flaky-test.jsonl", import.meta.url), "utf8");
 const button = (page, name) => page.getByRole("button", { name, exact: true });
@@ -142,6 +142,34 @@ run({
     const review = await ask("GET", `/api/handoffs/${handoff}`);
     equal(review.proposals.length, count + 2);
     equal(review.pending.proposal.summary_json.title, "A title of my own");
+  },
+
+  async "an outdated draft is drafted again with the newer messages, and a lost rule is put back"() {
+    const { parent, handoff } = await draftExample();
+    await runTurn(parent, "And the backoff?");
+    const page = await open(`#/handoffs/${handoff}`);
+    const notice = page.getByText(/The draft does not cover \d+ newer messages\./);
+    await notice.waitFor();
+    const review = () => ask("GET", `/api/handoffs/${handoff}`);
+    const count = (await review()).proposals.length;
+    await button(page, "Redraft").click();
+    await notice.waitFor({ state: "hidden" });
+    const { proposals, pending } = await review();
+    equal([proposals.length, pending.uncovered_messages], [count + 1, 0]);
+
+    const { summary_json, summary_sha256 } = pending.proposal;
+    const [rule] = summary_json.carry_over.rules;
+    summary_json.carry_over.rules = summary_json.carry_over.rules.slice(1);
+    const args = { summary_json, save_draft: true, summary_sha256 };
+    const edit = { type: "edit", edited_action: { name: "handoff_summary", args } };
+    await ask("POST", `/api/handoffs/${handoff}/decision`, { decisions: [edit] });
+    await page.reload();
+    const omitted = page.getByRole("region", { name: "Not in this text" });
+    await button(omitted, `Add: ${rule.text}`).click();
+    const hasRule = async () =>
+      (await review()).pending?.proposal.summary_json.carry_over.rules.some(({ text }) => text === rule.text);
+    await waitUntil(hasRule, "the rule is put back");
+    await button(omitted, `Add: ${rule.text}`).waitFor({ state: "hidden" });
   },
 
   async "a phone shows the package first, and the conversation on request"() {

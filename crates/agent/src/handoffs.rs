@@ -30,6 +30,9 @@ use tokio_util::sync::CancellationToken;
 use crate::assembly::RunPurpose;
 use crate::{Agent, Error, HandoffError, Result, RunError, ThreadError};
 
+/// The argument of a decision that names the hash of the proposal it is about.
+const HASH_ARG: &str = "summary_sha256";
+
 /// Handoffs: requesting, reviewing and deciding them, and the export of accepted ones to PostgreSQL.
 #[derive(Clone, Copy)]
 pub struct HandoffService<'a> {
@@ -211,7 +214,8 @@ impl<'a> HandoffService<'a> {
     ///
     /// # Errors
     /// [`HandoffError::AlreadyDecided`] if another client decided first, [`HandoffError::Expired`] past the
-    /// time limit, and [`HandoffError::Redrafting`] while a refinement is drafted.
+    /// time limit, [`HandoffError::Redrafting`] while a refinement is drafted, and [`HandoffError::Superseded`] if the
+    /// decision names an earlier proposal.
     /// [`runtime::Error::Rejected`] if the decision is invalid; the handoff stays pending in that case.
     pub fn decide(
         self,
@@ -238,6 +242,7 @@ impl<'a> HandoffService<'a> {
                 return Err(already_decided_error(&self.get(handoff_id).await?).into());
             };
             let proposals = self.agent.store.proposals(handoff_id).await?;
+            check_not_superseded(handoff_id, &proposals, decisions)?;
             let interrupt = self.refresh_interrupt(&handoff, &proposals, interrupt).await?;
             match self.agent.runs().answer_interrupt(&interrupt, decisions, frames, cancel).await {
                 Ok(Some(end)) => self.decision_outcome(handoff_id, end, frames).await,
@@ -413,6 +418,32 @@ fn is_same_request(request: &HandoffRequestOptions, pending: &Handoff) -> bool {
     let same_window = request.messages.is_none() || request.messages == existing.messages;
     let same_child = request.into.is_none() || request.into == existing.into;
     same_goal && same_window && same_child
+}
+
+/// Checks that the decisions do not name the hash of a proposal that another one has replaced. `proposals` are those of
+/// the handoff, in their order. A hash of no proposal is refused as invalid by the handoff's node.
+fn check_not_superseded(
+    handoff_id: HandoffId,
+    proposals: &[Proposal],
+    decisions: &Decisions,
+) -> std::result::Result<(), HandoffError> {
+    let Some(current) = proposals.last() else { return Ok(()) };
+    let hashes = decisions.decisions.iter().filter_map(|decision| match decision {
+        Decision::Approve { summary_sha256: Some(hash), .. } => Some(hash.as_str()),
+        Decision::Approve { args: Some(args), .. } => args.get(HASH_ARG)?.as_str(),
+        Decision::Edit { edited_action } => edited_action.args.get(HASH_ARG)?.as_str(),
+        Decision::Approve { .. }
+        | Decision::Reject { .. }
+        | Decision::Respond { .. }
+        | Decision::Preview {} => None,
+    });
+    for hash in hashes.filter(|hash| *hash != current.summary_sha256) {
+        if let Some(decided) = proposals.iter().rev().find(|proposal| proposal.summary_sha256 == hash) {
+            let (decided, current) = (decided.iteration, current.iteration);
+            return Err(HandoffError::Superseded { handoff_id, decided, current });
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether the interrupt is the question of that handoff.

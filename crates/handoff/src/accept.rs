@@ -4,6 +4,8 @@
 //! with the decision. Part two ([`Acceptance`]) is an activity that writes `agent.md`, outside the database. Each
 //! part checks the handoff's status first and does only what is missing, so it can be repeated after a crash.
 
+pub(crate) mod waiting_calls;
+
 use futures::future::BoxFuture;
 use std::sync::Arc;
 

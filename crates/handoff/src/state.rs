@@ -9,7 +9,7 @@ mod migration;
 mod tests;
 
 use jiff::Timestamp;
-use protocol::{HandoffId, Proposal, ThreadId};
+use protocol::{HandoffId, Proposal, Seq, ThreadId};
 use runtime::{Channel, ChannelError, Channels, FailureKind, StepFailure};
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +105,13 @@ pub(crate) enum Revision {
         /// The model that drafts, `provider/name` or the offline summary; `None` keeps the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<String>,
+    },
+    /// The draft has to cover the messages after the previous proposal too, and to keep the person's changes to it.
+    CoverNewer {
+        /// The Markdown of the previous proposal; the next draft's prompt contains it.
+        summary_md: String,
+        /// The last event that the previous proposal covers.
+        covered_until: Seq,
     },
 }
 
@@ -295,7 +302,7 @@ impl HandoffInProgress {
     fn with_revision(mut self: Box<Self>, revision: Revision) -> Box<Self> {
         match revision {
             Revision::Refine(refinement) => self.refinements.push(refinement),
-            Revision::Redraft { .. } => {}
+            Revision::Redraft { .. } | Revision::CoverNewer { .. } => {}
         }
         self
     }
@@ -306,7 +313,7 @@ impl Revision {
     pub(crate) fn feedback(&self) -> Option<&str> {
         match self {
             Self::Refine(refinement) => Some(&refinement.feedback),
-            Self::Redraft { .. } => None,
+            Self::Redraft { .. } | Self::CoverNewer { .. } => None,
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod message_use;
 pub(crate) mod offline_summary;
 pub(crate) mod outline;
 pub mod render;
+pub(crate) mod rules;
 pub(crate) mod select;
 pub(crate) mod statistics;
 pub(crate) mod suggestion;

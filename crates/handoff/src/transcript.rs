@@ -158,6 +158,10 @@ impl HandoffMessageBuilder<'_> {
                 let HandoffRefined { request, .. } = event.body()?;
                 success(match request {
                     DraftRequest::Feedback { feedback } => format!("Refined: {feedback}"),
+                    DraftRequest::NewerMessages { newer_messages } => {
+                        let plural = if newer_messages == 1 { "" } else { "s" };
+                        format!("Another draft with {newer_messages} newer message{plural} was requested.")
+                    }
                     DraftRequest::Model { model: Some(model) } => {
                         format!("Another draft by {model} was requested.")
                     }

@@ -29,7 +29,7 @@ pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::continuity::{ContinuityProbe, ContinuityReport, ProbeJudge, ProbeKind};
 pub use handoff::summary::{
     CarryOver, ConversationTopic, Coverage, HandoffSummary, LeftOutItem, LeftOutReason, ReferencedFile,
-    ReviewNotes, Rule, SummaryItem, SummaryItemKind, TodoItem, TodoStatus,
+    ReviewNotes, Rule, RuleNote, RuleProblem, SummaryItem, SummaryItemKind, TodoItem, TodoStatus,
 };
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};

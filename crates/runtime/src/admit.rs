@@ -8,7 +8,7 @@ mod withdrawal;
 pub use self::answers::{check_decisions, find_answered_interrupt, resume_answered, resume_run};
 pub(crate) use self::takeover::stop_key;
 pub use self::takeover::{TakeoverReason, abandon_run, fail_run, request_stop, take_over_run};
-pub use self::withdrawal::forget_question;
+pub use self::withdrawal::{OpenCall, forget_question, relayed_withdrawals, withdraw_calls};
 use crate::driver::lease::LeaseHolder;
 use crate::driver::lifecycle::RunEvents;
 use crate::driver::{AdmittedRun, OtherQuestions};

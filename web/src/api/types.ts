@@ -289,6 +289,8 @@ export interface CarryOver {
   files_modified: string[];
   commands: string[];
   errors: string[];
+  /** Tool calls of the thread that wait for approval. */
+  pending_approvals?: string[];
 }
 /** An inclusive range of positions. */
 export type SeqRange = [first: number, last: number];
@@ -311,12 +313,18 @@ export interface ConversationTopic {
   tokens: number;
   request: string;
 }
+/** A note about a standing rule: the text lost it, or one of its lines may contradict it. */
+export interface RuleNote {
+  rule: Rule;
+  problem: { kind: "lost" } | { kind: "contradicted"; line: string };
+}
 /** Notes for the reviewer, which are no part of the text. */
 export interface ReviewNotes {
   title_unfound?: string[];
   tldr_unfound?: string[];
   left_out?: LeftOutItem[];
   topics?: ConversationTopic[];
+  rules?: RuleNote[];
 }
 export interface HandoffSummary {
   title: string;

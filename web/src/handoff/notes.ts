@@ -1,8 +1,8 @@
 // The texts of a review's notes. Pure.
-import type { LeftOutItem } from "../api/types";
+import type { LeftOutItem, ReviewNotes, Rule } from "../api/types";
 
 /** The parts to add to a text, by their indexes in the notes. */
-export type AddedParts = { left_out: number[] } | { topics: number[] };
+export type AddedParts = { left_out: number[] } | { topics: number[] } | { rules: number[] };
 
 const REASONS: Record<LeftOutItem["reason"], string> = {
   too_many: "Left out because the draft had too many items.",
@@ -18,4 +18,16 @@ export function omissionReason(reason: LeftOutItem["reason"]): string {
 /** Returns the sentences about the removed references of an item. */
 export function falseReferences(seqs: readonly number[] = []): string[] {
   return seqs.map((seq) => `Reference #${seq} was removed: there is no such message.`);
+}
+
+/** Returns the rules that the text no longer contains, with their indexes in the notes. */
+export function lostRules({ rules = [] }: ReviewNotes): { rule: Rule; at: number }[] {
+  return rules.flatMap(({ rule, problem }, at) => (problem.kind === "lost" ? [{ rule, at }] : []));
+}
+
+/** Returns the rules that a line of the text may contradict. */
+export function contradictions({ rules = [] }: ReviewNotes): { rule: Rule; line: string }[] {
+  return rules.flatMap(({ rule, problem }) =>
+    problem.kind === "contradicted" ? [{ rule, line: problem.line }] : [],
+  );
 }

@@ -2,12 +2,14 @@ import { describe, expect, test } from "vitest";
 import type { HandoffReview, PendingHandoff, Proposal, SummaryItem } from "../api/types";
 import {
   acceptedProposal,
+  canCoverNewer,
   compareReviews,
   groupItems,
   itemLines,
   splitLine,
   earlierDuplicate,
   factSections,
+  uncoveredText,
 } from "./review";
 
 const item = (kind: SummaryItem["kind"], text: string): SummaryItem => ({
@@ -120,6 +122,18 @@ describe("g20_changes by other clients are detected", () => {
   test("a decided review does not change", () => {
     expect(compareReviews(review("accepted", null), review("accepted", null))).toBe("none");
   });
+});
+
+test("an outdated draft can be drafted again with the newer messages, also at the limit of refinements", () => {
+  const newest = { iteration: 2 } as Proposal;
+  const pending = (uncovered_messages: number) =>
+    ({ uncovered_messages, proposal: newest, allowed_decisions: ["approve"] }) as unknown as PendingHandoff;
+  expect(canCoverNewer(pending(3), newest)).toBe(true);
+  expect(canCoverNewer(pending(0), newest)).toBe(false);
+  expect(canCoverNewer(pending(3), { iteration: 1 } as Proposal)).toBe(false);
+  expect(canCoverNewer(null, newest)).toBe(false);
+  expect(uncoveredText(1)).toBe("The draft does not cover 1 newer message.");
+  expect(uncoveredText(2)).toBe("The draft does not cover 2 newer messages.");
 });
 
 test("a reverted draft refers to the earlier one", () => {

@@ -1,5 +1,6 @@
 // View logic of the handoff review. Pure: no requests and no rendering.
-import type { HandoffReview, Proposal, SummaryItem, SummaryKind } from "../api/types";
+import type { HandoffReview, PendingHandoff, Proposal, SummaryItem, SummaryKind } from "../api/types";
+import { formatCount } from "../ui/format";
 
 /** The kinds of items in the order of the summary. */
 export const SUMMARY_KINDS: { kind: SummaryKind; singular: string; heading: string }[] = [
@@ -111,6 +112,24 @@ export function itemLines(text: string): ItemLine[] {
       if (line.startsWith("[x] ")) return { text: line.slice(4), task: "done" };
       return { text: line, task: null };
     });
+}
+
+/** Returns the sentence about the messages that the newest draft does not cover. */
+export function uncoveredText(count: number): string {
+  return `The draft does not cover ${formatCount(count, "newer message")}.`;
+}
+
+/** The arguments of the edit that drafts again so that the newer messages are covered too. */
+export const COVER_NEWER = { redraft: true } as const;
+
+/**
+ * Returns true if a draft can be requested that covers the newer messages. That is possible also at the limit of
+ * refinements and without a model, when `edit` is not among the allowed decisions.
+ */
+export function canCoverNewer(pending: PendingHandoff | null, shown: Proposal | null): boolean {
+  return (
+    pending !== null && pending.uncovered_messages > 0 && shown?.iteration === pending.proposal.iteration
+  );
 }
 
 /** The relevant change on the server since the review was loaded. */

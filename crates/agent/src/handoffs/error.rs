@@ -85,6 +85,20 @@ pub enum HandoffError {
     /// Another client requested a refined draft of the handoff, which is being written.
     #[error("decide handoff {0}: it is being drafted again")]
     Redrafting(HandoffId),
+    /// The decision is about an earlier proposal, which another one has replaced.
+    #[error(
+        "decide handoff {handoff_id}: the decision is about draft {}, and draft {} has replaced it (summary_sha256)",
+        decided + 1,
+        current + 1
+    )]
+    Superseded {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// The iteration of the proposal that the decision names.
+        decided: u32,
+        /// The iteration of the current proposal.
+        current: u32,
+    },
     /// The handoff has already been decided, by this client or another.
     #[error("decide handoff {handoff_id}: it is {} already", status.outcome())]
     AlreadyDecided {
@@ -140,6 +154,8 @@ impl HandoffError {
             ),
             Self::Redrafting(handoff_id) => ErrorClass::Conflict
                 .with_hint(format!("read the new draft in a moment: `segue handoff --decide {handoff_id}`")),
+            Self::Superseded { handoff_id, .. } => ErrorClass::Conflict
+                .with_hint(format!("review the current draft: `segue handoff --show {handoff_id}`")),
             Self::Expired { .. } => ErrorClass::Conflict.with_hint(
                 "request it again: `segue handoff THREAD`; `handoff.expires_after_days` in config.toml sets the time limit",
             ),
@@ -184,6 +200,10 @@ mod tests {
         );
         let again = "decide handoff ID: it is being drafted again";
         check(HandoffError::Redrafting(handoff_id), again, ErrorClass::Conflict, &handoff_id.to_string());
+        let superseded = HandoffError::Superseded { handoff_id, decided: 0, current: 2 };
+        let text =
+            "decide handoff ID: the decision is about draft 1, and draft 3 has replaced it (summary_sha256)";
+        check(superseded, text, ErrorClass::Conflict, "segue handoff --show");
         let decided = HandoffError::AlreadyDecided { handoff_id, status: HandoffStatus::Declined };
         check(
             decided,

@@ -3,8 +3,8 @@
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use journal::{ThreadPatch, Write};
-use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, RunStatus, ThreadId, ThreadStatus};
+use journal::Write;
+use protocol::{Decisions, Interrupt, InterruptId, InterruptStatus, RunStatus, ThreadId};
 use runtime::{FrameSender, RunEnd};
 use tokio_util::sync::CancellationToken;
 
@@ -97,22 +97,8 @@ impl<'a> RunService<'a> {
         at: Timestamp,
     ) -> Result<Vec<Write>> {
         let mut writes = Vec::new();
-        for request in questions.iter().flat_map(|question| &question.payload.action_requests) {
-            let Some(subagent_interrupt) = request.subagent().map(|question| question.interrupt_id) else {
-                continue;
-            };
-            match self.agent.store.interrupt(subagent_interrupt).await? {
-                Some(inner) if inner.status == InterruptStatus::Pending => {
-                    writes.push(Write::ResolveInterrupt {
-                        interrupt_id: subagent_interrupt,
-                        decisions: None,
-                        at,
-                    });
-                    let patch = ThreadPatch { status: Some(ThreadStatus::Idle), ..ThreadPatch::default() };
-                    writes.push(Write::UpdateThread { thread_id: inner.thread_id, patch });
-                }
-                Some(_) | None => {}
-            }
+        for question in questions {
+            writes.extend(runtime::relayed_withdrawals(&*self.agent.store, question, at).await?);
         }
         Ok(writes)
     }

@@ -6,6 +6,7 @@ mod concurrency;
 mod continuity;
 mod edited_drafts;
 mod joining;
+mod newer_messages;
 mod pathological;
 mod refine;
 mod review;
@@ -13,6 +14,7 @@ mod sources;
 mod stored_state;
 mod transcript;
 mod updates;
+mod waiting_calls;
 
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use journal::HandoffFilter;

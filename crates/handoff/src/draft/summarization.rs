@@ -8,36 +8,29 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use journal::{HandoffPatch, Write};
 use model::ChatModel;
-use protocol::event::body::{
-    HandoffFailed, HandoffProposed, HandoffTruncated, ModelCallPurpose, ModelCalled,
-};
+use protocol::event::body::{HandoffTruncated, ModelCallPurpose, ModelCalled};
 use protocol::{
-    CarryOver, Coverage, Handoff, HandoffSummary, NewEvent, Proposal, ReviewNotes, SCHEMA_VERSION,
-    SummaryItem, ToolStatus, Usage,
+    CarryOver, Coverage, Handoff, HandoffSummary, NewEvent, ReviewNotes, SCHEMA_VERSION, SummaryItem, Usage,
 };
 use runtime::{Channels, FailureKind, Frame, GraphUpdate, Node, StepContext, StepFailure};
 use tracing::Instrument;
 
+use crate::accept::waiting_calls::waiting_call_lines;
+use crate::draft::pending::PendingDraft;
 use crate::draft::trace::DraftSpan;
 use crate::draft::window::ThreadSource;
 use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache, WindowScan};
 use crate::draft::{self, DraftError, DraftInput, ModelDraft};
-use crate::lifecycle::{HandoffAction, transition_write};
 use crate::limits::INPUT_TOKENS_MAX;
-use crate::request::tool::{self, RESULT_NODE};
-use crate::request::{HandoffMetadata, WAITING_CALL_CHANNEL, current_handoff};
+use crate::request::tool::RESULT_NODE;
+use crate::request::{HandoffMetadata, WAITING_CALL_CHANNEL};
 use crate::review::approval::APPROVAL_NODE;
-use crate::review::edit::AUTHOR;
-use crate::state::{
-    HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed_channels, cleared_channels,
-};
+use crate::state::{HandoffState, Revision};
 use crate::summary::files::referenced_files;
 use crate::summary::message_use::is_covered_message;
 use crate::summary::render;
 use crate::summary::select::TranscriptSelection;
-use facts::redact;
 
 /// The name of the drafting node.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
@@ -139,7 +132,7 @@ impl DraftSettings {
     fn selected_model(&self, pending: &PendingDraft) -> Result<Option<Arc<dyn ChatModel>>, String> {
         let named = match &pending.revision {
             Some(Revision::Redraft { model }) => model.as_ref(),
-            Some(Revision::Refine(_)) | None => None,
+            Some(Revision::Refine(_) | Revision::CoverNewer { .. }) | None => None,
         };
         match named.or(pending.in_progress.model.as_ref()) {
             Some(name) => self.open_named_model(name),
@@ -230,27 +223,16 @@ impl Node for HandoffSummarization {
         };
         let is_offline = draft.model == OFFLINE_SUMMARY_MODEL;
         let mut summary = assemble_summary(&pending, &step, draft, &scan);
-        summary.carry_over.pending_approvals = pending_approvals(&step).await?;
+        summary.carry_over.pending_approvals = waiting_call_lines(&**step.store, step.thread_id).await?;
         remove_false_refs(&mut summary);
         // The offline summary contains only names from the covered events, which the tests prove.
         if !is_offline {
-            let workspace = metadata.options.workspace.as_deref();
-            let own_texts = pending.user_texts(&step).await?;
-            let own_texts: Vec<&str> = own_texts.iter().map(String::as_str).collect();
-            let checked = scan
-                .ground_summary(ThreadSource::from_step(&step), &mut summary, workspace, &own_texts)
-                .await;
-            if let Err(failure) = checked {
-                // The model call has been paid for, so the draft is proposed with every item marked as unverified.
-                let text = format!("failed to check the draft: {failure}");
-                step.frames.send(Frame::Notice { text });
-                summary.body.iter_mut().for_each(|item| item.verified = false);
-            }
+            ground_draft(&pending, &step, &scan, &mut summary).await?;
         }
         check_referenced_files(metadata, &mut summary).await;
-        let render::FittedSummary { summary, cut } =
-            render::fit_summary(summary, self.summary_tokens_max(metadata));
-        let summary = scan.describe_sources(summary);
+        let render::FittedSummary { summary, cut } = self.fit_to_review(&pending, &step, summary).await?;
+        let mut summary = scan.describe_sources(summary);
+        pending.note_rules(&step, &mut summary).await?;
         if let Some(render::SummaryCut { tokens_before, tokens_after }) = cut {
             let handoff_id = pending.handoff.handoff_id;
             let truncated = HandoffTruncated { handoff_id, tokens_before, tokens_after };
@@ -266,6 +248,27 @@ impl HandoffSummarization {
         metadata.options.max_summary_tokens.unwrap_or(self.drafting.max_summary_tokens)
     }
 
+    /// Returns the summary within its budget, with the changes that the person made to the proposals before it.
+    async fn fit_to_review(
+        &self,
+        pending: &PendingDraft,
+        step: &StepContext<'_>,
+        mut summary: HandoffSummary,
+    ) -> Result<render::FittedSummary, StepFailure> {
+        let changes = pending.reviewer_changes(step).await?;
+        summary.carry_over = changes.apply_to_facts(summary.carry_over);
+        let tokens_max = self.summary_tokens_max(&pending.in_progress.metadata);
+        let mut fitted = render::fit_summary(summary, tokens_max);
+        if pending.covered_until().is_some() {
+            // A model is asked to keep the person's words; the offline summary is written anew, so they are put in.
+            changes.apply_to_title(&mut fitted.summary);
+            if fitted.summary.model == OFFLINE_SUMMARY_MODEL {
+                changes.apply_to_items(&mut fitted.summary);
+            }
+        }
+        Ok(fitted)
+    }
+
     /// Returns the prompt input for this draft; a refinement includes the previous summary and the feedback.
     fn draft_call_input(&self, pending: &PendingDraft, selection: TranscriptSelection) -> DraftCallInput {
         let metadata = &pending.in_progress.metadata;
@@ -273,6 +276,7 @@ impl HandoffSummarization {
             Some(Revision::Refine(refinement)) => {
                 (Some(refinement.summary_md.clone()), Some(refinement.feedback.clone()))
             }
+            Some(Revision::CoverNewer { summary_md, .. }) => (Some(summary_md.clone()), None),
             Some(Revision::Redraft { .. }) | None => (None, None),
         };
         let prompt = DraftInput {
@@ -281,7 +285,8 @@ impl HandoffSummarization {
             summary_so_far: selection.summary_so_far,
             requests: selection.requests,
             conversation: selection.events,
-            earlier_feedback: feedback.as_ref().and_then(|_| pending.earlier_feedback()),
+            earlier_feedback: previous_summary.as_ref().and_then(|_| pending.earlier_feedback()),
+            covered_until: pending.covered_until(),
             previous_summary,
             feedback,
             max_summary_tokens: self.summary_tokens_max(metadata),
@@ -331,7 +336,7 @@ impl DraftCall<'_> {
     ) -> Result<DraftAttempt, StepFailure> {
         let name = self.model.name().to_string();
         self.step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
-        let span = DraftSpan::for_draft(self.handoff, input.prompt.feedback.as_deref());
+        let span = DraftSpan::for_draft(self.handoff, &input.prompt);
         let started = Instant::now();
         let drafted =
             draft::request_draft(self.model, &input.prompt, self.step.cancel).instrument(span.span()).await;
@@ -382,6 +387,25 @@ fn report_failure(step: &StepContext<'_>, cause: &str) -> String {
     problem
 }
 
+/// Checks the names in a model's draft. If they cannot be checked, every item counts as unverified, because the model call
+/// has been paid for.
+async fn ground_draft(
+    pending: &PendingDraft,
+    step: &StepContext<'_>,
+    scan: &WindowScan,
+    summary: &mut HandoffSummary,
+) -> Result<(), StepFailure> {
+    let workspace = pending.in_progress.metadata.options.workspace.as_deref();
+    let own_texts = pending.user_texts(step).await?;
+    let own_texts: Vec<&str> = own_texts.iter().map(String::as_str).collect();
+    let checked = scan.ground_summary(ThreadSource::from_step(step), summary, workspace, &own_texts).await;
+    if let Err(failure) = checked {
+        step.frames.send(Frame::Notice { text: format!("failed to check the draft: {failure}") });
+        summary.body.iter_mut().for_each(|item| item.verified = false);
+    }
+    Ok(())
+}
+
 /// Adds the state of the files that the summary names, if the handoff has a goal and a workspace. A file that cannot be
 /// inspected is left out.
 async fn check_referenced_files(metadata: &HandoffMetadata, summary: &mut HandoffSummary) {
@@ -428,166 +452,11 @@ fn assemble_summary(
     }
 }
 
-/// Returns the verified parts of a text that a person wrote, one a line; `None` for a draft.
-fn user_text(summary: &HandoffSummary) -> Option<String> {
-    let notes = &summary.notes;
-    let head = [(&summary.title, &notes.title_unfound), (&summary.tldr, &notes.tldr_unfound)].into_iter();
-    let head = head.filter(|(_, unfound)| unfound.is_empty()).map(|(text, _)| text.as_str());
-    let items = summary.body.iter().filter(|item| item.verified).map(|item| item.text.as_str());
-    (summary.model == AUTHOR).then(|| head.chain(items).collect::<Vec<_>>().join("\n"))
-}
-
 /// Removes the references of items that name no covered message, and records them as false.
 fn remove_false_refs(summary: &mut HandoffSummary) {
     for item in &mut summary.body {
         let (refs, false_refs) =
             item.refs.iter().partition(|seq| is_covered_message(&summary.coverage, **seq));
         (item.refs, item.false_refs) = (refs, false_refs);
-    }
-}
-
-/// Returns the tool calls of the thread that wait for an approval, each on one line.
-async fn pending_approvals(step: &StepContext<'_>) -> Result<Vec<String>, StepFailure> {
-    let interrupts = step.store.pending_interrupts(step.thread_id).await?;
-    let actions = interrupts
-        .iter()
-        .filter(|interrupt| interrupt.node != APPROVAL_NODE)
-        .flat_map(|interrupt| &interrupt.payload.action_requests);
-    Ok(actions
-        .map(|action| render::normalize_line(&redact(&format!("{}: {}", action.name, action.args))))
-        .collect())
-}
-
-/// A draft that is due.
-struct PendingDraft {
-    /// The graph state before the draft.
-    state: HandoffState,
-    /// The handoff to draft.
-    in_progress: HandoffInProgress,
-    /// The reason for another draft; `None` for the first one.
-    revision: Option<Revision>,
-    /// The handoff's row.
-    handoff: Handoff,
-}
-
-impl PendingDraft {
-    /// Returns the draft that is due; `None` when its proposal is stored already, for example because the step is
-    /// repeated after a crash.
-    ///
-    /// # Errors
-    ///
-    /// When the state or the row is missing or cannot be read.
-    async fn read(step: &StepContext<'_>) -> Result<Option<Self>, StepFailure> {
-        let missing = || StepFailure::new(FailureKind::Internal, "find the handoff that is to be drafted");
-        let state = HandoffState::read(step.channels)?.ok_or_else(missing)?;
-        if matches!(state, HandoffState::AwaitingDecision { .. }) {
-            return Ok(None);
-        }
-        let in_progress = state.in_progress().ok_or_else(missing)?.clone();
-        let handoff_id = in_progress.metadata.handoff_id;
-        let handoff = current_handoff(step, handoff_id).await?.ok_or_else(missing)?;
-        let revision = state.revision().cloned();
-        Ok(Some(Self { state, in_progress, revision, handoff }))
-    }
-
-    /// Returns the result of the step: the proposal, the handoff's new status and the event, which are committed
-    /// together.
-    fn propose_summary(
-        self,
-        step: &StepContext<'_>,
-        summary_json: HandoffSummary,
-        problem: Option<String>,
-        mut update: GraphUpdate,
-    ) -> Result<GraphUpdate, StepFailure> {
-        let now = Timestamp::now();
-        let summary_md = render::render_summary(&summary_json);
-        let proposal = Proposal {
-            handoff_id: self.handoff.handoff_id,
-            iteration: self.handoff.iteration,
-            summary_json,
-            summary_sha256: protocol::sha256_hex(&summary_md),
-            summary_md,
-            feedback: self.revision.as_ref().and_then(Revision::feedback).map(str::to_owned),
-            created_at: now,
-        };
-        let proposal_ref = ProposalRef::from_proposal(&proposal);
-        let proposed = HandoffProposed {
-            handoff_id: proposal.handoff_id,
-            iteration: proposal.iteration,
-            summary_sha256: proposal.summary_sha256.clone(),
-        };
-        update.events.push(NewEvent::from_body(&proposed, now)?);
-        update.writes.push(Write::PutProposal(proposal));
-        let patch = HandoffPatch { run_id: Some(step.run_id), ..HandoffPatch::default() };
-        update.writes.push(transition_write(&self.handoff, HandoffAction::Propose, patch, now)?);
-        let state = self.state.transition(HandoffInput::Propose { proposal: proposal_ref, problem })?;
-        update.channels.extend(changed_channels(state.channels(), step.channels));
-        Ok(update)
-    }
-
-    /// Returns the result of a draft that the person stopped. If an earlier proposal exists, it awaits a decision
-    /// again. Otherwise the handoff's row is deleted, and only the events in the journal remain.
-    fn stop_draft(self, step: &StepContext<'_>, mut update: GraphUpdate) -> Result<GraphUpdate, StepFailure> {
-        if self.revision.is_some() {
-            return self.keep_proposal(step, update, None);
-        }
-        let now = Timestamp::now();
-        let reason = "the draft was stopped".to_owned();
-        let failed = HandoffFailed { handoff_id: self.handoff.handoff_id, reason };
-        update.events.push(NewEvent::from_body(&failed, now)?);
-        update.writes.push(Write::DeleteHandoff { handoff_id: self.handoff.handoff_id });
-        update.channels.extend(changed_channels(cleared_channels(), step.channels));
-        if let Some(waiting_call) = WAITING_CALL_CHANNEL.get(step.channels)? {
-            update.merge(tool::call_result_update(
-                &waiting_call,
-                ToolStatus::Error,
-                tool::STOPPED_TEXT.to_owned(),
-                now,
-            )?);
-        }
-        Ok(update)
-    }
-
-    /// Returns the result of another draft that was stopped or failed: the last good proposal awaits a decision
-    /// again, and `problem` is shown with it.
-    fn keep_proposal(
-        self,
-        step: &StepContext<'_>,
-        mut update: GraphUpdate,
-        problem: Option<String>,
-    ) -> Result<GraphUpdate, StepFailure> {
-        let iteration = Some(self.handoff.iteration.saturating_sub(1));
-        let patch = HandoffPatch { iteration, ..HandoffPatch::default() };
-        update.writes.push(transition_write(&self.handoff, HandoffAction::Propose, patch, Timestamp::now())?);
-        let state = self.state.transition(HandoffInput::KeepProposal { problem })?;
-        update.channels.extend(changed_channels(state.channels(), step.channels));
-        Ok(update)
-    }
-
-    /// Returns the purpose of the child thread, redacted.
-    fn goal(&self) -> Option<String> {
-        self.in_progress.metadata.options.goal.as_deref().map(|goal| redact(goal).into_owned())
-    }
-
-    /// Returns what the person wrote about the drafts of the handoff: all feedback, and the verified parts of their own texts.
-    async fn user_texts(&self, step: &StepContext<'_>) -> Result<Vec<String>, StepFailure> {
-        let earlier = self.in_progress.refinements.iter().map(|refinement| refinement.feedback.as_str());
-        let feedback = earlier.chain(self.revision.as_ref().and_then(Revision::feedback));
-        let mut texts: Vec<String> = feedback.map(str::to_owned).collect();
-        if self.revision.is_some() {
-            for proposal in step.store.proposals(self.handoff.handoff_id).await? {
-                texts.extend(user_text(&proposal.summary_json));
-            }
-        }
-        Ok(texts)
-    }
-
-    /// Returns the feedback of earlier refinements, one Markdown bullet for each; `None` when there is none.
-    fn earlier_feedback(&self) -> Option<String> {
-        let line =
-            |feedback: &str| format!("- {}", feedback.split_whitespace().collect::<Vec<_>>().join(" "));
-        let lines: Vec<String> =
-            self.in_progress.refinements.iter().map(|refinement| line(&refinement.feedback)).collect();
-        (!lines.is_empty()).then(|| lines.join("\n"))
     }
 }

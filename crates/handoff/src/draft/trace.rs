@@ -8,6 +8,8 @@ use protocol::{AssistantId, Handoff, HandoffId, ThreadId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::draft::DraftInput;
+
 /// The maximum length of the feedback preview in a span, in characters.
 const FEEDBACK_PREVIEW_CHARS: usize = 100;
 
@@ -42,10 +44,12 @@ struct DraftSpanMetadata {
 }
 
 impl DraftSpan {
-    /// Returns the span for the draft of the present iteration of `handoff`.
-    pub(crate) fn for_draft(handoff: &Handoff, feedback: Option<&str>) -> Self {
+    /// Returns the span for the draft of the present iteration of `handoff` from `input`. A draft that is written from
+    /// the previous proposal is a refinement, with feedback or without.
+    pub(crate) fn for_draft(handoff: &Handoff, input: &DraftInput) -> Self {
         let iteration = handoff.iteration;
-        let summary_type = if feedback.is_some() { "refinement" } else { "initial" };
+        let feedback = input.feedback.as_deref();
+        let summary_type = if input.previous_summary.is_some() { "refinement" } else { "initial" };
         let preview = redact(feedback.unwrap_or_default());
         Self {
             name: format!("generate_handoff_summary_iter_{iteration}"),
@@ -125,7 +129,12 @@ mod tests {
             created_at: Timestamp::UNIX_EPOCH,
             updated_at: Timestamp::UNIX_EPOCH,
         };
-        serde_json::to_value(DraftSpan::for_draft(&handoff, feedback)).unwrap()
+        let input = DraftInput {
+            previous_summary: (iteration > 0).then(|| "Before.".to_owned()),
+            feedback: feedback.map(str::to_owned),
+            ..DraftInput::default()
+        };
+        serde_json::to_value(DraftSpan::for_draft(&handoff, &input)).unwrap()
     }
 
     #[test]
@@ -139,6 +148,9 @@ mod tests {
         assert_eq!(second["tags"], json!(["handoff-summary", "iteration-2", "refinement"]));
         assert_eq!(second["metadata"]["feedback_preview"], "name the file");
         assert_eq!(second["metadata"]["summary_type"], "refinement");
+        let newer = traced(3, None);
+        assert_eq!(newer["tags"], json!(["handoff-summary", "iteration-3", "refinement"]));
+        assert_eq!(newer["metadata"]["has_feedback"], false);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use runtime::{
 };
 
 use crate::accept;
+use crate::accept::waiting_calls::{self, AcceptedPackage, WaitingCalls};
 use crate::draft::summarization::DraftSettings;
 use crate::lifecycle::log::HandoffLogLine;
 use crate::lifecycle::{HandoffAction, transition_write};
@@ -31,6 +32,8 @@ use crate::review::payload::{ReviewContext, review_payload};
 use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
 use crate::summary::render;
 
+/// The maximum length of a call in an error, in grapheme clusters.
+const CALL_GRAPHEMES_MAX: usize = 80;
 /// The name of the node.
 pub const APPROVAL_NODE: &str = "handoff_approval";
 
@@ -116,14 +119,24 @@ impl Node for HandoffApproval {
         match decide::decision_outcome(&proposal, remaining, decide::single_decision(decisions)?)? {
             DecisionOutcome::Refine(_) | DecisionOutcome::RefineEdited(..) if !can_refine => no_model(),
             DecisionOutcome::Redraft(None) if self.drafting.model.is_none() => no_model(),
+            DecisionOutcome::CoverNewer => match count_uncovered_messages(&**store, &proposal).await {
+                Ok(0) => Err(DecisionRejection::Invalid(
+                    "the draft covers all messages, so there is nothing newer to add: `\"redraft\": {}` drafts again, \
+                     `feedback` refines"
+                        .to_owned(),
+                )),
+                Ok(_) => Ok(()),
+                Err(error) => Err(DecisionRejection::Invalid(format!("failed to {error}"))),
+            },
             DecisionOutcome::Redraft(Some(name)) => {
                 self.drafting.open_named_model(&name).map(drop).map_err(|problem| {
                     DecisionRejection::Invalid(format!("the model `{name}` cannot redraft: {problem}"))
                 })
             }
-            DecisionOutcome::Accept
-            | DecisionOutcome::AcceptEdited(_)
-            | DecisionOutcome::SaveEdited(_)
+            DecisionOutcome::Accept(calls) | DecisionOutcome::AcceptEdited(_, calls) => {
+                check_calls_were_seen(&**store, &proposals, calls).await
+            }
+            DecisionOutcome::SaveEdited(_)
             | DecisionOutcome::Refine(_)
             | DecisionOutcome::RefineEdited(..)
             | DecisionOutcome::Revert(_)
@@ -160,11 +173,10 @@ impl HandoffApproval {
         proposals: &[Proposal],
     ) -> Result<InterruptRequest, StepFailure> {
         let current = proposals.last().ok_or_else(missing_proposal_failure)?;
-        let covered = current.summary_json.coverage.last_seq;
         let metadata = &state.in_progress().ok_or_else(missing_proposal_failure)?.metadata;
         let context = ReviewContext {
             options: metadata.options.clone(),
-            uncovered_messages: step.store.messages_after(metadata.parent_thread_id, covered).await?,
+            uncovered_messages: count_uncovered_messages(&**step.store, current).await?,
             remaining_refinements: self.remaining_refinements(proposals),
             is_refinement_limit_reached: count_refinements(proposals) >= self.max_refinements,
             feedback_history: proposals.iter().filter_map(|proposal| proposal.feedback.clone()).collect(),
@@ -182,7 +194,33 @@ fn deferred_proposal(step: &StepContext<'_>, handoff_id: HandoffId) -> Option<Pr
     })
 }
 
-/// Returns the number of refinements among `proposals`.
+/// Checks that the reviewer has seen every call that a decision with this choice closes.
+async fn check_calls_were_seen(
+    store: &dyn Store,
+    proposals: &[Proposal],
+    calls: WaitingCalls,
+) -> Result<(), DecisionRejection> {
+    if !calls.closes_calls() {
+        return Ok(());
+    }
+    match waiting_calls::unseen_call(store, proposals).await {
+        Ok(None) => Ok(()),
+        Ok(Some(call)) => Err(DecisionRejection::Stale(format!(
+            "a call waits for approval that the draft does not list: {}; redraft, or choose `leave` or `copy`",
+            model::tokens::truncate_graphemes(&call, CALL_GRAPHEMES_MAX)
+        ))),
+        Err(error) => Err(DecisionRejection::Invalid(format!("failed to {error}"))),
+    }
+}
+
+/// Returns the number of messages of the parent thread after the range that the proposal covers.
+async fn count_uncovered_messages(store: &dyn Store, proposal: &Proposal) -> journal::Result<u64> {
+    let summary = &proposal.summary_json;
+    store.messages_after(summary.parent_thread_id, summary.coverage.last_seq).await
+}
+
+/// Returns the number of refinements among `proposals`. A draft that covers newer messages is none, because the draft
+/// before it is not outdated through the person's fault.
 fn count_refinements(proposals: &[Proposal]) -> u32 {
     let count = proposals.iter().filter(|proposal| proposal.feedback.is_some()).count();
     u32::try_from(count).unwrap_or(u32::MAX)
@@ -223,8 +261,8 @@ impl DecisionContext<'_> {
     /// Returns the effect of a validated decision.
     async fn apply_decision(&self, outcome: DecisionOutcome) -> Result<DecisionEffect, StepFailure> {
         match outcome {
-            DecisionOutcome::Accept => self.accept_proposal(self.current).await,
-            DecisionOutcome::AcceptEdited(edited) => self.accept_edited(*edited).await,
+            DecisionOutcome::Accept(calls) => self.accept_proposal(self.current, calls).await,
+            DecisionOutcome::AcceptEdited(edited, calls) => self.accept_edited(*edited, calls).await,
             DecisionOutcome::SaveEdited(edited) => self.save_edited(*edited),
             DecisionOutcome::Refine(feedback) => self.refine_proposal(self.current, feedback),
             DecisionOutcome::RefineEdited(edited, feedback) => self.refine_edited(*edited, feedback),
@@ -233,6 +271,7 @@ impl DecisionContext<'_> {
                 DraftRequest::Model { model: model.clone() },
                 Revision::Redraft { model },
             ),
+            DecisionOutcome::CoverNewer => self.cover_newer_messages().await,
             DecisionOutcome::Revert(to) => self.revert_proposal(to),
             DecisionOutcome::Decline(message) => {
                 HandoffLogLine::Skipped("it was declined").log(self.handoff, Some(self.current));
@@ -247,18 +286,35 @@ impl DecisionContext<'_> {
         }
     }
 
-    /// Returns the effect of accepting `proposal`: part one of the acceptance.
-    async fn accept_proposal(&self, proposal: &Proposal) -> Result<DecisionEffect, StepFailure> {
-        let update = accept::accept_update(&**self.step.store, self.handoff, proposal, self.now).await?;
+    /// Returns the effect of accepting `proposal`: part one of the acceptance, and the results of the calls that are closed.
+    async fn accept_proposal(
+        &self,
+        proposal: &Proposal,
+        calls: WaitingCalls,
+    ) -> Result<DecisionEffect, StepFailure> {
+        let store = &**self.step.store;
+        let mut update = accept::accept_update(store, self.handoff, proposal, self.now).await?;
+        let waiting_call = WaitingToolCall::read_lenient(self.step.channels);
+        let package = AcceptedPackage {
+            handoff: self.handoff,
+            accepted: proposal,
+            proposals: self.proposals,
+            waiting_call: waiting_call.as_ref().map(|call| call.call_id.as_str()),
+        };
+        update.merge(waiting_calls::closing_update(store, &package, calls, self.now).await?);
         let child_thread_id = self.handoff.child_thread_id;
         Ok(DecisionEffect::new(update, HandoffInput::Accept { child_thread_id }))
     }
 
     /// Returns the effect of accepting the person's own text. The text is stored as one more proposal, so that an
     /// injected summary is always a stored proposal.
-    async fn accept_edited(&self, edited: EditedSummary) -> Result<DecisionEffect, StepFailure> {
+    async fn accept_edited(
+        &self,
+        edited: EditedSummary,
+        calls: WaitingCalls,
+    ) -> Result<DecisionEffect, StepFailure> {
         let proposal = self.edited_proposal(edited);
-        let mut effect = self.accept_proposal(&proposal).await?;
+        let mut effect = self.accept_proposal(&proposal, calls).await?;
         effect.update.writes.insert(0, Write::PutProposal(proposal));
         Ok(effect)
     }
@@ -341,6 +397,17 @@ impl DecisionContext<'_> {
         };
         let request = DraftRequest::Feedback { feedback: refinement.feedback.clone() };
         self.revise_proposal(proposal, request, Revision::Refine(refinement))
+    }
+
+    /// Returns the effect of requesting a draft that also covers the messages after the current proposal.
+    async fn cover_newer_messages(&self) -> Result<DecisionEffect, StepFailure> {
+        let newer_messages = count_uncovered_messages(&**self.step.store, self.current).await?;
+        let summary = &self.current.summary_json;
+        let revision = Revision::CoverNewer {
+            summary_md: render::render_body(summary),
+            covered_until: summary.coverage.last_seq,
+        };
+        self.revise_proposal(self.current, DraftRequest::NewerMessages { newer_messages }, revision)
     }
 
     /// Returns the effect of requesting another draft after `proposal`. `request` goes into the event, `revision` into the

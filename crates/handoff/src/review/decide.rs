@@ -5,6 +5,7 @@ use protocol::{Decision, HandoffSummary, Interrupt, Proposal};
 use runtime::DecisionRejection;
 use serde_json::{Map, Value};
 
+use crate::accept::waiting_calls::WaitingCalls;
 use crate::limits::{FEEDBACK_BYTES_MAX, ITERATIONS_MAX};
 use crate::review::edit;
 use crate::review::payload::{ACTION_ALIAS, ACTION_NAME, PAYLOAD_FIELDS};
@@ -18,9 +19,9 @@ mod tests;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DecisionOutcome {
     /// Accept the proposal as it was shown.
-    Accept,
+    Accept(WaitingCalls),
     /// Accept the person's own text.
-    AcceptEdited(Box<EditedSummary>),
+    AcceptEdited(Box<EditedSummary>, WaitingCalls),
     /// Store the person's own text as a proposal that awaits a decision.
     SaveEdited(Box<EditedSummary>),
     /// Draft again, following this feedback.
@@ -31,6 +32,8 @@ pub(crate) enum DecisionOutcome {
     Revert(u32),
     /// Draft again without feedback, by the named model if there is one.
     Redraft(Option<String>),
+    /// Draft again so that the newer messages are covered too, and keep the person's changes.
+    CoverNewer,
     /// Decline the proposal, for this reason if there is one.
     Decline(Option<String>),
     /// End the handoff, because the person only wanted to see the summary.
@@ -63,16 +66,16 @@ pub(crate) fn decision_outcome(
             match args {
                 Some(args) => {
                     check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
-                    check_known_fields(args, &TEXT_FIELDS)?;
+                    check_known_fields(args, &[TEXT_FIELDS.as_slice(), &[WAITING_CALLS_FIELD]].concat())?;
                     if args.contains_key("feedback") && !is_echoed_feedback(shown, args) {
                         return Err(DecisionRejection::Invalid(
                             "an approval cannot hold `feedback`: send it with the decision `edit`".to_owned(),
                         ));
                     }
-                    let edited = edited_summary(shown, args)?.map(Box::new);
-                    Ok(edited.map_or(DecisionOutcome::Accept, DecisionOutcome::AcceptEdited))
+                    let choice = waiting_calls_field(args)?.unwrap_or_default();
+                    accept_outcome(shown, edited_summary(shown, args)?, choice)
                 }
-                None => Ok(DecisionOutcome::Accept),
+                None => Ok(DecisionOutcome::Accept(WaitingCalls::default())),
             }
         }
         Decision::Edit { edited_action } => {
@@ -114,7 +117,8 @@ fn edit_outcome(
     refinements_left: u32,
     args: &Map<String, Value>,
 ) -> Result<DecisionOutcome, DecisionRejection> {
-    let fields = [TEXT_FIELDS.as_slice(), &REDRAFT_FIELDS, &[SAVE_FIELD, ADD_FIELD]].concat();
+    let fields =
+        [TEXT_FIELDS.as_slice(), &[WAITING_CALLS_FIELD], &REDRAFT_FIELDS, &[SAVE_FIELD, ADD_FIELD]].concat();
     check_known_fields(args, &fields)?;
     let has_text = ["summary_json", "summary_md", "title"].iter().any(|key| args.contains_key(*key));
     let (edited, is_saved) = match args.get(ADD_FIELD) {
@@ -124,6 +128,13 @@ fn edit_outcome(
     let is_echoed = |key: &str| key == "feedback" && is_echoed_feedback(shown, args);
     let requested: Vec<&str> =
         REDRAFT_FIELDS.into_iter().filter(|key| args.contains_key(*key) && !is_echoed(key)).collect();
+    let waiting_calls = waiting_calls_field(args)?;
+    if waiting_calls.is_some() && (is_saved || !requested.is_empty()) {
+        return Err(DecisionRejection::Invalid(format!(
+            "`{WAITING_CALLS_FIELD}` goes with an accept: leave it out here"
+        )));
+    }
+    let waiting_calls = waiting_calls.unwrap_or_default();
     // Each proposal that this edit stores takes one of the remaining iterations.
     let added = u32::from(edited.is_some()) + u32::from(!requested.is_empty());
     if (is_saved || !requested.is_empty()) && shown.iteration + added >= ITERATIONS_MAX {
@@ -144,11 +155,11 @@ fn edit_outcome(
             "an edit with a text of your own cannot hold `{key}`, which would replace the text"
         ))),
         (Some(edited), []) if is_saved => Ok(DecisionOutcome::SaveEdited(Box::new(edited))),
-        (Some(edited), []) => Ok(DecisionOutcome::AcceptEdited(Box::new(edited))),
+        (Some(edited), []) => accept_outcome(shown, Some(edited), waiting_calls),
         (None, _) if is_saved => Err(DecisionRejection::Invalid(format!(
             "`{SAVE_FIELD}` needs a changed `summary_md`, `title` or `summary_json`"
         ))),
-        (None, []) if has_text => Ok(DecisionOutcome::Accept),
+        (None, []) if has_text => accept_outcome(shown, None, waiting_calls),
         (None, []) => Err(DecisionRejection::Invalid(
             "an edit needs `summary_json`, `summary_md`, `title`, `feedback`, `add`, `revert_to` or `redraft`"
                 .to_owned(),
@@ -159,6 +170,41 @@ fn edit_outcome(
         (None, ["revert_to"]) => revert_outcome(shown, &args["revert_to"]),
         (None, [_]) => redraft_outcome(&args["redraft"]),
     }
+}
+
+/// Returns the outcome of an accept: of the person's text `edited`, or of the shown one. `waiting_calls` may take the calls that
+/// wait for an approval out of the text; then the text is the person's own.
+fn accept_outcome(
+    shown: &Proposal,
+    edited: Option<EditedSummary>,
+    waiting_calls: WaitingCalls,
+) -> Result<DecisionOutcome, DecisionRejection> {
+    let edited = match waiting_calls.is_listed() {
+        true => edited,
+        false => edit::remove_waiting_calls(&shown.summary_json, edited)?,
+    };
+    let lists_calls = |summary: &HandoffSummary| !summary.carry_over.pending_approvals.is_empty();
+    let was_removed = edited.as_ref().is_some_and(|edited| !lists_calls(&edited.summary_json));
+    if waiting_calls == WaitingCalls::Transfer && was_removed && lists_calls(&shown.summary_json) {
+        return Err(DecisionRejection::Invalid(format!(
+            "your text does not list the calls that wait for approval: to hand them over, keep them; else \
+             `{WAITING_CALLS_FIELD}` is `cancel` or `leave`"
+        )));
+    }
+    Ok(match edited {
+        Some(edited) => DecisionOutcome::AcceptEdited(Box::new(edited), waiting_calls),
+        None => DecisionOutcome::Accept(waiting_calls),
+    })
+}
+
+/// Returns the argument [`WAITING_CALLS_FIELD`].
+fn waiting_calls_field(args: &Map<String, Value>) -> Result<Option<WaitingCalls>, DecisionRejection> {
+    let parse = |value: &Value| {
+        WaitingCalls::parse(value).map_err(|values| {
+            DecisionRejection::Invalid(format!("`{WAITING_CALLS_FIELD}` must be one of {values}"))
+        })
+    };
+    args.get(WAITING_CALLS_FIELD).map(parse).transpose()
 }
 
 /// Returns the person's own text in an edit; `None` when it is absent or equals what was shown.
@@ -208,7 +254,7 @@ fn summary_with_added_items(
     }
     let added: edit::AddedItems = serde_json::from_value(added.clone()).map_err(|error| {
         DecisionRejection::Invalid(format!(
-            "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index]}}`: {error}"
+            "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index], \"rules\": [index]}}`: {error}"
         ))
     })?;
     let added = added.without_duplicates();
@@ -242,6 +288,9 @@ fn check_known_fields(args: &Map<String, Value>, fields: &[&str]) -> Result<(), 
 
 /// The arguments that carry a person's own text.
 const TEXT_FIELDS: [&str; 3] = ["summary_md", "title", "summary_json"];
+
+/// The argument of an accept that says what becomes of the calls that wait for an approval.
+const WAITING_CALLS_FIELD: &str = "pending_approvals";
 
 /// The argument of an edit that stores the person's text as a proposal without accepting it.
 const SAVE_FIELD: &str = "save_draft";
@@ -283,8 +332,12 @@ fn revert_outcome(shown: &Proposal, to: &Value) -> Result<DecisionOutcome, Decis
     }
 }
 
-/// Returns the outcome of the argument `redraft`, an object that may name a model.
+/// Returns the outcome of the argument `redraft`: `true` for a draft that also covers the newer messages, or an object
+/// that may name a model.
 fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection> {
+    if *redraft == Value::Bool(true) {
+        return Ok(DecisionOutcome::CoverNewer);
+    }
     let unknown = redraft.as_object().and_then(|fields| fields.keys().find(|key| *key != "model"));
     if let Some(key) = unknown {
         return Err(DecisionRejection::Invalid(format!("unknown field `{key}` in `redraft`; known: model")));
@@ -295,7 +348,8 @@ fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection
             Ok(DecisionOutcome::Redraft(Some(name.trim().to_owned())))
         }
         _ => Err(DecisionRejection::Invalid(
-            "`redraft` is `{}` or `{\"model\": \"provider/name\"}`".to_owned(),
+            "`redraft` is `true` (cover the newer messages), `{}` or `{\"model\": \"provider/name\"}`"
+                .to_owned(),
         )),
     }
 }

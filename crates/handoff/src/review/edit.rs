@@ -7,7 +7,9 @@
 
 use std::cmp::Reverse;
 
-use protocol::{CarryOver, HandoffSummary, LeftOutReason, SummaryItem, SummaryItemKind};
+use protocol::{
+    CarryOver, HandoffSummary, LeftOutReason, RuleNote, RuleProblem, SummaryItem, SummaryItemKind,
+};
 use runtime::DecisionRejection;
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,7 +22,8 @@ use crate::review::edit::parse::{EditedBullet, ParsedEdit};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::message_use::{is_covered_message, reclassify_messages};
 use crate::summary::render;
-use crate::summary::render::facts::edited_facts;
+use crate::summary::render::facts::{FactSection, edited_facts};
+use crate::summary::rules;
 
 mod error;
 mod parse;
@@ -47,12 +50,14 @@ pub(crate) struct AddedItems {
     pub(crate) left_out: Vec<usize>,
     /// Topics that the text does not mention.
     pub(crate) topics: Vec<usize>,
+    /// Rules that an earlier proposal contained and the text does not.
+    pub(crate) rules: Vec<usize>,
 }
 
 impl AddedItems {
     /// Returns the indexes, each once.
     pub(crate) fn without_duplicates(mut self) -> Self {
-        for indexes in [&mut self.left_out, &mut self.topics] {
+        for indexes in [&mut self.left_out, &mut self.topics, &mut self.rules] {
             indexes.sort_unstable();
             indexes.dedup();
         }
@@ -151,7 +156,8 @@ pub(crate) fn parse_markdown(
 
 /// Returns the shown summary with items added: those that its draft left out, by their indexes in
 /// [`ReviewNotes::left_out`](protocol::ReviewNotes::left_out), and one for each topic, by its index in
-/// [`ReviewNotes::topics`](protocol::ReviewNotes::topics). They are not among the notes any more.
+/// [`ReviewNotes::topics`](protocol::ReviewNotes::topics). Lost rules are added to the facts, by their indexes in
+/// [`ReviewNotes::rules`](protocol::ReviewNotes::rules). What is added is not among the notes any more.
 ///
 /// # Errors
 ///
@@ -180,6 +186,11 @@ pub(crate) fn add_items(
         let item = user_item(shown, SummaryItemKind::Progress, &text);
         summary.body.push(SummaryItem { refs: vec![topic.first_seq], ..item });
     }
+    for index in &added.rules {
+        let is_lost = |note: &&RuleNote| note.problem == RuleProblem::Lost;
+        let lost = shown.notes.rules.get(*index).filter(is_lost);
+        summary.carry_over.rules.push(lost.ok_or(EditError::NoLostRule(*index))?.rule.clone());
+    }
     let remaining = |added: &[usize], index: usize| !added.contains(&index);
     let notes = &mut summary.notes;
     notes.left_out = (0..)
@@ -195,6 +206,30 @@ pub(crate) fn add_items(
     summary.body.sort_by_key(|item| item.kind);
     let summary_md = render::render_summary(&summary);
     check_limits(shown, summary, summary_md, TextLocations::default())
+}
+
+/// Returns the accepted text, `edited` or else the shown one, without the calls that wait for an approval; `edited` itself if it
+/// lists none.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when nothing but these calls is left.
+pub(crate) fn remove_waiting_calls(
+    shown: &HandoffSummary,
+    edited: Option<EditedSummary>,
+) -> Result<Option<EditedSummary>, DecisionRejection> {
+    let accepted = edited.as_ref().map_or(shown, |edited| &edited.summary_json);
+    if accepted.carry_over.pending_approvals.is_empty() {
+        return Ok(edited);
+    }
+    let mut summary = user_summary(accepted);
+    let written = edited.as_ref().map(|edited| &edited.summary_md);
+    let written = written.filter(|written| written.trim() != render::render_summary(&summary).trim());
+    // A text that the person laid out themselves stays as it is, except for the section.
+    let kept = written.map(|written| parse::remove_section(written, FactSection::PendingApprovals));
+    summary.carry_over.pending_approvals.clear();
+    let summary_md = kept.unwrap_or_else(|| render::render_summary(&summary));
+    check_limits(shown, summary, summary_md, TextLocations::default()).map(Some)
 }
 
 /// Parses a summary from the JSON that a client sent: `title`, `tldr`, `body` and, optionally, `carry_over`. All other
@@ -311,6 +346,7 @@ fn check_limits(
     locations: TextLocations,
 ) -> Result<EditedSummary, DecisionRejection> {
     reclassify_messages(shown, &mut summary_json);
+    rules::note_rules(&mut summary_json, &rules::known_rules(shown));
     let HandoffSummary { title, tldr, body, .. } = &summary_json;
     if title.trim_matches(|c: char| c == '*' || c.is_whitespace()).is_empty() {
         return Err(EditError::EmptyTitle(None).into());

@@ -77,6 +77,7 @@ pub(super) fn describe_state(state: &HandoffState) -> String {
             let reason = match revision {
                 Revision::Refine(refinement) => refinement.feedback.clone(),
                 Revision::Redraft { model } => format!("{model:?}"),
+                Revision::CoverNewer { covered_until, .. } => format!("newer than {covered_until}"),
             };
             format!("redrafting {} for {reason}{}", proposal.iteration, history(handoff))
         }
@@ -98,6 +99,10 @@ fn inputs() -> Vec<(&'static str, HandoffInput)> {
         ("refine", HandoffInput::Revise(refine("shorter"))),
         ("redraft", HandoffInput::Revise(redraft(None))),
         ("redraft by", HandoffInput::Revise(redraft(Some("a/b")))),
+        (
+            "cover newer",
+            HandoffInput::Revise(Revision::CoverNewer { summary_md: "before".to_owned(), covered_until: 7 }),
+        ),
         ("redraft offline", HandoffInput::Revise(redraft(Some(OFFLINE_SUMMARY_MODEL)))),
         ("replace", HandoffInput::ReplaceProposal(proposal(2))),
         ("accept", HandoffInput::Accept { child_thread_id: child() }),
@@ -133,6 +138,7 @@ fn a_proposal_can_be_decided_revised_or_reverted() {
             ("redraft", "redrafting 0 for None"),
             ("redraft by", "redrafting 0 for Some(\"a/b\") by a/b"),
             ("redraft offline", "redrafting 0 for Some(\"extractive\")"),
+            ("cover newer", "redrafting 0 for newer than 7"),
             ("replace", "awaiting 2"),
             ("accept", "accepted as …0003"),
             ("decline", "declined"),

@@ -128,17 +128,19 @@ pub(crate) async fn show(caller: Caller, path: PathParams) -> Result<Json<Handof
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "documents the JSON form that `Decisions::parse_request` reads")]
 struct DecisionsBody {
-    /// `{"type":"approve"}`, optionally with `summary_sha256` or `args` (`summary_md`, `title`); `{"type":"edit",
-    /// "edited_action":{"name":"handoff_summary","args":{"feedback":…}}}`; `{"type":"reject","message":…}`;
-    /// `{"type":"preview"}`.
+    /// `{"type":"approve"}`, optionally with `summary_sha256` or `args` (`summary_md`, `title`,
+    /// `pending_approvals`: `transfer`, `cancel`, `leave` or `copy`); `{"type":"edit",
+    /// "edited_action":{"name":"handoff_summary","args":{"feedback":…}}}`, or with `"redraft":true` in `args` while
+    /// `uncovered_messages` is above 0; `{"type":"reject","message":…}`; `{"type":"preview"}`.
     #[schema(value_type = Vec<Object>, min_items = 1, max_items = 1)]
     decisions: Vec<()>,
 }
 
 /// Decides a pending handoff; the first decision wins
 ///
-/// An approval creates the child thread; an edit with feedback creates the next proposal. A decision that is refused
-/// changes nothing, and the handoff stays pending. A response that takes long begins with whitespace.
+/// An approval creates the child thread; an edit with feedback creates the next proposal, and one with `"redraft":true` a
+/// proposal that also covers the messages since the last one. A decision that is refused changes nothing, and the handoff
+/// stays pending. A response that takes long begins with whitespace.
 #[utoipa::path(post, path = "/api/handoffs/{handoff_id}/decision", tag = "segue", operation_id = "decide_handoff",
     params(("handoff_id" = String, Path, format = Uuid)), request_body = DecisionsBody,
     responses((status = 200, body = DecisionResultShape), (status = 404, body = ErrorBody),

@@ -57,6 +57,10 @@ fn event_text(event: &Event, event_type: EventType) -> Option<String> {
             let HandoffRefined { request, .. } = event.body().ok()?;
             match request {
                 DraftRequest::Feedback { feedback } => format!("Handoff draft refined{}", note(&feedback)),
+                DraftRequest::NewerMessages { newer_messages } => {
+                    let plural = if newer_messages == 1 { "" } else { "s" };
+                    format!("Handoff drafted again with {newer_messages} newer message{plural}")
+                }
                 DraftRequest::Model { model } => {
                     let by = model.map(|model| format!(" by {model}")).unwrap_or_default();
                     format!("Handoff drafted again{by}")

@@ -64,6 +64,9 @@ pub struct ReviewNotes {
     /// The largest parts of the conversation to which nothing in the text refers, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<ConversationTopic>,
+    /// The user's standing rules that an item seems to contradict, or that the text no longer contains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleNote>,
 }
 
 impl ReviewNotes {
@@ -92,6 +95,28 @@ pub enum LeftOutReason {
     TooLong,
     /// The text contains the beginning of the item; the whole would have exceeded the token limit.
     Shortened,
+}
+
+/// A note about a standing rule of the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleNote {
+    /// The rule.
+    pub rule: Rule,
+    /// The problem that the text has with the rule.
+    pub problem: RuleProblem,
+}
+
+/// The problem that a text has with a standing rule of the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RuleProblem {
+    /// An earlier proposal of the handoff contained the rule, and the text does not.
+    Lost,
+    /// An item proposes something that the rule forbids.
+    Contradicted {
+        /// The line of the item that proposes it.
+        line: String,
+    },
 }
 
 /// A part of the conversation: a request of the user with everything up to the next one.

@@ -74,6 +74,7 @@ const DECISIONS: &[&str] = &[
     "decisions_revert",
     "decisions_redraft",
     "decisions_redraft_model",
+    "decisions_redraft_newer",
     "decisions_decline",
     "decisions_decline_silently",
     "decisions_preview",

@@ -3,8 +3,13 @@
 
 use std::collections::HashSet;
 
-use journal::Write;
-use protocol::{ContentBlock, Interrupt, Message, NewEvent, ToolMessage, ToolStatus};
+use jiff::Timestamp;
+use journal::{Store, ThreadPatch, Write};
+use protocol::{
+    ActionRequest, AiMessage, ContentBlock, Interrupt, InterruptStatus, Message, NewEvent, ThreadId,
+    ThreadStatus, ToolMessage, ToolStatus,
+};
+use serde_json::Value;
 
 use super::RunAdmissionPlanner;
 use crate::Result;
@@ -14,7 +19,7 @@ use crate::node::hooks::{AFTER_MODEL_NODE, resume_hook_channel};
 use crate::node::model::DEFERRED_QUESTIONS_CHANNEL;
 use crate::node::read_latest_answer_before;
 use crate::node::tools::{CALL_INTERRUPTED_TEXT, TOOLS_NODE};
-use crate::step::{Channels, StepEntry};
+use crate::step::{Channels, GraphUpdate, StepEntry, StepFailure};
 use crate::turn::{ANSWERS_CHANNEL, RECOVERED_CHANNEL, pending_questions_channel};
 
 /// The result of a call that was waiting for a decision when the person continued without deciding.
@@ -46,6 +51,97 @@ pub fn forget_question(channels: &mut Channels, node: &str) {
     resume_hook_channel(node).remove(channels);
     ANSWERS_CHANNEL.remove(channels);
     DEFERRED_QUESTIONS_CHANNEL.remove(channels);
+}
+
+/// A tool call without a result.
+#[derive(Debug, Clone, Copy)]
+pub struct OpenCall<'a> {
+    /// The provider's id of the call.
+    pub id: &'a str,
+    /// The tool's name.
+    pub name: &'a str,
+    /// The arguments.
+    pub args: &'a Value,
+}
+
+/// Returns the update that ends a thread's `questions` about tool calls without an answer: they are withdrawn, with those
+/// of sub-agents that they relay, and each open call of the newest answer gets an error result with the text that
+/// `result_text` returns for it. A call for which it returns `None` stays open.
+///
+/// # Errors
+/// Fails when the journal cannot be read or a result cannot be serialized.
+pub async fn withdraw_calls(
+    store: &dyn Store,
+    thread_id: ThreadId,
+    questions: &[Interrupt],
+    result_text: &(dyn for<'a> Fn(OpenCall<'a>) -> Option<String> + Sync),
+    at: Timestamp,
+) -> std::result::Result<GraphUpdate, StepFailure> {
+    let mut update = GraphUpdate::default();
+    for question in questions {
+        let interrupt_id = question.interrupt_id;
+        update.writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
+        update.writes.extend(relayed_withdrawals(store, question, at).await?);
+        pending_questions_channel(&question.node).clear(&mut update.channels);
+        resume_hook_channel(&question.node).clear(&mut update.channels);
+        DEFERRED_QUESTIONS_CHANNEL.clear(&mut update.channels);
+    }
+    let newest = read_latest_answer_before(store, thread_id, None, None).await?;
+    for call in newest.answer.iter().flat_map(answer_calls) {
+        let text = if newest.answered_calls.contains(call.id) { None } else { result_text(call) };
+        if let Some(text) = text {
+            update.events.push(unmade_call_result(call, &text, at)?);
+        }
+    }
+    Ok(update)
+}
+
+/// Returns the writes that withdraw the questions of sub-agents that a question of their parent relays. They are needed
+/// when the parent's question is withdrawn, because nobody can answer the sub-agents' questions after that.
+///
+/// # Errors
+/// Fails when the journal cannot be read.
+pub async fn relayed_withdrawals(
+    store: &dyn Store,
+    question: &Interrupt,
+    at: Timestamp,
+) -> journal::Result<Vec<Write>> {
+    let mut writes = Vec::new();
+    for relayed in question.payload.action_requests.iter().filter_map(ActionRequest::subagent) {
+        let interrupt_id = relayed.interrupt_id;
+        match store.interrupt(interrupt_id).await? {
+            Some(inner) if inner.status == InterruptStatus::Pending => {
+                writes.push(Write::ResolveInterrupt { interrupt_id, decisions: None, at });
+                let patch = ThreadPatch { status: Some(ThreadStatus::Idle), ..ThreadPatch::default() };
+                writes.push(Write::UpdateThread { thread_id: inner.thread_id, patch });
+            }
+            Some(_) | None => {}
+        }
+    }
+    Ok(writes)
+}
+
+/// Returns the calls of an answer.
+fn answer_calls(answer: &AiMessage) -> impl Iterator<Item = OpenCall<'_>> {
+    answer.content.iter().filter_map(|block| match block {
+        ContentBlock::ToolCall { id, name, args } => Some(OpenCall { id, name, args }),
+        ContentBlock::Text { .. }
+        | ContentBlock::Thinking { .. }
+        | ContentBlock::Media { .. }
+        | ContentBlock::Opaque { .. } => None,
+    })
+}
+
+/// Returns the error result of a call that was not made.
+fn unmade_call_result(call: OpenCall<'_>, text: &str, at: Timestamp) -> serde_json::Result<NewEvent> {
+    let message = Message::Tool(ToolMessage {
+        id: None,
+        call_id: call.id.to_owned(),
+        name: Some(call.name.to_owned()),
+        content: vec![ContentBlock::text(text)],
+        status: ToolStatus::Error,
+    });
+    NewEvent::from_message(&message, at)
 }
 
 impl RunAdmissionPlanner<'_> {
@@ -138,26 +234,11 @@ impl RunAdmissionPlanner<'_> {
         let newest = read_latest_answer_before(self.store, self.admission.thread_id, None, until).await?;
         let mut answered = newest.answered_calls;
         answered.extend(self.answered_call_ids());
-        let calls = newest.answer.map(|answer| answer.content).unwrap_or_default();
-        let open = calls.into_iter().filter_map(|block| match block {
-            ContentBlock::ToolCall { id, name, .. } if !answered.contains(&id) => Some((id, name)),
-            ContentBlock::ToolCall { .. }
-            | ContentBlock::Text { .. }
-            | ContentBlock::Thinking { .. }
-            | ContentBlock::Media { .. }
-            | ContentBlock::Opaque { .. } => None,
-        });
-        open.map(|(call_id, name)| {
-            let message = Message::Tool(ToolMessage {
-                id: None,
-                call_id,
-                name: Some(name),
-                content: vec![ContentBlock::text(text)],
-                status: ToolStatus::Error,
-            });
-            Ok(NewEvent::from_message(&message, self.admission.now)?)
-        })
-        .collect()
+        let calls = newest.answer.iter().flat_map(answer_calls);
+        calls
+            .filter(|call| !answered.contains(call.id))
+            .map(|call| Ok(unmade_call_result(call, text, self.admission.now)?))
+            .collect()
     }
 
     /// Returns the ids of the calls for which the start itself has a result.

@@ -16,14 +16,19 @@ use super::memory::PastTime;
 pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
   accept   {"type": "approve"}; with "summary_sha256" only that text
   edit     {"type": "approve", "args": {"summary_md": "...", "title": "..."}}
+  calls    in "args" of either: "pending_approvals": "transfer", "cancel",
+           "leave" or "copy" decides about calls that wait for approval
   refine   {"type": "edit", "edited_action":
            {"name": "handoff_summary", "args": {"feedback": "..."}}}
   save     an edit with "summary_md" and "save_draft": true in "args";
            with "feedback" instead, the model drafts again from your text
-  add      the same with "args": {"add": {"left_out": [0], "topics": [0]}}
+  add      the same with "args": {"add": {"left_out": [0], "topics": [0]}};
+           "rules": [0] in the inner braces puts a lost rule back
   revert   the same with "args": {"revert_to": 0}
   redraft  the same with "args": {"redraft": {}}, and in the inner braces
-           "model": "provider/name" or "model": "extractive" (offline summary)
+           "model": "provider/name" or "model": "extractive" (offline summary);
+           "redraft": true also covers the messages since the draft, and
+           keeps your changes
   decline  {"type": "reject", "message": "..."}
   preview  {"type": "preview"}
 After refine, save, add, revert and redraft, another proposal is pending:
@@ -98,6 +103,9 @@ pub(crate) struct HandoffArgs {
     /// Accept the summary without asking
     #[arg(long, alias = "approve", group = "answer", help_heading = "Answers")]
     pub(crate) apply: bool,
+    /// With --decide: draft again with the newer messages
+    #[arg(long, requires = "decide", group = "answer", help_heading = "Answers", hide_short_help = true)]
+    pub(crate) redraft: bool,
     /// Answer with the decision in a JSON file (see below)
     #[arg(long, value_name = "FILE", group = "answer", help_heading = "Answers", hide_short_help = true)]
     pub(crate) decision_file: Option<PathBuf>,

@@ -172,7 +172,10 @@ async fn answer_and_report(
         // An answer from an option or a file is applied even if the reader has closed the output.
         (
             Err(CliFailure::OutputClosed),
-            HandoffAnswerSource::FromFile(_) | HandoffAnswerSource::Apply | HandoffAnswerSource::Preview,
+            HandoffAnswerSource::FromFile(_)
+            | HandoffAnswerSource::Apply
+            | HandoffAnswerSource::Preview
+            | HandoffAnswerSource::Redraft,
         ) => {}
         (shown, _) => shown?,
     }

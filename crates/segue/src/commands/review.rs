@@ -8,6 +8,7 @@ mod drafting;
 mod pane;
 mod panel;
 mod user_text;
+mod waiting_calls;
 
 use agent::{ErrorClass, HandoffOutcome, OFFLINE_SUMMARY_MODEL, PendingHandoff, ProbeMethod};
 use protocol::decision::EditedAction;
@@ -257,6 +258,7 @@ impl<'a> HandoffReviewSession<'a> {
             has_unanswered: self.continuity.as_ref().is_some_and(|report| report.feedback().is_some()),
             is_checked: self.continuity.is_some(),
             has_notes: !notes::note_entries(&self.pending.proposal.summary_json.notes).is_empty(),
+            is_outdated: self.pending.uncovered_messages > 0,
             offers_blank_thread: self.offers_blank_thread,
             requester: requester(&self.pending),
         }
@@ -266,7 +268,7 @@ impl<'a> HandoffReviewSession<'a> {
     /// shows information, or if the user left the further question.
     fn decision_for(&mut self, answer: ReviewAnswer) -> Result<Option<Decision>, CliFailure> {
         Ok(match answer {
-            ReviewAnswer::Accept => Some(acceptance(&self.pending)),
+            ReviewAnswer::Accept => self.ask_about_calls(acceptance(&self.pending))?,
             ReviewAnswer::Preview => Some(Decision::Preview {}),
             ReviewAnswer::Decline => {
                 ask_line(&self.context.screen, "Reason (Enter for none)")?.map(|reason| Decision::Reject {
@@ -283,6 +285,7 @@ impl<'a> HandoffReviewSession<'a> {
                 Some(self.edit_decision("redraft", json!({})))
             }
             ReviewAnswer::Redraft => Some(self.edit_decision("feedback", json!(self.feedback))),
+            ReviewAnswer::CoverNewer => Some(cover_newer_decision(&self.pending)),
             ReviewAnswer::OtherModel => {
                 self.choose_model()?.map(|model| self.edit_decision("redraft", json!({"model": model})))
             }
@@ -306,11 +309,14 @@ impl<'a> HandoffReviewSession<'a> {
         })
     }
 
+    /// Returns the decision with the user's choice about calls that wait for approval; `None` if they leave the question.
+    fn ask_about_calls(&self, decision: Decision) -> Result<Option<Decision>, CliFailure> {
+        Ok(waiting_calls::ask_about_calls(&self.context.screen, &self.pending.proposal, decision)?)
+    }
+
     /// Returns an `edit` decision about the shown proposal with one argument.
     fn edit_decision(&self, key: &str, value: Value) -> Decision {
-        let hash = json!(self.pending.proposal.summary_sha256);
-        let args = [(key.to_owned(), value), ("summary_sha256".to_owned(), hash)];
-        build_edit_decision(&self.pending, Map::from_iter(args))
+        build_edit_decision(&self.pending, hashed_arg(&self.pending, key, value))
     }
 
     /// Submits a decision, and shows the next proposal if the handoff is still pending.
@@ -484,11 +490,7 @@ impl<'a> HandoffReviewSession<'a> {
         let columns = screen.columns.saturating_sub(8);
         let entries = notes::note_entries(review_notes);
         let items = entries.iter().map(|entry| shorten(entry, columns).into_owned());
-        let left_out = review_notes.left_out.len();
-        Ok(pick(screen, "Add", items.collect())?.map(|index| match index.checked_sub(left_out) {
-            None => json!({"left_out": [index]}),
-            Some(topic) => json!({"topics": [topic]}),
-        }))
+        Ok(pick(screen, "Add", items.collect())?.map(|index| notes::added_entry(review_notes, index)))
     }
 
     /// Prints the diff between the shown draft and the previous one.
@@ -526,6 +528,7 @@ impl<'a> HandoffReviewSession<'a> {
         loop {
             let decision = self.user_text.edit(self.context, &self.pending, refused.as_deref())?;
             let Some(decision) = decision else { return Ok(None) };
+            let Some(decision) = self.ask_about_calls(decision)? else { return Ok(None) };
             let (edited, user_text) = (self.pending.proposal.clone(), self.user_text.take());
             let step = self.apply_decision(decision).await;
             if let Ok(ReviewStep::Decided(decided)) = step {
@@ -565,6 +568,17 @@ fn build_edit_decision(pending: &PendingHandoff, args: Map<String, Value>) -> De
     let request = pending.interrupt.payload.action_requests.first();
     let name = request.map(|request| request.name.clone()).unwrap_or_default();
     Decision::Edit { edited_action: EditedAction { name, args } }
+}
+
+/// Returns the decision that requests a draft which also covers the messages after the shown proposal.
+pub(crate) fn cover_newer_decision(pending: &PendingHandoff) -> Decision {
+    build_edit_decision(pending, hashed_arg(pending, "redraft", json!(true)))
+}
+
+/// Returns one argument of a decision, with the hash of the shown proposal.
+fn hashed_arg(pending: &PendingHandoff, key: &str, value: Value) -> Map<String, Value> {
+    let hash = json!(pending.proposal.summary_sha256);
+    Map::from_iter([(key.to_owned(), value), ("summary_sha256".to_owned(), hash)])
 }
 
 /// Returns an argument of the interrupt's action request.

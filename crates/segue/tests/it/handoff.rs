@@ -218,6 +218,38 @@ fn g19_a_file_refines_reverts_and_redrafts_and_each_proposal_is_reported() {
 }
 
 #[test]
+fn g4_an_outdated_draft_is_drafted_again_by_an_option_and_by_a_file() {
+    let answer = ScriptedReply::text("Go on.");
+    let server =
+        ScriptedServer::start(Script::new([summary_draft("One"), answer, summary_draft("Two")])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    let first = leave_pending_handoff(&sandbox);
+    let (id, thread) =
+        (first["handoff"]["handoff_id"].as_str().unwrap(), first["thread_id"].as_str().unwrap());
+    let refused = sandbox.run(&["handoff", "--decide", id, "--redraft"]);
+    refused.assert_error(2, "the draft covers all messages");
+    let alone = sandbox.run(&["handoff", thread, "--redraft"]);
+    assert!(alone.code == 2 && alone.stderr.contains("--decide <ID>"), "{alone:?}");
+    assert_eq!(sandbox.run(&["run", "-t", thread, "-p", "And the backoff?"]).code, 0);
+
+    let shown = sandbox.run(&["handoff", "--decide", id]);
+    assert!(shown.stdout.contains("2 newer messages are not covered: `n` redrafts with them."), "{shown:?}");
+    let output = sandbox.run(&["handoff", "--decide", id, "--redraft", "--json"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    let report = output.json();
+    assert_eq!(
+        (&report["iteration"], &report["uncovered_messages"], &report["remaining_refinements"]),
+        (&json!(1), &json!(0), &first["remaining_refinements"])
+    );
+    assert_eq!((&report["summary_json"]["title"], server.call_count()), (&json!("Two"), 3));
+    let old = json!({"type": "approve", "summary_sha256": first["summary_sha256"]});
+    let late = decide_handoff(&sandbox, &first, &old);
+    assert!(late.code == 1 && late.stderr.contains("draft 2 has replaced it"), "{late:?}");
+    let accepted = decide_handoff(&sandbox, &first, &json!({"type": "approve"})).json();
+    assert_eq!(accepted["summary_sha256"], report["summary_sha256"]);
+}
+
+#[test]
 fn g5_a_refinement_that_fails_keeps_the_last_good_proposal_and_says_why() {
     let broken = ScriptedReply { always: true, ..ScriptedReply::fault(ScriptedFault::BrokenJson) };
     let server = ScriptedServer::start(Script::new([summary_draft("One"), broken])).unwrap();

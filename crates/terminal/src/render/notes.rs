@@ -1,7 +1,9 @@
-//! Renders the notes for the review of a summary: what its draft left out, and the largest topics that it does not mention.
-//! The numbers are those with which a review adds them.
+//! Renders the notes for the review of a summary: the rules that it may contradict, what its draft left out, the largest topics
+//! that it does not mention, and the rules that it no longer contains. The numbers are those with which a review adds them.
 
-use protocol::{ConversationTopic, LeftOutItem, LeftOutReason, ReviewNotes};
+use protocol::{ConversationTopic, LeftOutItem, LeftOutReason, ReviewNotes, Rule, RuleNote, RuleProblem};
+
+use serde_json::{Value, json};
 
 use crate::screen::Screen;
 use crate::text::amount::format_tokens;
@@ -10,7 +12,11 @@ use crate::text::wrap::wrap;
 
 /// Returns the notes as lines; empty if there are none.
 pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
-    let mut lines = Vec::new();
+    let warnings = notes.rules.iter().filter_map(contradiction_line);
+    let mut lines: Vec<String> = warnings.map(|line| warning_line(screen, &line)).collect();
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+    }
     let entries = note_entries(notes);
     if entries.is_empty() {
         return lines;
@@ -24,10 +30,44 @@ pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
     lines
 }
 
-/// Returns one line for each note: the left-out items, then the topics.
+/// Returns one line for each note about something that can be added: the left-out items, the topics, and the lost rules.
 pub fn note_entries(notes: &ReviewNotes) -> Vec<String> {
     let left_out = notes.left_out.iter().map(left_out_line);
-    left_out.chain(notes.topics.iter().map(topic_line)).collect()
+    let lost = lost_rules(notes).map(|(_, rule)| format!("Rule: {} (removed)", sanitize_line(&rule.text)));
+    left_out.chain(notes.topics.iter().map(topic_line)).chain(lost).collect()
+}
+
+/// Returns the argument of a decision that adds the entry of [`note_entries`] with that index.
+pub fn added_entry(notes: &ReviewNotes, index: usize) -> Value {
+    let (left_out, topics) = (notes.left_out.len(), notes.topics.len());
+    match index.checked_sub(left_out) {
+        None => json!({"left_out": [index]}),
+        Some(topic) if topic < topics => json!({"topics": [topic]}),
+        Some(rule) => {
+            let index = lost_rules(notes).nth(rule - topics).map(|(index, _)| index);
+            json!({"rules": index.as_slice()})
+        }
+    }
+}
+
+/// Returns the rules that the text no longer contains, each with its index in the notes about rules.
+pub(crate) fn lost_rules(notes: &ReviewNotes) -> impl Iterator<Item = (usize, &Rule)> {
+    notes.rules.iter().enumerate().filter_map(|(index, note)| match note.problem {
+        RuleProblem::Lost => Some((index, &note.rule)),
+        RuleProblem::Contradicted { .. } => None,
+    })
+}
+
+/// Returns the warning about a rule that a line of the text may contradict; `None` for another note.
+pub(crate) fn contradiction_line(note: &RuleNote) -> Option<String> {
+    let RuleProblem::Contradicted { line } = &note.problem else { return None };
+    let (line, rule) = (sanitize_line(line), sanitize_line(&note.rule.text));
+    Some(format!("“{line}” may contradict your rule: {rule}"))
+}
+
+/// Returns a warning, wrapped.
+fn warning_line(screen: &Screen, text: &str) -> String {
+    screen.style.warn(wrap(text, screen.text_columns(), "! ", "  "))
 }
 
 /// Returns a left-out item with the reason.
@@ -79,9 +119,17 @@ mod tests {
             tokens: 3_120,
             request: "Now look at the importer".to_owned(),
         };
+        let rule = |text: &str| Rule { text: text.to_owned(), refs: vec![3] };
         let notes = ReviewNotes {
             left_out: vec![LeftOutItem { item, reason: LeftOutReason::TooMany }],
             topics: vec![topic],
+            rules: vec![
+                RuleNote { rule: rule("Never use mocks."), problem: RuleProblem::Lost },
+                RuleNote {
+                    rule: rule("Don't touch the public API."),
+                    problem: RuleProblem::Contradicted { line: "Change the public API.".to_owned() },
+                },
+            ],
             ..ReviewNotes::default()
         };
         let screen = Screen {
@@ -91,6 +139,9 @@ mod tests {
             cursor: CursorMode::Fixed,
         };
         insta::assert_snapshot!(render_notes(&screen, &notes).join("\n"));
+        let added: Vec<String> =
+            (0..note_entries(&notes).len()).map(|index| added_entry(&notes, index).to_string()).collect();
+        assert_eq!(added, [r#"{"left_out":[0]}"#, r#"{"topics":[0]}"#, r#"{"rules":[0]}"#]);
         assert_eq!(render_notes(&screen, &ReviewNotes::default()), [""; 0]);
     }
 }

@@ -33,6 +33,17 @@ pub fn proposal_pane(proposal: &Proposal) -> OutlinePane {
         let is_open = items.len() <= ENTRIES_OPEN_MAX;
         sections.push(OutlineSection { heading: section.heading.to_owned(), items, is_open });
     }
+    let warnings: Vec<OutlineItem> = warning_items(proposal);
+    if !warnings.is_empty() {
+        sections.insert(
+            1,
+            OutlineSection {
+                heading: "May contradict your rules".to_owned(),
+                items: warnings,
+                is_open: true,
+            },
+        );
+    }
     let notes: Vec<OutlineItem> = note_items(proposal);
     if !notes.is_empty() {
         sections.push(OutlineSection {
@@ -64,15 +75,25 @@ fn fact_places(proposal: &Proposal, entry: &str) -> Vec<Seq> {
     rules.iter().find(|rule| entry.contains(&rule.text)).map(|rule| rule.refs.clone()).unwrap_or_default()
 }
 
+/// Returns the warnings about rules that a line of the text may contradict, with the places of the rules.
+fn warning_items(proposal: &Proposal) -> Vec<OutlineItem> {
+    let warnings = proposal.summary_json.notes.rules.iter();
+    warnings
+        .filter_map(|note| Some((notes::contradiction_line(note)?, note.rule.refs.clone())))
+        .map(|(line, refs)| OutlineItem { refs, ..text_item(&line) })
+        .collect()
+}
+
 /// Returns what the text leaves out, with its places.
 fn note_items(proposal: &Proposal) -> Vec<OutlineItem> {
     let review_notes = &proposal.summary_json.notes;
     let left_out = review_notes.left_out.iter().map(|left_out| left_out.item.refs.clone());
     let topics = review_notes.topics.iter().map(|topic| vec![topic.first_seq]);
+    let lost = notes::lost_rules(review_notes).map(|(_, rule)| rule.refs.clone());
     let entries = notes::note_entries(review_notes);
     entries
         .iter()
-        .zip(left_out.chain(topics))
+        .zip(left_out.chain(topics).chain(lost))
         .map(|(entry, refs)| OutlineItem { refs, ..text_item(entry) })
         .collect()
 }

@@ -19,12 +19,11 @@ pub const USER_AUTHOR: &str = "user";
 /// The most unverified names shown per item; `…` stands for the others.
 const UNFOUND_MAX: usize = 4;
 
-/// Returns the whole proposal with its facts, coverage and author; long lists are folded. `uncovered_messages` is the number of
-/// messages that were added to the thread after the draft.
+/// Returns the whole proposal with its facts, coverage and author; long lists are folded.
 ///
 /// The stored Markdown is not rendered: the items are laid out from the structured summary, so that headings and the
 /// names that make an item unverified can be styled.
-pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages: u64) -> String {
+pub fn render_proposal(screen: &Screen, proposal: &Proposal) -> String {
     let summary = &proposal.summary_json;
     let columns = screen.text_columns();
     let title_mark = unverified_mark(&summary.notes.title_unfound);
@@ -35,12 +34,7 @@ pub fn render_proposal(screen: &Screen, proposal: &Proposal, uncovered_messages:
     lines.extend(facts::render_folded(screen, proposal));
     lines.extend(notes::render_notes(screen, &summary.notes));
     lines.push(String::new());
-    let notes = [
-        Some(coverage::render_line(&summary.coverage)),
-        uncovered_note(uncovered_messages),
-        Some(origin_line(proposal)),
-    ];
-    for note in notes.into_iter().flatten() {
+    for note in [coverage::render_line(&summary.coverage), origin_line(proposal)] {
         lines.push(screen.style.dim(wrap(&note, columns, "", "  ")));
     }
     lines.join("\n")
@@ -133,15 +127,6 @@ fn unverified_note(unfound: &[String]) -> String {
     match names.is_empty() {
         true => "unverified: contains a name that is not in the covered messages; check it".to_owned(),
         false => format!("unverified: not in the covered messages: {}{more}; check it", names.join(", ")),
-    }
-}
-
-/// Returns the note on messages that the summary does not cover; `None` if it covers all.
-fn uncovered_note(uncovered_messages: u64) -> Option<String> {
-    match uncovered_messages {
-        0 => None,
-        1 => Some("1 newer message is not covered".to_owned()),
-        count => Some(format!("{count} newer messages are not covered")),
     }
 }
 
@@ -278,7 +263,7 @@ mod tests {
             continuing_dollars: Some(0.444),
         };
         let text =
-            format!("{}\n{}", render_proposal(&screen, &sample_proposal(), 2), render_cost(&screen, &cost));
+            format!("{}\n{}", render_proposal(&screen, &sample_proposal()), render_cost(&screen, &cost));
         assert!(text.lines().all(|line| width(line) <= columns), "{text}");
         text
     }

@@ -59,7 +59,8 @@ impl AdmissionRefusal {
             Error::Handoff(
                 HandoffError::Expired { .. }
                 | HandoffError::AlreadyDecided { .. }
-                | HandoffError::Redrafting(_),
+                | HandoffError::Redrafting(_)
+                | HandoffError::Superseded { .. },
             ) => (FailureKind::UnknownInterrupt, format!("not_pending: failed to {error}")),
             Error::Run(RunError::Runtime(runtime::Error::Channel(_))) => {
                 let unreadable = RunFailure::new(FailureKind::Internal, format!("failed to {error}"));

@@ -53,10 +53,12 @@ enum HandoffOrigin {
     Imported,
     /// The thread has one turn, in which the agent requests the handoff.
     Requested,
+    /// The thread has one turn, which waits for the approval of a call, and the user requests the handoff.
+    Waiting,
 }
 
 /// All scenarios.
-pub(super) const SCENARIOS: [HandoffScenario; 3] = [
+pub(super) const SCENARIOS: [HandoffScenario; 4] = [
     HandoffScenario { name: "handoff", origin: HandoffOrigin::Imported, decide: approval },
     HandoffScenario {
         name: "refined",
@@ -64,11 +66,14 @@ pub(super) const SCENARIOS: [HandoffScenario; 3] = [
         decide: refine_twice_revert_and_edit,
     },
     HandoffScenario { name: "requested", origin: HandoffOrigin::Requested, decide: refine_once_and_accept },
+    HandoffScenario { name: "transferred", origin: HandoffOrigin::Waiting, decide: transfer_calls },
 ];
 
 /// The user's message in the thread in which the agent requests the handoff.
 const REQUEST: &str =
     "The importer drops the last row of every file. Fix src/import.rs. Then do the test elsewhere.";
+/// The user's message in the thread whose call waits for an approval.
+const WRITE_REQUEST: &str = "Write new.txt.";
 /// A summary that the user writes.
 const USER_SUMMARY: &str =
     "**Importer drops the last row**\nMine.\n\n### Objective\n- Fix it.\n- Test it.\n- Tell them.";
@@ -91,6 +96,13 @@ fn refine_once_and_accept(pending: &PendingHandoff) -> Decisions {
     }
 }
 
+/// Accepts the draft, and moves the calls that wait for approval to the child thread.
+fn transfer_calls(pending: &PendingHandoff) -> Decisions {
+    let args = json!({"pending_approvals": "transfer"});
+    let hash = &pending.proposal.summary_sha256;
+    decisions(&json!({"decisions": [{"type": "approve", "args": args, "summary_sha256": hash}]}).to_string())
+}
+
 /// Returns a decision of type `edit` with these arguments.
 fn edit(args: &Value) -> Decisions {
     let action = json!({"name": "handoff_summary", "args": args});
@@ -108,6 +120,9 @@ fn drafting_server() -> ScriptedServer {
         draft("").when_body_contains(DRAFT_PROMPT).with_repeat(),
         // This reply comes before the next, because the child's request contains the parent's last request too.
         ScriptedReply::text("The test passes.").when_body_contains(CONTINUE_PROMPT).with_repeat(),
+        ScriptedReply::call("w1", "write_file", json!({"path": "new.txt", "content": "words"}))
+            .when_body_contains(WRITE_REQUEST)
+            .with_repeat(),
         handoff_call.with_repeat(),
     ]))
     .unwrap()
@@ -172,7 +187,8 @@ async fn parent_thread(
     };
     agent.runs().recover(thread.thread_id, &frames, &cancel).await?;
     if agent.store().thread(thread.thread_id).await?.unwrap().message_count == 0 {
-        agent.runs().send_message(thread.thread_id, REQUEST, &frames, &cancel).await?;
+        let request = if scenario.origin == HandoffOrigin::Waiting { WRITE_REQUEST } else { REQUEST };
+        agent.runs().send_message(thread.thread_id, request, &frames, &cancel).await?;
     }
     Ok(thread.thread_id)
 }
@@ -317,6 +333,16 @@ async fn m2_a_handoff_that_the_agent_requested_survives_a_crash_and_its_call_has
     assert!(boundaries >= 22, "the matrix has {boundaries} points");
     assert_eq!(observed.parent_messages.len(), 3, "{:?}", observed.parent_messages);
     assert_eq!(calls, 1 + 2 + 1, "the agent's request, two drafts, and the child's turn");
+}
+
+#[tokio::test]
+async fn m2_calls_that_move_to_the_child_are_closed_once_whatever_commit_crashes() {
+    let (observed, calls, boundaries) = check_scenario(SCENARIOS[3]).await;
+    assert!(boundaries >= 20, "the matrix has {boundaries} points");
+    let results = observed.parent_messages.iter().filter(|line| *line == "tool").count();
+    assert_eq!((results, observed.pending), (1, 0), "{:?}", observed.parent_messages);
+    assert!(observed.proposals[0].2.contains("### Calls that wait for approval\n- write_file: {"));
+    assert_eq!(calls, 1 + 1 + 1, "the call, the draft, and the child's turn");
 }
 
 #[tokio::test]

@@ -136,7 +136,8 @@ async fn m4_items_that_a_draft_left_out_are_listed_and_can_be_added() {
         (json!({"add": {"left_out": [1]}}), "there is no left-out item 1"),
         (json!({"add": {"topics": [0]}}), "there is no topic 0"),
         (json!({"add": {}}), "names nothing to add"),
-        (json!({"add": {"rules": [0]}}), "unknown field `rules`"),
+        (json!({"add": {"rules": [0]}}), "there is no lost rule 0"),
+        (json!({"add": {"facts": [0]}}), "unknown field `facts`"),
         (json!({"add": {"left_out": [0]}, "title": "Mine"}), "save your own text first"),
     ] {
         let action = json!({"name": "handoff_summary", "args": args});
@@ -145,4 +146,41 @@ async fn m4_items_that_a_draft_left_out_are_listed_and_can_be_added() {
         let refused = agent.handoffs().decide(id, &decisions(&answer), &frames, &cancel).await.unwrap_err();
         assert!(refused.to_string().contains(expected), "{args}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn a_draft_that_contradicts_a_rule_or_an_edit_that_removes_one_is_flagged_and_the_rule_can_be_put_back()
+{
+    let environment = TestEnvironment::new();
+    let line = "Change the file format so that it has a row count.";
+    let contradicting = DRAFT.replace("Add a test for a file with one row only.", line);
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text(contradicting).when_body_contains(DRAFT_PROMPT),
+        ScriptedReply::text(DRAFT).when_body_contains("<feedback>"),
+    ]))
+    .unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let notes = |pending: &PendingHandoff| {
+        let notes = serde_json::to_value(&pending.proposal.summary_json.notes.rules).unwrap();
+        let notes = notes.as_array().unwrap().clone();
+        notes
+            .into_iter()
+            .map(|note| (note["rule"]["text"].clone(), note["problem"].clone()))
+            .collect::<Vec<_>>()
+    };
+    let rule = first.proposal.summary_json.carry_over.rules[0].text.clone();
+    assert_eq!(notes(&first), [(json!(rule), json!({"kind": "contradicted", "line": line}))]);
+
+    let own = first.proposal.summary_md.replace(&format!("\n### Rules\n- {rule}\n"), "");
+    let second = edit(&agent, &first, &json!({"summary_md": own, "save_draft": true})).await;
+    let lost = [(json!(rule), json!({"kind": "lost"}))];
+    assert_eq!(notes(&second), lost, "a rule that is not in the text is not contradicted by it");
+    let third = edit(&agent, &second, &json!({"feedback": "Shorter."})).await;
+    assert_eq!(notes(&third), lost, "the refined text has not got it back");
+    assert!(!third.proposal.summary_md.contains("### Rules"), "{}", third.proposal.summary_md);
+    let fourth = edit(&agent, &third, &json!({"add": {"rules": [0]}})).await;
+    assert_eq!(notes(&fourth), []);
+    assert!(fourth.proposal.summary_md.contains(&format!("\n### Rules\n- {rule}\n")));
+    let restored = &fourth.proposal.summary_json.carry_over.rules;
+    assert_eq!(restored, &first.proposal.summary_json.carry_over.rules, "with its references");
 }

@@ -1,7 +1,7 @@
 //! Tests of handoffs in clients that only show messages and forms: a pending handoff is shown as a tool call without a
 //! result, and a form that sends all shown fields back decides it.
 
-use agent::{Agent, Error, PendingHandoff, RunError};
+use agent::{Agent, Error, HandoffError, PendingHandoff, RunError};
 use handoff::{QUESTION_EVENT_TYPES, handoff_messages};
 use journal::{EventQuery, HandoffFilter};
 use protocol::{Decisions, Message};
@@ -86,7 +86,7 @@ async fn g19_a_form_refines_a_handoff_and_accepts_it_unchanged() {
     // A form that still shows the first draft cannot decide about the second.
     let stale = first.interrupt.payload.action_requests[0].args["summary_sha256"].clone();
     let refused = decide(&agent, &second, &json!({"summary_sha256": stale})).await.unwrap_err();
-    assert!(matches!(refused, Error::Run(RunError::Runtime(runtime::Error::Rejected { .. }))), "{refused:?}");
+    assert!(matches!(refused, Error::Handoff(HandoffError::Superseded { .. })), "{refused:?}");
 
     let accepted = decide(&agent, &second, &json!({})).await.unwrap();
     assert_eq!(accepted.proposal.summary_sha256, second.proposal.summary_sha256);

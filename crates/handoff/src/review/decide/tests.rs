@@ -20,12 +20,19 @@ fn proposal() -> Proposal {
     }
 }
 
+/// Returns the choice about waiting calls, unless it is the default.
+fn describe_calls(calls: WaitingCalls) -> String {
+    if calls == WaitingCalls::default() { String::new() } else { format!(", {calls:?}") }
+}
+
 /// Returns a short description of the outcome of a decision.
 fn describe_outcome(shown: &Proposal, answer: &Value) -> String {
     let decision: Decision = serde_json::from_value(answer.clone()).unwrap();
     match decision_outcome(shown, 1, &decision) {
-        Ok(DecisionOutcome::Accept) => "accept".to_owned(),
-        Ok(DecisionOutcome::AcceptEdited(edited)) => format!("edited: {}", edited.summary_json.title),
+        Ok(DecisionOutcome::Accept(calls)) => format!("accept{}", describe_calls(calls)),
+        Ok(DecisionOutcome::AcceptEdited(edited, calls)) => {
+            format!("edited: {}{}", edited.summary_json.title, describe_calls(calls))
+        }
         Ok(DecisionOutcome::SaveEdited(edited)) => format!("saved: {}", edited.summary_json.title),
         Ok(DecisionOutcome::RefineEdited(edited, feedback)) => {
             format!("refine {}: {feedback}", edited.summary_json.title)
@@ -33,6 +40,7 @@ fn describe_outcome(shown: &Proposal, answer: &Value) -> String {
         Ok(DecisionOutcome::Refine(feedback)) => format!("refine: {feedback}"),
         Ok(DecisionOutcome::Revert(iteration)) => format!("revert to {iteration}"),
         Ok(DecisionOutcome::Redraft(model)) => format!("redraft by {}", model.unwrap_or_default()),
+        Ok(DecisionOutcome::CoverNewer) => "cover newer".to_owned(),
         Ok(DecisionOutcome::Decline(_)) => "decline".to_owned(),
         Ok(DecisionOutcome::Preview) => "preview".to_owned(),
         Err(DecisionRejection::Stale(_)) => "stale".to_owned(),
@@ -47,10 +55,13 @@ fn g3_every_approval_is_an_accept_an_edit_or_rejected() {
     for (args, expected) in [
         (json!({}), "accept"),
         (json!({"handoff_id": "x", "iteration": 0, "preview_only": false}), "accept"),
-        (json!({"titel": "Mine"}), "refused: unknown field `titel`; known: summary_md, title, summary_json"),
+        (
+            json!({"titel": "Mine"}),
+            "refused: unknown field `titel`; known: summary_md, title, summary_json, pending_approvals",
+        ),
         (
             json!({"title": "Mine", "sumary_md": own}),
-            "refused: unknown field `sumary_md`; known: summary_md, title, summary_json",
+            "refused: unknown field `sumary_md`; known: summary_md, title, summary_json, pending_approvals",
         ),
         (json!({"summary_md": shown.summary_md}), "accept"),
         (json!({"title": " Progress "}), "accept"),
@@ -74,7 +85,7 @@ fn g3_every_approval_is_an_accept_an_edit_or_rejected() {
 fn g1_a_submitted_text_stays_exact_when_a_title_is_submitted_with_it() {
     let args = json!({"summary_md": "**Theirs**\n\n### Objective\n* Go  on.", "title": "Mine"});
     let decision = serde_json::from_value(json!({"type": "approve", "args": args})).unwrap();
-    let Ok(DecisionOutcome::AcceptEdited(edited)) = decision_outcome(&proposal(), 1, &decision) else {
+    let Ok(DecisionOutcome::AcceptEdited(edited, _)) = decision_outcome(&proposal(), 1, &decision) else {
         panic!("an edit")
     };
     assert_eq!(edited.summary_md, "**Theirs**\n\n### Objective\n* Go  on.");
@@ -176,7 +187,8 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
     let shown = Proposal { iteration: 2, feedback: Some("shorter".to_owned()), ..proposal() };
     let (md, json) = (&shown.summary_md, &shown.summary_json);
     let only = "refused: an edit holds only one of `feedback`, `revert_to`, `redraft`";
-    let shape = r#"refused: `redraft` is `{}` or `{"model": "provider/name"}`"#;
+    let shape =
+        r#"refused: `redraft` is `true` (cover the newer messages), `{}` or `{"model": "provider/name"}`"#;
     for (args, expected) in [
         (json!({"revert_to": 1}), "revert to 1"),
         (json!({"revert_to": 2}), "refused: iteration 2 is the current one"),
@@ -186,15 +198,17 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
         (json!({"redraft": {"model": null}}), "redraft by "),
         (json!({"redraft": {"model": "openai/gpt-5"}}), "redraft by openai/gpt-5"),
         (json!({"redraft": {"model": 5}}), shape),
-        (json!({"redraft": true}), shape),
+        (json!({"redraft": true}), "cover newer"),
+        (json!({"redraft": false}), shape),
+        (json!({"redraft": true, "feedback": "shorter"}), only),
         (
             json!({"redraft": {"modle": "extractive"}}),
             "refused: unknown field `modle` in `redraft`; known: model",
         ),
         (
             json!({"feedbak": "shorter"}),
-            "refused: unknown field `feedbak`; known: summary_md, title, summary_json, feedback, \
-             revert_to, redraft, save_draft, add",
+            "refused: unknown field `feedbak`; known: summary_md, title, summary_json, \
+             pending_approvals, feedback, revert_to, redraft, save_draft, add",
         ),
         (json!({"redraft": {}, "revert_to": 1}), only),
         (json!({"redraft": {}, "feedback": "shorter"}), only),
@@ -211,6 +225,54 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
     let answer =
         json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": {"revert_to": 1}}});
     assert!(describe_outcome(&many, &answer).starts_with("refused: there are 64 drafts already"));
+}
+
+#[test]
+fn an_accept_says_what_becomes_of_the_calls_that_wait_for_approval() {
+    let mut summary_json = summary();
+    summary_json.carry_over.is_in_markdown = true;
+    summary_json.carry_over.pending_approvals = vec!["execute: {}".to_owned()];
+    let summary_md = render::render_summary(&summary_json);
+    let shown = Proposal { summary_json, summary_md: summary_md.clone(), ..proposal() };
+    let own = format!("{}\n\n\n# Files read\n- a.rs", summary_md.replace("Progress", "Mine"));
+    let without = own.replace("### Calls that wait for approval\n- execute: {}\n", "");
+    let one_of = "refused: `pending_approvals` must be one of `copy`, `transfer`, `cancel`, `leave`";
+    let not_listed = "refused: your text does not list the calls that wait for approval: to hand them over, keep \
+                      them; else `pending_approvals` is `cancel` or `leave`";
+    for (args, expected) in [
+        (json!({}), "accept"),
+        (json!({"pending_approvals": "copy"}), "accept"),
+        (json!({"pending_approvals": "transfer"}), "accept, Transfer"),
+        (json!({"pending_approvals": "cancel"}), "edited: Progress, Cancel"),
+        (json!({"pending_approvals": "leave"}), "edited: Progress, Leave"),
+        (json!({"pending_approvals": "keep"}), one_of),
+        (json!({"pending_approvals": null}), one_of),
+        (json!({"title": "Mine", "pending_approvals": "transfer"}), "edited: Mine, Transfer"),
+        (json!({"summary_md": without, "pending_approvals": "transfer"}), not_listed),
+        (json!({"summary_md": without, "pending_approvals": "cancel"}), "edited: Mine, Cancel"),
+    ] {
+        let answer = json!({"type": "approve", "args": args.clone()});
+        assert_eq!(describe_outcome(&shown, &answer), expected, "{args}");
+    }
+    for text in [None, Some(own)] {
+        let args = match text {
+            Some(own) => json!({"summary_md": own, "pending_approvals": "leave"}),
+            None => json!({"pending_approvals": "leave"}),
+        };
+        let decision = serde_json::from_value(json!({"type": "approve", "args": args})).unwrap();
+        let Ok(DecisionOutcome::AcceptEdited(edited, WaitingCalls::Leave)) =
+            decision_outcome(&shown, 1, &decision)
+        else {
+            panic!("an edit")
+        };
+        assert_eq!(edited.summary_json.carry_over.pending_approvals, [""; 0]);
+        assert!(!edited.summary_md.contains("wait for approval"), "{}", edited.summary_md);
+        assert!(edited.summary_md.contains("### Objective"), "{}", edited.summary_md);
+    }
+    let args = json!({"feedback": "shorter", "pending_approvals": "leave"});
+    let answer = json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}});
+    let refused = "refused: `pending_approvals` goes with an accept: leave it out here";
+    assert_eq!(describe_outcome(&shown, &answer), refused);
 }
 
 /// Returns the edit that a generic form sends for `shown`: every argument with `changed` applied, and JSON values as

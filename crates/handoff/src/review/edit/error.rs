@@ -58,6 +58,9 @@ pub(crate) enum EditError {
     /// The notes have no topic with that index.
     #[error("there is no topic {0}; the indexes are those of `summary_json.notes.topics`")]
     NoTopic(usize),
+    /// The notes have no lost rule with that index.
+    #[error("there is no lost rule {0}; the indexes are those of `summary_json.notes.rules`")]
+    NoLostRule(usize),
     /// A field of the JSON is missing or has another type.
     #[error("`summary_json.{0}` is missing or has another type")]
     Field(String),

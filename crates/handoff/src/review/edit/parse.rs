@@ -253,6 +253,21 @@ impl ParsedEdit {
     }
 }
 
+/// Returns the text without a section of facts: its heading and the lines up to the next heading.
+pub(super) fn remove_section(text: &str, section: FactSection) -> String {
+    let mut is_removed = false;
+    let mut kept = Vec::new();
+    for line in text.lines() {
+        if is_heading_marked(line.trim()) {
+            is_removed = section_of_heading(&heading_name(line)) == Some(section);
+        }
+        if !is_removed {
+            kept.push(line);
+        }
+    }
+    kept.join("\n").trim_end().to_owned()
+}
+
 /// Returns the text of a line without the unverified mark and without the escapes that rendering adds.
 pub(crate) fn plain_text(line: &str) -> String {
     let line = line.trim();

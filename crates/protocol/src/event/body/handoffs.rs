@@ -50,6 +50,11 @@ pub enum DraftRequest {
         /// The text of the feedback.
         feedback: String,
     },
+    /// A draft that also covers the messages after the previous proposal, and keeps the user's changes to it.
+    NewerMessages {
+        /// Number of messages after the range that the previous proposal covers.
+        newer_messages: u64,
+    },
     /// A draft without feedback, by another model.
     Model {
         /// `provider/name`, or `extractive` for an offline summary; `None` for the configured model.

@@ -22,6 +22,8 @@ pub(super) enum HandoffAnswerSource {
     Preview,
     /// `--apply`: the draft is accepted.
     Apply,
+    /// `--redraft`: a draft that also covers the newer messages is requested.
+    Redraft,
     /// `--decision-file`, with the content of the file.
     FromFile(Decisions),
     /// No option gives an answer, and the command cannot ask without a terminal.
@@ -49,16 +51,14 @@ pub(super) fn answer_source(
     context: &CommandContext,
     args: &HandoffArgs,
 ) -> Result<HandoffAnswerSource, CliFailure> {
-    Ok(match (&args.decision_file, args.preview, args.apply) {
-        (Some(path), _, _) => HandoffAnswerSource::FromFile(read_decisions(path, DecisionFileKind::Handoff)?),
-        (None, true, _) => HandoffAnswerSource::Preview,
-        (None, false, true) => HandoffAnswerSource::Apply,
-        (None, false, false)
-            if context.format == OutputFormat::Text && context.screen.audience == Audience::Person =>
-        {
-            HandoffAnswerSource::Ask
-        }
-        (None, false, false) => HandoffAnswerSource::NoAnswer,
+    let asks = context.format == OutputFormat::Text && context.screen.audience == Audience::Person;
+    Ok(match &args.decision_file {
+        Some(path) => HandoffAnswerSource::FromFile(read_decisions(path, DecisionFileKind::Handoff)?),
+        None if args.preview => HandoffAnswerSource::Preview,
+        None if args.apply => HandoffAnswerSource::Apply,
+        None if args.redraft => HandoffAnswerSource::Redraft,
+        None if asks => HandoffAnswerSource::Ask,
+        None => HandoffAnswerSource::NoAnswer,
     })
 }
 
@@ -115,6 +115,7 @@ pub(super) async fn apply_answer(
         }
         HandoffAnswerSource::Preview => Decisions { decisions: vec![Decision::Preview {}] },
         HandoffAnswerSource::Apply => Decisions { decisions: vec![review::acceptance(pending)] },
+        HandoffAnswerSource::Redraft => Decisions { decisions: vec![review::cover_newer_decision(pending)] },
         HandoffAnswerSource::FromFile(decisions) => decisions,
     };
     match review::decide_handoff(context, pending.handoff.handoff_id, &decisions).await? {

@@ -144,7 +144,7 @@ pub(super) async fn show_handoff(
             let time = review.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
             context.screen.print_line(context.screen.style.dim(format!("Requested at {time}.")))?;
             context.screen.print_line("")?;
-            context.screen.print_line(summary::render_proposal(&context.screen, proposal, 0))?;
+            context.screen.print_line(summary::render_proposal(&context.screen, proposal))?;
             context.screen.print_line("")?;
         }
     }

@@ -32,6 +32,8 @@ pub(super) enum ReviewAnswer {
     Check,
     /// Draft again after a failure.
     Redraft,
+    /// Draft again so that the newer messages are covered too.
+    CoverNewer,
     /// Draft with another model.
     OtherModel,
     /// Use the offline summary.
@@ -59,6 +61,8 @@ pub(super) struct ReviewState {
     pub(super) has_pane: bool,
     /// True if the draft left something out that can be added.
     pub(super) has_notes: bool,
+    /// True if the thread has messages that the shown proposal does not cover.
+    pub(super) is_outdated: bool,
     /// True if a new thread without a summary is offered even if no draft failed.
     pub(super) offers_blank_thread: bool,
     /// The requester of the handoff.
@@ -91,6 +95,7 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     add('p', "Preview only (ends it)", ReviewAnswer::Preview, is_preview_first);
     add('t', "Try again", ReviewAnswer::Redraft, failed);
     add('m', "Another model", ReviewAnswer::OtherModel, failed);
+    add('n', "Redraft with the newer messages", ReviewAnswer::CoverNewer, state.is_outdated);
     add('x', "Offline summary", ReviewAnswer::OfflineSummary, failed && !state.is_offline_summary);
     let accept = if failed && state.is_offline_summary { "Accept the offline summary" } else { "Accept" };
     add('a', accept, ReviewAnswer::Accept, true);
@@ -136,6 +141,7 @@ mod tests {
             is_checked: true,
             has_pane: false,
             has_notes: false,
+            is_outdated: false,
             offers_blank_thread: false,
             requester: HandoffRequester::Person,
         };
@@ -153,6 +159,10 @@ mod tests {
             ReviewState { has_unanswered: true, ..state },
             "a Accept · r Refine · f Fill in what is missing · e Edit · D Decline · p Preview only (ends it) · \
              l List all",
+        );
+        check(
+            ReviewState { is_outdated: true, refinements_left: 0, ..state },
+            "n Redraft with the newer messages · a Accept · e Edit · D Decline · p Preview only (ends it) · l List all",
         );
         check(
             ReviewState { proposal_count: 3, refinements_left: 0, ..state },
@@ -182,7 +192,7 @@ mod tests {
     /// Each bit sets one property of the state, so that all combinations are checked.
     #[test]
     fn no_two_answers_have_the_same_key() {
-        for bits in 0..1024u16 {
+        for bits in 0..2048u16 {
             let is = |bit: u16| bits & (1 << bit) != 0;
             let state = ReviewState {
                 is_failed: is(0),
@@ -194,6 +204,7 @@ mod tests {
                 is_checked: is(7),
                 has_pane: is(8),
                 has_unanswered: is(9),
+                is_outdated: is(10),
                 requester: if is(5) { HandoffRequester::AgentForPreview } else { HandoffRequester::Person },
             };
             let mut keys: Vec<char> = review_choices(&state).iter().map(|choice| choice.key).collect();

@@ -27,7 +27,10 @@ pub(crate) async fn show_proposal(
         screen.print_line(style.warn(wrap(&fallback_note(pending), columns, "", "  ")))?;
     }
     screen.print_line("")?;
-    screen.print_line(summary::render_proposal(screen, &pending.proposal, pending.uncovered_messages))?;
+    screen.print_line(summary::render_proposal(screen, &pending.proposal))?;
+    if let Some(note) = outdated_note(pending.uncovered_messages) {
+        screen.print_line(style.warn(wrap(&note, columns, "", "  ")))?;
+    }
     if facts::is_any_folded(screen, &pending.proposal) {
         let note = "Long lists are folded here; the new thread reads every line of them. `l` lists all.";
         screen.print_line(style.dim(wrap(note, columns, "", "  ")))?;
@@ -80,6 +83,15 @@ fn fallback_note(pending: &PendingHandoff) -> String {
             format!("{replacement} Your feedback was not used yet: {}", sanitize_line(feedback))
         }
         None => replacement.to_owned(),
+    }
+}
+
+/// Returns the note on messages that the proposal does not cover, with the key that drafts again; `None` if it covers all.
+fn outdated_note(uncovered_messages: u64) -> Option<String> {
+    match uncovered_messages {
+        0 => None,
+        1 => Some("1 newer message is not covered: `n` redrafts with it.".to_owned()),
+        count => Some(format!("{count} newer messages are not covered: `n` redrafts with them.")),
     }
 }
 

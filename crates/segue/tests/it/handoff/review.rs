@@ -164,6 +164,49 @@ fn m8_refining_shows_the_changes_and_reverting_restores_an_earlier_draft() {
 }
 
 #[test]
+fn g4_an_outdated_draft_says_so_and_one_key_redrafts_it_with_the_newer_messages() {
+    let (sandbox, server) = start_with_replies([
+        draft_reply("The clock is passed in.", "Do the same in src/backoff.rs."),
+        ScriptedReply::text("Done."),
+        draft_reply("Both are mended.", "Run the whole suite."),
+    ]);
+    let (terminal, screen) = start_review(&sandbox, 80);
+    assert!(!screen.contains("[n] Redraft"), "{screen}");
+    terminal.press_keys("\x1b");
+    assert_eq!(terminal.end().0, 3);
+    assert_eq!(sandbox.run(&["run", "-t", "last", "-p", "And the backoff."]).code, 0);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["handoff", "last"]);
+    wait_for_sentence(&terminal, "2 newer messages are not covered: `n` redrafts with them.");
+    answer_question(&terminal, "n");
+    let screen = terminal.wait_for("Both are mended.");
+    assert!(screen.contains("3 refinements remain."), "{screen}");
+    answer_question(&terminal, "a");
+    assert_eq!(terminal.end().0, 0);
+    assert_eq!(server.call_count(), 3);
+    assert!(sandbox.read_agent_md().unwrap().contains("Both are mended."));
+}
+
+#[test]
+fn calls_that_wait_for_approval_are_asked_about_before_the_accept() {
+    let call = ScriptedReply::call("w1", "write_file", json!({"path": "new.txt", "content": "words"}));
+    let (sandbox, _server) = start_with_replies([call, draft_reply("A file is due.", "Write new.txt.")]);
+    assert_eq!(sandbox.run(&["run", "-p", "Write new.txt."]).code, 3);
+    let terminal = PtyTerminal::start(&sandbox, 80, &["handoff", "last"]);
+    answer_question(&terminal, "a");
+    let screen = terminal.wait_for("1 call waits for approval in this thread:");
+    terminal.press_keys("\x1b");
+    assert!(screen.contains("Calls that wait for approval"), "{screen}");
+    answer_question(&terminal, "a");
+    terminal.wait_for("[t] Move them to the new thread");
+    terminal.press_keys("t\r");
+    let (code, screen) = terminal.end();
+    assert!(code == 0 && screen.contains("Accepted."), "{screen}");
+    let threads = sandbox.json(&["threads", "list", "--json"]).to_string();
+    assert!(!threads.contains("\"interrupted\""), "nothing waits any more: {threads}");
+    assert!(sandbox.read_agent_md().unwrap().contains("### Calls that wait for approval"));
+}
+
+#[test]
 fn m6_an_invented_name_is_marked_and_listed() {
     let (sandbox, _server) =
         start_with_replies([draft_reply("The clock is passed in.", "Do the same in src/invented_file.rs.")]);

@@ -181,6 +181,82 @@ fn g20_of_concurrent_decisions_the_first_wins_and_the_others_get_its_outcome() {
 }
 
 #[test]
+fn g20_of_a_redraft_and_an_accept_of_the_outdated_draft_the_first_wins() {
+    let answer = ScriptedReply::text("Go on.");
+    let newer = summary_draft("Two").with_gate("draft", GatePosition::Start);
+    let model = ScriptedServer::start(Script::new([summary_draft("One"), answer, newer])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let handoff = handoff_id(&pending);
+    let redraft = edit_decision(json!({"redraft": true}));
+    decide_handoff(&api, handoff, &redraft).assert_refused(422, "the draft covers all messages");
+    run_turn(&api, &parent, "And the backoff?");
+    let shown = api.get(&format!("/api/handoffs/{handoff}")).json();
+    assert_eq!(shown["pending"]["uncovered_messages"], 2, "{shown}");
+    let old = json!({"type": "approve", "summary_sha256": pending["proposal"]["summary_sha256"]});
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (redrafted, accepted) = std::thread::scope(|scope| {
+        let redrafting = scope.spawn(|| decide_handoff(&api, handoff, &redraft));
+        runtime.block_on(model.wait_for_calls(3));
+        let accepting = scope.spawn(|| decide_handoff(&api, handoff, &old));
+        model.open_gate("draft");
+        (redrafting.join().unwrap(), accepting.join().unwrap())
+    });
+    let redrafted = redrafted.json();
+    assert_eq!(
+        (&redrafted["outcome"], &redrafted["next"]["uncovered_messages"]),
+        (&json!("pending"), &json!(0)),
+        "{redrafted}"
+    );
+    accepted.assert_refused(409, "draft 2 has replaced it");
+    assert_eq!((sandbox.read_agent_md(), sandbox.threads().len()), (None, 1));
+    // An answer to the interrupt of the outdated draft names a question that is not pending.
+    let old_interrupt = pending["interrupt"]["id"].as_str().unwrap();
+    let resume = json!({"assistant_id": "agent", "command": {"resume": {old_interrupt: {"decisions": [{"type": "approve"}]}}}});
+    api.post(&format!("/threads/{parent}/runs/wait"), &resume);
+    assert_eq!((sandbox.read_agent_md(), sandbox.threads().len()), (None, 1));
+    let current =
+        json!({"type": "approve", "summary_sha256": redrafted["next"]["proposal"]["summary_sha256"]});
+    assert_eq!(decide_handoff(&api, handoff, &current).json()["outcome"], "accepted");
+    decide_handoff(&api, handoff, &redraft).assert_refused(409, "accepted");
+    assert_eq!(model.call_count(), 3);
+}
+
+#[test]
+fn calls_that_wait_for_approval_are_cancelled_left_or_handed_over_by_an_accept() {
+    for (choice, waits, is_listed) in
+        [("cancel", false, false), ("leave", true, false), ("transfer", false, true)]
+    {
+        let call = ScriptedReply::call("w1", "write_file", json!({"path": "new.txt", "content": "words"}));
+        let model = ScriptedServer::start(Script::new([call, summary_draft("One")])).unwrap();
+        let sandbox = TestSandbox::new().with_model(&model);
+        let serving = ServeProcess::start(&sandbox);
+        let api = owner_client(&serving);
+        let parent = create_thread(&api);
+        run_turn(&api, &parent, "Write new.txt.");
+        let pending = request_handoff(&api, &parent, &json!({})).json();
+        let handoff = handoff_id(&pending);
+        let accept = |choice: &str| {
+            let sha = &pending["proposal"]["summary_sha256"];
+            json!({"type": "approve", "summary_sha256": sha, "args": {"pending_approvals": choice}})
+        };
+        decide_handoff(&api, handoff, &accept("drop"))
+            .assert_refused(422, "must be one of `copy`, `transfer`");
+        let decided = decide_handoff(&api, handoff, &accept(choice)).json();
+        assert_eq!(decided["outcome"], "accepted", "{decided}");
+        let text = decided["proposal"]["summary_md"].as_str().unwrap();
+        assert_eq!(text.contains("### Calls that wait for approval"), is_listed, "{choice}: {text}");
+        assert_eq!(decided["handoff"]["accepted_sha256"], decided["proposal"]["summary_sha256"]);
+        assert!(sandbox.read_agent_md().unwrap().contains(text.trim()), "{choice}");
+        let status = &api.get(&format!("/threads/{parent}")).json()["status"];
+        assert_eq!(status, if waits { "interrupted" } else { "idle" }, "{choice}");
+    }
+}
+
+#[test]
 fn m8_a_review_that_begins_in_the_terminal_is_refined_over_http_and_accepted_in_the_terminal() {
     let model =
         ScriptedServer::start(Script::new([summary_draft("First"), summary_draft("Second")])).unwrap();

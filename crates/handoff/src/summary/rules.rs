@@ -1,0 +1,106 @@
+//! The notes of a review about the user's standing rules: rules that an item seems to contradict, and rules that an earlier
+//! proposal contained and the text does not.
+
+use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, SummaryItemKind};
+
+mod prohibition;
+
+/// Maximum number of notes about contradicted rules. More would mean that the comparison fails for this text.
+const CONFLICTS_MAX: usize = 4;
+/// The share of a rule's words, in percent, that another rule has to contain to be the same one in other words.
+const REWORDED_PERCENT: usize = 50;
+
+/// Sets the notes about rules. `earlier` are the rules of the proposal before the text, with those that it had lost.
+pub(crate) fn note_rules(summary: &mut HandoffSummary, earlier: &[Rule]) {
+    let rules = &summary.carry_over.rules;
+    // A rule that the person put in other words is new, and stands for one that is gone.
+    let is_kept = |rule: &Rule| {
+        rules.iter().any(|kept| kept.text == rule.text)
+            || rules.iter().any(|kept| {
+                !earlier.iter().any(|earlier| earlier.text == kept.text) && is_reworded(rule, kept)
+            })
+    };
+    let lost = earlier.iter().filter(|rule| !is_kept(rule));
+    let mut notes: Vec<RuleNote> =
+        lost.map(|rule| RuleNote { rule: rule.clone(), problem: RuleProblem::Lost }).collect();
+    notes.extend(conflicts(summary));
+    summary.notes.rules = notes;
+}
+
+/// Returns the rules of a proposal and those that it has lost, for the text that follows it.
+pub(crate) fn known_rules(summary: &HandoffSummary) -> Vec<Rule> {
+    let lost = summary.notes.rules.iter().filter(|note| note.problem == RuleProblem::Lost);
+    summary.carry_over.rules.iter().cloned().chain(lost.map(|note| note.rule.clone())).collect()
+}
+
+/// Returns the rules that an item contradicts: each with the first open line that proposes what it forbids.
+fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
+    let lines: Vec<&str> = summary
+        .body
+        .iter()
+        .filter(|item| proposes_work(item.kind))
+        .flat_map(|item| item.text.lines())
+        .filter(|line| !line.starts_with("[x] "))
+        .map(|line| line.strip_prefix("[ ] ").unwrap_or(line))
+        .collect();
+    let conflict = |rule: &Rule| {
+        let bans = prohibition::prohibitions(&rule.text);
+        let line = lines.iter().find(|line| bans.iter().any(|ban| ban.is_proposed_in(line)))?;
+        let problem = RuleProblem::Contradicted { line: (*line).to_owned() };
+        Some(RuleNote { rule: rule.clone(), problem })
+    };
+    summary.carry_over.rules.iter().filter_map(conflict).take(CONFLICTS_MAX).collect()
+}
+
+/// Returns whether items of the kind propose work, instead of telling what was done or asked.
+const fn proposes_work(kind: SummaryItemKind) -> bool {
+    match kind {
+        SummaryItemKind::Decision | SummaryItemKind::NextStep => true,
+        SummaryItemKind::Objective
+        | SummaryItemKind::Progress
+        | SummaryItemKind::Blocker
+        | SummaryItemKind::Artifact => false,
+    }
+}
+
+/// Returns whether `kept` has most words of the rule.
+fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let (words, kept) = (words(&rule.text), words(&kept.text));
+    let common = words.iter().filter(|word| kept.contains(word)).count();
+    common * 100 > words.len() * REWORDED_PERCENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::review::edit::tests::shown_summary;
+
+    fn rule(text: &str) -> Rule {
+        Rule { text: text.to_owned(), refs: vec![1] }
+    }
+
+    #[test]
+    fn a_rule_is_lost_unless_the_text_has_it_in_these_or_in_other_words() {
+        let before = ["Never use mocks in tests.", "No new dependencies."];
+        for (after, lost) in [
+            (&["Never use mocks in tests.", "No new dependencies."][..], &[][..]),
+            (&["Never use mocks in tests."], &["No new dependencies."]),
+            (&["Never use mocks in tests of the store.", "No new dependencies."], &[]),
+            // Another rule with common words does not stand for a lost one.
+            (&["No new dependencies.", "Be brief."], &["Never use mocks in tests."]),
+            (&[], &before),
+        ] {
+            let mut summary = shown_summary();
+            summary.carry_over.rules = after.iter().map(|text| rule(text)).collect();
+            note_rules(&mut summary, &before.map(rule));
+            let noted: Vec<&str> = summary.notes.rules.iter().map(|note| note.rule.text.as_str()).collect();
+            assert_eq!(noted, lost, "{after:?}");
+            let known: Vec<String> = known_rules(&summary).into_iter().map(|rule| rule.text).collect();
+            assert!(lost.iter().all(|text| known.iter().any(|known| known == text)), "{known:?}");
+        }
+    }
+}

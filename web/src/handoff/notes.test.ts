@@ -1,0 +1,16 @@
+import { expect, test } from "vitest";
+import type { ReviewNotes } from "../api/types";
+import { contradictions, lostRules } from "./notes";
+
+test("lost rules keep their indexes, and contradicted ones their lines", () => {
+  const rule = (text: string) => ({ text, refs: [2] });
+  const notes: ReviewNotes = {
+    rules: [
+      { rule: rule("Never sleep."), problem: { kind: "contradicted", line: "Add a sleep." } },
+      { rule: rule("No mocks."), problem: { kind: "lost" } },
+    ],
+  };
+  expect(lostRules(notes)).toEqual([{ rule: rule("No mocks."), at: 1 }]);
+  expect(contradictions(notes)).toEqual([{ rule: rule("Never sleep."), line: "Add a sleep." }]);
+  expect([...lostRules({}), ...contradictions({})]).toEqual([]);
+});

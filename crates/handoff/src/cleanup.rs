@@ -185,7 +185,7 @@ impl ClearBlockActivity {
         let others = self.acceptance.store.handoffs(filter).await?;
         let others = others.iter().filter(|other| other.handoff_id != handoff.handoff_id);
         others
-            .map(|other| Ok(transition_write(other, HandoffAction::Clean, HandoffPatch::default(), now)?))
+            .map(|other| transition_write(other, HandoffAction::Clean, HandoffPatch::default(), now))
             .collect()
     }
 }

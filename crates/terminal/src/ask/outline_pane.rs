@@ -358,7 +358,7 @@ mod tests {
         let mut pane = pane();
         assert_eq!(
             text(&pane),
-            "› ▾ Objective (1)\n    • Fix the importer. #1 #6\n  ▾ Commands (2)\n    • make\n    • a ␛[2J b"
+            "› ▾ Objective (1)\n    • Fix the importer. #1 #6\n  ▾ Commands (2)\n    • make\n    • a b"
         );
         press(&mut pane, "\r");
         assert!(text(&pane).starts_with("› ▸ Objective (1)\n  ▾ Commands (2)"), "{}", text(&pane));

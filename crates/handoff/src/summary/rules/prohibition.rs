@@ -401,7 +401,7 @@ fn proposed_verb(clause: &[Word]) -> Option<usize> {
 
 /// Returns whether a word can be the base form of a verb, and not its past or its `-ing` form.
 fn is_base_form(word: &str) -> bool {
-    !word.ends_with("ing") && !(word.ends_with("ed") && word.len() > 4)
+    !(word.ends_with("ing") || word.ends_with("ed") && word.len() > 4)
 }
 
 /// Returns the group of verbs that contains the verb.

@@ -170,6 +170,9 @@ fn g4_an_outdated_draft_says_so_and_one_key_redrafts_it_with_the_newer_messages(
         ScriptedReply::text("Done."),
         draft_reply("Both are mended.", "Run the whole suite."),
     ]);
+    // Every reply of the model is counted, so the check of what the summary answers may take none.
+    fs::create_dir_all(sandbox.home()).unwrap();
+    fs::write(sandbox.home().join("config.toml"), "[handoff]\nprobe = \"off\"\n").unwrap();
     let (terminal, screen) = start_review(&sandbox, 80);
     assert!(!screen.contains("[n] Redraft"), "{screen}");
     terminal.press_keys("\x1b");
@@ -190,6 +193,9 @@ fn g4_an_outdated_draft_says_so_and_one_key_redrafts_it_with_the_newer_messages(
 fn calls_that_wait_for_approval_are_asked_about_before_the_accept() {
     let call = ScriptedReply::call("w1", "write_file", json!({"path": "new.txt", "content": "words"}));
     let (sandbox, _server) = start_with_replies([call, draft_reply("A file is due.", "Write new.txt.")]);
+    // Every reply of the model is counted, so the check of what the summary answers may take none.
+    fs::create_dir_all(sandbox.home()).unwrap();
+    fs::write(sandbox.home().join("config.toml"), "[handoff]\nprobe = \"off\"\n").unwrap();
     assert_eq!(sandbox.run(&["run", "-p", "Write new.txt."]).code, 3);
     let terminal = PtyTerminal::start(&sandbox, 80, &["handoff", "last"]);
     answer_question(&terminal, "a");
@@ -510,4 +516,38 @@ fn a_deletion_needs_confirmation_and_escape_keeps_the_thread() {
         assert_eq!(terminal.end().0, 0);
         assert_eq!(sandbox.threads().len(), left);
     }
+}
+
+#[test]
+fn a_review_checks_what_the_draft_answers_with_the_model_and_refines_what_is_missing() {
+    let answers = json!({"answers": [{"number": 1, "answer": "unknown"}]}).to_string();
+    let check =
+        ScriptedReply::text(answers).when_body_contains("You are about to continue work").with_repeat();
+    let (sandbox, server) = start_with_replies([
+        draft_reply("Half done.", "Run the suite."),
+        check,
+        draft_reply("Done.", "Ship it."),
+    ]);
+    fs::create_dir_all(sandbox.home()).unwrap();
+    fs::write(sandbox.home().join("config.toml"), "[handoff]\nprobe = \"auto\"\n").unwrap();
+    let (terminal, screen) = start_review(&sandbox, 100);
+    assert!(screen.contains("This text alone answers 0 of ") && screen.contains("✗ rule"), "{screen}");
+    assert!(
+        screen.contains("(asked anthropic/") && screen.contains("[f] Fill in what is missing"),
+        "{screen}"
+    );
+    answer_question(&terminal, "f");
+    terminal.wait_for("- last request: ");
+    terminal.press_keys("\r");
+    terminal.wait_for("Ship it.");
+    let refined =
+        server.requests().into_iter().find(|request| request.body.to_string().contains("<feedback>"));
+    assert!(refined.unwrap().body.to_string().contains("cannot find the following"), "the feedback is sent");
+    // The pane covers the screen, opens a place, and uncovers the screen.
+    answer_question(&terminal, "o");
+    terminal.wait_for("▾ Next steps");
+    terminal.press_keys("c\u{1b}[B\u{1b}[B\r");
+    terminal.wait_for("› ▾ ");
+    terminal.press_keys("q");
+    terminal.wait_for("[a] Accept");
 }

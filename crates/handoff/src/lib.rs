@@ -8,7 +8,7 @@
 //! 3. **Ground** (`summary::ground`): names in the summary that the covered messages do not contain mark their item as
 //!    unverified.
 //! 4. **Review** (`review`): the stored proposal is shown to a person, who accepts, edits, refines or declines it.
-//! 5. **Probe** (`probe`): before the acceptance, questions about the conversation are answered from the summary alone.
+//! 5. **Probe** (`review::probe`): before the acceptance, questions about the conversation are answered from the summary alone.
 //! 6. **Accept** (`accept`): the child thread is created and the managed block in `agent.md` is written.
 //! 7. **Clean up** (`cleanup`): the block is cleared after the child's first complete turn.
 //! 8. **Export** ([`mirror`]): accepted summaries are copied to a PostgreSQL table.
@@ -23,10 +23,8 @@ mod draft;
 mod lifecycle;
 pub mod limits;
 pub mod mirror;
-mod probe;
 mod request;
 mod review;
-mod staleness;
 mod state;
 mod summary;
 mod transcript;
@@ -44,7 +42,6 @@ pub use draft::summarization::{
     route_after_draft, route_entry,
 };
 pub use draft::window::scan_cache::ThreadScanCache;
-pub use probe::{ContinuityCheck, ContinuityResult};
 pub use request::propose::{ProposalTiming, proposal_timing};
 pub use request::tool::{
     HandoffResult, HandoffTool, REQUEST_HANDOFF, find_pending_handoff, is_requested_by_agent,
@@ -55,7 +52,8 @@ pub use request::{
 };
 pub use review::approval::{APPROVAL_NODE, HandoffApproval, dismiss_handoff};
 pub use review::edit::edited_markdown;
-pub use staleness::{StaleLine, StaleReason, StalenessCheck, update_package};
+pub use review::probe::{ContinuityCheck, ContinuityResult};
+pub use review::staleness::{StaleLine, StaleReason, StalenessCheck, update_package};
 pub use summary::coverage::{CoverageBuilder, CoverageClass, CoverageCounts, count_coverage};
 pub use summary::ground::GroundingCheck;
 pub use summary::message_use::{MessageUse, MessageUseCounts, count_message_uses};

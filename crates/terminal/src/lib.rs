@@ -25,10 +25,8 @@ pub use ask::text_input::{ask_draft, ask_line, ask_text};
 pub use error::{Error, Result};
 pub use keyboard::{BracketedPasteGuard, NoEchoGuard};
 pub use render::markdown::MarkdownRenderer;
-pub use render::{
-    context_window, continuity, coverage, diff, facts, marker, notes, outline, search_hits, summary,
-    tool_calls,
-};
+pub use render::review::{continuity, outline};
+pub use render::{context_window, coverage, diff, facts, marker, notes, search_hits, summary, tool_calls};
 pub use run_view::progress::{ProgressDisplay, ProgressUnit};
 pub use run_view::turn_view::{TurnTotals, TurnView};
 pub use run_view::type_ahead::TypeAheadBuffer;

@@ -4,14 +4,13 @@
 
 pub mod code;
 pub mod context_window;
-pub mod continuity;
 pub mod coverage;
 pub mod diff;
 pub mod facts;
 pub mod markdown;
 pub mod marker;
 pub mod notes;
-pub mod outline;
+pub mod review;
 pub mod search_hits;
 pub mod summary;
 pub mod tool_calls;

@@ -3,10 +3,8 @@
 
 mod agent_requested;
 mod concurrency;
-mod continuity;
 mod edited_drafts;
 mod joining;
-mod newer_messages;
 mod pathological;
 mod refine;
 mod review;
@@ -14,7 +12,6 @@ mod sources;
 mod stored_state;
 mod transcript;
 mod updates;
-mod waiting_calls;
 
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use journal::HandoffFilter;

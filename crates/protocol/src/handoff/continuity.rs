@@ -62,7 +62,7 @@ pub struct ContinuityProbe {
     pub answer: Option<String>,
     /// True if the answer agrees with the expected one.
     pub passed: bool,
-    /// Who compared the answer with the expected one.
+    /// The judge that compared the answer with the expected one.
     pub judged_by: ProbeJudge,
 }
 

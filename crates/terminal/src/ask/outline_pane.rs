@@ -16,6 +16,9 @@ const FRAME_ROWS: usize = 2;
 /// The keys, in the last row.
 const KEYS: &str = "↑↓ move · Enter opens or closes · → and ← too · o open all · c close all · q back";
 
+/// The mark of the selected row.
+const SELECTED_MARK: &str = "›";
+
 /// True while a pane covers the terminal, so that an abrupt end of the program can uncover it.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
@@ -60,6 +63,13 @@ pub enum PaneOutcome {
         /// The index of the item.
         item: usize,
     },
+}
+
+/// The state of all sections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SectionFold {
+    Open,
+    Closed,
 }
 
 /// A row that can be selected.
@@ -129,8 +139,8 @@ impl OutlinePane {
             KeyCode::Enter | KeyCode::Char(' ') => return self.toggle(*rows.get(self.selected)?),
             KeyCode::Right => return self.open(*rows.get(self.selected)?),
             KeyCode::Left => self.close(*rows.get(self.selected)?),
-            KeyCode::Char('o') => self.set_all_open(true),
-            KeyCode::Char('c') => self.set_all_open(false),
+            KeyCode::Char('o') => self.fold_all(SectionFold::Open),
+            KeyCode::Char('c') => self.fold_all(SectionFold::Closed),
             _ => {}
         }
         None
@@ -179,12 +189,12 @@ impl OutlinePane {
     }
 
     /// Opens or closes all sections. The selected section stays selected.
-    fn set_all_open(&mut self, is_open: bool) {
+    fn fold_all(&mut self, fold: SectionFold) {
         let section = match self.rows().get(self.selected) {
             Some(PaneRow::Section(section) | PaneRow::Item(section, _)) => *section,
             None => 0,
         };
-        self.sections.iter_mut().for_each(|section| section.is_open = is_open);
+        self.sections.iter_mut().for_each(|section| section.is_open = fold == SectionFold::Open);
         self.selected =
             self.rows().iter().position(|row| *row == PaneRow::Section(section)).unwrap_or_default();
     }
@@ -208,7 +218,8 @@ impl OutlinePane {
         for (index, row) in self.rows().into_iter().enumerate() {
             let first = lines.len();
             let is_selected = index == self.selected;
-            lines.extend(self.row_lines(screen, row, is_selected));
+            let mark = if is_selected { SELECTED_MARK } else { " " };
+            lines.extend(self.row_lines(screen, row, mark));
             if is_selected {
                 selected = first..lines.len();
             }
@@ -216,10 +227,9 @@ impl OutlinePane {
         (lines, selected)
     }
 
-    /// Returns the lines of a row.
-    fn row_lines(&self, screen: &Screen, row: PaneRow, is_selected: bool) -> Vec<String> {
+    /// Returns the lines of a row, the first one after `mark`.
+    fn row_lines(&self, screen: &Screen, row: PaneRow, mark: &str) -> Vec<String> {
         let (style, columns) = (screen.style, screen.text_columns());
-        let mark = if is_selected { "›" } else { " " };
         match row {
             PaneRow::Section(index) => {
                 let OutlineSection { heading, items, is_open } = &self.sections[index];

@@ -75,7 +75,7 @@ async fn only_a_child_without_messages_gets_a_further_package() {
     check(request_into(&environment, &agent, parent).await, "no handoff created it");
     let (frames, cancel) = unwatched();
     let second = request_into(&environment, &agent, child).await.unwrap();
-    // Somebody writes in the child while the second package is reviewed.
+    // A message is written in the child while the second package is reviewed.
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     let decided =
         agent.handoffs().decide(second.handoff.handoff_id, &approval(&second), &frames, &cancel).await;

@@ -1,5 +1,9 @@
 //! Tests of the user's decisions about a proposal, and of empty model answers, through the agent's public interface.
 
+mod continuity;
+mod newer_messages;
+mod waiting_calls;
+
 use agent::{Error, HandoffRequestOptions, PendingHandoff, RunError};
 use protocol::{HandoffStatus, Message, RunStatus, StopReason};
 use serde_json::{Value, json};

@@ -23,7 +23,7 @@ pub(crate) struct ProbeBody {
     automatic: bool,
 }
 
-/// What a summary alone answers about the work.
+/// The report about the questions that a summary alone answers.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ContinuityShape {
     /// The SHA-256 of the checked text, in hex.

@@ -56,6 +56,28 @@ const ANSWERS: [KeyChoice<LineAnswer>; 3] = [
     KeyChoice { key: 'k', label: "Keep", answer: LineAnswer::Keep },
 ];
 
+/// The decider about stale lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineDecider {
+    /// The user is asked about each line.
+    Person,
+    /// `--apply`: all proposed changes are made.
+    ApplyAll,
+    /// No one: the lines are only shown.
+    Nobody,
+}
+
+impl LineDecider {
+    /// Returns the decider that the arguments and the output allow.
+    fn choose(context: &CommandContext, args: &HandoffUpdateArgs) -> Self {
+        match (args.apply, context.format, context.screen.audience) {
+            (true, ..) => Self::ApplyAll,
+            (false, OutputFormat::Text, Audience::Person) => Self::Person,
+            (false, ..) => Self::Nobody,
+        }
+    }
+}
+
 /// Performs `segue handoff update`.
 ///
 /// # Errors
@@ -73,13 +95,13 @@ pub(crate) async fn run(context: &CommandContext, args: HandoffUpdateArgs) -> Co
         return Err(CliFailure::new(ExitReason::User, problem)
             .with_hint("`segue threads tree` shows which threads began with a summary"));
     }
-    let is_asking = context.format == OutputFormat::Text && context.screen.audience == Audience::Person;
+    let decider = LineDecider::choose(context, &args);
     for package in &mut packages {
-        update_package(context, package, args.apply, is_asking).await?;
+        update_package(context, package, decider).await?;
     }
     match context.format {
         OutputFormat::Json => print_json(context, thread_id, &packages)?,
-        OutputFormat::Text => print_text(context, &packages, is_asking || args.apply)?,
+        OutputFormat::Text => print_text(context, &packages, decider)?,
     }
     Ok(ExitReason::Success)
 }
@@ -88,17 +110,16 @@ pub(crate) async fn run(context: &CommandContext, args: HandoffUpdateArgs) -> Co
 async fn update_package(
     context: &CommandContext,
     updated: &mut UpdatedPackage,
-    applies_all: bool,
-    is_asking: bool,
+    decider: LineDecider,
 ) -> Result<(), CliFailure> {
     for stale in updated.package.stale.clone() {
         if context.format == OutputFormat::Text {
             print_stale_line(context, &stale)?;
         }
-        let replacement = match (applies_all, is_asking) {
-            (true, _) => Some(stale.replacement.clone()),
-            (false, true) => ask_about_line(context, &stale)?,
-            (false, false) => None,
+        let replacement = match decider {
+            LineDecider::ApplyAll => Some(stale.replacement.clone()),
+            LineDecider::Person => ask_about_line(context, &stale)?,
+            LineDecider::Nobody => None,
         };
         let Some(replacement) = replacement else { continue };
         let update = LineUpdate {
@@ -143,7 +164,7 @@ fn ask_about_line(context: &CommandContext, stale: &StaleLine) -> Result<Option<
 fn print_text(
     context: &CommandContext,
     packages: &[UpdatedPackage],
-    has_decided: bool,
+    decider: LineDecider,
 ) -> Result<(), CliFailure> {
     let screen = &context.screen;
     let count = |lines: usize| if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") };
@@ -158,7 +179,7 @@ fn print_text(
     match stale {
         0 if updated == 0 => screen.print_line("Nothing in the summary is contradicted by later work.")?,
         0 => {}
-        stale if has_decided => screen.print_line(format!("{} kept.", count(stale)))?,
+        stale if decider != LineDecider::Nobody => screen.print_line(format!("{} kept.", count(stale)))?,
         stale => screen.print_line(format!(
             "{} contradicted by later work. Without a terminal, --apply makes all proposed changes.",
             count(stale)

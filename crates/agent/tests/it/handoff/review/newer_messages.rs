@@ -6,8 +6,8 @@ use protocol::EventType;
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::pending_handoff;
 use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, approval, decisions, unwatched};
+use crate::handoff::pending_handoff;
 
 /// Edits the proposal with these arguments and returns the next one.
 async fn edit(agent: &Agent, pending: &PendingHandoff, args: &Value) -> agent::Result<PendingHandoff> {

@@ -21,13 +21,21 @@ pub(super) struct PlannedProbe {
     pub(super) seq: Option<Seq>,
 }
 
+/// The result of comparing an answer with the right ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Judgement {
+    /// True if the answer agrees with a right one.
+    pub(super) passed: bool,
+    /// The judge.
+    pub(super) judged_by: ProbeJudge,
+}
+
 impl PlannedProbe {
     /// Returns the probe with the answer that was given or found.
     pub(super) fn result(
         &self,
         answer: Option<String>,
-        passed: bool,
-        judged_by: ProbeJudge,
+        Judgement { passed, judged_by }: Judgement,
     ) -> ContinuityProbe {
         ContinuityProbe {
             kind: self.kind,

@@ -25,7 +25,7 @@ use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache};
 use crate::request::HandoffOptions;
 use call::ProbeCalls;
 use judge::{RuleVerdict, judge_answer, search_text};
-use question::{PlannedProbe, plan_probes};
+use question::{Judgement, PlannedProbe, plan_probes};
 
 /// A check of whether a proposal answers what the next agent has to know.
 pub struct ContinuityCheck<'a> {
@@ -138,7 +138,7 @@ impl ContinuityCheck<'_> {
                 let by_model = unclear.iter().position(|unclear| *unclear == index).map(|at| agreed[at]);
                 let judged_by = if by_model.is_some() { ProbeJudge::Model } else { ProbeJudge::Rules };
                 let passed = by_model.unwrap_or(verdict == RuleVerdict::Agrees);
-                probe.result(answer, passed, judged_by)
+                probe.result(answer, Judgement { passed, judged_by })
             })
             .collect())
     }
@@ -172,7 +172,7 @@ fn search_all(planned: &[PlannedProbe], text: &str) -> Vec<ContinuityProbe> {
         .iter()
         .map(|probe| {
             let found = search_text(probe, text);
-            probe.result(found.line, found.is_answer, ProbeJudge::Rules)
+            probe.result(found.line, Judgement { passed: found.is_answer, judged_by: ProbeJudge::Rules })
         })
         .collect()
 }

@@ -23,7 +23,7 @@ pub(super) struct LaterFacts<'a> {
     pub(super) covered: Seq,
 }
 
-/// What the later work says about a line: the place, and the line to put in its place.
+/// A contradiction of a line: the place of the later work, and the line to put in its place.
 struct Finding {
     reason: StaleReason,
     thread_id: ThreadId,

@@ -5,8 +5,8 @@ use protocol::{ContinuityReport, EventType, ProbeJudge, ProbeKind};
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
-use super::pending_handoff;
 use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, message_texts, unwatched};
+use crate::handoff::pending_handoff;
 
 /// A phrase of the instructions for the answers.
 const ANSWER_PROMPT: &str = "You are about to continue work";

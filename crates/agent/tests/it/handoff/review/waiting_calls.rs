@@ -6,8 +6,8 @@ use protocol::{Message, RunStatus, ThreadId, ThreadStatus};
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
-use super::injected_summary;
 use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, assert_paired, decisions, unwatched};
+use crate::handoff::injected_summary;
 
 /// The heading of the section that lists the calls.
 const HEADING: &str = "### Calls that wait for approval\n- write_file: {";

@@ -25,7 +25,7 @@ fn only_what_later_work_contradicts_is_stale() {
         ],
         todos_seq: 7,
         files: vec![FileUse {
-            path: "/work/repo/src/old.rs".to_owned(),
+            path: "/srv/kettle/src/old.rs".to_owned(),
             last_write_seq: 3,
             deleted_seq: 5,
             ..FileUse::default()

@@ -280,6 +280,7 @@ fn trace_summarizer_calls(update: &mut GraphUpdate, calls: &[SummarizerCall]) ->
             prompt_sha256: Some(call.prompt_sha256.clone()),
             problem: call.problem.clone(),
             trace: None,
+            part: None,
         };
         update.events.push(NewEvent::from_body(&called, call.ended_at)?.with_duration(call.duration)?);
         update.usage.add(call.usage);

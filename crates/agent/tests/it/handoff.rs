@@ -4,6 +4,7 @@
 mod agent_requested;
 mod concurrency;
 mod edited_drafts;
+mod long_input;
 mod pathological;
 mod refine;
 mod review;

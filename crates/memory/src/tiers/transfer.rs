@@ -569,6 +569,7 @@ pub(super) fn model_call_events(calls: &[SummarizerCall]) -> Result<Vec<NewEvent
                 prompt_sha256: Some(call.prompt_sha256.clone()),
                 problem: call.problem.clone(),
                 trace: None,
+                part: None,
             };
             NewEvent::from_body(&called, call.ended_at)?.with_duration(call.duration)
         })

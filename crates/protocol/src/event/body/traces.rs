@@ -5,6 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::Seq;
 use crate::event::names::stored_enum;
 use crate::ids::HandoffId;
 use crate::message::Usage;
@@ -14,6 +15,8 @@ stored_enum! {
     pub enum ModelCallPurpose {
         /// Drafts a handoff summary.
         HandoffSummary = "handoff_summary",
+        /// Summarizes a part of a conversation that is too long for one drafting call.
+        HandoffPart = "handoff_part",
         /// Writes the summary of a compaction.
         Compaction = "compaction",
         /// Writes a medium-term memory summary of old messages.
@@ -40,6 +43,21 @@ pub struct ModelCalled {
     pub problem: Option<String>,
     /// The name, metadata and tags of the draft's trace span.
     pub trace: Option<DraftTrace>,
+    /// The part of the conversation that the call summarized.
+    #[serde(default)]
+    pub part: Option<SummarizedPart>,
+}
+
+/// A part of a conversation with its summary. It is stored with the call that wrote it, so that no later draft pays for
+/// it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummarizedPart {
+    /// The seq of the first message.
+    pub first_seq: Seq,
+    /// The seq of the last message, inclusive.
+    pub last_seq: Seq,
+    /// The summary, one line for each fact; empty if the response could not be used.
+    pub summary: String,
 }
 
 impl Serialize for ModelCalled {
@@ -56,6 +74,9 @@ impl Serialize for ModelCalled {
         map.serialize_entry(problem, &self.problem)?;
         if let Some(trace) = &self.trace {
             map.serialize_entry("trace", trace)?;
+        }
+        if let Some(part) = &self.part {
+            map.serialize_entry("part", part)?;
         }
         map.end()
     }

@@ -1,9 +1,11 @@
 """Scores the offline handoff summary on real transcripts, with the scorer that comes with the data.
 
-  eval_handoff.py DATA_DIR EXAMPLE_BINARY [--cases NAME_PART] [--verbose]
+  eval_handoff.py DATA_DIR EXAMPLE_BINARY [--cases NAME_PART] [--model PROVIDER/NAME] [--verbose]
 
 DATA_DIR holds score_handoff.py and the folder `open`; EXAMPLE_BINARY is the built example `eval_handoff`. The binary is
 run once over all cases; every answer is scored, and each bar is printed with PASS or MISS. The exit code is 1 when a bar is missed.
+With --model, the model drafts each summary, which costs at least two calls a case; the drafts that failed are counted, and the bars,
+which belong to the offline summary, are not applied.
 """
 import argparse, json, os, re, subprocess, sys
 
@@ -29,13 +31,15 @@ def cases_of(scorer, folder):
     return out
 
 
-def run(binary, cases):
-    """Returns the binary's answer for every case, in order."""
+def run(binary, cases, model):
+    """Returns the binary's answer for every case, in order. With a model, the binary's messages about failed drafts are shown."""
     requests = "".join(
         json.dumps(dict(path=path, name=name, cut=cut, budgets=BUDGETS)) + "\n" for path, name, cut, _ in cases)
-    done = subprocess.run([binary], input=requests, capture_output=True, text=True, check=False)
+    done = subprocess.run([binary] + (["--model", model] if model else []), input=requests, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit("the example failed:\n" + done.stderr)
+    if model:
+        sys.stderr.write(done.stderr)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -94,6 +98,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data"), parser.add_argument("binary")
     parser.add_argument("--cases", default="", help="only cases whose name contains this")
+    parser.add_argument("--model", default="", help="the model that drafts, PROVIDER/NAME; its key is read from the environment")
     parser.add_argument("--verbose", action="store_true", help="print every case's score, misses and summary")
     options = parser.parse_args()
     sys.path.insert(0, options.data)
@@ -102,8 +107,11 @@ def main():
 
     cases = [c for c in cases_of(scorer, os.path.join(options.data, "open")) if options.cases in c[3].name]
     rows = []
-    for (path, _, _, case), answer in zip(cases, run(options.binary, cases), strict=True):
+    failed = 0
+    for (path, _, _, case), answer in zip(cases, run(options.binary, cases, options.model), strict=True):
         texts = [(b, answer["summaries"][str(b)]) for b in BUDGETS]
+        failed += sum(text is None for _, text in texts)
+        texts = [(b, text) for b, text in texts if text is not None]
         if answer.get("selection"):
             texts.append((SELECTION_TOKENS, answer["selection"]))
         for budget, text in texts:
@@ -121,6 +129,9 @@ def main():
     table("B/C. Long windows, real compaction points", [r for r in long if r["kind"] == "real"])
     table("All long windows", long)
     table("D. Short conversations", [r for r in rows if r["window"] < scorer.LONG])
+    if options.model:
+        print("\nDrafts by %s: %d, of which %d failed" % (options.model, len(BUDGETS) * len(cases), failed))
+        sys.exit(1 if failed else 0)
     sys.exit(0 if bars(long) else 1)
 
 

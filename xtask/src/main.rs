@@ -37,7 +37,8 @@ cargo xtask COMMAND
   page                  check format, types, unit tests and build of the page
   book                  render the book in docs/ to target/book and check its links
   upgrade-fixture       write homes with this version, for the upgrade tests of later versions; once for each release
-  eval-handoff [ARG…]   score handoff summaries of the conversations in ../shared/data; pass ARGs to the scorer
+  eval-handoff [ARG…]   score handoff summaries of the conversations in ../shared/data; pass ARGs to the scorer;
+                        `--model PROVIDER/NAME` scores the drafts of a model
                         (--dev: use the development build)
   eval-recall [--dev]   measure the evidence recall of `segue search` on the conversations in ../shared/data;
                         fail if it is below the minimum

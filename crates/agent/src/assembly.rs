@@ -495,6 +495,13 @@ impl Agent {
             open_model: Arc::new(move |name| models.open_named(name).map_err(|error| error.to_string())),
             max_summary_tokens: config.max_summary_tokens,
             max_input_tokens: config.max_input_tokens,
+            max_part_calls: config.max_part_calls,
+            price: {
+                let prices = self.config.prices.clone();
+                Arc::new(move |model, usage| {
+                    model::prices::find_price(model, &prices).map(|price| model::prices::cost(usage, &price))
+                })
+            },
             scan_cache: Arc::clone(&self.handoff_scan_cache),
         };
         HandoffApproval { drafting, max_refinements: config.max_refinements }

@@ -76,7 +76,7 @@ pub use handoff::render::{
 };
 pub use handoff::{
     CoverageCounts, HandoffStatistics, MessageUse, MessageUseCounts, OFFLINE_SUMMARY_MODEL,
-    OutcomeStatistics, UNDECIDED_NOTE, count_coverage, count_message_uses, edited_markdown,
+    OutcomeStatistics, PartsEstimate, UNDECIDED_NOTE, count_coverage, count_message_uses, edited_markdown,
     show_assistant_name,
 };
 pub use journal::copy::{BackupReport, CopyOutcome, CopyPhase, CopyReport, SchemaMigration, TableChecksum};

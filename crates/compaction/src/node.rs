@@ -281,6 +281,7 @@ fn trace_summarizer_calls(update: &mut GraphUpdate, calls: &[SummarizerCall]) ->
             problem: call.problem.clone(),
             trace: None,
             continuity: None,
+            part: None,
         };
         update.events.push(NewEvent::from_body(&called, call.ended_at)?.with_duration(call.duration)?);
         update.usage.add(call.usage);

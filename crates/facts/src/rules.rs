@@ -8,6 +8,28 @@ use crate::limits::{RULE_TEXT_BYTES_MAX, RULES_PER_MESSAGE_MAX, STANDING_RULES_M
 use crate::text::{cues, rule_cues};
 use crate::tool_use::head_words;
 
+/// Lowercase words that may stand before a question.
+const QUESTION_OPENINGS: &[&str] = &["wait", "so", "but", "and", "hmm", "ok", "okay", "hey"];
+/// Lowercase verbs that begin a question when a pronoun follows.
+const QUESTION_VERBS: &[&str] = &[
+    "should",
+    "shouldn't",
+    "could",
+    "couldn't",
+    "can",
+    "can't",
+    "would",
+    "wouldn't",
+    "is",
+    "isn't",
+    "are",
+    "aren't",
+    "does",
+    "doesn't",
+    "did",
+    "didn't",
+    "won't",
+];
 /// Words that express the polarity or politeness of a rule and not what it is about.
 const POLARITY_WORDS: &[&str] = &[
     "never", "always", "don", "dont", "t", "do", "not", "must", "should", "please", "only", "also", "and",
@@ -137,7 +159,7 @@ fn rules_in(text: &str) -> Vec<&str> {
         let is_item =
             sentence.starts_with(['-', '*', '•', '+']) || sentence.starts_with(|c: char| c.is_ascii_digit());
         let is_announced = announced > 0 && (is_item || !is_list_announced || announced < usize::MAX);
-        let is_question = sentence.ends_with(['?', '？']);
+        let is_question = sentence.ends_with(['?', '？']) || asks_without_mark(sentence);
         let continued = spans.last_mut().filter(|(_, last_end)| {
             !is_item && is_continuation(sentence) && !text[*last_end..start].contains("\n\n")
         });
@@ -152,6 +174,17 @@ fn rules_in(text: &str) -> Vec<&str> {
         }
     }
     spans.into_iter().map(|(start, end)| strip_item_marker(&text[start..end])).collect()
+}
+
+/// Returns whether a sentence without a question mark asks something: it begins like a question, possibly after a word such
+/// as "wait".
+fn asks_without_mark(sentence: &str) -> bool {
+    let mut words = sentence.split_whitespace().map(|word| word.trim_end_matches(',').to_ascii_lowercase());
+    let first = words.find(|word| !QUESTION_OPENINGS.contains(&word.as_str())).unwrap_or_default();
+    let second = words.next().unwrap_or_default();
+    let has_inverted_order = QUESTION_VERBS.contains(&first.as_str())
+        && matches!(second.as_str(), "i" | "we" | "you" | "it" | "this" | "that" | "they" | "there");
+    first == "why" || has_inverted_order
 }
 
 /// Returns the number of rules that the sentence announces; [`usize::MAX`] when it announces a list of any length.
@@ -216,6 +249,9 @@ mod tests {
             ("I don't know why it never works.", ""),
             ("It always fails on Mondays.", ""),
             ("Should we never retry?", ""),
+            ("wait why are traces in a folder of their own, we must never do that", ""),
+            ("Shouldn't we always have one transcript per case", ""),
+            ("So never sleep in tests.", "So never sleep in tests."),
             ("Don't worry about it.", ""),
             ("Keep going.", ""),
             ("```\nnever = 1\n```", ""),

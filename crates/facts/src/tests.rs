@@ -207,6 +207,7 @@ fn calls_without_an_effect_are_no_facts() {
         ("C: 1 Bash {\"command\": \"make deploy\"}\n E: 1 Permission to use Bash has been denied.", ""),
         ("C: 1 compact {}\n E: 1 Not condensed: it would not help. Continue.", ""),
         ("C: 1 Read {\"file_path\": \"a.rs\"}\n E: 1 File does not exist.", ""),
+        ("C: 1 stop_bash {\"shellId\": \"30\"}\n E: 1 shellId: 30 was already stopped via stop_bash.", ""),
         ("C: 1 Edit {\"file_path\": \"a.rs\"}\n E: 1 String to replace not found in file.", ""),
         (
             "C: 1 Edit {\"file_path\": \"a.rs\"}\n E: 1 error: the disk is full",

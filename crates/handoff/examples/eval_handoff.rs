@@ -1,6 +1,9 @@
 //! A program for evaluations: it reads requests as JSON lines from standard input and writes offline summaries and
 //! selections of real transcripts. `xtask/eval_handoff.py` sends the requests and scores the answers.
 //!
+//! With the arguments `--model PROVIDER/NAME` the model drafts the summaries. The key and the base URL come from the
+//! environment variables of the provider. A draft that failed is `null`.
+//!
 //! A request is `{"path", "name", "cut", "budgets": [..]}`: the file, the conversation `name` in it (`null` for its
 //! only one), the number of entries to cover, and the budgets in tokens. The answers are written in the order of the
 //! requests, one line each.
@@ -8,17 +11,22 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use facts::{FactCollector, TranscriptItem};
 use handoff::limits::INPUT_TOKENS_MAX;
 use handoff::{TranscriptSelector, build_offline_summary, render};
 use jiff::Timestamp;
-use protocol::{Event, EventId, ThreadId};
+use model::ChatModel;
+use protocol::{Event, EventId, NewEvent, ThreadId};
 use serde::Deserialize;
 use transcripts::{
     ConversationInfo, SessionFormat, SinkError, TranscriptEntry, TranscriptProblem, TranscriptSink,
     TranscriptSource,
 };
+
+#[path = "eval_handoff/model_draft.rs"]
+mod model_draft;
 
 /// A request.
 #[derive(Deserialize)]
@@ -45,6 +53,8 @@ struct EvalCase {
     collector: FactCollector,
     /// The collector of lines to select from.
     selector: TranscriptSelector,
+    /// The covered entries, for a draft by a model.
+    events: Vec<NewEvent>,
 }
 
 /// A sink that passes each entry of a conversation to the cases about it.
@@ -67,17 +77,7 @@ impl TranscriptSink for EvalCaseReader {
 
     fn push_entry(&mut self, entry: TranscriptEntry) -> Result<(), SinkError> {
         let new = entry.into_event(self.format, Timestamp::UNIX_EPOCH)?;
-        let mut event = Event {
-            thread_id: self.thread_id,
-            seq: 0,
-            event_id: EventId::generate(),
-            run_id: None,
-            event_type: new.event_type.as_str().to_owned(),
-            category: new.event_type.category().as_str().to_owned(),
-            content: new.content,
-            metadata: new.metadata,
-            created_at: new.created_at,
-        };
+        let mut event = Event::from_new(new.clone(), self.thread_id, 0);
         for case in &mut self.cases {
             let is_about = case.request.name.as_ref().is_none_or(|name| *name == self.conversation);
             if is_about && case.entries < case.request.cut {
@@ -86,6 +86,7 @@ impl TranscriptSink for EvalCaseReader {
                 let item = TranscriptItem::from_event(&event);
                 case.collector.push(&item);
                 case.selector.visit(&item);
+                case.events.push(NewEvent { event_id: EventId::generate(), ..new.clone() });
             }
         }
         Ok(())
@@ -103,11 +104,19 @@ impl TranscriptSink for EvalCaseReader {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let model = match arguments.as_slice() {
+        [option, name] if option == "--model" => Some(model_draft::open_model(name)?),
+        [] => None,
+        _ => return Err("the only option is `--model PROVIDER/NAME`".into()),
+    };
+    let runtime = tokio::runtime::Runtime::new()?;
     let mut by_path: BTreeMap<PathBuf, Vec<EvalCase>> = BTreeMap::new();
     for (index, line) in std::io::stdin().lock().lines().enumerate() {
         let request: EvalRequest = serde_json::from_str(&line?)?;
         let selector = TranscriptSelector::new(INPUT_TOKENS_MAX, None);
-        let case = EvalCase { index, entries: 0, collector: FactCollector::default(), selector, request };
+        let collector = FactCollector::default();
+        let case = EvalCase { index, entries: 0, collector, selector, events: Vec::new(), request };
         by_path.entry(case.request.path.clone()).or_default().push(case);
     }
     let mut answers = BTreeMap::new();
@@ -117,7 +126,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut reader =
             EvalCaseReader { format, thread_id: ThreadId::generate(), conversation: String::new(), cases };
         transcripts::read_conversations(&source, format, &mut reader)?;
-        answers.extend(reader.cases.into_iter().map(|case| (case.index, answer(case))));
+        for case in reader.cases {
+            answers.insert(case.index, runtime.block_on(answer(case, model.as_ref())));
+        }
     }
     let mut out = std::io::stdout().lock();
     for answer in answers.values() {
@@ -126,11 +137,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Returns the answer for a case whose entries have been read.
-fn answer(case: EvalCase) -> serde_json::Value {
+/// Returns the answer for a case whose entries have been read. The model drafts the summaries, if there is one.
+async fn answer(case: EvalCase, model: Option<&Arc<dyn ChatModel>>) -> serde_json::Value {
     let facts = case.collector.finish();
     let mut summaries = serde_json::Map::new();
     for budget in case.request.budgets {
+        if let Some(model) = model {
+            let drafted = model_draft::draft_with_model(model, case.events.clone(), budget).await;
+            let text = drafted.inspect_err(|problem| eprintln!("{}: {problem}", case.request.path.display()));
+            summaries.insert(budget.to_string(), text.ok().into());
+            continue;
+        }
         let summary = build_offline_summary(&facts, None, budget);
         summaries.insert(
             budget.to_string(),

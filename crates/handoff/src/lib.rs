@@ -36,6 +36,7 @@ pub use cleanup::{
     ClearBlockActivity, HandoffCleanup, MarkFirstTurn, route_after_turn, should_cleanup_handoff,
     turn_channels,
 };
+pub use draft::parts::estimate::{PartsEstimate, PriceUsage};
 pub use draft::preview::HandoffPreview;
 pub use draft::summarization::{
     DraftSettings, HandoffSummarization, OFFLINE_SUMMARY_MODEL, OpenModel, route_after_decision,

@@ -135,8 +135,8 @@ pub(crate) enum HandoffInput {
     Propose {
         /// The stored proposal.
         proposal: ProposalRef,
-        /// The reason why the proposal is the offline summary although a model was asked; `None` otherwise.
-        problem: Option<String>,
+        /// The problem with the draft, if there was one.
+        problem: Option<DraftProblem>,
     },
     /// Another draft produced no proposal, so the previous one is proposed again.
     KeepProposal {
@@ -206,16 +206,15 @@ impl HandoffState {
         use HandoffInput as I;
         match (self, input) {
             (Self::Requested { handoff }, I::Propose { proposal, problem }) => {
-                let problem = problem.map(|problem| DraftProblem { problem, unused_feedback: None });
                 Ok(Self::AwaitingDecision { handoff, proposal, problem })
             }
             (Self::Redrafting { handoff, revision, .. }, I::Propose { proposal, problem }) => {
-                let problem = problem.map(|problem| DraftProblem { problem, unused_feedback: None });
                 Ok(Self::AwaitingDecision { handoff: handoff.with_revision(revision), proposal, problem })
             }
             (Self::Redrafting { handoff, proposal, revision }, I::KeepProposal { problem }) => {
                 let unused_feedback = revision.feedback().map(str::to_owned);
-                let problem = problem.map(|problem| DraftProblem { problem, unused_feedback });
+                let problem =
+                    problem.map(|problem| DraftProblem { unused_feedback, ..DraftProblem::failed(problem) });
                 Ok(Self::AwaitingDecision { handoff: handoff.with_revision(revision), proposal, problem })
             }
             (Self::AwaitingDecision { mut handoff, proposal, .. }, I::Revise(revision)) => {

@@ -84,6 +84,7 @@ fn endpoints() -> OpenApiRouter<AppState> {
         .routes(routes!(export::export_thread))
         .routes(routes!(export::get_artifact))
         .routes(routes!(handoffs::request_handoff))
+        .routes(routes!(handoffs::estimate))
         .routes(routes!(handoffs::list))
         .routes(routes!(handoffs::show))
         .routes(routes!(handoffs::decide))

@@ -340,8 +340,8 @@ impl ActiveRun<'_> {
             tokio::select! {
                 biased;
                 result = &mut journal_operation, if !is_idle => result?,
-                Some((events, writes)) = early_receiver.recv(), if is_idle => {
-                    journal_operation = self.commit_early(events, writes).boxed().fuse();
+                Some(commit) = early_receiver.recv(), if is_idle => {
+                    journal_operation = self.commit_early(commit).boxed().fuse();
                 }
                 done = &mut work => {
                     if !is_idle {
@@ -451,7 +451,7 @@ fn merge_early_commits(
     early_receiver: &mut UnboundedReceiver<EarlyCommit>,
 ) -> std::result::Result<GraphUpdate, StepFailure> {
     let mut update = GraphUpdate::default();
-    while let Ok((events, writes)) = early_receiver.try_recv() {
+    while let Ok(EarlyCommit { events, writes, .. }) = early_receiver.try_recv() {
         update.merge(GraphUpdate { events, writes, ..GraphUpdate::default() });
     }
     match result {

@@ -9,7 +9,7 @@ use protocol::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::node::context::ModelContext;
@@ -125,8 +125,16 @@ pub struct EarlyCommitSender {
     sender: mpsc::UnboundedSender<EarlyCommit>,
 }
 
-/// The content of one early commit: events, and rows that change in the same transaction.
-pub(crate) type EarlyCommit = (Vec<NewEvent>, Vec<Write>);
+/// One early commit.
+#[derive(Debug)]
+pub(crate) struct EarlyCommit {
+    /// The events to append.
+    pub(crate) events: Vec<NewEvent>,
+    /// The rows that change in the same transaction.
+    pub(crate) writes: Vec<Write>,
+    /// Completes the wait of the node for the commit; `None` if it does not wait.
+    pub(crate) committed: Option<oneshot::Sender<()>>,
+}
 
 impl EarlyCommitSender {
     /// Returns a sender and the receiver that the driver reads from while the step runs.
@@ -145,7 +153,17 @@ impl EarlyCommitSender {
     /// events are not durable yet. The items are committed in order, at the latest with the step itself.
     pub fn commit_early(&self, events: Vec<NewEvent>, writes: Vec<Write>) {
         // The receiver lives as long as the step of a driver. A sender without a receiver discards the items.
-        let _ = self.sender.send((events, writes));
+        let _ = self.sender.send(EarlyCommit { events, writes, committed: None });
+    }
+
+    /// Commits events and the rows that change with them, and returns when they are durable. A sender without a receiver
+    /// returns at once. If the commit fails, the driver ends the step.
+    pub async fn commit_durably(&self, events: Vec<NewEvent>, writes: Vec<Write>) {
+        let (committed, commit) = oneshot::channel();
+        if self.sender.send(EarlyCommit { events, writes, committed: Some(committed) }).is_ok() {
+            // The sender of the notification is dropped without one if the commit fails.
+            let _ = commit.await;
+        }
     }
 }
 

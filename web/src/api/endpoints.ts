@@ -15,6 +15,7 @@ import type {
   JournalEvent,
   Json,
   JsonObject,
+  PartsEstimate,
   ThreadLineage,
   ListedHandoff,
   MemoryStats,
@@ -145,6 +146,11 @@ export const api = {
 
   createHandoff: (id: string, options: { goal?: string; messages?: number; preview?: boolean } = {}) =>
     requestJson<PendingHandoff>("POST", `${threadPath(id)}/handoffs`, options),
+  estimateHandoff: (id: string, messages: number | null) =>
+    requestJson<PartsEstimate>(
+      "GET",
+      `${threadPath(id)}/handoffs/estimate${queryString({ messages: messages ?? undefined })}`,
+    ),
   handoffs: (q: { status?: string; thread_id?: string; limit?: number } = {}) =>
     requestJson<{ handoffs: ListedHandoff[] }>("GET", `/api/handoffs${queryString(q)}`),
   handoff: (id: string) => requestJson<HandoffReview>("GET", `/api/handoffs/${id}`),

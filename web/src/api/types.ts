@@ -386,6 +386,15 @@ export interface HandoffCost {
   continuing_tokens: number | null;
   continuing_dollars: number | null;
 }
+/** The model calls that summarize the parts of a long conversation before its draft. */
+export interface PartsEstimate {
+  calls: number;
+  tokens_per_call: number;
+  dollars: number | null;
+  model: string | null;
+  /** A sentence about the calls; null if there are none. */
+  notice: string | null;
+}
 export interface PendingHandoff {
   handoff: Handoff;
   interrupt: Interrupt;

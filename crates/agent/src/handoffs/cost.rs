@@ -23,9 +23,10 @@ const MODEL_CALLS_SCANNED_MAX: usize = 200;
 /// and `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct HandoffCost {
-    /// Tokens of the call that wrote the draft; 0 for an offline summary.
+    /// Tokens of the call that wrote the draft, with those of the calls that summarized parts of a long conversation
+    /// for it; 0 for an offline summary.
     pub draft_tokens: u64,
-    /// The price of that call.
+    /// The price of these calls.
     pub draft_dollars: Option<f64>,
     /// Input tokens of the child's first request, without the person's message; `None` if no model is usable.
     pub first_turn_tokens: Option<u64>,
@@ -84,8 +85,8 @@ impl<'a> HandoffService<'a> {
         })
     }
 
-    /// Returns the usage of the call that wrote the current draft. It is zero for an offline summary and for
-    /// a call that is no longer found.
+    /// Returns the usage of the calls for the current draft. It is zero for an offline summary and for
+    /// calls that are no longer found.
     async fn draft_usage(self, pending: &PendingHandoff) -> Result<Usage> {
         let (handoff_id, iteration) = (pending.handoff.handoff_id, pending.proposal.iteration);
         if let Some(usage) = pending.draft_usage {
@@ -101,13 +102,14 @@ impl<'a> HandoffService<'a> {
             let drafted = call.trace.as_ref().and_then(DraftTrace::iteration);
             call.handoff_id == Some(handoff_id) && drafted == Some(u64::from(iteration))
         };
-        for event in events.iter().rev().filter(|event| event.kind() == Some(EventType::ModelCalled)) {
+        let mut total = Usage::default();
+        for event in events.iter().filter(|event| event.kind() == Some(EventType::ModelCalled)) {
             let call: ModelCalled = event.body()?;
             if is_draft(&call) {
-                return Ok(call.usage.unwrap_or_default());
+                total.add(call.usage.unwrap_or_default());
             }
         }
-        Ok(Usage::default())
+        Ok(total)
     }
 
     /// Returns the share of the model's window that the thread's context occupies; `None` if no model is

@@ -2,7 +2,7 @@
 //! drafts it.
 
 use futures::future::BoxFuture;
-use handoff::{HandoffOptions, HandoffPreview, PreparedHandoffRequest};
+use handoff::{HandoffOptions, HandoffPreview, PartsEstimate, PreparedHandoffRequest};
 use jiff::Timestamp;
 use protocol::{HandoffId, Interrupt, InterruptId, InterruptStatus, RunId, Thread, ThreadId};
 use runtime::{FrameSender, RunScope};
@@ -16,7 +16,7 @@ impl<'a> HandoffService<'a> {
     /// pending proposal, that one is returned, with `is_new` unset. A new one has the status `previewed`, and its
     /// interrupt cannot be answered.
     ///
-    /// A model is called at most once. A run that is active on the thread is no obstacle.
+    /// A model is called at most once, and once for each part of a long conversation. A run that is active on the thread is no obstacle.
     ///
     /// # Errors
     /// Fails as [`HandoffService::request`] does, except that nothing can be busy.
@@ -44,6 +44,30 @@ impl<'a> HandoffService<'a> {
                 Ok(None) => Err(HandoffError::Stopped(thread_id).into()),
                 Err(failure) => Err(HandoffError::NotDrafted { thread_id, reason: failure.message }.into()),
             }
+        })
+    }
+
+    /// Returns the model calls that [`HandoffService::request`] would make for the parts of a long conversation
+    /// before its draft. No model is called and nothing is stored.
+    ///
+    /// # Errors
+    /// Fails if the thread does not exist or the journal cannot be read.
+    pub fn estimate_parts(
+        self,
+        thread_id: ThreadId,
+        request: HandoffRequestOptions,
+        frames: &'a FrameSender,
+    ) -> BoxFuture<'a, Result<PartsEstimate>> {
+        journal::box_future(async move {
+            let thread = self.agent.thread(thread_id).await?;
+            let prepared = self.prepare_request(&thread, request).await?;
+            let node = self.agent.handoff_approval_node(self.agent.models.open_if_usable().as_ref());
+            let estimate = node.estimate_parts(&self.agent.store, &prepared, frames).await;
+            let not_drafted = |failure: runtime::StepFailure| HandoffError::NotDrafted {
+                thread_id,
+                reason: failure.message,
+            };
+            Ok(estimate.map_err(not_drafted)?)
         })
     }
 

@@ -133,9 +133,12 @@ pub struct HandoffConfig {
     pub model: Option<String>,
     /// The budget of a handoff summary in tokens.
     pub max_summary_tokens: u64,
-    /// The most tokens of the conversation that the drafting model receives. Unset, the limit follows the
-    /// model's window.
+    /// The most tokens of the conversation that the drafting model receives in one call. Unset, the limit follows
+    /// the model's window.
     pub max_input_tokens: Option<u64>,
+    /// The most model calls that summarize the parts of a conversation before its draft, if it does not fit into the
+    /// call that drafts; 0 for none.
+    pub max_part_calls: u32,
     /// How long a child thread is sent the summary that it was handed.
     pub keep: HandoffKeep,
     /// The most refinements of one proposal.
@@ -155,6 +158,7 @@ impl Default for HandoffConfig {
             model: None,
             max_summary_tokens: 300,
             max_input_tokens: None,
+            max_part_calls: 16,
             keep: HandoffKeep::default(),
             max_refinements: 3,
             expires_after_days: 30,

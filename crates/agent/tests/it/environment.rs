@@ -234,6 +234,54 @@ pub const DRAFT: &str = r#"{"title":"Importer drops the last row","tldr":"The lo
 {"kind":"decision","text":"Never change the file format.","refs":[1]},
 {"kind":"next_step","text":"Add a test for a file with one row only.","refs":[6]}]}"#;
 
+/// A phrase of the prompt for a part of a long conversation.
+pub const PART_PROMPT: &str = "You read one part of a conversation";
+
+/// Configuration text under which a draft gets only 4,000 tokens of a conversation.
+pub const LONG_INPUT_CONFIG: &str = "[handoff]\nmax_input_tokens = 4000\n";
+
+/// Returns the seqs and the texts of a session of `count` messages with about 200 tokens each: requests, answers with a
+/// call, and results.
+pub fn long_session(count: u64) -> Vec<(u64, String)> {
+    let words = |seq: u64| format!("detail-{seq} ").repeat(70);
+    let text = |seq: u64| match seq % 4 {
+        1 => format!("Port topic-{seq}-request. {}", words(seq)),
+        2 => format!("I port topic-{seq}-answer. {}", words(seq)),
+        3 => format!("built target {seq}: {}", words(seq)),
+        _ => format!("Ported topic-{seq}-done. {}", words(seq)),
+    };
+    (1..=count).map(|seq| (seq, text(seq))).collect()
+}
+
+/// Imports [`long_session`] and returns its thread.
+pub async fn import_long_session(
+    environment: &TestEnvironment,
+    agent: &Agent,
+    count: u64,
+) -> agent::Result<ThreadId> {
+    let message = |(seq, text): (u64, String)| match seq % 4 {
+        1 => serde_json::json!({"role": "user", "content": text}),
+        2 => {
+            serde_json::json!({"role": "assistant", "content": text, "tool_calls": [{"id": format!("c{seq}"),
+            "type": "function", "function": {"name": "run", "arguments": format!("{{\"command\":\"make target {}\"}}", seq + 1)}}]})
+        }
+        3 => serde_json::json!({"role": "tool", "tool_call_id": format!("c{}", seq - 1), "content": text}),
+        _ => serde_json::json!({"role": "assistant", "content": text}),
+    };
+    let messages: Vec<Value> = long_session(count).into_iter().map(message).collect();
+    let path = environment.folder().join("long.json");
+    std::fs::write(&path, Value::from(messages).to_string()).unwrap();
+    let (frames, cancel) = unwatched();
+    let report = agent.threads().import(&[path], &frames, &cancel).await?;
+    Ok(report.threads[0].thread_id)
+}
+
+/// Returns an answer to every part of [`long_session`]: a note about each of its requests. A part takes those about its own
+/// messages.
+pub fn notes_of_parts() -> String {
+    (0..100).map(|n| format!("[{0}] note {0}\n", 4 * n + 1)).collect()
+}
+
 /// Returns a server that answers the drafting prompt with [`DRAFT`], and all other requests with a short text.
 pub fn drafting_server() -> ScriptedServer {
     let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT).with_repeat();

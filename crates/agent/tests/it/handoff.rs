@@ -5,6 +5,7 @@ mod agent_requested;
 mod concurrency;
 mod edited_drafts;
 mod joining;
+mod long_input;
 mod pathological;
 mod refine;
 mod review;

@@ -101,6 +101,7 @@ const TRIVIAL_ERRORS: &[&str] = &[
     "is a directory",
     "eisdir",
     "matches of the string",
+    "was already stopped",
 ];
 /// Lowercase beginnings of lines that a harness or a program puts before its output. They state no failure.
 const OUTPUT_LABELS: &[&str] = &[

@@ -149,13 +149,22 @@ pub fn collect_deleted_files(command: &str, files: &mut Vec<String>) {
     }
 }
 
-/// Returns `command` with each quoted part replaced by one quotation mark. Quoted scripts and messages are not commands,
-/// and the quotation mark keeps a word with a quoted part from being taken for a program's name.
+/// Returns `command` without comments, and with each quoted part replaced by one quotation mark. Comments, quoted scripts
+/// and messages are not commands, and the quotation mark keeps a word with a quoted part from being taken for a program's
+/// name.
 fn mask_quoted_text(command: &str) -> String {
     let mut masked = String::with_capacity(command.len());
     let mut quote = None;
     let mut escaped = false;
+    let mut is_comment = false;
     for c in command.chars() {
+        // A comment begins with a word. It may contain an apostrophe, which opens no quotation.
+        is_comment = c != '\n'
+            && (is_comment
+                || c == '#' && quote.is_none() && !masked.ends_with(|last: char| !last.is_whitespace()));
+        if is_comment {
+            continue;
+        }
         match (quote, c) {
             (Some(open), c) if c == open && !escaped => quote = None,
             (None, '\'' | '"') if !escaped => {
@@ -284,6 +293,8 @@ mod tests {
             // No word of this command is a program's name.
             ("dead12\"quoted\"dead12 run", ""),
             ("git commit -m \"x y\"", "git commit"),
+            ("# Simulate the hook (as it would run); don't stop\ngo vet # then go run x", "go vet"),
+            ("curl a.html#top; echo '# go run'; make all", "curl, make all"),
         ] {
             assert_eq!(invoked_programs(command).join(", "), expected, "{command:?}");
         }

@@ -11,7 +11,7 @@ use runtime::{FailureKind, GraphUpdate, StepContext, StepFailure};
 use crate::draft::reviewer_changes::ReviewerChanges;
 use crate::lifecycle::{HandoffAction, transition_write};
 use crate::request::tool;
-use crate::request::{WAITING_CALL_CHANNEL, current_handoff};
+use crate::request::{DraftProblem, WAITING_CALL_CHANNEL, current_handoff};
 use crate::review::edit::AUTHOR;
 use crate::state::{
     HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed_channels, cleared_channels,
@@ -56,7 +56,7 @@ impl PendingDraft {
         self,
         step: &StepContext<'_>,
         summary_json: HandoffSummary,
-        problem: Option<String>,
+        problem: Option<DraftProblem>,
         mut update: GraphUpdate,
     ) -> Result<GraphUpdate, StepFailure> {
         let now = Timestamp::now();

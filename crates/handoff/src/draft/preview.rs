@@ -9,11 +9,15 @@ use futures::future::BoxFuture;
 use journal::{Store, Write};
 use protocol::{Handoff, HandoffStatus, InterruptPayload, Proposal, RunId, Usage};
 use runtime::{
-    Channels, EarlyCommitSender, FailureKind, GraphUpdate, Node, RunScope, StepContext, StepEntry,
-    StepFailure,
+    Channels, EarlyCommitSender, FailureKind, FrameSender, GraphUpdate, Node, RunScope, StepContext,
+    StepEntry, StepFailure,
 };
 
+use crate::draft::parts::estimate::PartsEstimate;
+use crate::draft::parts::{PartLimits, PartPlan};
 use crate::draft::summarization::HandoffSummarization;
+use crate::draft::window::ThreadSource;
+use crate::draft::window::scan_cache::ScanRequest;
 use crate::request::{PreparedHandoffRequest, handoff_run_start, requested_handoff};
 use crate::review::approval::HandoffApproval;
 
@@ -31,8 +35,34 @@ pub struct HandoffPreview {
 }
 
 impl HandoffApproval {
+    /// Returns the calls that the first draft of `request` needs for the parts of a long conversation. No model is called.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub fn estimate_parts<'a>(
+        &'a self,
+        store: &'a Arc<dyn Store>,
+        request: &'a PreparedHandoffRequest,
+        frames: &'a FrameSender,
+    ) -> BoxFuture<'a, Result<PartsEstimate, StepFailure>> {
+        journal::box_future(async move {
+            let Some(model) = &self.drafting.model else { return Ok(PartsEstimate::default()) };
+            let tokens_max = self.drafting.input_tokens_max(model);
+            let Some(limits) = PartLimits::new(tokens_max, self.drafting.max_part_calls) else {
+                return Ok(PartsEstimate::default());
+            };
+            let thread = ThreadSource { store: &**store, thread_id: request.parent_thread_id, frames };
+            let goal = request.options.goal.as_deref().map(facts::redact);
+            let scan = ScanRequest { messages: request.options.messages, goal: goal.as_deref(), tokens_max };
+            let scan = self.drafting.scan_cache.scan_thread(thread, scan).await?;
+            let plan = PartPlan::new(thread, &scan, model, limits).await?;
+            Ok(PartsEstimate::from_plan(&plan, model, &*self.drafting.price))
+        })
+    }
+
     /// Returns the first proposal that `request` leads to; `None` when the person stopped the draft. A model may be
-    /// called, once, but nothing is stored.
+    /// called, once for the draft and once for each part of a long conversation, but nothing is stored.
     ///
     /// # Errors
     ///

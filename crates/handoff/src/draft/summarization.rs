@@ -4,33 +4,29 @@
 //! person is asked about it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use model::ChatModel;
-use protocol::event::body::{HandoffTruncated, ModelCallPurpose, ModelCalled};
-use protocol::{
-    CarryOver, Coverage, Handoff, HandoffSummary, NewEvent, ReviewNotes, SCHEMA_VERSION, SummaryItem, Usage,
-};
-use runtime::{Channels, FailureKind, Frame, GraphUpdate, Node, StepContext, StepFailure};
-use tracing::Instrument;
+use protocol::event::body::HandoffTruncated;
+use protocol::{CarryOver, HandoffSummary, NewEvent, ReviewNotes, SCHEMA_VERSION, Usage};
+use runtime::{Channels, Frame, GraphUpdate, Node, StepContext, StepFailure};
 
 use crate::accept::waiting_calls::waiting_call_lines;
+use crate::draft::attempt::{DraftAttempt, DraftCall, SummaryDraft};
+use crate::draft::parts::DraftMaterial;
+use crate::draft::parts::estimate::PriceUsage;
 use crate::draft::pending::PendingDraft;
-use crate::draft::trace::DraftSpan;
 use crate::draft::window::ThreadSource;
 use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache, WindowScan};
-use crate::draft::{self, DraftError, DraftInput, ModelDraft};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::request::tool::RESULT_NODE;
-use crate::request::{HandoffMetadata, WAITING_CALL_CHANNEL};
+use crate::request::{DraftProblem, HandoffMetadata, WAITING_CALL_CHANNEL};
 use crate::review::approval::APPROVAL_NODE;
 use crate::state::{HandoffState, Revision};
 use crate::summary::files::referenced_files;
 use crate::summary::message_use::is_covered_message;
 use crate::summary::render;
-use crate::summary::select::TranscriptSelection;
 
 /// The name of the drafting node.
 pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
@@ -58,6 +54,10 @@ pub struct DraftSettings {
     pub max_summary_tokens: u64,
     /// The maximum size of the transcript in the prompt, in tokens; `None` derives it from the model's window.
     pub max_input_tokens: Option<u64>,
+    /// The maximum number of calls that summarize the parts of a conversation before its draft; 0 for none.
+    pub max_part_calls: u32,
+    /// The prices of the models, for the estimate of these calls.
+    pub price: Arc<PriceUsage>,
     /// The cache of thread scans, shared by all drafts of the process.
     pub scan_cache: Arc<ThreadScanCache>,
 }
@@ -103,12 +103,17 @@ pub fn route_after_draft(channels: &Channels) -> runtime::NextNode {
 impl DraftSettings {
     /// Returns the transcript's budget for `model` in tokens: the configured one, else a share of the model's window
     /// within [`INPUT_TOKENS_MAX`] and [`MODEL_INPUT_TOKENS_MAX`].
-    fn input_tokens_max(&self, model: &Arc<dyn ChatModel>) -> u64 {
+    pub(crate) fn input_tokens_max(&self, model: &Arc<dyn ChatModel>) -> u64 {
         let by_window = model
             .limits()
             .context_tokens
             .map(|tokens| (tokens / WINDOW_SHARE).clamp(INPUT_TOKENS_MAX, MODEL_INPUT_TOKENS_MAX));
         self.max_input_tokens.or(by_window).unwrap_or(INPUT_TOKENS_MAX)
+    }
+
+    /// Returns the budget of the rendered summary in tokens: the one in the request, else the configured one.
+    pub(crate) fn summary_tokens_max(&self, metadata: &HandoffMetadata) -> u64 {
+        metadata.options.max_summary_tokens.unwrap_or(self.max_summary_tokens)
     }
 
     /// Returns the model of that name; `None` for the offline summary.
@@ -150,34 +155,6 @@ pub struct HandoffSummarization {
     pub drafting: DraftSettings,
 }
 
-/// A draft by a model or by the offline summary.
-struct SummaryDraft {
-    /// The title, on one line.
-    title: String,
-    /// The TL;DR, on one line.
-    tldr: String,
-    /// The items, in the order of their kinds.
-    body: Vec<SummaryItem>,
-    /// The model's name, or [`OFFLINE_SUMMARY_MODEL`].
-    model: String,
-    /// The tokens that the draft used.
-    usage: Usage,
-    /// The events that the draft covers.
-    coverage: Coverage,
-    /// The provider's id of the response.
-    response_id: Option<String>,
-}
-
-/// The outcome of a model call.
-enum DraftAttempt {
-    /// The model wrote a usable draft.
-    Drafted(Box<SummaryDraft>),
-    /// The model call failed or its answer is unusable; the reason in one line.
-    Failed(String),
-    /// The person stopped the draft.
-    Stopped,
-}
-
 #[async_trait]
 impl Node for HandoffSummarization {
     fn name(&self) -> &'static str {
@@ -202,36 +179,45 @@ impl Node for HandoffSummarization {
         let mut update = GraphUpdate::default();
         let attempt = match model {
             Ok(Some(model)) => {
-                let input = self.draft_call_input(&pending, scan.selection(tokens_max));
-                let call = DraftCall { step: &step, handoff: &pending.handoff, model: &model };
-                Some(call.run_attempt(input, &mut update).await?)
+                let call = DraftCall {
+                    drafting: &self.drafting,
+                    step: &step,
+                    pending: &pending,
+                    scan: &scan,
+                    model: &model,
+                };
+                Some(call.run_attempt(&mut update).await?)
             }
             Ok(None) => None,
             Err(problem) => Some(DraftAttempt::Failed(problem)),
         };
         let (draft, problem) = match attempt {
-            Some(DraftAttempt::Drafted(draft)) => (*draft, None),
+            Some(DraftAttempt::Drafted(draft)) => {
+                let problem = draft.problem.clone().map(DraftProblem::partial);
+                (*draft, problem)
+            }
             Some(DraftAttempt::Failed(cause)) if pending.revision.is_some() => {
                 let problem = report_failure(&step, &cause);
                 return pending.keep_proposal(&step, update, Some(problem));
             }
             Some(DraftAttempt::Failed(cause)) => {
-                (self.offline_draft(&scan, metadata), Some(report_failure(&step, &cause)))
+                let problem = DraftProblem::failed(report_failure(&step, &cause));
+                (self.offline_draft(&scan, metadata), Some(problem))
             }
             None => (self.offline_draft(&scan, metadata), None),
             Some(DraftAttempt::Stopped) => return pending.stop_draft(&step, update),
         };
         let is_offline = draft.model == OFFLINE_SUMMARY_MODEL;
-        let mut summary = assemble_summary(&pending, &step, draft, &scan);
+        let (mut summary, material) = assemble_summary(&pending, &step, draft, &scan);
         summary.carry_over.pending_approvals = waiting_call_lines(&**step.store, step.thread_id).await?;
         remove_false_refs(&mut summary);
         // The offline summary contains only names from the covered events, which the tests prove.
         if !is_offline {
-            ground_draft(&pending, &step, &scan, &mut summary).await?;
+            ground_draft(&step, &pending, &scan, &mut summary).await?;
         }
         check_referenced_files(metadata, &mut summary).await;
         let render::FittedSummary { summary, cut } = self.fit_to_review(&pending, &step, summary).await?;
-        let mut summary = scan.describe_sources(summary);
+        let mut summary = scan.describe_sources(summary, material.as_ref());
         pending.note_rules(&step, &mut summary).await?;
         if let Some(render::SummaryCut { tokens_before, tokens_after }) = cut {
             let handoff_id = pending.handoff.handoff_id;
@@ -243,11 +229,6 @@ impl Node for HandoffSummarization {
 }
 
 impl HandoffSummarization {
-    /// Returns the budget of the rendered summary in tokens: the one in the request, else the configured one.
-    fn summary_tokens_max(&self, metadata: &HandoffMetadata) -> u64 {
-        metadata.options.max_summary_tokens.unwrap_or(self.drafting.max_summary_tokens)
-    }
-
     /// Returns the summary within its budget, with the changes that the person made to the proposals before it.
     async fn fit_to_review(
         &self,
@@ -257,7 +238,7 @@ impl HandoffSummarization {
     ) -> Result<render::FittedSummary, StepFailure> {
         let changes = pending.reviewer_changes(step).await?;
         summary.carry_over = changes.apply_to_facts(summary.carry_over);
-        let tokens_max = self.summary_tokens_max(&pending.in_progress.metadata);
+        let tokens_max = self.drafting.summary_tokens_max(&pending.in_progress.metadata);
         let mut fitted = render::fit_summary(summary, tokens_max);
         if pending.covered_until().is_some() {
             // A model is asked to keep the person's words; the offline summary is written anew, so they are put in.
@@ -269,34 +250,9 @@ impl HandoffSummarization {
         Ok(fitted)
     }
 
-    /// Returns the prompt input for this draft; a refinement includes the previous summary and the feedback.
-    fn draft_call_input(&self, pending: &PendingDraft, selection: TranscriptSelection) -> DraftCallInput {
-        let metadata = &pending.in_progress.metadata;
-        let (previous_summary, feedback) = match &pending.revision {
-            Some(Revision::Refine(refinement)) => {
-                (Some(refinement.summary_md.clone()), Some(refinement.feedback.clone()))
-            }
-            Some(Revision::CoverNewer { summary_md, .. }) => (Some(summary_md.clone()), None),
-            Some(Revision::Redraft { .. }) | None => (None, None),
-        };
-        let prompt = DraftInput {
-            goal: metadata.options.goal.clone(),
-            facts: selection.facts,
-            summary_so_far: selection.summary_so_far,
-            requests: selection.requests,
-            conversation: selection.events,
-            earlier_feedback: previous_summary.as_ref().and_then(|_| pending.earlier_feedback()),
-            covered_until: pending.covered_until(),
-            previous_summary,
-            feedback,
-            max_summary_tokens: self.summary_tokens_max(metadata),
-        };
-        DraftCallInput { prompt, coverage: selection.coverage }
-    }
-
     /// Returns the offline summary as a draft.
     fn offline_draft(&self, scan: &WindowScan, metadata: &HandoffMetadata) -> SummaryDraft {
-        let (summary, coverage) = scan.offline_summary(self.summary_tokens_max(metadata));
+        let (summary, coverage) = scan.offline_summary(self.drafting.summary_tokens_max(metadata));
         SummaryDraft {
             title: summary.title,
             tldr: summary.tldr,
@@ -305,93 +261,20 @@ impl HandoffSummarization {
             usage: Usage::default(),
             coverage,
             response_id: None,
+            material: None,
+            problem: None,
         }
     }
 }
 
-/// The prompt input of a model call, and the coverage of the transcript in it.
-struct DraftCallInput {
-    prompt: DraftInput,
-    coverage: Coverage,
-}
-
-/// One model call that drafts.
-struct DraftCall<'a> {
-    step: &'a StepContext<'a>,
-    handoff: &'a Handoff,
-    model: &'a Arc<dyn ChatModel>,
-}
-
-impl DraftCall<'_> {
-    /// Calls the model once. The usage and the `model_called` event are added to `update`, also when the call failed;
-    /// a stopped call adds nothing.
-    ///
-    /// # Errors
-    ///
-    /// When the prompt cannot be rendered or the event cannot be serialized.
-    async fn run_attempt(
-        &self,
-        input: DraftCallInput,
-        update: &mut GraphUpdate,
-    ) -> Result<DraftAttempt, StepFailure> {
-        let name = self.model.name().to_string();
-        self.step.frames.send(Frame::Progress { what: format!("draft with {name}"), done: 0, total: None });
-        let span = DraftSpan::for_draft(self.handoff, &input.prompt);
-        let started = Instant::now();
-        let drafted =
-            draft::request_draft(self.model, &input.prompt, self.step.cancel).instrument(span.span()).await;
-        let duration = started.elapsed();
-        let (drafted, problem) = match drafted {
-            Ok(drafted) => (Some(drafted), None),
-            Err(DraftError::Stopped) => return Ok(DraftAttempt::Stopped),
-            Err(error @ (DraftError::Prompt(_) | DraftError::Record(_))) => {
-                return Err(StepFailure::new(FailureKind::Internal, error.to_string()));
-            }
-            Err(error @ (DraftError::Model(_) | DraftError::Unusable(_))) => (None, Some(error.to_string())),
-        };
-        let usage = drafted.as_ref().and_then(|drafted| drafted.answer.usage).unwrap_or_default();
-        update.usage = usage;
-        let called = ModelCalled {
-            purpose: ModelCallPurpose::HandoffSummary,
-            handoff_id: Some(self.handoff.handoff_id),
-            model: Some(name.clone()),
-            usage: Some(usage),
-            prompt_sha256: Some(draft::prompt_sha256().to_owned()),
-            problem: problem.clone(),
-            trace: Some(span.to_draft_trace()?),
-            continuity: None,
-        };
-        update.events.push(NewEvent::from_body(&called, Timestamp::now())?.with_duration(duration)?);
-        let coverage = input.coverage;
-        Ok(match (drafted, problem) {
-            (Some(ModelDraft { title, tldr, body, answer }), _) => {
-                DraftAttempt::Drafted(Box::new(SummaryDraft {
-                    title,
-                    tldr,
-                    body,
-                    model: name,
-                    usage,
-                    coverage,
-                    response_id: answer.id,
-                }))
-            }
-            (None, problem) => DraftAttempt::Failed(problem.unwrap_or_default()),
-        })
-    }
-}
-
-/// Sends the failure of a draft to the subscribers of the run, and returns the line that is stored with the proposal.
-fn report_failure(step: &StepContext<'_>, cause: &str) -> String {
-    let problem = format!("summarization failed: {cause}");
-    step.frames.send(Frame::AttemptFailed { text: problem.clone() });
-    problem
-}
-
-/// Checks the names in a model's draft. If they cannot be checked, every item counts as unverified, because the model call
-/// has been paid for.
+/// Marks the parts of a drafted summary that contain names which the covered events do not.
+///
+/// # Errors
+///
+/// When the person's texts about the drafts cannot be read.
 async fn ground_draft(
-    pending: &PendingDraft,
     step: &StepContext<'_>,
+    pending: &PendingDraft,
     scan: &WindowScan,
     summary: &mut HandoffSummary,
 ) -> Result<(), StepFailure> {
@@ -400,10 +283,19 @@ async fn ground_draft(
     let own_texts: Vec<&str> = own_texts.iter().map(String::as_str).collect();
     let checked = scan.ground_summary(ThreadSource::from_step(step), summary, workspace, &own_texts).await;
     if let Err(failure) = checked {
-        step.frames.send(Frame::Notice { text: format!("failed to check the draft: {failure}") });
+        // The model call has been paid for, so the draft is proposed with every item marked as unverified.
+        let text = format!("failed to check the draft: {failure}");
+        step.frames.send(Frame::Notice { text });
         summary.body.iter_mut().for_each(|item| item.verified = false);
     }
     Ok(())
+}
+
+/// Sends the failure of a draft to the subscribers of the run, and returns the line that is stored with the proposal.
+fn report_failure(step: &StepContext<'_>, cause: &str) -> String {
+    let problem = format!("summarization failed: {cause}");
+    step.frames.send(Frame::AttemptFailed { text: problem.clone() });
+    problem
 }
 
 /// Adds the state of the files that the summary names, if the handoff has a goal and a workspace. A file that cannot be
@@ -418,16 +310,16 @@ async fn check_referenced_files(metadata: &HandoffMetadata, summary: &mut Handof
 }
 
 /// Returns the summary of a draft: the draft's text with the identity of the handoff, the coverage and the facts that
-/// are carried over.
+/// are carried over. The material of the draft is returned with it.
 fn assemble_summary(
     pending: &PendingDraft,
     step: &StepContext<'_>,
     draft: SummaryDraft,
     scan: &WindowScan,
-) -> HandoffSummary {
+) -> (HandoffSummary, Option<DraftMaterial>) {
     let handoff = &pending.handoff;
     let inherited = scan.carry_over();
-    HandoffSummary {
+    let summary = HandoffSummary {
         schema_version: SCHEMA_VERSION,
         handoff_id: handoff.handoff_id,
         assistant_id: handoff.assistant_id.clone(),
@@ -449,7 +341,8 @@ fn assemble_summary(
             ..inherited
         },
         notes: ReviewNotes::default(),
-    }
+    };
+    (summary, draft.material)
 }
 
 /// Removes the references of items that name no covered message, and records them as false.

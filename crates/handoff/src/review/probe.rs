@@ -91,6 +91,7 @@ impl ContinuityCheck<'_> {
                 problem: report.problem.clone(),
                 trace: None,
                 continuity: Some(report.clone()),
+                part: None,
             };
             let event = NewEvent::from_body(&called, report.created_at)?.with_duration(started.elapsed())?;
             Ok(Some(ContinuityResult { report, event: Some(event) }))

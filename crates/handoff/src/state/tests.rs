@@ -93,7 +93,13 @@ pub(super) fn describe_state(state: &HandoffState) -> String {
 fn inputs() -> Vec<(&'static str, HandoffInput)> {
     vec![
         ("propose", HandoffInput::Propose { proposal: proposal(1), problem: None }),
-        ("propose offline", HandoffInput::Propose { proposal: proposal(1), problem: Some("no".to_owned()) }),
+        (
+            "propose offline",
+            HandoffInput::Propose {
+                proposal: proposal(1),
+                problem: Some(DraftProblem::failed("no".to_owned())),
+            },
+        ),
         ("keep", HandoffInput::KeepProposal { problem: Some("empty".to_owned()) }),
         ("stop", HandoffInput::KeepProposal { problem: None }),
         ("refine", HandoffInput::Revise(refine("shorter"))),

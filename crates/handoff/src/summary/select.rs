@@ -3,6 +3,8 @@
 //! A selection has the facts of the thread, the person's requests, and the newest events as one line or paragraph each.
 //! With a goal it also has older events that are about the goal. The prompt is rendered in [`crate::draft`].
 
+use std::collections::HashSet;
+
 use model::{tokens, untrusted_text};
 use protocol::{Coverage, Seq};
 
@@ -15,6 +17,7 @@ use facts::{ConversationFacts, Quote};
 pub use selector::TranscriptSelector;
 
 mod event_line;
+pub(crate) mod parts;
 mod selector;
 #[cfg(test)]
 mod tests;
@@ -52,6 +55,8 @@ pub struct TranscriptSelection {
     pub events: String,
     /// The coverage of the thread by these parts.
     pub coverage: Coverage,
+    /// The seq from which on the selection contains every message; 0 when it contains the whole conversation.
+    pub complete_from: Seq,
 }
 
 impl TranscriptSelection {
@@ -89,13 +94,14 @@ impl TranscriptSelector {
         let mut claims = Vec::new();
         let requests = self.select_requests(facts, remaining * REQUESTS_PERCENT / 100, &mut claims);
         remaining = remaining.saturating_sub(tokens::estimate_tokens(&requests) + 1);
-        let events = self.select_events(facts, remaining, &mut claims);
+        let (events, complete_from) = self.select_events(facts, remaining, &mut claims);
         TranscriptSelection {
             facts: ledger,
             summary_so_far,
             requests,
             events,
             coverage: self.coverage().finish(claims),
+            complete_from,
         }
     }
 
@@ -164,18 +170,19 @@ impl TranscriptSelector {
         lines.into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the lines of the selected events, in order. `claims` holds the coverage of the requests and gets the
-    /// coverage of the events.
+    /// Returns the lines of the selected events, in order, and the seq from which on they contain every message.
+    /// `claims` holds the coverage of the requests and gets the coverage of the events.
     fn select_events(
         &self,
         facts: &ConversationFacts,
         tokens_max: u64,
         claims: &mut Vec<(Seq, CoverageClass)>,
-    ) -> String {
+    ) -> (String, Seq) {
         let beginning = self.turn_beginning_line(facts);
         let mut remaining =
             tokens_max.saturating_sub(beginning.as_ref().map_or(0, |line| tokens::estimate_tokens(line) + 1));
         let mut selected: Vec<(&EventLine, String)> = Vec::new();
+        let mut whole: HashSet<u64> = HashSet::new();
         let (newest, goal_lines) = self.ranked_lines(remaining * NEWEST_PERCENT / 100);
         let has_goal_lines = !goal_lines.is_empty();
         let requests: Vec<Seq> = claims.iter().map(|(seq, _)| *seq).collect();
@@ -191,6 +198,7 @@ impl TranscriptSelector {
             if cost <= remaining {
                 remaining -= cost;
                 claims.extend(event.coverage_claim(line.extent).filter(|_| !is_claimed));
+                whole.insert(event.position);
                 selected.push((event, line.text.clone()));
                 continue;
             }
@@ -204,6 +212,8 @@ impl TranscriptSelector {
                 break;
             }
         }
+        let complete_from =
+            self.complete_from(|line| whole.contains(&line.position) || requests.contains(&line.seq));
         show_details(&mut selected, remaining);
         selected.sort_by_key(|(event, _)| event.position);
         let mut lines: Vec<String> = selected.into_iter().map(|(_, line)| line).collect();
@@ -215,7 +225,7 @@ impl TranscriptSelector {
         if let Some(beginning) = beginning.filter(|_| is_split) {
             lines.insert(0, beginning);
         }
-        lines.join("\n")
+        (lines.join("\n"), complete_from)
     }
 }
 

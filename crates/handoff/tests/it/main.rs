@@ -4,3 +4,4 @@
 
 mod conversations;
 mod invariants;
+mod model_drafts;

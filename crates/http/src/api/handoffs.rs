@@ -5,7 +5,7 @@ pub(crate) mod continuity;
 pub(crate) mod package;
 mod shapes;
 
-use agent::{Agent, HandoffCost, HandoffRequestOptions, PendingHandoff};
+use agent::{Agent, FrameSender, HandoffCost, HandoffRequestOptions, PendingHandoff};
 use axum::Json;
 use axum::extract::Request;
 use axum::response::Response;
@@ -16,7 +16,10 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::slow_response::respond_when_done;
-use shapes::{DecisionResultShape, HandoffList, HandoffListItem, HandoffReviewShape, PendingHandoffShape};
+use shapes::{
+    DecisionResultShape, HandoffList, HandoffListItem, HandoffReviewShape, PartsEstimateShape,
+    PendingHandoffShape,
+};
 
 /// Default number of handoffs in a list.
 const HANDOFFS_DEFAULT: usize = 50;
@@ -76,6 +79,30 @@ pub(crate) async fn request_handoff(
         Ok(PendingHandoffShape::new(pending, cost))
     }))
     .await)
+}
+
+/// Estimates the model calls of a handoff that precede its draft
+///
+/// A conversation that does not fit into the call that drafts is summarized in parts first, one call each. A part whose
+/// summary is stored needs no call. No model is called.
+#[utoipa::path(get, path = "/api/threads/{thread_id}/handoffs/estimate", tag = "segue", operation_id = "estimate_handoff",
+    params(("thread_id" = String, Path, format = Uuid),
+        ("goal" = Option<String>, Query, description = "The goal of the new thread"),
+        ("messages" = Option<u64>, Query, minimum = 1, description = "Covers only that many of the newest messages")),
+    responses((status = 200, body = PartsEstimateShape), (status = 404, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
+pub(crate) async fn estimate(
+    caller: Caller,
+    ThreadPath(thread_id): ThreadPath,
+    params: QueryParams,
+) -> Result<Json<PartsEstimateShape>, ApiError> {
+    langgraph::find_thread(&caller, thread_id).await?;
+    let messages = params.number("messages", 1..=usize::MAX)?.map(|messages| messages as u64);
+    let goal = params.text("goal").map(str::to_owned).filter(|goal| !goal.trim().is_empty());
+    let options = HandoffRequestOptions { goal, messages, ..HandoffRequestOptions::default() };
+    let frames = FrameSender::default();
+    let estimate = caller.agent.handoffs().estimate_parts(thread_id, options, &frames).await?;
+    Ok(Json(estimate.into()))
 }
 
 /// Lists handoffs, newest first

@@ -67,3 +67,21 @@ async fn g5_cancelling_a_turn_that_drafts_a_handoff_leaves_no_draft_behind() {
         server.stop().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_calls_for_the_parts_of_a_long_conversation_are_estimated_without_a_call() {
+    let server = ServerFixture::start_default().await;
+    let thread = server.create_thread_with_message(TestCaller::Local, &"A long request. ".repeat(10)).await;
+    let calls = server.model.call_count();
+    let path = format!("/api/threads/{thread}/handoffs/estimate");
+    let (status, estimate) = server.get(&path).await;
+    assert_eq!(
+        (status.as_u16(), &estimate["calls"], &estimate["notice"]),
+        (200, &json!(0), &Value::Null),
+        "{estimate}"
+    );
+    assert!(estimate["model"].is_string(), "{estimate}");
+    assert_eq!(server.get(&format!("{path}?messages=0")).await.0.as_u16(), 422);
+    assert_eq!(server.model.call_count(), calls);
+    server.stop().await;
+}

@@ -570,6 +570,7 @@ pub(super) fn model_call_events(calls: &[SummarizerCall]) -> Result<Vec<NewEvent
                 problem: call.problem.clone(),
                 trace: None,
                 continuity: None,
+                part: None,
             };
             NewEvent::from_body(&called, call.ended_at)?.with_duration(call.duration)
         })

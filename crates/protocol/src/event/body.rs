@@ -29,7 +29,7 @@ pub use messages::{AiMessage, HumanMessage, ImportedBoundary, ImportedNote, Impo
 pub use runs::{RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested};
 pub use threads::{ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound};
 pub use tools::{SubagentEnded, ToolCallDecided, ToolCallDecision};
-pub use traces::{DraftTrace, MemoryRead, MemorySource, ModelCallPurpose, ModelCalled};
+pub use traces::{DraftTrace, MemoryRead, MemorySource, ModelCallPurpose, ModelCalled, SummarizedPart};
 
 /// The content of one event type.
 pub trait EventBody: Serialize + DeserializeOwned {

@@ -17,7 +17,7 @@ use crate::Result;
 use crate::admit::{RELEASED_LEASE_END, is_head_conflict};
 use crate::driver::lifecycle::RunEvents;
 use crate::error::Error;
-use crate::step::{GraphUpdate, StepEntry};
+use crate::step::{EarlyCommit, GraphUpdate, StepEntry};
 use crate::stream::frame::{Frame, public_channels};
 use crate::turn::{RunEnding, TurnMachine, interrupt_id};
 
@@ -81,12 +81,18 @@ impl ActiveRun<'_> {
     }
 
     /// Commits events and rows of a step that is still running.
-    pub(super) async fn commit_early(&self, events: Vec<NewEvent>, writes: Vec<Write>) -> Result<()> {
+    pub(super) async fn commit_early(&self, commit: EarlyCommit) -> Result<()> {
+        let EarlyCommit { events, writes, committed } = commit;
         let mut early_writes = DeferredWrites::default();
         let events = self.events_in_run(events);
         let notice = StepUpdate { events: self.published_events(&events), state: None };
         early_writes.add_step(writes, self.thread_id, events, Vec::new(), notice);
-        self.commit_and_publish(early_writes).await
+        self.commit_and_publish(early_writes).await?;
+        if let Some(committed) = committed {
+            // The node may have been dropped, so that nobody waits.
+            let _ = committed.send(());
+        }
+        Ok(())
     }
 
     /// Returns the events with this run's id.

@@ -398,10 +398,15 @@ pub(super) fn model_span(body: &ModelCalled, event: &Event, start: Timestamp) ->
         parent_id: None,
     };
     let span = instant_span(TraceSpanKind::Model, &span_name("chat", model.as_deref()), context, event);
+    let mut metadata = text::select_fields(body, &["purpose", "prompt_sha256", "handoff_id"]);
+    if let Some(part) = &body.part {
+        metadata.insert("first_seq".to_owned(), number_value(part.first_seq));
+        metadata.insert("last_seq".to_owned(), number_value(part.last_seq));
+    }
     TraceSpan {
         model,
         usage: body.usage,
-        metadata: text::select_fields(body, &["purpose", "prompt_sha256", "handoff_id"]),
+        metadata,
         outcome: body
             .problem
             .as_ref()

@@ -13,8 +13,8 @@ use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use super::{CrashPoint, crashes_in_scenario};
 use crate::environment::{
-    CrashingStore, DRAFT, DRAFT_PROMPT, TEST_MODEL, TestEnvironment, approval, decisions, import_session,
-    unwatched,
+    CrashingStore, DRAFT, DRAFT_PROMPT, LONG_INPUT_CONFIG, PART_PROMPT, TEST_MODEL, TestEnvironment,
+    approval, decisions, import_long_session, import_session, notes_of_parts, unwatched,
 };
 
 /// The final state as the user can see it.
@@ -51,6 +51,8 @@ pub(super) struct HandoffScenario {
 enum HandoffOrigin {
     /// The thread is imported, and the user requests the handoff.
     Imported,
+    /// The thread is imported and too long for one drafting call, and the user requests the handoff.
+    ImportedLong,
     /// The thread has one turn, in which the agent requests the handoff.
     Requested,
     /// The thread has one turn, which waits for the approval of a call, and the user requests the handoff.
@@ -58,7 +60,7 @@ enum HandoffOrigin {
 }
 
 /// All scenarios.
-pub(super) const SCENARIOS: [HandoffScenario; 4] = [
+pub(super) const SCENARIOS: [HandoffScenario; 5] = [
     HandoffScenario { name: "handoff", origin: HandoffOrigin::Imported, decide: approval },
     HandoffScenario {
         name: "refined",
@@ -67,6 +69,7 @@ pub(super) const SCENARIOS: [HandoffScenario; 4] = [
     },
     HandoffScenario { name: "requested", origin: HandoffOrigin::Requested, decide: refine_once_and_accept },
     HandoffScenario { name: "transferred", origin: HandoffOrigin::Waiting, decide: transfer_calls },
+    HandoffScenario { name: "long", origin: HandoffOrigin::ImportedLong, decide: approval },
 ];
 
 /// The user's message in the thread in which the agent requests the handoff.
@@ -77,6 +80,14 @@ const WRITE_REQUEST: &str = "Write new.txt.";
 /// A summary that the user writes.
 const USER_SUMMARY: &str =
     "**Importer drops the last row**\nMine.\n\n### Objective\n- Fix it.\n- Test it.\n- Tell them.";
+
+impl HandoffScenario {
+    /// Writes the configuration of the scenario.
+    fn configure(self, environment: &TestEnvironment, server: &ScriptedServer) {
+        let is_long = self.origin == HandoffOrigin::ImportedLong;
+        environment.configure_with_extra(server, if is_long { LONG_INPUT_CONFIG } else { "" });
+    }
+}
 
 /// Refines the draft twice, reverts to the second proposal, and then accepts the user's text.
 fn refine_twice_revert_and_edit(pending: &PendingHandoff) -> Decisions {
@@ -118,6 +129,7 @@ fn drafting_server() -> ScriptedServer {
         draft(", short").when_body_contains("Shorter.").with_repeat(),
         draft(" of a file").when_body_contains("Name the file.").with_repeat(),
         draft("").when_body_contains(DRAFT_PROMPT).with_repeat(),
+        ScriptedReply::text(notes_of_parts()).when_body_contains(PART_PROMPT).with_repeat(),
         // This reply comes before the next, because the child's request contains the parent's last request too.
         ScriptedReply::text("The test passes.").when_body_contains(CONTINUE_PROMPT).with_repeat(),
         ScriptedReply::call("w1", "write_file", json!({"path": "new.txt", "content": "words"}))
@@ -177,8 +189,10 @@ async fn parent_thread(
     scenario: HandoffScenario,
 ) -> agent::Result<ThreadId> {
     let (frames, cancel) = unwatched();
-    if scenario.origin == HandoffOrigin::Imported {
-        return import_session(environment, agent).await;
+    match scenario.origin {
+        HandoffOrigin::Imported => return import_session(environment, agent).await,
+        HandoffOrigin::ImportedLong => return import_long_session(environment, agent, 50).await,
+        HandoffOrigin::Requested | HandoffOrigin::Waiting => {}
     }
     let threads = agent.threads().list(journal::ThreadFilter { limit: 10, ..Default::default() }).await?;
     let thread = match threads.into_iter().find(|thread| thread.parent_id.is_none()) {
@@ -267,7 +281,7 @@ pub(super) async fn run_until_crash(
 async fn observe_after_crash(scenario: HandoffScenario, boundary: usize) -> (HandoffObservation, usize) {
     let environment = TestEnvironment::new();
     let server = drafting_server();
-    environment.configure(&server);
+    scenario.configure(&environment, &server);
     assert!(
         crashes_in_scenario(&environment, scenario.name, &CrashPoint::Boundary(boundary)),
         "boundary {boundary} was not reached"
@@ -284,7 +298,7 @@ async fn observe_after_crash(scenario: HandoffScenario, boundary: usize) -> (Han
 async fn check_scenario(scenario: HandoffScenario) -> (HandoffObservation, usize, usize) {
     let environment = TestEnvironment::new();
     let server = drafting_server();
-    environment.configure(&server);
+    scenario.configure(&environment, &server);
     let store = environment.store();
     let counting = CrashingStore::crash_at(Arc::clone(&store), usize::MAX);
     let agent = environment.agent_over(counting.clone(), TEST_MODEL);
@@ -311,6 +325,13 @@ async fn m2_an_accepted_handoff_survives_a_crash_at_every_commit() {
     let (_, calls, boundaries) = check_scenario(SCENARIOS[0]).await;
     assert_eq!(calls, 2, "a draft and the child's turn");
     assert!(boundaries >= 18, "the matrix has {boundaries} points");
+}
+
+#[tokio::test]
+async fn m2_a_handoff_of_a_long_thread_survives_a_crash_and_pays_for_no_part_twice() {
+    let (_, calls, boundaries) = check_scenario(SCENARIOS[4]).await;
+    assert_eq!(calls, 4, "two parts, a draft and the child's turn");
+    assert!(boundaries >= 22, "the matrix has {boundaries} points");
 }
 
 #[tokio::test]

@@ -12,12 +12,13 @@ use runtime::StepFailure;
 
 use super::inherited::{add_inherited_items, join_facts, merge_facts};
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
-use crate::draft::summarization::OFFLINE_SUMMARY_MODEL;
+use crate::draft::parts::DraftMaterial;
 use crate::summary::coverage::CoverageClass;
 use crate::summary::ground::{GroundingCheck, NamePattern};
 use crate::summary::message_use::{DraftSources, classify_messages};
 use crate::summary::offline_summary::{OfflineSummary, build_offline_summary};
 use crate::summary::outline::ConversationOutline;
+use crate::summary::select::parts::{ConversationDivider, DividedConversation};
 use crate::summary::select::{TranscriptSelection, TranscriptSelector};
 use facts::GoalMatcher;
 use facts::TranscriptItem;
@@ -246,6 +247,18 @@ impl EventVisitor for CopyOnWriteScan<'_> {
     }
 }
 
+impl EventVisitor for ConversationDivider {
+    fn visit(&mut self, item: &TranscriptItem) {
+        self.visit(item);
+    }
+
+    fn skip_to(&mut self, _: Seq, _: u64) {}
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
 impl EventVisitor for GroundingCheck {
     fn visit(&mut self, item: &TranscriptItem) {
         self.visit(item);
@@ -283,6 +296,21 @@ impl WindowScan {
         }
     }
 
+    /// Divides the covered part of the thread with `divider`, which reads it again.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub(crate) async fn divide_conversation(
+        &self,
+        thread: ThreadSource<'_>,
+        mut divider: ConversationDivider,
+    ) -> Result<DividedConversation, StepFailure> {
+        let window = HandoffWindow::open(thread, self.messages).await?;
+        window.visit_events(thread, "divide the conversation", &mut divider).await?;
+        Ok(divider.finish())
+    }
+
     /// Returns the offline summary of about `tokens_max` tokens, and its coverage: messages that it quotes count as
     /// verbatim or truncated, all others as summarized, because their facts were collected.
     pub(crate) fn offline_summary(&self, tokens_max: u64) -> (OfflineSummary, Coverage) {
@@ -310,13 +338,17 @@ impl WindowScan {
     }
 
     /// Returns the summary with its sources described: what became of each covered message, and the largest topics that the text
-    /// does not mention.
-    pub(crate) fn describe_sources(&self, mut summary: HandoffSummary) -> HandoffSummary {
+    /// does not mention. `material` is what the drafting model received; `None` for the offline summary.
+    pub(crate) fn describe_sources(
+        &self,
+        mut summary: HandoffSummary,
+        material: Option<&DraftMaterial>,
+    ) -> HandoffSummary {
         let facts = self.scan.facts();
-        let is_offline = summary.model == OFFLINE_SUMMARY_MODEL;
-        let selection = self.scan.selection.get().filter(|_| !is_offline).map(|(_, selection)| selection);
+        let selection = material.map(|material| &material.selection);
         let mut sources = DraftSources {
             last_request: facts.requests.last().map(|quote| quote.seq),
+            read: material.map(|material| material.read.clone()).unwrap_or_default(),
             ..DraftSources::default()
         };
         let quotes = facts.first_request.iter().chain(&facts.requests).chain(&facts.statements);

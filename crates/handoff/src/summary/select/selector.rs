@@ -55,6 +55,8 @@ pub struct TranscriptSelector {
     newest: VecDeque<EventLine>,
     /// The tokens of `newest`.
     newest_tokens: u64,
+    /// The seq of the newest line that is not among `newest` any more; 0 when all lines are.
+    dropped_seq: Seq,
     /// Older lines that contain a term of the goal, with at most `2 * tokens_max` tokens.
     older: Vec<EventLine>,
     /// The tokens of `older`.
@@ -89,6 +91,7 @@ impl TranscriptSelector {
             line_count: 0,
             newest: VecDeque::new(),
             newest_tokens: 0,
+            dropped_seq: 0,
             older: Vec::new(),
             older_tokens: 0,
             open_calls: VecDeque::new(),
@@ -319,6 +322,7 @@ impl TranscriptSelector {
         while self.newest_tokens > self.tokens_max && self.newest.len() > 1 {
             let Some(oldest) = self.newest.pop_front() else { break };
             self.newest_tokens -= oldest.tokens();
+            self.dropped_seq = oldest.seq;
             if oldest.terms != 0 {
                 self.older_tokens += oldest.tokens();
                 self.older.push(oldest);
@@ -383,6 +387,15 @@ impl TranscriptSelector {
         let mut others: Vec<&EventLine> = others.collect();
         others.sort_by(|a, b| self.compare(b, a));
         (newest, others)
+    }
+
+    /// Returns the seq from which on every line is selected; 0 when all lines of the thread are.
+    pub(super) fn complete_from(&self, is_selected: impl Fn(&EventLine) -> bool) -> Seq {
+        let missing = self.newest.iter().rev().find(|line| !is_selected(line)).map(|line| line.seq);
+        match missing.unwrap_or(self.dropped_seq) {
+            0 => 0,
+            seq => seq + 1,
+        }
     }
 
     /// Returns a line that replaces the beginning of the present turn when the turn is longer than the selection: the

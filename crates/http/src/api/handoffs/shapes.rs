@@ -2,7 +2,7 @@
 //! the assistant's name, but not the id under which it is stored, because that contains the owner.
 
 use agent::{
-    HandoffCost, HandoffOutcome, HandoffReview, ListedHandoff, PendingHandoff, count_coverage,
+    HandoffCost, HandoffOutcome, HandoffReview, ListedHandoff, PartsEstimate, PendingHandoff, count_coverage,
     count_message_uses,
 };
 use jiff::Timestamp;
@@ -245,8 +245,10 @@ pub(crate) struct PendingHandoffShape {
     uncovered_messages: u64,
     /// Number of refinements that are still possible.
     remaining_refinements: u32,
-    /// The problem with the newest draft, in one line. The shown proposal replaces that draft.
+    /// The problem with the newest draft, in one line. Unless the draft is partial, the shown proposal replaces it.
     problem: Option<String>,
+    /// True if the shown proposal is the newest draft, although parts of the conversation could not be summarized for it.
+    is_partial_draft: bool,
     /// The feedback that the replaced draft was to include.
     unused_feedback: Option<String>,
     /// True if this request drafted the proposal; `false` if it was pending already.
@@ -258,7 +260,7 @@ pub(crate) struct PendingHandoffShape {
 /// The cost of a handoff compared with continuing the parent thread, in tokens, and in dollars if prices are known.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HandoffCostShape {
-    /// Tokens used by the draft; 0 for an offline summary.
+    /// Tokens used by the draft and by the summaries of parts for it; 0 for an offline summary.
     draft_tokens: u64,
     /// The price of the draft.
     draft_dollars: Option<f64>,
@@ -285,6 +287,33 @@ impl From<HandoffCost> for HandoffCostShape {
     }
 }
 
+/// The model calls that summarize the parts of a long conversation before its draft.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PartsEstimateShape {
+    /// The number of calls; 0 if the conversation fits into the call that drafts, or its parts are summarized already.
+    calls: u64,
+    /// The approximate input of one call, in tokens.
+    tokens_per_call: u64,
+    /// The approximate price of all calls in US dollars; `null` if it is unknown.
+    dollars: Option<f64>,
+    /// The drafting model; `null` if the summary is made offline.
+    model: Option<String>,
+    /// A sentence about the calls; `null` if there are none.
+    notice: Option<String>,
+}
+
+impl From<PartsEstimate> for PartsEstimateShape {
+    fn from(estimate: PartsEstimate) -> Self {
+        Self {
+            notice: estimate.notice(),
+            calls: estimate.calls,
+            tokens_per_call: estimate.tokens_per_call,
+            dollars: estimate.dollars,
+            model: estimate.model,
+        }
+    }
+}
+
 impl PendingHandoffShape {
     /// Returns the shape of a pending handoff.
     pub(crate) fn new(pending: PendingHandoff, cost: HandoffCost) -> Self {
@@ -298,6 +327,7 @@ impl PendingHandoffShape {
             uncovered_messages: pending.uncovered_messages,
             remaining_refinements: pending.remaining_refinements,
             problem: pending.problem,
+            is_partial_draft: pending.is_partial_draft,
             unused_feedback: pending.unused_feedback,
             is_new: pending.is_new,
             cost: cost.into(),

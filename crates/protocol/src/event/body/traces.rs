@@ -5,6 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::Seq;
 use crate::event::names::stored_enum;
 use crate::handoff::continuity::ContinuityReport;
 use crate::ids::HandoffId;
@@ -17,6 +18,8 @@ stored_enum! {
         HandoffSummary = "handoff_summary",
         /// Answers questions from a handoff summary alone, before it is accepted.
         HandoffProbe = "handoff_probe",
+        /// Summarizes a part of a conversation that is too long for one drafting call.
+        HandoffPart = "handoff_part",
         /// Writes the summary of a compaction.
         Compaction = "compaction",
         /// Writes a medium-term memory summary of old messages.
@@ -46,6 +49,21 @@ pub struct ModelCalled {
     /// The report of a call that probed a handoff summary.
     #[serde(default)]
     pub continuity: Option<ContinuityReport>,
+    /// The part of the conversation that the call summarized.
+    #[serde(default)]
+    pub part: Option<SummarizedPart>,
+}
+
+/// A part of a conversation with its summary. It is stored with the call that wrote it, so that no later draft pays for
+/// it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummarizedPart {
+    /// The seq of the first message.
+    pub first_seq: Seq,
+    /// The seq of the last message, inclusive.
+    pub last_seq: Seq,
+    /// The summary, one line for each fact; empty if the response could not be used.
+    pub summary: String,
 }
 
 impl Serialize for ModelCalled {
@@ -65,6 +83,9 @@ impl Serialize for ModelCalled {
         }
         if let Some(report) = &self.continuity {
             map.serialize_entry("continuity", report)?;
+        }
+        if let Some(part) = &self.part {
+            map.serialize_entry("part", part)?;
         }
         map.end()
     }

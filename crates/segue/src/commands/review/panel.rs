@@ -24,7 +24,9 @@ pub(crate) async fn show_proposal(
     }
     if let Some(problem) = &pending.problem {
         screen.print_line(style.bad(wrap(&sanitize_line(problem), columns, "", "  ")))?;
-        screen.print_line(style.warn(wrap(&fallback_note(pending), columns, "", "  ")))?;
+        if !pending.is_partial_draft {
+            screen.print_line(style.warn(wrap(&fallback_note(pending), columns, "", "  ")))?;
+        }
     }
     screen.print_line("")?;
     screen.print_line(summary::render_proposal(screen, &pending.proposal))?;

@@ -540,9 +540,11 @@ fn a_review_checks_what_the_draft_answers_with_the_model_and_refines_what_is_mis
     terminal.wait_for("- last request: ");
     terminal.press_keys("\r");
     terminal.wait_for("Ship it.");
-    let refined =
-        server.requests().into_iter().find(|request| request.body.to_string().contains("<feedback>"));
-    assert!(refined.unwrap().body.to_string().contains("cannot find the following"), "the feedback is sent");
+    let sent = server
+        .requests()
+        .iter()
+        .any(|request| request.body.to_string().contains("cannot find the following"));
+    assert!(sent, "the feedback is sent");
     // The pane covers the screen, opens a place, and uncovers the screen.
     answer_question(&terminal, "o");
     terminal.wait_for("▾ Next steps");

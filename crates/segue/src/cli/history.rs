@@ -6,8 +6,9 @@ use protocol::{Rating, Seq};
 
 /// Print the messages of a thread, including compacted ones
 ///
-/// A marker shows where messages were compacted; the messages stay in their place. The id of each run stands behind its
-/// last answer, for `segue feedback` and `segue trace`.
+/// A marker shows where messages were compacted; the messages stay in their place. Between the messages stand handoffs, decisions
+/// about calls, new names, rewinds and failed runs. The id of each run stands behind its last answer, for `segue feedback` and
+/// `segue trace`.
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
     /// The beginning of its id, or `last`

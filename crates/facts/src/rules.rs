@@ -93,6 +93,9 @@ impl StandingRules {
     }
 
     fn record(&mut self, seq: Seq, text: &str) {
+        if is_program_output(text) {
+            return;
+        }
         let text = head_words(text, RULE_TEXT_BYTES_MAX).to_owned();
         let rules = std::mem::take(&mut self.rules);
         self.rules = merge_rules(rules, vec![Rule { text, refs: vec![seq] }]);
@@ -102,6 +105,17 @@ impl StandingRules {
     pub(crate) fn to_vec(&self) -> Vec<Rule> {
         self.rules.clone()
     }
+}
+
+/// Returns whether a text contains output of a program: a prompt line of a package manager, a frame of a stack trace, or JSON.
+fn is_program_output(text: &str) -> bool {
+    let is_output_line = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with("> ") && line.contains('@')
+            || line.starts_with("at ") && line.contains([':', '('])
+            || line.starts_with("Error: ")
+    };
+    text.contains("\":") && text.contains(['{', '}']) || text.lines().any(is_output_line)
 }
 
 /// Returns the earlier rules and the new ones, at most [`STANDING_RULES_MAX`], without the oldest above that.

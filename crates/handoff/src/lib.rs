@@ -54,7 +54,7 @@ pub use request::{
 pub use review::approval::{APPROVAL_NODE, HandoffApproval, dismiss_handoff};
 pub use review::edit::edited_markdown;
 pub use review::probe::{ContinuityCheck, ContinuityResult};
-pub use review::staleness::{StaleLine, StaleReason, StalenessCheck, update_package};
+pub use review::staleness::{PackageLine, StaleLine, StaleReason, StalenessCheck, update_package};
 pub use summary::coverage::{CoverageBuilder, CoverageClass, CoverageCounts, count_coverage};
 pub use summary::ground::GroundingCheck;
 pub use summary::message_use::{MessageUse, MessageUseCounts, count_message_uses};

@@ -17,6 +17,7 @@ import type {
   JsonObject,
   PartsEstimate,
   ThreadLineage,
+  LineUpdate,
   ListedHandoff,
   MemoryStats,
   ModelCatalog,
@@ -157,12 +158,8 @@ export const api = {
   packages: (thread: string) =>
     requestJson<{ packages: ChildPackage[] }>("GET", `${threadPath(thread)}/packages`),
   /** Changes one line of an accepted summary; null removes it. */
-  updatePackage: (handoff: string, summary_sha256: string, line: string, replacement: string | null) =>
-    requestJson<ChildPackage>("POST", `/api/handoffs/${handoff}/package`, {
-      summary_sha256,
-      line,
-      replacement,
-    }),
+  updatePackage: (handoff: string, update: LineUpdate) =>
+    requestJson<ChildPackage>("POST", `/api/handoffs/${handoff}/package`, update),
   /** Checks what the pending text alone answers; null if an automatic check is turned off. */
   probeHandoff: (id: string, automatic: boolean) =>
     requestJson<ContinuityReport | null>("POST", `/api/handoffs/${id}/probe`, { automatic }),

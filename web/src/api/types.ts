@@ -431,6 +431,7 @@ export interface ContinuityReport {
 /** A line of a summary that later work contradicts. */
 export interface StaleLine {
   line: string;
+  number: number;
   reason: string;
   text: string;
   thread_id: string;
@@ -438,11 +439,14 @@ export interface StaleLine {
   /** The line to put in its place; null to remove it. */
   replacement: string | null;
 }
+/** A change of one line of a summary. */
+export type LineUpdate = Pick<StaleLine, "line" | "number" | "replacement"> & { summary_sha256: string };
 /** A summary that a child thread is sent. */
 export interface ChildPackage {
   handoff_id: string;
-  summary_md: string;
   summary_sha256: string;
+  parent_thread_id: string;
+  proposal: Proposal;
   stale: StaleLine[];
 }
 export interface HandoffReview {

@@ -18,7 +18,7 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
             ErrorClass::Conflict.with_hint("wait until it is done, or stop the other process; then try again")
         }
         Error::HandoffPending { handoff_id, .. } => ErrorClass::Conflict.with_hint(format!(
-            "another goal or window was requested for it; decide it first: `segue handoff --decide {handoff_id}`"
+            "another goal, window or child was requested for it; decide it first: `segue handoff --decide {handoff_id}`"
         )),
         Error::UnfinishedCopy { .. } => ErrorClass::Conflict
             .with_hint("finish it with the same `segue db copy`, or remove the database; until then it is not used"),

@@ -13,7 +13,13 @@ impl HandoffService<'_> {
         let Some(thread_id) = into else { return Ok(()) };
         let child = self.agent.thread(thread_id).await?;
         let parent = self.agent.thread(parent).await?;
-        match joining_problem(&parent, &child) {
+        let is_joined = self
+            .origins(&child)
+            .await?
+            .iter()
+            .any(|origin| origin.handoff.parent_thread_id == parent.thread_id);
+        let repeated = is_joined.then_some("it has a summary of the same thread already");
+        match joining_problem(&parent, &child).or(repeated) {
             Some(reason) => Err(HandoffError::NotJoinable { thread_id, reason }.into()),
             None => Ok(()),
         }

@@ -31,6 +31,8 @@ pub struct LineUpdate {
     pub summary_sha256: String,
     /// The line, as it is in the Markdown.
     pub line: String,
+    /// Its number, from 1; `None` for the first line with this text.
+    pub number: Option<usize>,
     /// The line to put in its place; `None` to remove it.
     pub replacement: Option<String>,
 }
@@ -86,7 +88,8 @@ impl<'a> HandoffService<'a> {
             let package = self.agent.store.proposals(handoff_id).await?.pop();
             let package = package.filter(|package| package.summary_sha256 == update.summary_sha256);
             let package = package.ok_or(HandoffError::PackageChanged(handoff_id))?;
-            let updated = handoff::update_package(&package, &update.line, update.replacement.as_deref())
+            let line = handoff::PackageLine { text: &update.line, number: update.number };
+            let updated = handoff::update_package(&package, line, update.replacement.as_deref())
                 .map_err(|rejection| HandoffError::InvalidPackage {
                     handoff_id,
                     reason: rejection.to_string(),

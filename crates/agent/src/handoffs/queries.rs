@@ -44,6 +44,8 @@ pub struct HandoffOrigin {
     pub handoff: Handoff,
     /// The accepted proposal.
     pub proposal: Proposal,
+    /// The proposal as it is now, if lines of the accepted one were updated.
+    pub updated: Option<Proposal>,
 }
 
 impl<'a> HandoffService<'a> {
@@ -64,8 +66,9 @@ impl<'a> HandoffService<'a> {
             for handoff in self.agent.store.handoffs(filter).await?.into_iter().rev() {
                 let Some(sha256) = handoff.accepted_sha256.clone() else { continue };
                 let proposals = self.agent.store.proposals(handoff.handoff_id).await?;
+                let updated = proposals.last().filter(|last| last.summary_sha256 != sha256).cloned();
                 let accepted = proposals.into_iter().find(|proposal| proposal.summary_sha256 == sha256);
-                origins.extend(accepted.map(|proposal| HandoffOrigin { handoff, proposal }));
+                origins.extend(accepted.map(|proposal| HandoffOrigin { handoff, proposal, updated }));
             }
             Ok(origins)
         })

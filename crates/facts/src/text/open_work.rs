@@ -36,6 +36,11 @@ const FIRM_CUES: &[&str] = &[
     "is left",
     "are left",
     "left open",
+    "left out",
+    "left aside",
+    "someone must",
+    "someone has to",
+    "must be added first",
     "remains to",
     "remain to",
     "what remains",
@@ -489,8 +494,31 @@ fn says_open(lower: &str) -> bool {
         && !lower.starts_with("next to ");
     let is_remaining = ["remaining", "the remaining"].iter().any(|beginning| lower.starts_with(beginning));
     is_next
+        || states_fraction(lower)
         || contains_any_word(lower, FIRM_CUES)
         || (is_remaining || contains_any_word(lower, LOOSE_CUES)) && !states_result(lower)
+}
+
+/// The numbers that a sentence about a part of the work is likely to spell out, from one.
+const SMALL_NUMBERS: [&str; 12] =
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+
+/// Returns whether a lowercase sentence says that only a part was done: "four of the six handlers".
+fn states_fraction(lower: &str) -> bool {
+    let number = |word: &str| {
+        let spelled = SMALL_NUMBERS.iter().position(|known| *known == word).map(|index| index + 1);
+        spelled.or_else(|| word.parse().ok())
+    };
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_fraction = |part: &str, whole: &str| match (number(part), number(whole)) {
+        (Some(part), Some(whole)) => part < whole,
+        _ => false,
+    };
+    let has_verb = ["i", "we"].iter().any(|subject| words.contains(subject)) || words.contains(&"done");
+    has_verb
+        && (words.windows(3).any(|part| part[1] == "of" && is_fraction(part[0], part[2]))
+            || words.windows(4).any(|part| part[1..3] == ["of", "the"] && is_fraction(part[0], part[3])))
 }
 
 /// Returns whether a lowercase sentence states a result, and not a plan.
@@ -568,6 +596,12 @@ mod tests {
                 "The exporter works, but the nightly job is broken.",
                 "The exporter works, but the nightly job is broken.",
             ),
+            (
+                "I set up staging. Production I have left out because the credentials are missing.",
+                "Production I have left out because the credentials are missing.",
+            ),
+            ("I ported four of the six handlers.", "I ported four of the six handlers."),
+            ("I ported 6 of 6 handlers, and one of the best.", ""),
             ("Remaining: the refunds.", "Remaining: the refunds."),
             (
                 "All fixed.\n\nNext steps:\n- run the backfill\n- tell the team",

@@ -132,7 +132,14 @@ impl ContinuityCheck<'_> {
             .iter()
             .map(|index| (&planned[*index], answers[*index].as_deref().unwrap_or_default()))
             .collect();
-        let agreed = if pairs.is_empty() { Vec::new() } else { calls.judge(&pairs, usage).await? };
+        // Answers that could not be compared count as wrong, so that no wrong one passes.
+        let agreed = match pairs.is_empty() {
+            true => Vec::new(),
+            false => match calls.judge(&pairs, usage).await {
+                Err(DraftError::Unusable(_)) => vec![false; pairs.len()],
+                agreed => agreed?,
+            },
+        };
         let judged = planned.iter().zip(answers).zip(verdicts).enumerate();
         Ok(judged
             .map(|(index, ((probe, answer), verdict))| {

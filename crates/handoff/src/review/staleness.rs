@@ -25,6 +25,8 @@ use rules::LaterFacts;
 pub struct StaleLine {
     /// The line, as it is in the Markdown.
     pub line: String,
+    /// Its number in the Markdown, from 1. Another line may have the same text.
+    pub number: usize,
     /// The reason.
     pub reason: StaleReason,
     /// The thread with the later work.
@@ -111,6 +113,15 @@ impl StalenessCheck<'_> {
     }
 }
 
+/// A line of a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackageLine<'a> {
+    /// The text of the line.
+    pub text: &'a str,
+    /// The number of the line, from 1; `None` for the first line with this text.
+    pub number: Option<usize>,
+}
+
 /// Returns the package with one line replaced, or removed if `replacement` is `None`, as the next proposal of its handoff.
 /// `None` if the package does not contain the line.
 ///
@@ -119,9 +130,12 @@ impl StalenessCheck<'_> {
 /// [`DecisionRejection::Invalid`] when the changed text is no valid package.
 pub fn update_package(
     package: &Proposal,
-    line: &str,
+    line: PackageLine<'_>,
     replacement: Option<&str>,
 ) -> Result<Option<Proposal>, DecisionRejection> {
+    if replacement.is_some_and(|text| text.contains(['\n', '\r'])) {
+        return Err(DecisionRejection::Invalid("the replacement must be one line".to_owned()));
+    }
     let Some(text) = replace_line(&package.summary_md, line, replacement) else { return Ok(None) };
     let shown = &package.summary_json;
     let Some(submitted) = edit::clean_submitted_text(&package.summary_md, &text)? else {
@@ -141,10 +155,14 @@ pub fn update_package(
     }))
 }
 
-/// Returns the text with the first such line replaced or removed. A section whose last line is removed goes with its heading.
-fn replace_line(text: &str, line: &str, replacement: Option<&str>) -> Option<String> {
+/// Returns the text with the line replaced or removed; `None` if it does not contain it there. A section whose last line is removed goes with its heading.
+fn replace_line(text: &str, line: PackageLine<'_>, replacement: Option<&str>) -> Option<String> {
     let mut lines: Vec<&str> = text.lines().collect();
-    let at = lines.iter().position(|known| known.trim_end() == line.trim_end())?;
+    let is_line = |known: &&str| known.trim_end() == line.text.trim_end();
+    let at = match line.number {
+        Some(number) => number.checked_sub(1).filter(|at| lines.get(*at).is_some_and(is_line))?,
+        None => lines.iter().position(is_line)?,
+    };
     match replacement {
         Some(replacement) => lines[at] = replacement,
         None => {

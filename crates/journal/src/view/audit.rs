@@ -67,7 +67,7 @@ fn event_text(event: &Event, event_type: EventType) -> Option<String> {
                 }
             }
         }
-        EventType::HandoffEdited => "Handoff draft edited by a person".to_owned(),
+        EventType::HandoffEdited => "Handoff summary edited by a person".to_owned(),
         EventType::HandoffAccepted => {
             let HandoffAccepted { child_thread_id, title, .. } = event.body().ok()?;
             let id = child_thread_id.to_string();

@@ -338,8 +338,8 @@ fn g3_decisions_parse_as_their_kind() {
         .iter()
         .map(|name| read_shape::<Decisions>(name).decisions.first().map(Decision::type_name).unwrap())
         .collect();
-    assert_eq!(types[..8], ["approve", "approve", "approve", "edit", "edit", "edit", "edit", "edit"]);
-    assert_eq!(types[8..], ["reject", "reject", "preview"]);
+    assert_eq!(types[..9], ["approve", "approve", "approve", "edit", "edit", "edit", "edit", "edit", "edit"]);
+    assert_eq!(types[9..], ["reject", "reject", "preview"]);
 }
 
 /// Asserts for every status that JSON, the column and parsing use the same name.

@@ -82,6 +82,13 @@ async fn show_origin(context: &CommandContext, origin: &HandoffOrigin) -> Result
     screen.print_line(screen.style.bold(sanitize_line(&proposal.summary_json.title)))?;
     screen.print_line(summary::render_body(screen, &proposal.summary_json))?;
     screen.print_lines(facts::render_full(screen, proposal))?;
+    if origin.updated.is_some() {
+        let note = format!(
+            "Lines of this summary were updated since. `segue handoff --show {}` shows it as it is now.",
+            origin.handoff.handoff_id
+        );
+        screen.print_line(screen.style.dim(wrap(&note, screen.text_columns(), "", "  ")))?;
+    }
     screen.print_line("")?;
     Ok(())
 }

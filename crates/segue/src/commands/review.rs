@@ -489,7 +489,9 @@ impl<'a> HandoffReviewSession<'a> {
         let review_notes = &self.pending.proposal.summary_json.notes;
         let columns = screen.columns.saturating_sub(8);
         let entries = notes::note_entries(review_notes);
-        let items = entries.iter().map(|entry| shorten(entry, columns).into_owned());
+        // The number is that of the panel, so that typing it selects the entry.
+        let numbered = entries.iter().enumerate().map(|(at, entry)| format!("{}. {entry}", at + 1));
+        let items = numbered.map(|entry| shorten(&entry, columns).into_owned());
         Ok(pick(screen, "Add", items.collect())?.map(|index| notes::added_entry(review_notes, index)))
     }
 

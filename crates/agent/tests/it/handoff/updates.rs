@@ -29,6 +29,7 @@ async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
     let update = LineUpdate {
         summary_sha256: package.package.summary_sha256.clone(),
         line: stale.line.clone(),
+        number: Some(stale.number),
         replacement: stale.replacement.clone(),
     };
     let updated = agent.handoffs().update_package(handoff_id, &update).await.unwrap();
@@ -58,6 +59,7 @@ async fn an_update_that_leaves_no_valid_package_or_has_no_child_is_refused() {
     let update = |line: &str, replacement: Option<String>| LineUpdate {
         summary_sha256: pending.proposal.summary_sha256.clone(),
         line: line.to_owned(),
+        number: None,
         replacement,
     };
     let early = agent.handoffs().update_package(handoff_id, &update("- x", None)).await;

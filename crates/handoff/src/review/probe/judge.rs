@@ -81,11 +81,12 @@ pub(super) fn judge_answer(probe: &PlannedProbe, answer: Option<&str>) -> RuleVe
 pub(super) fn search_text(probe: &PlannedProbe, text: &str) -> FoundAnswer {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let lines_max = if probe.kind == ProbeKind::LastRequest { REQUEST_LINES_MAX } else { 1 };
-    for expected in &probe.answers {
-        for start in 0..lines.len() {
-            for end in start + 1..=lines.len().min(start + lines_max) {
-                if states(probe.kind, expected, &lines[start..end].join("\n")) {
-                    return FoundAnswer { line: Some(shown_line(lines[start])), is_answer: true };
+    // An answer in few lines is the better evidence.
+    for count in 1..=lines_max.min(lines.len()) {
+        for expected in &probe.answers {
+            for window in lines.windows(count) {
+                if states(probe.kind, expected, &window.join("\n")) {
+                    return FoundAnswer { line: Some(closest_line(expected, window)), is_answer: true };
                 }
             }
         }
@@ -95,6 +96,14 @@ pub(super) fn search_text(probe: &PlannedProbe, text: &str) -> FoundAnswer {
     let closest = lines.iter().max_by(|left, right| share(left).total_cmp(&share(right)));
     let line = closest.filter(|line| share(line) >= CLOSE_SHARE_MIN).map(|line| shown_line(line));
     FoundAnswer { line, is_answer: false }
+}
+
+/// Returns the line that contains most of the words of the expected answer.
+fn closest_line(expected: &str, lines: &[&str]) -> String {
+    let words = content_words(expected);
+    let share = |line: &&&str| shared_words(&words, &content_words(line));
+    let closest = lines.iter().max_by(|left, right| share(left).total_cmp(&share(right)));
+    closest.map(|line| shown_line(line)).unwrap_or_default()
 }
 
 /// Returns a line without its bullet or heading marks.

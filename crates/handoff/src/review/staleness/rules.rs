@@ -36,7 +36,7 @@ impl LaterFacts<'_> {
     pub(super) fn stale_lines(&self, package_md: &str) -> Vec<StaleLine> {
         let mut heading = "";
         let mut stale: Vec<StaleLine> = Vec::new();
-        for line in package_md.lines() {
+        for (index, line) in package_md.lines().enumerate() {
             if let Some(text) = line.strip_prefix("### ") {
                 heading = text;
                 continue;
@@ -45,6 +45,7 @@ impl LaterFacts<'_> {
             let found = self.find(heading, text);
             stale.extend(found.map(|Finding { reason, thread_id, seq, replacement }| StaleLine {
                 line: line.to_owned(),
+                number: index + 1,
                 reason,
                 thread_id,
                 seq,

@@ -5,7 +5,7 @@ use facts::{CheckRun, ConversationFacts, FileUse, Quote};
 use protocol::{ThreadId, TodoItem, TodoStatus};
 
 use super::rules::LaterFacts;
-use super::{StaleReason, replace_line};
+use super::{PackageLine, StaleReason, replace_line};
 
 const PACKAGE: &str = "**Cache**\nHalf done.\n\n### Next steps\n- [ ] Write the docs\n- [ ] Explain the duplicate of the…\n\n\
     ### Last request (not answered yet)\n- Make it faster.\n\n### Files changed\n- src/cache.rs\n- src/old.rs\n\n\
@@ -86,11 +86,16 @@ fn only_what_later_work_contradicts_is_stale() {
 
 #[test]
 fn one_line_changes_and_an_empty_section_goes_with_it() {
-    let changed = replace_line(PACKAGE, "- [ ] Write the docs", Some("- [x] Write the docs")).unwrap();
+    let line = |text| PackageLine { text, number: None };
+    let changed = replace_line(PACKAGE, line("- [ ] Write the docs"), Some("- [x] Write the docs")).unwrap();
     assert_eq!(changed, PACKAGE.trim_end().replace("- [ ] Write the docs", "- [x] Write the docs"));
-    let removed = replace_line(PACKAGE, "- cargo test: 2 failed", None).unwrap();
+    let removed = replace_line(PACKAGE, line("- cargo test: 2 failed"), None).unwrap();
     assert!(!removed.contains("Unresolved errors") && removed.contains("- src/old.rs"), "{removed}");
-    let removed = replace_line(PACKAGE, "- src/old.rs", None).unwrap();
+    let removed = replace_line(PACKAGE, line("- src/old.rs"), None).unwrap();
     assert!(removed.contains("### Files changed\n- src/cache.rs\n"), "{removed}");
-    assert_eq!(replace_line(PACKAGE, "- absent", None), None);
+    assert_eq!(replace_line(PACKAGE, line("- absent"), None), None);
+    let twice = "- a\n- b\n- a\n";
+    let second = PackageLine { text: "- a", number: Some(3) };
+    assert_eq!(replace_line(twice, second, Some("- c")).unwrap(), "- a\n- b\n- c");
+    assert_eq!(replace_line(twice, PackageLine { text: "- a", number: Some(2) }, None), None);
 }

@@ -8,6 +8,8 @@ use protocol::{HandoffId, Proposal, Seq, ThreadId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::shapes::ProposalShape;
+
 /// The summaries that a thread is sent.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PackageList {
@@ -25,6 +27,11 @@ pub(crate) struct PackageShape {
     summary_md: String,
     /// The SHA-256 of `summary_md`, in hex.
     summary_sha256: String,
+    /// The summary with its coverage.
+    proposal: ProposalShape,
+    /// The thread that was handed off.
+    #[schema(value_type = String, format = Uuid)]
+    parent_thread_id: ThreadId,
     /// The lines that later work contradicts.
     stale: Vec<StaleLineShape>,
 }
@@ -34,6 +41,8 @@ pub(crate) struct PackageShape {
 pub(crate) struct StaleLineShape {
     /// The line.
     line: String,
+    /// Its number in the summary, from 1.
+    number: usize,
     /// `task_done`, `file_deleted`, `newer_request` or `error_resolved`.
     #[schema(value_type = String)]
     reason: agent::StaleReason,
@@ -51,8 +60,8 @@ pub(crate) struct StaleLineShape {
 
 impl From<StaleLine> for StaleLineShape {
     fn from(stale: StaleLine) -> Self {
-        let StaleLine { line, reason, thread_id, seq, replacement } = stale;
-        Self { line, reason, text: reason.text(), thread_id, seq, replacement }
+        let StaleLine { line, number, reason, thread_id, seq, replacement } = stale;
+        Self { line, number, reason, text: reason.text(), thread_id, seq, replacement }
     }
 }
 
@@ -61,8 +70,10 @@ impl PackageShape {
     fn new(handoff_id: HandoffId, package: Proposal, stale: Vec<StaleLine>) -> Self {
         Self {
             handoff_id,
-            summary_md: package.summary_md,
-            summary_sha256: package.summary_sha256,
+            summary_md: package.summary_md.clone(),
+            summary_sha256: package.summary_sha256.clone(),
+            parent_thread_id: package.summary_json.parent_thread_id,
+            proposal: ProposalShape::new(package, None),
             stale: stale.into_iter().map(StaleLineShape::from).collect(),
         }
     }
@@ -89,6 +100,8 @@ pub(crate) struct LineUpdateBody {
     summary_sha256: String,
     /// The line, as it is in the summary.
     line: String,
+    /// Its number, from 1; the first line with this text if it is absent.
+    number: Option<usize>,
     /// The line to put in its place; `null` or absent to remove it.
     replacement: Option<String>,
 }
@@ -107,8 +120,8 @@ pub(crate) async fn update(
     JsonBody(body): JsonBody<LineUpdateBody>,
 ) -> Result<Json<PackageShape>, ApiError> {
     let handoff_id: HandoffId = parse_path_id(&path, "handoff")?;
-    let LineUpdateBody { summary_sha256, line, replacement } = body;
-    let update = LineUpdate { summary_sha256, line, replacement };
+    let LineUpdateBody { summary_sha256, line, number, replacement } = body;
+    let update = LineUpdate { summary_sha256, line, number, replacement };
     let package = caller.agent.handoffs().update_package(handoff_id, &update).await?;
     Ok(Json(PackageShape::new(handoff_id, package, Vec::new())))
 }

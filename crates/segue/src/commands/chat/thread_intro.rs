@@ -4,7 +4,7 @@
 use agent::{HistoryEntry, HistoryItem, HistoryQuery};
 use protocol::{Message, Proposal, Thread, ThreadId};
 use terminal::marker::CardFold;
-use terminal::{facts, shorten, summary};
+use terminal::{facts, sanitize_line, shorten, summary};
 
 use crate::commands::history::entry::{EntryDisplay, show_entry};
 use crate::commands::history::markers::CompactionMarkers;
@@ -39,30 +39,35 @@ pub(super) async fn show_thread_intro(
         style.bold(shorten(&title, screen.columns.saturating_sub(id.len() + 1))),
         style.dim(&id)
     ))?;
-    match carried_over_proposal(context, thread).await? {
-        Some(proposal) => {
-            screen.print_line(style.dim("This thread continues with this summary:"))?;
-            screen.print_line("")?;
-            screen.print_line(summary::render_body(screen, &proposal.summary_json))?;
-            screen.print_lines(facts::render_folded(screen, &proposal))?;
-            screen.print_line("")?;
+    let proposals = carried_over_proposals(context, thread).await?;
+    if proposals.is_empty() {
+        return show_last_messages(context, thread.thread_id).await;
+    }
+    for proposal in &proposals {
+        screen.print_line(style.dim("This thread continues with this summary:"))?;
+        if proposals.len() > 1 {
+            screen.print_line(style.bold(sanitize_line(&proposal.summary_json.title)))?;
         }
-        None => show_last_messages(context, thread.thread_id).await?,
+        screen.print_line("")?;
+        screen.print_line(summary::render_body(screen, &proposal.summary_json))?;
+        screen.print_lines(facts::render_folded(screen, proposal))?;
+        screen.print_line("")?;
     }
     Ok(())
 }
 
-/// Returns the accepted proposal of the handoff that created the thread, if the thread's first turn has not ended yet.
-async fn carried_over_proposal(
+/// Returns the summaries that were handed to the thread, as they are now, if the thread's first turn has not ended yet.
+async fn carried_over_proposals(
     context: &CommandContext,
     thread: &Thread,
-) -> Result<Option<Proposal>, CliFailure> {
-    let Some(mark) = thread.handoff_mark() else { return Ok(None) };
-    match mark.pending && mark.child_thread_id == thread.thread_id {
-        // The newest proposal is the accepted one: nothing is drafted after an acceptance.
-        true => Ok(context.agent.handoffs().review(mark.handoff_id).await?.proposals.pop()),
-        false => Ok(None),
+) -> Result<Vec<Proposal>, CliFailure> {
+    let is_waiting =
+        thread.handoff_mark().is_some_and(|mark| mark.pending && mark.child_thread_id == thread.thread_id);
+    if !is_waiting {
+        return Ok(Vec::new());
     }
+    let origins = context.agent.handoffs().origins(thread).await?;
+    Ok(origins.into_iter().map(|origin| origin.updated.unwrap_or(origin.proposal)).collect())
 }
 
 /// Prints the last messages, with the compaction markers between them, and a notice if the last message was not

@@ -4,7 +4,7 @@
 use agent::{ChildPackage, LineUpdate, StaleLine};
 use protocol::{HandoffId, ThreadId};
 use serde::Serialize;
-use terminal::{Audience, KeyChoice, ask, ask_text, sanitize_line, wrap};
+use terminal::{Audience, KeyChoice, ask, ask_text, sanitize_line, shorten, wrap};
 
 use crate::cli::OutputFormat;
 use crate::cli::handoff::HandoffUpdateArgs;
@@ -112,8 +112,17 @@ async fn update_package(
     updated: &mut UpdatedPackage,
     decider: LineDecider,
 ) -> Result<(), CliFailure> {
-    for stale in updated.package.stale.clone() {
+    let total = updated.package.stale.len();
+    // The number of lines that the updates so far have removed above the next line.
+    let mut removed = 0;
+    for (index, mut stale) in std::mem::take(&mut updated.package.stale).into_iter().enumerate() {
+        stale.number -= removed;
         if context.format == OutputFormat::Text {
+            let title = &updated.package.package.summary_json.title;
+            let heading = format!("Line {} of {total}, {}", index + 1, sanitize_line(title));
+            context
+                .screen
+                .print_line(context.screen.style.bold(shorten(&heading, context.screen.columns)))?;
             print_stale_line(context, &stale)?;
         }
         let replacement = match decider {
@@ -121,15 +130,20 @@ async fn update_package(
             LineDecider::Person => ask_about_line(context, &stale)?,
             LineDecider::Nobody => None,
         };
-        let Some(replacement) = replacement else { continue };
+        let Some(replacement) = replacement else {
+            updated.package.stale.push(stale);
+            continue;
+        };
         let update = LineUpdate {
             summary_sha256: updated.package.package.summary_sha256.clone(),
             line: stale.line.clone(),
+            number: Some(stale.number),
             replacement,
         };
         let handoff_id = updated.package.handoff_id;
+        let before = updated.package.package.summary_md.lines().count();
         updated.package.package = context.agent.handoffs().update_package(handoff_id, &update).await?;
-        updated.package.stale.retain(|other| other != &stale);
+        removed += before.saturating_sub(updated.package.package.summary_md.lines().count());
         updated.updated.push(stale.line);
     }
     Ok(())
@@ -150,7 +164,7 @@ fn print_stale_line(context: &CommandContext, stale: &StaleLine) -> Result<(), C
 /// Asks about one line. Returns the line to put in its place (`Some(None)` removes it); `None` keeps it.
 fn ask_about_line(context: &CommandContext, stale: &StaleLine) -> Result<Option<Option<String>>, CliFailure> {
     let screen = &context.screen;
-    Ok(match ask(screen, &ANSWERS, "Keep")? {
+    Ok(match ask(screen, &ANSWERS, "Keep this one")? {
         Some(LineAnswer::Apply) => Some(stale.replacement.clone()),
         Some(LineAnswer::Edit) => {
             let start = stale.replacement.as_deref().unwrap_or(&stale.line);
@@ -172,7 +186,7 @@ fn print_text(
     let stale: usize = packages.iter().map(|package| package.package.stale.len()).sum();
     if updated > 0 {
         screen.print_line(format!(
-            "{} updated. The next request of the thread contains the change.",
+            "{} updated. The next request of the thread contains the change; `segue handoff --show` shows the summary as it is now.",
             count(updated)
         ))?;
     }

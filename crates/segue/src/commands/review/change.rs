@@ -26,6 +26,9 @@ pub(super) fn change_text(before: &HandoffSummary, after: &HandoffSummary) -> St
             parts.push(format!("{} ({})", summary_heading(kind), signs.join(" ")));
         }
     }
+    if before.carry_over != after.carry_over {
+        parts.push("facts".to_owned());
+    }
     match parts.is_empty() {
         true => "Changed: nothing.".to_owned(),
         false => format!("Changed: {}. d shows the diff.", parts.join(", ")),

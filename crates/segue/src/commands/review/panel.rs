@@ -2,6 +2,7 @@
 //! its cost, and the remaining refinements. It asks nothing.
 
 use agent::{OFFLINE_SUMMARY_MODEL, PendingHandoff};
+use serde_json::Value;
 use terminal::{facts, sanitize_line, summary, wrap};
 
 use super::choices::HandoffRequester;
@@ -68,6 +69,9 @@ fn request_notes(pending: &PendingHandoff) -> Vec<String> {
         notes.push(format!(
             "This handoff was requested at {time} and is still pending, with the same proposal."
         ));
+    }
+    if let Some(into) = pending.handoff.options.get("into").and_then(Value::as_str) {
+        notes.push(format!("Accepting adds this summary to thread {into}; no new thread is created."));
     }
     notes.extend(pending.handoff.goal.as_ref().map(|goal| format!("Goal: {}", sanitize_line(goal))));
     notes

@@ -134,6 +134,7 @@ impl UserTextEditor {
             let edited = EditedText {
                 before: &shown.summary_md,
                 after: &text,
+                rules: &shown.summary_json.carry_over.rules,
                 refinements_left: pending.remaining_refinements,
             };
             let answer = match confirm_text(&context.screen, &edited)? {

@@ -18,7 +18,7 @@ pub fn proposal_pane(proposal: &Proposal) -> OutlinePane {
     }];
     for kind in SummaryItemKind::ALL {
         let items = summary.body.iter().filter(|item| item.kind == kind);
-        let items: Vec<OutlineItem> = items.map(summary_item).collect();
+        let items: Vec<OutlineItem> = items.flat_map(summary_items).collect();
         if !items.is_empty() {
             sections.push(OutlineSection { heading: summary_heading(kind).to_owned(), items, is_open: true });
         }
@@ -63,10 +63,16 @@ fn text_item(text: &str) -> OutlineItem {
     OutlineItem { text: text.to_owned(), ..OutlineItem::default() }
 }
 
-/// Returns an item of the summary with its places.
-fn summary_item(item: &SummaryItem) -> OutlineItem {
+/// Returns an item of the summary, one entry for each of its lines. The last one has the places and the mark.
+fn summary_items(item: &SummaryItem) -> Vec<OutlineItem> {
     let mark = if item.verified { "" } else { SummaryItem::UNVERIFIED };
-    OutlineItem { refs: item.refs.clone(), ..text_item(&format!("{}{mark}", item.text)) }
+    let mut lines: Vec<OutlineItem> =
+        item.text.lines().filter(|line| !line.trim().is_empty()).map(text_item).collect();
+    if let Some(last) = lines.last_mut() {
+        last.text.push_str(mark);
+        last.refs = item.refs.clone();
+    }
+    lines
 }
 
 /// Returns the places of a fact: those of the rule with that text.

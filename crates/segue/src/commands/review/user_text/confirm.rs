@@ -2,7 +2,8 @@
 
 use std::io;
 
-use terminal::{KeyChoice, Screen, ask, diff, sanitize};
+use protocol::Rule;
+use terminal::{KeyChoice, Screen, ask, diff, sanitize, sanitize_line, wrap};
 
 /// An answer to the confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +24,17 @@ pub(super) struct EditedText<'a> {
     pub(super) before: &'a str,
     /// The user's text.
     pub(super) after: &'a str,
+    /// The user's standing rules, which the proposal carries over.
+    pub(super) rules: &'a [Rule],
     /// The number of drafts from feedback that are still allowed.
     pub(super) refinements_left: u32,
+}
+
+/// Returns the rules that the proposal contains and the user's text does not.
+fn lost_rules<'a>(text: &EditedText<'a>) -> impl Iterator<Item = &'a str> {
+    let (before, after) = (text.before, text.after);
+    let lines = text.rules.iter().map(|rule| rule.text.as_str());
+    lines.filter(move |rule| before.contains(rule) && !after.contains(rule))
 }
 
 /// Shows the changes and asks; `None` if the user returns to the question.
@@ -33,6 +43,10 @@ pub(super) fn confirm_text(screen: &Screen, text: &EditedText<'_>) -> io::Result
     // The line break at the end is no part of the text.
     let (before, after) = (sanitize(text.before.trim_end()), sanitize(text.after.trim_end()));
     screen.print_lines(diff::render_versions(screen, &before, &after))?;
+    for rule in lost_rules(text) {
+        let warning = format!("Your text does not contain the rule: {}", sanitize_line(rule));
+        screen.print_line(screen.style.warn(wrap(&warning, screen.text_columns(), "! ", "  ")))?;
+    }
     let mut choices = vec![
         KeyChoice { key: 'a', label: "Accept this text", answer: ConfirmAnswer::Accept },
         KeyChoice { key: 's', label: "Save as a draft", answer: ConfirmAnswer::Save },

@@ -65,7 +65,12 @@ impl SummaryFields {
                 return Ok(None);
             }
             let after = self.to_markdown(&shown.summary_json);
-            let edited = EditedText { before: &shown.summary_md, after: &after, refinements_left };
+            let edited = EditedText {
+                before: &shown.summary_md,
+                after: &after,
+                rules: &shown.summary_json.carry_over.rules,
+                refinements_left,
+            };
             match confirm_text(screen, &edited)? {
                 Some(ConfirmAnswer::EditAgain) => {}
                 answer => return Ok(answer),

@@ -39,8 +39,7 @@ const SUBCOMMANDS: [&str; 3] = ["stats", "update", "export"];
 
 /// Continue a thread in a fresh one, with a summary that you review
 ///
-/// A handoff is a bridge of context, not a fork: the new thread starts empty, and is sent only the summary that you accept. You
-/// can refine, edit and revert the summary.
+/// A handoff is a bridge of context, not a fork: the new thread starts empty, and is sent only the summary that you accept.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = DECISIONS_HELP,

@@ -131,6 +131,10 @@ async fn child_writes(
         ]);
     }
     let child = store.thread(child_thread_id).await?;
+    if child.as_ref().is_some_and(|child| child.message_count > 0) {
+        let text = "hand off into the thread: it has messages already";
+        return Err(StepFailure::new(FailureKind::Internal, text));
+    }
     let mut patch = ThreadPatch::default();
     if child.and_then(|child| child.handoff_mark()).is_some_and(|mark| mark.pending) {
         patch.metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(pending_mark(handoff))?);

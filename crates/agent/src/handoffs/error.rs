@@ -150,7 +150,7 @@ impl HandoffError {
                 ErrorClass::Internal.with_hint("the package is unchanged; run the same command again")
             }
             Self::NotJoinable { .. } => ErrorClass::User.with_hint(
-                "name the child of an accepted handoff in which nobody has written yet, or leave out `--into`",
+                "name the child of an accepted handoff without a message; a pending handoff into this thread can only be declined",
             ),
             Self::Redrafting(handoff_id) => ErrorClass::Conflict
                 .with_hint(format!("read the new draft in a moment: `segue handoff --decide {handoff_id}`")),

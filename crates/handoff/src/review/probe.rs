@@ -74,7 +74,9 @@ impl ContinuityCheck<'_> {
             let calls = ProbeCalls { model, cancel: self.scope.cancel };
             let mut usage = Usage::default();
             let report = match self.ask_model(&calls, &planned, &mut usage).await {
-                Ok(probes) => ContinuityReport { model: Some(name.clone()), usage, ..self.report(probes) },
+                Ok((probes, problem)) => {
+                    ContinuityReport { model: Some(name.clone()), usage, problem, ..self.report(probes) }
+                }
                 Err(DraftError::Stopped) => return Ok(None),
                 Err(error) => ContinuityReport {
                     problem: Some(problem_line(error)),
@@ -113,13 +115,14 @@ impl ContinuityCheck<'_> {
         Ok(plan_probes(scan.facts(), &scan.carry_over()))
     }
 
-    /// Has the model answer the questions, and judges the answers. Adds the usage of all calls to `usage`.
+    /// Has the model answer the questions, and judges the answers. Adds the usage of all calls to `usage`. Answers that could not
+    /// be compared count as wrong, and the second value says so.
     async fn ask_model(
         &self,
         calls: &ProbeCalls<'_>,
         planned: &[PlannedProbe],
         usage: &mut Usage,
-    ) -> Result<Vec<ContinuityProbe>, DraftError> {
+    ) -> Result<(Vec<ContinuityProbe>, Option<String>), DraftError> {
         let answers = calls.answer(&self.proposal.summary_md, planned, usage).await?;
         let verdicts: Vec<RuleVerdict> = planned
             .iter()
@@ -132,23 +135,27 @@ impl ContinuityCheck<'_> {
             .iter()
             .map(|index| (&planned[*index], answers[*index].as_deref().unwrap_or_default()))
             .collect();
-        // Answers that could not be compared count as wrong, so that no wrong one passes.
+        let mut problem = None;
         let agreed = match pairs.is_empty() {
             true => Vec::new(),
             false => match calls.judge(&pairs, usage).await {
-                Err(DraftError::Unusable(_)) => vec![false; pairs.len()],
+                Err(DraftError::Unusable(reason)) => {
+                    problem = Some(format!("compare the answers: {reason}"));
+                    vec![false; pairs.len()]
+                }
                 agreed => agreed?,
             },
         };
         let judged = planned.iter().zip(answers).zip(verdicts).enumerate();
-        Ok(judged
+        let probes = judged
             .map(|(index, ((probe, answer), verdict))| {
                 let by_model = unclear.iter().position(|unclear| *unclear == index).map(|at| agreed[at]);
                 let judged_by = if by_model.is_some() { ProbeJudge::Model } else { ProbeJudge::Rules };
                 let passed = by_model.unwrap_or(verdict == RuleVerdict::Agrees);
                 probe.result(answer, Judgement { passed, judged_by })
             })
-            .collect())
+            .collect();
+        Ok((probes, problem))
     }
 
     /// Returns a report without a model.

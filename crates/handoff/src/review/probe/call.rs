@@ -89,7 +89,7 @@ impl ProbeCalls<'_> {
         Ok(answers)
     }
 
-    /// Returns for each pair of question and answer whether they agree. A pair that the model leaves out does not.
+    /// Returns for each pair of question and answer whether they agree.
     ///
     /// # Errors
     ///
@@ -120,13 +120,14 @@ impl ProbeCalls<'_> {
             ..ChatRequest::default()
         };
         let list: VerdictList = self.call(&request, usage).await?;
-        let mut agreed = vec![false; pairs.len()];
+        let mut agreed = vec![None; pairs.len()];
         for NumberedVerdict { number, agrees } in list.verdicts {
             if let Some(slot) = number.checked_sub(1).and_then(|index| agreed.get_mut(index)) {
-                *slot = agrees;
+                *slot = Some(agrees);
             }
         }
-        Ok(agreed)
+        let lacks_verdict = || DraftError::Unusable("it lacks the verdict about an answer".to_owned());
+        agreed.into_iter().collect::<Option<Vec<bool>>>().ok_or_else(lacks_verdict)
     }
 
     /// Calls the model once and parses its answer, which may have text around the JSON object.

@@ -42,6 +42,9 @@ pub(crate) struct HandoffShape {
     initiated_by: &'static str,
     /// True if the handoff only shows the summary.
     preview_only: bool,
+    /// The thread to which an acceptance adds the summary; `null` if it creates one.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    into: Option<String>,
     /// Number of the newest messages that are covered, if the handoff is limited to them.
     messages: Option<u64>,
     /// The SHA-256 of the accepted summary, in hex.
@@ -70,6 +73,7 @@ impl From<Handoff> for HandoffShape {
             iteration: handoff.iteration,
             initiated_by: if by_agent { "agent" } else { "user" },
             preview_only: option("preview_only").and_then(Value::as_bool).unwrap_or_default(),
+            into: option("into").and_then(Value::as_str).map(str::to_owned),
             messages: option("messages").and_then(Value::as_u64),
             goal: handoff.goal,
             accepted_sha256: handoff.accepted_sha256,

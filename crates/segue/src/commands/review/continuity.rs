@@ -3,7 +3,7 @@
 
 use agent::{PendingHandoff, ProbeMethod};
 use protocol::ContinuityReport;
-use terminal::{TypeAheadBuffer, continuity};
+use terminal::{TypeAheadBuffer, continuity, signals};
 
 use super::HandoffReviewSession;
 use super::drafting::probe_proposal;
@@ -36,6 +36,7 @@ impl HandoffReviewSession<'_> {
             }
             Ok(None) => screen.print_line("Stopped. The proposal was not checked.")?,
             Err(closed @ CliFailure::OutputClosed) => return Err(closed),
+            Err(exiting @ CliFailure::Reported(_)) if signals::is_exiting() => return Err(exiting),
             Err(CliFailure::Reported(failure)) => {
                 self.context.print_notice(&failure.message());
             }

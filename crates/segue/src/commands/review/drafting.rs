@@ -5,7 +5,7 @@ use agent::{
     Agent, CancellationToken, FrameSender, HandoffOutcome, HandoffRequestOptions, PendingHandoff, ProbeMethod,
 };
 use protocol::{ContinuityReport, Decision, Decisions, HandoffId, ThreadId};
-use terminal::{TurnTotals, TypeAheadBuffer};
+use terminal::{TurnTotals, TypeAheadBuffer, signals};
 
 use super::{HandoffReviewSession, single_decision};
 use crate::commands::CommandContext;
@@ -79,7 +79,11 @@ pub(crate) async fn probe_proposal(
         agent.handoffs().probe(pending, method, frames, cancel).await
     };
     let result = run_draft(context, typed, work).await?;
-    Ok(result.output?)
+    match result.output? {
+        // A signal ends the program; a key only stops the check.
+        None if signals::is_exiting() => Err(CliFailure::cancelled("check the draft")),
+        report => Ok(report),
+    }
 }
 
 /// Drafts in the foreground: with a progress display for a person, and with notices only for a program.

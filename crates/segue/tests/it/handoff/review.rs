@@ -199,8 +199,10 @@ fn calls_that_wait_for_approval_are_asked_about_before_the_accept() {
     assert_eq!(sandbox.run(&["run", "-p", "Write new.txt."]).code, 3);
     let terminal = PtyTerminal::start(&sandbox, 80, &["handoff", "last"]);
     answer_question(&terminal, "a");
-    let screen = terminal.wait_for("1 call waits for approval in this thread:");
+    // Keys before the question is drawn would be discarded.
+    let screen = terminal.wait_for("[Esc] Go back");
     terminal.press_keys("\x1b");
+    assert!(screen.contains("1 call waits for approval in this thread:"), "{screen}");
     assert!(screen.contains("Calls that wait for approval"), "{screen}");
     answer_question(&terminal, "a");
     terminal.wait_for("[t] Move them to the new thread");

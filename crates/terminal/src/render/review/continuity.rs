@@ -18,10 +18,7 @@ pub fn render_report(
     let (columns, style) = (screen.text_columns(), screen.style);
     let mut lines = Vec::new();
     if let Some(problem) = &report.problem {
-        let text = format!(
-            "The model gave no usable answers ({}); the text was searched instead.",
-            sanitize_line(problem)
-        );
+        let text = format!("The model gave no usable answer ({}).", sanitize_line(problem));
         lines.push(style.warn(wrap(&text, columns, "", "  ")));
     }
     let total = report.probes.len();

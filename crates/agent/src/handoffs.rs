@@ -235,12 +235,6 @@ impl<'a> HandoffService<'a> {
             let Some(handoff) = self.expire_if_due(Some(handoff)).await? else {
                 return Err(expired_error(handoff_id, None).into());
             };
-            let ends =
-                |decision: &Decision| matches!(decision, Decision::Reject { .. } | Decision::Preview {});
-            if !decisions.decisions.iter().all(ends) {
-                let options = serde_json::from_value::<HandoffOptions>(handoff.options.clone());
-                self.check_joined_thread(thread_id, options.unwrap_or_default().into).await?;
-            }
             let Some(interrupt) = self.handoff_interrupt(&handoff).await? else {
                 // The handoff is read again, because the answer may have been stored between the two reads.
                 return Err(already_decided_error(&self.get(handoff_id).await?).into());

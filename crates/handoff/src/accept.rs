@@ -131,9 +131,11 @@ async fn child_writes(
         ]);
     }
     let child = store.thread(child_thread_id).await?;
+    // The answer was checked before; a message may have come since.
     if child.as_ref().is_some_and(|child| child.message_count > 0) {
-        let text = "hand off into the thread: it has messages already";
-        return Err(StepFailure::new(FailureKind::Internal, text));
+        let text = format!("hand off into thread {child_thread_id}: it has messages already");
+        let hint = "hand the thread off again and decline the proposal";
+        return Err(StepFailure::new(FailureKind::InvalidDecision, text).with_hint(hint));
     }
     let mut patch = ThreadPatch::default();
     if child.and_then(|child| child.handoff_mark()).is_some_and(|mark| mark.pending) {

@@ -47,7 +47,7 @@ impl<'a> HandoffService<'a> {
     }
 
     /// Probes a pending proposal; `None` if the user stopped it. No message is added to a thread. The report of a model about
-    /// a stored proposal is recorded, and the next call returns it without a model call. A report about a text that was
+    /// a stored proposal is recorded, and the next call returns it without a model call unless it has a problem. A report about a text that was
     /// only previewed is not stored.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl<'a> HandoffService<'a> {
         self.agent.admin().usage_price(report.model.as_deref()?, &report.usage)
     }
 
-    /// Returns the recorded report of a model about exactly this text; `None` if there is none.
+    /// Returns the recorded report of a model about exactly this text, without a problem; `None` if there is none.
     ///
     /// # Errors
     /// Fails only if the journal does.
@@ -118,6 +118,7 @@ impl<'a> HandoffService<'a> {
                 report.handoff_id == pending.handoff.handoff_id
                     && report.summary_sha256 == pending.proposal.summary_sha256
                     && report.model.is_some()
+                    && report.problem.is_none()
             }))
         })
     }

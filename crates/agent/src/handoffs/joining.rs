@@ -1,10 +1,34 @@
 //! Handing several threads off into one: the thread of an accepted handoff, which has no message yet, gets a further package.
 
-use protocol::{ParentKind, Thread, ThreadId};
+use handoff::HandoffOptions;
+use protocol::{Decision, Decisions, Interrupt, ParentKind, Thread, ThreadId};
 
+use super::queries::handoff_id_of;
 use crate::{HandoffError, HandoffService, Result};
 
 impl HandoffService<'_> {
+    /// Checks that the answer to the question of a handoff does not add its package to a thread that cannot get it. Answers that
+    /// end the handoff, and other questions, pass. Every client's answer is checked here, whichever endpoint it uses.
+    ///
+    /// # Errors
+    /// [`HandoffError::NotJoinable`] with the reason, or fails if the journal does.
+    pub(crate) async fn check_answer_joinable(
+        self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+    ) -> Result<()> {
+        let ends = |decision: &Decision| matches!(decision, Decision::Reject { .. } | Decision::Preview {});
+        if decisions.decisions.iter().all(ends) {
+            return Ok(());
+        }
+        let Some(handoff_id) = handoff_id_of(interrupt) else { return Ok(()) };
+        // A handoff that another client has decided is refused for that reason.
+        let handoff = self.agent.store.handoff(handoff_id).await?;
+        let Some(handoff) = handoff.filter(|handoff| handoff.status.is_pending()) else { return Ok(()) };
+        let options = serde_json::from_value::<HandoffOptions>(handoff.options).unwrap_or_default();
+        self.check_joined_thread(handoff.parent_thread_id, options.into).await
+    }
+
     /// Checks that the thread `into` can get a further package, from `parent`. `None` stands for a new thread, which can.
     ///
     /// # Errors

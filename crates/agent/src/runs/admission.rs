@@ -502,7 +502,9 @@ impl RequestAdmission<'_> {
     /// Returns the decisions of an answer. They are validated later by the node that asked.
     async fn decisions(&self, interrupt: &Interrupt, answer: ParsedAnswer) -> AdmissionResult<Decisions> {
         self.agent.handoffs().check_not_expired(interrupt).await?;
-        Ok(decisions_of_answer(interrupt.interrupt_id, answer)?)
+        let decisions = decisions_of_answer(interrupt.interrupt_id, answer)?;
+        self.agent.handoffs().check_answer_joinable(interrupt, &decisions).await?;
+        Ok(decisions)
     }
 
     /// Checks that the node that raised the interrupt accepts the decisions.

@@ -62,6 +62,9 @@ impl AdmissionRefusal {
                 | HandoffError::Redrafting(_)
                 | HandoffError::Superseded { .. },
             ) => (FailureKind::UnknownInterrupt, format!("not_pending: failed to {error}")),
+            Error::Handoff(HandoffError::NotJoinable { .. }) => {
+                (FailureKind::InvalidDecision, format!("failed to {error}"))
+            }
             Error::Run(RunError::Runtime(runtime::Error::Channel(_))) => {
                 let unreadable = RunFailure::new(FailureKind::Internal, format!("failed to {error}"));
                 return Ok(RunFailure { hint: error.hint(), ..unreadable });

@@ -86,3 +86,28 @@ async fn only_a_child_without_messages_gets_a_further_package() {
     let handoff = agent.handoffs().get(second.handoff.handoff_id).await.unwrap();
     assert_eq!(handoff.status, HandoffStatus::AwaitingDecision);
 }
+
+#[tokio::test]
+async fn m2_an_accept_into_a_thread_with_messages_is_refused_on_every_path_and_the_question_stays() {
+    let environment = TestEnvironment::new();
+    let server = server();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let child = accept_handoff(&agent, &first).await;
+    let second = request_into(&environment, &agent, child).await.unwrap();
+    let (frames, cancel) = unwatched();
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    let block = environment.read_agent_md();
+    let resumed =
+        agent.runs().resume(second.interrupt.interrupt_id, &approval(&second), &frames, &cancel).await;
+    assert!(matches!(resumed, Err(Error::Handoff(HandoffError::NotJoinable { .. }))), "{resumed:?}");
+    assert_eq!(environment.read_agent_md(), block);
+    // The proposal can still be declined, and a new request creates a thread.
+    let decline = crate::environment::decisions(r#"{"decisions":[{"type":"reject"}]}"#);
+    let id = second.handoff.handoff_id;
+    let declined = agent.handoffs().decide(id, &decline, &frames, &cancel).await.unwrap();
+    assert_eq!(declined.handoff.status, HandoffStatus::Declined);
+    let parent = second.handoff.parent_thread_id;
+    let options = HandoffRequestOptions::default();
+    let again = agent.handoffs().request(parent, options, &frames, &cancel).await.unwrap();
+    assert_ne!(accept_handoff(&agent, &again).await, child);
+}

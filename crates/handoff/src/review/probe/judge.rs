@@ -12,7 +12,7 @@ const WORDS_SHARE_MIN: f64 = 0.6;
 /// The share of words from which on a line is shown as the closest one.
 const CLOSE_SHARE_MIN: f64 = 0.3;
 /// The most words of a right answer that are compared. The beginning of a long request says what is asked for.
-const WORDS_MAX: usize = 40;
+const EXPECTED_WORDS_MAX: usize = 160;
 /// The length to which words are cut, so that forms of a word compare as equal.
 const STEM_CHARS: usize = 5;
 /// The minimum length of a word that is compared, in bytes. Shorter words are in any text.
@@ -91,7 +91,7 @@ pub(super) fn search_text(probe: &PlannedProbe, text: &str) -> FoundAnswer {
             }
         }
     }
-    let expected = probe.answers.first().map(|expected| content_words(expected)).unwrap_or_default();
+    let expected = probe.answers.first().map(|expected| expected_words(expected)).unwrap_or_default();
     let share = |line: &&str| shared_words(&expected, &content_words(line));
     let closest = lines.iter().max_by(|left, right| share(left).total_cmp(&share(right)));
     let line = closest.filter(|line| share(line) >= CLOSE_SHARE_MIN).map(|line| shown_line(line));
@@ -100,7 +100,7 @@ pub(super) fn search_text(probe: &PlannedProbe, text: &str) -> FoundAnswer {
 
 /// Returns the line that contains most of the words of the expected answer.
 fn closest_line(expected: &str, lines: &[&str]) -> String {
-    let words = content_words(expected);
+    let words = expected_words(expected);
     let share = |line: &&&str| shared_words(&words, &content_words(line));
     let closest = lines.iter().max_by(|left, right| share(left).total_cmp(&share(right)));
     closest.map(|line| shown_line(line)).unwrap_or_default()
@@ -123,7 +123,7 @@ fn states(kind: ProbeKind, expected: &str, text: &str) -> bool {
         ProbeKind::File => names_file(expected, text),
         ProbeKind::Rule | ProbeKind::Decision if is_negated(expected) != is_negated(text) => false,
         ProbeKind::LastRequest | ProbeKind::OpenTask | ProbeKind::Rule | ProbeKind::Decision => {
-            let words = content_words(expected);
+            let words = expected_words(expected);
             match words.is_empty() {
                 true => text.to_lowercase().contains(&expected.to_lowercase()),
                 false => shared_words(&words, &content_words(text)) >= WORDS_SHARE_MIN,
@@ -167,12 +167,18 @@ fn shared_words(expected: &BTreeSet<String>, given: &BTreeSet<String>) -> f64 {
     }
 }
 
+/// Returns the words of a right answer that are compared.
+fn expected_words(text: &str) -> BTreeSet<String> {
+    let words = text.split_inclusive(char::is_whitespace).take(EXPECTED_WORDS_MAX);
+    content_words(&words.collect::<String>())
+}
+
 /// Returns the stems of the words that carry meaning; pairs of characters in scripts that are written without spaces.
 fn content_words(text: &str) -> BTreeSet<String> {
     let lower = text.to_lowercase();
     let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut stems = BTreeSet::new();
-    for word in words.take(4 * WORDS_MAX) {
+    for word in words {
         if word.starts_with(|c: char| c >= '\u{2e80}') {
             let chars: Vec<char> = word.chars().collect();
             stems.extend(chars.windows(2).map(|pair| pair.iter().collect::<String>()));

@@ -106,6 +106,13 @@ fn words_decide_only_what_they_can() {
         let given = judge_answer(&probe(kind, &[expected]), Some(answer));
         assert_eq!(given, verdict, "{expected} / {answer}");
     }
+    let late = format!("{} and a cache of 1,000 entries", "unrelated words ".repeat(200));
+    let expected = ["Decided: a cache of 1,000 entries."];
+    assert_eq!(
+        judge_answer(&probe(Decision, &expected), Some(&late)),
+        Agrees,
+        "the end of a long answer counts"
+    );
     assert_eq!(judge_answer(&probe(Rule, &["Never sleep."]), None), Disagrees);
     assert_eq!(judge_answer(&probe(File, &["a.rs", "b.rs"]), Some("b.rs")), Agrees, "one answer is enough");
 }

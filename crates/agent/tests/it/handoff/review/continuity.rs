@@ -120,6 +120,26 @@ async fn without_a_usable_answer_the_text_is_searched_and_the_report_says_so() {
 }
 
 #[tokio::test]
+async fn answers_that_could_not_be_compared_do_not_pass_and_the_next_check_asks_again() {
+    let environment = TestEnvironment::new();
+    let unread = |text: &str| ScriptedReply::text(text).when_body_contains(JUDGE_PROMPT);
+    let paraphrase = ["Einen Test für eine Zeile", "Never change the file format.", "src/import.rs"];
+    let agreed = json!({"verdicts": [{"number": 1, "agrees": true}]}).to_string();
+    let server = server_with([
+        answers(&paraphrase),
+        unread(r#"{"verdicts": [{"number": 99, "agrees": true}]}"#),
+        answers(&paraphrase),
+        unread(&agreed),
+    ]);
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let report = probe(&agent, &pending, ProbeMethod::Model).await;
+    let problem = report.problem.as_deref().unwrap_or_default();
+    assert!(problem.starts_with("compare the answers: ") && !report.probes[0].passed, "{report:?}");
+    let again = probe(&agent, &pending, ProbeMethod::Model).await;
+    assert_eq!((again.problem, again.probes[0].passed, server.call_count()), (None, true, 5));
+}
+
+#[tokio::test]
 async fn a_stopped_check_and_a_check_of_a_preview_leave_nothing_behind() {
     let environment = TestEnvironment::new();
     let server = server_with([answers(&["a", "b"])]);

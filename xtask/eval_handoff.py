@@ -2,7 +2,7 @@
 
   eval_handoff.py DATA_DIR EXAMPLE_BINARY [--cases NAME_PART] [--model PROVIDER/NAME] [--verbose]
 
-DATA_DIR holds score_handoff.py and the folder `open`; EXAMPLE_BINARY is the built example `eval_handoff`. The binary is
+DATA_DIR holds score_handoff.py, score_noise.py and the folder `open`; EXAMPLE_BINARY is the built example `eval_handoff`. The binary is
 run once over all cases; every answer is scored, and each bar is printed with PASS or MISS. The exit code is 1 when a bar is missed.
 With --model, the model drafts each summary, which costs at least two calls a case; the drafts that failed are counted, and the bars,
 which belong to the offline summary, are not applied.
@@ -11,6 +11,11 @@ import argparse, json, os, re, subprocess, sys
 
 BUDGETS = (300, 1000)
 SELECTION_TOKENS = 4000
+# The minimum scores: what the offline summary reached when they were last raised, less half a point. The maximum mean
+# number of kinds of noise in a summary, likewise.
+SCORE_MIN = {300: 71.3, 1000: 82.2}
+SELECTION_MIN = .885
+NOISE_MAX = {300: .3, 1000: .5}
 DIMS = ("files", "future", "last", "todos", "goal", "rules", "errors", "refs", "idents")
 
 
@@ -66,7 +71,17 @@ def table(title, rows):
               + percent(mean([r["halluc"] for r in x]), 7) + percent(mean([r["contra"] for r in x if r["contra_n"]]), 7))
 
 
-def bars(rows):
+def noise_kinds(noise, rows, budget):
+    """Prints each kind of noise with its share of the summaries; returns the mean number of kinds in a summary."""
+    texts = [r["text"] for r in rows if r["budget_tokens"] == budget]
+    shares = {name: sum(bool(check(text)) for text in texts) / len(texts) for name, check in noise.CHECKS.items()}
+    for name, share in sorted(shares.items(), key=lambda item: -item[1]):
+        if share:
+            print("%6d %s %%  %s" % (budget, percent(share), name))
+    return sum(shares.values())
+
+
+def bars(rows, noise):
     """Prints the bars on the long complete cases; returns whether all are reached."""
     def of(budget):
         return [r for r in rows if r["budget_tokens"] == budget]
@@ -78,19 +93,22 @@ def bars(rows):
     summaries = [r for r in rows if r["budget_tokens"] != SELECTION_TOKENS]
     kept = all(r["tokens"] <= r["budget_tokens"] for r in summaries)
     told = sum("told as done" in why for r in summaries for why in r["contra_why"])
+    selection = mean([r["coverage"] for r in of(SELECTION_TOKENS)])
+    print("\nNoise in the long complete cases: share of the summaries with each kind")
+    kinds = {b: noise_kinds(noise, summaries, b) for b in BUDGETS}
     checks = [
-        ("SCORE at 300 tokens >= 60", score(300), score(300) >= 60),
-        ("SCORE at 1,000 tokens >= 70", score(1000), score(1000) >= 70),
+        *(("SCORE at %s tokens >= %s" % (format(b, ","), least), score(b), score(b) >= least) for b, least in SCORE_MIN.items()),
+        *(("noise at %s tokens <= %s" % (format(b, ","), most), kinds[b], kinds[b] <= most) for b, most in NOISE_MAX.items()),
         ("last request at 300 tokens >= 90", 100 * mean([r["last"] for r in short]), mean([r["last"] for r in short]) >= .9),
         ("files at 300 tokens >= 90", 100 * mean([r["files"] for r in short]), mean([r["files"] for r in short]) >= .9),
         ("hallucination 0", 100 * max(r["halluc"] for r in summaries), max(r["halluc"] for r in summaries) == 0),
         ("no open todo told as done", told, told == 0),
         ("budget always kept", 100 * mean([float(r["tokens"] <= r["budget_tokens"]) for r in summaries]), kept),
-        ("selection covers >= 84 %", 100 * mean([r["coverage"] for r in of(SELECTION_TOKENS)]), mean([r["coverage"] for r in of(SELECTION_TOKENS)]) >= .84),
+        ("selection covers >= %s %%" % (100 * SELECTION_MIN), 100 * selection, selection >= SELECTION_MIN),
     ]
     print("\nBars on the long complete cases")
     for name, value, passed in checks:
-        print("%s  %-34s %6.1f" % ("PASS" if passed else "MISS", name, value))
+        print("%s  %-34s %6.2f" % ("PASS" if passed else "MISS", name, value))
     return all(passed for _, _, passed in checks)
 
 
@@ -104,6 +122,7 @@ def main():
     sys.path.insert(0, options.data)
     sys.dont_write_bytecode = True
     import score_handoff as scorer
+    import score_noise as noise
 
     cases = [c for c in cases_of(scorer, os.path.join(options.data, "open")) if options.cases in c[3].name]
     rows = []
@@ -116,7 +135,7 @@ def main():
             texts.append((SELECTION_TOKENS, answer["selection"]))
         for budget, text in texts:
             row = scorer.score(case, text, budget)
-            row.update(case=case.name, kind=case.kind, complete=case.complete, budget_tokens=budget,
+            row.update(case=case.name, kind=case.kind, complete=case.complete, budget_tokens=budget, text=text,
                        window=scorer.toks(case.text))
             rows.append(row)
             if options.verbose:
@@ -132,7 +151,7 @@ def main():
     if options.model:
         print("\nDrafts by %s: %d, of which %d failed" % (options.model, len(BUDGETS) * len(cases), failed))
         sys.exit(1 if failed else 0)
-    sys.exit(0 if bars(long) else 1)
+    sys.exit(0 if bars(long, noise) else 1)
 
 
 if __name__ == "__main__":

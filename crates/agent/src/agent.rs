@@ -140,6 +140,8 @@ pub struct Agent {
     pub(crate) transcripts: Arc<TranscriptCache>,
     /// The scans of threads from which handoffs are drafted.
     pub(crate) handoff_scan_cache: Arc<handoff::ThreadScanCache>,
+    /// The checks of proposals that run in this process.
+    pub(crate) continuity_checks: Arc<crate::handoffs::ContinuityChecks>,
     /// The measured sizes of recent model requests.
     pub(crate) request_sizes: Arc<compaction::RequestSizes>,
     /// The tools of this agent's workspace. They are created on first use.
@@ -257,6 +259,7 @@ impl Agent {
             contexts: Arc::default(),
             transcripts: Arc::default(),
             handoff_scan_cache: Arc::default(),
+            continuity_checks: Arc::default(),
             request_sizes: Arc::default(),
             toolbox: Arc::default(),
             toolboxes: Arc::default(),
@@ -339,6 +342,7 @@ impl Agent {
             contexts: Arc::default(),
             transcripts: Arc::default(),
             handoff_scan_cache: Arc::default(),
+            continuity_checks: Arc::default(),
             request_sizes: Arc::default(),
             graph_cache: Arc::default(),
             scratch_of: Some(Arc::new(self.clone())),

@@ -12,8 +12,11 @@ mod preview;
 pub(crate) mod queries;
 mod statistics;
 
+pub(crate) use continuity::ContinuityChecks;
 pub use continuity::ProbeMethod;
 pub use cost::{ContextUsage, HandoffCost};
+pub(crate) use joining::JoinedHandoffs;
+pub use joining::JoinedParent;
 pub use package::{ChildPackage, LineUpdate, StaleLine, StaleReason};
 pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
@@ -23,7 +26,7 @@ use journal::HandoffFilter;
 use protocol::{
     Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, Proposal, RunStatus, ThreadId, Usage,
 };
-use runtime::{FrameSender, RunEnd, RunStart};
+use runtime::{Frame, FrameSender, RunEnd, RunStart};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
@@ -170,6 +173,7 @@ impl<'a> HandoffService<'a> {
                 }
                 Some(handoff) => match self.handoff_interrupt(handoff).await? {
                     Some(interrupt) => {
+                        notify_kept_child(&request, handoff, frames);
                         return self
                             .pending_handoff(handoff.clone(), interrupt, ProposalPresentation::Repeated)
                             .await;
@@ -248,6 +252,13 @@ impl<'a> HandoffService<'a> {
                 | Err(
                     Error::Run(RunError::Refused(_)) | Error::Journal(journal::Error::AlreadyDecided { .. }),
                 ) => Err(already_decided_error(&self.get(handoff_id).await?).into()),
+                Err(Error::Run(RunError::Runtime(runtime::Error::Journal(error))))
+                    if error.is_message_conflict() =>
+                {
+                    // The first message of the named child was stored between the check and the decision.
+                    let thread_id = handoff.child_thread_id;
+                    Err(HandoffError::NotJoinable { thread_id, reason: joining::HAS_MESSAGES }.into())
+                }
                 Err(error) => Err(error),
             }
         })
@@ -416,6 +427,18 @@ fn is_same_request(request: &HandoffRequestOptions, pending: &Handoff) -> bool {
     let same_window = request.messages.is_none() || request.messages == existing.messages;
     let same_child = request.into.is_none() || request.into == existing.into;
     same_goal && same_window && same_child
+}
+
+/// Tells the person that a pending handoff goes into an existing thread, if the request does not say so.
+fn notify_kept_child(request: &HandoffRequestOptions, pending: &Handoff, frames: &FrameSender) {
+    let existing = serde_json::from_value::<HandoffOptions>(pending.options.clone()).unwrap_or_default();
+    if let (None, Some(child)) = (request.into, existing.into) {
+        let text = format!(
+            "This handoff was requested before, into thread {child}: an acceptance adds the summary there. \
+             For a new thread, decline it and request it again."
+        );
+        frames.send(Frame::Notice { text });
+    }
 }
 
 /// Checks that the decisions do not name the hash of a proposal that another one has replaced. `proposals` are those of

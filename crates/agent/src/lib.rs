@@ -30,7 +30,8 @@ pub use handoffs::HandoffService;
 pub use handoffs::error::HandoffError;
 pub use handoffs::{
     ChildPackage, ContextUsage, HandoffCost, HandoffOrigin, HandoffOutcome, HandoffRequestOptions,
-    HandoffReview, LineUpdate, ListedHandoff, PendingHandoff, ProbeMethod, StaleLine, StaleReason,
+    HandoffReview, JoinedParent, LineUpdate, ListedHandoff, PendingHandoff, ProbeMethod, StaleLine,
+    StaleReason,
 };
 pub use home::HomeFolder;
 pub use home::config::{ConfigFile, UserTools};

@@ -26,6 +26,8 @@ use protocol::event::body::ThreadRenamed;
 use protocol::{HandoffStatus, NewEvent, ParentKind, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 
+use crate::JoinedParent;
+use crate::handoffs::JoinedHandoffs;
 use crate::{Agent, Result, ThreadError};
 
 /// The longest time that the deletion of a thread waits for hooks and trace exports that still read its
@@ -55,6 +57,10 @@ pub struct ThreadNode {
     pub state: ThreadState,
     /// The child threads, oldest first.
     pub children: Vec<ThreadNode>,
+    /// The threads that were handed off into it after its parent.
+    pub joined_parents: Vec<JoinedParent>,
+    /// The threads into which it was handed off too, and which are children of other threads.
+    pub joined_children: Vec<Thread>,
 }
 
 impl<'a> ThreadService<'a> {
@@ -169,7 +175,14 @@ impl<'a> ThreadService<'a> {
         journal::box_future(async move {
             let all = self.list_all(ThreadFilter::default()).await?;
             let states = self.display_states(&all).await?;
-            Ok(build_tree(all, &states, root))
+            let joined = self.agent.handoffs().all_joined().await?;
+            let joined_threads: BTreeMap<ThreadId, Thread> = all
+                .iter()
+                .filter(|thread| joined.parents.contains_key(&thread.thread_id))
+                .map(|thread| (thread.thread_id, thread.clone()))
+                .collect();
+            let source = TreeSource { states: &states, joined: &joined, joined_threads: &joined_threads };
+            Ok(build_tree(all, source, root))
         })
     }
 
@@ -257,12 +270,19 @@ impl<'a> ThreadService<'a> {
     }
 }
 
+/// The data of the nodes of a tree.
+#[derive(Clone, Copy)]
+struct TreeSource<'a> {
+    /// The states of all threads.
+    states: &'a BTreeMap<ThreadId, ThreadState>,
+    /// The handoffs into children of other threads.
+    joined: &'a JoinedHandoffs,
+    /// These children.
+    joined_threads: &'a BTreeMap<ThreadId, Thread>,
+}
+
 /// Arranges threads as trees. A thread whose parent is not in the list is a root.
-fn build_tree(
-    all: Vec<Thread>,
-    states: &BTreeMap<ThreadId, ThreadState>,
-    root: Option<ThreadId>,
-) -> Vec<ThreadNode> {
+fn build_tree(all: Vec<Thread>, source: TreeSource<'_>, root: Option<ThreadId>) -> Vec<ThreadNode> {
     let parents: BTreeMap<ThreadId, Option<ThreadId>> =
         all.iter().map(|thread| (thread.thread_id, thread.parent_id)).collect();
     let top = root.map(|id| oldest_ancestor(&parents, id));
@@ -277,7 +297,7 @@ fn build_tree(
     roots
         .into_iter()
         .filter(|thread| top.is_none_or(|id| id == thread.thread_id))
-        .map(|thread| build_subtree(thread, &mut children, states))
+        .map(|thread| build_subtree(thread, &mut children, source))
         .collect()
 }
 
@@ -299,14 +319,20 @@ fn oldest_ancestor(parents: &BTreeMap<ThreadId, Option<ThreadId>>, from: ThreadI
 fn build_subtree(
     thread: Thread,
     children: &mut BTreeMap<ThreadId, Vec<Thread>>,
-    states: &BTreeMap<ThreadId, ThreadState>,
+    source: TreeSource<'_>,
 ) -> ThreadNode {
-    let mut own_children = children.remove(&thread.thread_id).unwrap_or_default();
+    let thread_id = thread.thread_id;
+    let mut own_children = children.remove(&thread_id).unwrap_or_default();
     own_children.sort_by_key(|child| child.created_at);
+    let joined_children = source.joined.children.get(&thread_id).into_iter().flatten();
     ThreadNode {
-        state: display_state(&thread, states),
+        state: display_state(&thread, source.states),
         thread,
-        children: own_children.into_iter().map(|child| build_subtree(child, children, states)).collect(),
+        children: own_children.into_iter().map(|child| build_subtree(child, children, source)).collect(),
+        joined_parents: source.joined.parents.get(&thread_id).cloned().unwrap_or_default(),
+        joined_children: joined_children
+            .filter_map(|child| source.joined_threads.get(child).cloned())
+            .collect(),
     }
 }
 

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, Store, ThreadPatch, Write};
 use memory::{AgentFile, BlockWrite};
-use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffSeeded, ThreadCreated};
+use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffJoined, HandoffSeeded, ThreadCreated};
 use protocol::{
     AssistantId, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
     Proposal, Thread, ThreadStatus,
@@ -141,8 +141,20 @@ async fn child_writes(
     if child.and_then(|child| child.handoff_mark()).is_some_and(|mark| mark.pending) {
         patch.metadata.insert(HandoffMark::KEY.to_owned(), serde_json::to_value(pending_mark(handoff))?);
     }
-    // Without a change, the write still makes the transaction fail if the thread was deleted.
-    Ok(vec![Write::UpdateThread { thread_id: child_thread_id, patch }])
+    // The first write makes the transaction fail if the thread was deleted, or got its first message since it was read.
+    let thread_id = child_thread_id;
+    let joined = HandoffJoined {
+        handoff_id: handoff.handoff_id,
+        parent_thread_id: handoff.parent_thread_id,
+        summary_sha256: proposal.summary_sha256.clone(),
+        title: proposal.summary_json.title.clone(),
+    };
+    let events = vec![NewEvent::from_body(&joined, now)?];
+    Ok(vec![
+        Write::ExpectNoMessage { thread_id },
+        Write::UpdateThread { thread_id, patch },
+        Write::Append { thread_id, events },
+    ])
 }
 
 /// Returns the metadata change of the parent thread.
@@ -409,3 +421,6 @@ pub fn child_deletion_writes(handoff: &Handoff, at: Timestamp) -> Vec<Write> {
     }
     writes
 }
+
+#[cfg(test)]
+mod tests;

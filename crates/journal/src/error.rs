@@ -7,6 +7,9 @@ use protocol::{HandoffId, HandoffStatus, IdError, InterruptId, RunId, RunStatus,
 /// The `what` of a conflict about the newest checkpoint of a thread.
 const NEWEST_CHECKPOINT: &str = "checkpoint of thread";
 
+/// The `what` of a conflict about a thread that has messages.
+const THREAD_WITHOUT_MESSAGE: &str = "message in thread";
+
 /// An error of a read or write.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -195,6 +198,16 @@ impl Error {
     /// Returns whether [`crate::Write::ExpectCheckpoint`] failed because the thread has another newest checkpoint.
     pub fn is_checkpoint_conflict(&self) -> bool {
         matches!(self, Self::Conflict { what: NEWEST_CHECKPOINT, .. })
+    }
+
+    /// Returns the error for a thread that has messages although none was expected.
+    pub(crate) fn message_conflict(thread_id: ThreadId) -> Self {
+        Self::Conflict { what: THREAD_WITHOUT_MESSAGE, id: thread_id.to_string() }
+    }
+
+    /// Returns whether [`crate::Write::ExpectNoMessage`] failed because the thread has messages.
+    pub fn is_message_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { what: THREAD_WITHOUT_MESSAGE, .. })
     }
 
     /// Returns the error for a missing row.

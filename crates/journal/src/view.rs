@@ -70,6 +70,7 @@ impl ViewEventKind {
             | EventType::HandoffRefined
             | EventType::HandoffEdited
             | EventType::HandoffAccepted
+            | EventType::HandoffJoined
             | EventType::HandoffDeclined
             | EventType::HandoffPreviewed
             | EventType::HandoffFailed

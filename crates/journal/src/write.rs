@@ -101,6 +101,12 @@ pub enum Write {
         /// The checkpoint that was read; `None` if the thread had none.
         checkpoint_id: Option<CheckpointId>,
     },
+    /// Fails with [`crate::Error::Conflict`] if the thread has a message. Guards a transaction that adds something to a thread
+    /// before its first message.
+    ExpectNoMessage {
+        /// The thread. It must exist.
+        thread_id: ThreadId,
+    },
     /// Fails with [`crate::Error::Conflict`] if the context of the thread has changed since this version, other than
     /// by further messages. It must precede the writes that change the context.
     ExpectUnchangedContext(ThreadVersion),
@@ -384,6 +390,7 @@ impl Write {
             }
             Self::PutArtifact(_)
             | Self::ExpectCheckpoint { .. }
+            | Self::ExpectNoMessage { .. }
             | Self::ExpectUnchangedContext(_)
             | Self::PutRunRequest { .. }
             | Self::RecordHeartbeat { .. }

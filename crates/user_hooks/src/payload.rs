@@ -71,6 +71,7 @@ impl HookEvent {
             | EventType::HandoffEdited
             | EventType::HandoffReverted
             | EventType::HandoffTruncated
+            | EventType::HandoffJoined
             | EventType::HandoffDeclined
             | EventType::HandoffPreviewed
             | EventType::HandoffFailed

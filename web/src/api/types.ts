@@ -34,6 +34,8 @@ export interface Todo {
 
 /** One thread with everything its page needs besides the messages. */
 export interface ThreadDetail extends ThreadRow {
+  /** The threads that were handed off into it after its parent. */
+  joined_parents?: JoinedParent[];
   /** The questions that wait for an answer. */
   interrupts: Interrupt[];
   /** The folder of the pending calls; absent if there are none. */
@@ -163,6 +165,7 @@ export interface AuditEntry extends EntryBase {
     | "handoff_refined"
     | "handoff_edited"
     | "handoff_accepted"
+    | "handoff_joined"
     | "handoff_declined"
     | "handoff_previewed"
     | "handoff_failed"
@@ -305,6 +308,12 @@ export interface LeftOutItem {
   item: SummaryItem;
   reason: "too_many" | "too_long" | "shortened";
 }
+/** Entries of a section of the facts that the text only counts or shortens. */
+export interface LeftOutFacts {
+  section: string;
+  entries: string[];
+  reason: "too_many" | "too_long" | "shortened";
+}
 /** A part of the conversation to which nothing in the text refers. */
 export interface ConversationTopic {
   first_seq: number;
@@ -322,7 +331,10 @@ export interface RuleNote {
 export interface ReviewNotes {
   title_unfound?: string[];
   tldr_unfound?: string[];
+  /** Names that the user wrote and that the covered messages do not contain. */
+  names_by_user?: string[];
   left_out?: LeftOutItem[];
+  left_out_facts?: LeftOutFacts[];
   topics?: ConversationTopic[];
   rules?: RuleNote[];
 }
@@ -465,11 +477,18 @@ export interface DecidedHandoff {
   run: { run_id: string; status: string; error: string | null };
 }
 
+/** A thread that was handed off into a child that another thread's handoff had created. */
+export interface JoinedParent {
+  thread_id: string;
+  handoff_id: string;
+  title: string | null;
+}
 export interface LineageThread {
   thread_id: string;
   parent_id: string | null;
   parent_kind: "handoff" | "fork" | null;
   handoff_id: string | null;
+  joined_parents?: JoinedParent[];
   depth: number;
   name: string | null;
   first_prompt: string | null;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ReviewNotes } from "../api/types";
-import { contradictions, lostRules } from "./notes";
+import { contradictions, factOmission, lostRules } from "./notes";
 
 test("lost rules keep their indexes, and contradicted ones their lines", () => {
   const rule = (text: string) => ({ text, refs: [2] });
@@ -13,4 +13,14 @@ test("lost rules keep their indexes, and contradicted ones their lines", () => {
   expect(lostRules(notes)).toEqual([{ rule: rule("No mocks."), at: 1 }]);
   expect(contradictions(notes)).toEqual([{ rule: rule("Never sleep."), line: "Add a sleep." }]);
   expect([...lostRules({}), ...contradictions({})]).toEqual([]);
+});
+
+test("left-out facts say how many there are, or that one is shortened", () => {
+  const entries = ["a.rs", "b.rs"];
+  expect(factOmission({ section: "Files read", entries, reason: "too_many" })).toBe(
+    "Files read: 2 more, which the text only counts.",
+  );
+  expect(factOmission({ section: "Tasks", entries: ["Ship"], reason: "shortened" })).toBe(
+    "Tasks. The text contains only its beginning.",
+  );
 });

@@ -1,8 +1,9 @@
 // The texts of a review's notes. Pure.
-import type { LeftOutItem, ReviewNotes, Rule } from "../api/types";
+import type { LeftOutFacts, LeftOutItem, ReviewNotes, Rule } from "../api/types";
 
 /** The parts to add to a text, by their indexes in the notes. */
-export type AddedParts = { left_out: number[] } | { topics: number[] } | { rules: number[] };
+export type AddedParts =
+  { left_out: number[] } | { topics: number[] } | { rules: number[] } | { facts: number[] };
 
 const REASONS: Record<LeftOutItem["reason"], string> = {
   too_many: "Left out because the draft had too many items.",
@@ -13,6 +14,12 @@ const REASONS: Record<LeftOutItem["reason"], string> = {
 /** Returns why the text does not contain an item of the draft. */
 export function omissionReason(reason: LeftOutItem["reason"]): string {
   return REASONS[reason] ?? "Left out.";
+}
+
+/** Returns why the text does not contain entries of the facts. */
+export function factOmission({ section, entries, reason }: LeftOutFacts): string {
+  if (reason === "shortened") return `${section}. The text contains only its beginning.`;
+  return `${section}: ${entries.length} more, which the text only counts.`;
 }
 
 /** Returns the sentences about the removed references of an item. */

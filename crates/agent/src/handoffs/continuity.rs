@@ -1,11 +1,15 @@
 //! Probes of pending proposals: questions that the next agent has to be able to answer. The `handoff` crate asks and
 //! judges; here the model is chosen, and the report of a stored proposal is recorded with its cost.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
 use futures::future::BoxFuture;
 use handoff::{ContinuityCheck, ContinuityResult};
 use journal::{EventQuery, Transaction, Write};
+use parking_lot::Mutex;
 use protocol::event::body::ModelCalled;
-use protocol::{Category, ContinuityReport, EventType};
+use protocol::{Category, ContinuityReport, EventType, HandoffId};
 use runtime::{FrameSender, RunScope};
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +19,25 @@ use crate::{HandoffError, HandoffService, Result};
 
 /// The most trace events that are searched for a report. Reports are among the newest events of a pending handoff.
 const EVENTS_SCANNED_MAX: usize = 200;
+
+/// The checks by a model that run in this process, by the handoff and the hash of the text.
+#[derive(Debug, Default)]
+pub(crate) struct ContinuityChecks(Mutex<HashMap<(HandoffId, String), Weak<tokio::sync::Mutex<()>>>>);
+
+impl ContinuityChecks {
+    /// Returns the slot of a text, in which one check runs at a time.
+    fn slot(&self, handoff_id: HandoffId, summary_sha256: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let key = (handoff_id, summary_sha256.to_owned());
+        let mut slots = self.0.lock();
+        slots.retain(|_, slot| slot.strong_count() > 0);
+        if let Some(slot) = slots.get(&key).and_then(Weak::upgrade) {
+            return slot;
+        }
+        let slot = Arc::new(tokio::sync::Mutex::new(()));
+        slots.insert(key, Arc::downgrade(&slot));
+        slot
+    }
+}
 
 /// The way in which the questions about a proposal are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +87,14 @@ impl<'a> HandoffService<'a> {
                 ProbeMethod::Model => self.agent.models.open_if_usable(),
                 ProbeMethod::Text => None,
             };
+            // Clients that check the same text at once share one check: all but the first wait for its report.
+            let text = &pending.proposal.summary_sha256;
+            let slot = self.agent.continuity_checks.slot(pending.handoff.handoff_id, text);
+            let _turn = tokio::select! {
+                turn = slot.lock(), if model.is_some() => Some(turn),
+                () = cancel.cancelled(), if model.is_some() => return Ok(None),
+                else => None,
+            };
             if model.is_some()
                 && let Some(stored) = self.recorded_continuity(pending).await?
             {
@@ -83,12 +114,12 @@ impl<'a> HandoffService<'a> {
                 .run()
                 .await
                 .map_err(|failure| HandoffError::NotProbed { thread_id, reason: failure.message })?;
-            let Some(ContinuityResult { report, event }) = result else { return Ok(None) };
+            let ContinuityResult { report, event } = result;
             if let Some(event) = event.filter(|_| !pending.is_unstored()) {
                 let writes = vec![Write::Append { thread_id, events: vec![event] }];
                 self.agent.store.commit(Transaction { fence: None, writes }).await?;
             }
-            Ok(Some(report))
+            Ok(report)
         })
     }
 

@@ -1,10 +1,84 @@
 //! Handing several threads off into one: the thread of an accepted handoff, which has no message yet, gets a further package.
 
+use std::collections::BTreeMap;
+
+use futures::future::BoxFuture;
 use handoff::HandoffOptions;
-use protocol::{Decision, Decisions, Interrupt, ParentKind, Thread, ThreadId};
+use journal::HandoffFilter;
+use protocol::{
+    Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, ParentKind, Thread, ThreadId,
+};
+use serde::Serialize;
 
 use super::queries::handoff_id_of;
 use crate::{HandoffError, HandoffService, Result};
+
+/// The reason why a thread with messages gets no further package.
+pub(super) const HAS_MESSAGES: &str = "it has messages already";
+
+/// A thread that was handed off into a child that another thread's handoff had created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct JoinedParent {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The handoff.
+    pub handoff_id: HandoffId,
+}
+
+/// The accepted handoffs into children that others had created.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct JoinedHandoffs {
+    /// The further parents of each child, in the order in which they were handed off.
+    pub(crate) parents: BTreeMap<ThreadId, Vec<JoinedParent>>,
+    /// The children of each further parent.
+    pub(crate) children: BTreeMap<ThreadId, Vec<ThreadId>>,
+}
+
+impl JoinedHandoffs {
+    /// Adds a handoff. One that was not accepted, or that created its child, is left out.
+    fn add(&mut self, handoff: &Handoff) {
+        let is_joined = serde_json::from_value::<HandoffOptions>(handoff.options.clone())
+            .is_ok_and(|options| options.into.is_some());
+        if !is_joined || handoff.accepted_sha256.is_none() {
+            return;
+        }
+        let Handoff { handoff_id, parent_thread_id, child_thread_id, .. } = *handoff;
+        let parent = JoinedParent { thread_id: parent_thread_id, handoff_id };
+        self.parents.entry(child_thread_id).or_default().push(parent);
+        self.children.entry(parent_thread_id).or_default().push(child_thread_id);
+    }
+}
+
+impl<'a> HandoffService<'a> {
+    /// Returns the threads that were handed off into the thread after the one that it continues; none for most threads.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub fn joined_parents(self, thread: &'a Thread) -> BoxFuture<'a, Result<Vec<JoinedParent>>> {
+        journal::box_future(async move {
+            if thread.parent_kind != Some(ParentKind::Handoff) {
+                return Ok(Vec::new());
+            }
+            let child_thread_id = Some(thread.thread_id);
+            let joined = self.joined(HandoffFilter { child_thread_id, ..HandoffFilter::default() }).await?;
+            Ok(joined.parents.into_values().flatten().collect())
+        })
+    }
+
+    /// Returns the accepted handoffs of the filter into children that others had created.
+    pub(crate) async fn joined(self, filter: HandoffFilter) -> Result<JoinedHandoffs> {
+        let mut joined = JoinedHandoffs::default();
+        // The journal returns the newest handoff first.
+        self.agent.store.handoffs(filter).await?.iter().rev().for_each(|handoff| joined.add(handoff));
+        Ok(joined)
+    }
+
+    /// Returns the accepted handoffs of all threads into children that others had created.
+    pub(crate) async fn all_joined(self) -> Result<JoinedHandoffs> {
+        let statuses = vec![HandoffStatus::Accepted, HandoffStatus::Seeded, HandoffStatus::Cleaned];
+        self.joined(HandoffFilter { statuses, ..HandoffFilter::default() }).await
+    }
+}
 
 impl HandoffService<'_> {
     /// Checks that the answer to the question of a handoff does not add its package to a thread that cannot get it. Answers that
@@ -55,7 +129,7 @@ fn joining_problem(parent: &Thread, child: &Thread) -> Option<&'static str> {
     match () {
         () if child.thread_id == parent.thread_id => Some("a thread cannot be handed off into itself"),
         () if child.parent_kind != Some(ParentKind::Handoff) => Some("no handoff created it"),
-        () if child.message_count > 0 => Some("it has messages already"),
+        () if child.message_count > 0 => Some(HAS_MESSAGES),
         () if child.assistant_id != parent.assistant_id => Some("it belongs to another assistant"),
         () => None,
     }

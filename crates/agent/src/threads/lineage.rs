@@ -5,10 +5,11 @@
 use futures::future::BoxFuture;
 use std::collections::BTreeSet;
 
-use journal::{EventQuery, SortDirection, SubagentVisibility, ThreadFilter, ThreadSort};
+use journal::{EventQuery, HandoffFilter, SortDirection, SubagentVisibility, ThreadFilter, ThreadSort};
 use protocol::event::body::ThreadCreated;
 use protocol::{EventType, ParentKind, Thread, ThreadId};
 
+use crate::JoinedParent;
 use crate::Result;
 use crate::ThreadService;
 
@@ -24,7 +25,7 @@ pub struct ThreadLineage {
     /// The oldest ancestor.
     pub root_thread_id: ThreadId,
     /// The threads in depth-first order: each precedes its descendants, and siblings are sorted from oldest
-    /// to newest.
+    /// to newest. The further parents of threads, each after its ancestors, precede the tree.
     pub threads: Vec<LineageThread>,
     /// True if the tree is complete. `false` if it has more than `THREADS_MAX` threads.
     pub is_complete: bool,
@@ -37,6 +38,8 @@ pub struct LineageThread {
     pub thread: Thread,
     /// The number of its ancestors in the tree.
     pub depth: usize,
+    /// The threads that were handed off into it after its parent. They are among the threads of the result too.
+    pub joined_parents: Vec<JoinedParent>,
 }
 
 /// The thread of a sub-agent.
@@ -97,8 +100,8 @@ impl<'a> ThreadService<'a> {
         })
     }
 
-    /// Returns the tree of handoffs and forks that contains the thread. Sub-agents are left out. Makes one
-    /// query for each thread of the tree.
+    /// Returns the tree of handoffs and forks that contains the thread. Sub-agents are left out. Makes a
+    /// few queries for each thread of the tree.
     ///
     /// # Errors
     /// Fails if the thread does not exist, or if the journal fails.
@@ -107,29 +110,77 @@ impl<'a> ThreadService<'a> {
             let root = self.oldest_ancestor(thread_id).await?;
             let root_thread_id = root.thread_id;
             let (mut visited, mut threads) = (BTreeSet::from([root_thread_id]), Vec::new());
-            let mut open = vec![LineageThread { thread: root, depth: 0 }];
+            let mut open = vec![self.lineage_thread(root, 0).await?];
+            let mut is_complete = true;
             while let Some(next) = open.pop() {
                 let remaining = THREADS_MAX.saturating_sub(visited.len());
                 let depth = next.depth + 1;
-                // Newest first, because the stack pops the oldest child next.
-                let children = self.agent.store.threads(ThreadFilter {
-                    parent_id: Some(next.thread.thread_id),
-                    order: ThreadSort::NEWEST,
-                    limit: remaining + 1,
-                    ..ThreadFilter::default()
-                });
+                let mut children = self.children(next.thread.thread_id, remaining + 1).await?;
                 threads.push(next);
-                let mut children = children.await?;
-                let is_cut = children.len() > remaining;
+                is_complete = children.len() <= remaining;
                 children.retain(|child| visited.len() < THREADS_MAX && visited.insert(child.thread_id));
-                open.extend(children.into_iter().map(|thread| LineageThread { thread, depth }));
-                if is_cut {
+                for thread in children {
+                    open.push(self.lineage_thread(thread, depth).await?);
+                }
+                if !is_complete {
                     threads.extend(open.into_iter().rev());
-                    return Ok(ThreadLineage { root_thread_id, threads, is_complete: false });
+                    break;
                 }
             }
-            Ok(ThreadLineage { root_thread_id, threads, is_complete: true })
+            let mut further = Vec::new();
+            for entry in &threads {
+                let parents = entry.joined_parents.iter().map(|parent| parent.thread_id);
+                for parent in parents.chain(entry.thread.parent_id) {
+                    further.extend(self.further_ancestors(parent, &mut visited).await?);
+                }
+            }
+            threads.splice(..0, further);
+            Ok(ThreadLineage { root_thread_id, threads, is_complete })
         })
+    }
+
+    /// Returns up to about `limit` children of a thread, the newest first, because a stack pops the oldest next. Children that
+    /// other threads' handoffs had created come last.
+    async fn children(self, thread_id: ThreadId, limit: usize) -> Result<Vec<Thread>> {
+        let filter = ThreadFilter {
+            parent_id: Some(thread_id),
+            order: ThreadSort::NEWEST,
+            limit,
+            ..ThreadFilter::default()
+        };
+        let filter_joined = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
+        let mut children = Vec::new();
+        for child in self.agent.handoffs().joined(filter_joined).await?.children.into_values().flatten() {
+            children.extend(self.agent.store.thread(child).await?);
+        }
+        children.extend(self.agent.store.threads(filter).await?);
+        Ok(children)
+    }
+
+    /// Returns a thread of a lineage with its further parents.
+    async fn lineage_thread(self, thread: Thread, depth: usize) -> Result<LineageThread> {
+        let joined_parents = self.agent.handoffs().joined_parents(&thread).await?;
+        Ok(LineageThread { thread, depth, joined_parents })
+    }
+
+    /// Returns the thread and its ancestors that were not visited, the oldest first. A missing thread has none.
+    async fn further_ancestors(
+        self,
+        thread_id: ThreadId,
+        visited: &mut BTreeSet<ThreadId>,
+    ) -> Result<Vec<LineageThread>> {
+        let mut ancestors = Vec::new();
+        let mut next = Some(thread_id);
+        while let Some(id) = next.filter(|id| visited.len() < THREADS_MAX && visited.insert(*id)) {
+            let Some(thread) = self.agent.store.thread(id).await? else { break };
+            next = thread.parent_id;
+            ancestors.push(thread);
+        }
+        let mut entries = Vec::with_capacity(ancestors.len());
+        for (depth, thread) in ancestors.into_iter().rev().enumerate() {
+            entries.push(self.lineage_thread(thread, depth).await?);
+        }
+        Ok(entries)
     }
 
     /// Returns the oldest ancestor of the thread. The search stops at a missing parent, at a cycle, and after

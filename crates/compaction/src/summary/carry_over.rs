@@ -61,6 +61,7 @@ pub(super) fn merge_carry_over(source: &SummarySource<'_>, new: &ConversationFac
         skills: merge_recent_first(skills, old.skills, ENTRIES_MAX),
         delegations: merge_recent_first(delegations, old.delegations, ENTRIES_MAX),
         referenced_files: old.referenced_files,
+        whole_entries: Vec::new(),
         more: old.more,
     }
 }

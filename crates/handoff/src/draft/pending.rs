@@ -149,15 +149,20 @@ impl PendingDraft {
         Ok(ReviewerChanges::of_proposals(&self.earlier_proposals(step).await?))
     }
 
-    /// Sets the notes about the rules of the user in the summary of this draft.
-    pub(super) async fn note_rules(
+    /// Sets the notes about the rules of the user in the summary of this draft, and about the names that they wrote into
+    /// earlier texts.
+    pub(super) async fn note_user_texts(
         &self,
         step: &StepContext<'_>,
         summary: &mut HandoffSummary,
     ) -> Result<(), StepFailure> {
         let earlier = self.earlier_proposals(step).await?;
-        let known = earlier.last().map(|proposal| rules::known_rules(&proposal.summary_json));
-        rules::note_rules(summary, &known.unwrap_or_default());
+        let last = earlier.last().map(|proposal| &proposal.summary_json);
+        rules::note_rules(summary, &last.map(rules::known_rules).unwrap_or_default());
+        summary.notes.left_out_facts = render::facts::left_out_facts(&summary.carry_over);
+        let text = render::render_summary(summary);
+        let names = last.into_iter().flat_map(|last| &last.notes.names_by_user);
+        summary.notes.names_by_user = names.filter(|name| text.contains(name.as_str())).cloned().collect();
         Ok(())
     }
 

@@ -118,6 +118,7 @@ impl ReviewerChanges {
                     &after.referenced_files,
                     facts.referenced_files,
                 ),
+                whole_entries: replay(&before.whole_entries, &after.whole_entries, facts.whole_entries),
                 is_in_markdown: facts.is_in_markdown,
                 more: facts.more,
             }

@@ -218,7 +218,7 @@ impl Node for HandoffSummarization {
         check_referenced_files(metadata, &mut summary).await;
         let render::FittedSummary { summary, cut } = self.fit_to_review(&pending, &step, summary).await?;
         let mut summary = scan.describe_sources(summary, material.as_ref());
-        pending.note_rules(&step, &mut summary).await?;
+        pending.note_user_texts(&step, &mut summary).await?;
         if let Some(render::SummaryCut { tokens_before, tokens_after }) = cut {
             let handoff_id = pending.handoff.handoff_id;
             let truncated = HandoffTruncated { handoff_id, tokens_before, tokens_after };

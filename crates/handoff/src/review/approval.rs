@@ -16,18 +16,20 @@ use protocol::{
     Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, NewEvent, Proposal, ToolStatus,
 };
 use runtime::{
-    ChannelError, Channels, DecisionRejection, FailureKind, GraphUpdate, InterruptRequest, Node,
+    ChannelError, Channels, DecisionRejection, FailureKind, Frame, GraphUpdate, InterruptRequest, Node,
     QuestionLifetime, StepContext, StepFailure,
 };
 
 use crate::accept;
 use crate::accept::waiting_calls::{self, AcceptedPackage, WaitingCalls};
 use crate::draft::summarization::DraftSettings;
+use crate::draft::window::ThreadSource;
 use crate::lifecycle::log::HandoffLogLine;
 use crate::lifecycle::{HandoffAction, transition_write};
 use crate::request::tool;
 use crate::request::{WAITING_CALL_CHANNEL, WaitingToolCall, current_handoff};
 use crate::review::decide::{self, DecisionOutcome, EditedSummary};
+use crate::review::edit::grounding::EditGrounding;
 use crate::review::payload::{ReviewContext, review_payload};
 use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
 use crate::summary::render;
@@ -70,6 +72,7 @@ impl Node for HandoffApproval {
         let outcome = decide::single_decision(decisions)
             .and_then(|decision| decide::decision_outcome(current, remaining, decision))
             .map_err(|rejection| StepFailure::new(FailureKind::Internal, rejection.to_string()))?;
+        let outcome = self.ground_edit(&step, &handoff, &proposals, outcome).await;
         let now = Timestamp::now();
         let context = DecisionContext { step: &step, handoff: &handoff, proposals: &proposals, current, now };
         let mut effect = context.apply_decision(outcome).await?;
@@ -163,6 +166,35 @@ impl HandoffApproval {
     fn can_refine(&self, newest: &Proposal) -> bool {
         self.drafting.model.is_some()
             || matches!(self.drafting.open_named_model(&newest.summary_json.model), Ok(Some(_)))
+    }
+
+    /// Looks for the names in the person's own text in the conversation. A conversation that cannot be read refuses no text.
+    async fn ground_edit(
+        &self,
+        step: &StepContext<'_>,
+        handoff: &Handoff,
+        proposals: &[Proposal],
+        mut outcome: DecisionOutcome,
+    ) -> DecisionOutcome {
+        let (DecisionOutcome::AcceptEdited(edited, _)
+        | DecisionOutcome::SaveEdited(edited)
+        | DecisionOutcome::RefineEdited(edited, _)) = &mut outcome
+        else {
+            return outcome;
+        };
+        let options = serde_json::from_value(handoff.options.clone()).unwrap_or_default();
+        let grounding = EditGrounding {
+            thread: ThreadSource::from_step(step),
+            scan_cache: &self.drafting.scan_cache,
+            options: &options,
+            feedback: proposals.iter().filter_map(|proposal| proposal.feedback.as_deref()).collect(),
+        };
+        let Some(shown) = proposals.last() else { return outcome };
+        if let Err(failure) = grounding.ground(&shown.summary_json, edited).await {
+            let text = format!("failed to look for the names of your text in the conversation: {failure}");
+            step.frames.send(Frame::Notice { text });
+        }
+        outcome
     }
 
     /// Returns the interrupt that asks for a decision about the newest of `proposals`.

@@ -121,9 +121,15 @@ fn edit_outcome(
         [TEXT_FIELDS.as_slice(), &[WAITING_CALLS_FIELD], &REDRAFT_FIELDS, &[SAVE_FIELD, ADD_FIELD]].concat();
     check_known_fields(args, &fields)?;
     let has_text = ["summary_json", "summary_md", "title"].iter().any(|key| args.contains_key(*key));
+    let is_saved = save_field(args)?;
     let (edited, is_saved) = match args.get(ADD_FIELD) {
+        Some(_) if args.contains_key(SAVE_FIELD) && !is_saved => {
+            return Err(DecisionRejection::Invalid(format!(
+                "`{ADD_FIELD}` always saves: leave `{SAVE_FIELD}` out"
+            )));
+        }
         Some(added) => (Some(summary_with_added_items(shown, args, added)?), true),
-        None => (edited_summary(shown, args)?, save_field(args)?),
+        None => (edited_summary(shown, args)?, is_saved),
     };
     let is_echoed = |key: &str| key == "feedback" && is_echoed_feedback(shown, args);
     let requested: Vec<&str> =
@@ -254,7 +260,8 @@ fn summary_with_added_items(
     }
     let added: edit::AddedItems = serde_json::from_value(added.clone()).map_err(|error| {
         DecisionRejection::Invalid(format!(
-            "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index], \"rules\": [index]}}`: {error}"
+            "`{ADD_FIELD}` is `{{\"left_out\": [index], \"topics\": [index], \"rules\": [index], \
+             \"facts\": [index]}}`: {error}"
         ))
     })?;
     let added = added.without_duplicates();

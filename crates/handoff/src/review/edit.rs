@@ -18,14 +18,17 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::limits::{EDITED_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::review::decide::EditedSummary;
 use crate::review::edit::error::{EditError, LineLocation};
+use crate::review::edit::marks::{confirmed_item, keep_marks, mended_item, replaces_unverified, user_item};
 use crate::review::edit::parse::{EditedBullet, ParsedEdit};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::message_use::{is_covered_message, reclassify_messages};
 use crate::summary::render;
-use crate::summary::render::facts::{FactSection, edited_facts};
+use crate::summary::render::facts::{FactSection, edited_facts, left_out_facts};
 use crate::summary::rules;
 
 mod error;
+pub(crate) mod grounding;
+mod marks;
 mod parse;
 mod submitted_text;
 #[cfg(test)]
@@ -52,12 +55,14 @@ pub(crate) struct AddedItems {
     pub(crate) topics: Vec<usize>,
     /// Rules that an earlier proposal contained and the text does not.
     pub(crate) rules: Vec<usize>,
+    /// Entries of the facts that the text only counts or shortens.
+    pub(crate) facts: Vec<usize>,
 }
 
 impl AddedItems {
     /// Returns the indexes, each once.
     pub(crate) fn without_duplicates(mut self) -> Self {
-        for indexes in [&mut self.left_out, &mut self.topics, &mut self.rules] {
+        for indexes in [&mut self.left_out, &mut self.topics, &mut self.rules, &mut self.facts] {
             indexes.sort_unstable();
             indexes.dedup();
         }
@@ -157,7 +162,8 @@ pub(crate) fn parse_markdown(
 /// Returns the shown summary with items added: those that its draft left out, by their indexes in
 /// [`ReviewNotes::left_out`](protocol::ReviewNotes::left_out), and one for each topic, by its index in
 /// [`ReviewNotes::topics`](protocol::ReviewNotes::topics). Lost rules are added to the facts, by their indexes in
-/// [`ReviewNotes::rules`](protocol::ReviewNotes::rules). What is added is not among the notes any more.
+/// [`ReviewNotes::rules`](protocol::ReviewNotes::rules). Facts that the text counts or shortens are rendered whole, by their
+/// indexes in [`ReviewNotes::left_out_facts`](protocol::ReviewNotes::left_out_facts). What is added is not among the notes any more.
 ///
 /// # Errors
 ///
@@ -182,7 +188,8 @@ pub(crate) fn add_items(
     }
     for index in &added.topics {
         let topic = shown.notes.topics.get(*index).ok_or(EditError::NoTopic(*index))?;
-        let text = format!("Asked earlier: {}", topic.request);
+        let answer = topic.answer.iter().map(|answer| format!("\nAnswered: {answer}"));
+        let text = format!("Asked earlier: {}", topic.request) + &answer.collect::<String>();
         let item = user_item(shown, SummaryItemKind::Progress, &text);
         summary.body.push(SummaryItem { refs: vec![topic.first_seq], ..item });
     }
@@ -190,6 +197,10 @@ pub(crate) fn add_items(
         let is_lost = |note: &&RuleNote| note.problem == RuleProblem::Lost;
         let lost = shown.notes.rules.get(*index).filter(is_lost);
         summary.carry_over.rules.push(lost.ok_or(EditError::NoLostRule(*index))?.rule.clone());
+    }
+    for index in &added.facts {
+        let facts = shown.notes.left_out_facts.get(*index).ok_or(EditError::NoLeftOutFacts(*index))?;
+        summary.carry_over.whole_entries.extend(facts.entries.iter().cloned());
     }
     let remaining = |added: &[usize], index: usize| !added.contains(&index);
     let notes = &mut summary.notes;
@@ -248,6 +259,9 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
         render::normalize_lines(&item.text)
             .trim_end_matches(SummaryItem::UNVERIFIED)
             .clone_into(&mut item.text);
+    }
+    let texts: Vec<String> = body.iter().map(|item| item.text.clone()).collect();
+    for item in &mut body {
         let is_same = |known: &&SummaryItem| {
             known.kind == item.kind && render::normalize_lines(&known.text) == item.text
         };
@@ -256,7 +270,11 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
             None => {
                 let (refs, false_refs) =
                     item.refs.iter().partition(|seq| is_covered_message(&shown.coverage, **seq));
-                SummaryItem { refs, false_refs, ..user_item(shown, item.kind, &item.text) }
+                let own = match replaces_unverified(shown, &texts, item) {
+                    true => mended_item(shown, item.kind, &item.text),
+                    false => user_item(shown, item.kind, &item.text),
+                };
+                SummaryItem { refs, false_refs, ..own }
             }
         };
     }
@@ -302,42 +320,6 @@ struct TextLocations {
     first_excess_item: Option<LineLocation>,
 }
 
-/// Returns an item that the person wrote. What they wrote themselves counts as verified, but names that the draft had invented
-/// stay unverified, however the sentence around them was changed. In Markdown, a person confirms a name by removing the mark.
-fn user_item(shown: &HandoffSummary, kind: SummaryItemKind, text: &str) -> SummaryItem {
-    let unfound = kept_unfound(shown, text);
-    SummaryItem {
-        kind,
-        text: text.to_owned(),
-        refs: Vec::new(),
-        verified: unfound.is_empty(),
-        unfound,
-        false_refs: Vec::new(),
-    }
-}
-
-/// Returns the item as verified, because the person removed its mark.
-fn confirmed_item(item: SummaryItem) -> SummaryItem {
-    SummaryItem { verified: true, unfound: Vec::new(), ..item }
-}
-
-/// Updates the names in the title and the TL;DR that are unfound; see [`user_item`].
-fn keep_marks(shown: &HandoffSummary, edited: &mut HandoffSummary) {
-    edited.notes.title_unfound = kept_unfound(shown, &edited.title);
-    edited.notes.tldr_unfound = kept_unfound(shown, &edited.tldr);
-}
-
-/// Returns the names in `text` that the shown draft contained and that were not found in the covered messages.
-fn kept_unfound(shown: &HandoffSummary, text: &str) -> Vec<String> {
-    let notes = &shown.notes;
-    let known = shown.body.iter().flat_map(|item| &item.unfound);
-    let known = known.chain(&notes.title_unfound).chain(&notes.tldr_unfound);
-    let mut kept: Vec<String> = known.filter(|name| text.contains(name.as_str())).cloned().collect();
-    kept.sort_unstable();
-    kept.dedup();
-    kept
-}
-
 /// Checks a person's summary against the limits. One item is enough; the minimum of three applies to drafts only.
 fn check_limits(
     shown: &HandoffSummary,
@@ -347,6 +329,8 @@ fn check_limits(
 ) -> Result<EditedSummary, DecisionRejection> {
     reclassify_messages(shown, &mut summary_json);
     rules::note_rules(&mut summary_json, &rules::known_rules(shown));
+    summary_json.notes.left_out_facts = left_out_facts(&summary_json.carry_over);
+    summary_json.notes.names_by_user.retain(|name| summary_md.contains(name.as_str()));
     let HandoffSummary { title, tldr, body, .. } = &summary_json;
     if title.trim_matches(|c: char| c == '*' || c.is_whitespace()).is_empty() {
         return Err(EditError::EmptyTitle(None).into());
@@ -402,19 +386,19 @@ fn match_items(shown: &HandoffSummary, mut bullets: &[EditedBullet]) -> Vec<(Sum
             in_own_tasks = false;
             continue;
         }
+        let own_item = |is_marked: bool, text: &str| match is_marked {
+            true => mended_item(shown, *kind, text),
+            false => confirmed_item(user_item(shown, *kind, text)),
+        };
         // Consecutive tasks belong to one list, however many of its lines were edited.
         let list = body.last_mut().filter(|(last, _)| in_own_tasks && last.kind == *kind && is_task(text));
         match list {
             Some((list, _)) => {
                 let lines = format!("{}\n{text}", list.text);
-                let is_marked = *is_marked || !list.verified;
-                let item = user_item(shown, *kind, &lines);
-                *list = if is_marked { item } else { confirmed_item(item) };
+                *list = own_item(*is_marked || !list.verified, &lines);
             }
             None => {
-                let item = user_item(shown, *kind, text);
-                let item = if *is_marked { item } else { confirmed_item(item) };
-                body.push((item, location.clone()));
+                body.push((own_item(*is_marked, text), location.clone()));
             }
         }
         in_own_tasks = is_task(text);

@@ -27,6 +27,9 @@ use call::ProbeCalls;
 use judge::{RuleVerdict, judge_answer, search_text};
 use question::{Judgement, PlannedProbe, plan_probes};
 
+/// The problem of a check that the user stopped after a call of the model.
+const STOPPED_PROBLEM: &str = "the check was stopped";
+
 /// A check of whether a proposal answers what the next agent has to know.
 pub struct ContinuityCheck<'a> {
     /// The store that holds the parent thread. It is only read.
@@ -46,26 +49,26 @@ pub struct ContinuityCheck<'a> {
 /// The result of a check.
 #[derive(Debug, Clone)]
 pub struct ContinuityResult {
-    /// The report.
-    pub report: ContinuityReport,
-    /// The event that records the report with the cost of its calls; `None` if no model was called.
+    /// The report; `None` if the user stopped the check.
+    pub report: Option<ContinuityReport>,
+    /// The event that records the report and the cost of the calls; `None` if no call of a model has ended.
     pub event: Option<NewEvent>,
 }
 
 impl ContinuityCheck<'_> {
-    /// Asks and judges; `None` if the user stopped it. A model is called at most twice: for all answers, and for the
+    /// Asks and judges. A model is called at most twice: for all answers, and for the
     /// judgement of those that a comparison of words leaves open. A failed call makes the check search the text, and the
     /// report says so.
     ///
     /// # Errors
     ///
     /// When the journal cannot be read.
-    pub fn run(&self) -> BoxFuture<'_, Result<Option<ContinuityResult>, StepFailure>> {
+    pub fn run(&self) -> BoxFuture<'_, Result<ContinuityResult, StepFailure>> {
         journal::box_future(async move {
             let planned = self.plan().await?;
             let Some(model) = self.model.as_ref().filter(|_| !planned.is_empty()) else {
                 let report = self.report(search_all(&planned, &self.proposal.summary_md));
-                return Ok(Some(ContinuityResult { report, event: None }));
+                return Ok(ContinuityResult { report: Some(report), event: None });
             };
             let name = model.name().to_string();
             let what = format!("probe the summary with {name}");
@@ -74,29 +77,40 @@ impl ContinuityCheck<'_> {
             let calls = ProbeCalls { model, cancel: self.scope.cancel };
             let mut usage = Usage::default();
             let report = match self.ask_model(&calls, &planned, &mut usage).await {
-                Ok((probes, problem)) => {
-                    ContinuityReport { model: Some(name.clone()), usage, problem, ..self.report(probes) }
+                Ok((probes, problem)) => Some(ContinuityReport {
+                    model: Some(name.clone()),
+                    usage,
+                    problem,
+                    ..self.report(probes)
+                }),
+                Err(DraftError::Stopped) if usage == Usage::default() => {
+                    return Ok(ContinuityResult { report: None, event: None });
                 }
-                Err(DraftError::Stopped) => return Ok(None),
-                Err(error) => ContinuityReport {
+                Err(DraftError::Stopped) => None,
+                Err(error) => Some(ContinuityReport {
                     problem: Some(problem_line(error)),
                     usage,
                     ..self.report(search_all(&planned, &self.proposal.summary_md))
-                },
+                }),
+            };
+            let problem = match &report {
+                Some(report) => report.problem.clone(),
+                None => Some(STOPPED_PROBLEM.to_owned()),
             };
             let called = ModelCalled {
                 purpose: ModelCallPurpose::HandoffProbe,
                 handoff_id: Some(self.handoff.handoff_id),
                 model: Some(name),
-                usage: Some(report.usage),
+                usage: Some(usage),
                 prompt_sha256: Some(call::prompt_sha256()),
-                problem: report.problem.clone(),
+                problem,
                 trace: None,
-                continuity: Some(report.clone()),
+                continuity: report.clone(),
                 part: None,
             };
-            let event = NewEvent::from_body(&called, report.created_at)?.with_duration(started.elapsed())?;
-            Ok(Some(ContinuityResult { report, event: Some(event) }))
+            let at = report.as_ref().map_or_else(Timestamp::now, |report| report.created_at);
+            let event = NewEvent::from_body(&called, at)?.with_duration(started.elapsed())?;
+            Ok(ContinuityResult { report, event: Some(event) })
         })
     }
 

@@ -5,20 +5,26 @@
 //! package as it was accepted stays stored, because a changed package is a further proposal of the same handoff.
 
 mod rules;
+mod update;
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use jiff::Timestamp;
 use journal::Store;
 use protocol::{Handoff, Proposal, Seq, ThreadId};
-use runtime::{DecisionRejection, FrameSender, StepFailure};
+use runtime::{FrameSender, StepFailure};
 use serde::{Deserialize, Serialize};
 
 use crate::draft::window::ThreadSource;
 use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache, WindowScan};
-use crate::review::edit;
 use rules::LaterFacts;
+
+pub use update::update_package;
+
+/// The mark of a text that was cut.
+const ELLIPSIS: char = '…';
+/// The minimum length of a cut task by which it is recognized, in bytes.
+const CUT_TASK_BYTES_MIN: usize = 16;
 
 /// A line of a package that later work contradicts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -120,62 +126,6 @@ pub struct PackageLine<'a> {
     pub text: &'a str,
     /// The number of the line, from 1; `None` for the first line with this text.
     pub number: Option<usize>,
-}
-
-/// Returns the package with one line replaced, or removed if `replacement` is `None`, as the next proposal of its handoff.
-/// `None` if the package does not contain the line.
-///
-/// # Errors
-///
-/// [`DecisionRejection::Invalid`] when the changed text is no valid package.
-pub fn update_package(
-    package: &Proposal,
-    line: PackageLine<'_>,
-    replacement: Option<&str>,
-) -> Result<Option<Proposal>, DecisionRejection> {
-    if replacement.is_some_and(|text| text.contains(['\n', '\r'])) {
-        return Err(DecisionRejection::Invalid("the replacement must be one line".to_owned()));
-    }
-    let Some(text) = replace_line(&package.summary_md, line, replacement) else { return Ok(None) };
-    let shown = &package.summary_json;
-    let Some(submitted) = edit::clean_submitted_text(&package.summary_md, &text)? else {
-        return Ok(Some(package.clone()));
-    };
-    let edited = edit::parse_markdown(shown, submitted, None)?;
-    let mut summary_json = edited.summary_json;
-    summary_json.iteration = package.iteration + 1;
-    Ok(Some(Proposal {
-        handoff_id: package.handoff_id,
-        iteration: package.iteration + 1,
-        summary_sha256: protocol::sha256_hex(&edited.summary_md),
-        summary_md: edited.summary_md,
-        summary_json,
-        feedback: None,
-        created_at: Timestamp::now(),
-    }))
-}
-
-/// Returns the text with the line replaced or removed; `None` if it does not contain it there. A section whose last line is removed goes with its heading.
-fn replace_line(text: &str, line: PackageLine<'_>, replacement: Option<&str>) -> Option<String> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    let is_line = |known: &&str| known.trim_end() == line.text.trim_end();
-    let at = match line.number {
-        Some(number) => number.checked_sub(1).filter(|at| lines.get(*at).is_some_and(is_line))?,
-        None => lines.iter().position(is_line)?,
-    };
-    match replacement {
-        Some(replacement) => lines[at] = replacement,
-        None => {
-            lines.remove(at);
-            let is_section_empty = at > 0
-                && lines[at - 1].starts_with("### ")
-                && lines.get(at).is_none_or(|next| next.trim().is_empty() || next.starts_with('#'));
-            if is_section_empty {
-                lines.remove(at - 1);
-            }
-        }
-    }
-    Some(lines.join("\n"))
 }
 
 #[cfg(test)]

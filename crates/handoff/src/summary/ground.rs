@@ -78,7 +78,7 @@ impl GroundingCheck {
     }
 
     /// Returns a search for the names in the texts; see [`GroundingCheck::new`].
-    fn from_texts<'a>(texts: impl Iterator<Item = &'a str>, workspace: Option<&Path>) -> Self {
+    pub(crate) fn from_texts<'a>(texts: impl Iterator<Item = &'a str>, workspace: Option<&Path>) -> Self {
         let root = workspace.map(|path| names::clean_path(&path.to_string_lossy()));
         let mut known: HashMap<(String, bool, bool), usize> = HashMap::new();
         let mut tracked: Vec<TrackedName> = Vec::new();
@@ -233,8 +233,8 @@ impl GroundingCheck {
         self.names.iter().all(|name| name.is_found || known_missing.contains(&name.pattern))
     }
 
-    /// Returns the names that were not found, grouped by the index of their text, in ascending order. The texts are the
-    /// items, then the title and the TL;DR.
+    /// Returns the names that were not found, grouped by the index of their text, in ascending order. The texts of a
+    /// summary are the items, then the title and the TL;DR.
     pub fn missing_names(&self) -> Vec<(usize, Vec<String>)> {
         let mut missing: Vec<(usize, Vec<String>)> = Vec::new();
         for name in self.names.iter().filter(|name| !name.is_found) {

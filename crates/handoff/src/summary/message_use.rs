@@ -122,7 +122,10 @@ pub(crate) fn reclassify_messages(shown: &HandoffSummary, edited: &mut HandoffSu
     let (before, after) = (refs(shown), refs(edited));
     let is_used =
         |seq: Seq| use_of(&shown.coverage, seq).is_some_and(|class| class <= MessageUse::Represented);
-    let removed = before.iter().filter(|seq| !after.contains(seq));
+    let is_request_removed =
+        shown.carry_over.last_user_request.is_some() && edited.carry_over.last_user_request.is_none();
+    let requests = if is_request_removed { last_request_seqs(shown, &before) } else { Vec::new() };
+    let removed = before.iter().chain(&requests).filter(|seq| !after.contains(seq));
     // The text of the messages is not at hand, so an added reference counts as represented.
     let added = after.iter().filter(|seq| !before.contains(seq));
     let coverage = &mut edited.coverage;
@@ -135,6 +138,12 @@ pub(crate) fn reclassify_messages(shown: &HandoffSummary, edited: &mut HandoffSu
         .into_iter()
         .flat_map(|class| use_ranges(&shown.coverage, class).iter().map(move |range| (*range, class)));
     store_uses(coverage, runs.collect(), uses);
+}
+
+/// Returns the messages that a summary quotes only as the last request: those that no item and no rule refers to.
+fn last_request_seqs(summary: &HandoffSummary, refs: &HashSet<Seq>) -> Vec<Seq> {
+    let quoted = summary.coverage.quoted.iter().flat_map(|(first, last)| *first..=*last);
+    quoted.filter(|seq| !refs.contains(seq)).collect()
 }
 
 /// All uses, from the strongest claim to the weakest.
@@ -271,6 +280,18 @@ mod tests {
         let coverage = &edited.coverage;
         assert_eq!((&coverage.quoted, &coverage.represented), (&vec![(6, 6), (8, 8)], &vec![(5, 5), (7, 7)]));
         assert_eq!((&coverage.read, &coverage.scanned), (&vec![(2, 3)], &vec![(1, 1)]));
+    }
+
+    #[test]
+    fn m5_a_removed_last_request_is_not_quoted_any_more() {
+        let mut drafted = summary();
+        drafted.carry_over.last_user_request = Some("Test it.".to_owned());
+        classify_messages(&mut drafted, &sources(vec![2, 3]));
+        let mut edited = drafted.clone();
+        edited.carry_over.last_user_request = None;
+        reclassify_messages(&drafted, &mut edited);
+        assert_eq!(edited.coverage.quoted, [(2, 2), (6, 6)], "the rule and the item are still in the text");
+        assert_eq!(edited.coverage.read, [(3, 3), (8, 8)]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! lists the largest topics that the text of a summary does not mention.
 
 use facts::{TranscriptItem, TranscriptItemKind, redact};
-use protocol::{ConversationTopic, HandoffSummary, Seq};
+use protocol::{ConversationTopic, HandoffSummary, Message, Seq};
+use unicode_segmentation::UnicodeSegmentation;
 
 use crate::summary::render;
 
@@ -14,6 +15,10 @@ const LISTED_TOPICS_MAX: usize = 5;
 const LISTED_TOKENS_MIN: u64 = 100;
 /// The maximum length of a topic's request, in grapheme clusters.
 const REQUEST_GRAPHEMES: usize = 160;
+/// The maximum length of a topic's answer, in grapheme clusters. It is made of whole sentences.
+const ANSWER_GRAPHEMES: usize = 240;
+/// The beginning of an answer that is searched for sentences, in bytes.
+const ANSWER_BYTES_READ: usize = 2_048;
 
 /// A collector of the topics of a conversation.
 #[derive(Debug, Clone, Default)]
@@ -38,12 +43,16 @@ impl ConversationOutline {
                 messages: 0,
                 tokens: 0,
                 request: facts::formatting::truncate_with_ellipsis(&line, REQUEST_GRAPHEMES),
+                answer: None,
             });
         }
         if let Some(topic) = self.topics.last_mut() {
             topic.last_seq = item.seq;
             topic.messages += 1;
             topic.tokens += model::tokens::message_tokens(message);
+            if let Message::Ai(_) = message {
+                topic.answer = first_sentences(&message.text()).or(topic.answer.take());
+            }
         }
     }
 
@@ -70,4 +79,20 @@ impl ConversationOutline {
         self.topics.truncate(TOPICS_MAX / 2);
         self.topics.sort_by_key(|topic| topic.first_seq);
     }
+}
+
+/// Returns the first sentences of an answer on one line, within the length limit; `None` if it has no sentence that short.
+fn first_sentences(text: &str) -> Option<String> {
+    // Only the beginning is needed, and an answer may be long.
+    let beginning = &text[..text.floor_char_boundary(ANSWER_BYTES_READ)];
+    let line = render::normalize_line(&redact(&facts::formatting::strip_markdown(beginning)));
+    let mut answer = String::new();
+    for sentence in model::sentence_ranking::split_sentences(&line) {
+        let longer = format!("{answer} {}", sentence.trim());
+        if longer.graphemes(true).count() > ANSWER_GRAPHEMES {
+            break;
+        }
+        longer.trim_start().clone_into(&mut answer);
+    }
+    (!answer.is_empty()).then_some(answer)
 }

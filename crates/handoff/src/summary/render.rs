@@ -90,7 +90,7 @@ fn title_markdown(title: &str) -> String {
 }
 
 /// Returns the line of the TL;DR.
-fn tldr_markdown(tldr: &str) -> String {
+pub(crate) fn tldr_markdown(tldr: &str) -> String {
     escape_block_start(&escape_tags(tldr))
 }
 
@@ -174,7 +174,7 @@ const BLOCK_SIGNS: [char; 11] = ['#', '>', '<', '|', '~', '[', '-', '*', '+', '_
 /// line.
 ///
 /// The boxes of a task list stay, because they are meant as such.
-fn escape_block_start(line: &str) -> String {
+pub(crate) fn escape_block_start(line: &str) -> String {
     if ["[ ] ", "[x] "].iter().any(|task| line.starts_with(task)) {
         return line.to_owned();
     }

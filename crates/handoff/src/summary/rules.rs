@@ -1,8 +1,9 @@
 //! The notes of a review about the user's standing rules: rules that an item seems to contradict, and rules that an earlier
 //! proposal contained and the text does not.
 
-use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, SummaryItemKind};
+use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, SummaryItemKind, TodoStatus};
 
+mod negation;
 mod prohibition;
 
 /// Maximum number of notes about contradicted rules. More would mean that the comparison fails for this text.
@@ -17,7 +18,9 @@ pub(crate) fn note_rules(summary: &mut HandoffSummary, earlier: &[Rule]) {
     let is_kept = |rule: &Rule| {
         rules.iter().any(|kept| kept.text == rule.text)
             || rules.iter().any(|kept| {
-                !earlier.iter().any(|earlier| earlier.text == kept.text) && is_reworded(rule, kept)
+                !earlier.iter().any(|earlier| earlier.text == kept.text)
+                    && is_reworded(rule, kept)
+                    && !negation::negates(&rule.text, &kept.text)
             })
     };
     let lost = earlier.iter().filter(|rule| !is_kept(rule));
@@ -33,23 +36,29 @@ pub(crate) fn known_rules(summary: &HandoffSummary) -> Vec<Rule> {
     summary.carry_over.rules.iter().cloned().chain(lost.map(|note| note.rule.clone())).collect()
 }
 
-/// Returns the rules that an item contradicts: each with the first open line that proposes what it forbids.
+/// Returns the rules that the text contradicts: each with the first open line that proposes what it forbids, or else the
+/// first line anywhere that says the opposite.
 fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
-    let lines: Vec<&str> = summary
-        .body
-        .iter()
-        .filter(|item| proposes_work(item.kind))
-        .flat_map(|item| item.text.lines())
-        .filter(|line| !line.starts_with("[x] "))
-        .map(|line| line.strip_prefix("[ ] ").unwrap_or(line))
-        .collect();
+    let items = summary.body.iter().filter(|item| proposes_work(item.kind));
+    let open = items.flat_map(|item| item.text.lines()).filter(|line| !line.starts_with("[x] "));
+    let tasks = summary.carry_over.todos.iter().filter(|task| task.status != TodoStatus::Completed);
+    let open: Vec<&str> = open.chain(tasks.map(|task| task.text.as_str())).map(without_box).collect();
+    let heads = [summary.title.as_str(), &summary.tldr].into_iter().chain(summary.carry_over.goal.as_deref());
+    let items = summary.body.iter().flat_map(|item| item.text.lines()).map(without_box);
+    let lines: Vec<&str> = heads.chain(items).chain(open.iter().copied()).collect();
     let conflict = |rule: &Rule| {
         let bans = prohibition::prohibitions(&rule.text);
-        let line = lines.iter().find(|line| bans.iter().any(|ban| ban.is_proposed_in(line)))?;
+        let proposing = open.iter().find(|line| bans.iter().any(|ban| ban.is_proposed_in(line)));
+        let line = proposing.or_else(|| lines.iter().find(|line| negation::negates(&rule.text, line)))?;
         let problem = RuleProblem::Contradicted { line: (*line).to_owned() };
         Some(RuleNote { rule: rule.clone(), problem })
     };
     summary.carry_over.rules.iter().filter_map(conflict).take(CONFLICTS_MAX).collect()
+}
+
+/// Returns a line without the box of a task.
+fn without_box(line: &str) -> &str {
+    line.strip_prefix("[ ] ").or_else(|| line.strip_prefix("[x] ")).unwrap_or(line)
 }
 
 /// Returns whether items of the kind propose work, instead of telling what was done or asked.
@@ -76,6 +85,8 @@ fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use protocol::SummaryItem;
+
     use super::*;
     use crate::review::edit::tests::shown_summary;
 
@@ -92,6 +103,8 @@ mod tests {
             (&["Never use mocks in tests of the store.", "No new dependencies."], &[]),
             // Another rule with common words does not stand for a lost one.
             (&["No new dependencies.", "Be brief."], &["Never use mocks in tests."]),
+            // The opposite of a rule does not stand for it.
+            (&["Mocks in tests are fine.", "No new dependencies."], &["Never use mocks in tests."]),
             (&[], &before),
         ] {
             let mut summary = shown_summary();
@@ -102,5 +115,26 @@ mod tests {
             let known: Vec<String> = known_rules(&summary).into_iter().map(|rule| rule.text).collect();
             assert!(lost.iter().all(|text| known.iter().any(|known| known == text)), "{known:?}");
         }
+    }
+
+    #[test]
+    fn a_rule_that_any_line_negates_is_noted_with_that_line() {
+        let line = "Wider margins in the appendix are fine.";
+        let mut summary = shown_summary();
+        summary.carry_over.rules = vec![rule("Keep the margins narrow."), rule("Never sleep in tests.")];
+        note_rules(&mut summary, &[]);
+        assert_eq!(summary.notes.rules, []);
+        for kind in SummaryItemKind::ALL {
+            let mut edited = summary.clone();
+            let item =
+                SummaryItem { kind, text: format!("The draft is set.\n{line}"), ..edited.body[0].clone() };
+            edited.body.push(item);
+            note_rules(&mut edited, &[]);
+            let problem = RuleProblem::Contradicted { line: line.to_owned() };
+            assert_eq!(edited.notes.rules, [RuleNote { rule: rule("Keep the margins narrow."), problem }]);
+        }
+        summary.tldr = line.to_owned();
+        note_rules(&mut summary, &[]);
+        assert_eq!(summary.notes.rules.len(), 1, "the TL;DR");
     }
 }

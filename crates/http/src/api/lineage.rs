@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::{LineageThread, ThreadLineage};
+use agent::{JoinedParent, LineageThread, ThreadLineage};
 use axum::Json;
 use jiff::Timestamp;
 use langgraph::extract::ThreadPath;
@@ -12,7 +12,7 @@ use protocol::{ParentKind, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::threads::shapes::state_name;
+use crate::api::threads::shapes::{state_name, thread_title};
 
 /// The tree that contains a thread.
 #[derive(Debug, Serialize, ToSchema)]
@@ -23,10 +23,36 @@ pub(crate) struct LineageBody {
     /// The thread's oldest ancestor.
     #[schema(value_type = String, format = Uuid)]
     root_thread_id: ThreadId,
-    /// All threads of the tree, each before its descendants, oldest first.
+    /// All threads of the tree, each before its descendants, oldest first. Before them, the further parents of threads with
+    /// their ancestors.
     threads: Vec<LineageThreadShape>,
     /// True if `threads` is complete; very large trees are cut off.
     is_complete: bool,
+}
+
+/// A thread that was handed off into a child that another thread's handoff had created.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct JoinedParentShape {
+    /// The thread.
+    #[schema(value_type = String, format = Uuid)]
+    thread_id: ThreadId,
+    /// The handoff.
+    #[schema(value_type = String, format = Uuid)]
+    handoff_id: protocol::HandoffId,
+    /// The title of the thread; `null` if it was deleted.
+    title: Option<String>,
+}
+
+impl JoinedParentShape {
+    /// Returns the shapes of the further parents of a thread; `title` returns the titles of threads.
+    pub(crate) fn list(parents: &[JoinedParent], title: impl Fn(ThreadId) -> Option<String>) -> Vec<Self> {
+        let shape = |parent: &JoinedParent| Self {
+            thread_id: parent.thread_id,
+            handoff_id: parent.handoff_id,
+            title: title(parent.thread_id),
+        };
+        parents.iter().map(shape).collect()
+    }
 }
 
 /// A thread of a lineage tree.
@@ -43,6 +69,8 @@ pub(crate) struct LineageThreadShape {
     /// The handoff that created the thread.
     #[schema(value_type = Option<String>, format = Uuid)]
     handoff_id: Option<protocol::HandoffId>,
+    /// The threads that were handed off into it after its parent.
+    joined_parents: Vec<JoinedParentShape>,
     /// Number of ancestors.
     depth: usize,
     /// The name of the thread.
@@ -64,10 +92,15 @@ pub(crate) struct LineageThreadShape {
 }
 
 impl LineageThreadShape {
-    /// Returns the shape of a thread; `states` holds the display states of all threads of the tree.
-    fn from_thread(entry: LineageThread, states: &BTreeMap<ThreadId, ThreadState>) -> Self {
-        let LineageThread { thread, depth } = entry;
+    /// Returns the shape of a thread; `states` and `titles` hold the display states and the titles of all threads of the tree.
+    fn from_thread(
+        entry: LineageThread,
+        states: &BTreeMap<ThreadId, ThreadState>,
+        titles: &BTreeMap<ThreadId, Option<String>>,
+    ) -> Self {
+        let LineageThread { thread, depth, joined_parents } = entry;
         Self {
+            joined_parents: JoinedParentShape::list(&joined_parents, |id| titles.get(&id).cloned().flatten()),
             handoff_id: origin_handoff_id(&thread),
             state: state_name(&thread, states),
             thread_id: thread.thread_id,
@@ -102,6 +135,9 @@ pub(crate) async fn get_lineage(
     let ThreadLineage { root_thread_id, threads, is_complete } =
         caller.agent.threads().lineage(thread_id).await?;
     let states = caller.agent.threads().display_states(threads.iter().map(|entry| &entry.thread)).await?;
-    let threads = threads.into_iter().map(|entry| LineageThreadShape::from_thread(entry, &states)).collect();
+    let titles: BTreeMap<ThreadId, Option<String>> =
+        threads.iter().map(|entry| (entry.thread.thread_id, thread_title(&entry.thread))).collect();
+    let threads = threads.into_iter();
+    let threads = threads.map(|entry| LineageThreadShape::from_thread(entry, &states, &titles)).collect();
     Ok(Json(LineageBody { thread_id, root_thread_id, threads, is_complete }))
 }

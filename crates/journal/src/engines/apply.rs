@@ -106,8 +106,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::RecordHeartbeat { replica, now } => replicas::record_heartbeat(db, replica, *now),
         Write::ReleaseRuns { owner } => claims::release_runs(db, owner),
         Write::ReclaimRun { run_id, owner, now, lease_until } => {
-            let fence = FencingToken { run_id: *run_id, owner: owner.clone() };
-            runs::reclaim_run(db, &fence, *now, *lease_until)
+            runs::reclaim_run(db, &FencingToken { run_id: *run_id, owner: owner.clone() }, *now, *lease_until)
         }
         Write::ClaimRuns(claim) => {
             receipt.claimed_runs.extend(claims::claim_runs(db, claim)?);
@@ -116,6 +115,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::ExpectCheckpoint { thread_id, checkpoint_id } => {
             checkpoints::expect_checkpoint(db, *thread_id, *checkpoint_id)
         }
+        Write::ExpectNoMessage { thread_id } => threads::expect_no_message(db, *thread_id),
         Write::ExpectUnchangedContext(version) => summaries::expect_unchanged_context(db, *version),
         Write::RestoreCheckpoint { thread_id, run_id } => {
             checkpoints::restore_checkpoint(db, *thread_id, *run_id)

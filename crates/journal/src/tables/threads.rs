@@ -60,6 +60,17 @@ pub(crate) fn set_copied_count(db: &SqlConnection, head: &ThreadHead, copied: u6
         .execute_deferred((head.key, encode_counter(head.last_seq), encode_counter(copied)))
 }
 
+/// Fails unless the thread has no message.
+///
+/// # Errors
+/// [`Error::NotFound`] if the thread does not exist, [`Error::Conflict`] if it has a message.
+pub(crate) fn expect_no_message(db: &SqlConnection, thread_id: ThreadId) -> Result<()> {
+    match load_head(db, thread_id)?.message_count {
+        0 => Ok(()),
+        _ => Err(Error::message_conflict(thread_id)),
+    }
+}
+
 /// Sets the status of a busy thread without running or queued runs. The status follows from pending interrupts and
 /// from the newest checkpoint. Other threads are left unchanged.
 pub(crate) fn settle_status(db: &SqlConnection, thread_id: ThreadId) -> Result<()> {

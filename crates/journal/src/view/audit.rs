@@ -2,8 +2,8 @@
 //! on tool calls, names, rewinds and failed runs. Each is one sentence, with the content of its event.
 
 use protocol::event::body::{
-    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffRefined, HandoffRequested,
-    RunFailed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision,
+    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffJoined, HandoffRefined,
+    HandoffRequested, RunFailed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision,
 };
 use protocol::{Event, EventType};
 use serde_json::{Map, Value};
@@ -73,6 +73,11 @@ fn event_text(event: &Event, event_type: EventType) -> Option<String> {
             let id = child_thread_id.to_string();
             let title = title.map(|title| format!(" “{title}”")).unwrap_or_default();
             format!("Handoff accepted: the work continues in thread {}{title}", &id[..SHORT_ID_CHARS])
+        }
+        EventType::HandoffJoined => {
+            let HandoffJoined { parent_thread_id, title, .. } = event.body().ok()?;
+            let id = parent_thread_id.to_string();
+            format!("Thread {} was handed off into this one too: “{title}”", &id[..SHORT_ID_CHARS])
         }
         EventType::HandoffDeclined => {
             let HandoffDeclined { message, .. } = event.body().ok()?;

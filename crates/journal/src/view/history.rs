@@ -14,7 +14,7 @@ use super::media::replace_media_bytes;
 use super::{ViewEventKind, is_from_subagent, message_id};
 
 /// The event types that appear in the history.
-pub(crate) const HISTORY_EVENTS: [EventType; 21] = [
+pub(crate) const HISTORY_EVENTS: [EventType; 22] = [
     EventType::HumanMessage,
     EventType::AiMessage,
     EventType::ToolMessage,
@@ -32,6 +32,7 @@ pub(crate) const HISTORY_EVENTS: [EventType; 21] = [
     EventType::HandoffRefined,
     EventType::HandoffEdited,
     EventType::HandoffAccepted,
+    EventType::HandoffJoined,
     EventType::HandoffDeclined,
     EventType::HandoffPreviewed,
     EventType::HandoffFailed,

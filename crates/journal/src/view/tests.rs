@@ -178,23 +178,26 @@ fn b4_a_derived_message_id_is_the_same_on_every_request() {
     assert_ne!(message_id(thread_id, 7), message_id(thread_id, 8));
 }
 
+/// Returns the body of a `handoff_joined` event.
+fn joined_handoff(handoff_id: &HandoffId, parent: &ThreadId) -> serde_json::Value {
+    json!({"handoff_id": handoff_id, "parent_thread_id": parent, "summary_sha256": "x", "title": "The lid"})
+}
+
 #[test]
 fn b4_audit_entries_say_what_happened_and_what_decided_it() {
     let handoff_id = HandoffId::generate();
     let child: ThreadId = "0192f0c1-2d3e-7a4b-8c5d-6e7f80910001".parse().unwrap();
+    let requested = |goal: serde_json::Value, by: &str| {
+        let body = json!({"handoff_id": handoff_id, "goal": goal, "initiated_by": by});
+        (EventType::HandoffRequested, body)
+    };
     let decided = |decision: &str, by: &str, rule: Option<&str>| {
         let body = json!({"call_id": "c", "tool": "execute", "decision": decision, "by": by, "rule": rule});
         (EventType::ToolCallDecided, body)
     };
     let cases = [
-        (
-            EventType::HandoffRequested,
-            json!({"handoff_id": handoff_id, "goal": "ship", "initiated_by": "user"}),
-        ),
-        (
-            EventType::HandoffRequested,
-            json!({"handoff_id": handoff_id, "goal": null, "initiated_by": "agent"}),
-        ),
+        requested(json!("ship"), "user"),
+        requested(json!(null), "agent"),
         (EventType::HandoffRefined, json!({"handoff_id": handoff_id, "iteration": 0, "feedback": "shorter"})),
         (
             EventType::HandoffAccepted,
@@ -204,6 +207,7 @@ fn b4_audit_entries_say_what_happened_and_what_decided_it() {
             EventType::HandoffAccepted,
             json!({"handoff_id": handoff_id, "iteration": 0, "summary_sha256": "x", "child_thread_id": child}),
         ),
+        (EventType::HandoffJoined, joined_handoff(&handoff_id, &child)),
         (EventType::HandoffDeclined, json!({"handoff_id": handoff_id, "message": "too early"})),
         (EventType::HandoffExpired, json!({"handoff_id": handoff_id})),
         (EventType::ThreadRenamed, json!({"name": "new", "previous": "old"})),
@@ -231,16 +235,17 @@ fn b4_audit_entries_say_what_happened_and_what_decided_it() {
         "3 Handoff draft refined: shorter",
         "4 Handoff accepted: the work continues in thread 0192f0c1 “The lid”",
         "5 Handoff accepted: the work continues in thread 0192f0c1",
-        "6 Handoff declined: too early",
-        "7 Handoff expired without a decision",
-        "8 Thread renamed from “old” to “new”",
-        "9 Thread renamed to “new”",
-        "10 Thread rewound to #7: 3 messages hidden",
-        "11 Run failed: call x: overloaded",
-        "12 Call of `execute` approved by a person",
-        "14 Call of `execute` approved with changed arguments by a person",
-        "15 Call of `execute` refused by a person",
-        "16 Call of `execute` refused by rule `execute(rm)`",
+        "6 Thread 0192f0c1 was handed off into this one too: “The lid”",
+        "7 Handoff declined: too early",
+        "8 Handoff expired without a decision",
+        "9 Thread renamed from “old” to “new”",
+        "10 Thread renamed to “new”",
+        "11 Thread rewound to #7: 3 messages hidden",
+        "12 Run failed: call x: overloaded",
+        "13 Call of `execute` approved by a person",
+        "15 Call of `execute` approved with changed arguments by a person",
+        "16 Call of `execute` refused by a person",
+        "17 Call of `execute` refused by rule `execute(rm)`",
     ];
     assert_eq!(texts, expected);
     assert_eq!(entries.len(), count - 1, "a call that a rule allowed is no entry");

@@ -100,6 +100,7 @@ against_every_backend! {
     threads:
         h1_prefixes_resolve
         h2_creation_is_idempotent
+        m2_a_transaction_for_a_thread_without_messages_fails_once_it_has_one
         h2_metadata_is_patched_key_by_key
         h4_lists_are_ordered_and_paged
         h4_a_list_filters_threads_by_a_text_in_the_name_or_first_prompt

@@ -22,8 +22,8 @@ pub use compaction::{
 };
 pub use handoffs::{
     DraftRequest, HandoffAccepted, HandoffCleaned, HandoffDeclined, HandoffEdited, HandoffExpired,
-    HandoffFailed, HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined, HandoffRequested,
-    HandoffReverted, HandoffSeeded, HandoffTruncated,
+    HandoffFailed, HandoffJoined, HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined,
+    HandoffRequested, HandoffReverted, HandoffSeeded, HandoffTruncated,
 };
 pub use messages::{AiMessage, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, ToolMessage};
 pub use runs::{RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested};
@@ -99,6 +99,7 @@ bodies! {
     HandoffReverted,
     HandoffTruncated,
     HandoffAccepted,
+    HandoffJoined,
     HandoffDeclined,
     HandoffPreviewed,
     HandoffFailed,

@@ -58,9 +58,15 @@ pub struct ReviewNotes {
     /// The names in the TL;DR that the covered messages do not contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tldr_unfound: Vec<String>,
+    /// The names that the user wrote into the text and that the covered messages do not contain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names_by_user: Vec<String>,
     /// The items of the draft that the text leaves out or shortens, in the order in which they were cut.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOutItem>,
+    /// The entries of the facts that the text only counts or shortens, in the order of the sections.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out_facts: Vec<LeftOutFacts>,
     /// The largest parts of the conversation to which nothing in the text refers, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<ConversationTopic>,
@@ -82,6 +88,17 @@ pub struct LeftOutItem {
     /// The whole item.
     pub item: SummaryItem,
     /// Why the text does not contain it.
+    pub reason: LeftOutReason,
+}
+
+/// Entries of one section of the facts that the text only counts or shortens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutFacts {
+    /// The heading of the section.
+    pub section: String,
+    /// The whole entries: all that the text counts, or one that it shortens.
+    pub entries: Vec<String>,
+    /// Why the text does not contain them: too many, or shortened.
     pub reason: LeftOutReason,
 }
 
@@ -132,6 +149,9 @@ pub struct ConversationTopic {
     pub tokens: u64,
     /// The beginning of the request, on one line.
     pub request: String,
+    /// The first sentences of the last answer, on one line; `None` if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
 }
 
 /// One item of a summary's body.
@@ -280,6 +300,9 @@ pub struct CarryOver {
     /// The state of the files that the summary's items name. It is recorded if the summary was drafted for a goal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub referenced_files: Vec<ReferencedFile>,
+    /// Lines of entries that the Markdown contains whole, although they exceed the limits of its lists. The user added them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub whole_entries: Vec<String>,
     /// Fields of a later version, preserved on rewriting.
     #[serde(flatten)]
     pub more: serde_json::Map<String, Value>,

@@ -23,7 +23,8 @@ pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of
   save     an edit with "summary_md" and "save_draft": true in "args";
            with "feedback" instead, the model drafts again from your text
   add      the same with "args": {"add": {"left_out": [0], "topics": [0]}};
-           "rules": [0] in the inner braces puts a lost rule back
+           "rules": [0] in the inner braces puts a lost rule back, and
+           "facts": [0] the entries that a list of facts leaves out
   revert   the same with "args": {"revert_to": 0}
   redraft  the same with "args": {"redraft": {}}, and in the inner braces
            "model": "provider/name" or "model": "extractive" (offline summary);

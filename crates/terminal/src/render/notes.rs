@@ -1,7 +1,9 @@
 //! Renders the notes for the review of a summary: the rules that it may contradict, what its draft left out, the largest topics
 //! that it does not mention, and the rules that it no longer contains. The numbers are those with which a review adds them.
 
-use protocol::{ConversationTopic, LeftOutItem, LeftOutReason, ReviewNotes, Rule, RuleNote, RuleProblem};
+use protocol::{
+    ConversationTopic, LeftOutFacts, LeftOutItem, LeftOutReason, ReviewNotes, Rule, RuleNote, RuleProblem,
+};
 
 use serde_json::{Value, json};
 
@@ -13,6 +15,7 @@ use crate::text::wrap::wrap;
 /// Returns the notes as lines; empty if there are none.
 pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
     let warnings = notes.rules.iter().filter_map(contradiction_line);
+    let warnings = warnings.chain(user_names_line(notes));
     let mut lines: Vec<String> = warnings.map(|line| warning_line(screen, &line)).collect();
     if !lines.is_empty() {
         lines.insert(0, String::new());
@@ -30,11 +33,13 @@ pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
     lines
 }
 
-/// Returns one line for each note about something that can be added: the left-out items, the topics, and the lost rules.
+/// Returns one line for each note about something that can be added: the left-out items, the topics, the lost rules, and the
+/// left-out facts.
 pub fn note_entries(notes: &ReviewNotes) -> Vec<String> {
     let left_out = notes.left_out.iter().map(left_out_line);
     let lost = lost_rules(notes).map(|(_, rule)| format!("Rule: {} (removed)", sanitize_line(&rule.text)));
-    left_out.chain(notes.topics.iter().map(topic_line)).chain(lost).collect()
+    let facts = notes.left_out_facts.iter().map(left_out_facts_line);
+    left_out.chain(notes.topics.iter().map(topic_line)).chain(lost).chain(facts).collect()
 }
 
 /// Returns the argument of a decision that adds the entry of [`note_entries`] with that index.
@@ -43,10 +48,10 @@ pub fn added_entry(notes: &ReviewNotes, index: usize) -> Value {
     match index.checked_sub(left_out) {
         None => json!({"left_out": [index]}),
         Some(topic) if topic < topics => json!({"topics": [topic]}),
-        Some(rule) => {
-            let index = lost_rules(notes).nth(rule - topics).map(|(index, _)| index);
-            json!({"rules": index.as_slice()})
-        }
+        Some(rule) => match lost_rules(notes).nth(rule - topics) {
+            Some((index, _)) => json!({"rules": [index]}),
+            None => json!({"facts": [rule - topics - lost_rules(notes).count()]}),
+        },
     }
 }
 
@@ -65,6 +70,13 @@ pub(crate) fn contradiction_line(note: &RuleNote) -> Option<String> {
     Some(format!("“{line}” may contradict your rule: {rule}"))
 }
 
+/// Returns the warning about names that the user wrote and that the conversation does not contain; `None` if there are none.
+pub(crate) fn user_names_line(notes: &ReviewNotes) -> Option<String> {
+    let names: Vec<String> = notes.names_by_user.iter().map(|name| sanitize_line(name)).collect();
+    (!names.is_empty())
+        .then(|| format!("Written by you, not found in the conversation: {}", names.join(", ")))
+}
+
 /// Returns a warning, wrapped.
 fn warning_line(screen: &Screen, text: &str) -> String {
     screen.style.warn(wrap(text, screen.text_columns(), "! ", "  "))
@@ -79,6 +91,17 @@ fn left_out_line(left_out: &LeftOutItem) -> String {
     };
     let heading = agent::summary_heading(left_out.item.kind);
     format!("{heading}: {} ({reason})", sanitize_line(&left_out.item.text))
+}
+
+/// Returns left-out entries of a section of the facts.
+fn left_out_facts_line(facts: &LeftOutFacts) -> String {
+    let entries: Vec<String> = facts.entries.iter().map(|entry| sanitize_line(entry)).collect();
+    match facts.reason {
+        LeftOutReason::TooMany | LeftOutReason::TooLong => {
+            format!("{}, {} more: {}", facts.section, entries.len(), entries.join(", "))
+        }
+        LeftOutReason::Shortened => format!("{}: {} (shortened)", facts.section, entries.join(", ")),
+    }
 }
 
 /// Returns a topic with its place and size.
@@ -118,11 +141,25 @@ mod tests {
             messages: 20,
             tokens: 3_120,
             request: "Now look at the importer".to_owned(),
+            answer: None,
         };
         let rule = |text: &str| Rule { text: text.to_owned(), refs: vec![3] };
         let notes = ReviewNotes {
             left_out: vec![LeftOutItem { item, reason: LeftOutReason::TooMany }],
             topics: vec![topic],
+            left_out_facts: vec![
+                LeftOutFacts {
+                    section: "Files read".to_owned(),
+                    entries: vec!["a.rs".to_owned(), "b.rs".to_owned()],
+                    reason: LeftOutReason::TooMany,
+                },
+                LeftOutFacts {
+                    section: "Tasks".to_owned(),
+                    entries: vec!["[ ] A long task".to_owned()],
+                    reason: LeftOutReason::Shortened,
+                },
+            ],
+            names_by_user: vec!["src/typo.rs".to_owned(), "PORT".to_owned()],
             rules: vec![
                 RuleNote { rule: rule("Never use mocks."), problem: RuleProblem::Lost },
                 RuleNote {
@@ -141,7 +178,16 @@ mod tests {
         insta::assert_snapshot!(render_notes(&screen, &notes).join("\n"));
         let added: Vec<String> =
             (0..note_entries(&notes).len()).map(|index| added_entry(&notes, index).to_string()).collect();
-        assert_eq!(added, [r#"{"left_out":[0]}"#, r#"{"topics":[0]}"#, r#"{"rules":[0]}"#]);
+        assert_eq!(
+            added,
+            [
+                r#"{"left_out":[0]}"#,
+                r#"{"topics":[0]}"#,
+                r#"{"rules":[0]}"#,
+                r#"{"facts":[0]}"#,
+                r#"{"facts":[1]}"#
+            ]
+        );
         assert_eq!(render_notes(&screen, &ReviewNotes::default()), [""; 0]);
     }
 }

@@ -110,6 +110,45 @@ async fn m6_title_tldr_and_references_are_checked_and_a_mended_typo_verifies_not
 }
 
 #[tokio::test]
+async fn m6_names_that_the_user_writes_are_looked_for_in_the_conversation() {
+    let environment = TestEnvironment::new();
+    let draft = DRAFT.replace("one row only.", "one row only in src/invented.rs.");
+    let reply = ScriptedReply::text(draft).when_body_contains(DRAFT_PROMPT);
+    let server = ScriptedServer::start(Script::new([reply])).unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    assert_eq!(first.proposal.summary_json.notes.names_by_user, [""; 0]);
+    let mended = first.proposal.summary_md.replace("src/invented.rs", "src/other.rs");
+    let second = edit(&agent, &first, &json!({"summary_md": mended, "save_draft": true})).await;
+    let summary = &second.proposal.summary_json;
+    let item = summary.body.iter().find(|item| item.text.contains("src/other.rs")).unwrap();
+    assert_eq!((item.verified, &item.unfound[..]), (false, &["src/other.rs".to_owned()][..]));
+    assert_eq!(summary.notes.names_by_user, ["src/other.rs"]);
+    assert_eq!(second.proposal.summary_md, mended.trim(), "the mark stays");
+    let mut fields = serde_json::to_value(&summary.body).unwrap();
+    let text = item.text.replace("src/other.rs", "src/third.rs");
+    for entry in fields.as_array_mut().unwrap() {
+        if entry["text"] == json!(item.text) {
+            entry["text"] = json!(text);
+        }
+    }
+    let tldr = "`src/typed.rs` is next.";
+    let fields = json!({"title": summary.title, "tldr": tldr, "body": fields});
+    let third = edit(&agent, &second, &json!({"summary_json": fields, "save_draft": true})).await;
+    let summary = &third.proposal.summary_json;
+    assert_eq!(unfound_names(summary).2, ["src/third.rs"]);
+    assert!(third.proposal.summary_md.contains("src/third.rs. (unverified)"));
+    assert_eq!(summary.notes.names_by_user, ["src/third.rs", "src/typed.rs"]);
+    assert_eq!(
+        summary.notes.tldr_unfound, [""; 0],
+        "a text of the user is not marked, but the name is noted"
+    );
+    let (frames, cancel) = unwatched();
+    let id = first.handoff.handoff_id;
+    let decided = agent.handoffs().decide(id, &approval(&third), &frames, &cancel).await.unwrap();
+    assert_eq!(decided.handoff.accepted_sha256, Some(third.proposal.summary_sha256));
+}
+
+#[tokio::test]
 async fn m4_items_that_a_draft_left_out_are_listed_and_can_be_added() {
     let environment = TestEnvironment::new();
     let item =
@@ -137,8 +176,11 @@ async fn m4_items_that_a_draft_left_out_are_listed_and_can_be_added() {
         (json!({"add": {"topics": [0]}}), "there is no topic 0"),
         (json!({"add": {}}), "names nothing to add"),
         (json!({"add": {"rules": [0]}}), "there is no lost rule 0"),
-        (json!({"add": {"facts": [0]}}), "unknown field `facts`"),
+        (json!({"add": {"other": [0]}}), "unknown field `other`"),
         (json!({"add": {"left_out": [0]}, "title": "Mine"}), "save your own text first"),
+        (json!({"add": {"left_out": [0]}, "save_draft": "yes"}), "`save_draft` must be true or false"),
+        (json!({"add": {"left_out": [0]}, "save_draft": false}), "`add` always saves"),
+        (json!({"add": {"facts": [9]}}), "there are no left-out facts 9"),
     ] {
         let action = json!({"name": "handoff_summary", "args": args});
         let answer = json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string();

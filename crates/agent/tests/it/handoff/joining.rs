@@ -54,6 +54,34 @@ async fn m1_two_parents_are_merged_into_one_child_with_both_packages() {
     assert!(!environment.read_agent_md().contains("last row"), "the block is cleared");
     let thread = agent.threads().find(&child.to_string()).await.unwrap();
     assert_eq!(agent.handoffs().origins(&thread).await.unwrap().len(), 2);
+    // The lineage and the tree of either parent contain the other one and the child, and the child's history has the merge.
+    let parents = [first.handoff.parent_thread_id, second.handoff.parent_thread_id];
+    for thread_id in [parents[0], parents[1], child] {
+        let lineage = agent.threads().lineage(thread_id).await.unwrap();
+        let ids: Vec<ThreadId> = lineage.threads.iter().map(|entry| entry.thread.thread_id).collect();
+        assert!(ids.len() == 3 && parents.iter().chain([&child]).all(|id| ids.contains(id)), "{ids:?}");
+        let entry = lineage.threads.iter().find(|entry| entry.thread.thread_id == child).unwrap();
+        let joined: Vec<ThreadId> = entry.joined_parents.iter().map(|parent| parent.thread_id).collect();
+        assert_eq!(joined, [parents[1]]);
+    }
+    let tree = agent.threads().tree(Some(parents[1])).await.unwrap();
+    assert_eq!(tree[0].joined_children[0].thread_id, child);
+    let tree = agent.threads().tree(Some(parents[0])).await.unwrap();
+    assert_eq!(tree[0].children[0].joined_parents[0].handoff_id, second.handoff.handoff_id);
+    let history = agent
+        .threads()
+        .history_page(child, &agent::HistoryQuery { limit: 50, ..agent::HistoryQuery::default() })
+        .await
+        .unwrap();
+    let texts: Vec<String> = history
+        .entries
+        .iter()
+        .filter_map(|entry| match &entry.item {
+            agent::HistoryItem::Audit(audit) => Some(audit.text.clone()),
+            _ => None,
+        })
+        .collect();
+    assert!(texts[0].contains("was handed off into this one too"), "{texts:?}");
     // Both parents can be searched from the child.
     let query = agent::RecallQuery::new(agent::MessageFilter::Words("importer".to_owned()));
     let recalled = agent.memory().recall(child, &query).await.unwrap();

@@ -68,7 +68,10 @@ async fn m4_the_largest_topics_without_a_reference_are_listed_and_can_be_added()
     let decided = agent.handoffs().decide(id, &decisions(&answer), &frames, &cancel).await.unwrap();
     let added = decided.next.unwrap().proposal;
     assert!(
-        added.summary_md.contains("- Asked earlier: Choose colours for the chart.\n"),
+        added.summary_md.contains(
+            "- Asked earlier: Choose colours for the chart.\n- Answered: The palette has twelve colours, each with a name and \
+             a use."
+        ),
         "{}",
         added.summary_md
     );

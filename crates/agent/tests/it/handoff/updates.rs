@@ -37,7 +37,8 @@ async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
     let sent = injected_summary(&server.requests().last().unwrap().body);
     assert_eq!(protocol::sha256_hex(&sent), updated.summary_sha256);
     let changed = pending.proposal.summary_md.replace(&stale.line, "- Leave the test, and use less memory.");
-    assert_eq!(sent.trim(), changed.trim(), "only that line has changed");
+    let changed = changed.replace("### Last request (not answered yet)\n", "### Last request\n");
+    assert_eq!(sent.trim(), changed.trim(), "only that line and the state of the request have changed");
     assert_eq!(agent.handoffs().packages(child).await.unwrap()[0].stale, []);
     // The accepted package is what the history shows, and the child's journal has the update.
     let thread = agent.threads().find(&child.to_string()).await.unwrap();

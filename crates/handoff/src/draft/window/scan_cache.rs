@@ -384,6 +384,22 @@ impl WindowScan {
         user_texts: &[&str],
     ) -> Result<(), StepFailure> {
         let mut grounding = GroundingCheck::new(summary, workspace);
+        self.find_names(thread, &mut grounding, user_texts).await?;
+        grounding.mark_summary(summary);
+        Ok(())
+    }
+
+    /// Looks for the names of `grounding` as [`WindowScan::ground_summary`] does.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read.
+    pub(crate) async fn find_names(
+        &self,
+        thread: ThreadSource<'_>,
+        grounding: &mut GroundingCheck,
+        user_texts: &[&str],
+    ) -> Result<(), StepFailure> {
         let goal = self.scan.selector.goal().map(GoalMatcher::text);
         user_texts.iter().copied().chain(goal).for_each(|text| grounding.search_user_text(text));
         if let Some((_, selection)) = self.scan.selection.get() {
@@ -392,9 +408,8 @@ impl WindowScan {
         }
         grounding.search_facts(self.scan.facts());
         if !grounding.is_done() {
-            self.search_thread(thread, &mut grounding).await?;
+            self.search_thread(thread, grounding).await?;
         }
-        grounding.mark_summary(summary);
         Ok(())
     }
 

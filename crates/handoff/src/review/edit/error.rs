@@ -61,6 +61,9 @@ pub(crate) enum EditError {
     /// The notes have no lost rule with that index.
     #[error("there is no lost rule {0}; the indexes are those of `summary_json.notes.rules`")]
     NoLostRule(usize),
+    /// The notes have no left-out facts with that index.
+    #[error("there are no left-out facts {0}; the indexes are those of `summary_json.notes.left_out_facts`")]
+    NoLeftOutFacts(usize),
     /// A field of the JSON is missing or has another type.
     #[error("`summary_json.{0}` is missing or has another type")]
     Field(String),

@@ -91,14 +91,41 @@ fn m6_unedited_items_keep_their_refs_and_marks() {
 }
 
 #[test]
-fn m6_an_edited_item_is_the_persons_own_and_counts_as_verified() {
+fn m6_a_name_mended_in_an_unverified_item_is_unverified_until_its_mark_is_removed() {
     let (_, edited) = edit_text("9999", "9998");
     let blocker = &edited.summary_json.body[3];
-    assert_eq!((blocker.text.as_str(), blocker.verified), ("The port 9998 is taken.", true));
-    assert!(
-        edited.summary_md.contains("The port 9998 is taken. (unverified)"),
-        "the person's text stays exact"
+    assert_eq!((blocker.text.as_str(), blocker.verified), ("The port 9998 is taken.", false));
+    assert_eq!(blocker.unfound, ["9998"]);
+    assert!(edited.summary_md.contains("The port 9998 is taken. (unverified)"));
+    let (_, edited) = edit_text("The port 9999 is taken. (unverified)", "The port 9998 is taken.");
+    let blocker = &edited.summary_json.body[3];
+    assert_eq!((blocker.verified, blocker.unfound.len()), (true, 0), "the person removed the mark");
+    let (_, edited) = edit_text("port 9999", "lid");
+    assert!(edited.summary_json.body[3].verified, "no name is left");
+}
+
+#[test]
+fn m6_a_name_mended_in_an_unverified_title_or_tldr_is_unverified() {
+    let mut shown = shown_summary();
+    (shown.title, shown.tldr) = ("Mend src/one.rs".to_owned(), "src/two.rs leaks.".to_owned());
+    shown.notes.title_unfound = vec!["src/one.rs".to_owned()];
+    shown.notes.tldr_unfound = vec!["src/two.rs".to_owned()];
+    let mut json = serde_json::to_value(&shown).unwrap();
+    (json["title"], json["tldr"]) = (json!("Mend src/three.rs"), json!("src/four.rs leaks."));
+    let edited = parse_json(&shown, &json).unwrap();
+    let notes = &edited.summary_json.notes;
+    assert_eq!(
+        (&notes.title_unfound[..], &notes.tldr_unfound[..]),
+        (&["src/three.rs".to_owned()][..], &["src/four.rs".to_owned()][..])
     );
+    assert!(
+        edited
+            .summary_md
+            .starts_with("**Mend src/three.rs** (unverified)\nsrc/four.rs leaks. (unverified)\n")
+    );
+    (json["title"], json["tldr"]) = (json!("Mend the lid"), json!("It leaks."));
+    let notes = parse_json(&shown, &json).unwrap().summary_json.notes;
+    assert_eq!((notes.title_unfound.len(), notes.tldr_unfound.len()), (0, 0));
 }
 
 #[test]
@@ -113,7 +140,7 @@ fn a_task_list_stays_one_item_when_one_of_its_lines_is_edited() {
 fn m6_an_item_moved_under_another_heading_is_a_new_item() {
     let (_, edited) = edit_text("### Blockers", "### Progress");
     let moved = &edited.summary_json.body[1];
-    assert_eq!((moved.kind, moved.verified, moved.refs.len()), (SummaryItemKind::Progress, true, 0));
+    assert_eq!((moved.kind, moved.verified, moved.refs.len()), (SummaryItemKind::Progress, false, 0));
 }
 
 /// Checks the result of parsing a text: title, TL;DR, and each item as its heading and its lines.
@@ -206,7 +233,8 @@ fn m6_json_cannot_declare_an_unverified_item_verified() {
     json["body"][3]["text"] = json!("The port 9998 is taken. (unverified)");
     json["body"][3]["verified"] = json!(false);
     let item = &parse_json(&shown, &json).unwrap().summary_json.body[3];
-    assert_eq!((item.text.as_str(), item.verified), ("The port 9998 is taken.", true));
+    assert_eq!((item.text.as_str(), item.verified), ("The port 9998 is taken.", false));
+    assert_eq!(item.unfound, ["9998"]);
 }
 
 #[test]

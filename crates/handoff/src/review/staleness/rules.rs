@@ -5,13 +5,8 @@ use facts::formatting::to_single_line;
 use facts::{ConversationFacts, FileUse};
 use protocol::{Seq, ThreadId, TodoStatus};
 
-use super::{StaleLine, StaleReason};
+use super::{CUT_TASK_BYTES_MIN, ELLIPSIS, StaleLine, StaleReason};
 use crate::summary::render::facts::{DONE, FactSection, IN_PROGRESS, OPEN};
-
-/// The mark of a text that was cut.
-const ELLIPSIS: char = '…';
-/// The minimum length of a cut task by which it is recognized, in bytes.
-const CUT_TASK_BYTES_MIN: usize = 16;
 
 /// The facts of the work after an acceptance.
 pub(super) struct LaterFacts<'a> {

@@ -2,10 +2,12 @@
 
 use facts::shell::{CheckKind, CheckOutcome};
 use facts::{CheckRun, ConversationFacts, FileUse, Quote};
-use protocol::{ThreadId, TodoItem, TodoStatus};
+use protocol::{CarryOver, HandoffSummary, Proposal, ThreadId, TodoItem, TodoStatus};
 
 use super::rules::LaterFacts;
-use super::{PackageLine, StaleReason, replace_line};
+use super::update::change_lines;
+use super::{PackageLine, StaleReason, update_package};
+use crate::review::edit::tests::shown_summary;
 
 const PACKAGE: &str = "**Cache**\nHalf done.\n\n### Next steps\n- [ ] Write the docs\n- [ ] Explain the duplicate of the…\n\n\
     ### Last request (not answered yet)\n- Make it faster.\n\n### Files changed\n- src/cache.rs\n- src/old.rs\n\n\
@@ -84,18 +86,110 @@ fn only_what_later_work_contradicts_is_stale() {
     assert_eq!(later.stale_lines(PACKAGE), []);
 }
 
+/// Returns the text with a line changed.
+#[track_caller]
+fn change(text: &str, line: PackageLine<'_>, replacement: Option<&str>) -> Option<String> {
+    change_lines(text, line, replacement).unwrap()
+}
+
 #[test]
 fn one_line_changes_and_an_empty_section_goes_with_it() {
     let line = |text| PackageLine { text, number: None };
-    let changed = replace_line(PACKAGE, line("- [ ] Write the docs"), Some("- [x] Write the docs")).unwrap();
+    let changed = change(PACKAGE, line("- [ ] Write the docs"), Some("- [x] Write the docs")).unwrap();
     assert_eq!(changed, PACKAGE.trim_end().replace("- [ ] Write the docs", "- [x] Write the docs"));
-    let removed = replace_line(PACKAGE, line("- cargo test: 2 failed"), None).unwrap();
+    let removed = change(PACKAGE, line("- cargo test: 2 failed"), None).unwrap();
     assert!(!removed.contains("Unresolved errors") && removed.contains("- src/old.rs"), "{removed}");
-    let removed = replace_line(PACKAGE, line("- src/old.rs"), None).unwrap();
+    let removed = change(PACKAGE, line("- src/old.rs"), None).unwrap();
     assert!(removed.contains("### Files changed\n- src/cache.rs\n"), "{removed}");
-    assert_eq!(replace_line(PACKAGE, line("- absent"), None), None);
-    let twice = "- a\n- b\n- a\n";
-    let second = PackageLine { text: "- a", number: Some(3) };
-    assert_eq!(replace_line(twice, second, Some("- c")).unwrap(), "- a\n- b\n- c");
-    assert_eq!(replace_line(twice, PackageLine { text: "- a", number: Some(2) }, None), None);
+    assert_eq!(change(PACKAGE, line("- absent"), None), None);
+    let other = "- a\n- b\n- c\n";
+    assert_eq!(change(other, PackageLine { text: "- a", number: Some(2) }, None), None);
+    assert_eq!(change(other, PackageLine { text: "-\u{2028}b", number: Some(2) }, None).unwrap(), "- a\n- c");
+}
+
+#[test]
+fn m1_a_statement_changes_in_all_its_places() {
+    let text = "**Cache**\nHalf done.\n\n### Next steps\n- [ ] Explain the duplicate of the…\n- Pending request: \"Make it \
+        faster.\"\n\n### Last request (not answered yet)\n- Make it faster.\n\n### Tasks\n- [ ] Explain the duplicate of the \
+        nightly run (in progress)\n- [ ] Ship\n";
+    let done = "- [x] Explain the duplicate of the nightly run";
+    let line =
+        PackageLine { text: "- [ ] Explain the duplicate of the nightly run (in progress)", number: None };
+    let changed = change(text, line, Some(done)).unwrap();
+    assert!(changed.contains("- [x] Explain the duplicate of the…\n") && changed.contains(done), "{changed}");
+    let request = PackageLine { text: "- Make it faster.", number: None };
+    let changed = change(text, request, Some("- Use less memory.")).unwrap();
+    assert!(changed.contains("- Pending request: \"Use less memory.\"\n"), "{changed}");
+    assert!(changed.contains("\n### Last request\n- Use less memory.\n"), "{changed}");
+    let removed = change(text, request, None).unwrap();
+    assert!(!removed.contains("faster") && !removed.contains("Last request"), "{removed}");
+}
+
+/// Returns an accepted package with tasks and an open request.
+fn package() -> Proposal {
+    let summary = HandoffSummary {
+        tldr: "1 file changed, 2 of 2 tasks open, the last request is pending.".to_owned(),
+        carry_over: CarryOver {
+            is_in_markdown: true,
+            last_user_request: Some("Make it faster.".to_owned()),
+            last_request_answered: Some(false),
+            todos: vec![todo("Write the docs", TodoStatus::Pending), todo("Ship", TodoStatus::Pending)],
+            ..CarryOver::default()
+        },
+        ..shown_summary()
+    };
+    let summary_md = crate::render_summary(&summary);
+    Proposal {
+        handoff_id: summary.handoff_id,
+        iteration: 0,
+        summary_sha256: protocol::sha256_hex(&summary_md),
+        summary_md,
+        feedback: None,
+        created_at: summary.created_at,
+        summary_json: summary,
+    }
+}
+
+#[test]
+fn m1_the_tldr_and_the_heading_follow_a_changed_task_and_request() {
+    let line = |text| PackageLine { text, number: None };
+    let update = |package: &Proposal, text: &'static str, replacement: &str| {
+        update_package(package, line(text), Some(replacement)).unwrap().unwrap()
+    };
+    let done = update(&package(), "- [ ] Write the docs", "- [x] Write the docs");
+    assert_eq!(done.summary_json.tldr, "1 file changed, 1 of 2 tasks open, the last request is pending.");
+    let newer = update(&done, "- Make it faster.", "- Use less memory.");
+    assert_eq!(newer.summary_json.tldr, "1 file changed, 1 of 2 tasks open, a newer request was made.");
+    assert_eq!(newer.summary_json.carry_over.last_request_answered, None);
+    assert!(newer.summary_md.contains(&newer.summary_json.tldr), "{}", newer.summary_md);
+    assert_eq!(newer.summary_md.trim(), crate::render_summary(&newer.summary_json).trim());
+    assert_eq!((newer.iteration, newer.summary_sha256), (2, protocol::sha256_hex(&newer.summary_md)));
+}
+
+#[test]
+fn an_update_changes_no_structure() {
+    let package = package();
+    let title = package.summary_md.lines().next().unwrap().to_owned();
+    for (line, replacement, reason) in [
+        (title.as_str(), Some("- x"), "only the lines of items and facts"),
+        (title.as_str(), None, "only the lines of items and facts"),
+        ("### Tasks", None, "only the lines of items and facts"),
+        ("### Tasks", Some("### Rules"), "is a heading"),
+        ("- [ ] Ship", Some("### Tasks"), "is a heading"),
+        ("- [ ] Ship", Some("**Tasks**"), "is a heading"),
+        ("- [ ] Ship", Some(""), "is empty"),
+        ("- [ ] Ship", Some(" - "), "is empty"),
+        ("- [ ] Ship", Some("- \u{200b}"), "is empty"),
+        ("- [ ] Ship", Some("- a\0b"), "control character: U+0000"),
+        ("- [ ] Ship", Some("- a\nb"), "must be one line"),
+        ("- [ ] Ship", Some("- a\u{2028}- b"), "must be one line"),
+    ] {
+        let updated = update_package(&package, PackageLine { text: line, number: None }, replacement);
+        let error = updated.expect_err(line).to_string();
+        assert!(error.contains(reason), "{line} / {replacement:?}: {error}");
+    }
+    let line = PackageLine { text: "- [ ] Ship", number: None };
+    let updated = update_package(&package, line, Some("- [ ] # Ship </now>")).unwrap().unwrap();
+    assert_eq!(updated.summary_json.carry_over.todos[1].text, "# Ship </now>");
+    assert_eq!(updated.summary_md.trim(), crate::render_summary(&updated.summary_json).trim());
 }

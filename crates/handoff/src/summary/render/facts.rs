@@ -3,12 +3,14 @@
 //! Each entry is one bullet. What an entry says is decided by the crate `facts`.
 
 use model::tokens::{self, truncate_graphemes};
-use protocol::{CarryOver, ReferencedFile, Rule, TodoItem, TodoStatus};
+use protocol::{CarryOver, LeftOutFacts, LeftOutReason, ReferencedFile, Rule, TodoItem, TodoStatus};
 
 use super::{escape_block_start, escape_tags, normalize_line};
 
 /// Maximum tokens of all facts together. Facts that are longer are rendered with the first narrower limits that suffice.
 const FACT_TOKENS_MAX: u64 = 2_000;
+/// Maximum grapheme clusters of an entry that is rendered whole. No fact is that long.
+const WHOLE_GRAPHEMES: usize = 1_000_000;
 /// Maximum characters of one grapheme cluster on average. Letters with more combining marks are of no language.
 const GRAPHEME_CHARS_MAX: usize = 4;
 
@@ -24,6 +26,9 @@ struct FactLimits {
 }
 
 impl FactLimits {
+    /// Limits that no entry reaches.
+    const NONE: Self =
+        Self { entries: usize::MAX, entry_graphemes: WHOLE_GRAPHEMES, request_graphemes: WHOLE_GRAPHEMES };
     /// The limits, the widest first.
     const STEPS: [Self; 5] = [
         Self { entries: 12, entry_graphemes: 200, request_graphemes: 2_000 },
@@ -33,10 +38,12 @@ impl FactLimits {
         Self { entries: 1, entry_graphemes: 40, request_graphemes: 80 },
     ];
 
-    /// Returns the widest limits with which the facts have at most [`FACT_TOKENS_MAX`] tokens.
+    /// Returns the widest limits with which the facts have at most [`FACT_TOKENS_MAX`] tokens. Entries that the person added
+    /// whole take no room from the others.
     fn for_facts(carry: &CarryOver) -> Self {
         let [.., narrowest] = Self::STEPS;
-        let fits = |limits: &Self| tokens::fits(&render_within(carry, *limits), FACT_TOKENS_MAX);
+        let carry = CarryOver { whole_entries: Vec::new(), ..carry.clone() };
+        let fits = |limits: &Self| tokens::fits(&render_within(&carry, *limits), FACT_TOKENS_MAX);
         Self::STEPS.into_iter().find(fits).unwrap_or(narrowest)
     }
 }
@@ -56,6 +63,17 @@ pub(crate) const IN_PROGRESS: &str = " (in progress)";
 const ANSWERED: &str = " (answered; not to be done again)";
 /// The state of the last request in its heading.
 const NOT_ANSWERED: &str = " (not answered yet)";
+
+/// The line of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct EntryLine {
+    /// The line of plain text, shortened to the limits unless the person added the entry whole.
+    line: String,
+    /// The line of the whole entry.
+    whole: String,
+    /// True if the text contains the line, and does not only count it.
+    is_listed: bool,
+}
 
 /// A section of facts. The order of declaration is the order in which they are rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +157,21 @@ impl FactSection {
         }
     }
 
+    /// Returns all entries with their lines.
+    fn entry_lines(self, carry: &CarryOver, limits: FactLimits) -> Vec<EntryLine> {
+        let entries_max = self.entries_max(limits);
+        let whole = self.lines(carry, FactLimits::NONE);
+        let cut = self.lines(carry, limits);
+        let entries = cut.into_iter().zip(whole).enumerate();
+        entries
+            .map(|(index, (line, whole))| {
+                let is_added = carry.whole_entries.contains(&whole);
+                let line = if is_added { whole.clone() } else { line };
+                EntryLine { line, whole, is_listed: index < entries_max || is_added }
+            })
+            .collect()
+    }
+
     /// Returns the entries as lines of plain text, all of them, without bullets and escapes.
     fn lines(self, carry: &CarryOver, limits: FactLimits) -> Vec<String> {
         let max = limits.entry_graphemes;
@@ -175,7 +208,7 @@ pub(super) fn render_facts(carry: &CarryOver) -> String {
 fn render_within(carry: &CarryOver, limits: FactLimits) -> String {
     let mut md = String::new();
     for section in FactSection::ALL {
-        let lines = section.lines(carry, limits);
+        let lines = section.entry_lines(carry, limits);
         if lines.is_empty() {
             continue;
         }
@@ -185,15 +218,40 @@ fn render_within(carry: &CarryOver, limits: FactLimits) -> String {
             md.push_str(request_state(carry));
         }
         md.push('\n');
-        let entries_max = section.entries_max(limits);
-        let more = (lines.len() > entries_max).then(|| more_line(lines.len() - entries_max));
-        for line in lines.iter().take(entries_max).chain(&more) {
+        let (listed, hidden): (Vec<EntryLine>, Vec<EntryLine>) =
+            lines.into_iter().partition(|entry| entry.is_listed);
+        let more = (!hidden.is_empty()).then(|| more_line(hidden.len()));
+        for line in listed.iter().map(|entry| &entry.line).chain(&more) {
             md.push_str("- ");
             md.push_str(&escape_block_start(&escape_tags(line)));
             md.push('\n');
         }
     }
     md
+}
+
+/// Returns the entries that the text only counts or shortens: for each section those that it counts, then each that it shortens.
+pub(crate) fn left_out_facts(carry: &CarryOver) -> Vec<LeftOutFacts> {
+    if !carry.is_in_markdown {
+        return Vec::new();
+    }
+    let limits = FactLimits::for_facts(carry);
+    let of_section = |section: FactSection| {
+        let note = move |entries: Vec<String>, reason| LeftOutFacts {
+            section: section.heading().to_owned(),
+            entries,
+            reason,
+        };
+        let (listed, hidden): (Vec<EntryLine>, Vec<EntryLine>) =
+            section.entry_lines(carry, limits).into_iter().partition(|entry| entry.is_listed);
+        let counted: Vec<String> = hidden.into_iter().map(|entry| entry.whole).collect();
+        let counted = (!counted.is_empty()).then(|| note(counted, LeftOutReason::TooMany));
+        let shortened = listed.into_iter().filter(|entry| entry.line != entry.whole);
+        counted
+            .into_iter()
+            .chain(shortened.map(move |entry| note(vec![entry.whole], LeftOutReason::Shortened)))
+    };
+    FactSection::ALL.into_iter().flat_map(of_section).collect()
 }
 
 /// Returns the section with that heading, in lowercase and without the state of the request, if it is one.
@@ -215,7 +273,7 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
         (!lines.is_empty()).then(|| lines.join("\n"))
     };
     let last_user_request = first(FactSection::LastRequest, &shown.last_user_request);
-    CarryOver {
+    let mut edited = CarryOver {
         goal: first(FactSection::Goal, &shown.goal),
         rules: kept_entries(FactSection::Rules, shown, bullets, &shown.rules, parse_rule),
         last_request_answered: shown.last_request_answered.filter(|_| last_user_request.is_some()),
@@ -236,6 +294,22 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
             parse_file,
         ),
         ..shown.clone()
+    };
+    add_whole_entries(&mut edited, bullets);
+    edited
+}
+
+/// Adds the entries that the lines contain whole although the limits would cut them: the person wrote them so.
+fn add_whole_entries(edited: &mut CarryOver, bullets: &[(FactSection, String)]) {
+    let limits = FactLimits::for_facts(edited);
+    for section in FactSection::ALL {
+        let cut = section.entry_lines(edited, limits).into_iter();
+        let cut = cut.filter(|entry| !entry.is_listed || entry.line != entry.whole);
+        let is_written = |whole: &String| {
+            bullets.iter().any(|(of, line)| *of == section && normalize_line(line) == *whole)
+        };
+        let whole: Vec<String> = cut.map(|entry| entry.whole).filter(is_written).collect();
+        edited.whole_entries.extend(whole);
     }
 }
 
@@ -247,16 +321,21 @@ fn kept_entries<T: Clone>(
     entries: &[T],
     parse: impl Fn(&str) -> T,
 ) -> Vec<T> {
-    let limits = FactLimits::for_facts(shown);
-    let entries_max = section.entries_max(limits);
-    let mut shown_lines: Vec<Option<String>> = section.lines(shown, limits).into_iter().map(Some).collect();
-    let hidden = shown_lines.len().saturating_sub(entries_max);
-    shown_lines.truncate(entries_max);
+    let lines = section.entry_lines(shown, FactLimits::for_facts(shown));
+    let hidden = lines.iter().filter(|entry| !entry.is_listed).count();
+    let counted: Vec<T> = entries
+        .iter()
+        .zip(&lines)
+        .filter(|(_, line)| !line.is_listed)
+        .map(|(entry, _)| entry.clone())
+        .collect();
+    let mut shown_lines: Vec<Option<String>> =
+        lines.into_iter().map(|entry| entry.is_listed.then_some(entry.line)).collect();
     let mut kept = Vec::new();
     for (_, line) in bullets.iter().filter(|(of, _)| *of == section) {
         let line = normalize_line(line);
         if hidden > 0 && line == more_line(hidden) {
-            kept.extend(entries.iter().skip(entries_max).cloned());
+            kept.extend(counted.iter().cloned());
             continue;
         }
         let index = shown_lines.iter().position(|shown| shown.as_deref() == Some(line.as_str()));
@@ -413,6 +492,39 @@ mod tests {
     fn an_unchanged_text_keeps_all_facts_also_those_that_are_only_counted() {
         let facts = facts();
         assert_eq!(edited_facts(&facts, &bullets(&render_facts(&facts))), facts);
+    }
+
+    #[test]
+    fn m4_entries_that_are_counted_or_shortened_are_listed_and_can_be_rendered_whole() {
+        let long = "Explain the duplicate of the nightly run. ".repeat(8).trim().to_owned();
+        let mut facts = facts();
+        facts.todos[0].text.clone_from(&long);
+        let left_out = left_out_facts(&facts);
+        let found: Vec<(&str, usize, LeftOutReason)> =
+            left_out.iter().map(|note| (note.section.as_str(), note.entries.len(), note.reason)).collect();
+        assert_eq!(
+            found,
+            [("Tasks", 1, LeftOutReason::Shortened), ("Files changed", 2, LeftOutReason::TooMany)]
+        );
+        assert!(render_facts(&facts).contains("…\n") && render_facts(&facts).contains("- and 2 more\n"));
+        facts.whole_entries = left_out.into_iter().flat_map(|note| note.entries).collect();
+        let md = render_facts(&facts);
+        assert_eq!(left_out_facts(&facts), []);
+        assert!(md.contains(&format!("- [ ] {long}\n")) && md.contains("- src/13.rs\n"), "{md}");
+        assert!(!md.contains('…') && !md.contains(" more\n"), "{md}");
+        assert_eq!(edited_facts(&facts, &bullets(&md)), facts);
+        let removed = edited_facts(&facts, &bullets(&md.replace("- src/13.rs\n", "")));
+        assert_eq!(removed.files_modified.len(), 13);
+    }
+
+    #[test]
+    fn an_entry_that_the_person_writes_is_not_cut_when_the_text_is_rendered_again() {
+        let shown = facts();
+        let long = "word ".repeat(60).trim().to_owned();
+        let md = render_facts(&shown).replace("- [ ] the test\n", &format!("- [ ] {long}\n"));
+        let edited = edited_facts(&shown, &bullets(&md));
+        assert_eq!(edited.todos[0].text, long);
+        assert!(render_facts(&edited).contains(&format!("- [ ] {long}\n")));
     }
 
     #[test]

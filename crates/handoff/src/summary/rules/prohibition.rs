@@ -4,6 +4,8 @@
 
 use model::sentence_ranking::split_sentences;
 
+use super::negation::is_same_word;
+
 /// Words that negate what follows them in a rule.
 const CUES: &[&[&str]] = &[
     &["never"],
@@ -20,12 +22,12 @@ const CUES: &[&[&str]] = &[
     &["can't"],
 ];
 /// Words that make a rule conditional.
-const CONDITIONS: &[&str] = &[
+pub(super) const CONDITIONS: &[&str] = &[
     "unless", "except", "without", "until", "before", "after", "if", "when", "while", "because", "only",
     "than", "again", "yet", "instead", "just", "more", "whenever", "once", "too", "both",
 ];
 /// Words by which a rule refers to something that was said elsewhere.
-const REFERENCES: &[&str] = &[
+pub(super) const REFERENCES: &[&str] = &[
     "it",
     "its",
     "that",
@@ -48,7 +50,7 @@ const REFERENCES: &[&str] = &[
     "ones",
 ];
 /// Words between noun groups. They also end a noun group in a line.
-const FUNCTION_WORDS: &[&str] = &[
+pub(super) const FUNCTION_WORDS: &[&str] = &[
     "a",
     "an",
     "the",
@@ -187,7 +189,7 @@ const VERB_GROUPS: &[&[&str]] = &[
 /// Words in a line after which a verb is proposed.
 const PROPOSING: &[&str] = &["to", "will", "should", "must", "can", "could", "let's", "shall", "then", "now"];
 /// Words in a sentence that keep, deny or ask about what it names.
-const DENIALS: &[&str] = &[
+pub(super) const DENIALS: &[&str] = &[
     "never",
     "not",
     "no",
@@ -240,13 +242,17 @@ pub(super) struct Prohibition {
     verbs: Vec<String>,
     /// The noun groups that the verb is about. All words are stems.
     objects: Vec<Vec<String>>,
+    /// True if the rule forbids only what is done to the object itself, and not to its parts.
+    is_direct: bool,
 }
 
 /// A word of a clause: its lowercase form without punctuation, and whether it is code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Word {
-    text: String,
-    is_code: bool,
+pub(super) struct Word {
+    /// The lowercase form without punctuation.
+    pub(super) text: String,
+    /// True if the word is code.
+    pub(super) is_code: bool,
 }
 
 /// Returns what the rule forbids: at most one action for each of its clauses.
@@ -268,6 +274,26 @@ impl Prohibition {
         split_sentences(line).into_iter().any(is_proposed)
     }
 
+    /// Returns whether a sentence names what is forbidden: a verb, and behind it the noun groups. A ban of bringing something
+    /// in is named by the thing alone.
+    pub(super) fn is_named_in(&self, sentence: &[Word]) -> bool {
+        let is_verb = |word: &Word| {
+            !word.is_code
+                && self.verbs.iter().any(|verb| {
+                    let group = group_of(verb).unwrap_or_default();
+                    is_same_word(&word.text, verb)
+                        || group.iter().any(|other| is_same_word(&word.text, other))
+                })
+        };
+        let brings_in = self.verbs.iter().any(|verb| VERB_GROUPS[0].contains(&verb.as_str()));
+        let behind = match sentence.iter().position(is_verb) {
+            Some(at) => &sentence[at + 1..],
+            None if brings_in && !self.objects.is_empty() => sentence,
+            None => return false,
+        };
+        self.objects.iter().all(|object| contains_group(behind, object))
+    }
+
     /// Returns whether the clause proposes it: with one of the verbs, or by bringing in what the verb names ("add a sleep").
     fn is_proposed_by(&self, clause: &[Word]) -> bool {
         let Some(at) = proposed_verb(clause) else { return false };
@@ -283,11 +309,12 @@ impl Prohibition {
         };
         self.verbs.iter().any(|known| is_same(known) || names_verb(known))
             && self.objects.iter().all(|object| contains_group(rest, object))
+            && (!self.is_direct || noun_groups(rest).first() == self.objects.first())
     }
 }
 
 /// Returns the clauses of a sentence as words.
-fn clauses(sentence: &str) -> Vec<Vec<Word>> {
+pub(super) fn clauses(sentence: &str) -> Vec<Vec<Word>> {
     let mut clauses = vec![Vec::new()];
     for (raw, word) in sentence.split_whitespace().map(|raw| (raw, word(raw))) {
         let starts_clause = matches!(word.text.as_str(), "and" | "but" | "then") && !word.is_code;
@@ -309,7 +336,7 @@ fn clauses(sentence: &str) -> Vec<Vec<Word>> {
 }
 
 /// Returns the words of a text.
-fn words(text: &str) -> Vec<Word> {
+pub(super) fn words(text: &str) -> Vec<Word> {
     text.split_whitespace().map(word).filter(|word| !word.text.is_empty()).collect()
 }
 
@@ -335,7 +362,14 @@ fn clause_prohibition(clause: &[Word]) -> Option<Prohibition> {
         let is_harmless =
             objects.first()?.first().is_some_and(|noun| HARMLESS_AFTER_NO.contains(&noun.as_str()));
         let verbs = VERB_GROUPS[0].iter().map(|verb| (*verb).to_owned()).collect();
-        return (!is_harmless && is_definite(&objects)).then_some(Prohibition { verbs, objects });
+        return (!is_harmless && is_definite(&objects)).then_some(Prohibition {
+            verbs,
+            objects,
+            is_direct: false,
+        });
+    }
+    if let Some(prohibition) = kept_object(clause) {
+        return Some(prohibition);
     }
     let after = |cue: &&[&str]| Some(texts.windows(cue.len()).position(|window| window == *cue)? + cue.len());
     let mut at = CUES.iter().filter_map(after).min()?;
@@ -355,7 +389,24 @@ fn clause_prohibition(clause: &[Word]) -> Option<Prohibition> {
     let is_known = verbs.iter().any(|verb| group_of(verb).is_some());
     // A verb alone is definite if the rule has no object and the verb is no general one.
     let is_definite = if names_object { is_definite(&objects) } else { !is_known };
-    is_definite.then_some(Prohibition { verbs, objects })
+    is_definite.then_some(Prohibition { verbs, objects, is_direct: false })
+}
+
+/// Returns what a clause such as `Keep the format` or `Leave the schema unchanged` forbids: to remove it, or to change it.
+fn kept_object(clause: &[Word]) -> Option<Prohibition> {
+    /// Words behind an object that has to stay as it is.
+    const UNCHANGED: &[&str] = &["unchanged", "untouched", "intact", "alone"];
+    let (first, rest) = clause.split_first()?;
+    let (last, before) = rest.split_last()?;
+    let is_unchanged = UNCHANGED.contains(&last.text.as_str());
+    let (group, words) = match first.text.as_str() {
+        "keep" | "leave" if is_unchanged => (1, before),
+        "keep" | "preserve" => (2, rest),
+        _ => return None,
+    };
+    let objects = noun_groups(words);
+    let verbs = VERB_GROUPS[group].iter().map(|verb| (*verb).to_owned()).collect();
+    (objects.len() == 1 && is_definite(&objects)).then_some(Prohibition { verbs, objects, is_direct: true })
 }
 
 /// Returns the verb at a position; `None` if a function word or code is there.
@@ -410,7 +461,7 @@ fn group_of(verb: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Returns the word without its plural ending.
-fn stem(word: &str) -> String {
+pub(super) fn stem(word: &str) -> String {
     if let Some(head) = word.strip_suffix("ies").filter(|head| head.len() > 2) {
         return format!("{head}y");
     }
@@ -454,6 +505,11 @@ mod tests {
             ("No lint errors were found.", "Add lint errors to the report.", false),
             ("Do not attempt to buffer the body.", "Buffer the body and measure it.", true),
             ("Do not attempt to buffer the body.", "Stream the body.", false),
+            ("Keep the legacy parser.", "Remove the legacy parser.", true),
+            ("Keep the legacy parser.", "Remove the comments of the legacy parser.", false),
+            ("Keep the margins narrow.", "Remove the margins.", false),
+            ("Leave the database schema unchanged.", "Change the database schema.", true),
+            ("Leave the database schema unchanged.", "Document the database schema.", false),
             ("Don't run the whole test suite.", "Run the test suite of the parser.", false),
         ] {
             let is_proposed = prohibitions(rule).iter().any(|ban| ban.is_proposed_in(line));

@@ -115,14 +115,19 @@ pub(crate) async fn probe(
             .ok_or_else(|| ApiError::invalid(format!("`method`: `{name}` is not one of model, text")))?,
     };
     let pending = find_pending(&caller, handoff_id).await?;
-    Ok(respond_when_done(async move {
-        // Dropping the response drops the work, which aborts a model call.
-        let (frames, cancel) = (FrameSender::default(), agent::CancellationToken::new());
-        let handoffs = caller.agent.handoffs();
+    let cancel = agent::CancellationToken::new();
+    // A client that leaves stops the check, which still records what its calls have used.
+    let stop_when_dropped = cancel.clone().drop_guard();
+    let check = tokio::spawn(async move {
+        let (frames, handoffs) = (FrameSender::default(), caller.agent.handoffs());
         let report = handoffs.probe(&pending, method, &frames, &cancel).await?;
         let report = report.ok_or_else(|| ApiError::invalid("the check was stopped"))?;
         let dollars = handoffs.probe_price(&report);
         Ok(ContinuityShape::new(report, dollars))
+    });
+    Ok(respond_when_done(async move {
+        let _guard = stop_when_dropped;
+        check.await.map_err(ApiError::internal)?
     })
     .await)
 }

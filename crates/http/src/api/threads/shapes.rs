@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::api::lineage::JoinedParentShape;
 use crate::api::threads::workspace::CallWorkspace;
 
 /// Maximum length of a title that is made from the first message, in characters.
@@ -71,6 +72,8 @@ pub(crate) struct ThreadBody {
     /// The row.
     #[serde(flatten)]
     row: ThreadRow,
+    /// The threads that were handed off into it after its parent.
+    joined_parents: Vec<JoinedParentShape>,
     /// The pending questions.
     interrupts: Vec<Interrupt>,
     /// The folder of the pending tool calls; `null` without such calls.
@@ -141,6 +144,7 @@ impl ThreadBody {
             newest.into_iter().find(|run| queued.iter().all(|other| other.run_id != run.run_id));
         Ok(Self {
             row: context.row(&thread),
+            joined_parents: joined_parents(caller, &thread).await?,
             interrupts: interrupts.iter().map(Interrupt::from).collect(),
             workspace: CallWorkspace::from_interrupts(caller, &interrupts),
             todos: todos.filter(Value::is_array).unwrap_or_else(|| Value::Array(Vec::new())),
@@ -220,13 +224,29 @@ impl RowContext {
     }
 }
 
+/// Returns the threads that were handed off into a thread after its parent, with their titles.
+async fn joined_parents(caller: &Caller, thread: &Thread) -> Result<Vec<JoinedParentShape>, ApiError> {
+    let parents = caller.agent.handoffs().joined_parents(thread).await?;
+    if parents.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filter = ThreadFilter {
+        ids: parents.iter().map(|parent| parent.thread_id).collect(),
+        order: ThreadSort::NEWEST,
+        ..ThreadFilter::for_scope(caller.scope.clone(), parents.len())
+    };
+    let threads = caller.agent.threads().list(filter).await?;
+    let title = |id: ThreadId| threads.iter().find(|thread| thread.thread_id == id).and_then(thread_title);
+    Ok(JoinedParentShape::list(&parents, title))
+}
+
 /// Returns the display state of a thread as a word.
 pub(crate) fn state_name(thread: &Thread, states: &BTreeMap<ThreadId, ThreadState>) -> &'static str {
     agent::display_state(thread, states).as_str()
 }
 
 /// Returns the name of a thread, or the first non-empty line of its first message, shortened.
-fn thread_title(thread: &Thread) -> Option<String> {
+pub(crate) fn thread_title(thread: &Thread) -> Option<String> {
     let first_line = || {
         let line = thread.first_prompt.as_deref()?.lines().map(str::trim).find(|line| !line.is_empty())?;
         Some(match line.chars().count() > TITLE_CHARS_MAX {

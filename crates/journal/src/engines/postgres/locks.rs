@@ -108,14 +108,14 @@ impl AdvisoryLockSet {
             | Write::Append { thread_id, .. }
             | Write::Rewind { thread_id, .. }
             | Write::ExpectCheckpoint { thread_id, .. }
+            | Write::ExpectNoMessage { thread_id }
             | Write::RemoveFeedback { thread_id, .. } => self.add_thread(*thread_id),
             Write::DeleteThread { thread_id } => {
                 self.add_thread(*thread_id);
                 self.0.push(INDEX_LOCK);
             }
             Write::CopyEvents { from, into, .. } => {
-                self.add_thread(*from);
-                self.add_thread(*into);
+                [*from, *into].into_iter().for_each(|id| self.add_thread(id));
             }
             Write::PutArtifact(artifact) => {
                 self.add_thread(artifact.thread_id);

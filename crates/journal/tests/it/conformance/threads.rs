@@ -54,6 +54,23 @@ pub async fn h1_prefixes_resolve(store: SharedStore) {
     }
 }
 
+pub async fn m2_a_transaction_for_a_thread_without_messages_fails_once_it_has_one(store: SharedStore) {
+    let thread_id = create(&*store).await;
+    let guarded = |name: &str| {
+        let patch = ThreadPatch { name: Some(name.to_owned()), ..ThreadPatch::default() };
+        vec![Write::UpdateThread { thread_id, patch }, Write::ExpectNoMessage { thread_id }]
+    };
+    append(&*store, thread_id, vec![trace_event(1)]).await.unwrap();
+    commit(&*store, guarded("before")).await.unwrap();
+    append(&*store, thread_id, vec![human("Go on.")]).await.unwrap();
+    let refused = commit(&*store, guarded("after")).await.unwrap_err();
+    assert!(refused.is_message_conflict() && !refused.is_checkpoint_conflict(), "{refused:?}");
+    let stored = store.thread(thread_id).await.unwrap().unwrap();
+    assert_eq!(stored.name.as_deref(), Some("before"), "nothing of the transaction is stored");
+    let missing = Write::ExpectNoMessage { thread_id: ThreadId::generate() };
+    assert!(matches!(commit(&*store, vec![missing]).await, Err(Error::NotFound { .. })));
+}
+
 pub async fn h2_creation_is_idempotent(store: SharedStore) {
     let first = Thread {
         name: Some("first".to_owned()),

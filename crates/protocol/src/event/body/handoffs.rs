@@ -109,6 +109,19 @@ pub struct HandoffAccepted {
     pub title: Option<String>,
 }
 
+/// The body of a `handoff_joined` event: a further handoff was accepted into the thread, which another one had created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandoffJoined {
+    /// The handoff.
+    pub handoff_id: HandoffId,
+    /// The thread that was handed off.
+    pub parent_thread_id: ThreadId,
+    /// Lowercase hex SHA-256 of the accepted summary.
+    pub summary_sha256: String,
+    /// The title of the summary.
+    pub title: String,
+}
+
 /// The body of a `handoff_declined` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoffDeclined {

@@ -7,8 +7,8 @@ use agent::{
     HandoffCost, HandoffOutcome, HistoryEntry, HistoryQuery, ImportReport, ImportedThread, PendingHandoff,
 };
 use protocol::{
-    ContinuityReport, Coverage, Handoff, HandoffStatus, HandoffSummary, Interrupt, InterruptId, Message,
-    Proposal, RunStatus, Seq, ThreadId,
+    ContinuityProbe, ContinuityReport, Coverage, Handoff, HandoffStatus, HandoffSummary, Interrupt,
+    InterruptId, Message, Proposal, RunStatus, Seq, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub(super) struct HandoffReport<'a> {
     uncovered_messages: u64,
     /// The check of what the summary alone answers, with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    continuity: Option<&'a ContinuityReport>,
+    continuity: Option<ContinuityFields<'a>>,
     /// The reason why the newest draft failed. The summary is then a replacement for that draft.
     problem: Option<&'a str>,
     /// Further fields if the handoff is still pending.
@@ -70,6 +70,43 @@ pub(super) struct HandoffReport<'a> {
     /// The import of the session file that was handed off.
     #[serde(skip_serializing_if = "Option::is_none")]
     import: Option<&'a ImportReport>,
+}
+
+/// The check of what the summary alone answers, with the fields of the HTTP endpoint.
+#[derive(Serialize)]
+struct ContinuityFields<'a> {
+    /// The SHA-256 of the checked text, in hex.
+    summary_sha256: &'a str,
+    /// The model that answered; `null` if the text was searched.
+    model: Option<&'a str>,
+    /// Tokens used.
+    tokens: u64,
+    /// Their price in US dollars; `null` if unknown.
+    dollars: Option<f64>,
+    /// The reason why the model could not answer.
+    problem: Option<&'a str>,
+    /// The number of questions that the text answers.
+    passed: usize,
+    /// The questions, with the answers from the text alone.
+    probes: &'a [ContinuityProbe],
+    /// Feedback for a refinement that adds what was not found; `null` if everything was.
+    feedback: Option<String>,
+}
+
+impl<'a> ContinuityFields<'a> {
+    /// Returns the fields of a report.
+    fn new(context: &CommandContext, report: &'a ContinuityReport) -> Self {
+        Self {
+            summary_sha256: &report.summary_sha256,
+            model: report.model.as_deref(),
+            tokens: report.usage.total_tokens(),
+            dollars: context.agent.handoffs().probe_price(report),
+            problem: report.problem.as_deref(),
+            passed: report.passed_count(),
+            probes: &report.probes,
+            feedback: report.feedback(),
+        }
+    }
 }
 
 /// The fields of the report that only a pending handoff has.
@@ -257,7 +294,7 @@ pub(super) async fn build_report<'a>(
         summary_sha256: &proposal.summary_sha256,
         coverage: &proposal.summary_json.coverage,
         uncovered_messages: reported.uncovered_messages,
-        continuity: conclusion.continuity.as_ref(),
+        continuity: conclusion.continuity.as_ref().map(|report| ContinuityFields::new(context, report)),
         problem: reported.problem.as_deref(),
         pending_fields,
         interrupts: conclusion.open_interrupts(),

@@ -113,13 +113,15 @@ async fn update_package(
     decider: LineDecider,
 ) -> Result<(), CliFailure> {
     let total = updated.package.stale.len();
-    // The number of lines that the updates so far have removed above the next line.
-    let mut removed = 0;
-    for (index, mut stale) in std::mem::take(&mut updated.package.stale).into_iter().enumerate() {
-        stale.number -= removed;
+    let handoff_id = updated.package.handoff_id;
+    let mut open = std::mem::take(&mut updated.package.stale);
+    let mut decided = 0;
+    while !open.is_empty() {
+        let stale = open.remove(0);
+        decided += 1;
         if context.format == OutputFormat::Text {
             let title = &updated.package.package.summary_json.title;
-            let heading = format!("Line {} of {total}, {}", index + 1, sanitize_line(title));
+            let heading = format!("Line {} of {total}, {}", decided.min(total), sanitize_line(title));
             context
                 .screen
                 .print_line(context.screen.style.bold(shorten(&heading, context.screen.columns)))?;
@@ -140,13 +142,28 @@ async fn update_package(
             number: Some(stale.number),
             replacement,
         };
-        let handoff_id = updated.package.handoff_id;
-        let before = updated.package.package.summary_md.lines().count();
+        let before = updated.package.package.summary_md.clone();
         updated.package.package = context.agent.handoffs().update_package(handoff_id, &update).await?;
-        removed += before.saturating_sub(updated.package.package.summary_md.lines().count());
         updated.updated.push(stale.line);
+        // An update may change several lines, because it changes a statement in all its places.
+        let after = &updated.package.package.summary_md;
+        for lines in [&mut open, &mut updated.package.stale] {
+            *lines = std::mem::take(lines)
+                .into_iter()
+                .filter_map(|line| moved_line(line, &before, after))
+                .collect();
+        }
     }
     Ok(())
+}
+
+/// Returns a stale line with its number in the text after an update; `None` if the text does not contain it any more.
+fn moved_line(line: StaleLine, before: &str, after: &str) -> Option<StaleLine> {
+    // The line stays the same one among those with its text.
+    let is_same = |text: &&str| *text == line.line;
+    let rank = before.lines().take(line.number).filter(is_same).count().checked_sub(1)?;
+    let (index, _) = after.lines().enumerate().filter(|(_, text)| is_same(text)).nth(rank)?;
+    Some(StaleLine { number: index + 1, ..line })
 }
 
 /// Prints a line with the reason and the proposed change.

@@ -1,6 +1,8 @@
 //! The package of a handoff in sections, for a pane: the items with the places that they refer to, the facts, and what the
 //! text leaves out.
 
+use std::iter;
+
 use agent::summary_heading;
 use protocol::{Proposal, Seq, SummaryItem, SummaryItemKind};
 
@@ -87,6 +89,7 @@ fn warning_items(proposal: &Proposal) -> Vec<OutlineItem> {
     warnings
         .filter_map(|note| Some((notes::contradiction_line(note)?, note.rule.refs.clone())))
         .map(|(line, refs)| OutlineItem { refs, ..text_item(&line) })
+        .chain(notes::user_names_line(&proposal.summary_json.notes).as_deref().map(text_item))
         .collect()
 }
 
@@ -99,7 +102,7 @@ fn note_items(proposal: &Proposal) -> Vec<OutlineItem> {
     let entries = notes::note_entries(review_notes);
     entries
         .iter()
-        .zip(left_out.chain(topics).chain(lost))
+        .zip(left_out.chain(topics).chain(lost).chain(iter::repeat(Vec::new())))
         .map(|(entry, refs)| OutlineItem { refs, ..text_item(entry) })
         .collect()
 }

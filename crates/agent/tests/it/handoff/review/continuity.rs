@@ -1,9 +1,10 @@
 //! Tests of the check of what the next agent would know: its calls at the wire, its report, and what it leaves behind.
 
 use agent::{Agent, PendingHandoff, ProbeMethod};
+use protocol::event::body::ModelCalled;
 use protocol::{ContinuityReport, EventType, ProbeJudge, ProbeKind};
 use serde_json::{Value, json};
-use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
+use test_model::{GatePosition, Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
 use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, message_texts, unwatched};
 use crate::handoff::pending_handoff;
@@ -155,4 +156,43 @@ async fn a_stopped_check_and_a_check_of_a_preview_leave_nothing_behind() {
     probe(&agent, &preview, ProbeMethod::Text).await;
     probe(&agent, &preview, ProbeMethod::Model).await;
     assert_eq!(agent.threads().events(thread_id).await.unwrap(), events);
+}
+
+#[tokio::test]
+async fn clients_that_check_the_same_text_at_once_share_one_check() {
+    let environment = TestEnvironment::new();
+    let reply = answers(&["a", "Never change the file format.", "src/import.rs"]).with_repeat();
+    let verdicts = json!({"verdicts": [{"number": 1, "agrees": true}]}).to_string();
+    let judged = ScriptedReply::text(verdicts).when_body_contains(JUDGE_PROMPT).with_repeat();
+    let server = server_with([reply, judged]);
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let check = || probe(&agent, &pending, ProbeMethod::Model);
+    let (one, two, three) = tokio::join!(check(), check(), check());
+    assert!(one == two && two == three, "{one:?}");
+    let asked =
+        server.requests().iter().filter(|request| request.body.to_string().contains(ANSWER_PROMPT)).count();
+    assert_eq!(asked, 1);
+}
+
+#[tokio::test]
+async fn the_tokens_of_a_stopped_check_are_recorded() {
+    let environment = TestEnvironment::new();
+    let server = server_with([
+        answers(&["unclear", "Never change the file format.", "src/import.rs"]).with_tokens(700, 30),
+        ScriptedReply::text("{}").when_body_contains(JUDGE_PROMPT).with_gate("judge", GatePosition::Start),
+    ]);
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let (frames, cancel) = unwatched();
+    let stop = async {
+        server.wait_for_calls(3).await;
+        cancel.cancel();
+    };
+    let handoffs = agent.handoffs();
+    let (report, ()) = tokio::join!(handoffs.probe(&pending, ProbeMethod::Model, &frames, &cancel), stop);
+    assert_eq!(report.unwrap(), None);
+    let events = agent.threads().events(pending.handoff.parent_thread_id).await.unwrap();
+    let called = events.iter().rev().find_map(|event| event.body::<ModelCalled>().ok()).unwrap();
+    assert_eq!((called.usage.unwrap().total_tokens(), called.continuity), (730, None));
+    assert_eq!(called.problem.as_deref(), Some("the check was stopped"));
+    server.open_gate("judge");
 }

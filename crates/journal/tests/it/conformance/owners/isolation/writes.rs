@@ -13,7 +13,7 @@ use super::owned_rows::{OwnedRows, artifact, item, key};
 use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
 
 /// Number of variants of `Write`.
-pub const KINDS: usize = 38;
+pub const KINDS: usize = 39;
 
 /// Returns writes that would change the owner's rows.
 pub fn all_writes(theirs: &OwnedRows) -> Vec<Write> {
@@ -37,6 +37,7 @@ fn thread_writes(theirs: &OwnedRows) -> Vec<Write> {
         Write::PutArtifact(artifact(thread_id, "somebody")),
         Write::ExpectCheckpoint { thread_id, checkpoint_id: Some(theirs.checkpoint_id) },
         Write::ExpectCheckpoint { thread_id, checkpoint_id: None },
+        Write::ExpectNoMessage { thread_id },
         Write::ExpectUnchangedContext(ThreadVersion { thread_id, last_seq: 9 }),
         Write::PutFeedback(feedback(&theirs.run, Rating::Down, 2)),
         Write::RemoveFeedback {
@@ -164,9 +165,10 @@ fn kind(write: &Write) -> usize {
         Write::ExpectPendingInterrupt { .. } => 35,
         Write::BeginRun(_) => 36,
         Write::RestoreCheckpoint { .. } => 37,
-        Write::RecordHeartbeat { .. } => 38,
-        Write::ReleaseRuns { .. } => 39,
-        Write::ClaimRuns(_) => 40,
+        Write::RecordHeartbeat { .. } => 39,
+        Write::ReleaseRuns { .. } => 40,
+        Write::ClaimRuns(_) => 41,
+        Write::ExpectNoMessage { .. } => 38,
     }
 }
 

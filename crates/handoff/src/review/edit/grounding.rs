@@ -1,0 +1,137 @@
+//! Grounding of a person's own text: the names in its changed parts are looked for in the conversation.
+//!
+//! An edit is never refused for a name. A name that the person wrote and that is not found is noted for the review, and an
+//! unverified part stays so until its names are found.
+
+use std::path::Path;
+
+use protocol::HandoffSummary;
+use runtime::StepFailure;
+
+use crate::draft::window::ThreadSource;
+use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache};
+use crate::request::HandoffOptions;
+use crate::review::decide::EditedSummary;
+use crate::summary::ground::GroundingCheck;
+use crate::summary::render;
+
+/// The conversation in which the names of an edit are looked for.
+pub(crate) struct EditGrounding<'a> {
+    /// The thread that is handed off.
+    pub(crate) thread: ThreadSource<'a>,
+    /// The cache of thread scans, in which the draft has left its scan.
+    pub(crate) scan_cache: &'a ThreadScanCache,
+    /// The options of the handoff.
+    pub(crate) options: &'a HandoffOptions,
+    /// The feedback on earlier drafts, in which the person may have named something too.
+    pub(crate) feedback: Vec<&'a str>,
+}
+
+/// A part of a summary with text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SummaryPart {
+    /// The item of that index.
+    Item(usize),
+    /// The title.
+    Title,
+    /// The TL;DR.
+    Tldr,
+    /// An entry of the facts.
+    Fact,
+}
+
+impl EditGrounding<'_> {
+    /// Notes the names in the changed parts of the edit that the conversation does not contain. An unverified part whose names
+    /// are all found becomes verified.
+    ///
+    /// # Errors
+    ///
+    /// When the journal cannot be read. The edit is unchanged then.
+    pub(crate) async fn ground(
+        &self,
+        shown: &HandoffSummary,
+        edited: &mut EditedSummary,
+    ) -> Result<(), StepFailure> {
+        let changed = changed_parts(shown, &edited.summary_json);
+        let texts = changed.iter().map(|(_, text)| text.as_str());
+        let mut check = GroundingCheck::from_texts(texts, self.workspace());
+        if !check.is_done() {
+            let goal = self.options.goal.as_deref().map(facts::redact);
+            let messages = self.options.messages;
+            let scan = ScanRequest { messages, goal: goal.as_deref(), ..ScanRequest::default() };
+            let scan = self.scan_cache.scan_thread(self.thread, scan).await?;
+            scan.find_names(self.thread, &mut check, &self.feedback).await?;
+        }
+        let names = check.missing_names();
+        let missing = |index: usize| {
+            let names = names.iter().find(|(text_index, _)| *text_index == index);
+            names.map(|(_, names)| names.clone()).unwrap_or_default()
+        };
+        let missing = changed.iter().enumerate().map(|(index, (part, _))| (*part, missing(index)));
+        mark_parts(shown, edited, missing.collect());
+        Ok(())
+    }
+
+    /// Returns the folder of the thread.
+    fn workspace(&self) -> Option<&Path> {
+        self.options.workspace.as_deref()
+    }
+}
+
+/// Returns the parts of `edited` that `shown` does not contain, with their texts.
+fn changed_parts(shown: &HandoffSummary, edited: &HandoffSummary) -> Vec<(SummaryPart, String)> {
+    let is_shown = |text: &str| shown.body.iter().any(|item| item.text == text);
+    let items = edited.body.iter().enumerate().filter(|(_, item)| !is_shown(&item.text));
+    let mut parts: Vec<(SummaryPart, String)> =
+        items.map(|(index, item)| (SummaryPart::Item(index), item.text.clone())).collect();
+    let heads =
+        [(SummaryPart::Title, &shown.title, &edited.title), (SummaryPart::Tldr, &shown.tldr, &edited.tldr)];
+    let heads = heads.into_iter().filter(|(_, before, after)| before != after);
+    parts.extend(heads.map(|(part, _, after)| (part, after.clone())));
+    if edited.carry_over.is_in_markdown && edited.carry_over != shown.carry_over {
+        let before = render::facts_markdown(&shown.carry_over);
+        let after = render::facts_markdown(&edited.carry_over);
+        let bullets = after.lines().filter_map(|line| line.strip_prefix("- "));
+        let new =
+            bullets.filter(|bullet| !before.lines().any(|line| line.strip_prefix("- ") == Some(*bullet)));
+        parts.extend(new.map(|bullet| (SummaryPart::Fact, bullet.to_owned())));
+    }
+    parts
+}
+
+/// Marks the parts with the names in them that were not found.
+fn mark_parts(shown: &HandoffSummary, edited: &mut EditedSummary, missing: Vec<(SummaryPart, Vec<String>)>) {
+    let summary = &mut edited.summary_json;
+    let rendered = render::render_summary(summary);
+    let is_rendered = edited.summary_md.trim() == rendered.trim();
+    let shown_md = render::render_summary(shown);
+    let mut by_user = Vec::new();
+    for (part, names) in missing {
+        let unfound = match part {
+            SummaryPart::Item(index) => summary.body.get_mut(index).map(|item| &mut item.unfound),
+            SummaryPart::Title => Some(&mut summary.notes.title_unfound),
+            SummaryPart::Tldr => Some(&mut summary.notes.tldr_unfound),
+            SummaryPart::Fact => None,
+        };
+        if let Some(unfound) = unfound.filter(|unfound| !unfound.is_empty()) {
+            unfound.retain(|name| names.contains(name));
+            if let SummaryPart::Item(index) = part {
+                summary.body[index].verified = summary.body[index].unfound.is_empty();
+            }
+        }
+        by_user.extend(names.into_iter().filter(|name| !shown_md.contains(name.as_str())));
+    }
+    let noted = &mut summary.notes.names_by_user;
+    noted.extend(by_user);
+    let mut seen: Vec<String> = Vec::new();
+    noted.retain(|name| {
+        let is_new = !seen.contains(name);
+        seen.push(name.clone());
+        is_new
+    });
+    // A text that Segue rendered has the marks of its items. The person's own layout stays as they wrote it.
+    let marked = render::render_summary(summary);
+    if is_rendered && marked != rendered {
+        edited.summary_md = marked;
+    }
+}

@@ -1,0 +1,98 @@
+//! The unverified marks of a text that a person edited, without the conversation: names that the draft had invented stay
+//! unverified, and so do names that the person wrote in their place.
+//!
+//! [`super::grounding`] looks for these names in the conversation afterwards and removes the marks of those it finds.
+
+use std::iter;
+
+use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
+
+use crate::summary::ground::GroundingCheck;
+use crate::summary::render;
+
+/// The share of an item's words, in percent, that another one has to contain to be the same item with changed words.
+const CHANGED_PERCENT: usize = 50;
+
+/// Returns an item that the person wrote. What they wrote themselves counts as verified, but names that the draft had invented
+/// stay unverified, however the sentence around them was changed.
+pub(super) fn user_item(shown: &HandoffSummary, kind: SummaryItemKind, text: &str) -> SummaryItem {
+    item_with_names(kind, text, kept_unfound(shown, text))
+}
+
+/// Returns an item that the person made of an unverified one. Names that they wrote in the place of invented ones are
+/// unverified too, unless the verified parts of the draft contain them.
+pub(super) fn mended_item(shown: &HandoffSummary, kind: SummaryItemKind, text: &str) -> SummaryItem {
+    item_with_names(kind, text, suspected_names(shown, text))
+}
+
+/// Returns the item as verified, because the person removed its mark.
+pub(super) fn confirmed_item(item: SummaryItem) -> SummaryItem {
+    SummaryItem { verified: true, unfound: Vec::new(), ..item }
+}
+
+/// Updates the names in the title and the TL;DR that are unfound; see [`user_item`] and [`mended_item`].
+pub(super) fn keep_marks(shown: &HandoffSummary, edited: &mut HandoffSummary) {
+    let names = |before: &str, unfound: &[String], after: &str| match before == after || unfound.is_empty() {
+        true => kept_unfound(shown, after),
+        false => suspected_names(shown, after),
+    };
+    edited.notes.title_unfound = names(&shown.title, &shown.notes.title_unfound, &edited.title);
+    edited.notes.tldr_unfound = names(&shown.tldr, &shown.notes.tldr_unfound, &edited.tldr);
+}
+
+/// Returns whether the item was made of an unverified item that is not among the edited `texts` any more: it has most of
+/// its words.
+pub(super) fn replaces_unverified(shown: &HandoffSummary, texts: &[String], item: &SummaryItem) -> bool {
+    let words = words(&item.text);
+    let unverified = shown.body.iter().filter(|before| !before.verified && before.kind == item.kind);
+    unverified.filter(|before| !texts.contains(&render::normalize_lines(&before.text))).any(|before| {
+        let before = self::words(&before.text);
+        let common = before.iter().filter(|word| words.contains(word)).count();
+        common * 100 >= before.len() * CHANGED_PERCENT
+    })
+}
+
+/// Returns an item in which these names are unfound.
+fn item_with_names(kind: SummaryItemKind, text: &str, unfound: Vec<String>) -> SummaryItem {
+    SummaryItem {
+        kind,
+        text: text.to_owned(),
+        refs: Vec::new(),
+        verified: unfound.is_empty(),
+        unfound,
+        false_refs: Vec::new(),
+    }
+}
+
+/// Returns the names in `text` that the shown draft contained and that were not found in the covered messages.
+fn kept_unfound(shown: &HandoffSummary, text: &str) -> Vec<String> {
+    let notes = &shown.notes;
+    let known = shown.body.iter().flat_map(|item| &item.unfound);
+    let known = known.chain(&notes.title_unfound).chain(&notes.tldr_unfound);
+    let mut kept: Vec<String> = known.filter(|name| text.contains(name.as_str())).cloned().collect();
+    kept.sort_unstable();
+    kept.dedup();
+    kept
+}
+
+/// Returns the names in `text` that are unfound, and those that no verified part of the draft contains.
+fn suspected_names(shown: &HandoffSummary, text: &str) -> Vec<String> {
+    let mut check = GroundingCheck::from_texts(iter::once(text), None);
+    let notes = &shown.notes;
+    let heads = [(&shown.title, &notes.title_unfound), (&shown.tldr, &notes.tldr_unfound)].into_iter();
+    let heads = heads.filter(|(_, unfound)| unfound.is_empty()).map(|(head, _)| head);
+    let items = shown.body.iter().filter(|item| item.verified).map(|item| &item.text);
+    heads.chain(items).for_each(|known| check.search_user_text(known));
+    check.search_user_text(&render::facts_markdown(&shown.carry_over));
+    let mut names = kept_unfound(shown, text);
+    names.extend(check.missing_names().into_iter().flat_map(|(_, names)| names));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Returns the words of a text in lowercase.
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}

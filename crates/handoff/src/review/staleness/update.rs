@@ -1,0 +1,278 @@
+//! The change of one line of an accepted package. A statement that the package makes in several places changes in all of them:
+//! a task is among the tasks, among the next steps, and counted in the TL;DR.
+//!
+//! Only the lines of items and facts can be changed. The title, the TL;DR and the headings stay, apart from what they say
+//! about the changed line.
+
+use jiff::Timestamp;
+use protocol::{CarryOver, Proposal, SummaryItem, TodoStatus};
+use runtime::DecisionRejection;
+
+use super::{CUT_TASK_BYTES_MIN, ELLIPSIS, PackageLine};
+use crate::review::edit;
+use crate::summary::offline_summary::REQUEST_LABELS;
+use crate::summary::render;
+use crate::summary::render::facts::{DONE, FactSection, IN_PROGRESS, OPEN, section_of_heading};
+
+/// The beginning of a heading.
+const HEADING: &str = "### ";
+/// The beginning of the line of an item or a fact.
+const BULLET: &str = "- ";
+/// Clauses of an offline TL;DR about the last request.
+const REQUEST_STATES: [&str; 2] = ["he last request is pending", "he last request was answered"];
+/// The reason why an update is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UpdateError {
+    /// The line is the title, the TL;DR, a heading or blank.
+    #[error("only the lines of items and facts can be changed, which begin with `- `")]
+    NotABullet,
+    /// The replacement has several lines.
+    #[error("the replacement must be one line")]
+    SeveralLines,
+    /// The replacement contains a control character.
+    #[error("the replacement contains a control character: U+{:04X}", u32::from(*.0))]
+    ControlCharacter(char),
+    /// The replacement has no text.
+    #[error("the replacement is empty: leave it out to remove the line")]
+    Empty,
+    /// The replacement would be a heading.
+    #[error("the replacement is a heading: begin the line with `- `")]
+    Heading,
+}
+
+impl From<UpdateError> for DecisionRejection {
+    fn from(error: UpdateError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+/// Returns the package with one line replaced, or removed if `replacement` is `None`, as the next proposal of its handoff.
+/// `None` if the package does not contain the line.
+///
+/// # Errors
+///
+/// [`DecisionRejection::Invalid`] when the line cannot be changed, or the changed text is no valid package.
+pub fn update_package(
+    package: &Proposal,
+    line: PackageLine<'_>,
+    replacement: Option<&str>,
+) -> Result<Option<Proposal>, DecisionRejection> {
+    let replacement = replacement.map(clean_replacement).transpose()?;
+    let Some(changed) = change_lines(&package.summary_md, line, replacement.as_deref())? else {
+        return Ok(None);
+    };
+    let shown = &package.summary_json;
+    let Some(submitted) = edit::clean_submitted_text(&package.summary_md, &changed)? else {
+        return Ok(Some(package.clone()));
+    };
+    let edited = edit::parse_markdown(shown, submitted, None)?;
+    let (mut summary_json, mut summary_md) = (edited.summary_json, edited.summary_md);
+    summary_json.iteration = package.iteration + 1;
+    let carry = &mut summary_json.carry_over;
+    if carry.last_user_request != shown.carry_over.last_user_request {
+        // The conversation shows nothing about a request that it does not contain.
+        carry.last_request_answered = None;
+    }
+    let tldr = updated_tldr(&summary_json.tldr, &shown.carry_over, carry);
+    if tldr != summary_json.tldr {
+        let (before, after) = (render::tldr_markdown(&summary_json.tldr), render::tldr_markdown(&tldr));
+        summary_md = summary_md.replacen(&before, &after, 1);
+        summary_json.tldr = tldr;
+    }
+    Ok(Some(Proposal {
+        handoff_id: package.handoff_id,
+        iteration: package.iteration + 1,
+        summary_sha256: protocol::sha256_hex(&summary_md),
+        summary_md,
+        summary_json,
+        feedback: None,
+        created_at: Timestamp::now(),
+    }))
+}
+
+/// Returns the replacement as the line of an item or a fact.
+fn clean_replacement(text: &str) -> Result<String, UpdateError> {
+    if text.contains(['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}']) {
+        return Err(UpdateError::SeveralLines);
+    }
+    if let Some(control) = text.chars().find(|c| c.is_control() && *c != '\t') {
+        return Err(UpdateError::ControlCharacter(control));
+    }
+    let text = text.trim();
+    if text.starts_with('#') || text.len() > 4 && text.starts_with("**") && text.ends_with("**") {
+        return Err(UpdateError::Heading);
+    }
+    let text = match text.strip_prefix('-') {
+        Some(rest) if rest.is_empty() || rest.starts_with(char::is_whitespace) => rest,
+        Some(_) | None => text,
+    };
+    let text = edit::plain_text(&render::normalize_line(text));
+    match text.is_empty() {
+        true => Err(UpdateError::Empty),
+        false => Ok(bullet(&text)),
+    }
+}
+
+/// Returns a plain text as the line of an item or a fact.
+fn bullet(text: &str) -> String {
+    format!("{BULLET}{}", render::escape_block_start(&render::escape_tags(text)))
+}
+
+/// Returns the text with the line changed, and with it all others that say the same; `None` if it does not contain the line there.
+/// A section whose last line is removed goes with its heading.
+pub(super) fn change_lines(
+    text: &str,
+    line: PackageLine<'_>,
+    replacement: Option<&str>,
+) -> Result<Option<String>, UpdateError> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    // A line may come back from a program that takes other characters for line ends or white space.
+    let comparable = |text: &str| render::strip_hidden(text).trim_end().to_owned();
+    let wanted = comparable(line.text);
+    let is_line = |known: &String| comparable(known) == wanted;
+    let at = match line.number {
+        Some(number) => number.checked_sub(1).filter(|at| lines.get(*at).is_some_and(is_line)),
+        None => lines.iter().position(is_line),
+    };
+    let Some(at) = at else { return Ok(None) };
+    let before = statement(&lines[at]).ok_or(UpdateError::NotABullet)?;
+    let section = section_at(&lines, at);
+    let mut removed = Vec::new();
+    for index in 0..lines.len() {
+        let is_same = statement(&lines[index]).is_some_and(|other| is_same_statement(&before, &other));
+        if index != at && !is_same {
+            continue;
+        }
+        match replacement {
+            Some(replacement) if index == at => replacement.clone_into(&mut lines[index]),
+            Some(replacement) => lines[index] = line_elsewhere(&lines[index], &before, replacement),
+            None => removed.push(index),
+        }
+    }
+    if section == Some(FactSection::LastRequest) {
+        update_request(&mut lines, &before, replacement, &mut removed);
+    }
+    removed.sort_unstable();
+    removed.dedup();
+    removed.into_iter().rev().for_each(|index| remove_line(&mut lines, index));
+    Ok(Some(lines.join("\n")))
+}
+
+/// Removes a line, and the heading above it if the section is empty then.
+fn remove_line(lines: &mut Vec<String>, index: usize) {
+    lines.remove(index);
+    let is_section_empty = index > 0
+        && lines[index - 1].starts_with(HEADING)
+        && lines.get(index).is_none_or(|next| next.trim().is_empty() || next.starts_with('#'));
+    if is_section_empty {
+        lines.remove(index - 1);
+    }
+}
+
+/// Updates what the package says elsewhere about the last request, whose text was `before`: the next steps that quote it, and the
+/// state in its heading.
+fn update_request(lines: &mut [String], before: &str, replacement: Option<&str>, removed: &mut Vec<usize>) {
+    let after = replacement.and_then(statement);
+    for (index, line) in lines.iter_mut().enumerate() {
+        let name = line.strip_prefix(HEADING).map(str::to_lowercase);
+        if name.and_then(|name| section_of_heading(&name)) == Some(FactSection::LastRequest) {
+            *line = format!("{HEADING}{}", FactSection::LastRequest.heading());
+            continue;
+        }
+        let Some(text) = statement(line) else { continue };
+        let Some((label, quote)) = quoted_request(&text) else { continue };
+        if !is_same_statement(before, quote) {
+            continue;
+        }
+        match &after {
+            Some(after) => *line = bullet(&format!("{label}: \"{after}\"")),
+            None => removed.push(index),
+        }
+    }
+}
+
+/// Returns the label and the quote of a next step that quotes a request.
+fn quoted_request(text: &str) -> Option<(&str, &str)> {
+    let (label, quote) = text.split_once(": \"")?;
+    let quote = quote.trim_end_matches('.').strip_suffix('"')?;
+    REQUEST_LABELS.iter().any(|known| label.starts_with(known)).then_some((label, quote))
+}
+
+/// Returns the section of facts that contains a line; `None` for a line of an item.
+fn section_at(lines: &[String], at: usize) -> Option<FactSection> {
+    let heading = lines[..at].iter().rev().find_map(|line| line.strip_prefix(HEADING))?;
+    section_of_heading(&heading.to_lowercase())
+}
+
+/// Returns what the line of an item or a fact says, without the box and the state of a task; `None` for another line.
+fn statement(line: &str) -> Option<String> {
+    let text = edit::plain_text(line.strip_prefix(BULLET)?);
+    let (_, text) = split_box(&text);
+    Some(text.strip_suffix(IN_PROGRESS).unwrap_or(text).trim().to_owned())
+}
+
+/// Returns the box of a task, which is empty for another line, and the text behind it.
+fn split_box(text: &str) -> (&'static str, &str) {
+    for task in [OPEN, DONE] {
+        if let Some(text) = text.strip_prefix(task) {
+            return (task, text);
+        }
+    }
+    ("", text)
+}
+
+/// Returns whether two statements are the same, where one of them may be cut.
+fn is_same_statement(a: &str, b: &str) -> bool {
+    let is_cut_form = |cut: &str, whole: &str| {
+        let beginning = cut.trim_end_matches(ELLIPSIS).trim_end();
+        cut.ends_with(ELLIPSIS) && beginning.len() >= CUT_TASK_BYTES_MIN && whole.starts_with(beginning)
+    };
+    a == b || is_cut_form(a, b) || is_cut_form(b, a)
+}
+
+/// Returns the line `other`, which says the same as the line `before`, after its replacement. It stays a task if it is one,
+/// and keeps its text if only the box has changed.
+fn line_elsewhere(other: &str, before: &str, replacement: &str) -> String {
+    let other_text = edit::plain_text(other.strip_prefix(BULLET).unwrap_or(other));
+    let replacement_text = edit::plain_text(replacement.strip_prefix(BULLET).unwrap_or(replacement));
+    let ((other_box, other_statement), (new_box, new_statement)) =
+        (split_box(&other_text), split_box(&replacement_text));
+    let is_kept = new_statement.strip_suffix(IN_PROGRESS).unwrap_or(new_statement).trim() == before;
+    let text = match is_kept {
+        true => other_statement.strip_suffix(IN_PROGRESS).unwrap_or(other_statement),
+        false => new_statement,
+    };
+    let mark = if is_kept && other.ends_with(SummaryItem::UNVERIFIED) { SummaryItem::UNVERIFIED } else { "" };
+    let task = if other_box.is_empty() { "" } else { new_box };
+    bullet(&format!("{task}{text}")) + mark
+}
+
+/// Returns the TL;DR with the number of open tasks and the state of the last request as they are after the change.
+fn updated_tldr(tldr: &str, before: &CarryOver, after: &CarryOver) -> String {
+    let count = |facts: &CarryOver| {
+        let open = facts.todos.iter().filter(|task| task.status != TodoStatus::Completed).count();
+        let noun = if facts.todos.len() == 1 { "task" } else { "tasks" };
+        format!("{open} of {} {noun} open", facts.todos.len())
+    };
+    let mut updated = tldr.to_owned();
+    if before.todos != after.todos && !after.todos.is_empty() {
+        updated = replace_count(&updated, &count(before), &count(after));
+    }
+    if before.last_user_request != after.last_user_request {
+        for state in REQUEST_STATES {
+            updated = updated.replace(&format!("T{state}"), "A newer request was made");
+            updated = updated.replace(&format!("t{state}"), "a newer request was made");
+        }
+    }
+    updated
+}
+
+/// Replaces a count that does not continue a longer number.
+fn replace_count(text: &str, before: &str, after: &str) -> String {
+    match text.find(before) {
+        Some(at) if !text[..at].ends_with(|c: char| c.is_ascii_digit()) => {
+            format!("{}{after}{}", &text[..at], &text[at + before.len()..])
+        }
+        Some(_) | None => text.to_owned(),
+    }
+}

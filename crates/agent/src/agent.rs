@@ -196,7 +196,9 @@ impl Agent {
             }
         };
         settings.database = Some(chosen);
-        Ok(Self { postgres: server, ..Self::from_parts(settings, config, store)? })
+        let agent = Self { postgres: server, ..Self::from_parts(settings, config, store)? };
+        agent.resolve_recorded_folders().await?;
+        Ok(agent)
     }
 
     /// Opens an agent as [`Agent::open`] does, for a server process that may share the journal with other

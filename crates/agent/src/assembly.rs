@@ -6,7 +6,7 @@
 //! the model, outermost first:
 //!
 //! 1. `Instructions`: the standing instructions, the same bytes for a whole run.
-//! 2. `ProjectNotes`: the project's `AGENTS.md`, as conventions.
+//! 2. `ProjectNotes`: the `AGENTS.md` of the repository's root and of the folders down to the workspace, as conventions.
 //! 3. `Skills`: the names of the available skills.
 //! 4. `TieredMemoryHook`: recent summaries of medium-term memory, the same for a whole run. Sub-agents do not
 //!    receive them.
@@ -28,7 +28,7 @@ mod graph_cache;
 mod instructions;
 mod memory_flush;
 pub(crate) mod models;
-mod project_notes;
+pub(crate) mod project_notes;
 pub(crate) mod subagent;
 pub(crate) mod toolbox;
 mod unavailable_nodes;
@@ -312,11 +312,12 @@ impl Agent {
         let mut tools = shared.to_vec();
         tools.push(Arc::new(EditMemoryTool::new(self.agent_file(assistant_id))));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
-        tools.push(Arc::new(RecallTool));
+        let recall = RecallTool { scope: self.config.memory.scope };
+        tools.push(Arc::new(recall));
         tools.push(Arc::new(StoreTool::new(assistant_id)));
         if let Some(ModelAndCompactor { model, compactor }) = model {
             tools.push(Arc::new(CompactConversationTool { compactor: Arc::clone(compactor) }));
-            let subagent_tools = shared.iter().cloned().chain([Arc::new(RecallTool) as Arc<dyn Tool>]);
+            let subagent_tools = shared.iter().cloned().chain([Arc::new(recall) as Arc<dyn Tool>]);
             tools.push(Arc::new(self.subagent_tool(assistant_id, model, subagent_tools.collect()).await?));
         }
         Ok(tools)

@@ -12,6 +12,7 @@ mod error;
 mod handoffs;
 mod home;
 mod memories;
+mod project;
 mod runs;
 mod threads;
 mod workspace;
@@ -88,17 +89,18 @@ pub use journal::view::{
 pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_future};
 pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use journal::{
-    EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexHitKind, OutboxCursor, RunFilter,
-    SortDirection, StoredSummary, SubagentVisibility, SupersededVisibility, ThreadFilter, ThreadSort,
-    ThreadSortKey,
+    EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexHitKind, OutboxCursor, ProjectScope,
+    RunFilter, SortDirection, StoredSummary, SubagentVisibility, SummaryProject, SupersededVisibility,
+    ThreadFilter, ThreadSort, ThreadSortKey,
 };
 pub use mcp::{
     ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness,
 };
 pub use memory::{
-    AdjacentMessage, AgentFileSnapshot, ItemSearch, ItemStore, MessageFilter, NamespaceSearch, PutReceipt,
-    ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote, RewriteOutcome,
-    SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker, SummarizedTurns,
+    AdjacentMessage, AgentFileSnapshot, ItemSearch, ItemStore, MemoryScope, MessageFilter, NamespaceSearch,
+    PutReceipt, ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote,
+    RewriteOutcome, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker,
+    SummarizedTurns,
 };
 pub use model::tokens::estimate_tokens;
 pub use runtime::{

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, StoredSummary, SummaryQuery};
+use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, ProjectScope, StoredSummary, SummaryQuery};
 
 use memory::{
     AgentFile, AgentFileSnapshot, ItemStore, RecallQuery, RecallResult, RememberedNote, RewriteOutcome,
@@ -189,16 +189,20 @@ impl<'a> MemoryService<'a> {
         })
     }
 
-    /// Returns the newest summaries of the assistant's old messages, newest first, each with the thread in
+    /// Returns the newest summaries of the assistant's old messages in these projects, newest first, each with the thread in
     /// which they begin. Returns at most 5,000, and none for a limit of 0.
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub fn recent_summaries(self, limit: usize) -> BoxFuture<'a, Result<Vec<StoredSummary>>> {
+    pub fn recent_summaries(
+        self,
+        project: ProjectScope,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<StoredSummary>>> {
         journal::box_future(async move {
             let agent_id = self.agent.settings.assistant_id.clone();
-            let query =
-                SummaryQuery { agent_id, except_thread: None, offset: 0, limit: limit.min(PAGE_ROWS_MAX) };
+            let limit = limit.min(PAGE_ROWS_MAX);
+            let query = SummaryQuery { agent_id, project, except_thread: None, offset: 0, limit };
             Ok(self.agent.store.summaries(query).await?)
         })
     }

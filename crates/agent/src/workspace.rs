@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::agent::Agent;
 use crate::assembly::RunPurpose;
 use crate::assembly::toolbox::AssistantAccess;
+use crate::project::project_name;
 use crate::{Error, Result, RunError};
 use crate::{RunService, ThreadService};
 
@@ -273,10 +274,11 @@ pub(crate) fn first_turn_workspace_write(thread: &Thread, workspace: &Path) -> O
     (!is_known).then(|| set_workspace_write(thread_id, name))
 }
 
-/// Returns the write that stores a folder in the thread's metadata.
+/// Returns the write that stores a folder in the thread's metadata, and the folder's project.
 fn set_workspace_write(thread_id: ThreadId, workspace: &str) -> Write {
     let metadata = Map::from_iter([(WORKSPACE_KEY.to_owned(), workspace.into())]);
-    Write::UpdateThread { thread_id, patch: ThreadPatch { metadata, ..ThreadPatch::default() } }
+    let project = Some(project_name(Path::new(workspace)));
+    Write::UpdateThread { thread_id, patch: ThreadPatch { metadata, project, ..ThreadPatch::default() } }
 }
 
 /// Returns whether the decisions allow at least one call.

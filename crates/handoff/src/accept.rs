@@ -351,6 +351,7 @@ fn child_thread(handoff: &Handoff, proposal: &Proposal, now: Timestamp) -> Resul
         last_seq: 0,
         created_at: now,
         updated_at: now,
+        project: None,
     }
     .with_assistant_metadata())
 }

@@ -166,7 +166,13 @@ fn page_of_turns(bencher: Bencher<'_, '_>, scope: &str) {
 fn newest_summaries(bencher: Bencher<'_, '_>, which: &str) {
     let fixture = fixture();
     let except_thread = (which != "all").then_some(fixture.threads[0]);
-    let query = SummaryQuery { agent_id: AssistantId::default(), except_thread, offset: 0, limit: 20 };
+    let query = SummaryQuery {
+        agent_id: AssistantId::default(),
+        project: journal::ProjectScope::Any,
+        except_thread,
+        offset: 0,
+        limit: 20,
+    };
     bencher.bench_local(|| {
         fixture.runtime.block_on(fixture.store.summaries(query.clone())).expect("the database is readable")
     });

@@ -210,6 +210,10 @@ impl<E: Engine> Store for E {
         self.read(ReadSize::Large, move |db| claims::list_unclaimed(db, &query)).await
     }
 
+    async fn unresolved_folders(&self) -> Result<Vec<String>> {
+        self.read(ReadSize::Small, threads::projects::unresolved_folders).await
+    }
+
     async fn replicas(&self) -> Result<Vec<Replica>> {
         self.read(ReadSize::Small, replicas::list).await
     }

@@ -31,9 +31,9 @@ pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, Name
 pub use query::outbox::{OutboxCursor, OutboxQuery};
 pub use query::{
     CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexHit, IndexHitKind,
-    MemoryCounts, PartialDate, RankQuery, RankedMessage, RunFilter, SearchQuery, SortDirection, StoreHealth,
-    StoredSummary, SubagentVisibility, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadPrefix,
-    ThreadSort, ThreadSortKey, TurnQuery, UnclaimedRunsQuery, WordMatchMode,
+    MemoryCounts, PartialDate, ProjectScope, RankQuery, RankedMessage, RunFilter, SearchQuery, SortDirection,
+    StoreHealth, StoredSummary, SubagentVisibility, SummaryProject, SummaryQuery, SupersededVisibility,
+    ThreadFilter, ThreadPrefix, ThreadSort, ThreadSortKey, TurnQuery, UnclaimedRunsQuery, WordMatchMode,
 };
 pub use scoped::ScopedStore;
 pub use store::{CommitReceipt, FencingToken, Store, StoreScope, ThreadSize, Transaction};
@@ -67,3 +67,20 @@ pub const QUERY_WORDS_MAX: usize = 32;
 
 /// The first label of the namespaces that belong to assistants. The second label is the id of the assistant.
 pub const AGENT_NAMESPACE_LABEL: &str = "agents";
+
+/// The beginning of the third label of a namespace, for items that an assistant keeps for one project.
+const PROJECT_LABEL_START: &str = "@project-";
+
+/// Returns the label of an assistant's items that belong to a project. It follows the labels of the assistant.
+///
+/// It contains a hash of the path, because a label has a maximum length and no periods.
+pub fn project_label(path: &str) -> String {
+    let digest = protocol::sha256_hex(path);
+    let groups = [&digest[..8], &digest[8..12], &digest[12..16], &digest[16..20], &digest[20..32]];
+    format!("{PROJECT_LABEL_START}{}", groups.join("-"))
+}
+
+/// Returns whether a label is reserved for the items of a project.
+pub fn is_project_label(label: &str) -> bool {
+    label.starts_with(PROJECT_LABEL_START)
+}

@@ -237,6 +237,9 @@ pub struct SearchQuery {
     /// Only documents of this assistant. An item belongs to an assistant if its namespace begins with
     /// [`crate::AGENT_NAMESPACE_LABEL`] and the assistant's id; other items belong to no assistant.
     pub assistant_id: Option<AssistantId>,
+    /// Only documents of these projects. An assistant's item belongs to a project if [`crate::project_label`] follows
+    /// the assistant's id in its namespace, and is personal otherwise. Items of clients are in every scope.
+    pub project: ProjectScope,
     /// Only documents stored at or after this time.
     pub since: Option<Timestamp>,
     /// Messages from one of these dates get a higher score.
@@ -412,6 +415,8 @@ impl TurnQuery {
 pub struct SummaryQuery {
     /// The agent.
     pub agent_id: AssistantId,
+    /// Only summaries of this scope.
+    pub project: ProjectScope,
     /// Leaves out summaries that cover messages of this thread.
     pub except_thread: Option<ThreadId>,
     /// Number of summaries to skip.
@@ -429,6 +434,41 @@ pub struct StoredSummary {
     pub thread_id: Option<ThreadId>,
     /// Number of messages that it covers.
     pub turns: u64,
+    /// The project of its messages.
+    pub project: SummaryProject,
+}
+
+/// The projects whose memory a query covers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ProjectScope {
+    /// All projects, and what belongs to none.
+    #[default]
+    Any,
+    /// The project with this path.
+    Project(String),
+    /// Only what belongs to no project.
+    Personal,
+    /// The project of this thread; what belongs to no project, if the thread has none.
+    OfThread(ThreadId),
+}
+
+impl ProjectScope {
+    /// Returns the scope of a project, or of what belongs to none.
+    pub fn of(project: Option<&str>) -> Self {
+        project.map_or(Self::Personal, |path| Self::Project(path.to_owned()))
+    }
+}
+
+/// The project of a summary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SummaryProject {
+    /// All of its messages are of the project with this path.
+    Project(String),
+    /// Its messages are of no project.
+    Personal,
+    /// Its messages are of several projects, or of a thread that was deleted before projects were recorded. Only
+    /// [`ProjectScope::Any`] covers it.
+    Several,
 }
 
 /// The number of rows in each memory tier of an agent.

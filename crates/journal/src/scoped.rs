@@ -277,6 +277,10 @@ impl Store for ScopedStore {
         Ok(self.retain_runs_in_scope(runs))
     }
 
+    async fn unresolved_folders(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     async fn replicas(&self) -> Result<Vec<Replica>> {
         self.inner.replicas().await
     }

@@ -158,6 +158,10 @@ pub trait Store: Send + Sync {
     /// Returns unowned runs, oldest first, without those in threads of sub-agents.
     async fn unclaimed_runs(&self, query: UnclaimedRunsQuery) -> Result<Vec<Run>>;
 
+    /// Returns the folders that an earlier version of the schema recorded for threads, and whose projects are not known
+    /// yet ([`crate::Write::ResolveFolder`]). A [`crate::ScopedStore`] returns none.
+    async fn unresolved_folders(&self) -> Result<Vec<String>>;
+
     /// Returns the replicas that work on the journal, including expired ones.
     async fn replicas(&self) -> Result<Vec<Replica>>;
 

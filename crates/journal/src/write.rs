@@ -160,6 +160,14 @@ pub enum Write {
         /// The end of the new lease.
         lease_until: Timestamp,
     },
+    /// Replaces a folder of [`crate::Store::unresolved_folders`] by its project, in all threads and summaries. A
+    /// repetition changes nothing.
+    ResolveFolder {
+        /// The recorded folder.
+        folder: String,
+        /// The path of its project.
+        project: String,
+    },
     /// Records a heartbeat: until when a process is considered alive. A process whose `alive_until` is before `now`
     /// is deleted at once.
     RecordHeartbeat {
@@ -394,6 +402,7 @@ impl Write {
             | Self::ExpectUnchangedContext(_)
             | Self::PutRunRequest { .. }
             | Self::RecordHeartbeat { .. }
+            | Self::ResolveFolder { .. }
             | Self::ClaimRuns(_)
             | Self::ResolveInterrupt { .. }
             | Self::ExpectPendingInterrupt { .. }
@@ -428,6 +437,8 @@ pub struct ThreadPatch {
     pub remove_metadata: Vec<String>,
     /// The new time of the last activity. `None` keeps it, for example for a rename.
     pub updated_at: Option<Timestamp>,
+    /// The new project.
+    pub project: Option<String>,
 }
 
 /// Changes of a run. Fields that are `None` leave it unchanged.

@@ -42,6 +42,7 @@ pub use recall::{
 };
 pub use search::{AdjacentMessage, SearchHit, SearchHitSource, SearchRequest, SearchResults, search};
 pub use tiers::{
-    MemorySettings, NoSummaryReason, SummarizationError, SummarizationHandoff, SummarizationWorker,
-    SummarizedTurns, TRANSFER_OUTBOX_KIND, TieredMemoryHook, TurnWindow, build_transfer_item, dequeue_writes,
+    MemoryScope, MemorySettings, NoSummaryReason, SummarizationError, SummarizationHandoff,
+    SummarizationWorker, SummarizedTurns, TRANSFER_OUTBOX_KIND, TieredMemoryHook, TurnWindow,
+    build_transfer_item, dequeue_writes,
 };

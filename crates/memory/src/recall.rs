@@ -40,7 +40,8 @@ pub struct RecallQuery {
     /// The messages to find.
     pub filter: MessageFilter,
     /// Prefix of the id of the one thread of the lineage to read. The source of a fork stands for the fork, which has
-    /// the same seqs. For a range, and in the scope of everything, it may be any thread of the same assistant.
+    /// the same seqs. For a range, and in the scope of the project, it may be any thread of the same
+    /// assistant in the same project; in the scope of everything, any thread of the assistant.
     ///
     /// `None` means all threads for words. For a range it means the thread whose seqs the visible summary cites: the
     /// parent, for a thread seeded by a handoff that has not been compacted yet, otherwise the thread itself.
@@ -81,6 +82,8 @@ pub enum RecallScope {
     /// In the thread that asks and those it came from.
     #[default]
     Conversation,
+    /// In all threads of the assistant that are in the project of the thread that asks, or in no project as it.
+    Project,
     /// In everything of the assistant whose thread asks.
     Everything,
 }
@@ -100,9 +103,9 @@ pub enum MessageFilter {
 pub struct RecallResult {
     /// The scope that was searched.
     pub scope: RecallScope,
-    /// The threads that were searched, nearest first. In the scope of everything: only the threads with a match.
+    /// The threads that were searched, nearest first. In a wider scope than the conversation: only those with a match.
     pub threads: Vec<ThreadId>,
-    /// Passages of summaries and handoffs, best first. Only filled in the scope of everything.
+    /// Passages of summaries and handoffs, best first. Empty in the scope of a conversation.
     pub notes: Vec<RecallNote>,
     /// Pieces of conversation, each of one to three consecutive messages. For words, the best match comes first, and
     /// the newest comes first among matches about the same thing. A range has one piece at most, with all its messages.
@@ -211,15 +214,15 @@ pub fn recall<'a>(
 ) -> BoxFuture<'a, Result<RecallResult, RecallError>> {
     journal::box_future(async move {
         match (&query.filter, query.scope) {
-            (MessageFilter::Words(text), RecallScope::Everything) => {
+            (MessageFilter::Words(text), RecallScope::Project | RecallScope::Everything) => {
                 assistant_scope::recall_from_assistant(store, thread_id, query, text).await
             }
             (MessageFilter::Words(text), RecallScope::Conversation) => {
                 recall_by_words(store, thread_id, query, text).await
             }
-            // A range is read in one thread in either scope.
+            // A range is read in one thread. The scope only decides which threads may be named.
             (MessageFilter::Range(from, to), _) => {
-                let part = resolve_range_thread(store, thread_id, query.thread.as_deref()).await?;
+                let part = resolve_range_thread(store, thread_id, query).await?;
                 collect::RecallCollector::new(store, vec![part], query.tokens_max)
                     .collect_range(*from, query.from_char, *to)
                     .await
@@ -252,13 +255,15 @@ async fn recall_by_words(
 
 /// Returns the thread that a range refers to, limited to the part that may be read.
 ///
-/// A named thread is looked up in the lineage first and then among all threads of the assistant. The latter is read to
-/// its end, because the conversation never left it.
+/// A named thread is looked up in the lineage first, and then among the threads of the assistant in the same project, or
+/// among all of its threads in the scope of everything. It is read to its end then, because the conversation never left
+/// it.
 async fn resolve_range_thread(
     store: &dyn Store,
     thread_id: ThreadId,
-    thread: Option<&str>,
+    query: &RecallQuery,
 ) -> Result<ThreadPrefix, RecallError> {
+    let thread = query.thread.as_deref();
     let lineage = resolve_lineage(store, thread_id, thread).await?;
     let Some(prefix) = thread else {
         return default_range_thread(store, &lineage).await?.thread_part(store).await;
@@ -266,7 +271,7 @@ async fn resolve_range_thread(
     match lineage::find_named(&lineage, prefix) {
         Ok(named) => named.thread_part(store).await,
         Err(foreign @ RecallError::ForeignThread { .. }) => {
-            match assistant_scope::find_thread_of_same_assistant(store, thread_id, prefix).await {
+            match assistant_scope::find_range_thread(store, thread_id, prefix, query.scope).await {
                 Ok(thread_id) => Ok(ThreadPrefix { thread_id, before: None }),
                 // The first error lists the lineage, whose threads can always be named. A sub-agent may name no others.
                 Err(RecallError::ForeignThread { .. } | RecallError::SubagentScope) => Err(foreign),

@@ -9,7 +9,7 @@ mod search_match;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use journal::{IndexHitKind, PAGE_ROWS_MAX, SearchQuery, Store, WordMatchMode};
+use journal::{IndexHitKind, PAGE_ROWS_MAX, ProjectScope, SearchQuery, Store, WordMatchMode};
 use protocol::{AssistantId, HandoffId, Seq, SummaryId, ThreadId};
 
 use crate::recall::query_words;
@@ -37,6 +37,8 @@ pub struct SearchRequest {
     /// Restricts the search to this assistant. Of items, only those that the assistant keeps itself match; items
     /// of clients belong to no assistant.
     pub assistant_id: Option<AssistantId>,
+    /// The projects that are searched.
+    pub project: ProjectScope,
     /// Restricts the search to entries made at this time or later.
     pub since: Option<Timestamp>,
     /// The most hits to return, 1 to [`journal::PAGE_ROWS_MAX`].
@@ -44,13 +46,14 @@ pub struct SearchRequest {
 }
 
 impl SearchRequest {
-    /// Returns a request for the ten best hits of everything.
+    /// Returns a request for the ten best hits of everything, in all projects.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
             kinds: Vec::new(),
             thread_id: None,
             assistant_id: None,
+            project: ProjectScope::Any,
             since: None,
             limit: DEFAULT_LIMIT,
         }
@@ -182,6 +185,7 @@ pub(crate) async fn best_matches(
         kinds: request.kinds.clone(),
         thread_id: request.thread_id,
         assistant_id: request.assistant_id.clone(),
+        project: request.project.clone(),
         since: request.since,
         dates: dates::parse_dates(&request.text),
         limit: considered.saturating_mul(CANDIDATE_FACTOR).min(PAGE_ROWS_MAX),

@@ -27,7 +27,7 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, PAGE_ROWS_MAX, Store, SummaryQuery, TurnQuery, Write};
+use journal::{OutboxItem, PAGE_ROWS_MAX, ProjectScope, Store, SummaryQuery, TurnQuery, Write};
 use model::ChatModel;
 use protocol::{AssistantId, LoggedMessage, MediumTermSummary, ThreadId};
 use runtime::{FrameSender, RunScope};
@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::{NoSummaryReason, SummarizationError};
 pub use hook::TieredMemoryHook;
-pub use settings::MemorySettings;
+pub use settings::{MemoryScope, MemorySettings};
 pub use window::TurnWindow;
 pub use worker::{SummarizationWorker, SummarizedTurns};
 
@@ -94,7 +94,7 @@ impl SummarizationHandoff {
         })
     }
 
-    /// Returns the newest summaries of the agent's messages, newest first. Among summaries of the same time, the one
+    /// Returns the newest summaries of the agent's messages in all projects, newest first. Among summaries of the same time, the one
     /// with the higher id comes first. Returns at most 5,000, and none for a limit of 0.
     ///
     /// # Errors
@@ -109,7 +109,13 @@ impl SummarizationHandoff {
             if limit == 0 {
                 return Ok(Vec::new());
             }
-            let query = SummaryQuery { agent_id: agent_id.clone(), except_thread: None, offset: 0, limit };
+            let query = SummaryQuery {
+                agent_id: agent_id.clone(),
+                project: ProjectScope::Any,
+                except_thread: None,
+                offset: 0,
+                limit,
+            };
             let stored = self.store.summaries(query).await?;
             Ok(stored.into_iter().map(|stored| stored.summary).collect())
         })

@@ -34,6 +34,10 @@ pub struct Thread {
     pub created_at: Timestamp,
     /// Time of the last change.
     pub updated_at: Timestamp,
+    /// The project whose memory the thread shares: the path of the main worktree of its repository, or of its folder.
+    /// `None` is no project: the thread is personal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
 }
 
 named_enum! {
@@ -172,6 +176,7 @@ impl Thread {
             last_seq: 0,
             created_at,
             updated_at: created_at,
+            project: None,
         }
     }
 

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::AdminService;
 use crate::assembly::models::is_offline_summary;
+use crate::assembly::project_notes;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -60,6 +61,7 @@ impl<'a> AdminService<'a> {
             checks.push(self.runs_check().await);
             checks.push(self.models_check());
             checks.extend(self.summarizers_check());
+            checks.extend(self.notes_check());
             checks.extend(self.agent.handoffs().mirror_check().await);
             checks
         })
@@ -113,6 +115,20 @@ impl<'a> AdminService<'a> {
                 }),
             Err(error) => DoctorCheck::new("database", CheckStatus::Fail, error.to_string()),
         }
+    }
+
+    /// Checks that the model receives the project's notes for agents whole. Returns `None` if it does.
+    fn notes_check(self) -> Option<DoctorCheck> {
+        let shortened = project_notes::shortened_notes(&self.agent.settings.workspace);
+        let names: Vec<String> = shortened.iter().map(|path| path.display().to_string()).collect();
+        let limit = project_notes::notes_bytes_max();
+        (!names.is_empty()).then(|| {
+            let detail = format!(
+                "{}: the model sees the beginning, because all notes share {limit} bytes",
+                names.join(", ")
+            );
+            DoctorCheck::new("notes", CheckStatus::Warn, detail).with_hint("shorten the files")
+        })
     }
 
     /// Checks the connection pool. Returns `None` if the database is a file.

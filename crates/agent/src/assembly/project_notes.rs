@@ -1,5 +1,6 @@
-//! The project's own notes for agents: `AGENTS.md`, else `CLAUDE.md`, in the workspace. They are text of the
-//! repository and not of the person, so the model receives them as conventions, delimited and escaped.
+//! The project's own notes for agents: `AGENTS.md`, else `CLAUDE.md`, in the folders from the root of the repository down
+//! to the workspace. They are text of the repository and not of the person, so the model receives them as conventions,
+//! delimited and escaped.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,19 +9,38 @@ use async_trait::async_trait;
 use model::{ChatRequest, untrusted_text};
 use runtime::{Channels, GraphUpdate, Hook, HookPoint, StepContext, StepFailure};
 
+use crate::project::folders_from_root;
+
 /// The prompt section around the notes.
 const PROMPT: &str = include_str!("prompts/project.md");
 
-/// The names of notes files, in order of precedence. The first readable one is used.
+/// The prompt element of one notes file.
+const FILE_ELEMENT: &str = include_str!("prompts/project_file.md");
+
+/// The names of notes files, in order of precedence. Of a folder, the first readable one is used.
 const NOTES_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
-/// The most bytes of a notes file that the model receives.
+/// The most bytes of all notes files that the model receives.
 const NOTES_BYTES_MAX: usize = 32 * 1024;
 
 /// Hook that adds the project's notes to every model request.
 pub(super) struct ProjectNotes {
-    /// The folder that is searched for notes.
+    /// The folder in which the tools work.
     pub(super) workspace: PathBuf,
+}
+
+/// A notes file, as far as the model receives it.
+struct NotesFile {
+    /// The name of the file.
+    name: &'static str,
+    /// The path relative to the root of the repository.
+    path: PathBuf,
+    /// True if the file is in the workspace itself.
+    is_in_workspace: bool,
+    /// The beginning of the text.
+    text: String,
+    /// True if the text is the whole file.
+    is_whole: bool,
 }
 
 #[async_trait]
@@ -45,31 +65,76 @@ impl Hook for ProjectNotes {
 
 /// Returns the prompt section with the project's notes; `None` if no notes file can be read as text.
 fn notes_section(workspace: &Path) -> Option<String> {
-    NOTES_FILES.into_iter().find_map(|name| {
-        let (text, is_whole) = read_notes(workspace, name)?;
-        let mut notes = untrusted_text::neutralize(text.trim());
-        if !is_whole {
-            notes.push_str(&format!("\n[the rest is left out; read_file {name} shows it]"));
-        }
-        Some(PROMPT.trim_end().replace("{file}", name).replace("{notes}", &notes))
-    })
+    let files = read_notes_files(workspace);
+    let elements: Vec<String> = files.iter().map(render_file).collect();
+    (!elements.is_empty()).then(|| PROMPT.trim_end().replace("{files}", &elements.join("\n\n")))
 }
 
-/// Returns the first [`NOTES_BYTES_MAX`] bytes of a file of the workspace, and whether they are the whole
-/// file. A symbolic link to a file outside the workspace is not followed.
-fn read_notes(workspace: &Path, name: &str) -> Option<(String, bool)> {
-    // This check comes first because most projects have no such file, and canonicalizing the path takes many
-    // times as long.
-    workspace.join(name).symlink_metadata().ok()?;
-    let root = workspace.canonicalize().ok()?;
+/// Returns the paths of the notes files that are longer than a model receives, relative to the root of the repository.
+pub(crate) fn shortened_notes(workspace: &Path) -> Vec<PathBuf> {
+    let files = read_notes_files(workspace).into_iter();
+    files.filter(|file| !file.is_whole).map(|file| file.path).collect()
+}
+
+/// Returns the most bytes of all notes files that a model receives.
+pub(crate) const fn notes_bytes_max() -> usize {
+    NOTES_BYTES_MAX
+}
+
+/// Returns the notes file of each folder from the root of the repository to the workspace, in this order, so that the
+/// nearest one has the last word. The nearest ones get their room first.
+fn read_notes_files(workspace: &Path) -> Vec<NotesFile> {
+    let folders = folders_from_root(workspace);
+    let Some(root) = folders.first() else { return Vec::new() };
+    let (mut room, mut files) = (NOTES_BYTES_MAX, Vec::new());
+    for (distance, folder) in folders.iter().rev().enumerate() {
+        let Some((name, text, is_whole)) =
+            NOTES_FILES.into_iter().find_map(|name| read_notes(root, folder, name, room))
+        else {
+            continue;
+        };
+        room = room.saturating_sub(text.len());
+        let path = folder.strip_prefix(root).unwrap_or(folder).join(name);
+        files.push(NotesFile { name, path, is_in_workspace: distance == 0, text, is_whole });
+    }
+    files.reverse();
+    files
+}
+
+/// Returns the prompt element of a file.
+fn render_file(file: &NotesFile) -> String {
+    let mut notes = untrusted_text::neutralize(file.text.trim());
+    if !file.is_whole {
+        notes.push_str(&match file.is_in_workspace {
+            true => format!("\n[the rest is left out; read_file {} shows it]", file.name),
+            false => "\n[the rest is left out]".to_owned(),
+        });
+    }
+    let path = untrusted_text::neutralize(&file.path.to_string_lossy()).replace('"', "'");
+    FILE_ELEMENT.trim_end().replace("{file}", &path.replace(char::is_control, " ")).replace("{notes}", &notes)
+}
+
+/// Returns the name of a notes file of `folder` with its first `bytes_max` bytes, and whether they are the whole file. A
+/// symbolic link to a file outside the root of the repository is not followed.
+fn read_notes(
+    root: &Path,
+    folder: &Path,
+    name: &'static str,
+    bytes_max: usize,
+) -> Option<(&'static str, String, bool)> {
+    // This check comes first because most folders have no such file, and canonicalizing the path takes many times as
+    // long.
+    folder.join(name).symlink_metadata().ok()?;
     let path =
-        root.join(name).canonicalize().ok().filter(|path| path.starts_with(&root) && path.is_file())?;
+        folder.join(name).canonicalize().ok().filter(|path| path.starts_with(root) && path.is_file())?;
     let mut bytes = Vec::new();
     std::fs::File::open(path).ok()?.take(NOTES_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
-    let is_whole = bytes.len() <= NOTES_BYTES_MAX;
-    bytes.truncate(NOTES_BYTES_MAX);
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    (!text.trim().is_empty()).then_some((text, is_whole))
+    if bytes.trim_ascii().is_empty() {
+        return None;
+    }
+    let is_whole = bytes.len() <= bytes_max;
+    bytes.truncate(bytes_max);
+    Some((name, String::from_utf8_lossy(&bytes).into_owned(), is_whole))
 }
 
 #[cfg(test)]
@@ -96,5 +161,36 @@ mod tests {
         std::fs::write(folder.path().join("CLAUDE.md"), "long ".repeat(NOTES_BYTES_MAX)).unwrap();
         let text = notes_section(folder.path()).unwrap();
         assert!(text.len() < NOTES_BYTES_MAX + 2_000 && text.contains("read_file CLAUDE.md"));
+    }
+
+    #[test]
+    fn notes_are_read_from_the_root_of_the_repository_down_to_the_workspace() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("app");
+        let workspace = root.join("crates/one");
+        std::fs::create_dir_all(root.join(".git")).unwrap();
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::write(root.join(".git/HEAD"), "ref: refs/heads/main").unwrap();
+        std::fs::write(folder.path().join("AGENTS.md"), "of another project").unwrap();
+        std::fs::write(root.join("AGENTS.md"), "of the root").unwrap();
+        std::fs::write(root.join("crates/CLAUDE.md"), "of the crates").unwrap();
+        std::os::unix::fs::symlink(root.join("AGENTS.md"), root.join("crates/AGENTS.md")).unwrap();
+        std::fs::write(workspace.join("CLAUDE.md"), "of the crate").unwrap();
+        let text = notes_section(&workspace).unwrap();
+        let (_, files) = text.split_once("\n\n").unwrap();
+        assert_eq!(
+            files,
+            "<project_notes file=\"AGENTS.md\">\nof the root\n</project_notes>\n\n\
+             <project_notes file=\"crates/AGENTS.md\">\nof the root\n</project_notes>\n\n\
+             <project_notes file=\"crates/one/CLAUDE.md\">\nof the crate\n</project_notes>"
+        );
+        assert_eq!(shortened_notes(&workspace), Vec::<PathBuf>::new());
+        // The nearest file is whole, and the limit applies to all files together.
+        std::fs::write(root.join("AGENTS.md"), "r".repeat(NOTES_BYTES_MAX)).unwrap();
+        std::fs::remove_file(root.join("crates/AGENTS.md")).unwrap();
+        let text = notes_section(&workspace).unwrap();
+        assert!(text.len() < NOTES_BYTES_MAX + 1_000, "{}", text.len());
+        assert!(text.contains("of the crate") && text.contains("of the crates"), "{text}");
+        assert_eq!(shortened_notes(&workspace), [PathBuf::from("AGENTS.md")]);
     }
 }

@@ -4,7 +4,9 @@
 //! `agent.md` is edited with optimistic concurrency: a client sends the hash of the text that it edited, in the body or
 //! in `If-Match`, and the edit is refused with 409 if the file has changed meanwhile.
 
-use agent::{AgentFileSnapshot, MemoryStats, ReadExtent, RewriteOutcome, StoredSummary};
+use agent::{
+    AgentFileSnapshot, MemoryStats, ProjectScope, ReadExtent, RewriteOutcome, StoredSummary, SummaryProject,
+};
 use axum::Json;
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
@@ -204,11 +206,17 @@ pub(crate) struct SummaryShape {
     thread_id: Option<ThreadId>,
     /// Number of summarized messages.
     turns: u64,
+    /// The path of the project of the messages; `null` if they are personal, or of several projects.
+    project: Option<String>,
 }
 
 impl From<StoredSummary> for SummaryShape {
-    fn from(StoredSummary { summary, thread_id, turns }: StoredSummary) -> Self {
+    fn from(StoredSummary { summary, thread_id, turns, project }: StoredSummary) -> Self {
         Self {
+            project: match project {
+                SummaryProject::Project(path) => Some(path),
+                SummaryProject::Personal | SummaryProject::Several => None,
+            },
             id: summary.id,
             agent_id: summary.agent_id.name().to_owned(),
             summary_text: summary.summary_text,
@@ -223,15 +231,31 @@ impl From<StoredSummary> for SummaryShape {
 
 /// Returns the newest summaries of old messages
 #[utoipa::path(get, path = "/api/memory/summaries", tag = "segue", operation_id = "memory_summaries",
-    params(("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Maximum number of summaries; 20 by default")),
+    params(
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 1000, description = "Maximum number of summaries; 20 by default"),
+        ("scope" = Option<String>, Query, description = "`project` for the summaries of the server's project, `everything` for those of all projects; by default what `memory.scope` says"),
+    ),
     responses((status = 200, body = SummariesBody), (status = 422, body = ErrorBody)))]
 pub(crate) async fn list_summaries(
     caller: Caller,
     params: QueryParams,
 ) -> Result<Json<SummariesBody>, ApiError> {
     let limit = params.number("limit", 1..=SUMMARIES_MAX)?.unwrap_or(SUMMARIES_DEFAULT);
-    let summaries = caller.agent.memory().recent_summaries(limit).await?;
+    let project = project_scope(&caller, &params)?;
+    let summaries = caller.agent.memory().recent_summaries(project, limit).await?;
     Ok(Json(SummariesBody { summaries: summaries.into_iter().map(SummaryShape::from).collect() }))
+}
+
+/// Parses the `scope` parameter. Without it, the configuration decides.
+pub(crate) fn project_scope(caller: &Caller, params: &QueryParams) -> Result<ProjectScope, ApiError> {
+    match params.text("scope") {
+        None => Ok(caller.agent.default_project_scope()),
+        Some("project") => Ok(ProjectScope::Project(caller.agent.project())),
+        Some("everything") => Ok(ProjectScope::Any),
+        Some(other) => {
+            Err(ApiError::invalid(format!("`scope`: `{other}` is not one of project, everything")))
+        }
+    }
 }
 
 /// A note for `agent.md`.

@@ -14,6 +14,8 @@ use protocol::{HandoffId, Seq, SummaryId, ThreadId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::memory::project_scope;
+
 /// Maximum number of hits in a response.
 const HITS_MAX: usize = 200;
 
@@ -121,6 +123,7 @@ pub(crate) struct AdjacentMessageShape {
         ("q" = String, Query, description = "A question in plain words, or single words; words in quotation marks must follow each other"),
         ("kinds" = Option<String>, Query, description = "`message`, `summary`, `handoff` or `item`, separated by commas or as repeated parameters; all except items by default"),
         ("thread_id" = Option<String>, Query, format = Uuid, description = "Only hits of this thread"),
+        ("scope" = Option<String>, Query, description = "`project` for hits of the server's project, `everything` for those of all projects; by default what `memory.scope` says, and everything with `thread_id`"),
         ("since" = Option<String>, Query, description = "Only hits that were written or stored at this time or later: a date, or an RFC 3339 time"),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 200, description = "Maximum number of hits; 10 by default"),
     ),
@@ -131,6 +134,9 @@ pub(crate) async fn search(caller: Caller, params: QueryParams) -> Result<Json<S
         SearchRequest::new(text.ok_or_else(|| ApiError::invalid("`q` contains no word to search for"))?);
     request.kinds = parse_kinds(&params)?;
     request.thread_id = params.text("thread_id").map(|text| parse_id(text, "thread")).transpose()?;
+    if request.thread_id.is_none() || params.text("scope").is_some() {
+        request.project = project_scope(&caller, &params)?;
+    }
     request.since = params.text("since").map(parse_since).transpose()?;
     request.limit = params.number("limit", 1..=HITS_MAX)?.unwrap_or(request.limit);
     if let Some(thread_id) = request.thread_id {

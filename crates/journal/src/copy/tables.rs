@@ -75,6 +75,7 @@ const fn sequence_table(name: &'static str, columns: &'static [CopyColumn]) -> C
 /// All tables except the search index, which is built again, the schema versions, which each engine has of its own,
 /// and the replicas. The state of the search index (`indexed_seq`, `is_due`) is not copied either.
 pub(super) const TABLES: &[CopyTable] = &[
+    sequence_table("projects", PROJECTS),
     CopyTable { is_never_deleted: true, ..sequence_table("thread_heads", THREAD_HEADS) },
     table("threads", 1, THREADS),
     sequence_table("events", EVENTS),
@@ -111,6 +112,8 @@ pub(super) const TABLES: &[CopyTable] = &[
     sequence_table("handoff_index", &[plain_column("handoff_key"), plain_column("handoff_id")]),
 ];
 
+const PROJECTS: &[CopyColumn] =
+    &[plain_column("project_key"), plain_column("path"), plain_column("is_resolved")];
 const THREAD_HEADS: &[CopyColumn] = &[
     plain_column("thread_key"),
     plain_column("thread_id"),
@@ -123,6 +126,7 @@ const THREAD_HEADS: &[CopyColumn] = &[
     plain_column("assistant_id"),
     plain_column("status"),
     plain_column("updated_at"),
+    plain_column("project_key"),
 ];
 const THREADS: &[CopyColumn] = &[
     plain_column("thread_key"),
@@ -293,6 +297,9 @@ const SUMMARIES: &[CopyColumn] = &[
     plain_column("id"),
     plain_column("turn_count"),
     plain_column("thread_key"),
+    plain_column("agent_id"),
+    plain_column("created_at"),
+    plain_column("project_key"),
 ];
 const ITEMS: &[CopyColumn] = &[
     plain_column("item_key"),

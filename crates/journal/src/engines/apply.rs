@@ -104,13 +104,13 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::DeleteRun { run_id } => runs::delete_run(db, *run_id),
         Write::UpdateRun { run_id, patch } => runs::update_run(db, *run_id, patch),
         Write::RecordHeartbeat { replica, now } => replicas::record_heartbeat(db, replica, *now),
+        Write::ResolveFolder { folder, project } => threads::projects::resolve_folder(db, folder, project),
         Write::ReleaseRuns { owner } => claims::release_runs(db, owner),
         Write::ReclaimRun { run_id, owner, now, lease_until } => {
             runs::reclaim_run(db, &FencingToken { run_id: *run_id, owner: owner.clone() }, *now, *lease_until)
         }
         Write::ClaimRuns(claim) => {
-            receipt.claimed_runs.extend(claims::claim_runs(db, claim)?);
-            Ok(())
+            claims::claim_runs(db, claim).map(|runs| receipt.claimed_runs.extend(runs))
         }
         Write::ExpectCheckpoint { thread_id, checkpoint_id } => {
             checkpoints::expect_checkpoint(db, *thread_id, *checkpoint_id)

@@ -113,8 +113,12 @@ impl ScopedStore {
         let reserved = |what, reason: &str| Error::InvalidRequest { what, reason: reason.to_owned() };
         let reserved_namespace = || reserved("a namespace", "its first label begins with `@`");
         let reserved_key = || reserved("a key", "it begins with `@`");
-        let unrestricted_only = || reserved("a write", "it concerns the runs of all owners");
-        if let Write::RecordHeartbeat { .. } | Write::ReleaseRuns { .. } | Write::ClaimRuns(_) = &write {
+        let unrestricted_only = || reserved("a write", "it concerns all owners");
+        if let Write::RecordHeartbeat { .. }
+        | Write::ResolveFolder { .. }
+        | Write::ReleaseRuns { .. }
+        | Write::ClaimRuns(_) = &write
+        {
             return Err(unrestricted_only());
         }
         if let Write::PutItem(item) = &mut write {

@@ -88,10 +88,11 @@ pub(super) fn write_requirements(write: &Write) -> [Option<AccessRequirement<'_>
         Write::PutApiKey(key) => single(AccessRequirement::KeysOfUser(&key.user_id)),
         Write::RevokeApiKey { key_id, .. } => single(AccessRequirement::ApiKey(key_id)),
         Write::PutImport { source, .. } => single(AccessRequirement::Thread(source.thread_id)),
-        // These writes concern the runs of all owners, so a restricted store refuses them as a whole.
-        Write::RecordHeartbeat { .. } | Write::ReleaseRuns { .. } | Write::ClaimRuns(_) => {
-            [None; REQUIREMENTS_MAX]
-        }
+        // These writes concern the runs or threads of all owners, so a restricted store refuses them as a whole.
+        Write::RecordHeartbeat { .. }
+        | Write::ResolveFolder { .. }
+        | Write::ReleaseRuns { .. }
+        | Write::ClaimRuns(_) => [None; REQUIREMENTS_MAX],
         // These writes name no row of another owner, because `write_check` adds the owner's prefix or scope.
         Write::RestoreTurns { .. }
         | Write::PutItem(_)

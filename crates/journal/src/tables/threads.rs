@@ -5,6 +5,7 @@ mod heads;
 mod list;
 mod locks;
 pub(crate) mod owners;
+pub(crate) mod projects;
 
 use crate::engines::sql::{SqlConnection, SqlRow};
 use protocol::{OwnerScope, ParentKind, Thread, ThreadId};
@@ -28,7 +29,8 @@ pub(crate) const PREFIX_IDS_MAX: usize = 10;
 
 /// The columns that [`read_thread`] reads.
 const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, h.status, t.metadata,
-    t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at";
+    t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at,
+    (SELECT j.path FROM projects j WHERE j.project_key = h.project_key) AS project";
 
 /// Stores the counters of a thread head.
 pub(crate) fn store_head(db: &SqlConnection, head: &ThreadHead) -> Result<()> {
@@ -107,7 +109,7 @@ pub(crate) fn settle_after_rewind(db: &SqlConnection, head: &ThreadHead) -> Resu
 }
 
 /// Inserts a thread. An existing thread with the same id is left unchanged. The counters and the first prompt are not
-/// taken from `thread`; the journal maintains them.
+/// taken from `thread`; the journal maintains them. A thread without a project gets that of its parent.
 ///
 /// # Errors
 /// [`Error::Conflict`] if the id belongs, or once belonged, to a thread of another owner.
@@ -116,12 +118,15 @@ pub(crate) fn create_thread(db: &SqlConnection, thread: &Thread) -> Result<()> {
     let parent_id = thread.parent_id.map(|id| id.to_string());
     db.prepare("INSERT INTO thread_heads (thread_id) VALUES ($1) ON CONFLICT DO NOTHING")?
         .execute_deferred([&thread_id])?;
+    projects::ensure_project(db, thread.project.as_deref())?;
     let is_new = db
         .prepare(
             "UPDATE thread_heads SET updated_at = $2, assistant_id = $3, status = $6, base_seq = last_seq, indexed_seq = last_seq,
                  copied_count = 0, message_count = 0, has_prompt = 0,
                  in_subagent = CASE WHEN EXISTS (
-                     SELECT 1 FROM thread_heads p WHERE p.thread_id = $5 AND p.in_subagent = 1) THEN 1 ELSE $4 END
+                     SELECT 1 FROM thread_heads p WHERE p.thread_id = $5 AND p.in_subagent = 1) THEN 1 ELSE $4 END,
+                 project_key = coalesce((SELECT j.project_key FROM projects j WHERE j.path = $8),
+                     (SELECT p.project_key FROM thread_heads p WHERE p.thread_id = $5), 0)
              WHERE thread_id = $1 AND updated_at IS NULL AND (assistant_id IS NULL OR owner = $7)",
         )?
         .execute((
@@ -132,6 +137,7 @@ pub(crate) fn create_thread(db: &SqlConnection, thread: &Thread) -> Result<()> {
             &parent_id,
             thread.status.as_str(),
             owner_name(thread.assistant_id.as_str()),
+            &thread.project,
         ))?;
     if is_new == 0 {
         return check_same_owner(db, thread);
@@ -183,6 +189,9 @@ pub(crate) fn update_thread(db: &SqlConnection, thread_id: ThreadId, patch: &Thr
     if changed == 0 {
         return Err(not_found("thread", &thread_id));
     }
+    if let Some(project) = &patch.project {
+        projects::set_thread_project(db, thread_id, project)?;
+    }
     if patch.name.is_some() || !patch.metadata.is_empty() || !patch.remove_metadata.is_empty() {
         let metadata = encode_json(&apply_metadata_patch(db, thread_id, patch)?)?;
         db.prepare("UPDATE threads SET name = coalesce($2, name), metadata = $3 WHERE thread_id = $1")?
@@ -233,19 +242,26 @@ pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<(
         [thread_id.to_string()],
     )?;
     search::purge_deleted_rows(db)?;
+    let (_, project_key) = key_and_project(db, thread_id)?.unwrap_or_default();
     db.execute(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, copied_count = 0,
-             indexed_seq = last_seq
+             indexed_seq = last_seq, project_key = 0
          WHERE thread_key = $1",
         [head.key],
     )?;
-    Ok(())
+    projects::delete_if_unused(db, project_key)
 }
 
 /// Returns the number under which the events of a thread are stored, or `None`.
 pub(crate) fn thread_key(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<i64>> {
     db.prepare("SELECT thread_key FROM thread_heads WHERE thread_id = $1")?
         .query_optional([thread_id.to_string()], |row| row.get(0))
+}
+
+/// Returns the number under which the events of a thread are stored and the key of its project, or `None`.
+pub(crate) fn key_and_project(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<(i64, i64)>> {
+    db.prepare("SELECT thread_key, project_key FROM thread_heads WHERE thread_id = $1")?
+        .query_optional([thread_id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Returns the number under which the events of a thread are stored and its highest assigned seq, or `None`.
@@ -315,5 +331,6 @@ fn read_thread_with_metadata(row: &SqlRow<'_>, metadata: Map<String, Value>) -> 
         last_seq: read_counter(row, "last_seq")?,
         created_at: read_column(row, "created_at")?,
         updated_at: read_column(row, "updated_at")?,
+        project: row.get("project")?,
     })
 }

@@ -24,6 +24,7 @@ pub mod tiers {
     pub mod items;
     pub mod memory;
     pub mod memory_fixtures;
+    pub mod projects;
     pub mod summary_removal;
 }
 pub mod work {
@@ -44,7 +45,7 @@ use std::sync::Arc;
 
 pub use owners::{isolation, keys};
 pub use search::scope;
-pub use tiers::{context_versions, items, memory, summary_removal};
+pub use tiers::{context_versions, items, memory, projects, summary_removal};
 pub use views::{history, random_histories};
 pub use work::{checkpoints, queue, runs};
 

@@ -96,7 +96,15 @@ async fn an_older_postgres_database_gets_a_complete_search_index() {
         move || {
             let raw = postgres::Connection::open(&url.parse().unwrap()).unwrap();
             raw.batch_execute(
-                "DELETE FROM segue_migrations WHERE version > 1;
+                "DROP TRIGGER medium_term_memory_added ON medium_term_memory;
+                 DROP TRIGGER medium_term_memory_changed ON medium_term_memory;
+                 DROP TRIGGER medium_term_memory_time ON medium_term_memory;
+                 DROP FUNCTION segue_memory_added, segue_memory_changed, segue_memory_time, segue_summary_time;
+                 DROP INDEX summaries_of_project, summaries_project, thread_heads_project;
+                 ALTER TABLE summaries DROP COLUMN agent_id, DROP COLUMN created_at, DROP COLUMN project_key;
+                 ALTER TABLE thread_heads DROP COLUMN project_key;
+                 DROP TABLE projects;
+                 DELETE FROM segue_migrations WHERE version > 1;
                  UPDATE search_index SET words = 'program';
                  UPDATE thread_heads SET indexed_seq = last_seq;
                  UPDATE handoff_index SET is_due = 0;",

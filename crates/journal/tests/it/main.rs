@@ -221,6 +221,10 @@ against_every_backend! {
         k9_deleting_a_thread_deletes_the_events_and_summaries_that_quote_it
         k9_in_a_copy_the_archive_event_of_a_deleted_thread_hides_nothing
         b12_a_copy_neither_owns_nor_dissolves_summaries;
+    projects:
+        a_thread_has_its_own_project_or_that_of_its_parent
+        summaries_are_listed_by_the_project_that_their_threads_had
+        a_search_finds_only_documents_of_its_project;
     context_versions:
         f6_a_plan_stays_valid_when_messages_are_added
         f6_a_plan_for_a_changed_context_is_refused

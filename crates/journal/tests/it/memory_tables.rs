@@ -3,13 +3,17 @@
 
 use std::path::Path;
 
-use journal::{HealthCheckDepth, SqliteStore, Store, TurnQuery, TurnSummarization, Write};
-use protocol::ArchiveReason;
+use journal::{
+    HealthCheckDepth, ProjectScope, SqliteStore, Store, SummaryQuery, TurnQuery, TurnSummarization, Write,
+};
+use protocol::{ArchiveReason, Thread};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::conformance::fixtures::{ai, all_events, append, at, commit, create, fork, human, rewind};
-use crate::conformance::tiers::memory_fixtures::{archive_event, current_version, summarization};
+use crate::conformance::fixtures::{ai, all_events, append, at, commit, create, fork, human, rewind, thread};
+use crate::conformance::tiers::memory_fixtures::{
+    archive_event, current_version, newest_query, summarization,
+};
 
 /// Returns the names of the table's columns.
 fn columns(raw: &Connection, table: &str) -> Vec<String> {
@@ -187,4 +191,35 @@ async fn k9_deletion_erases_all_texts_from_the_file() {
         assert_eq!(journal::view::context(&events).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [3]);
     }
     assert_eq!(store.health(HealthCheckDepth::Integrity).await.unwrap().problems, Vec::<String>::new());
+}
+
+/// Other programs insert, change and delete summaries by the columns of the contract alone.
+#[tokio::test]
+async fn f6_a_summary_that_another_program_writes_is_one_of_the_agents_summaries() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let thread = Thread { project: Some("/app".to_owned()), ..thread() };
+    let thread_id = thread.thread_id;
+    commit(&store, vec![Write::CreateThread(thread)]).await.unwrap();
+    append(&store, thread_id, vec![human("q"), ai("a")]).await.unwrap();
+    let raw = Connection::open(&path).unwrap();
+    let insert = "INSERT INTO medium_term_memory (agent_id, summary_text, turn_range_start, turn_range_end, created_at) VALUES";
+    let rows = "('agent', 'of the app', 1, 2, '2026-03-01 10:20:30'), ('agent', 'of none', 90, 99, CURRENT_TIMESTAMP)";
+    assert_eq!(raw.execute(&format!("{insert} {rows}"), []).unwrap(), 2);
+    let listed = async |project| store.summaries(SummaryQuery { project, ..newest_query() }).await.unwrap();
+    let of_app = listed(ProjectScope::Project("/app".to_owned())).await;
+    assert_eq!(of_app.len(), 1);
+    assert_eq!(of_app[0].summary.summary_text, "of the app");
+    assert_eq!(of_app[0].summary.created_at, "2026-03-01T10:20:30Z".parse().unwrap());
+    assert_eq!(listed(ProjectScope::Personal).await[0].summary.summary_text, "of none");
+    let update = "UPDATE medium_term_memory SET summary_text = 'changed', created_at = '2027-01-01T00:00:00Z'
+        WHERE agent_id = 'agent' AND turn_range_start = 1";
+    assert_eq!(raw.execute(update, []).unwrap(), 1);
+    let changed = listed(ProjectScope::Any).await;
+    assert_eq!(changed[0].summary.summary_text, "changed");
+    assert_eq!(listed(ProjectScope::Project("/app".to_owned())).await[0].summary, changed[0].summary);
+    assert_eq!(raw.execute("DELETE FROM medium_term_memory", []).unwrap(), 2);
+    assert_eq!(listed(ProjectScope::Any).await, []);
+    assert_eq!(store.memory_counts(&Default::default()).await.unwrap().summaries, 0);
 }

@@ -3,16 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use journal::{ItemQuery, ScopedStore, SqliteStore, Store, SupersededVisibility, Write};
+use journal::{
+    ItemQuery, ProjectScope, ScopedStore, SqliteStore, Store, SummaryQuery, SupersededVisibility, Write,
+};
 use protocol::{CheckpointEntry, OwnerScope, StoredItem};
 use rusqlite::Connection;
+use serde_json::json;
 
 use crate::conformance::fixtures::{
-    ai, append, at, checkpoint, commit, create, event, human, run, tool_result,
+    ai, append, at, checkpoint, commit, create, event, human, run, thread, tool_result,
 };
+use crate::conformance::tiers::memory_fixtures::{newest_query, summarization, summary_texts};
 
 /// The newest schema version.
-pub const NEWEST: u32 = 6;
+pub const NEWEST: u32 = 7;
 
 /// Undoes the third migration.
 const SINCE_VERSION_2: &str = "
@@ -56,12 +60,49 @@ const SINCE_VERSION_5: &str = "
     UPDATE thread_heads SET indexed_seq = last_seq;
     UPDATE handoff_index SET is_due = 0;";
 
+/// Undoes the seventh migration.
+const SINCE_VERSION_6: &str = "
+    DROP TRIGGER medium_term_memory_added;
+    DROP TRIGGER medium_term_memory_changed;
+    CREATE TABLE memory_rows AS SELECT * FROM medium_term_memory;
+    CREATE TABLE summary_rows AS SELECT summary_key, id, turn_count, thread_key FROM summaries;
+    CREATE TABLE thread_rows AS SELECT * FROM summary_threads;
+    DROP TABLE summary_threads;
+    DROP TABLE summaries;
+    DROP TABLE medium_term_memory;
+    CREATE TABLE medium_term_memory (
+        id TEXT NOT NULL PRIMARY KEY, agent_id TEXT NOT NULL, summary_text TEXT NOT NULL,
+        turn_range_start INTEGER NOT NULL, turn_range_end INTEGER NOT NULL, created_at TEXT NOT NULL) STRICT;
+    CREATE INDEX medium_term_memory_recent ON medium_term_memory (agent_id, created_at DESC, id DESC);
+    CREATE TABLE summaries (
+        summary_key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE REFERENCES medium_term_memory (id) ON DELETE CASCADE,
+        turn_count INTEGER NOT NULL DEFAULT 0, thread_key INTEGER NOT NULL DEFAULT 0) STRICT;
+    CREATE TABLE summary_threads (
+        thread_key INTEGER NOT NULL, last_seq INTEGER NOT NULL,
+        summary_key INTEGER NOT NULL REFERENCES summaries (summary_key) ON DELETE CASCADE,
+        PRIMARY KEY (thread_key, last_seq, summary_key)) STRICT, WITHOUT ROWID;
+    CREATE INDEX summary_threads_summary ON summary_threads (summary_key);
+    INSERT INTO medium_term_memory SELECT * FROM memory_rows;
+    INSERT INTO summaries SELECT * FROM summary_rows;
+    INSERT INTO summary_threads SELECT * FROM thread_rows;
+    DROP TABLE memory_rows;
+    DROP TABLE summary_rows;
+    DROP TABLE thread_rows;
+    DROP INDEX thread_heads_project;
+    ALTER TABLE thread_heads DROP COLUMN project_key;
+    DROP TABLE projects;";
+
 /// Downgrades the database at `path` to the given schema version.
 pub fn make(path: &Path, version: u32) {
     let raw = Connection::open(path).unwrap();
-    for (migration, undo_sql) in
-        [(5, SINCE_VERSION_5), (4, SINCE_VERSION_4), (3, SINCE_VERSION_3), (2, SINCE_VERSION_2)]
-    {
+    for (migration, undo_sql) in [
+        (6, SINCE_VERSION_6),
+        (5, SINCE_VERSION_5),
+        (4, SINCE_VERSION_4),
+        (3, SINCE_VERSION_3),
+        (2, SINCE_VERSION_2),
+    ] {
         if version <= migration {
             raw.execute_batch(undo_sql).unwrap();
         }
@@ -152,4 +193,62 @@ async fn k1_migration_keeps_the_local_operators_rows_and_distinguishes_rewinds_f
     let machine = ScopedStore::new(Arc::new(store), OwnerScope::Owner(None));
     let all = machine.items(ItemQuery { limit: 9, ..ItemQuery::default() }).await.unwrap();
     assert_eq!(all.len(), items.len(), "{all:?}");
+}
+
+/// Threads of an older database have the folder of their metadata, of their import or of an ancestor, until the program
+/// replaces it by its project.
+#[tokio::test]
+async fn migration_assigns_threads_and_summaries_to_the_recorded_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("segue.db");
+    let store = SqliteStore::open(&path).unwrap();
+    let create_with = async |metadata: serde_json::Value, parent_id| {
+        let metadata = metadata.as_object().unwrap().clone();
+        let thread = protocol::Thread { metadata, parent_id, ..thread() };
+        let thread_id = thread.thread_id;
+        commit(&store, vec![Write::CreateThread(thread)]).await.unwrap();
+        append(&store, thread_id, vec![human("a heron")]).await.unwrap();
+        thread_id
+    };
+    let own = create_with(json!({"workspace": "/app/src"}), None).await;
+    let child = create_with(json!({"workspace": null}), Some(own)).await;
+    let grandchild = create_with(json!({}), Some(child)).await;
+    let imported = create_with(json!({"source": {"workspace": "/app"}}), None).await;
+    let elsewhere =
+        create_with(json!({"workspace": "/other", "source": {"workspace": "/app"}}), Some(own)).await;
+    let personal = create_with(json!({"workspace": 7, "source": "a text"}), None).await;
+    for (turn, thread_id) in [(1, own), (4, imported), (6, personal)] {
+        let transfer = summarization(thread_id, (turn, turn), &format!("summary {turn}"));
+        commit(&store, vec![Write::SummarizeTurns(transfer)]).await.unwrap();
+    }
+    drop(store);
+    make(&path, 6);
+    let store = SqliteStore::open(&path).unwrap();
+    let project = async |thread_id| store.thread(thread_id).await.unwrap().unwrap().project;
+    let app = Some("/app".to_owned());
+    let src = Some("/app/src".to_owned());
+    assert_eq!(
+        [project(own).await, project(child).await, project(grandchild).await],
+        [src.clone(), src.clone(), src]
+    );
+    assert_eq!([project(imported).await, project(personal).await], [app.clone(), None]);
+    assert_eq!(project(elsewhere).await.as_deref(), Some("/other"));
+    assert_eq!(store.unresolved_folders().await.unwrap(), ["/app", "/app/src", "/other"]);
+    let resolve =
+        |folder: &str| Write::ResolveFolder { folder: folder.to_owned(), project: "/app".to_owned() };
+    for _ in 0..2 {
+        commit(&store, vec![resolve("/app/src"), resolve("/app")]).await.unwrap();
+        assert_eq!(store.unresolved_folders().await.unwrap(), ["/other"]);
+        assert_eq!(
+            [project(own).await, project(grandchild).await, project(imported).await],
+            [app.clone(), app.clone(), app.clone()]
+        );
+    }
+    let texts = async |project| summary_texts(&store, SummaryQuery { project, ..newest_query() }).await;
+    let mut of_app = texts(ProjectScope::Project("/app".to_owned())).await;
+    of_app.sort_unstable();
+    assert_eq!(of_app, ["summary 1", "summary 4"]);
+    assert_eq!(texts(ProjectScope::Personal).await, ["summary 6"]);
+    let problems = store.health(journal::HealthCheckDepth::Integrity).await.unwrap().problems;
+    assert_eq!(problems, Vec::<String>::new());
 }

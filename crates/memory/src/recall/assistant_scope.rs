@@ -1,8 +1,8 @@
-//! Recall in the scope of everything: searches the original messages of all threads of an assistant, its summaries and
-//! its handoffs. Matching and ranking are the task of [`crate::search`].
+//! Recall in the scope of a project or of everything: searches the original messages of an assistant's threads, its
+//! summaries and its handoffs. Matching and ranking are the task of [`crate::search`].
 
-use journal::{HitLocation, IndexHitKind, Store, ThreadPrefix};
-use protocol::{AssistantId, OwnerScope, ParentKind, Seq, ThreadId};
+use journal::{HitLocation, IndexHitKind, ProjectScope, Store, ThreadPrefix};
+use protocol::{OwnerScope, ParentKind, Seq, Thread, ThreadId};
 
 use super::collect::{MATCH_CHARS_MAX, RecallCollector, SHOWN_MAX};
 use super::lineage::LINEAGE_THREADS_MAX;
@@ -17,7 +17,7 @@ const NOTES_MAX: usize = 3;
 /// are more exact.
 const NOTES_DIVISOR: u64 = 4;
 
-/// Returns the best matches of the words of `text` among everything that the assistant of `thread_id` has.
+/// Returns the best matches of the words of `text` among what the assistant of `thread_id` has in the scope of the query.
 ///
 /// # Errors
 /// When `thread_id` is a sub-agent's thread, when the query names a thread that the assistant does not have, when the
@@ -28,16 +28,21 @@ pub(super) async fn recall_from_assistant(
     query: &RecallQuery,
     text: &str,
 ) -> Result<RecallResult, RecallError> {
-    let assistant_id = requesting_assistant(store, thread_id).await?;
+    let requesting = requesting_thread(store, thread_id).await?;
     let of_thread = match &query.thread {
-        Some(prefix) => Some(find_thread(store, &assistant_id, prefix).await?),
+        Some(prefix) => Some(find_thread(store, &requesting, prefix, query.scope).await?),
         None => None,
+    };
+    let project = match query.scope {
+        RecallScope::Everything => ProjectScope::Any,
+        RecallScope::Project | RecallScope::Conversation => ProjectScope::of(requesting.project.as_deref()),
     };
     let request = |kinds: Vec<IndexHitKind>, limit: usize| SearchRequest {
         kinds,
         limit,
         thread_id: of_thread,
-        assistant_id: Some(assistant_id.clone()),
+        assistant_id: Some(requesting.assistant_id.clone()),
+        project: project.clone(),
         ..SearchRequest::new(text)
     };
     // Twice as many as are shown, because the visible ones are removed.
@@ -71,7 +76,7 @@ pub(super) async fn recall_from_assistant(
     let (excerpts, hidden) = collector.collect_at(&locations, &finder).await?;
     let remaining = Remaining::Messages((skipped + hidden) as u64);
     Ok(RecallResult {
-        scope: RecallScope::Everything,
+        scope: query.scope,
         threads,
         excerpts,
         notes,
@@ -103,12 +108,12 @@ async fn is_visible(
     Ok(event_of(thread_id).await? == event_of(match_thread_id).await?)
 }
 
-/// Returns the assistant of the requesting thread.
+/// Returns the requesting thread.
 ///
 /// # Errors
 /// [`RecallError::SubagentScope`] when the thread is a sub-agent's or descends from one: a sub-agent knows only its
 /// task. At most [`LINEAGE_THREADS_MAX`] ancestors are checked.
-async fn requesting_assistant(store: &dyn Store, thread_id: ThreadId) -> Result<AssistantId, RecallError> {
+async fn requesting_thread(store: &dyn Store, thread_id: ThreadId) -> Result<Thread, RecallError> {
     let requesting = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
     let (mut parent_id, mut parent_kind) = (requesting.parent_id, requesting.parent_kind);
     for _ in 0..LINEAGE_THREADS_MAX {
@@ -119,23 +124,30 @@ async fn requesting_assistant(store: &dyn Store, thread_id: ThreadId) -> Result<
         let Some(parent) = store.thread(id).await? else { break };
         (parent_id, parent_kind) = (parent.parent_id, parent.parent_kind);
     }
-    Ok(requesting.assistant_id)
+    Ok(requesting)
 }
 
-/// Returns the one thread of the assistant whose id begins with `prefix`.
+/// Returns the one thread whose id begins with `prefix`, among those of the same assistant that are in the scope.
 ///
 /// # Errors
-/// When no thread or several threads match. The error does not reveal whether another assistant has such a thread.
+/// When no thread or several threads match. The error does not reveal whether another assistant or project has such a
+/// thread.
 async fn find_thread(
     store: &dyn Store,
-    assistant_id: &AssistantId,
+    requesting: &Thread,
     prefix: &str,
+    scope: RecallScope,
 ) -> Result<ThreadId, RecallError> {
     let prefix = prefix.trim();
+    let is_in_scope = |thread: &Thread| {
+        thread.assistant_id == requesting.assistant_id
+            && (scope == RecallScope::Everything || thread.project == requesting.project)
+    };
+    let owner = OwnerScope::Owner(requesting.assistant_id.owner());
     let mut own = Vec::new();
     if !prefix.is_empty() {
-        for thread_id in store.threads_by_prefix(prefix, &OwnerScope::Owner(assistant_id.owner())).await? {
-            if store.thread(thread_id).await?.is_some_and(|thread| thread.assistant_id == *assistant_id) {
+        for thread_id in store.threads_by_prefix(prefix, &owner).await? {
+            if store.thread(thread_id).await?.is_some_and(|thread| is_in_scope(&thread)) {
                 own.push(thread_id);
             }
         }
@@ -147,13 +159,15 @@ async fn find_thread(
     }
 }
 
-/// Returns the thread whose id begins with `prefix` and that belongs to the same assistant as `thread_id`.
-pub(super) async fn find_thread_of_same_assistant(
+/// Returns the thread in the scope whose id begins with `prefix` and that belongs to the same assistant as `thread_id`.
+/// The scope of a conversation counts as that of its project.
+pub(super) async fn find_range_thread(
     store: &dyn Store,
     thread_id: ThreadId,
     prefix: &str,
+    scope: RecallScope,
 ) -> Result<ThreadId, RecallError> {
-    find_thread(store, &requesting_assistant(store, thread_id).await?, prefix).await
+    find_thread(store, &requesting_thread(store, thread_id).await?, prefix, scope).await
 }
 
 /// Returns the best passage of a matching summary or handoff as a note; `None` for other kinds.

@@ -9,6 +9,10 @@ use super::{NoteSource, RecallNote, RecallResult, RecallScope, RecalledMessage, 
 const RECALLED_TEMPLATE: &str = include_str!("../../prompts/recalled.md");
 /// Template of the text around the passages, in the scope of everything.
 const RECALLED_EVERYTHING_TEMPLATE: &str = include_str!("../../prompts/recalled_everything.md");
+/// Template of the text around the passages, in the scope of a project.
+const RECALLED_PROJECT_TEMPLATE: &str = include_str!("../../prompts/recalled_project.md");
+/// The answer when nothing was found in the project.
+const NOTHING_FOUND_IN_PROJECT: &str = include_str!("../../prompts/recall/nothing_in_project.md");
 /// The answer when nothing was found in the conversation.
 const NOTHING_FOUND: &str = include_str!("../../prompts/recall/nothing_found.md");
 /// The answer when nothing was found in the scope of everything.
@@ -54,6 +58,7 @@ impl RecallResult {
         // text of a field.
         let template = match self.scope {
             RecallScope::Conversation => RECALLED_TEMPLATE,
+            RecallScope::Project => RECALLED_PROJECT_TEMPLATE,
             RecallScope::Everything => RECALLED_EVERYTHING_TEMPLATE,
         };
         let (before, after) = template.split_once("{{passages}}").unwrap_or((template, ""));
@@ -87,6 +92,9 @@ impl RecallResult {
         match (self.remaining, self.departed_at) {
             (Remaining::Messages(0), _) if is_empty && self.scope == RecallScope::Everything => {
                 NOTHING_FOUND_ANYWHERE.trim().to_owned()
+            }
+            (Remaining::Messages(0), _) if is_empty && self.scope == RecallScope::Project => {
+                NOTHING_FOUND_IN_PROJECT.trim().to_owned()
             }
             (Remaining::Messages(0), _) if is_empty => {
                 fill_number(NOTHING_FOUND, "{{threads}}", self.threads.len() as u64)
@@ -137,12 +145,12 @@ pub(super) fn render_note(note: &RecallNote) -> String {
     format!("[{location}] {at}: {}\n", untrusted_text::neutralize(&indent_continuation_lines(&note.text)))
 }
 
-/// Returns the number of leading hex digits that make the ids of `threads` distinct. In the scope of everything these
+/// Returns the number of leading hex digits that make the ids of `threads` distinct. In a wider scope these
 /// are all digits, because the answer must also be distinct from the assistant's other threads.
 pub(super) fn id_digits(scope: RecallScope, threads: &[ThreadId]) -> usize {
     let digits_min = match scope {
         RecallScope::Conversation => ID_DIGITS_MIN,
-        RecallScope::Everything => ID_DIGITS_MAX,
+        RecallScope::Project | RecallScope::Everything => ID_DIGITS_MAX,
     };
     let ids: Vec<String> = threads.iter().map(|id| id.uuid().simple().to_string()).collect();
     let are_distinct = |digits: &usize| {

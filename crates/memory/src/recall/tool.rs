@@ -11,13 +11,31 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::visible_turn::{VisibleTurn, read_visible_turn};
+use crate::MemoryScope;
+
 use super::{MessageFilter, RecallError, RecallQuery, RecallScope, recall};
 
 /// The tool's name.
 pub const RECALL: &str = "recall";
 
-/// The tool `recall`. It recalls from the thread of the call, so it needs no state.
-pub struct RecallTool;
+/// The tool `recall`. It recalls from the thread of the call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecallTool {
+    /// The memory that conversations use. With [`MemoryScope::Assistant`], the scope of a project is that of everything.
+    pub scope: MemoryScope,
+}
+
+impl RecallTool {
+    /// Returns the query with the scope that the memory of conversations has.
+    fn widen_scope(self, mut query: RecallQuery) -> RecallQuery {
+        let is_words = matches!(query.filter, MessageFilter::Words(_));
+        let keeps_scope = is_words && query.scope == RecallScope::Conversation;
+        if self.scope == MemoryScope::Assistant && !keeps_scope {
+            query.scope = RecallScope::Everything;
+        }
+        query
+    }
+}
 
 // The arguments of a call. Their descriptions are for the model and are prompt files.
 #[derive(Deserialize, JsonSchema)]
@@ -55,7 +73,7 @@ impl Tool for RecallTool {
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {
         let query = match parse_args(args) {
-            Ok(query) => query,
+            Ok(query) => self.widen_scope(query),
             Err(reason) => return ToolOutput::error(reason),
         };
         match recall_text(&*context.store, context.thread_id, query).await {

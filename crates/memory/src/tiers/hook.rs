@@ -12,7 +12,7 @@ use protocol::{AssistantId, EventType, SummaryId, ThreadId, TurnsArchived};
 use runtime::{Channels, FailureKind, GraphUpdate, Hook, HookPoint, StepContext, StepFailure};
 use serde::Serialize;
 
-use super::MemorySettings;
+use super::{MemoryScope, MemorySettings};
 use crate::hook::memory_read_event;
 use crate::hook::run_cache::RunCache;
 use crate::prompt::{PromptSection, PromptSource};
@@ -30,7 +30,7 @@ const ARCHIVED_EVENTS_MAX: usize = 200;
 const ARCHIVED_EVENTS_FIRST: usize = 32;
 
 /// Adds a section to the system prompt with the summaries of messages that left this thread's context, and with recent
-/// summaries of the agent's other threads.
+/// summaries of the agent's other threads in the same project. With [`MemoryScope::Assistant`], those of all projects.
 ///
 /// The section is the same for a whole run, so that the provider's prompt cache stays valid. Two kinds of summaries
 /// are not in it: the summary of a handoff, and the summaries of this thread's compactions, which its context
@@ -39,6 +39,8 @@ pub struct TieredMemoryHook {
     agent_id: AssistantId,
     /// Maximum estimated tokens of the whole section; 0 disables it.
     tokens_max: u64,
+    /// The threads whose summaries are added.
+    scope: MemoryScope,
     /// The section of each run; `None` for a run without one.
     sections: RunCache<Option<Arc<PromptSection>>>,
 }
@@ -63,7 +65,7 @@ impl TieredMemoryHook {
     /// Returns the hook for threads of the agent.
     pub fn new(settings: &MemorySettings, agent_id: AssistantId) -> Self {
         let tokens_max = if settings.enabled { settings.recent_summaries_tokens } else { 0 };
-        Self { agent_id, tokens_max, sections: RunCache::default() }
+        Self { agent_id, tokens_max, scope: settings.scope, sections: RunCache::default() }
     }
 
     /// Returns the section of the step's run, and builds it on the first request of the run.
@@ -96,6 +98,7 @@ impl TieredMemoryHook {
         let archived = read_archived_turns(store, thread_id).await?;
         let query = SummaryQuery {
             agent_id: self.agent_id.clone(),
+            project: self.scope.project_scope(thread_id),
             except_thread: Some(thread_id),
             offset: 0,
             limit: SUMMARIES_MAX,

@@ -1,5 +1,7 @@
 //! The settings of tiered memory: the section `memory` of `config.toml`, its defaults and its validation.
 
+use journal::ProjectScope;
+use protocol::ThreadId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +33,29 @@ pub struct MemorySettings {
     pub summary_tokens: u64,
     /// Tokens of recent summaries that a model is shown; 0 shows none.
     pub recent_summaries_tokens: u64,
+    /// The memory that a conversation uses: `project`, that of its repository or folder, or `assistant`, that of all projects.
+    pub scope: MemoryScope,
+}
+
+/// The memory that a conversation uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryScope {
+    /// The memory of its project.
+    #[default]
+    Project,
+    /// All memory of its assistant.
+    Assistant,
+}
+
+impl MemoryScope {
+    /// Returns the projects whose memory a thread uses.
+    pub const fn project_scope(self, thread_id: ThreadId) -> ProjectScope {
+        match self {
+            Self::Project => ProjectScope::OfThread(thread_id),
+            Self::Assistant => ProjectScope::Any,
+        }
+    }
 }
 
 impl Default for MemorySettings {
@@ -41,6 +66,7 @@ impl Default for MemorySettings {
             short_term_tokens: None,
             summary_tokens: DEFAULT_SUMMARY_TOKENS,
             recent_summaries_tokens: DEFAULT_RECENT_SUMMARIES_TOKENS,
+            scope: MemoryScope::Project,
         }
     }
 }

@@ -121,7 +121,7 @@ impl RecallFixture {
 
     pub async fn call_tool(&self, thread_id: ThreadId, args: Value) -> (ToolStatus, String) {
         let context = ToolContext { thread_id, store: Arc::clone(&self.store), ..tool_context() };
-        status_and_text(RecallTool.call(&args, &context).await)
+        status_and_text(RecallTool::default().call(&args, &context).await)
     }
 }
 

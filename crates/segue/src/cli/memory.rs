@@ -12,10 +12,10 @@ pub(crate) use past_time::PastTime;
 /// The largest number of hits that a search can be asked for.
 const HITS_MAX: i64 = 100;
 
-/// Search the messages, summaries and handoffs of all threads
+/// Search the messages, summaries and handoffs of the project
 ///
-/// The search covers messages that left the context long ago, summaries of old messages, and handoffs. Write a plain
-/// question: not every word of it must match. The best hit comes first; of two statements about the same thing, the newer
+/// The search covers messages that left the context long ago, summaries of old messages, and handoffs, of all threads of the
+/// repository or folder. `--everywhere` searches all projects. Write a plain question: not every word of it must match. The best hit comes first; of two statements about the same thing, the newer
 /// one does.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
@@ -34,9 +34,19 @@ pub(crate) struct SearchArgs {
     /// Only this kind: message, summary, handoff or item; may be repeated [default: all but item]
     #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',', hide_possible_values = true)]
     pub(crate) kind: Vec<SearchKind>,
+    #[command(flatten)]
+    pub(crate) projects: ProjectArgs,
     /// Most hits to show
     #[arg(long, value_name = "N", default_value_t = Self::LIMIT_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=HITS_MAX))]
     pub(crate) limit: u32,
+}
+
+/// The projects that a command covers.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct ProjectArgs {
+    /// In all projects [default: in that of this folder, or as `memory.scope` says]
+    #[arg(long)]
+    pub(crate) everywhere: bool,
 }
 
 impl SearchArgs {
@@ -65,6 +75,8 @@ pub(crate) enum SearchKind {
 pub(crate) enum MemoryCommand {
     /// Show agent.md and the newest summaries
     Show {
+        #[command(flatten)]
+        projects: ProjectArgs,
         /// Most summaries to show
         #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=HITS_MAX))]
         limit: u32,
@@ -80,6 +92,8 @@ pub(crate) enum MemoryCommand {
         /// A question, or words
         #[arg(required = true)]
         words: Vec<String>,
+        #[command(flatten)]
+        projects: ProjectArgs,
         /// Most hits of each kind
         #[arg(long, value_name = "N", default_value_t = SearchArgs::LIMIT_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=HITS_MAX))]
         limit: u32,
@@ -101,6 +115,8 @@ pub(crate) enum MemoryCommand {
     },
     /// Show the summaries of old messages, newest first
     Summaries {
+        #[command(flatten)]
+        projects: ProjectArgs,
         /// Most summaries to show
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
         limit: u32,

@@ -6,9 +6,19 @@ pub(crate) mod store;
 pub(crate) mod summarize;
 pub(crate) mod tiers;
 
-use crate::cli::memory::MemoryCommand;
+use agent::ProjectScope;
+
+use crate::cli::memory::{MemoryCommand, ProjectArgs};
 use crate::commands::CommandContext;
 use crate::exit::CommandResult;
+
+/// Returns the projects that a command covers.
+pub(crate) fn project_scope(context: &CommandContext, args: ProjectArgs) -> ProjectScope {
+    match args.everywhere {
+        true => ProjectScope::Any,
+        false => context.agent.default_project_scope(),
+    }
+}
 
 /// Performs `segue memory`.
 ///
@@ -16,17 +26,21 @@ use crate::exit::CommandResult;
 /// Fails if the subcommand fails.
 pub(crate) async fn run(context: &CommandContext, args: MemoryCommand) -> CommandResult {
     match args {
-        MemoryCommand::Show { limit } => agent_md::show_memory(context, limit as usize).await,
+        MemoryCommand::Show { projects, limit } => {
+            agent_md::show_memory(context, projects, limit as usize).await
+        }
         MemoryCommand::Edit => agent_md::run_edit(context).await,
-        MemoryCommand::Search { words, limit } => {
-            agent_md::search_memory(context, &words.join(" "), limit as usize).await
+        MemoryCommand::Search { words, projects, limit } => {
+            agent_md::search_memory(context, &words.join(" "), projects, limit as usize).await
         }
         MemoryCommand::Path => agent_md::print_path(context),
         MemoryCommand::Stats => tiers::run_stats(context).await,
         MemoryCommand::Trace { thread, limit, after } => {
             tiers::run_trace(context, &thread, after, limit as usize).await
         }
-        MemoryCommand::Summaries { limit } => tiers::run_summaries(context, limit as usize).await,
+        MemoryCommand::Summaries { projects, limit } => {
+            tiers::run_summaries(context, projects, limit as usize).await
+        }
         MemoryCommand::Summarize => summarize::run(context).await,
     }
 }

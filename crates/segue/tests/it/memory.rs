@@ -3,6 +3,7 @@
 
 mod chat;
 mod notes;
+mod projects;
 mod search;
 mod store;
 

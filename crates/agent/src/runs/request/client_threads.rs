@@ -103,6 +103,7 @@ impl<'a> ThreadService<'a> {
         thread.metadata = metadata;
         let workspace = self.agent.settings.workspace.to_string_lossy().into_owned();
         thread.metadata.insert(WORKSPACE_KEY.to_owned(), workspace.into());
+        thread.project = Some(self.agent.project());
         thread
     }
 

@@ -3,6 +3,7 @@
 //! a whole prefix is stored.
 
 use std::ops::Range;
+use std::path::Path;
 
 use jiff::Timestamp;
 use journal::{EventQuery, ImportProgress, ImportSource, Transaction, Write};
@@ -15,6 +16,7 @@ use super::scratch;
 use super::source_import::AddedCounts;
 use crate::Result;
 use crate::agent::Agent;
+use crate::project::project_name;
 
 /// Instructions for reading a conversation again.
 #[derive(Debug)]
@@ -79,6 +81,7 @@ impl ConversationImport {
         let started_at = conversation.started_at.unwrap_or_else(|| modified_time(source));
         let mut blank = Thread::blank(thread_id, agent.settings.assistant_id.clone(), started_at);
         blank.name.clone_from(&conversation.title);
+        blank.project = conversation.workspace.as_deref().map(|folder| project_name(Path::new(folder)));
         blank.metadata = source_metadata(&conversation, source, continues);
         let state =
             known.map_or(ConversationImportState::Appending(None), ConversationImportState::Comparing);

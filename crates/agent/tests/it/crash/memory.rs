@@ -92,7 +92,7 @@ async fn observe(agent: &Agent, server: &ScriptedServer, thread: ThreadId) -> Me
     let trace = agent.memory().task_trace(thread, None, 100).await.unwrap();
     let archived = trace.iter().filter(|turn| turn.is_archived).count();
     let transfers = turns_archived(agent, thread).await;
-    let summaries = agent.memory().recent_summaries(100).await.unwrap();
+    let summaries = agent.memory().recent_summaries(agent::ProjectScope::Any, 100).await.unwrap();
     assert_eq!(transfers.len(), summaries.len(), "each summary has one event");
     let text = |stored: StoredSummary| stored.summary.summary_text;
     MemoryObservation {

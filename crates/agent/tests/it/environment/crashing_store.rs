@@ -275,6 +275,9 @@ impl Store for CrashingStore {
     async fn unclaimed_runs(&self, query: journal::UnclaimedRunsQuery) -> journal::Result<Vec<Run>> {
         self.inner.unclaimed_runs(query).await
     }
+    async fn unresolved_folders(&self) -> journal::Result<Vec<String>> {
+        self.inner.unresolved_folders().await
+    }
     async fn replicas(&self) -> journal::Result<Vec<journal::Replica>> {
         self.inner.replicas().await
     }

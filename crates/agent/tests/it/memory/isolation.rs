@@ -34,7 +34,7 @@ async fn f10_other_threads_of_the_assistant_receive_summaries_and_other_assistan
     send_message(&gardener, gardener_thread, "Hello.").await;
     let system = newest_request(&server).body["system"].to_string();
     assert!(!system.contains(SUMMARY_TEXT) && !system.contains("recent_memory"), "{system}");
-    assert_eq!(gardener.memory().recent_summaries(10).await.unwrap(), []);
+    assert_eq!(gardener.memory().recent_summaries(agent::ProjectScope::Any, 10).await.unwrap(), []);
     assert_eq!(
         (gardener.memory().stats().await.unwrap().summaries, agent.memory().stats().await.unwrap().summaries),
         (0, 1)
@@ -57,8 +57,8 @@ async fn f10_a_summary_belongs_to_the_assistant_of_its_thread_whichever_process_
     );
     assert_eq!(due, (1, 0), "each agent counts the queued threads of its own assistant");
     assert_eq!(settle_memory(&gardener).await.len(), 1, "any process summarizes queued threads");
-    assert_eq!(gardener.memory().recent_summaries(10).await.unwrap(), []);
-    assert_eq!(agent.memory().recent_summaries(10).await.unwrap().len(), 1);
+    assert_eq!(gardener.memory().recent_summaries(agent::ProjectScope::Any, 10).await.unwrap(), []);
+    assert_eq!(agent.memory().recent_summaries(agent::ProjectScope::Any, 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ async fn f7_turns_over_the_budget_leave_the_next_request_and_stay_searchable() {
     let hits = agent.memory().search(&SearchRequest::new("code word walnut-17")).await.unwrap().hits;
     let first_turn_hit = hits.iter().find(|hit| matches!(hit.source, SearchHitSource::Message { thread_id, seq, .. } if thread_id == thread && seq == trace[0].seq));
     assert!(first_turn_hit.is_some(), "{hits:?}");
-    let recent = agent.memory().recent_summaries(10).await.unwrap();
+    let recent = agent.memory().recent_summaries(agent::ProjectScope::Any, 10).await.unwrap();
     assert_eq!((recent.len(), recent[0].summary.id), (1, settled[0].summary_id));
     assert_eq!((recent[0].thread_id, recent[0].turns), (Some(thread), settled[0].turns));
     assert!(recent[0].summary.summary_text.contains(SUMMARY_TEXT));

@@ -83,7 +83,8 @@ async fn m16_a_secret_in_a_conversation_reaches_no_tier_of_memory() {
     assert!(system.contains(SUMMARY_TEXT));
     let summarizer_input: String =
         summarizer_requests(&server).iter().map(|request| request.body.to_string()).collect();
-    let summaries = format!("{:?}", agent.memory().recent_summaries(10).await.unwrap());
+    let summaries =
+        format!("{:?}", agent.memory().recent_summaries(agent::ProjectScope::Any, 10).await.unwrap());
     let search_text = search_result_text(&agent).await;
     for key in SECRET_KEYS {
         for (location, text) in [

@@ -114,9 +114,7 @@ impl AdvisoryLockSet {
                 self.add_thread(*thread_id);
                 self.0.push(INDEX_LOCK);
             }
-            Write::CopyEvents { from, into, .. } => {
-                [*from, *into].into_iter().for_each(|id| self.add_thread(id));
-            }
+            Write::CopyEvents { from, into, .. } => [from, into].iter().for_each(|id| self.add_thread(**id)),
             Write::PutArtifact(artifact) => {
                 self.add_thread(artifact.thread_id);
                 self.add_artifact(&artifact.sha256);
@@ -162,8 +160,11 @@ impl AdvisoryLockSet {
             Write::PutOutboxItem(OutboxItem { kind, key, .. })
             | Write::UpdateOutboxItem { expected: OutboxItem { kind, key, .. }, .. }
             | Write::RemoveOutboxItem { kind, key, .. } => self.add_key(kind, key),
-            // These writes skip rows that another process has locked.
-            Write::RecordHeartbeat { .. } | Write::ReleaseRuns { .. } | Write::ClaimRuns(_) => {}
+            // These writes skip rows that another process has locked, or wait for them and change nothing then.
+            Write::RecordHeartbeat { .. }
+            | Write::ResolveFolder { .. }
+            | Write::ReleaseRuns { .. }
+            | Write::ClaimRuns(_) => {}
             Write::PutImport { source, .. } => {
                 self.add_thread(source.thread_id);
                 self.add_key("import", &source.source_key);

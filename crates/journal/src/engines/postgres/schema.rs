@@ -24,6 +24,7 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") },
     Migration { name: "0002_words", sql: include_str!("migrations/0002_words.sql") },
+    Migration { name: "0003_projects", sql: include_str!("migrations/0003_projects.sql") },
 ];
 
 /// The version whose migration empties the search index, so that it has to be built again.

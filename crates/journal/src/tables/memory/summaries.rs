@@ -9,8 +9,12 @@ use super::items;
 use crate::ownership::owner_name;
 use crate::tables::columns::{encode_counter, encode_time, read_column, read_counter, read_optional_column};
 use crate::tables::events::{CONTEXT_CHANGE_EVENTS, rewinds};
+use crate::tables::threads::projects;
 use crate::tables::{runs, search, threads};
-use crate::{Error, MemoryCounts, Result, StoredSummary, SummaryQuery, ThreadVersion, TurnSummarization};
+use crate::{
+    Error, MemoryCounts, ProjectScope, Result, StoredSummary, SummaryProject, SummaryQuery, ThreadVersion,
+    TurnSummarization,
+};
 
 /// Archives the active messages of the agent `$2` with indexes from `$3` to `$4` under the summary `$1`.
 const ARCHIVE_TURNS_SQL: &str = "UPDATE turns SET archived = 1, summary_key = $1
@@ -139,7 +143,8 @@ fn insert_summary(db: &SqlConnection, summary: &MediumTermSummary) -> Result<Opt
     if inserted == 0 {
         return Ok(None);
     }
-    db.prepare("INSERT INTO summaries (id) VALUES ($1) RETURNING summary_key")?
+    // A trigger has stored the row of `summaries`.
+    db.prepare("SELECT summary_key FROM summaries WHERE id = $1")?
         .query_row([&id], |row| row.get(0))
         .map(Some)
 }
@@ -169,12 +174,16 @@ fn record_threads(db: &SqlConnection, key: i64) -> Result<Vec<i64>> {
     statement.query_map([key], |row| row.get(0))
 }
 
-/// Stores the number of a summary's messages, and the thread of the first of them.
+/// Stores the number of a summary's messages, the thread of the first of them, and the project of their threads. A
+/// summary of the threads of several projects has none of them.
 fn store_turn_count(db: &SqlConnection, key: i64, turns: u64) -> Result<()> {
     db.prepare(
         "UPDATE summaries SET turn_count = $2, thread_key = (
              SELECT e.thread_key FROM turns t CROSS JOIN events e
-             WHERE e.event_row = t.event_row AND t.summary_key = $1 ORDER BY t.turn_index LIMIT 1)
+             WHERE e.event_row = t.event_row AND t.summary_key = $1 ORDER BY t.turn_index LIMIT 1),
+             project_key = (
+             SELECT CASE WHEN min(h.project_key) = max(h.project_key) THEN min(h.project_key) END
+             FROM summary_threads o JOIN thread_heads h ON h.thread_key = o.thread_key WHERE o.summary_key = $1)
          WHERE summary_key = $1",
     )?
     .execute_deferred((key, encode_counter(turns)))
@@ -183,28 +192,72 @@ fn store_turn_count(db: &SqlConnection, key: i64, turns: u64) -> Result<()> {
 /// Returns a page of the summaries of an agent, newest first.
 pub(crate) fn list(db: &SqlConnection, query: &SummaryQuery) -> Result<Vec<StoredSummary>> {
     let excluded_thread = match query.except_thread {
-        Some(thread_id) => threads::thread_key(db, thread_id)?,
+        Some(thread_id) => threads::key_and_project(db, thread_id)?,
         None => None,
     };
-    let mut statement = db.prepare(LIST_SQL)?;
-    let (limit, offset) = (encode_counter(query.limit as u64), encode_counter(query.offset as u64));
-    statement.query_map((query.agent_id.as_str(), excluded_thread, limit, offset), |row| {
+    let project_key = match (&query.project, query.except_thread, excluded_thread) {
+        (ProjectScope::OfThread(thread_id), Some(excluded), Some((_, project_key)))
+            if *thread_id == excluded =>
+        {
+            Some(project_key)
+        }
+        (scope, ..) => projects::scope_key(db, scope)?,
+    };
+    let excluded_thread = excluded_thread.map(|(key, _)| key);
+    let (agent_id, limit) = (query.agent_id.as_str(), encode_counter(query.limit as u64));
+    let offset = encode_counter(query.offset as u64);
+    let read = |row: &SqlRow<'_>| {
         Ok(StoredSummary {
             summary: read_summary(row)?,
             thread_id: read_optional_column(row, "thread_id")?,
             turns: read_counter(row, "turn_count")?,
+            project: read_summary_project(row)?,
         })
-    })
+    };
+    match project_key {
+        None => db.prepare(&list_sql())?.query_map((agent_id, excluded_thread, limit, offset), read),
+        Some(project_key) => db
+            .prepare(&list_project_sql())?
+            .query_map((agent_id, excluded_thread, limit, offset, project_key), read),
+    }
 }
 
-/// Selects a page of the summaries of the agent `$1`, without those of the thread `$2`.
-const LIST_SQL: &str =
-    "SELECT m.id, m.agent_id, m.summary_text, m.turn_range_start, m.turn_range_end, m.created_at,
-        s.turn_count, (SELECT h.thread_id FROM thread_heads h WHERE h.thread_key = s.thread_key) AS thread_id
-    FROM medium_term_memory m CROSS JOIN summaries s
-    WHERE s.id = m.id AND m.agent_id = $1 AND (CAST($2 AS BIGINT) IS NULL OR NOT EXISTS (
-        SELECT 1 FROM summary_threads o WHERE o.summary_key = s.summary_key AND o.thread_key = $2))
-    ORDER BY m.created_at DESC, m.id DESC LIMIT $3 OFFSET $4";
+/// The columns of a listed summary.
+const LIST_COLUMNS: &str =
+    "m.id, m.agent_id, m.summary_text, m.turn_range_start, m.turn_range_end, m.created_at, s.turn_count, s.project_key,
+        (SELECT h.thread_id FROM thread_heads h WHERE h.thread_key = s.thread_key) AS thread_id,
+        (SELECT j.path FROM projects j WHERE j.project_key = s.project_key) AS project";
+
+/// The condition that a summary covers no message of the thread `$2`.
+const IS_OF_OTHER_THREADS: &str = "(CAST($2 AS BIGINT) IS NULL OR NOT EXISTS (
+        SELECT 1 FROM summary_threads o WHERE o.summary_key = s.summary_key AND o.thread_key = $2))";
+
+/// Returns the statement for a page of the summaries of the agent `$1`, without those of the thread `$2`.
+fn list_sql() -> String {
+    format!(
+        "SELECT {LIST_COLUMNS} FROM medium_term_memory m CROSS JOIN summaries s
+         WHERE s.id = m.id AND m.agent_id = $1 AND {IS_OF_OTHER_THREADS}
+         ORDER BY m.created_at DESC, m.id DESC LIMIT $3 OFFSET $4"
+    )
+}
+
+/// Returns the same statement for the summaries of the project `$5` only. Those of other projects are not read.
+fn list_project_sql() -> String {
+    format!(
+        "SELECT {LIST_COLUMNS} FROM summaries s CROSS JOIN medium_term_memory m
+         WHERE m.id = s.id AND s.agent_id = $1 AND s.project_key = $5 AND {IS_OF_OTHER_THREADS}
+         ORDER BY s.created_at DESC, s.id DESC LIMIT $3 OFFSET $4"
+    )
+}
+
+/// Reads the project of a listed summary.
+fn read_summary_project(row: &SqlRow<'_>) -> Result<SummaryProject> {
+    Ok(match (row.get::<_, Option<i64>>("project_key")?, row.get::<_, Option<String>>("project")?) {
+        (_, Some(path)) => SummaryProject::Project(path),
+        (Some(_), None) => SummaryProject::Personal,
+        (None, None) => SummaryProject::Several,
+    })
+}
 
 /// Reads a summary from a row.
 fn read_summary(row: &SqlRow<'_>) -> Result<MediumTermSummary> {

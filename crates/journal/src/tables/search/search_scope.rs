@@ -13,6 +13,7 @@ use super::index::MessageSubset;
 use super::{document_scope, message_row, row_seq, row_thread_key};
 use crate::tables::columns::{encode_time, read_column};
 use crate::tables::events::rewinds::SupersededRanges;
+use crate::tables::threads::projects;
 use crate::tables::{owners, threads};
 use crate::{IndexHitKind, Result, SearchQuery};
 
@@ -25,9 +26,19 @@ const MESSAGES_MAX: i64 = 20_000;
 /// skipping a hundred rows.
 const RANGES_MAX: usize = 64;
 /// The SQL condition for the searched threads: of an assistant (`$1`), active since a time (`$2`), of an owner
-/// (`$3`). NULL means any.
+/// (`$3`), of a project (`$4`). NULL means any.
 const SEARCHED_THREADS: &str = "updated_at IS NOT NULL AND (CAST($1 AS TEXT) IS NULL OR assistant_id = $1)
-    AND (CAST($2 AS TEXT) IS NULL OR updated_at >= $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3)";
+    AND (CAST($2 AS TEXT) IS NULL OR updated_at >= $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3)
+    AND (CAST($4 AS BIGINT) IS NULL OR project_key = $4)";
+
+/// The filters of a search, with the project that they name.
+#[derive(Clone, Copy)]
+pub(super) struct ScopeFilter<'a> {
+    /// The search.
+    pub(super) query: &'a SearchQuery,
+    /// The key of the only project that is searched; `None` if all are.
+    pub(super) project_key: Option<i64>,
+}
 
 /// The scope of a search, with a cache of the threads and documents that were checked.
 pub(super) struct SearchScope<'a> {
@@ -37,6 +48,8 @@ pub(super) struct SearchScope<'a> {
     query: &'a SearchQuery,
     /// The key of the only thread that is searched, if the query names one.
     thread_key: Option<i64>,
+    /// The key of the only project that is searched; `None` if all are.
+    project_key: Option<i64>,
     /// The threads that were checked; `None` for a thread outside the scope.
     threads: HashMap<i64, Option<SearchedThread>>,
     /// The documents that were checked, and whether each is in the scope.
@@ -70,7 +83,8 @@ impl<'a> SearchScope<'a> {
             Some(thread_id) => Some(threads::thread_key(db, thread_id)?.unwrap_or(0)),
             None => None,
         };
-        Ok(Self { db, query, thread_key, threads: HashMap::new(), documents: HashMap::new() })
+        let project_key = projects::scope_key(db, &query.project)?;
+        Ok(Self { db, query, thread_key, project_key, threads: HashMap::new(), documents: HashMap::new() })
     }
 
     /// Returns the ranges of index rows to search, and the messages in them.
@@ -91,7 +105,8 @@ impl<'a> SearchScope<'a> {
             return Ok((ranges, MessageSubset::All));
         }
         let (assistant_id, owner) = self.assistant_and_owner();
-        if assistant_id.is_none() && owner.is_none() && self.query.since.is_none() {
+        let is_for_anyone = assistant_id.is_none() && owner.is_none();
+        if is_for_anyone && self.project_key.is_none() && self.query.since.is_none() {
             ranges.push(0..i64::MAX);
             return Ok((ranges, MessageSubset::All));
         }
@@ -122,11 +137,12 @@ impl<'a> SearchScope<'a> {
         let heads: Vec<(i64, i64)> = self
             .db
             .prepare(&format!(
-                "SELECT thread_key, message_count FROM thread_heads WHERE {SEARCHED_THREADS} ORDER BY thread_key LIMIT $4"
+                "SELECT thread_key, message_count FROM thread_heads WHERE {SEARCHED_THREADS} ORDER BY thread_key LIMIT $5"
             ))?
-            .query_map((assistant_id, self.query.since.map(encode_time), owner, THREADS_MAX + 1), |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
+            .query_map(
+                (assistant_id, self.query.since.map(encode_time), owner, self.project_key, THREADS_MAX + 1),
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
         let messages: i64 = heads.iter().map(|(_, messages)| messages).sum();
         let are_few = heads.len() as i64 <= THREADS_MAX && messages <= MESSAGES_MAX;
         Ok(are_few.then(|| heads.into_iter().map(|(key, _)| key).collect()))
@@ -140,7 +156,7 @@ impl<'a> SearchScope<'a> {
             .prepare(&format!(
                 "SELECT coalesce(min(thread_key), 0), coalesce(max(thread_key), -1) FROM thread_heads WHERE {SEARCHED_THREADS}"
             ))?
-            .query_row((assistant_id, self.query.since.map(encode_time), owner), |row| {
+            .query_row((assistant_id, self.query.since.map(encode_time), owner, self.project_key), |row| {
                 Ok(row_range(row.get(0)?, row.get(1)?))
             })
     }
@@ -161,9 +177,10 @@ impl<'a> SearchScope<'a> {
             .prepare(
                 "SELECT CAST(coalesce(sum(message_count), 0) AS BIGINT) FROM thread_heads
                  WHERE updated_at IS NOT NULL AND (CAST($1 AS BIGINT) IS NULL OR thread_key = $1)
-                     AND (CAST($2 AS TEXT) IS NULL OR assistant_id = $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3)",
+                     AND (CAST($2 AS TEXT) IS NULL OR assistant_id = $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3)
+                     AND (CAST($4 AS BIGINT) IS NULL OR project_key = $4)",
             )?
-            .query_row((self.thread_key, assistant_id, owner), |row| row.get(0))?;
+            .query_row((self.thread_key, assistant_id, owner, self.project_key), |row| row.get(0))?;
         Ok(messages.unsigned_abs())
     }
 
@@ -174,7 +191,8 @@ impl<'a> SearchScope<'a> {
             return match self.documents.get(&row) {
                 Some(is_in_scope) => Ok(*is_in_scope),
                 None => {
-                    let is_in_scope = document_scope::is_document_in_scope(self.db, kind, key, self.query)?;
+                    let is_in_scope =
+                        document_scope::is_document_in_scope(self.db, kind, key, self.document_filter())?;
                     self.documents.insert(row, is_in_scope);
                     Ok(is_in_scope)
                 }
@@ -198,6 +216,11 @@ impl<'a> SearchScope<'a> {
         }
     }
 
+    /// Returns the filters of the search.
+    fn document_filter(&self) -> ScopeFilter<'a> {
+        ScopeFilter { query: self.query, project_key: self.project_key }
+    }
+
     /// Returns whether a message is in the searched part of its thread.
     fn contains_message(&mut self, key: i64, seq: i64) -> Result<bool> {
         let thread = self.searched_thread(key)?;
@@ -206,9 +229,10 @@ impl<'a> SearchScope<'a> {
 
     /// Returns the searched part of a thread, from the cache if possible.
     fn searched_thread(&mut self, key: i64) -> Result<Option<&SearchedThread>> {
+        let filter = self.document_filter();
         Ok(match self.threads.entry(key) {
             Entry::Occupied(cached) => cached.into_mut().as_ref(),
-            Entry::Vacant(vacant) => vacant.insert(load_thread(self.db, self.query, key)?).as_ref(),
+            Entry::Vacant(vacant) => vacant.insert(load_thread(self.db, filter, key)?).as_ref(),
         })
     }
 }
@@ -226,12 +250,13 @@ fn contiguous_ranges(keys: &[i64]) -> Vec<Range<i64>> {
 }
 
 /// Returns the part of a thread that a query searches, or `None` if the thread is outside the scope.
-fn load_thread(db: &SqlConnection, query: &SearchQuery, key: i64) -> Result<Option<SearchedThread>> {
+fn load_thread(db: &SqlConnection, filter: ScopeFilter<'_>, key: i64) -> Result<Option<SearchedThread>> {
+    let query = filter.query;
     let head = db
         .prepare(
             "SELECT base_seq, copied_count FROM thread_heads WHERE thread_key = $1 AND updated_at IS NOT NULL
              AND (CAST($2 AS TEXT) IS NULL OR assistant_id = $2) AND (CAST($3 AS TEXT) IS NULL OR updated_at >= $3)
-             AND (CAST($4 AS TEXT) IS NULL OR owner = $4)",
+             AND (CAST($4 AS TEXT) IS NULL OR owner = $4) AND (CAST($5 AS BIGINT) IS NULL OR project_key = $5)",
         )?
         .query_optional(
             (
@@ -239,6 +264,7 @@ fn load_thread(db: &SqlConnection, query: &SearchQuery, key: i64) -> Result<Opti
                 query.assistant_id.as_ref().map(|id| id.as_str()),
                 query.since.map(encode_time),
                 owners::owner_column_value(query.scope.as_ref()),
+                filter.project_key,
             ),
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? > 0)),
         )?;

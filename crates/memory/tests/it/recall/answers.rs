@@ -197,14 +197,14 @@ async fn errors_of_the_tool_have_a_hint() {
         assert_eq!(status, ToolStatus::Success, "{args}");
         assert!(text.contains(expected), "{text}");
     }
-    assert_eq!(RecallTool.repeat_safety(), RepeatSafety::Safe);
-    assert_eq!(RecallTool.spec().name, RECALL);
+    assert_eq!(RecallTool::default().repeat_safety(), RepeatSafety::Safe);
+    assert_eq!(RecallTool::default().spec().name, RECALL);
 }
 
 /// The description of the tool for the model.
 #[test]
 fn the_tool_describes_itself() {
-    let spec = RecallTool.spec();
+    let spec = RecallTool::default().spec();
     insta::assert_json_snapshot!(
         json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters})
     );

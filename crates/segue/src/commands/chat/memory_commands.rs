@@ -12,11 +12,11 @@ use agent::{
 use clap::{Args, FromArgMatches};
 use tokio::task::JoinHandle;
 
-use crate::cli::memory::SearchArgs;
+use crate::cli::memory::{ProjectArgs, SearchArgs};
 use crate::commands::chat::ChatSession;
 use crate::commands::history::recall;
 use crate::commands::history::search::{self, CommandSyntax};
-use crate::commands::memory::{agent_md, summarize, tiers};
+use crate::commands::memory::{agent_md, project_scope, summarize, tiers};
 use crate::exit::{CliFailure, ExitReason, error_chain};
 
 /// The number of summaries that `/memory` shows.
@@ -145,10 +145,12 @@ impl ChatSession {
     }
 
     /// Performs `/recall`: searches the messages of the current thread and the threads it came from. If there are no matches,
-    /// or with `--all`, it searches all threads.
+    /// or with `--all`, it searches all threads of the project; with `--everywhere`, those of all projects.
     pub(super) async fn run_recall(&self, words: &[&str]) -> Result<(), CliFailure> {
-        let is_all = words.contains(&"--all");
-        let words: Vec<&str> = words.iter().copied().filter(|word| *word != "--all").collect();
+        let is_everywhere = words.contains(&"--everywhere");
+        let is_all = is_everywhere || words.contains(&"--all");
+        let is_word = |word: &&str| !["--all", "--everywhere"].contains(word);
+        let words: Vec<&str> = words.iter().copied().filter(is_word).collect();
         let text = words.join(" ");
         if text.is_empty() {
             return Err(CliFailure::new(ExitReason::User, "recall: no words were given")
@@ -160,7 +162,9 @@ impl ChatSession {
             }
             self.print_info("No matches in this thread. Matches in all threads:")?;
         }
-        search::show_search(&self.context, &SearchRequest::new(text), CommandSyntax::Chat).await
+        let project = project_scope(&self.context, ProjectArgs { everywhere: is_everywhere });
+        let request = SearchRequest { project, ..SearchRequest::new(text) };
+        search::show_search(&self.context, &request, CommandSyntax::Chat).await
     }
 
     /// Performs `/remember`: adds a sentence to agent.md.
@@ -175,7 +179,9 @@ impl ChatSession {
             None => {
                 tiers::show_stats(&self.context, &self.context.agent.memory().stats().await?)?;
                 self.context.screen.print_line("")?;
-                let summaries = self.context.agent.memory().recent_summaries(SUMMARIES_SHOWN).await?;
+                let (memory, scope) =
+                    (self.context.agent.memory(), self.context.agent.default_project_scope());
+                let summaries = memory.recent_summaries(scope, SUMMARIES_SHOWN).await?;
                 tiers::show_summaries(&self.context, &summaries, CommandSyntax::Chat).await?;
                 self.print_info(MEMORY_HINT)
             }
@@ -201,7 +207,7 @@ fn parse_search_args(words: &[&str]) -> Result<SearchArgs, CliFailure> {
         let first_line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         let reason = if words.is_empty() { "no words were given" } else { first_line };
         CliFailure::new(ExitReason::User, format!("read /search: {reason}"))
-            .with_hint("/search words… [--thread ID] [--since WHEN] [--kind KIND] [--limit N]")
+            .with_hint("/search words… [--thread ID] [--since WHEN] [--kind KIND] [--everywhere] [--limit N]")
     })
 }
 

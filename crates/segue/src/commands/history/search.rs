@@ -2,7 +2,8 @@
 //! `memory` decides which of them match and in which order.
 
 use agent::{
-    AdjacentMessage, IndexHitKind, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker,
+    AdjacentMessage, IndexHitKind, ProjectScope, SearchHit, SearchHitSource, SearchRequest, SearchResults,
+    Speaker,
 };
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
@@ -12,6 +13,7 @@ use terminal::{sanitize_line, shorten, wrap};
 
 use crate::cli::OutputFormat;
 use crate::cli::memory::{SearchArgs, SearchKind};
+use crate::commands::memory::project_scope;
 use crate::commands::{CommandContext, threads};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
@@ -139,6 +141,11 @@ pub(crate) async fn search_request(
         Some(prefix) => Some(context.agent.threads().find(prefix).await?.thread_id),
         None => None,
     };
+    // A thread that is named is searched wherever it is.
+    let project = match thread_id {
+        Some(_) => ProjectScope::Any,
+        None => project_scope(context, args.projects),
+    };
     let kind = |kind: &SearchKind| match kind {
         SearchKind::Message => IndexHitKind::Message,
         SearchKind::Summary => IndexHitKind::Summary,
@@ -148,6 +155,7 @@ pub(crate) async fn search_request(
     Ok(SearchRequest {
         kinds: args.kind.iter().map(kind).collect(),
         thread_id,
+        project,
         assistant_id: args.agent.clone(),
         since: args.since.map(|since| since.resolve(Timestamp::now())),
         limit: args.limit as usize,
@@ -187,7 +195,13 @@ pub(crate) async fn show_search(
     }
     let screen = &context.screen;
     if results.hits.is_empty() {
-        let text = format!("No matches for {}.", quote_query(&request.text));
+        let query = quote_query(&request.text);
+        let text = match request.project {
+            ProjectScope::Any => format!("No matches for {query}."),
+            ProjectScope::Project(_) | ProjectScope::Personal | ProjectScope::OfThread(_) => {
+                format!("No matches for {query} in this project; `--everywhere` searches all projects.")
+            }
+        };
         screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
         return Ok(());
     }

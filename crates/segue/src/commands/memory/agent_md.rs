@@ -16,12 +16,13 @@ use terminal::{
 };
 
 use crate::cli::OutputFormat;
-use crate::cli::memory::RememberArgs;
+use crate::cli::memory::{ProjectArgs, RememberArgs};
 use crate::commands::CommandContext;
 use crate::commands::history::search::{
     CommandSyntax, check_words, hit_thread_names, navigation_hint, quote_query, search_report,
 };
 use crate::commands::import::format_count;
+use crate::commands::memory::project_scope;
 use crate::commands::memory::tiers::{self, redaction_text};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
@@ -42,8 +43,12 @@ struct AgentMdLine<'a> {
 ///
 /// # Errors
 /// Fails if agent.md or the journal cannot be read, or stdout cannot be written.
-pub(crate) async fn show_memory(context: &CommandContext, limit: usize) -> CommandResult {
-    let summaries = context.agent.memory().recent_summaries(limit).await?;
+pub(crate) async fn show_memory(
+    context: &CommandContext,
+    projects: ProjectArgs,
+    limit: usize,
+) -> CommandResult {
+    let summaries = context.agent.memory().recent_summaries(project_scope(context, projects), limit).await?;
     if context.format == OutputFormat::Json {
         let (path, text) = (context.agent.memory().agent_md_path(), read_agent_md(context)?);
         let summaries = tiers::summary_reports(&summaries);
@@ -96,11 +101,17 @@ pub(crate) fn print_path(context: &CommandContext) -> CommandResult {
 ///
 /// # Errors
 /// Fails if the query contains no word, agent.md or the journal cannot be read, or stdout cannot be written.
-pub(crate) async fn search_memory(context: &CommandContext, words: &str, limit: usize) -> CommandResult {
+pub(crate) async fn search_memory(
+    context: &CommandContext,
+    words: &str,
+    projects: ProjectArgs,
+    limit: usize,
+) -> CommandResult {
     check_words(words)?;
     let request = SearchRequest {
         kinds: vec![IndexHitKind::Summary, IndexHitKind::Item],
         assistant_id: Some(context.agent.assistant_id().clone()),
+        project: project_scope(context, projects),
         limit,
         ..SearchRequest::new(words)
     };

@@ -1,7 +1,7 @@
 //! `segue memory stats`, `summaries` and `trace`: the size of each tier, the summaries of old messages, and the tier of
 //! each message of a thread. These commands only read.
 
-use agent::{MemoryStats, StoredSummary};
+use agent::{MemoryStats, ProjectScope, StoredSummary, SummaryProject};
 use protocol::{LoggedMessage, MediumTermSummary, MessageRole, ThreadId};
 use serde::Serialize;
 use serde_json::json;
@@ -11,9 +11,11 @@ use terminal::{
 };
 
 use crate::cli::OutputFormat;
+use crate::cli::memory::ProjectArgs;
 use crate::commands::CommandContext;
 use crate::commands::history::search::{CommandSyntax, thread_names};
 use crate::commands::import::format_count;
+use crate::commands::memory::project_scope;
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The size of agent.md, in percent of its limit, at which a warning is shown.
@@ -99,6 +101,8 @@ pub(crate) struct StoredSummaryReport<'a> {
     thread_id: Option<ThreadId>,
     /// The number of summarized messages.
     turns: u64,
+    /// The path of the project, `personal`, or `several projects`.
+    project: &'a str,
 }
 
 /// Returns summaries in the form of `--json`.
@@ -107,16 +111,30 @@ pub(crate) fn summary_reports(summaries: &[StoredSummary]) -> Vec<StoredSummaryR
         summary: &stored.summary,
         thread_id: stored.thread_id,
         turns: stored.turns,
+        project: project_text(&stored.project),
     });
     reports.collect()
+}
+
+/// Returns the path of the project of a summary, or words if it has none.
+fn project_text(project: &SummaryProject) -> &str {
+    match project {
+        SummaryProject::Project(path) => path,
+        SummaryProject::Personal => "personal",
+        SummaryProject::Several => "several projects",
+    }
 }
 
 /// Performs `segue memory summaries`.
 ///
 /// # Errors
 /// Fails if the journal cannot be read or stdout cannot be written.
-pub(crate) async fn run_summaries(context: &CommandContext, limit: usize) -> CommandResult {
-    let summaries = context.agent.memory().recent_summaries(limit).await?;
+pub(crate) async fn run_summaries(
+    context: &CommandContext,
+    projects: ProjectArgs,
+    limit: usize,
+) -> CommandResult {
+    let summaries = context.agent.memory().recent_summaries(project_scope(context, projects), limit).await?;
     if context.format == OutputFormat::Json {
         context.print_json(&json!({"summaries": summary_reports(&summaries)}))?;
         return Ok(ExitReason::Success);
@@ -140,14 +158,15 @@ pub(crate) async fn show_summaries(
 ) -> Result<(), CliFailure> {
     let screen = &context.screen;
     if summaries.is_empty() {
-        return Ok(screen.print_line("No message was summarized yet.")?);
+        return print_no_summaries(context, syntax).await;
     }
+    let own_project = context.agent.project();
     let names = thread_names(context, summaries.iter().filter_map(|stored| stored.thread_id)).await?;
     for (index, stored) in summaries.iter().enumerate() {
         if index > 0 {
             screen.print_line("")?;
         }
-        screen.print_line(heading_line(screen, stored, &names))?;
+        screen.print_line(heading_line(screen, stored, &names, &own_project))?;
         screen.print_lines(marker::summary_lines(screen, &stored.summary.summary_text))?;
     }
     if let Some(text) = navigation_hint(context, summaries, &names, syntax).await {
@@ -160,13 +179,31 @@ pub(crate) async fn show_summaries(
     Ok(())
 }
 
+/// Prints that there are no summaries, and how to see those of other projects if there are any.
+async fn print_no_summaries(context: &CommandContext, syntax: CommandSyntax) -> Result<(), CliFailure> {
+    let elsewhere = context.agent.memory().recent_summaries(ProjectScope::Any, 1).await?;
+    let text = match (elsewhere.is_empty(), syntax) {
+        (true, _) => "No message was summarized yet.",
+        (false, CommandSyntax::Shell) => {
+            "No message of this project was summarized yet; `--everywhere` shows all projects."
+        }
+        (false, CommandSyntax::Chat) => "No message of this project was summarized yet.",
+    };
+    Ok(context.screen.print_line(text)?)
+}
+
 /// Returns the heading of a summary, in the form of a search hit: its thread, the numbers of its messages, and its time.
-fn heading_line(screen: &Screen, stored: &StoredSummary, names: &ThreadNames) -> String {
+/// The project is named if it is not that of the current folder.
+fn heading_line(screen: &Screen, stored: &StoredSummary, names: &ThreadNames, own_project: &str) -> String {
     let summary = &stored.summary;
     let thread = stored.thread_id.and_then(|thread_id| names.get(&thread_id));
     let thread = thread.map_or("(deleted)", |(id, _)| id.as_str());
     let messages = message_range(summary.turn_range_start, summary.turn_range_end);
-    let heading = format!("summary of {messages} {}", format_minute(summary.created_at));
+    let project = match project_text(&stored.project) {
+        project if project == own_project => String::new(),
+        project => format!(", {}", sanitize_line(project)),
+    };
+    let heading = format!("summary of {messages} {}{project}", format_minute(summary.created_at));
     format!("{} {}", screen.style.code(thread), screen.style.dim(heading))
 }
 

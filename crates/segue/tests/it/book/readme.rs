@@ -37,7 +37,7 @@ fn the_three_commands_of_the_readme_print_what_it_shows() {
 
     let question = "which seed did the nightly stress run use";
     let shown_lines = lines_shown_below(&format!("segue search \"{question}\" --kind message --limit 1"));
-    let output = sandbox.run(&["search", question, "--kind", "message", "--limit", "1"]);
+    let output = sandbox.run(&["search", question, "--kind", "message", "--limit", "1", "--everywhere"]);
     let printed: Vec<&str> = output.stdout.lines().map(without_id).collect();
     // The title is shortened to the columns that remain after the id.
     for line in shown_lines.iter().map(|line| without_id(line).trim_end_matches('…')) {

@@ -36,7 +36,7 @@ fn fully_populated_home() -> TestSandbox {
     let accept = sandbox.write_file("accept.json", "{\"decisions\":[{\"type\":\"approve\"}]}");
     let first = sandbox.threads().last().unwrap()["thread_id"].as_str().unwrap().to_owned();
     run(&["handoff", &first, "--decision-file", &accept]);
-    run(&["search", "clock"]);
+    run(&["search", "clock", "--everywhere"]);
     let connection = Connection::open(sandbox.home().join("segue.db")).unwrap();
     connection.execute_batch(&edge_case_sql()).unwrap();
     sandbox
@@ -80,7 +80,7 @@ fn edge_case_sql() -> String {
     INSERT INTO outbox VALUES ('k', 'a' || char(0), 'p', 0, '2026-01-01T00:00:00.000000000Z'), ('k', 'a' || char(1), 'p', 1, 't'),
         ('k', 'a' || char(1114110), 'p', 1, 't');
     INSERT INTO medium_term_memory VALUES ('m1', 'agent@bob', 'Of herons.', 1, 2, '2026-01-01T00:00:00.000000000Z');
-    INSERT INTO summaries VALUES (31, 'm1', 2, 5000);
+    UPDATE summaries SET summary_key = 31, turn_count = 2, thread_key = 5000, project_key = NULL WHERE id = 'm1';
     INSERT INTO summary_threads VALUES (5000, 3, 31);
     INSERT INTO dissolved_summaries VALUES (5000, 'm0');
     INSERT INTO agents (agent_key, agent_id, turn_floor) VALUES (55, 'agent@bob', 41);
@@ -99,7 +99,7 @@ fn stored_rows(path: &Path) -> BTreeMap<String, Vec<Vec<Stored>>> {
             // The search index has its own progress columns, which a copy does not preserve. A
             // copy may also raise `turn_floor` to the number of existing turns.
             "thread_heads" => "SELECT thread_key, thread_id, last_seq, base_seq, copied_count, message_count, has_prompt,
-                in_subagent, assistant_id, status, updated_at, owner FROM thread_heads".to_owned(),
+                in_subagent, assistant_id, status, updated_at, owner, project_key FROM thread_heads".to_owned(),
             "handoff_index" => "SELECT handoff_key, handoff_id FROM handoff_index".to_owned(),
             "agents" => "SELECT agent_key, agent_id, max(turn_floor,
                 ifnull((SELECT max(turn_index) FROM turns WHERE turns.agent_key = agents.agent_key), 0)) FROM agents".to_owned(),
@@ -160,13 +160,16 @@ fn assert_database_usable(sandbox: &TestSandbox, url: &str, before: &str) {
     for args in [
         &["threads", "list"][..],
         &["history", "last"],
-        &["search", "clock"],
+        &["search", "clock", "--everywhere"],
         &["keys", "list"],
         &["handoff", "stats"],
     ] {
         assert_eq!(at(url, args), at(before, args), "{args:?} in {url}");
     }
-    assert_eq!(at(url, &["search", "heron"])["hits"], at(before, &["search", "heron"])["hits"]);
+    assert_eq!(
+        at(url, &["search", "heron", "--everywhere"])["hits"],
+        at(before, &["search", "heron", "--everywhere"])["hits"]
+    );
     let checks = at(url, &["doctor"]);
     let fails: Vec<_> =
         checks.as_array().unwrap().iter().filter(|check| check["verdict"] == "fail").collect();

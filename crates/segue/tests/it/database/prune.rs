@@ -80,7 +80,7 @@ fn h8_a_dry_run_lists_the_threads_to_delete_and_deletes_none() {
 #[test]
 fn k9_h8_pruned_content_is_erased_from_the_file() {
     let (sandbox, _) = home_with_old_threads();
-    sandbox.run(&["search", "clock"]);
+    sandbox.run(&["search", "clock", "--everywhere"]);
     sandbox.run(&["prune", "--older-than", "90d"]).assert_error(2, "there is no terminal to ask on");
     assert_eq!(sandbox.threads().len(), 3);
     let report = sandbox.json(&["prune", "--older-than", "90d", "--yes", "--vacuum", "--json"]);

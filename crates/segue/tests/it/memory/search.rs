@@ -7,7 +7,7 @@ use crate::compact::long_thread;
 use crate::sandbox::TestSandbox;
 
 fn search_hits(sandbox: &TestSandbox, args: &[&str]) -> Vec<Value> {
-    let args = [&["search"], args, &["--json"]].concat();
+    let args = [&["search", "--everywhere"], args, &["--json"]].concat();
     sandbox.json(&args)["hits"].as_array().unwrap().clone()
 }
 
@@ -89,7 +89,7 @@ fn m11_a_search_finds_the_summary_of_a_handoff() {
     for (field, report_field) in [("parent_thread_id", "thread_id"), ("child_thread_id", "child_thread_id")] {
         assert_eq!(hit[field], report[report_field], "{field}: {hit}");
     }
-    let output = sandbox.run(&["search", "retries_after_timeout", "--kind", "handoff"]);
+    let output = sandbox.run(&["search", "retries_after_timeout", "--kind", "handoff", "--everywhere"]);
     let command = output.stderr.split('`').nth(1).unwrap();
     assert!(command.starts_with("segue handoff --show "), "{output:?}");
     assert_eq!(sandbox.run(&command.split(' ').skip(1).collect::<Vec<_>>()).code, 0);
@@ -98,7 +98,7 @@ fn m11_a_search_finds_the_summary_of_a_handoff() {
 #[test]
 fn no_hits_are_a_success_and_an_empty_query_is_an_error() {
     let sandbox = long_thread(TestSandbox::new(), 2);
-    let none = sandbox.run(&["search", "xylophone"]);
+    let none = sandbox.run(&["search", "xylophone", "--everywhere"]);
     assert_eq!((none.code, none.stdout.as_str()), (0, "No matches for `xylophone`.\n"), "{none:?}");
     assert_eq!(sandbox.json(&["search", "xylophone", "--json"])["hits"], json!([]));
     sandbox.run(&["search", " "]).assert_error(2, "no words were given");

@@ -258,10 +258,15 @@ fn messages_are_searched_and_memory_is_read_and_changed() {
     let serving = ServeProcess::start(&sandbox);
     let api = owner_client(&serving);
     let parent = import_session(&api);
-    let search = api.get("/api/search?q=why%20does%20retries_after_timeout%20fail&limit=3").json();
+    let search =
+        api.get("/api/search?q=why%20does%20retries_after_timeout%20fail&limit=3&scope=everything").json();
     assert_eq!(search["hits"][0]["thread_id"], parent.as_str(), "{search}");
-    let printed = sandbox.json(&["search", "why does retries_after_timeout fail", "--limit", "3", "--json"]);
+    let question = "why does retries_after_timeout fail";
+    let printed = sandbox.json(&["search", question, "--limit", "3", "--everywhere", "--json"]);
     assert_eq!(printed["hits"], search["hits"], "both front ends show the same");
+    let of_project = api.get("/api/search?q=why%20does%20retries_after_timeout%20fail").json();
+    assert_eq!(of_project["hits"], json!([]), "the imported session is of another project");
+    assert_eq!(api.get("/api/search?q=timeout&scope=all").status, 422);
     assert_eq!(api.get("/api/search?q=timeout&since=2031-01-01").json()["hits"], json!([]));
     assert_eq!(api.get("/api/search?q=timeout&kinds=summary,handoff").json()["hits"], json!([]));
     let remembered = api.post("/api/memory/remember", &json!({"text": "Prefer tabs."})).json();

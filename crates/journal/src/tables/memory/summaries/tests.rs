@@ -68,7 +68,8 @@ fn f6_a_window_of_any_length_is_archived_by_one_statement() {
 fn f6_queries_of_memory_are_answered_from_an_index() {
     let (agent_page, thread_page) = (turns::agent_page_sql(), turns::thread_page_sql());
     let archive_thread = archive_thread_turns_sql(SqlDialect::Sqlite);
-    for sql in [ARCHIVE_TURNS_SQL, &archive_thread, LIST_SQL, &agent_page, &thread_page] {
+    let (list, list_project) = (list_sql(), list_project_sql());
+    for sql in [ARCHIVE_TURNS_SQL, &archive_thread, &list, &list_project, &agent_page, &thread_page] {
         let plan = query_plan(sql);
         assert!(!plan.iter().any(|step| step.contains("SCAN") || step.contains("TEMP")), "{sql}: {plan:#?}");
     }

@@ -104,7 +104,13 @@ pub async fn summary_texts(store: &dyn Store, query: SummaryQuery) -> Vec<String
 }
 
 pub fn newest_query() -> SummaryQuery {
-    SummaryQuery { agent_id: AssistantId::default(), except_thread: None, offset: 0, limit: 10 }
+    SummaryQuery {
+        agent_id: AssistantId::default(),
+        project: journal::ProjectScope::Any,
+        except_thread: None,
+        offset: 0,
+        limit: 10,
+    }
 }
 
 /// Appends `turns` messages to the thread, alternating between user and model.

@@ -89,7 +89,12 @@ impl RecordedOutput {
 
 /// Returns the JSON values that a command prints, without the volatile fields; of a search, the events that it found.
 fn print_values(sandbox: &TestSandbox, args: &[String]) -> Value {
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+    // The recorded folder of a thread is of another machine, and these commands cover the project of the folder that they
+    // run in.
+    if matches!(args[..], ["search", ..] | ["memory", "summaries" | "search" | "show", ..]) {
+        args.push("--everywhere");
+    }
     let output = sandbox.run(&args);
     assert_eq!(output.code, 0, "{args:?}: {output:?}");
     let values = serde_json::Deserializer::from_str(&output.stdout).into_iter::<Value>();

@@ -157,7 +157,8 @@ impl HomeWriter {
         ]);
         self.json(&["store", "put", "notes.birds", "crane", "{\"legs\": 2}", "--json"]);
         self.json(&["store", "delete", "notes.birds", "crane", "--json"]);
-        assert!(!self.json(&["memory", "summaries", "--json"])["summaries"].as_array().unwrap().is_empty());
+        let summaries = self.json(&["memory", "summaries", "--everywhere", "--json"]);
+        assert!(!summaries["summaries"].as_array().unwrap().is_empty());
     }
 
     fn write_deleted_thread(&self) -> String {

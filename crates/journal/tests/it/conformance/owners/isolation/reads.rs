@@ -11,6 +11,7 @@ use journal::{
 use protocol::{OwnerScope, RunFeedback};
 
 use super::owned_rows::{OwnedRows, history};
+use crate::conformance::tiers::memory_fixtures::newest_query;
 
 /// Returns the rendered result of each read method with its name. A new method of the `Store` trait belongs here.
 pub async fn all_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
@@ -92,7 +93,7 @@ async fn run_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, 
 
 async fn memory_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
     let agent_id = theirs.assistant_id.clone();
-    let summaries = SummaryQuery { agent_id: agent_id.clone(), except_thread: None, offset: 0, limit: 9 };
+    let summaries = SummaryQuery { agent_id: agent_id.clone(), limit: 9, ..newest_query() };
     let words = vec![theirs.word.clone()];
     let search = |thread_id, assistant_id| SearchQuery {
         words: words.clone(),
@@ -137,7 +138,8 @@ pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
 
 /// Returns the trait methods that this file does not call. Exempt methods are tested elsewhere or do not depend on the owner.
 pub fn uncovered_methods() -> Vec<&'static str> {
-    const EXEMPT_METHODS: [&str; 5] = ["commit", "update_search_index", "health", "replicas", "current_time"];
+    const EXEMPT_METHODS: [&str; 6] =
+        ["commit", "update_search_index", "health", "replicas", "current_time", "unresolved_folders"];
     let store = include_str!("../../../../../src/store.rs");
     let store = &store[store.find("pub trait Store").unwrap()..];
     let methods = store.split("async fn ").skip(1).filter_map(|method| method.split('(').next());

@@ -169,6 +169,7 @@ fn kind(write: &Write) -> usize {
         Write::ReleaseRuns { .. } => 40,
         Write::ClaimRuns(_) => 41,
         Write::ExpectNoMessage { .. } => 38,
+        Write::ResolveFolder { .. } => 42,
     }
 }
 

@@ -1,0 +1,97 @@
+//! Projects: the repository or folder that a thread is about. A summary has the project of the threads whose messages
+//! it covers. The paths come from the caller; no folder is read here.
+
+use protocol::ThreadId;
+
+use crate::engines::sql::SqlConnection;
+use crate::{ProjectScope, Result};
+
+/// The key of a thread or summary without a project.
+pub(crate) const PERSONAL_KEY: i64 = 0;
+/// A key that no project has.
+const UNKNOWN_KEY: i64 = -1;
+
+/// Stores a project that is not stored yet.
+pub(crate) fn ensure_project(db: &SqlConnection, path: Option<&str>) -> Result<()> {
+    match path {
+        Some(path) => db
+            .prepare("INSERT INTO projects (path) VALUES ($1) ON CONFLICT DO NOTHING")?
+            .execute_deferred([path]),
+        None => Ok(()),
+    }
+}
+
+/// Moves a thread to a project.
+pub(crate) fn set_thread_project(db: &SqlConnection, thread_id: ThreadId, path: &str) -> Result<()> {
+    ensure_project(db, Some(path))?;
+    db.prepare(
+        "UPDATE thread_heads SET project_key = (SELECT j.project_key FROM projects j WHERE j.path = $2)
+         WHERE thread_id = $1",
+    )?
+    .execute_deferred((thread_id.to_string(), path))
+}
+
+/// Returns the key of the only project in the scope; `None` if every project is in it.
+pub(crate) fn scope_key(db: &SqlConnection, scope: &ProjectScope) -> Result<Option<i64>> {
+    let key = match scope {
+        ProjectScope::Any => return Ok(None),
+        ProjectScope::Personal => Some(PERSONAL_KEY),
+        ProjectScope::Project(path) => db
+            .prepare("SELECT project_key FROM projects WHERE path = $1")?
+            .query_optional([path.as_str()], |row| row.get(0))?,
+        ProjectScope::OfThread(thread_id) => db
+            .prepare("SELECT project_key FROM thread_heads WHERE thread_id = $1")?
+            .query_optional([thread_id.to_string()], |row| row.get(0))?,
+    };
+    Ok(Some(key.unwrap_or(UNKNOWN_KEY)))
+}
+
+/// Returns the folders that an earlier version recorded for threads and whose projects are not known yet.
+pub(crate) fn unresolved_folders(db: &SqlConnection) -> Result<Vec<String>> {
+    db.prepare("SELECT path FROM projects WHERE is_resolved = 0 ORDER BY project_key")?
+        .query_map((), |row| row.get(0))
+}
+
+/// Replaces a recorded folder by its project, in all threads and summaries. A folder that is resolved already stays
+/// as it is, so the write may be repeated.
+pub(crate) fn resolve_folder(db: &SqlConnection, folder: &str, project: &str) -> Result<()> {
+    let unresolved: Option<i64> = db
+        .prepare("SELECT project_key FROM projects WHERE path = $1 AND is_resolved = 0")?
+        .query_optional([folder], |row| row.get(0))?;
+    let Some(key) = unresolved else { return Ok(()) };
+    if folder == project {
+        db.execute("UPDATE projects SET is_resolved = 1 WHERE project_key = $1", [key])?;
+        return Ok(());
+    }
+    ensure_project(db, Some(project))?;
+    for table in ["thread_heads", "summaries"] {
+        db.prepare(&format!(
+            "UPDATE {table} SET project_key = (SELECT j.project_key FROM projects j WHERE j.path = $2)
+             WHERE project_key = $1"
+        ))?
+        .execute_deferred((key, project))?;
+    }
+    db.execute("DELETE FROM projects WHERE project_key = $1", [key]).map(|_| ())
+}
+
+/// Deletes a project to which nothing belongs any more, so that its path is not kept.
+pub(crate) fn delete_if_unused(db: &SqlConnection, project_key: i64) -> Result<()> {
+    db.execute(DELETE_UNUSED_SQL, [project_key]).map(|_| ())
+}
+
+/// Deletes the project `$1` unless a thread or a summary belongs to it.
+const DELETE_UNUSED_SQL: &str = "DELETE FROM projects WHERE project_key = $1
+    AND NOT EXISTS (SELECT 1 FROM thread_heads h WHERE h.project_key = $1 AND h.project_key > 0)
+    AND NOT EXISTS (SELECT 1 FROM summaries s WHERE s.project_key = $1 AND s.project_key > 0)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::query_plan;
+
+    #[test]
+    fn an_unused_project_is_found_from_indexes() {
+        let plan = query_plan(DELETE_UNUSED_SQL);
+        assert!(plan.iter().all(|step| !step.contains("SCAN h") && !step.contains("SCAN s")), "{plan:#?}");
+    }
+}

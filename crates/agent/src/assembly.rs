@@ -44,7 +44,7 @@ use handoff::{
     ClearBlockActivity, DraftSettings, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
     HandoffTool, MarkFirstTurn,
 };
-use memory::{AgentMdHook, EditMemoryTool, RecallTool, StoreTool, TieredMemoryHook};
+use memory::{AgentMdHook, EditMemoryTool, MemoryScope, RecallTool, StoreTool, TieredMemoryHook};
 use model::ChatModel;
 use protocol::{AssistantId, Checkpoint};
 use runtime::{
@@ -314,7 +314,11 @@ impl Agent {
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         let recall = RecallTool { scope: self.config.memory.scope };
         tools.push(Arc::new(recall));
-        tools.push(Arc::new(StoreTool::new(assistant_id)));
+        let project = match self.config.memory.scope {
+            MemoryScope::Project => Some(self.project()),
+            MemoryScope::Assistant => None,
+        };
+        tools.push(Arc::new(StoreTool::new(assistant_id, project.as_deref())));
         if let Some(ModelAndCompactor { model, compactor }) = model {
             tools.push(Arc::new(CompactConversationTool { compactor: Arc::clone(compactor) }));
             let subagent_tools = shared.iter().cloned().chain([Arc::new(recall) as Arc<dyn Tool>]);

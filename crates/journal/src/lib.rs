@@ -21,6 +21,7 @@ pub mod view;
 mod write;
 
 use futures::future::BoxFuture;
+use protocol::AssistantId;
 
 pub use commit_feed::local::{LocalCommitFeed, LocalCommitSubscription};
 pub use commit_feed::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
@@ -65,22 +66,23 @@ pub const PAGE_ROWS_MAX: usize = 5_000;
 /// Maximum number of words of a search.
 pub const QUERY_WORDS_MAX: usize = 32;
 
-/// The first label of the namespaces that belong to assistants. The second label is the id of the assistant.
+/// The first label of the namespaces that belong to assistants. The second label is an [`assistant_label`].
 pub const AGENT_NAMESPACE_LABEL: &str = "agents";
 
-/// The beginning of the third label of a namespace, for items that an assistant keeps for one project.
-const PROJECT_LABEL_START: &str = "@project-";
-
-/// Returns the label of an assistant's items that belong to a project. It follows the labels of the assistant.
+/// Returns the second label of the namespaces of an assistant's items: its id, and for items of one project also a hash
+/// of the project's path.
 ///
-/// It contains a hash of the path, because a label has a maximum length and no periods.
-pub fn project_label(path: &str) -> String {
-    let digest = protocol::sha256_hex(path);
-    let groups = [&digest[..8], &digest[8..12], &digest[12..16], &digest[16..20], &digest[20..32]];
-    format!("{PROJECT_LABEL_START}{}", groups.join("-"))
+/// The hash replaces the path because a label has a maximum length and no periods. No namespace of one project is below
+/// that of another, or below that of the items without a project.
+pub fn assistant_label(assistant_id: &AssistantId, project: Option<&str>) -> String {
+    match project {
+        None => assistant_id.to_string(),
+        Some(path) => format!("{assistant_id}/{}", project_hash(path)),
+    }
 }
 
-/// Returns whether a label is reserved for the items of a project.
-pub fn is_project_label(label: &str) -> bool {
-    label.starts_with(PROJECT_LABEL_START)
+/// Returns the hash of a project's path, in the form of a UUID.
+pub(crate) fn project_hash(path: &str) -> String {
+    let digest = protocol::sha256_hex(path);
+    [&digest[..8], &digest[8..12], &digest[12..16], &digest[16..20], &digest[20..32]].join("-")
 }

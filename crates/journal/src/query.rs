@@ -237,8 +237,8 @@ pub struct SearchQuery {
     /// Only documents of this assistant. An item belongs to an assistant if its namespace begins with
     /// [`crate::AGENT_NAMESPACE_LABEL`] and the assistant's id; other items belong to no assistant.
     pub assistant_id: Option<AssistantId>,
-    /// Only documents of these projects. An assistant's item belongs to a project if [`crate::project_label`] follows
-    /// the assistant's id in its namespace, and is personal otherwise. Items of clients are in every scope.
+    /// Only documents of these projects. An assistant's item belongs to the project that its
+    /// [`crate::assistant_label`] names, and is personal without one. Items of clients are in every scope.
     pub project: ProjectScope,
     /// Only documents stored at or after this time.
     pub since: Option<Timestamp>,

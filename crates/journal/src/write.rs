@@ -388,10 +388,8 @@ impl Write {
             // Other processes do not need to know of a renewed lease.
             Self::UpdateRun { patch, .. } => {
                 let is_expired = |until: Timestamp| until <= Timestamp::now();
-                WriteEffects {
-                    releases_run: patch.status.is_some() || patch.lease_until.is_some_and(is_expired),
-                    ..none
-                }
+                let releases_run = patch.status.is_some() || patch.lease_until.is_some_and(is_expired);
+                WriteEffects { releases_run, ..none }
             }
             Self::ReleaseRuns { .. } | Self::DeleteRun { .. } | Self::ReclaimRun { .. } => {
                 WriteEffects { releases_run: true, ..none }

@@ -3,6 +3,7 @@
 
 mod isolation;
 mod policy;
+mod projects;
 mod secrets;
 mod undo;
 mod with_compaction;

@@ -75,7 +75,6 @@ const fn sequence_table(name: &'static str, columns: &'static [CopyColumn]) -> C
 /// All tables except the search index, which is built again, the schema versions, which each engine has of its own,
 /// and the replicas. The state of the search index (`indexed_seq`, `is_due`) is not copied either.
 pub(super) const TABLES: &[CopyTable] = &[
-    sequence_table("projects", PROJECTS),
     CopyTable { is_never_deleted: true, ..sequence_table("thread_heads", THREAD_HEADS) },
     table("threads", 1, THREADS),
     sequence_table("events", EVENTS),
@@ -110,6 +109,7 @@ pub(super) const TABLES: &[CopyTable] = &[
     sequence_table("items", ITEMS),
     table("api_keys", 1, API_KEYS),
     sequence_table("handoff_index", &[plain_column("handoff_key"), plain_column("handoff_id")]),
+    sequence_table("projects", PROJECTS),
 ];
 
 const PROJECTS: &[CopyColumn] =

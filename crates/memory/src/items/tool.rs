@@ -1,5 +1,5 @@
-//! The tool `store`: lets an agent store values under names, for all its conversations. It cannot access items of other
-//! agents or of clients, because every namespace that it uses begins with the agent's own labels.
+//! The tool `store`: lets an agent store values under names, for all its conversations in a project. It cannot access items
+//! of other agents, projects or clients, because every namespace that it uses begins with labels that it cannot choose.
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -22,28 +22,52 @@ const FOUND_MAX: usize = 20;
 /// Maximum bytes of each value in a list of items. A single item is shown whole.
 const SHOWN_BYTES_MAX: usize = 1_000;
 
+/// Number of labels of a namespace that the model does not see.
+const HIDDEN_LABELS: usize = 2;
+
 /// The tool `store`, for one agent.
 pub struct StoreTool {
-    /// The first labels of all namespaces of the agent. The model does not see them.
-    agent_prefix: [String; 2],
+    /// The second label of the namespaces of the project.
+    project_label: String,
+    /// The second label of the namespaces without a project.
+    personal_label: String,
+}
+
+/// The items that a call is about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum StoreScope {
+    /// Those of the project.
+    #[default]
+    Project,
+    /// Those of no project.
+    Personal,
 }
 
 impl StoreTool {
-    /// Returns the tool for the items of the agent.
-    pub fn new(agent_id: &AssistantId) -> Self {
-        Self { agent_prefix: [AGENT_NAMESPACE_LABEL.to_owned(), agent_id.to_string()] }
+    /// Returns the tool for the items of the agent in the project with this path. Without a project, all items are
+    /// personal.
+    pub fn new(agent_id: &AssistantId, project: Option<&str>) -> Self {
+        Self {
+            project_label: journal::assistant_label(agent_id, project),
+            personal_label: journal::assistant_label(agent_id, None),
+        }
     }
 
-    /// Returns the namespace with the agent's labels before those of the call.
-    fn full_namespace(&self, labels: &[String]) -> Vec<String> {
-        self.agent_prefix.iter().chain(labels).cloned().collect()
+    /// Returns the namespace with the labels of the agent and the scope before those of the call.
+    fn full_namespace(&self, call: &StoreCall) -> Vec<String> {
+        let label = match call.scope {
+            StoreScope::Project => &self.project_label,
+            StoreScope::Personal => &self.personal_label,
+        };
+        [AGENT_NAMESPACE_LABEL, label].into_iter().map(str::to_owned).chain(call.namespace.clone()).collect()
     }
 
     /// Performs a call. Reads are made at once; writes are returned in the output and committed with the result of
     /// the call.
     async fn execute_call(&self, call: StoreCall, context: &ToolContext) -> Result<ToolOutput, ItemError> {
         let items = ItemStore { store: context.store.clone() };
-        let namespace = self.full_namespace(&call.namespace);
+        let namespace = self.full_namespace(&call);
         match call.action {
             StoreAction::Put { key, value } => {
                 let (item, receipt) = prepare_item(&namespace, &key, value, Timestamp::now())?;
@@ -99,9 +123,7 @@ impl StoreTool {
         }
         let mut lines: Vec<String> = namespaces
             .iter()
-            .map(|namespace| {
-                to_inert_json(&json!(namespace.get(self.agent_prefix.len()..).unwrap_or_default()))
-            })
+            .map(|namespace| to_inert_json(&json!(namespace.get(HIDDEN_LABELS..).unwrap_or_default())))
             .collect();
         if namespaces.len() == FOUND_MAX {
             lines.push(include_str!("../../prompts/store/more_items.md").trim().to_owned());
@@ -111,7 +133,7 @@ impl StoreTool {
 
     /// Returns the item as one line: its name as JSON, and at most `bytes_max` bytes of its value as JSON.
     fn render_item(&self, item: &StoredItem, bytes_max: usize) -> String {
-        let namespace = item.namespace.get(self.agent_prefix.len()..).unwrap_or_default();
+        let namespace = item.namespace.get(HIDDEN_LABELS..).unwrap_or_default();
         let value = to_inert_json(&Value::Object(item.value.clone()));
         let name = json!({"namespace": namespace, "key": item.key, "updated_at": item.updated_at});
         let name = to_inert_json(&name);
@@ -170,8 +192,10 @@ impl Tool for StoreTool {
 
 /// A parsed call.
 struct StoreCall {
-    /// The labels after the agent's own.
+    /// The labels after the hidden ones.
     namespace: Vec<String>,
+    /// The items that the call is about.
+    scope: StoreScope,
     action: StoreAction,
 }
 
@@ -203,6 +227,9 @@ struct StoreArgs {
     #[serde(default)]
     #[schemars(description = include_str!("../../prompts/store/offset.md").trim())]
     offset: usize,
+    #[serde(default)]
+    #[schemars(description = include_str!("../../prompts/store/scope.md").trim())]
+    scope: StoreScope,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -237,5 +264,5 @@ fn parse_args(args: &Value) -> Result<StoreCall, String> {
         }),
         StoreActionName::List => StoreAction::List { offset: args.offset },
     };
-    Ok(StoreCall { namespace: args.namespace, action })
+    Ok(StoreCall { namespace: args.namespace, scope: args.scope, action })
 }

@@ -204,7 +204,7 @@ fn agent() -> AssistantId {
 
 /// Makes a call and commits its writes, as the runtime does.
 async fn call_store(context: &ToolContext, args: Value) -> (ToolStatus, String) {
-    let output = StoreTool::new(&agent()).call(&args, context).await;
+    let output = StoreTool::new(&agent(), None).call(&args, context).await;
     let writes = output.update.writes.clone();
     context.store.commit(Transaction { fence: None, writes }).await.unwrap();
     status_and_text(output)
@@ -296,16 +296,51 @@ async fn an_invalid_call_is_an_error_with_a_hint() {
         assert!(text.starts_with(expected), "{text}");
     }
     assert_eq!(
-        StoreTool::new(&agent()).repeat_safety(),
+        StoreTool::new(&agent(), None).repeat_safety(),
         RepeatSafety::Safe,
         "a call that was cut off has changed nothing"
     );
 }
 
+#[tokio::test]
+async fn f10_items_of_one_project_are_hidden_in_others() {
+    let context = tool_context();
+    let call = async |project: Option<&str>, args: Value| {
+        let output = StoreTool::new(&agent(), project).call(&args, &context).await;
+        let writes = output.update.writes.clone();
+        context.store.commit(Transaction { fence: None, writes }).await.unwrap();
+        status_and_text(output).1
+    };
+    let (one, two) = (Some("/srv/one"), Some("/srv/two"));
+    for (project, value) in [(one, "heron"), (two, "grebe"), (None, "coot")] {
+        call(project, json!({"action": "put", "key": "bird", "value": {"name": value}})).await;
+    }
+    for scope in ["project", "personal"] {
+        for (project, own) in [(one, "heron"), (two, "grebe"), (None, "coot")] {
+            let expected = if scope == "personal" { "coot" } else { own };
+            for mut args in [
+                json!({"action": "get", "key": "bird"}),
+                json!({"action": "search"}),
+                json!({"action": "search", "query": "bird"}),
+            ] {
+                args["scope"] = json!(scope);
+                let text = call(project, args).await;
+                for bird in ["heron", "grebe", "coot"] {
+                    assert_eq!(
+                        text.contains(bird),
+                        bird == expected,
+                        "{bird} in {project:?}, {scope}: {text}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// The description of the tool for the model.
 #[test]
 fn the_tool_describes_itself() {
-    let spec = StoreTool::new(&agent()).spec();
+    let spec = StoreTool::new(&agent(), None).spec();
     assert_eq!(spec.name, STORE);
     insta::assert_json_snapshot!(
         json!({"name": spec.name, "description": spec.description, "parameters": spec.parameters})

@@ -14,8 +14,8 @@ const HITS_MAX: i64 = 100;
 
 /// Search the messages, summaries and handoffs of the project
 ///
-/// The search covers messages that left the context long ago, summaries of old messages, and handoffs, of all threads of the
-/// repository or folder. `--everywhere` searches all projects. Write a plain question: not every word of it must match. The best hit comes first; of two statements about the same thing, the newer
+/// A project is a repository or folder. The search covers messages that left the context long ago, summaries and handoffs.
+/// Write a plain question: not every word of it must match. The best hit comes first; of two statements about the same thing, the newer
 /// one does.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
@@ -44,7 +44,7 @@ pub(crate) struct SearchArgs {
 /// The projects that a command covers.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ProjectArgs {
-    /// In all projects [default: in that of this folder, or as `memory.scope` says]
+    /// In all projects [default: in that of this folder]
     #[arg(long)]
     pub(crate) everywhere: bool,
 }

@@ -6,7 +6,7 @@ use protocol::{ApiKey, Checkpoint, CheckpointSource, StoredItem, ThreadId};
 use uuid::Uuid;
 
 use crate::engines::sql::SqlConnection;
-use crate::{OutboxItem, Result, Transaction, TurnSummarization, Write};
+use crate::{Artifact, OutboxItem, Result, Transaction, TurnSummarization, Write};
 
 /// Key of the lock for changes of the search index that concern more than one thread.
 pub(super) const INDEX_LOCK: i64 = 0x5365_6775_0002;
@@ -85,10 +85,11 @@ impl AdvisoryLockSet {
         }
     }
 
-    /// Adds the lock of an artifact.
-    fn add_artifact(&mut self, sha256: &str) {
+    /// Adds the locks of an artifact: its thread and its bytes.
+    fn add_artifact(&mut self, artifact: &Artifact) {
+        self.add_thread(artifact.thread_id);
         // A text that is not a hash is refused when the write is applied.
-        let first = sha256.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let first = artifact.sha256.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         self.0.push(artifact_lock(first.unwrap_or_default()));
     }
 
@@ -115,10 +116,7 @@ impl AdvisoryLockSet {
                 self.0.push(INDEX_LOCK);
             }
             Write::CopyEvents { from, into, .. } => [from, into].iter().for_each(|id| self.add_thread(**id)),
-            Write::PutArtifact(artifact) => {
-                self.add_thread(artifact.thread_id);
-                self.add_artifact(&artifact.sha256);
-            }
+            Write::PutArtifact(artifact) => self.add_artifact(artifact),
             Write::ExpectUnchangedContext(version) => self.add_thread(version.thread_id),
             Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => {
                 self.add_thread(run.thread_id);

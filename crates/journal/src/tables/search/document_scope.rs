@@ -79,42 +79,51 @@ fn is_item_in_scope(db: &SqlConnection, key: i64, filter: ScopeFilter<'_>) -> Re
         )?
         .query_optional((key, query.since.map(encode_time)), |row| row.get(0))?;
     let Some(labels) = namespace.map(|namespace| items::split_labels(&namespace)) else { return Ok(false) };
+    let assistant_item = assistant_item(&labels);
     let belongs_to = |id: &AssistantId| {
         items::is_in_scope(Some(&OwnerScope::Owner(id.owner())), &labels)
-            && assistant_labels(&labels).is_some_and(|labels| labels[0] == id.as_str())
+            && assistant_item.is_some_and(|item| item.assistant_id == id.as_str())
     };
-    let is_in_project = match (filter.project_key, assistant_labels(&labels)) {
+    let is_in_project = match (filter.project_key, assistant_item) {
         (None, _) | (_, None) => true,
-        (Some(project_key), Some(labels)) => is_item_in_project(db, project_key, labels.get(1))?,
+        (Some(project_key), Some(item)) => is_item_in_project(db, project_key, item)?,
     };
     Ok(is_in_project
         && items::is_in_scope(query.scope.as_ref(), &labels)
         && query.assistant_id.as_ref().is_none_or(belongs_to))
 }
 
-/// Returns the labels of an assistant's item from the assistant's id on; `None` for other items. The label of an owner
-/// may precede them.
-fn assistant_labels(labels: &[String]) -> Option<&[String]> {
-    let (first, rest) = labels.split_first()?;
-    let labels = match first.starts_with('@') {
-        true => rest,
-        false => labels,
-    };
-    match labels.split_first()? {
-        (root, rest) if root == AGENT_NAMESPACE_LABEL && !rest.is_empty() => Some(rest),
-        _ => None,
-    }
+/// The parts of the label that says whose an item is.
+#[derive(Clone, Copy)]
+struct AssistantItem<'a> {
+    /// The id of the assistant.
+    assistant_id: &'a str,
+    /// The hash of the project's path; `None` if the item is personal.
+    project_hash: Option<&'a str>,
 }
 
-/// Returns whether the label after the assistant's id stands for the project, or for none if the key is that of
-/// personal items.
-fn is_item_in_project(db: &SqlConnection, project_key: i64, label: Option<&String>) -> Result<bool> {
-    let label = label.filter(|label| crate::is_project_label(label));
+/// Returns the assistant and the project of an assistant's item; `None` for other items. The label of an owner may come
+/// first.
+fn assistant_item(labels: &[String]) -> Option<AssistantItem<'_>> {
+    let (first, rest) = labels.split_first()?;
+    let labels = if first.starts_with('@') { rest } else { labels };
+    let [root, label, ..] = labels else { return None };
+    if root != AGENT_NAMESPACE_LABEL {
+        return None;
+    }
+    Some(match label.split_once('/') {
+        Some((assistant_id, hash)) => AssistantItem { assistant_id, project_hash: Some(hash) },
+        None => AssistantItem { assistant_id: label, project_hash: None },
+    })
+}
+
+/// Returns whether an item belongs to the project with this key, or to none if the key is that of personal items.
+fn is_item_in_project(db: &SqlConnection, project_key: i64, item: AssistantItem<'_>) -> Result<bool> {
     let path: Option<String> = db
         .prepare("SELECT path FROM projects WHERE project_key = $1")?
         .query_optional([project_key], |row| row.get(0))?;
-    Ok(match (path, label) {
-        (Some(path), Some(label)) => *label == crate::project_label(&path),
+    Ok(match (path, item.project_hash) {
+        (Some(path), Some(hash)) => hash == crate::project_hash(&path),
         (None, None) => project_key == projects::PERSONAL_KEY,
         (Some(_), None) | (None, Some(_)) => false,
     })

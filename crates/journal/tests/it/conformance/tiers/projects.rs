@@ -2,9 +2,9 @@
 
 use journal::{
     IndexHitKind, ProjectScope, SearchQuery, Store, SummaryProject, SummaryQuery, ThreadPatch,
-    TurnSummarization, Write, project_label,
+    TurnSummarization, Write, assistant_label,
 };
-use protocol::{ParentKind, StoredItem, Thread, ThreadId};
+use protocol::{AssistantId, ParentKind, StoredItem, Thread, ThreadId};
 use serde_json::Map;
 
 use super::memory_fixtures::{current_version, newest_query, summarization, summary_texts};
@@ -123,11 +123,7 @@ pub async fn a_search_finds_only_documents_of_its_project(store: SharedStore) {
         let thread_id = create_in(store, project, "a heron").await;
         let handed_off = handoff(thread_id, 1);
         let item = StoredItem {
-            namespace: ["agents", "agent"]
-                .map(str::to_owned)
-                .into_iter()
-                .chain(project.map(project_label))
-                .collect(),
+            namespace: vec!["agents".to_owned(), assistant_label(&AssistantId::default(), project)],
             key: "heron".to_owned(),
             value: Map::new(),
             created_at: at(1),

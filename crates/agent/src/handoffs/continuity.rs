@@ -20,9 +20,12 @@ use crate::{HandoffError, HandoffService, Result};
 /// The most trace events that are searched for a report. Reports are among the newest events of a pending handoff.
 const EVENTS_SCANNED_MAX: usize = 200;
 
-/// The checks by a model that run in this process, by the handoff and the hash of the text.
+/// The slots of texts that are checked, by the handoff and the hash of the text.
+type CheckSlots = HashMap<(HandoffId, String), Weak<tokio::sync::Mutex<()>>>;
+
+/// The checks by a model that run in this process.
 #[derive(Debug, Default)]
-pub(crate) struct ContinuityChecks(Mutex<HashMap<(HandoffId, String), Weak<tokio::sync::Mutex<()>>>>);
+pub(crate) struct ContinuityChecks(Mutex<CheckSlots>);
 
 impl ContinuityChecks {
     /// Returns the slot of a text, in which one check runs at a time.

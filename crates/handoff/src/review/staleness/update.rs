@@ -138,14 +138,14 @@ pub(super) fn change_lines(
     let before = statement(&lines[at]).ok_or(UpdateError::NotABullet)?;
     let section = section_at(&lines, at);
     let mut removed = Vec::new();
-    for index in 0..lines.len() {
-        let is_same = statement(&lines[index]).is_some_and(|other| is_same_statement(&before, &other));
+    for (index, line) in lines.iter_mut().enumerate() {
+        let is_same = statement(line).is_some_and(|other| is_same_statement(&before, &other));
         if index != at && !is_same {
             continue;
         }
         match replacement {
-            Some(replacement) if index == at => replacement.clone_into(&mut lines[index]),
-            Some(replacement) => lines[index] = line_elsewhere(&lines[index], &before, replacement),
+            Some(replacement) if index == at => replacement.clone_into(line),
+            Some(replacement) => *line = line_elsewhere(line, &before, replacement),
             None => removed.push(index),
         }
     }

@@ -98,7 +98,7 @@ const COMMON_WORDS_MIN: usize = 2;
 pub(super) fn negates(rule: &str, line: &str) -> bool {
     let requirements = requirements(rule);
     let bans = prohibitions(rule);
-    split_sentences(line).into_iter().filter(|sentence| !sentence.ends_with(['?', '？'])).any(|sentence| {
+    split_sentences(line).filter(|sentence| !sentence.ends_with(['?', '？'])).any(|sentence| {
         let words = words(sentence);
         let has =
             |list: &[&str]| words.iter().any(|word| !word.is_code && list.contains(&word.text.as_str()));
@@ -118,7 +118,7 @@ pub(super) fn negates(rule: &str, line: &str) -> bool {
 
 /// Returns the content words of each clause that demands something: stems, without negations and conditions.
 fn requirements(rule: &str) -> Vec<Vec<String>> {
-    let clauses = split_sentences(rule).into_iter().flat_map(clauses);
+    let clauses = split_sentences(rule).flat_map(clauses);
     let requirement = |clause: Vec<Word>| {
         let texts: Vec<&str> = clause.iter().map(|word| word.text.as_str()).collect();
         let is_other = |word: &&str| {
@@ -191,8 +191,7 @@ fn is_negated(required: &[String], words: &[Word]) -> bool {
         is_not && NECESSITY.contains(&pair[1])
     }) || texts.contains(&"optional");
     let first = words.iter().find(|word| is_content(&word.text));
-    NEGATIONS.iter().any(|negation| is_before_required(&negation))
-        || is_unneeded && first.is_some_and(is_required)
+    NEGATIONS.iter().any(is_before_required) || is_unneeded && first.is_some_and(is_required)
 }
 
 /// Returns whether the sentence tells the next agent what it may do.

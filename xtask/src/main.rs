@@ -1,5 +1,6 @@
 //! The project's development commands: `cargo xtask test`, `ci`, `quick`, `soak`, `tidy`, `page`, `book`,
-//! `upgrade-fixture`, `eval-handoff`, `eval-recall`, `bench`, `pictures` and `bench-gateway`.
+//! `upgrade-fixture`, `eval-handoff`, `eval-recall`, `eval-secrets`, `secret-rules`, `bench`, `pictures` and
+//! `bench-gateway`.
 //!
 //! This file parses the arguments and calls the module of the command. No crate of Segue depends on this crate, and
 //! this crate depends on no crate of Segue. It runs them as programs.
@@ -13,6 +14,7 @@ mod handoff_evaluation;
 mod machine_setup;
 mod pictures;
 mod recall_evaluation;
+mod secret_rules;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +44,9 @@ cargo xtask COMMAND
                         (--dev: use the development build)
   eval-recall [--dev]   measure the evidence recall of `segue search` on the conversations in ../shared/data;
                         fail if it is below the minimum
+  eval-secrets [--dev]  measure the recall and the false positives of the redaction of secrets; fail below the bars
+  secret-rules FILE VERSION
+                        convert gitleaks.toml of a release of gitleaks into the rules of the crate `secrets`
   bench [CRATE|program|page]
                         run the benchmarks of all crates, the program and the page, or of one of them
   pictures              capture the screenshots of the README and the book into docs/src/pictures
@@ -79,6 +84,8 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("upgrade-fixture", []) => ci::upgrade_fixture().run(root),
         ("eval-handoff", _) => handoff_evaluation::run_evaluation(root, command_args),
         ("eval-recall", _) => recall_evaluation::run_evaluation(root, command_args),
+        ("eval-secrets", _) => secret_rules::evaluation::run_evaluation(root, command_args),
+        ("secret-rules", _) => secret_rules::convert_rules(root, command_args),
         ("bench", _) => bench::run_benches(root, command_args),
         ("pictures", []) => pictures::capture_pictures(root),
         ("bench-gateway", []) => bench::run_gateway(root),

@@ -71,7 +71,6 @@ pub use threads::states::{
 pub use threads::{ThreadNode, ThreadService, display_state};
 pub use workspace::{WORKSPACE_KEY, is_canonical_folder};
 
-pub use facts::redact;
 pub use handoff::mirror::{MirrorDelivery, MirrorReport, MirrorRowCounts, MirrorStatus};
 pub use handoff::render::{
     facts_markdown, heading as summary_heading, is_summary_heading, render_markdown as summary_markdown,
@@ -107,6 +106,7 @@ pub use runtime::{
     FRAME_COUNT_BITS, Frame, FrameMode, FramePosition, FrameSender, FrameSubscription, Replay, ReplayStatus,
     RunEnd, SubagentFrame, SubscriptionItem, TakeoverGap,
 };
+pub use secrets::{SecretReport, redact};
 pub use telemetry::{
     DURATION_BOUNDS, DurationHistogram, SpanId, SpanOutcome, TelemetryTotals, ToolCallRef, TraceExport,
     TraceId, TraceSpan, TraceSpanKind,

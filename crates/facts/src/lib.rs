@@ -25,6 +25,7 @@ use calls::outcomes::{self, CallEffect, ToolOutcomeTracker};
 use calls::tasks::TaskList;
 use name_counter::NameCounter;
 use rules::StandingRules;
+use secrets::redact;
 use text::open_work::{self, AnswerReview};
 use text::{cues, rule_cues};
 
@@ -49,7 +50,6 @@ pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
 pub use text::cues::{is_pasted, states_choice};
 pub use text::open_work::{announces_work, is_conversational, reports_result};
-pub use text::redaction::{REDACTED, redact, redact_and_count};
 pub use text::wrappers::strip_answer_wrappers;
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};

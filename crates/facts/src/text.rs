@@ -4,6 +4,5 @@ pub(crate) mod cues;
 pub mod formatting;
 pub mod identifier;
 pub(crate) mod open_work;
-pub(crate) mod redaction;
 pub(crate) mod rule_cues;
 pub(crate) mod wrappers;

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::{BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
-use facts::redact;
+use secrets::redact;
 
 /// The template of the system prompt.
 const INSTRUCTIONS: &str = include_str!("draft/prompts/draft.md");

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::managed_block;
-use facts::redact_and_count;
+use secrets::redact_and_count;
 
 /// Maximum size in bytes of an agent.md after an edit, 64 KiB. The file is part of every request, so it must stay
 /// small.

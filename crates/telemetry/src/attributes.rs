@@ -172,7 +172,7 @@ impl AttributeList {
         let Some(tool) = &span.tool else { return };
         self.add("gen_ai.operation.name", "execute_tool");
         self.add("gen_ai.tool.name", tool.name.clone());
-        self.add("gen_ai.tool.call.id", facts::redact(&tool.call_id).into_owned());
+        self.add("gen_ai.tool.call.id", secrets::redact(&tool.call_id).into_owned());
         self.add("gen_ai.tool.type", "function");
         self.add("tool.name", tool.name.clone());
     }

@@ -64,7 +64,7 @@ impl SpanSender {
         let exporter = exporter
             .map_err(|_| Error::Target("cannot create the HTTP client".to_owned()))?
             // The message quotes the endpoint, which may contain a password.
-            .map_err(|error| Error::Target(facts::redact(&error.to_string()).into_owned()))?;
+            .map_err(|error| Error::Target(secrets::redact(&error.to_string()).into_owned()))?;
         let mut processor = BatchSpanProcessor::builder(OutageLog::new(exporter, target)).build();
         processor.set_resource(&export_resource(target));
         let scope = InstrumentationScope::builder("segue").with_version(env!("CARGO_PKG_VERSION")).build();
@@ -145,7 +145,7 @@ impl SpanExporter for OutageLog {
         match (&result, self.is_failing.load(Ordering::Relaxed)) {
             (Err(error), false) => {
                 self.is_failing.store(true, Ordering::Relaxed);
-                let error = facts::redact(&error.to_string()).into_owned();
+                let error = secrets::redact(&error.to_string()).into_owned();
                 tracing::warn!(
                     %error, spans = count,
                     "failed to send traces to {}; the events are in the journal, and `segue trace` shows them",

@@ -293,7 +293,7 @@ fn stderr_tail(stderr: &[u8]) -> String {
 /// Returns a hook's text on one line of at most [`STDERR_TAIL_CHARS_MAX`] characters, redacted and without control
 /// characters.
 fn short_line(text: &str) -> String {
-    let line = facts::redact(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = secrets::redact(text).split_whitespace().collect::<Vec<_>>().join(" ");
     let line: String = line.chars().filter(|c| !c.is_control()).collect();
     match line.char_indices().nth(STDERR_TAIL_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -357,7 +357,7 @@ async fn run_details(store: &dyn Store, event: &Event) -> journal::Result<Option
 
 /// Returns the text with secrets redacted (M16).
 fn redact_text(text: &str) -> String {
-    facts::redact(text).into_owned()
+    secrets::redact(text).into_owned()
 }
 
 /// Returns at most [`ANSWER_CHARS_MAX`] characters of an answer, with an ellipsis if it was longer.

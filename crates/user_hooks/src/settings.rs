@@ -86,7 +86,7 @@ impl HookConfig {
         let name = self.name.clone().filter(|name| !name.trim().is_empty());
         let host = || self.parsed_url()?.host_str().map(str::to_owned);
         let name = name.or_else(|| self.command.clone()).or_else(host).unwrap_or_else(|| "?".to_owned());
-        let name = facts::redact(name.trim());
+        let name = secrets::redact(name.trim());
         let line: String = name.split_whitespace().collect::<Vec<_>>().join(" ");
         match line.char_indices().nth(NAME_CHARS_MAX) {
             Some((end, _)) => format!("{}…", &line[..end]),

@@ -7,8 +7,9 @@ use std::collections::HashSet;
 
 use facts::formatting::{to_single_line, truncate_with_ellipsis};
 use facts::tool_use::{TaskChange, ToolUse};
-use facts::{ConversationFacts, TranscriptItemKind, redact};
+use facts::{ConversationFacts, TranscriptItemKind};
 use protocol::{CarryOver, Message, TodoItem};
+use secrets::redact;
 
 use super::SummarySource;
 use super::record::dedup_entries;

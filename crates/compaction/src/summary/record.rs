@@ -1,9 +1,9 @@
 //! Operations on a record: normalizing its entries, removing duplicates, and dropping the least needed ones.
 
 use facts::formatting::{strip_markdown, truncate_with_ellipsis};
-use facts::redact;
 use model::{tokens, untrusted_text};
 use protocol::CondensedSummary;
+use secrets::redact;
 
 /// The maximum length of an entry, of the goal and of the next step, in grapheme clusters.
 const ENTRY_GRAPHEMES_MAX: usize = 480;

@@ -4,12 +4,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use facts::TranscriptItemKind;
 use facts::tool_use::{head_words, tail_words};
-use facts::{TranscriptItemKind, redact};
 use model::tokens::{CHARS_PER_TOKEN, floor_grapheme_boundary, head_end, tail_start, weight};
 use model::untrusted_text;
 use protocol::message::joined_text;
 use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage, ToolStatus};
+use secrets::redact;
 
 use crate::cut::ContextMessage;
 

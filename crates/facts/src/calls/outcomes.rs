@@ -12,8 +12,8 @@ use crate::identifier::{self, NameKind};
 use crate::limits::{ERRORS_MAX, PENDING_CALLS_MAX};
 use crate::name_counter::NameCounter;
 use crate::shell::{self, CheckKind, CheckOutcome};
-use crate::text::redaction::redact;
 use crate::tool_use::{ToolUse, head, head_words, tail, tail_words};
+use secrets::redact;
 
 /// Maximum bytes searched for errors at each end of a tool's result. Failures are reported first or last, not between.
 const RESULT_BYTES_MAX: usize = 4_096;

@@ -4,8 +4,8 @@
 use protocol::{Seq, TodoItem, TodoStatus};
 
 use crate::limits::TASKS_MAX;
-use crate::text::redaction::redact;
 use crate::tool_use::{TaskChange, head_words};
+use secrets::redact;
 
 /// Maximum bytes kept of the text of one task.
 const TASK_BYTES_MAX: usize = 600;

@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 
-use facts::redact;
 use jiff::Timestamp;
 use journal::Store;
 use protocol::{Handoff, Interrupt, Proposal, ThreadId};
 use runtime::{GraphUpdate, OpenCall, StepFailure};
+use secrets::redact;
 use serde_json::Value;
 
 use crate::review::approval::APPROVAL_NODE;

@@ -26,7 +26,8 @@ use crate::summary::render::normalize_line;
 use crate::summary::select::TranscriptSelection;
 use crate::summary::select::parts::{ConversationDivider, ConversationPart};
 use facts::formatting::truncate_with_ellipsis;
-use facts::{FactCollector, TranscriptItem, redact};
+use facts::{FactCollector, TranscriptItem};
+use secrets::redact;
 
 pub(crate) mod estimate;
 

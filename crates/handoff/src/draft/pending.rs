@@ -1,12 +1,12 @@
 //! A draft that is due: what it has to follow, and the update that stores its proposal, or keeps the previous one when
 //! it failed or was stopped.
 
-use facts::redact;
 use jiff::Timestamp;
 use journal::{HandoffPatch, Write};
 use protocol::event::body::{HandoffFailed, HandoffProposed};
 use protocol::{Handoff, HandoffSummary, NewEvent, Proposal, Seq, ToolStatus};
 use runtime::{FailureKind, GraphUpdate, StepContext, StepFailure};
+use secrets::redact;
 
 use crate::draft::reviewer_changes::ReviewerChanges;
 use crate::lifecycle::{HandoffAction, transition_write};

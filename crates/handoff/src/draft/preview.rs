@@ -53,7 +53,7 @@ impl HandoffApproval {
                 return Ok(PartsEstimate::default());
             };
             let thread = ThreadSource { store: &**store, thread_id: request.parent_thread_id, frames };
-            let goal = request.options.goal.as_deref().map(facts::redact);
+            let goal = request.options.goal.as_deref().map(secrets::redact);
             let scan = ScanRequest { messages: request.options.messages, goal: goal.as_deref(), tokens_max };
             let scan = self.drafting.scan_cache.scan_thread(thread, scan).await?;
             let plan = PartPlan::new(thread, &scan, model, limits).await?;

@@ -2,9 +2,9 @@
 //!
 //! The journal stores them with the event about the model call. Exporting traces is done in the crate `telemetry`.
 
-use facts::redact;
 use protocol::event::body::DraftTrace;
 use protocol::{AssistantId, Handoff, HandoffId, ThreadId};
+use secrets::redact;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

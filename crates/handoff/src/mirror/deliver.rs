@@ -339,7 +339,7 @@ impl MirrorSender {
     async fn notify_threads(&self, rows: &[MirrorRow], error: Option<&str>) {
         for row in rows {
             let Some(thread_id) = row.parent_thread_id else { continue };
-            let (id, error) = (row.handoff_id, error.map(facts::redact));
+            let (id, error) = (row.handoff_id, error.map(secrets::redact));
             let mirrored = HandoffMirrored {
                 handoff_id: id,
                 accepted_at: Some(row.created_at),

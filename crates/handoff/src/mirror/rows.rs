@@ -219,7 +219,7 @@ fn redact_json(value: &mut Value) {
 ///
 /// A draft is redacted already, but a person's own text is not. PostgreSQL stores no NUL in `text` or `jsonb`.
 fn redact_text(text: &str) -> String {
-    facts::redact(text).replace('\0', "\u{fffd}")
+    secrets::redact(text).replace('\0', "\u{fffd}")
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
         let mut value = json!({"title": "Use it", "body": [{"text": "the key is sk-ant-api03-abcdefghijklmnopqrstuvwx"}]});
         redact_json(&mut value);
         assert!(!value.to_string().contains("abcdefghijkl"), "{value}");
-        assert!(value.to_string().contains(facts::REDACTED), "{value}");
+        assert!(value.to_string().contains(secrets::REDACTED), "{value}");
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl ContinuityCheck<'_> {
     async fn plan(&self) -> Result<Vec<PlannedProbe>, StepFailure> {
         let options: HandoffOptions =
             serde_json::from_value(self.handoff.options.clone()).unwrap_or_default();
-        let goal = options.goal.as_deref().map(|goal| facts::redact(goal).into_owned());
+        let goal = options.goal.as_deref().map(|goal| secrets::redact(goal).into_owned());
         let request = ScanRequest { messages: options.messages, goal: goal.as_deref(), tokens_max: 0 };
         let thread = ThreadSource {
             store: &**self.store,

@@ -1,8 +1,9 @@
 //! The outline of a conversation: its topics, each a request of the user with everything up to the next one. The review
 //! lists the largest topics that the text of a summary does not mention.
 
-use facts::{TranscriptItem, TranscriptItemKind, redact};
+use facts::{TranscriptItem, TranscriptItemKind};
 use protocol::{ConversationTopic, HandoffSummary, Message, Seq};
+use secrets::redact;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::summary::render;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use facts::redact_and_count;
+use secrets::redact_and_count;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal};

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use facts::{REDACTED, redact_and_count};
+use secrets::{REDACTED, redact_and_count};
 
 use crate::managed_block;
 

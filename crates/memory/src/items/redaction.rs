@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use facts::{REDACTED, redact};
+use secrets::{REDACTED, redact};
 use serde_json::{Map, Value};
 
 use super::error::ItemError;
@@ -33,7 +33,7 @@ fn redact_value(field: &str, value: &mut Value) -> Result<u64, ItemError> {
 /// Redacts the secrets in a text and returns their number. If only the field's name shows that the text is secret,
 /// the whole text is redacted.
 fn redact_text(field: &str, text: &mut String) -> u64 {
-    if let (Cow::Owned(safe), withheld) = facts::redact_and_count(text) {
+    if let (Cow::Owned(safe), withheld) = secrets::redact_and_count(text) {
         *text = safe;
         return withheld;
     }

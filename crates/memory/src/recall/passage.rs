@@ -8,7 +8,7 @@ use model::tokens::floor_grapheme_boundary;
 use protocol::{ContentBlock, Message};
 use rust_stemmers::{Algorithm, Stemmer};
 
-use facts::redact;
+use secrets::redact;
 
 /// Maximum bytes of a message that are read, 64 KiB from its start. The search index does not cover more either.
 const READ_BYTES_MAX: usize = 64 << 10;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use facts::redact;
 use jiff::Timestamp;
 use journal::{HitLocation, IndexHit, IndexHitKind, Store};
 use protocol::Seq;
+use secrets::redact;
 
 use super::{AdjacentMessage, SearchHit, SearchHitSource};
 use crate::recall::collect::ADJACENT_CHARS_MAX;

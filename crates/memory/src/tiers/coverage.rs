@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use facts::formatting::{to_single_line, truncate_with_ellipsis};
-use facts::redact_and_count;
 use jiff::Timestamp;
 use journal::Store;
 use model::untrusted_text;
 use protocol::{LoggedMessage, ParentKind, Seq, Thread, ThreadId};
+use secrets::redact_and_count;
 use serde::{Deserialize, Serialize};
 
 use super::offline::format_day;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use facts::formatting::count_content_words;
-use facts::redact_and_count;
 use jiff::Timestamp;
 use minijinja::{Environment, UndefinedBehavior};
 use model::sentence_ranking::split_sentences;
 use model::{ChatModel, ChatRequest, is_error_text, tokens, untrusted_text};
 use protocol::{AiMessage, Message, Usage};
 use runtime::{Frame, FrameSender};
+use secrets::redact_and_count;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 

@@ -8,7 +8,6 @@
 
 mod pages;
 
-use facts::redact_and_count;
 use jiff::Timestamp;
 use journal::{ThreadVersion, Transaction, TurnQuery, Write};
 use model::{tokens, untrusted_text};
@@ -18,6 +17,7 @@ use protocol::{
     TurnsArchived, Usage,
 };
 use runtime::RunScope;
+use secrets::redact_and_count;
 use tokio_util::sync::CancellationToken;
 
 use super::coverage::{SummaryCoverage, ThreadTurns};

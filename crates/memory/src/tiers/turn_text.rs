@@ -4,11 +4,11 @@
 //! It does not select messages.
 
 use facts::formatting::truncate_with_ellipsis;
-use facts::redact_and_count;
 use facts::tool_use::head_words;
 use jiff::Timestamp;
 use model::untrusted_text;
 use protocol::{LoggedMessage, MessageRole};
+use secrets::redact_and_count;
 
 /// Maximum length of a message in grapheme clusters (contract §12).
 pub(super) const TURN_GRAPHEMES_MAX: usize = 1_500;

@@ -25,7 +25,7 @@ pub(super) fn describe_handoff(event: &Event, span: TraceSpan) -> TraceSpan {
     } else if let Ok(refined) = event.body::<HandoffRefined>() {
         metadata = text::select_fields(&refined, &["iteration"]);
         if let DraftRequest::Feedback { feedback } = &refined.request {
-            let preview: String = facts::redact(feedback).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
+            let preview: String = secrets::redact(feedback).chars().take(FEEDBACK_PREVIEW_CHARS).collect();
             metadata.insert("feedback_preview".to_owned(), Value::String(preview));
         }
     } else if let Ok(edited) = event.body::<HandoffEdited>() {
@@ -102,7 +102,7 @@ impl OpenRun {
                 let summary_type = if feedback.is_some() { "refinement" } else { "initial" };
                 let start = self.start_time(event);
                 let name = format!("generate_handoff_summary_iter_{iteration}");
-                let preview = facts::redact(feedback.unwrap_or_default());
+                let preview = secrets::redact(feedback.unwrap_or_default());
                 let preview: String = preview.chars().take(FEEDBACK_PREVIEW_CHARS).collect();
                 TraceSpan {
                     tags: vec![

@@ -1,9 +1,9 @@
 //! Converts the content of events into values of spans: short metadata, and longer input and output. All texts are redacted
 //! (M16).
 
-use facts::redact;
 use protocol::message::joined_text;
 use protocol::{ContentBlock, Event, Message};
+use secrets::redact;
 use serde::Serialize;
 use serde_json::{Map, Value};
 

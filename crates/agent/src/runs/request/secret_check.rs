@@ -50,7 +50,7 @@ fn secret_field_of_request(request: &RunRequest) -> Option<String> {
 
 /// Returns whether the text contains what looks like a secret.
 fn is_secret(text: &str) -> bool {
-    facts::redact_and_count(text).1 > 0
+    secrets::redact_and_count(text).1 > 0
 }
 
 /// Returns whether the value contains what looks like a secret, at any depth.

@@ -82,7 +82,7 @@ impl ProbeCalls<'_> {
         let mut answers = vec![None; planned.len()];
         for NumberedAnswer { number, answer } in list.answers {
             if let Some(slot) = number.checked_sub(1).and_then(|index| answers.get_mut(index)) {
-                let answer = facts::formatting::to_single_line(&facts::redact(&answer));
+                let answer = facts::formatting::to_single_line(&secrets::redact(&answer));
                 *slot = Some(answer).filter(|answer| !answer.is_empty());
             }
         }

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use facts::REDACTED;
 use facts::identifier::{self, NameKind};
+use secrets::REDACTED;
 
 /// The class of a name. It decides which adjacent characters make a match a part of a longer name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use protocol::Seq;
 use crate::summary::coverage::CoverageClass;
 use facts::TermSet;
 use facts::formatting::{to_single_line, truncate_with_ellipsis};
-use facts::redact;
 use facts::tool_use::head_words;
+use secrets::redact;
 
 /// The maximum size of the retained text, in bytes. It is larger than the shown text, so that redaction still
 /// recognizes a secret that the cut would split.

@@ -11,7 +11,8 @@ use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage, ToolStatus};
 use super::event_line::EventLine;
 use facts::formatting::{to_single_line, truncate_with_ellipsis};
 use facts::tool_use::{head_words, render_call_line, tail_words};
-use facts::{TranscriptItem, TranscriptItemKind, redact, strip_answer_wrappers};
+use facts::{TranscriptItem, TranscriptItemKind, strip_answer_wrappers};
+use secrets::redact;
 
 /// The maximum length of the text of a message, in grapheme clusters.
 const MESSAGE_GRAPHEMES: usize = 6_000;

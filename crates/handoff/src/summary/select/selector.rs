@@ -13,11 +13,11 @@ use crate::summary::coverage::{CoverageBuilder, CoverageClass};
 use facts::ConversationFacts;
 use facts::formatting::{to_single_line, truncate_with_ellipsis};
 use facts::limits::{PENDING_CALLS_MAX, SCAN_BYTES_MAX};
-use facts::redact;
 use facts::strip_answer_wrappers;
 use facts::tool_use::{ToolUse, head_words, render_call_line, tail_words};
 use facts::{GoalMatcher, TermFrequencies, TermSet};
 use facts::{TranscriptItem, TranscriptItemKind};
+use secrets::redact;
 
 /// The maximum length of the line of an assistant message, in grapheme clusters.
 const STATEMENT_GRAPHEMES: usize = 1_500;

@@ -1,0 +1,337 @@
+//! Assignments, sentences and headers that announce a secret: `DB_PASSWORD=…`, `api key: …`, `password is …`,
+//! `Authorization: Bearer …`, `Cookie: session=…`. This file reads their syntax; [`context`](crate::context) judges the
+//! name and [`value`](crate::value) the value.
+
+use std::ops::Range;
+
+use crate::context::{NameClass, classify_name};
+use crate::rule_set::RuleTarget;
+use crate::scan::WINDOW_BYTES;
+use crate::shape::{
+    is_code_open, is_placeholder, is_reference, is_value_byte, looks_random, looks_scrambled,
+};
+use crate::value::{AssignedValue, is_secret_value};
+
+/// Words by which assignments, authorization headers and cookies are recognized.
+pub const ASSIGNMENT_WORDS: &[(&str, RuleTarget)] = &[
+    ("pass", RuleTarget::Name),
+    ("pwd", RuleTarget::Name),
+    ("kennwort", RuleTarget::Name),
+    ("contrase", RuleTarget::Name),
+    ("secret", RuleTarget::Name),
+    ("token", RuleTarget::Name),
+    ("key", RuleTarget::Name),
+    ("credential", RuleTarget::Name),
+    ("creds", RuleTarget::Name),
+    ("auth", RuleTarget::Name),
+    ("bearer ", RuleTarget::Scheme),
+    ("basic ", RuleTarget::Scheme),
+    ("authorization: token ", RuleTarget::Scheme),
+    ("cookie: ", RuleTarget::Cookie),
+];
+
+/// The maximum number of bytes of a name before and behind its word.
+const NAME_BYTES_MAX: usize = 64;
+/// The maximum number of blanks between a name, its operator and its value.
+const BLANKS_MAX: usize = 40;
+/// The minimum length of a value, in bytes.
+const VALUE_BYTES_MIN: usize = 6;
+/// The maximum length of the words between a name and a verb, as in `the password for staging is`, in bytes.
+const PHRASE_BYTES_MAX: usize = 40;
+
+/// The kind of an assigned secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AssignmentKind {
+    /// A password.
+    Password,
+    /// A token, an API key or another value that its name calls secret.
+    Secret,
+    /// A random value whose name ends with `key`.
+    Key,
+    /// Credentials of an authorization header.
+    Credentials,
+    /// The value of a cookie.
+    Cookie,
+}
+
+impl AssignmentKind {
+    /// Returns the name of the kind.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Password => "password",
+            Self::Secret => "assigned-secret",
+            Self::Key => "assigned-key",
+            Self::Credentials => "auth-scheme",
+            Self::Cookie => "cookie",
+        }
+    }
+
+    /// Returns a sentence that says why a value of this kind is a secret.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Password => "Found a value behind a name of a password",
+            Self::Secret => "Found a value behind a name of a token, an API key or a secret",
+            Self::Key => "Found a random value behind a name that ends with key",
+            Self::Credentials => "Found the credentials of an authorization header",
+            Self::Cookie => "Found a cookie of a session",
+        }
+    }
+}
+
+/// How a value is connected with its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// `=`, `=>` or `:=`.
+    Equals,
+    /// A colon.
+    Colon,
+    /// A verb, as in `password is`.
+    Verb,
+    /// A space behind an option such as `--password`.
+    Option,
+    /// The end of a tag.
+    Tag,
+    /// A comma between quoted texts.
+    Comma,
+}
+
+/// The quotes around a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quoting {
+    /// No quotes.
+    None,
+    /// Quotes of any kind.
+    Quoted,
+}
+
+/// The secrets at a word, and the text that was read.
+#[derive(Debug)]
+pub struct AssignmentReading {
+    /// The kind and range of each secret.
+    pub secrets: Vec<(AssignmentKind, Range<usize>)>,
+    /// The end of the text that was read.
+    pub end: usize,
+    /// The end of the window. A value that reaches it continues behind it.
+    pub window_end: usize,
+}
+
+/// Reads an assignment whose name contains `word`. Returns `None` if there is none.
+pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReading> {
+    let bytes = text.as_bytes();
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let tail = bytes[word.end..].iter().take(NAME_BYTES_MAX).take_while(|byte| is_name(byte)).count();
+    let name_end = word.end + tail;
+    // `key` is the last word of `api_key`, whose first word is none of ours; `token` is not the last of `token_key`.
+    let (operator, after_operator) = read_operator(text, name_end)?;
+    let head = bytes[..word.start].iter().rev().take(NAME_BYTES_MAX);
+    let head = head.take_while(|byte| is_name(byte) || **byte == b'.').count();
+    let name_start = word.start - head;
+    let operator = match operator {
+        Operator::Tag if !text[..name_start].ends_with('<') => return None,
+        operator => operator,
+    };
+    let name = &text[name_start..name_end];
+    let value = read_value(text, after_operator)?;
+    // `--- PASS: TestLogin` is a line of a test runner, and `pass = count > 3` a condition.
+    if name.eq_ignore_ascii_case("pass")
+        && value.quoting == Quoting::None
+        && !(operator == Operator::Equals && name == "PASS")
+    {
+        return None;
+    }
+    // `aws configure set aws_secret_access_key …` has no hyphens.
+    let is_option = name.starts_with('-')
+        || name.contains('_') && value.range.len() >= 20 && looks_scrambled(&text[value.range.clone()]);
+    if operator == Operator::Option && !is_option {
+        return None;
+    }
+    let class = classify_name(name, &text[..name_start])?;
+    let mut reading = AssignmentReading {
+        secrets: Vec::new(),
+        end: value.range.end,
+        window_end: after_operator + WINDOW_BYTES,
+    };
+    let assigned = AssignedValue {
+        name,
+        value: &text[value.range.clone()],
+        class,
+        operator,
+        quoting: value.quoting,
+        next: bytes.get(value.range.end).copied().unwrap_or(b'\n'),
+    };
+    if value.range.len() >= VALUE_BYTES_MIN && is_secret_value(&assigned) {
+        let kind = match class {
+            NameClass::Password => AssignmentKind::Password,
+            NameClass::Secret => AssignmentKind::Secret,
+            NameClass::Key | NameClass::EnvironmentKey => AssignmentKind::Key,
+        };
+        reading.secrets.push((kind, value.range));
+    }
+    Some(reading)
+}
+
+/// Reads the credentials behind the name of their scheme.
+pub fn read_credentials(text: &str, word: Range<usize>) -> Option<AssignmentReading> {
+    let is_inside = text[..word.start].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    let start = word.end + count_blanks(&text.as_bytes()[word.end..]);
+    let value = unquoted_range(text, start);
+    let secret = text.get(value.clone())?;
+    let is_secret = !is_inside
+        && secret.len() >= VALUE_BYTES_MIN
+        && !is_placeholder(secret)
+        && !is_reference(secret)
+        && !is_code_open(text.as_bytes().get(value.end).copied())
+        && (looks_random(secret) || looks_scrambled(secret));
+    let secrets = if is_secret { vec![(AssignmentKind::Credentials, value.clone())] } else { Vec::new() };
+    Some(AssignmentReading { secrets, end: value.end.max(word.end), window_end: start + WINDOW_BYTES })
+}
+
+/// Reads the cookies of a header.
+pub fn read_cookies(text: &str, word: Range<usize>) -> Option<AssignmentReading> {
+    let window_end = text.floor_char_boundary(word.end + WINDOW_BYTES);
+    let header = text[word.end..window_end].split(['\n', '"', '\'', '`']).next()?;
+    let header = header.split(r"\n").next()?;
+    let mut secrets = Vec::new();
+    let mut position = word.end;
+    for pair in header.split_inclusive(';') {
+        if let Some((name, value)) = pair.trim_end_matches([';', ' ', '\r']).split_once('=') {
+            let start = position + name.len() + 1;
+            if is_session_cookie(name.trim(), value) {
+                secrets.push((AssignmentKind::Cookie, start..start + value.len()));
+            }
+        }
+        position += pair.len();
+    }
+    Some(AssignmentReading { secrets, end: word.end + header.len(), window_end: word.end + WINDOW_BYTES })
+}
+
+/// Returns whether a cookie identifies a session. Settings, such as a theme, do not.
+fn is_session_cookie(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_session = ["sess", "sid", "auth", "token", "jwt", "login", "remember", "csrf", "xsrf", "id"];
+    let is_named = is_session.iter().any(|part| name.contains(part));
+    let is_short = value.len() < VALUE_BYTES_MIN || value.contains(char::is_whitespace);
+    !is_short
+        && !is_placeholder(value)
+        && !is_reference(value)
+        && (is_named && (value.bytes().any(|byte| byte.is_ascii_digit()) || looks_scrambled(value))
+            || value.len() >= 20 && looks_random(value))
+}
+
+/// A value in a text.
+struct ValueRange {
+    range: Range<usize>,
+    quoting: Quoting,
+}
+
+/// Reads the operator behind a name. Returns it with the offset behind it.
+fn read_operator(text: &str, name_end: usize) -> Option<(Operator, usize)> {
+    let bytes = text.as_bytes();
+    let mut position = name_end;
+    let mut is_quoted = false;
+    // The end of a quoted name, as in JSON, in JSON within JSON, and in `env["NAME"]`.
+    while let Some(b'\\' | b'"' | b'\'' | b'`' | b']' | b'*') = bytes.get(position) {
+        is_quoted |= matches!(bytes[position], b'"' | b'\'');
+        position += 1;
+        if position > name_end + 4 {
+            return None;
+        }
+    }
+    let blanks = count_blanks(&bytes[position..]);
+    position += blanks;
+    let rest = bytes.get(position..)?;
+    match rest {
+        [b':', b':', ..] => None,
+        [b':', b'=', ..] | [b'=', b'>' | b'=', ..] | [b'?', b'=', ..] => {
+            Some((Operator::Equals, position + 2))
+        }
+        [b'=', ..] => Some((Operator::Equals, position + 1)),
+        [b':', ..] => Some(read_typed(text, position + 1)),
+        [b',', ..] if is_quoted => Some((Operator::Comma, position + 1)),
+        [b'>', ..] if blanks == 0 => Some((Operator::Tag, position + 1)),
+        [_, ..] if blanks > 0 && !is_quoted => read_phrase(text, position),
+        _ => None,
+    }
+}
+
+/// Reads what follows a colon: `: Type =` is an assignment with a type.
+fn read_typed(text: &str, start: usize) -> (Operator, usize) {
+    let window = &text.as_bytes()[start..text.len().min(start + BLANKS_MAX)];
+    let is_type = |byte: &u8| byte.is_ascii_alphabetic() || b" &_<>[]'?|.".contains(byte);
+    let length = window.iter().take_while(|byte| is_type(byte)).count();
+    let has_type = window[..length].iter().any(u8::is_ascii_alphabetic);
+    match window.get(length) {
+        Some(b'=') if has_type => (Operator::Equals, start + length + 1),
+        _ => (Operator::Colon, start),
+    }
+}
+
+/// Reads a verb, possibly behind a phrase such as `for staging`; else the space is the operator of an option.
+fn read_phrase(text: &str, start: usize) -> Option<(Operator, usize)> {
+    const VERBS: [&str; 8] = ["is ", "is: ", "ist ", "ist: ", "lautet ", "lautet: ", "es ", "est "];
+    const PREPOSITIONS: [&str; 5] = ["for ", "of ", "to ", "on ", "für "];
+    let end = text.floor_char_boundary(start + PHRASE_BYTES_MAX);
+    let window = &text[start..end];
+    if let Some(verb) = VERBS.iter().find(|verb| window.starts_with(**verb)) {
+        return Some((Operator::Verb, start + verb.len()));
+    }
+    if PREPOSITIONS.iter().any(|word| window.starts_with(word)) {
+        let position =
+            VERBS.iter().filter_map(|verb| Some(window.find(&format!(" {verb}"))? + 1 + verb.len())).min()?;
+        return (!window[..position].contains(['.', '\n'])).then_some((Operator::Verb, start + position));
+    }
+    Some((Operator::Option, start))
+}
+
+/// Reads the value behind an operator, with or without quotes.
+fn read_value(text: &str, start: usize) -> Option<ValueRange> {
+    let bytes = text.as_bytes();
+    let mut position = start + count_blanks(&bytes[start..]);
+    let is_prefix = matches!(bytes.get(position), Some(b'b' | b'r' | b'f' | b'u' | b'@' | b'$'));
+    if is_prefix && matches!(bytes.get(position + 1), Some(b'"' | b'\'')) {
+        position += 1;
+    }
+    let escapes = bytes[position..].iter().take(3).take_while(|byte| **byte == b'\\').count();
+    let quote = match bytes.get(position + escapes) {
+        Some(quote @ (b'"' | b'\'' | b'`')) => *quote,
+        Some(_) if escapes == 0 => {
+            return Some(ValueRange { range: unquoted_range(text, position), quoting: Quoting::None });
+        }
+        _ => return None,
+    };
+    let value_start = position + escapes + 1;
+    let window_end = bytes.len().min(value_start + WINDOW_BYTES);
+    let window = &bytes[value_start..window_end];
+    let length = window.iter().position(|byte| *byte == quote || byte.is_ascii_whitespace());
+    let length = length.unwrap_or(window.len());
+    if window.get(length).is_some_and(u8::is_ascii_whitespace) {
+        // A text with spaces is a sentence.
+        return None;
+    }
+    let length =
+        length - window[..length].iter().rev().take(escapes).take_while(|byte| **byte == b'\\').count();
+    let end = text.floor_char_boundary(value_start + length);
+    Some(ValueRange { range: value_start..end, quoting: Quoting::Quoted })
+}
+
+/// Returns the range of a value without quotes that begins at `start`.
+fn unquoted_range(text: &str, start: usize) -> Range<usize> {
+    let bytes = text.as_bytes();
+    let window = &bytes[start.min(bytes.len())..bytes.len().min(start + WINDOW_BYTES)];
+    let mut length = window.iter().position(|byte| !is_value_byte(*byte)).unwrap_or(window.len());
+    // The parameters of an address.
+    if let Some(next) = window[..length].iter().position(|byte| *byte == b'&') {
+        let is_parameter = window[next..length].contains(&b'=');
+        length = if is_parameter { next } else { length };
+    }
+    let is_cut = start + length >= start + WINDOW_BYTES;
+    if !is_cut {
+        length -= window[..length].iter().rev().take_while(|byte| b".:?".contains(byte)).count();
+    }
+    start..text.floor_char_boundary(start + length)
+}
+
+/// Returns the number of blanks with which `bytes` begin, up to [`BLANKS_MAX`].
+fn count_blanks(bytes: &[u8]) -> usize {
+    bytes.iter().take(BLANKS_MAX).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+}

@@ -1,0 +1,67 @@
+//! The end of a private key in PEM form, whose first line a rule has found.
+
+use memchr::memmem;
+
+/// The minimum length of a run of Base64 by which a body with quotes is a key: quotes also stand around the first line
+/// in code that only looks for keys.
+const RUN_BYTES_MIN: usize = 40;
+/// The maximum length of the last line of a key, in bytes.
+const LAST_LINE_BYTES_MAX: usize = 100;
+
+/// Returns the end of the key whose first line ends at `header_end`, or `None` if no body follows. A key whose end was
+/// cut off ends with its last line of Base64.
+pub fn key_end(text: &str, header_end: usize) -> Option<usize> {
+    let rest = &text[header_end..];
+    // A body has no two hyphens in a row, so that a search from each of many first lines stays linear.
+    let body_end = memmem::find(rest.as_bytes(), b"--").unwrap_or(rest.len());
+    let body = &rest[..body_end];
+    let last_line = &rest[body_end..];
+    if last_line.starts_with("-----END") && is_body(body) {
+        let line = &last_line.as_bytes()[..last_line.len().min(LAST_LINE_BYTES_MAX)];
+        let end = memmem::find(&line[8..], b"-----").map_or(8, |position| 8 + position + 5);
+        return Some(header_end + body_end + end);
+    }
+    cut_body_end(body).map(|end| header_end + end)
+}
+
+/// Returns whether `body` is that of a key, and not code between two constants.
+fn is_body(body: &str) -> bool {
+    let is_quoted = body.contains(['"', '\'', '`', '(', ')', '{', '}', '<', '>']);
+    !body.trim().is_empty()
+        && (!is_quoted || body.split(|c| !is_base64(c)).any(|run| run.len() >= RUN_BYTES_MIN))
+}
+
+/// Returns the end of the lines of Base64 and of header fields with which `body` begins.
+fn cut_body_end(body: &str) -> Option<usize> {
+    let mut position = 0;
+    let mut end = None;
+    while let Some(start) = line_start(&body[position..]) {
+        let line = &body[position + start..];
+        let base64 = line.find(|c| !is_base64(c)).unwrap_or(line.len());
+        let field = line.find(['\n', '\\']).unwrap_or(line.len());
+        position += start;
+        if base64 >= 4 && !line[base64..].starts_with([' ', ':']) {
+            position += base64;
+            end = Some(position);
+        } else if line[..field].contains(": ") {
+            position += field;
+        } else if base64 > 0 || field > 0 {
+            break;
+        }
+    }
+    end
+}
+
+/// Returns the offset behind the line break with which `text` begins. The break may be escaped, as in JSON.
+fn line_start(text: &str) -> Option<usize> {
+    let trimmed = text.trim_start_matches([' ', '\t', '\r']);
+    let breaks = ["\n", r"\r\n", r"\n"];
+    let found = breaks.iter().find(|line_break| trimmed.starts_with(**line_break))?;
+    let behind = &trimmed[found.len()..];
+    Some(text.len() - behind.trim_start_matches([' ', '\t']).len())
+}
+
+/// Returns whether a character belongs to Base64.
+fn is_base64(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=')
+}

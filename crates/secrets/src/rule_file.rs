@@ -1,0 +1,105 @@
+//! The rule files: their format, and the files that are built in.
+
+use serde::Deserialize;
+
+/// The rules of gitleaks, converted by `cargo xtask secret-rules`.
+const GITLEAKS_RULES: &str = include_str!("../rules/gitleaks.json");
+/// Segue's own rules.
+const SEGUE_RULES: &str = include_str!("../rules/segue.json");
+
+/// A file with rules.
+#[derive(Debug, Deserialize)]
+pub struct RuleFile {
+    /// The name of the rule set.
+    pub name: String,
+    /// The version of the rule set. Empty for Segue's own.
+    #[serde(default)]
+    pub version: String,
+    /// Patterns of values that are not secrets, for all rules of the file.
+    #[serde(default)]
+    pub allow: Vec<String>,
+    /// Texts that no secret contains, for all rules of the file.
+    #[serde(default)]
+    pub stopwords: Vec<String>,
+    /// The rules.
+    pub rules: Vec<RuleRecord>,
+}
+
+/// A rule in a file.
+#[derive(Debug, Deserialize)]
+pub struct RuleRecord {
+    /// The id, which names the kind of the secret.
+    pub id: String,
+    /// A sentence that says what the rule finds.
+    pub description: String,
+    /// Where the pattern is tried.
+    pub scope: RuleScope,
+    /// The words by which the rule is tried, in lower case.
+    pub words: Vec<String>,
+    /// The condition on the text before a match.
+    #[serde(default)]
+    pub boundary: Boundary,
+    /// The pattern. Letters, digits and word boundaries are ASCII.
+    pub pattern: String,
+    /// The group of the pattern that contains the secret. By default the first group that takes part in the match, or
+    /// the whole match.
+    pub group: Option<usize>,
+    /// Values with this entropy or less are not secrets, in bits for each byte.
+    pub entropy: Option<f64>,
+    /// A further condition on the value.
+    #[serde(default)]
+    pub check: ValueCheck,
+    /// Patterns of values that are not secrets.
+    #[serde(default)]
+    pub allow: Vec<String>,
+}
+
+/// Where a pattern is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleScope {
+    /// At the start of each of the rule's words. The pattern begins with `^`.
+    Start,
+    /// In the text around each of the rule's words.
+    Near,
+}
+
+/// The condition on the text before a match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Boundary {
+    /// Anything.
+    #[default]
+    Any,
+    /// No letter, digit or underscore, or an escaped line break or tab.
+    Word,
+    /// A space, or the start of the text.
+    Space,
+    /// A separator of the parameters of a URL.
+    Parameter,
+}
+
+/// A condition on the value that a pattern has matched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ValueCheck {
+    /// No condition.
+    #[default]
+    None,
+    /// The value looks random: it is not made of words.
+    Random,
+    /// The value contains a digit.
+    Digit,
+    /// The value is no placeholder and no reference.
+    Literal,
+    /// The value is no placeholder, and the line calls `curl` before it.
+    Curl,
+    /// The value has the body of a private key.
+    PrivateKey,
+}
+
+/// Returns the built-in rule files.
+pub fn builtin_files() -> [RuleFile; 2] {
+    [GITLEAKS_RULES, SEGUE_RULES]
+        .map(|text| serde_json::from_str(text).expect("the rule files are constants that the tests parse"))
+}

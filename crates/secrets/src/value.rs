@@ -1,0 +1,118 @@
+//! The decision whether the value of an assignment is a secret.
+
+use crate::assignment::{Operator, Quoting};
+use crate::context::NameClass;
+use crate::shape::{
+    is_attribute_path, is_code_open, is_hex, is_number, is_path, is_placeholder, is_reference,
+    is_technical_name, is_uuid, is_word_list, looks_random, looks_scrambled,
+};
+
+/// The minimum length of a value of a key of an unknown kind, in bytes.
+const KEY_BYTES_MIN: usize = 16;
+/// The minimum length of a hexadecimal value of such a key in an environment variable, in bytes.
+const HEX_KEY_BYTES_MIN: usize = 32;
+
+/// A value with its context.
+#[derive(Debug, Clone, Copy)]
+pub struct AssignedValue<'t> {
+    /// The name.
+    pub name: &'t str,
+    /// The value.
+    pub value: &'t str,
+    /// The class of the name.
+    pub class: NameClass,
+    /// The connection between name and value.
+    pub operator: Operator,
+    /// The quotes around the value.
+    pub quoting: Quoting,
+    /// The byte behind the value.
+    pub next: u8,
+}
+
+/// Returns whether a value looks like a secret in its context. References (`$NAME`), calls, paths, placeholders and values
+/// that are already redacted do not.
+pub fn is_secret_value(assigned: &AssignedValue<'_>) -> bool {
+    let value = assigned.value;
+    if is_reference(value) || is_placeholder(value) || is_technical_name(value) || value == assigned.name {
+        return false;
+    }
+    if assigned.quoting == Quoting::None && is_code_open(Some(assigned.next)) {
+        return false;
+    }
+    match assigned.class {
+        NameClass::Password => is_password(assigned),
+        NameClass::Secret => is_secret(assigned),
+        NameClass::Key => is_key(value) && !is_hex(value) && !is_uuid(value),
+        NameClass::EnvironmentKey => {
+            is_key(value) && !is_uuid(value) && (!is_hex(value) || value.len() >= HEX_KEY_BYTES_MIN)
+        }
+    }
+}
+
+/// Returns whether a value is a password.
+fn is_password(assigned: &AssignedValue<'_>) -> bool {
+    let value = assigned.value;
+    let is_quoted = assigned.quoting == Quoting::Quoted;
+    let has_digit = value.bytes().any(|byte| byte.is_ascii_digit());
+    let has_letter = value.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let has_symbol = value.trim_end_matches('!').bytes().any(|byte| b"!@#^+=$%&*~?".contains(&byte));
+    if is_path(value) && (value.starts_with(['/', '.', '~']) || is_word_list(value)) {
+        return false;
+    }
+    let is_words = value.contains(['-', '_', '.', '/', ':']) && is_word_list(value);
+    match assigned.operator {
+        Operator::Equals | Operator::Option | Operator::Tag if is_quoted => has_letter || has_digit,
+        // `password=password, token=token)` passes variables on.
+        Operator::Equals | Operator::Tag | Operator::Option => {
+            let is_code =
+                is_attribute_path(value) && matches!(assigned.next, b',' | b')' | b'}' | b'(' | b'[');
+            let is_typed = value.contains('.') && is_attribute_path(value) && !has_digit;
+            !is_code && !is_typed
+        }
+        Operator::Colon if is_quoted => {
+            let is_label = value.starts_with(|c: char| c.is_ascii_uppercase()) && !has_digit && !has_symbol;
+            !is_label && !(is_words && !has_digit)
+        }
+        Operator::Verb if is_quoted => !is_words,
+        Operator::Colon => {
+            has_letter && has_symbol
+                || has_digit && !is_words && (has_letter || is_number(value))
+                || looks_random(value)
+        }
+        Operator::Verb => has_letter && (has_digit && !is_words || has_symbol) || looks_random(value),
+        Operator::Comma => is_quoted && looks_random(value),
+    }
+}
+
+/// Returns whether a value is a token, an API key or another secret.
+fn is_secret(assigned: &AssignedValue<'_>) -> bool {
+    let value = assigned.value;
+    let is_option = assigned.operator == Operator::Option && assigned.name.starts_with("--");
+    if is_number(value) {
+        return is_option;
+    }
+    if is_path(value) {
+        // A secret access key of AWS has 40 characters, of which the first can be a slash.
+        let is_path_start = value.starts_with(['.', '~']) || value.starts_with('/') && value.len() != 40;
+        return looks_scrambled(value) && value.len() >= KEY_BYTES_MIN && !is_path_start;
+    }
+    if looks_random(value) {
+        return true;
+    }
+    let is_assigned = is_option
+        || matches!(assigned.operator, Operator::Equals | Operator::Tag)
+        || assigned.quoting == Quoting::Quoted && assigned.operator != Operator::Comma;
+    let has_digit = value.bytes().any(|byte| byte.is_ascii_digit());
+    let has_letter = value.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let has_symbol = value.bytes().any(|byte| b"!@#^+=".contains(&byte));
+    let is_words = value.contains(['-', '_', '.', ':']) && is_word_list(value);
+    let is_known_prefix = assigned.operator != Operator::Comma && assigned.operator != Operator::Option;
+    has_letter
+        && !is_words
+        && (has_digit && (is_assigned || is_known_prefix && value.len() >= 8) || has_symbol && is_assigned)
+}
+
+/// Returns whether a value is long enough and random enough for a key of an unknown kind.
+fn is_key(value: &str) -> bool {
+    value.len() >= KEY_BYTES_MIN && looks_random(value) && (!is_path(value) || looks_scrambled(value))
+}

@@ -240,6 +240,7 @@ impl Agent {
         if let Some(workspace) = canonical_folder(&settings.workspace) {
             settings.workspace = workspace;
         }
+        secrets::install_patterns(config.secret_patterns(&settings.home.config_path())?);
         let config = Arc::new(config);
         let models =
             Arc::new(ModelRegistry::new(Arc::clone(&config), settings.model.clone(), settings.environment));

@@ -3,6 +3,7 @@
 pub(crate) mod compact;
 pub(crate) mod database;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod handoff;
 pub(crate) mod help;
 pub(crate) mod history;
@@ -21,6 +22,7 @@ use crate::exit::EXIT_CODES;
 use compact::{CompactArgs, ContextArgs, UncompactArgs};
 use database::{DbCommand, PruneArgs};
 use demo::DemoArgs;
+use doctor::DoctorArgs;
 use handoff::{HandoffArgs, HandoffExportCommand, RecallCommandArgs};
 use help::HelpLength;
 use history::{FeedbackArgs, HistoryArgs, TraceArgs};
@@ -254,8 +256,7 @@ pub(crate) enum CliCommand {
     Mcp(McpCommand),
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Check the home folder, the database, the models and the handoffs
-    Doctor,
+    Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

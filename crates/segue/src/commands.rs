@@ -265,7 +265,7 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
         Some(CliCommand::Config(cli::ConfigCommand::Keys(args))) => {
             setup::config::print_config_keys(&global, &args)
         }
-        Some(CliCommand::Doctor) => setup::doctor::run(&global).await,
+        Some(CliCommand::Doctor(args)) => setup::doctor::run(&global, &args).await,
         Some(CliCommand::Completions(args)) => setup::generate::print_completions(&args),
         Some(CliCommand::Man(args)) => setup::generate::write_man_pages(&args),
     }

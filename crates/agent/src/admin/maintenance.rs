@@ -29,6 +29,17 @@ impl AgentSettings {
         let config = ConfigFile::read(&self.home.config_path())?;
         database::choose_address(self.database.as_ref(), &config.database, &self.home.database_path())
     }
+
+    /// Finds the secrets of `text` with the rules and the patterns that an agent with these settings would use. The
+    /// patterns are installed for the whole process, as they are when an agent is opened.
+    ///
+    /// # Errors
+    /// Fails if `config.toml` cannot be read or a pattern in it is invalid.
+    pub fn find_secrets(&self, text: &str) -> Result<Vec<secrets::SecretReport>> {
+        let path = self.home.config_path();
+        secrets::install_patterns(ConfigFile::read(&path)?.secret_patterns(&path)?);
+        Ok(secrets::find_secrets(text))
+    }
 }
 
 /// Returns the path of a new backup with the given time in its name, in a folder of the home that only its

@@ -44,8 +44,21 @@ pub struct ConfigFile {
     pub hooks: Vec<user_hooks::HookConfig>,
     /// The export of traces over OTLP.
     pub tracing: telemetry::TracingSettings,
+    /// The redaction of secrets: additional patterns, and values that are not secrets.
+    pub secrets: SecretsConfig,
     /// Prices of models by `provider/name`. They replace the built-in price or add a missing one.
     pub prices: model::prices::Prices,
+}
+
+/// The redaction of secrets in everything that is summarized, remembered, exported or logged.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SecretsConfig {
+    /// Regular expressions of additional secrets, by a name for each kind. If an expression has a group, the group is the
+    /// secret.
+    pub patterns: BTreeMap<String, String>,
+    /// Regular expressions of values that are not secrets. An expression must match the whole value.
+    pub allow: Vec<String>,
 }
 
 /// MCP servers, which provide additional tools.
@@ -269,11 +282,21 @@ impl ConfigFile {
         {
             return Err(config_error(problem));
         }
+        // The patterns are compiled again when they are installed: they are few, and this keeps the settings plain data.
+        config.secret_patterns(path)?;
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) => {
                 Err(config_error(format!("unknown provider `{name}`; known: {}", known.join(", "))))
             }
             None => Ok(config),
         }
+    }
+    /// Returns the compiled patterns of secrets.
+    ///
+    /// # Errors
+    /// Fails if a pattern is invalid.
+    pub(crate) fn secret_patterns(&self, path: &Path) -> Result<secrets::UserPatterns> {
+        secrets::UserPatterns::compile(&self.secrets.patterns, &self.secrets.allow)
+            .map_err(|source| Error::Home(HomeError::SecretPattern { path: path.to_owned(), source }))
     }
 }

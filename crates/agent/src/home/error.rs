@@ -24,6 +24,14 @@ pub enum HomeError {
         /// The cause, with the line number where it is known.
         reason: String,
     },
+    /// A pattern in `[secrets]` of the configuration file cannot be used.
+    #[error("read {}: {source}", path.display())]
+    SecretPattern {
+        /// The path of the file.
+        path: PathBuf,
+        /// The problem.
+        source: secrets::PatternError,
+    },
     /// The URL of the database is invalid. The error does not repeat it, because it may contain a password.
     #[error("read the database's URL: {0}")]
     DatabaseUrl(String),
@@ -51,6 +59,10 @@ impl HomeError {
             Self::Config { .. } => {
                 ErrorClass::Config.with_hint("fix the file, or move it away to use the defaults")
             }
+            Self::SecretPattern { .. } => ErrorClass::Config.with_hint(
+                "correct `[secrets]` in the file; write expressions in single quotes, and test them with \
+                 `segue doctor --secrets FILE`",
+            ),
             Self::DatabaseUrl(_) => ErrorClass::Config.with_hint(
                 "write postgres://USER:PASSWORD@HOST:PORT/DATABASE or sqlite:PATH into SEGUE_DATABASE_URL, `--database-url` \
                  or `[database] url`",
@@ -83,6 +95,10 @@ mod tests {
         check(home, "use the home folder p: why", ErrorClass::Store, "SEGUE_HOME");
         let config = HomeError::Config { path: path(), reason: reason() };
         check(config, "read p: why", ErrorClass::Config, "fix the file");
+        let source = secrets::PatternError::Empty("x".to_owned());
+        let pattern = HomeError::SecretPattern { path: path(), source };
+        let text = "read p: use the pattern `x`: it matches the empty text";
+        check(pattern, text, ErrorClass::Config, "doctor --secrets");
         let url = HomeError::DatabaseUrl(reason());
         check(url, "read the database's URL: why", ErrorClass::Config, "sqlite:PATH");
         let shared = HomeError::SharedBetweenMachines { path: path(), reason: reason() };

@@ -9,4 +9,5 @@ pub(crate) mod keys;
 pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod ping;
+pub(crate) mod secrets;
 pub(crate) mod serve;

@@ -3,7 +3,9 @@
 use agent::{Agent, CheckStatus, DoctorCheck};
 use terminal::{sanitize_line, wrap};
 
+use crate::cli::doctor::DoctorArgs;
 use crate::cli::{GlobalArgs, OutputFormat};
+use crate::commands::setup::secrets;
 use crate::commands::{AgentOptions, agent_settings};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
@@ -14,7 +16,10 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 ///
 /// # Errors
 /// Fails if the arguments are invalid or stdout cannot be written.
-pub(crate) async fn run(global: &GlobalArgs) -> CommandResult {
+pub(crate) async fn run(global: &GlobalArgs, args: &DoctorArgs) -> CommandResult {
+    if let Some(file) = &args.secrets {
+        return secrets::show_secrets(global, file);
+    }
     let (checks, code) = match Agent::open(agent_settings(global, AgentOptions::default())?).await {
         Ok(agent) => {
             let checks = agent.admin().run_doctor().await;

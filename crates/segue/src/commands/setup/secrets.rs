@@ -1,0 +1,79 @@
+//! `segue doctor --secrets FILE`: shows what is redacted in a text, and why. The secrets themselves are masked.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use agent::SecretReport;
+use terminal::{sanitize_line, wrap};
+
+use crate::cli::{GlobalArgs, OutputFormat};
+use crate::commands::{AgentOptions, agent_settings};
+use crate::exit::{CliFailure, CommandResult, ExitReason};
+
+/// The maximum size of the text, in bytes.
+const TEXT_BYTES_MAX: u64 = 1 << 30;
+
+/// Prints the secrets of a file, or of standard input for `-`. The exit code is that of a storage failure if there are
+/// any, else 0.
+///
+/// # Errors
+/// Fails if the file cannot be read or is too large, a setting is invalid, or stdout cannot be written.
+pub(crate) fn show_secrets(global: &GlobalArgs, file: &Path) -> CommandResult {
+    let text = read_text(file)?;
+    let reports = agent_settings(global, AgentOptions::default())?.find_secrets(&text)?;
+    let screen = global.screen();
+    if global.format() == OutputFormat::Json {
+        screen.print_line(serde_json::to_string(&reports)?)?;
+    } else {
+        for report in &reports {
+            print_report(global, report)?;
+        }
+        let count = match reports.len() {
+            0 => "no secrets".to_owned(),
+            1 => "1 secret".to_owned(),
+            count => format!("{count} secrets"),
+        };
+        screen.print_line(format!("{count} in {}", sanitize_line(&file.display().to_string())))?;
+    }
+    Ok(if reports.is_empty() { ExitReason::Success } else { ExitReason::Store })
+}
+
+/// Prints one secret: its position, kind and masked value, then its rule and the reason.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+fn print_report(global: &GlobalArgs, report: &SecretReport) -> Result<(), CliFailure> {
+    let screen = global.screen();
+    let position = format!("{}:{}", report.line, report.column);
+    let lead = format!("{position:<10}  ");
+    let text = format!("{}  {}", report.kind, report.masked);
+    screen.print_line(wrap(&sanitize_line(&text), screen.columns, &lead, &" ".repeat(lead.len())))?;
+    let reason = sanitize_line(&format!("{} ({})", report.reason, report.rule));
+    let indent = " ".repeat(12);
+    screen.print_line(screen.style.dim(wrap(&reason, screen.columns, &indent, &indent)))?;
+    Ok(())
+}
+
+/// Reads a file, or standard input for `-`. Bytes that are not UTF-8 are replaced.
+///
+/// # Errors
+/// Fails if the file cannot be read or is too large.
+fn read_text(file: &Path) -> Result<String, CliFailure> {
+    let failure = |reason: String| {
+        let problem = format!("read {}: {reason}", file.display());
+        CliFailure::new(ExitReason::User, problem)
+            .with_hint("give the path of a text file, or `-` for standard input")
+    };
+    let mut bytes = Vec::new();
+    let read = match file == Path::new("-") {
+        true => io::stdin().lock().take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes),
+        false => {
+            std::fs::File::open(file).and_then(|file| file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes))
+        }
+    };
+    read.map_err(|error| failure(error.to_string()))?;
+    if bytes.len() as u64 > TEXT_BYTES_MAX {
+        return Err(failure(format!("it has more than {TEXT_BYTES_MAX} bytes")));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -82,6 +82,8 @@ pub struct FactCollector {
     open_question: Option<Quote>,
     /// `seq` of the last request; 0 before there is one.
     last_request_seq: Seq,
+    /// True when a result of a tool call was recorded. Some formats record none.
+    has_tool_results: bool,
     /// The end of the assistant's text since its last tool call and the last request, with the `seq` of its last block.
     answer: Quote,
     /// True when that text is a complete message.
@@ -186,7 +188,8 @@ impl FactCollector {
 
     /// Records a message of the user: the request itself, and the rules, decisions and names in it.
     ///
-    /// Tool calls that still wait for a result are abandoned, because a new request means that no result will come.
+    /// Tool calls that still wait for a result are abandoned, because a new request means that no result will come. They
+    /// were performed if the thread has no results at all, because then its format records none.
     fn record_request(&mut self, seq: Seq, text: &str) {
         let head = redacted_head(text);
         let mut quote = quote_head(seq, &head, REQUEST_BYTES_MAX);
@@ -194,6 +197,11 @@ impl FactCollector {
         self.last_request_seq = seq;
         self.answer = Quote::default();
         self.tool_outcomes.abandon_pending_calls();
+        if !self.has_tool_results {
+            self.tool_outcomes.confirm_pending();
+            self.files.confirm_pending();
+            self.tasks.confirm_pending();
+        }
         self.first_request.get_or_insert_with(|| quote.clone());
         self.count_names_at_ends(seq, &head, text);
         if rule_cues::rule_strictness(&head).is_some() {
@@ -300,7 +308,7 @@ impl FactCollector {
             self.count_argument_names(seq, args, &mut remaining);
         }
         if let Some(change) = usage.task {
-            self.tasks.apply_change(change, id, seq);
+            self.tasks.record_change(change, id, seq);
         }
     }
 
@@ -337,13 +345,14 @@ impl FactCollector {
         });
         let text = text.unwrap_or_default();
         let head = head_words(text, SCAN_BYTES_MAX);
-        self.tasks.record_result(&message.call_id, head, seq);
+        let effect = outcomes::call_effect(text, message.status);
+        self.has_tool_results = true;
+        self.tasks.record_result(&message.call_id, head, seq, effect);
         // Imported aider sessions report an edit only by this sentence.
         for edited in head.split("Applied edit to ").skip(1) {
             let path = crate::tool_use::normalize_path(edited.split_whitespace().next().unwrap_or_default());
             self.files.record_write(seq, &path);
         }
-        let effect = outcomes::call_effect(text, message.status);
         self.files.record_result(seq, &message.call_id, effect);
         if let Some(correction) = outcomes::correction(text).filter(|_| effect == CallEffect::Declined) {
             self.standing_rules.record_correction(seq, &redact(head_words(correction, RULE_TEXT_BYTES_MAX)));
@@ -413,7 +422,7 @@ impl FactCollector {
             todos: self.tasks.items(),
             todos_seq: self.tasks.seq,
             files: self.files.latest(),
-            commands: self.tool_outcomes.commands.most_used_names(),
+            commands: self.tool_outcomes.commands(),
             checks: self.tool_outcomes.checks().to_vec(),
             errors: self.tool_outcomes.errors().cloned().collect(),
             resolved_errors: self.tool_outcomes.resolved_errors().to_vec(),

@@ -99,7 +99,8 @@ fn tasks_are_identified_by_the_number_in_the_result_of_their_creation() {
         C: 2 TaskCreate {"subject": "print"}
         T: 2 Task #8 created
         T: 1 Task #7 created
-        C: 3 TaskUpdate {"taskId": "7", "status": "completed"}"#,
+        C: 3 TaskUpdate {"taskId": "7", "status": "completed"}
+        T: 3 Task #7 updated"#,
     );
     let open: Vec<_> =
         facts.todos.iter().filter(|t| t.status != TodoStatus::Completed).map(|t| t.text.as_str()).collect();
@@ -168,9 +169,12 @@ fn a_resolved_error_is_kept_as_one() {
 fn files_are_listed_with_the_last_used_first() {
     let facts = parse_facts(
         r#"C: 1 Read {"file_path": "a.rs"}
+        T: 1 text
         C: 2 Edit {"file_path": "b.rs"}
+        T: 2 ok
         T: 9 Applied edit to c.py
-        C: 4 Bash {"command": "cat d.md"}"#,
+        C: 4 Bash {"command": "cat d.md"}
+        T: 4 text"#,
     );
     let files: Vec<_> =
         facts.files.iter().map(|file| (file.path.as_str(), file.last_write_seq > 0)).collect();
@@ -223,6 +227,18 @@ fn calls_without_an_effect_are_no_facts() {
             "C: 1 Bash {\"command\": \"pytest tests/a.py\"}\n E: 1 1 failed",
             "read: tests/a.py; commands: pytest; errors: pytest: 1 failed",
         ),
+        // A call without a result was not shown to have happened.
+        ("C: 1 Edit {\"file_path\": \"a.rs\"}\n C: 2 Bash {\"command\": \"cargo publish\"}", ""),
+        (
+            "C: 1 Edit {\"file_path\": \"a.rs\"}\n T: 1 ok\n C: 2 Edit {\"file_path\": \"b.rs\"}",
+            "changed: a.rs",
+        ),
+        (
+            "C: 1 Read {\"file_path\": \"a.rs\"}\n T: 1 ok\n C: 2 Edit {\"file_path\": \"a.rs\"}\n C: 3 Edit {\"file_path\": \"a.rs\"}\n U: Stop.",
+            "read: a.rs",
+        ),
+        // A format that records no results at all is believed once the user goes on.
+        ("C: 1 Edit {\"file_path\": \"a.rs\"}\n U: Thanks.", "changed: a.rs"),
         // What the user said on declining is a rule.
         (
             "C: 1 Bash {\"command\": \"git push\"}\n E: 1 The person declined this call: push only after my review",
@@ -230,6 +246,54 @@ fn calls_without_an_effect_are_no_facts() {
         ),
     ] {
         assert_eq!(carried(calls), expected, "{calls}");
+    }
+}
+
+#[test]
+fn a_refusal_without_an_error_status_is_no_fact_and_its_correction_is_a_rule() {
+    for (result, expected) in [
+        ("The user doesn't want to proceed with this tool use.", ""),
+        (
+            "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to proceed, the user said:\\nMove old files to the attic.",
+            "rules: Move old files to the attic. [2]",
+        ),
+        (
+            "The person declined this call: move old files to the attic",
+            "rules: move old files to the attic [2]",
+        ),
+        (
+            "Tool call rejected by the user: move old files to the attic",
+            "rules: move old files to the attic [2]",
+        ),
+        (
+            "User denied this operation and provided the following feedback:\\n<feedback>\\nUse the attic.\\n</feedback>",
+            "rules: Use the attic. [2]",
+        ),
+        ("Error: command rejected by user", ""),
+        // Output that mentions a refusal later, or as a part of something else, is no refusal.
+        ("deleted a.rs\\nUser rejected: 3", "changed: a.rs"),
+        ("user rejected_payments table: 14 rows", "changed: a.rs"),
+        ("The test that the request is denied by user policy passes", "changed: a.rs"),
+    ] {
+        let calls = format!("C: 1 Edit {{\"file_path\": \"a.rs\"}}\n T: 1 {result}");
+        assert_eq!(carried(&calls), expected, "{result}");
+    }
+}
+
+#[test]
+fn a_change_of_the_task_list_takes_effect_with_its_result() {
+    for (after, expected) in [
+        ("", TodoStatus::Pending),
+        ("\n E: 2 The user rejected this call.", TodoStatus::Pending),
+        ("\n T: 2 The list was updated.", TodoStatus::Completed),
+    ] {
+        let facts = parse_facts(&format!(
+            r#"C: 1 TodoWrite {{"todos": [{{"content": "print", "status": "pending"}}]}}
+            T: 1 ok
+            C: 2 TodoWrite {{"todos": [{{"content": "print", "status": "completed"}}]}}{after}"#
+        ));
+        let statuses: Vec<_> = facts.todos.iter().map(|todo| todo.status).collect();
+        assert_eq!(statuses, [expected], "{after}");
     }
 }
 
@@ -258,11 +322,11 @@ fn files_are_shown_as_they_are_at_the_end_and_by_one_name() {
             "read: a.rs",
         ),
         (
-            "C: 1 Read {\"file_path\": \"/x/y/a.rs\"}\n T: 1 ok\n C: 2 Read {\"file_path\": \"a.rs\"}\n T: 2 ok\n C: 3 Bash {\"command\": \"cat /w/b.rs /w/c.rs\"}",
+            "C: 1 Read {\"file_path\": \"/x/y/a.rs\"}\n T: 1 ok\n C: 2 Read {\"file_path\": \"a.rs\"}\n T: 2 ok\n C: 3 Bash {\"command\": \"cat /w/b.rs /w/c.rs\"}\n T: 3 ok",
             "read: /w/b.rs, /w/c.rs, a.rs, /x/y/a.rs",
         ),
         (
-            "C: 1 Read {\"file_path\": \"screen.png\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"tail app.log\"}",
+            "C: 1 Read {\"file_path\": \"screen.png\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"tail app.log\"}\n T: 2 ok",
             "",
         ),
         (
@@ -276,7 +340,8 @@ fn files_are_shown_as_they_are_at_the_end_and_by_one_name() {
 
 #[test]
 fn only_commands_that_characterize_the_work_are_carried_over() {
-    let call = r#"C: 1 Bash {"command": "cd /w; for i in $(seq 3); do echo $i; break; done; true; ls; git add .; git status; git rebase main"}"#;
+    let call = r#"C: 1 Bash {"command": "cd /w; for i in $(seq 3); do echo $i; break; done; true; ls; git add .; git status; git rebase main"}
+        T: 1 ok"#;
     assert_eq!(carried(call), "commands: git rebase");
 }
 

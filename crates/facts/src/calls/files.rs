@@ -1,5 +1,6 @@
 //! The files that tool calls read, write and delete. A call that failed or was declined leaves no trace, and a file has
-//! one name although agents use absolute and relative paths for it.
+//! one name although agents use absolute and relative paths for it. Neither does a call without a result: it may wait for an
+//! approval.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,6 +14,8 @@ use crate::tool_use::ToolUse;
 /// The effects of a call on files that become void or valid with its result.
 #[derive(Debug, Clone)]
 struct PendingUse {
+    /// The number of the call in the thread. Calls of one message share a `seq`.
+    order: u64,
     /// `seq` of the call.
     seq: Seq,
     /// The files that the call uses, as they were before it.
@@ -30,10 +33,13 @@ pub(crate) struct FileTracker {
     files: HashMap<String, FileUse>,
     /// Calls without a result, by call id. At most [`PENDING_CALLS_MAX`].
     pending: HashMap<String, PendingUse>,
+    /// Number of calls recorded.
+    call_count: u64,
 }
 
 impl FileTracker {
-    /// Records the files that a call reads and writes. They count from the call on, until its result says otherwise.
+    /// Records the files that a call reads and writes. They are undone unless a result confirms
+    /// them.
     pub(crate) fn record_call(&mut self, seq: Seq, call_id: &str, usage: &ToolUse) {
         if usage.reads.is_empty() && usage.writes.is_empty() && usage.deletes.is_empty() {
             return;
@@ -52,14 +58,30 @@ impl FileTracker {
                 file.use_count += 1;
             });
         }
-        let oldest = self.pending.iter().min_by_key(|(_, call)| call.seq).map(|(id, _)| id.clone());
+        let oldest = self.pending.iter().min_by_key(|(_, call)| call.order).map(|(id, _)| id.clone());
         if let Some(oldest) = oldest.filter(|_| self.pending.len() >= PENDING_CALLS_MAX) {
             self.pending.remove(&oldest);
         }
         let is_check =
             usage.command.as_deref().is_some_and(|text| crate::shell::detect_check(text).is_some());
         let deletes = usage.deletes.clone();
-        self.pending.insert(call_id.to_owned(), PendingUse { seq, before, deletes, is_check });
+        self.call_count += 1;
+        let call = PendingUse { order: self.call_count, seq, before, deletes, is_check };
+        self.pending.insert(call_id.to_owned(), call);
+    }
+
+    /// Lets the calls without a result count as performed, because their format records no results.
+    pub(crate) fn confirm_pending(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Undoes the uses of the calls without a result, the latest first.
+    fn undo_pending(&mut self) {
+        let mut calls: Vec<PendingUse> = self.pending.drain().map(|(_, call)| call).collect();
+        calls.sort_unstable_by_key(|call| std::cmp::Reverse(call.order));
+        for PendingUse { before, seq, .. } in calls {
+            before.into_iter().for_each(|before| self.restore(before, seq));
+        }
     }
 
     /// Records the result of a call: its uses are undone if it had no effect, else its deletions take effect.
@@ -129,9 +151,15 @@ impl FileTracker {
     }
 
     /// Returns the files by their last use, the latest first: every written or deleted file, and the latest
-    /// [`NAMES_KEPT_MAX`] of those that were only read.
+    /// [`NAMES_KEPT_MAX`] of those that were only read. Uses by calls without a result are left out.
     pub(crate) fn latest(&self) -> Vec<FileUse> {
-        let mut files = self.files_with_one_name();
+        let mut files = if self.pending.is_empty() {
+            self.files_with_one_name()
+        } else {
+            let mut confirmed = self.clone();
+            confirmed.undo_pending();
+            confirmed.files_with_one_name()
+        };
         files.sort_unstable_by(|a, b| {
             b.last_use_seq().cmp(&a.last_use_seq()).then_with(|| a.path.cmp(&b.path))
         });

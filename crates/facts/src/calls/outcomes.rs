@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use protocol::{Seq, ToolStatus};
 
-use crate::facts::{CheckRun, Quote};
+use crate::facts::{CheckRun, NameUsage, Quote};
 use crate::identifier::{self, NameKind};
 use crate::limits::{ERRORS_MAX, PENDING_CALLS_MAX};
 use crate::name_counter::NameCounter;
@@ -66,6 +66,35 @@ const DECLINED_CUES: &[&str] = &[
     "tool use was rejected",
     "sibling tool call",
 ];
+/// Lowercase labels before a refusal that is recorded without an error status.
+const UNFLAGGED_LABELS: &[&str] = &["[", "<tool_use_error>", "error: ", "tool error: "];
+/// Lowercase beginnings of the sentence with which a harness records a refusal without an error status.
+const DECLINED_BEGINNINGS: &[&str] = &[
+    "the user ",
+    "user ",
+    "the person ",
+    "declined",
+    "rejected",
+    "denied",
+    "cancelled",
+    "canceled",
+    "refused",
+    "the command was ",
+    "command ",
+    "the tool ",
+    "tool ",
+    "the call ",
+    "call ",
+    "the edit ",
+    "edit ",
+    "operation ",
+    "the operation ",
+    "permission to use ",
+    "not condensed:",
+    "not compacted:",
+];
+/// Maximum words of the clause that records a refusal without an error status. More words tell something else.
+const DECLINED_WORDS_MAX: usize = 14;
 /// Participles before "by the user" and the like that report a declined call.
 const DECLINED_PARTICIPLES: &[&str] = &[
     "declined",
@@ -119,7 +148,9 @@ const OUTPUT_LABELS: &[&str] = &[
 ];
 /// Texts behind which a harness quotes what the user said when they declined a call.
 const CORRECTION_INTRODUCTIONS: &[&str] =
-    &["the user said:", "The person declined this call:", "Declined by the person:"];
+    &["the user said:", "provided the following feedback:", "with the following feedback:", "Reason: "];
+/// Maximum bytes at the beginning of a result in which the clause that reports a refusal ends.
+const DECLINED_CLAUSE_BYTES_MAX: usize = 120;
 
 /// A call that waits for its result.
 #[derive(Debug, Clone)]
@@ -136,6 +167,8 @@ struct PendingCall {
     is_piped: bool,
     /// The programs that the call runs and that are worth carrying over.
     programs: Vec<String>,
+    /// True when the user sent a message after the call, so that probably no result will follow.
+    is_abandoned: bool,
     /// True when the call is to change or verify something, so that its failure leaves the work undone.
     is_consequential: bool,
 }
@@ -153,11 +186,29 @@ pub(crate) enum CallEffect {
 
 /// Returns the effect of the call that `text` is the result of.
 pub(crate) fn call_effect(text: &str, status: ToolStatus) -> CallEffect {
+    let lower = head(text.trim_start(), DECLINED_BYTES_MAX).to_lowercase();
     if status != ToolStatus::Error {
-        return CallEffect::Performed;
+        return if begins_with_decline(&lower) { CallEffect::Declined } else { CallEffect::Performed };
     }
-    let lower = head(text, DECLINED_BYTES_MAX).to_lowercase();
     if reports_decline(&lower) { CallEffect::Declined } else { CallEffect::Failed }
+}
+
+/// Returns whether a lowercase result without an error status begins with a sentence that reports a refusal. Formats
+/// without an error status, such as plain chat messages, record refusals so. Ordinary output may contain such words later,
+/// or in a longer line.
+fn begins_with_decline(lower: &str) -> bool {
+    let line = lower.lines().next().unwrap_or_default();
+    let line = UNFLAGGED_LABELS.iter().fold(line, |line, label| line.strip_prefix(label).unwrap_or(line));
+    let sentence = line.find(". ").map_or(line, |end| &line[..=end]);
+    let clause = sentence.find(": ").map_or(sentence, |colon| &sentence[..=colon]);
+    let is_refusal = DECLINED_BEGINNINGS.iter().any(|begin| clause.starts_with(begin));
+    let names_no_subject = clause.split_whitespace().count() <= DECLINED_WORDS_MAX;
+    // An identifier such as `rejected_rows` is the name of something.
+    let names_identifier = clause.contains(['_', '/']);
+    is_refusal
+        && !names_identifier
+        && reports_decline(clause)
+        && (names_no_subject || clause.starts_with("permission to use"))
 }
 
 /// Returns whether a lowercase result reports that the user or a rule refused the call, and not an ordinary failure that
@@ -183,8 +234,18 @@ fn reports_decline(lower: &str) -> bool {
 
 /// Returns what the user said when they declined the call with this result.
 pub(crate) fn correction(text: &str) -> Option<&str> {
-    let said = CORRECTION_INTRODUCTIONS.iter().find_map(|introduction| text.split_once(introduction))?.1;
+    let introduced = CORRECTION_INTRODUCTIONS.iter().find_map(|introduction| text.split_once(introduction));
+    let (_, said) = introduced.or_else(|| {
+        // Without an introduction, the words follow the refusal itself: "Rejected by the user: keep the old name".
+        let (refusal, said) = text.split_once(':')?;
+        let is_refusal =
+            refusal.len() <= DECLINED_CLAUSE_BYTES_MAX && reports_decline(&refusal.to_lowercase());
+        is_refusal.then_some((refusal, said))
+    })?;
     let said = said.trim();
+    let said = said
+        .strip_prefix("<feedback>")
+        .map_or(said, |said| said.split("</feedback>").next().unwrap_or(said).trim());
     let said = said.strip_prefix('“').map_or(said, |quoted| quoted.split('”').next().unwrap_or(quoted));
     (!said.is_empty() && !said.starts_with("no reason was given")).then_some(said)
 }
@@ -214,7 +275,7 @@ pub(crate) struct ToolOutcomeTracker {
     /// Error types named in failed results.
     pub(crate) error_types: NameCounter,
     /// Programs that shell commands ran, with their subcommand.
-    pub(crate) commands: NameCounter,
+    commands: NameCounter,
     /// `seq` of the last result of a consequential call, if that call failed.
     last_failure_seq: Option<Seq>,
     /// `seq` of the last result, if its call was declined.
@@ -247,7 +308,16 @@ impl ToolOutcomeTracker {
             check.is_some() || !usage.writes.is_empty() || !usage.deletes.is_empty() || !programs.is_empty();
         programs.retain(|program| shell::is_characteristic(program));
         programs.iter().for_each(|program| self.commands.count_use(program, seq));
-        let call = PendingCall { order, key, check, writes, is_piped, programs, is_consequential };
+        let call = PendingCall {
+            order,
+            key,
+            check,
+            writes,
+            is_piped,
+            programs,
+            is_abandoned: false,
+            is_consequential,
+        };
         self.pending_calls.insert(id.to_owned(), call);
     }
 
@@ -271,12 +341,29 @@ impl ToolOutcomeTracker {
 
     /// Returns whether a call waits for its result.
     pub(crate) fn has_pending_calls(&self) -> bool {
-        !self.pending_calls.is_empty()
+        self.pending_calls.values().any(|call| !call.is_abandoned)
     }
 
-    /// Removes all pending calls, because a new request of the user began and no results will follow.
+    /// Marks all pending calls as abandoned, because a new request of the user began.
     pub(crate) fn abandon_pending_calls(&mut self) {
+        self.pending_calls.values_mut().for_each(|call| call.is_abandoned = true);
+    }
+
+    /// Lets the calls without a result count as performed, because their format records no results.
+    pub(crate) fn confirm_pending(&mut self) {
         self.pending_calls.clear();
+    }
+
+    /// Returns the programs that shell commands ran, with their subcommand, the most used first. Calls without a result
+    /// are left out: they may wait for an approval.
+    pub(crate) fn commands(&self) -> Vec<NameUsage> {
+        let unconfirmed: Vec<&String> = self.pending_calls.values().flat_map(|call| &call.programs).collect();
+        if unconfirmed.is_empty() {
+            return self.commands.most_used_names();
+        }
+        let mut commands = self.commands.clone();
+        unconfirmed.into_iter().for_each(|program| commands.remove_use(program));
+        commands.most_used_names()
     }
 
     /// Records the result of a call. A success resolves earlier errors; a failure becomes an error or a failed check.

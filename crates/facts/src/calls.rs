@@ -1,5 +1,6 @@
 //! Interprets tool calls and their results: files, shell commands, checks, errors and tasks.
 
+pub(crate) mod arguments;
 pub(crate) mod files;
 pub(crate) mod outcomes;
 pub mod shell;

@@ -15,11 +15,11 @@ use protocol::{AiMessage, ContentBlock, Message, Seq, TodoStatus, ToolMessage};
 
 use crate::identifier::NameKind;
 use crate::limits::{
-    ANSWER_BYTES_MAX, ARGUMENT_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX,
-    REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX,
-    STATEMENTS_MAX,
+    ANSWER_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX, REQUEST_BYTES_MAX,
+    RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
 use crate::tool_use::{ToolUse, head_words, tail_words};
+use calls::arguments::ArgumentTracker;
 use calls::files::FileTracker;
 use calls::outcomes::{self, CallEffect, ToolOutcomeTracker};
 use calls::tasks::TaskList;
@@ -102,10 +102,7 @@ pub struct FactCollector {
     identifiers: NameCounter,
     /// Paths in messages since the last boundary.
     mentioned_paths: NameCounter,
-    /// Identifiers and references in the arguments of tool calls since the last boundary.
-    argument_names: NameCounter,
-    /// Ids and codes in the arguments of tool calls.
-    argument_values: NameCounter,
+    arguments: ArgumentTracker,
     /// The summary that the events after it continue from.
     previous_summary: Option<Quote>,
     /// The grounded part of `previous_summary`: it names nothing that is absent from its source.
@@ -173,7 +170,7 @@ impl FactCollector {
         self.identifiers.clear();
         self.references.clear();
         self.mentioned_paths.clear();
-        self.argument_names.clear();
+        self.arguments.clear_names();
         self.previous_summary = None;
         self.grounded_summary = None;
     }
@@ -201,6 +198,7 @@ impl FactCollector {
             self.tool_outcomes.confirm_pending();
             self.files.confirm_pending();
             self.tasks.confirm_pending();
+            self.arguments.confirm_pending();
         }
         self.first_request.get_or_insert_with(|| quote.clone());
         self.count_names_at_ends(seq, &head, text);
@@ -294,42 +292,14 @@ impl FactCollector {
         }
     }
 
-    /// Records a tool call: the files, programs and argument values it names, and its change to the task list. An
-    /// argument value that contains a secret is not counted.
+    /// Records a tool call: the files, programs and argument values it names, and its change to the task list.
     fn record_tool_call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
         let usage = ToolUse::from_call(name, args);
         self.tool_outcomes.record_call(seq, id, name, &usage);
         self.files.record_call(seq, id, &usage);
-        for value in usage.values.iter().filter(|value| matches!(redact(value), Cow::Borrowed(_))) {
-            self.argument_values.count_use(value, seq);
-        }
-        if usage.command.is_some() || !usage.reads.is_empty() || !usage.writes.is_empty() {
-            let mut remaining = ARGUMENT_BYTES_MAX;
-            self.count_argument_names(seq, args, &mut remaining);
-        }
+        self.arguments.record_call(seq, id, args, &usage);
         if let Some(change) = usage.task {
             self.tasks.record_change(change, id, seq);
-        }
-    }
-
-    /// Counts the names in the string values of a call's arguments, up to `remaining` bytes.
-    fn count_argument_names(&mut self, seq: Seq, args: &serde_json::Value, remaining: &mut usize) {
-        match args {
-            serde_json::Value::Object(fields) => {
-                fields.values().for_each(|value| self.count_argument_names(seq, value, remaining));
-            }
-            serde_json::Value::Array(items) => {
-                items.iter().for_each(|value| self.count_argument_names(seq, value, remaining));
-            }
-            serde_json::Value::String(text) => {
-                let text = redact(head_words(text, *remaining));
-                *remaining -= text.len().min(*remaining);
-                identifier::scan_names(&text, |kind, name| match kind {
-                    NameKind::Identifier | NameKind::Reference => self.argument_names.count_use(name, seq),
-                    NameKind::Path | NameKind::Url | NameKind::Error | NameKind::Number => {}
-                });
-            }
-            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
         }
     }
 
@@ -354,6 +324,7 @@ impl FactCollector {
             self.files.record_write(seq, &path);
         }
         self.files.record_result(seq, &message.call_id, effect);
+        self.arguments.record_result(&message.call_id, effect);
         if let Some(correction) = outcomes::correction(text).filter(|_| effect == CallEffect::Declined) {
             self.standing_rules.record_correction(seq, &redact(head_words(correction, RULE_TEXT_BYTES_MAX)));
         }
@@ -420,7 +391,7 @@ impl FactCollector {
             left_open: review.left_open.iter().map(left_open).collect(),
             unanswered_requests: unanswered,
             todos: self.tasks.items(),
-            todos_seq: self.tasks.seq,
+            todos_seq: self.tasks.seq(),
             files: self.files.latest(),
             commands: self.tool_outcomes.commands(),
             checks: self.tool_outcomes.checks().to_vec(),
@@ -433,8 +404,8 @@ impl FactCollector {
             references: self.references.most_used_names(),
             identifiers: self.identifiers.most_used_names(),
             mentioned_paths: self.mentioned_paths.most_used_names(),
-            argument_names: self.argument_names.most_used_names(),
-            argument_values: self.argument_values.latest_names(),
+            argument_names: self.arguments.names.most_used_names(),
+            argument_values: self.arguments.values.latest_names(),
             statements: self.statements.iter().cloned().collect(),
             previous_summary: self.previous_summary.clone(),
             grounded_summary: self.grounded_summary.clone(),
@@ -456,7 +427,7 @@ impl FactCollector {
             return None;
         }
         let todos = self.tasks.items();
-        let are_tasks_done = !todos.is_empty() && self.tasks.seq > self.last_request_seq;
+        let are_tasks_done = !todos.is_empty() && self.tasks.seq() > self.last_request_seq;
         let has_open_tasks = todos.iter().any(|todo| todo.status != TodoStatus::Completed);
         let is_open = self.answer.text.is_empty()
             || !self.is_answer_complete
@@ -465,7 +436,7 @@ impl FactCollector {
             || self.open_question().is_some()
             || !review.left_open.is_empty()
             || review.ends_in_announcement && !review.has_result
-            || has_open_tasks && self.tasks.seq > self.last_request_seq;
+            || has_open_tasks && self.tasks.seq() > self.last_request_seq;
         let is_unclear = review.ends_in_announcement
             || has_open_tasks
             || self.tool_outcomes.was_declined_since(self.last_request_seq);

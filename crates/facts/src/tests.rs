@@ -270,10 +270,22 @@ fn a_refusal_without_an_error_status_is_no_fact_and_its_correction_is_a_rule() {
             "rules: Use the attic. [2]",
         ),
         ("Error: command rejected by user", ""),
+        ("[Request interrupted by user for tool use]", ""),
+        ("Permission to use Bash with command rm a.txt has been denied.", ""),
+        // What the harness tells the agent is no rule of the person.
+        ("The command was rejected by the user: stop and wait for instructions.", ""),
+        (
+            "Rejected by the user: move old files to the attic. Stop and wait for the next message.",
+            "rules: move old files to the attic. [2]",
+        ),
         // Output that mentions a refusal later, or as a part of something else, is no refusal.
         ("deleted a.rs\\nUser rejected: 3", "changed: a.rs"),
         ("user rejected_payments table: 14 rows", "changed: a.rs"),
         ("The test that the request is denied by user policy passes", "changed: a.rs"),
+        // An answer about the matter of a tool, such as an order, is no refusal either.
+        ("User cancelled the reservation: no fee", "changed: a.rs"),
+        ("User rejected: 3", "changed: a.rs"),
+        ("The order was cancelled by the user.", "changed: a.rs"),
     ] {
         let calls = format!("C: 1 Edit {{\"file_path\": \"a.rs\"}}\n T: 1 {result}");
         assert_eq!(carried(&calls), expected, "{result}");
@@ -294,6 +306,47 @@ fn a_change_of_the_task_list_takes_effect_with_its_result() {
         ));
         let statuses: Vec<_> = facts.todos.iter().map(|todo| todo.status).collect();
         assert_eq!(statuses, [expected], "{after}");
+    }
+}
+
+#[test]
+fn an_open_task_of_a_call_without_a_result_is_kept_and_a_done_one_is_not() {
+    for (after, expected) in [
+        (
+            "",
+            &[
+                ("search", TodoStatus::Completed),
+                ("print", TodoStatus::InProgress),
+                ("sort", TodoStatus::Pending),
+            ][..],
+        ),
+        (
+            "\n E: 2 The user rejected this call.",
+            &[("search", TodoStatus::Completed), ("print", TodoStatus::Pending)],
+        ),
+        (
+            "\n C: 3 TodoWrite {\"todos\": [{\"content\": \"ship\", \"status\": \"pending\"}]}\n T: 3 ok",
+            &[("ship", TodoStatus::Pending)],
+        ),
+    ] {
+        let facts = parse_facts(&format!(
+            r#"C: 1 TodoWrite {{"todos": [{{"content": "search", "status": "completed"}}, {{"content": "print", "status": "pending"}}]}}
+            T: 1 ok
+            C: 2 TodoWrite {{"todos": [{{"content": "print", "status": "in_progress"}}, {{"content": "sort", "status": "pending"}}, {{"content": "merge", "status": "completed"}}]}}{after}"#
+        ));
+        let tasks: Vec<_> = facts.todos.iter().map(|task| (task.text.as_str(), task.status)).collect();
+        assert_eq!(tasks, expected, "{after}");
+    }
+}
+
+#[test]
+fn names_in_the_arguments_of_a_call_count_once_it_was_performed() {
+    for (after, expected) in
+        [("", &[][..]), ("\n E: 1 The user rejected this call.", &[]), ("\n T: 1 ok", &["parse_row"])]
+    {
+        let facts = parse_facts(&format!(r#"C: 1 Bash {{"command": "grep parse_row"}}{after}"#));
+        let names: Vec<_> = facts.argument_names.iter().map(|name| name.text.as_str()).collect();
+        assert_eq!(names, expected, "{after}");
     }
 }
 

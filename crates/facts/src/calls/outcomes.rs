@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
+use model::sentence_ranking::split_sentences;
 use protocol::{Seq, ToolStatus};
 
 use crate::facts::{CheckRun, NameUsage, Quote};
@@ -68,33 +69,55 @@ const DECLINED_CUES: &[&str] = &[
 ];
 /// Lowercase labels before a refusal that is recorded without an error status.
 const UNFLAGGED_LABELS: &[&str] = &["[", "<tool_use_error>", "error: ", "tool error: "];
-/// Lowercase beginnings of the sentence with which a harness records a refusal without an error status.
-const DECLINED_BEGINNINGS: &[&str] = &[
-    "the user ",
-    "user ",
-    "the person ",
-    "declined",
-    "rejected",
-    "denied",
-    "cancelled",
-    "canceled",
-    "refused",
-    "the command was ",
-    "command ",
-    "the tool ",
-    "tool ",
-    "the call ",
-    "call ",
-    "the edit ",
-    "edit ",
-    "operation ",
-    "the operation ",
-    "permission to use ",
+/// Lowercase beginnings of a refusal without an error status that nothing else begins with.
+const UNFLAGGED_REFUSALS: &[&str] = &[
+    "the user doesn't want to proceed with this tool use",
+    "the user doesn’t want to proceed with this tool use",
+    "the user doesn't want to take this action",
+    "the user doesn’t want to take this action",
+    "the person declined this call",
     "not condensed:",
     "not compacted:",
 ];
-/// Maximum words of the clause that records a refusal without an error status. More words tell something else.
-const DECLINED_WORDS_MAX: usize = 14;
+/// Lowercase words that name a call in a refusal without an error status.
+const CALL_NOUNS: &[&str] = &[
+    "tool",
+    "call",
+    "use",
+    "command",
+    "edit",
+    "operation",
+    "action",
+    "request",
+    "execution",
+    "change",
+    "changes",
+];
+/// Lowercase words before a call or a person that say nothing.
+const ARTICLES: &[&str] = &["the", "this", "that", "your"];
+/// Lowercase words that may follow a refusal without an error status.
+const AFTER_REFUSAL: &[&str] = &["and", "with", "for", "because", "before"];
+/// Lowercase beginnings of sentences with which a harness instructs the agent after a refusal. The user did not say them.
+const REFUSAL_INSTRUCTIONS: &[&str] = &[
+    "stop what you are doing",
+    "stop and wait",
+    "stop and ask",
+    "stop here and wait",
+    "please stop and wait",
+    "please wait",
+    "wait for the user",
+    "wait for instructions",
+    "wait for further",
+    "wait for new",
+    "await ",
+    "ask the user",
+    "do not retry this",
+    "do not retry the same",
+    "do not attempt to",
+    "note: the user",
+    "the tool use was rejected",
+    "the tool call was",
+];
 /// Participles before "by the user" and the like that report a declined call.
 const DECLINED_PARTICIPLES: &[&str] = &[
     "declined",
@@ -195,20 +218,40 @@ pub(crate) fn call_effect(text: &str, status: ToolStatus) -> CallEffect {
 
 /// Returns whether a lowercase result without an error status begins with a sentence that reports a refusal. Formats
 /// without an error status, such as plain chat messages, record refusals so. Ordinary output may contain such words later,
-/// or in a longer line.
+/// or about something else than a call.
 fn begins_with_decline(lower: &str) -> bool {
     let line = lower.lines().next().unwrap_or_default();
     let line = UNFLAGGED_LABELS.iter().fold(line, |line, label| line.strip_prefix(label).unwrap_or(line));
-    let sentence = line.find(". ").map_or(line, |end| &line[..=end]);
-    let clause = sentence.find(": ").map_or(sentence, |colon| &sentence[..=colon]);
-    let is_refusal = DECLINED_BEGINNINGS.iter().any(|begin| clause.starts_with(begin));
-    let names_no_subject = clause.split_whitespace().count() <= DECLINED_WORDS_MAX;
-    // An identifier such as `rejected_rows` is the name of something.
-    let names_identifier = clause.contains(['_', '/']);
-    is_refusal
-        && !names_identifier
-        && reports_decline(clause)
-        && (names_no_subject || clause.starts_with("permission to use"))
+    let is_permission = line.starts_with("permission to use ") && line.contains(" has been denied");
+    if is_permission || UNFLAGGED_REFUSALS.iter().any(|refusal| line.starts_with(refusal)) {
+        return true;
+    }
+    let clause = line.split_inclusive([':', '.', ';', ',', '!', ']', '(']).next().unwrap_or_default();
+    let is_label = clause.ends_with(':');
+    let words = clause.trim_end_matches(|c: char| !c.is_alphanumeric()).split_whitespace();
+    let words: Vec<&str> = words.filter(|word| !ARTICLES.contains(word)).collect();
+    let is_person = |word: &&str| matches!(*word, "user" | "person");
+    let nouns = |words: &[&str]| words.iter().take_while(|word| CALL_NOUNS.contains(word)).count();
+    let is_end = |words: &[&str]| words.first().is_none_or(|word| AFTER_REFUSAL.contains(word));
+    match words.as_slice() {
+        // "User rejected the edit". A label such as "User rejected: 3" counts something.
+        [person, participle, rest @ ..] if is_person(person) && DECLINED_PARTICIPLES.contains(participle) => {
+            let nouns = nouns(rest);
+            is_end(&rest[nouns..]) && (nouns > 0 || rest.is_empty() && !is_label)
+        }
+        // "The command was rejected by the user", "Rejected by the user".
+        words => {
+            let passive = &words[nouns(words)..];
+            let verbs =
+                passive.iter().take_while(|word| matches!(**word, "was" | "has" | "been" | "is")).count();
+            match &passive[verbs..] {
+                [participle, "by", person, rest @ ..] => {
+                    DECLINED_PARTICIPLES.contains(participle) && is_person(person) && is_end(rest)
+                }
+                _ => false,
+            }
+        }
+    }
 }
 
 /// Returns whether a lowercase result reports that the user or a rule refused the call, and not an ordinary failure that
@@ -247,7 +290,17 @@ pub(crate) fn correction(text: &str) -> Option<&str> {
         .strip_prefix("<feedback>")
         .map_or(said, |said| said.split("</feedback>").next().unwrap_or(said).trim());
     let said = said.strip_prefix('“').map_or(said, |quoted| quoted.split('”').next().unwrap_or(quoted));
+    let said = without_instructions(said);
     (!said.is_empty() && !said.starts_with("no reason was given")).then_some(said)
+}
+
+/// Returns the part of the text before the first sentence with which a harness instructs the agent.
+fn without_instructions(said: &str) -> &str {
+    let instruction = split_sentences(said).find(|sentence| {
+        let lower = head(sentence, DECLINED_CLAUSE_BYTES_MAX).to_lowercase();
+        REFUSAL_INSTRUCTIONS.iter().any(|beginning| lower.starts_with(beginning))
+    });
+    instruction.and_then(|sentence| said.find(sentence)).map_or(said, |start| said[..start].trim())
 }
 
 /// An error that no later call has resolved.

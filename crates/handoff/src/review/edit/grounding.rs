@@ -56,7 +56,7 @@ impl EditGrounding<'_> {
         let texts = changed.iter().map(|(_, text)| text.as_str());
         let mut check = GroundingCheck::from_texts(texts, self.workspace());
         if !check.is_done() {
-            let goal = self.options.goal.as_deref().map(facts::redact);
+            let goal = self.options.goal.as_deref().map(secrets::redact);
             let messages = self.options.messages;
             let scan = ScanRequest { messages, goal: goal.as_deref(), ..ScanRequest::default() };
             let scan = self.scan_cache.scan_thread(self.thread, scan).await?;

@@ -30,6 +30,7 @@ C: 1 Read {"file_path": "/app/crates/sync/src/worker.rs"}
 T: 1 fn run() {}
 U: Never change the wire format, other clients depend on it. Use tokio's channels.
 C: 2 TodoWrite {"todos": [{"content": "Reproduce the loss in a test", "status": "completed"}, {"content": "Retry with backoff in worker.rs", "status": "in_progress"}, {"content": "Document the retry limit", "status": "pending"}]}
+T: 2 ok
 C: 3 Edit {"file_path": "/app/crates/sync/src/worker.rs"}
 T: 3 ok
 C: 4 Edit {"file_path": "/app/crates/sync/tests/flap.rs"}

@@ -400,7 +400,8 @@ fn only_commands_that_characterize_the_work_are_carried_over() {
 
 #[test]
 fn an_option_of_a_tool_is_no_reference() {
-    let facts = parse_facts(r#"C: 1 Grep {"output_mode": "files_with_matches", "ticket": "mia_3668"}"#);
+    let call = r#"C: 1 Grep {"output_mode": "files_with_matches", "ticket": "mia_3668"}"#;
+    let facts = parse_facts(&format!("{call}\n T: 1 ok"));
     let values: Vec<_> = facts.argument_values.iter().map(|value| value.text.as_str()).collect();
     assert_eq!(values, ["mia_3668"]);
 }

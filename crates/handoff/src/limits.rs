@@ -6,7 +6,7 @@
 pub const TITLE_GRAPHEMES_MAX: usize = 120;
 /// The maximum length of a summary's TL;DR, in grapheme clusters.
 pub const TLDR_GRAPHEMES_MAX: usize = 200;
-/// The minimum number of items in the body of a drafted summary. A person's own text may have fewer.
+/// The minimum number of items in the body of a model's draft. An offline draft and a person's own text may have fewer.
 pub const BODY_ITEMS_MIN: usize = 3;
 /// The maximum number of items in the body of a drafted summary.
 pub const BODY_ITEMS_MAX: usize = 7;

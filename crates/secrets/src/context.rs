@@ -19,7 +19,9 @@ const PASSWORD_WORDS: &[&str] =
 /// Words that announce a secret.
 const SECRET_WORDS: &[&str] = &[
     "secret",
+    "secrets",
     "token",
+    "tokens",
     "apikey",
     "credential",
     "credentials",
@@ -273,6 +275,7 @@ mod tests {
             ("AccountKey", Some(Secret)),
             ("DEPLOY_KEY", Some(Secret)),
             ("apiKey", Some(Secret)),
+            ("tokens", Some(Secret)),
             ("max_tokens", None),
             ("token_count", None),
             ("next_page_token", None),

@@ -75,9 +75,7 @@ fn is_password(assigned: &AssignedValue<'_>) -> bool {
         }
         Operator::Verb if is_quoted => !is_words,
         Operator::Colon => {
-            has_letter && has_symbol
-                || has_digit && !is_words && (has_letter || is_number(value))
-                || looks_random(value)
+            has_letter && has_symbol || has_digit && (has_letter || is_number(value)) || looks_random(value)
         }
         Operator::Verb => has_letter && (has_digit && !is_words || has_symbol) || looks_random(value),
         Operator::Comma => is_quoted && looks_random(value),

@@ -166,10 +166,14 @@ export const api = {
   decideHandoff: (id: string, decision: Decision) =>
     requestJson<DecidedHandoff>("POST", `/api/handoffs/${id}/decision`, { decisions: [decision] }),
 
+  /** Searches the threads of all projects, because the page lists all of them. */
   search: (
     q: { q: string; kinds?: string; thread_id?: string; since?: string; limit?: number },
     signal?: AbortSignal,
-  ) => requestJson<SearchResults>("GET", `/api/search${queryString(q)}`, undefined, { signal }),
+  ) =>
+    requestJson<SearchResults>("GET", `/api/search${queryString({ ...q, scope: "everything" })}`, undefined, {
+      signal,
+    }),
   memory: () => requestJson<MemoryStats>("GET", "/api/memory"),
   agentMd: () => requestJson<AgentMd>("GET", "/api/memory/agent_md"),
   writeAgentMd: (text: string, sha256: string) =>

@@ -1,20 +1,19 @@
 //! The offline summary: a summary built from the facts of a thread without a model, within a token budget, the most
 //! needed facts first.
 //!
-//! Every name in it comes from the thread; only the labels and the fallback sentences are fixed texts.
+//! Every name in it comes from the thread; only the labels and the number of messages of a thread without facts are
+//! fixed texts.
 
 use model::tokens::{self, CHARS_PER_TOKEN};
 use protocol::{CarryOver, Seq, SummaryItem, SummaryItemKind, TodoStatus};
 
-use crate::limits::{BODY_ITEMS_MIN, TLDR_GRAPHEMES_MAX};
+use crate::limits::TLDR_GRAPHEMES_MAX;
 use crate::summary::render;
 use facts::GoalMatcher;
 use facts::formatting::{count_content_words, pluralize, truncate_with_ellipsis};
 use facts::{ConversationFacts, Quote};
 use section::{SECTIONS, SectionSource, ShownText, SummarySection};
 
-/// The next step of an offline summary whose thread has no open task.
-pub(crate) const NO_OPEN_TASK: &str = "The thread records no open task.";
 /// The beginnings of next steps that quote a request, each followed by the quotation.
 pub(crate) const REQUEST_LABELS: [&str; 4] =
     ["Pending request", "Last request", "Before it", "The assistant asked"];
@@ -40,7 +39,7 @@ pub struct OfflineSummary {
     pub title: String,
     /// The state of the work, in one sentence.
     pub tldr: String,
-    /// 3 to 6 items, at most one for each kind, in the order of the kinds.
+    /// 1 to 6 items, at most one for each kind, in the order of the kinds. A kind of which nothing is known has none.
     pub body: Vec<SummaryItem>,
     /// The facts that are carried over whatever the text says.
     pub carry_over: CarryOver,
@@ -131,8 +130,7 @@ fn line_chars(lines: &[SummaryLine]) -> usize {
     lines.iter().map(|line| line.text.chars().count() + "- \n".len()).sum()
 }
 
-/// Combines the lines of each kind into one item. If fewer than [`BODY_ITEMS_MIN`] kinds have lines, fallback
-/// sentences are added.
+/// Combines the lines of each kind into one item. If no kind has lines, the only item is the number of messages.
 fn build_items(
     facts: &ConversationFacts,
     sections: Vec<(SummaryItemKind, Vec<SummaryLine>)>,
@@ -151,55 +149,28 @@ fn build_items(
         let excess = refs.len().saturating_sub(REFS_MAX);
         refs.drain(..excess);
         let text = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
-        items.push(SummaryItem {
-            kind,
-            text,
-            refs,
-            verified: true,
-            unfound: Vec::new(),
-            false_refs: Vec::new(),
-        });
+        items.push(verified_item(kind, text, refs));
     }
-    for (kind, text) in fallbacks(facts) {
-        if items.len() >= BODY_ITEMS_MIN {
-            break;
-        }
-        if items.iter().all(|item| item.kind != kind) {
-            items.push(SummaryItem {
-                kind,
-                text,
-                refs: Vec::new(),
-                verified: true,
-                unfound: Vec::new(),
-                false_refs: Vec::new(),
-            });
-        }
+    if items.is_empty() {
+        items.push(verified_item(SummaryItemKind::Progress, message_count_sentence(facts), Vec::new()));
     }
-    items.sort_by_key(|item| item.kind);
     items
 }
 
-/// Returns sentences for kinds without lines, in the order in which they are used. They state what was asked, covered and
-/// found, and nothing about the state of the work.
-fn fallbacks(facts: &ConversationFacts) -> [(SummaryItemKind, String); 3] {
-    let is_changed = facts.files.iter().any(|file| file.last_write_seq > 0);
-    let artifacts = if is_changed { "The changed files did not fit." } else { "No changed file was found." };
-    let progress = match usize::try_from(facts.messages) {
+/// Returns an item whose names all come from the thread.
+fn verified_item(kind: SummaryItemKind, text: String, refs: Vec<Seq>) -> SummaryItem {
+    SummaryItem { kind, text, refs, verified: true, unfound: Vec::new(), false_refs: Vec::new() }
+}
+
+/// Returns the number of covered messages as a sentence.
+fn message_count_sentence(facts: &ConversationFacts) -> String {
+    match usize::try_from(facts.messages) {
         Ok(0) => "The thread holds no messages.".to_owned(),
         Ok(1) => "1 message is covered.".to_owned(),
         // A number of three digits counts as a name that grounding would have to find in the thread.
         Ok(messages @ ..100) => format!("{messages} messages are covered."),
         Ok(_) | Err(_) => "More than 99 messages are covered.".to_owned(),
-    };
-    [
-        (SummaryItemKind::Progress, progress),
-        (SummaryItemKind::Artifact, artifacts.to_owned()),
-        match objective_request(facts) {
-            // The title and the quote of the last request state the objective.
-            Some(_) => (SummaryItemKind::NextStep, NO_OPEN_TASK.to_owned()),
-            None => (SummaryItemKind::Objective, "No request was found.".to_owned()),
-        },
-    ]
+    }
 }
 
 /// Returns the request that states the objective: the first recent one with enough content words, else the thread's
@@ -213,6 +184,11 @@ pub(crate) fn objective_request(facts: &ConversationFacts) -> Option<&Quote> {
         .or_else(|| recent().max_by_key(|quote| count_content_words(&quote.text)))
         .or(facts.requests.last())
         .or(facts.first_request.as_ref())
+}
+
+/// Returns whether a request of the thread has enough content words to state an objective.
+pub(crate) fn has_own_objective(facts: &ConversationFacts) -> bool {
+    objective_request(facts).is_some_and(|quote| count_content_words(&quote.text) >= REQUEST_WEIGHT_MIN)
 }
 
 /// Returns the state of the work in one sentence: changed files, the last check, open tasks, and whether the last
@@ -251,7 +227,7 @@ fn tldr(facts: &ConversationFacts) -> String {
         (false, None, None) => {}
     }
     if parts.is_empty() {
-        parts.push(fallbacks(facts)[0].1.trim_end_matches('.').to_owned());
+        parts.push(message_count_sentence(facts).trim_end_matches('.').to_owned());
     }
     let sentence = parts.join(", ");
     let mut letters = sentence.chars();

@@ -5,7 +5,10 @@ use memory::managed_block;
 use model::untrusted_text;
 use protocol::{HandoffSummary, SummaryItemKind, TodoStatus};
 
-use crate::summary::offline_summary::{NO_OPEN_TASK, REQUEST_LABELS};
+use crate::summary::offline_summary::REQUEST_LABELS;
+
+/// The next step that earlier versions wrote into a summary without open tasks. It is not a step.
+const NO_OPEN_TASK: &str = "The thread records no open task.";
 
 /// The mark of a task that is done, at the beginning of a line of an item.
 const DONE_MARK: &str = "[x] ";

@@ -249,7 +249,7 @@ fn b4_audit_entries_say_what_happened_and_what_decided_it() {
     ];
     assert_eq!(texts, expected);
     assert_eq!(entries.len(), count - 1, "a call that a rule allowed is no entry");
-    let written = serde_json::to_value(&entries[7 - 1]).unwrap();
-    assert_eq!((&written["type"], &written["id"]), (&json!("handoff_expired"), &json!("audit-7")));
+    let written = serde_json::to_value(&entries[8 - 1]).unwrap();
+    assert_eq!((&written["type"], &written["id"]), (&json!("handoff_expired"), &json!("audit-8")));
     assert_eq!(written["details"], json!({"handoff_id": handoff_id}));
 }

@@ -5,6 +5,7 @@ mod chat;
 mod notes;
 mod projects;
 mod search;
+mod secrets;
 mod store;
 
 use std::os::unix::process::ExitStatusExt;

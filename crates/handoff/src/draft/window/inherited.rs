@@ -19,7 +19,6 @@ const LASTING_KINDS: [SummaryItemKind; 4] = [
 
 /// Returns the thread's own facts together with those that it inherited.
 pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
-    let is_open = |task: &&protocol::TodoItem| task.status != TodoStatus::Completed;
     let has_acted = !own.files_modified.is_empty() || !own.commands.is_empty();
     let has_request = own.last_user_request.is_some();
     let with = |own: Vec<String>, inherited: &[String]| concatenate(&own, inherited);
@@ -32,10 +31,7 @@ pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
             true => own.last_request_answered,
             false => inherited.last_request_answered,
         },
-        todos: match own.todos.is_empty() {
-            true => inherited.todos.iter().filter(is_open).cloned().collect(),
-            false => own.todos,
-        },
+        todos: with_open_tasks(own.todos, &inherited.todos),
         files_modified: with(own.files_modified, &inherited.files_modified),
         // Work in the thread may have resolved an inherited error, and nothing here could tell.
         errors: if has_acted { own.errors } else { with(own.errors, &inherited.errors) },
@@ -62,6 +58,17 @@ pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarryOver>)
             ..merge_facts(newer.clone(), &older)
         }
     }))
+}
+
+/// Returns the thread's own tasks and the inherited open ones that are not among them. The list of the thread may be one of
+/// its own, so a task that it does not name is not known to be done.
+fn with_open_tasks(own: Vec<TodoItem>, inherited: &[TodoItem]) -> Vec<TodoItem> {
+    let comparable = |task: &TodoItem| task.text.trim().trim_end_matches('.').to_lowercase();
+    let known: Vec<String> = own.iter().map(comparable).collect();
+    let is_lasting =
+        |task: &&TodoItem| task.status != TodoStatus::Completed && !known.contains(&comparable(task));
+    let inherited: Vec<TodoItem> = inherited.iter().filter(is_lasting).cloned().collect();
+    own.into_iter().chain(inherited).collect()
 }
 
 /// Returns the texts of both lists, each once.
@@ -174,7 +181,14 @@ mod tests {
         };
         let merged = merge_facts(own.clone(), &inherited);
         assert_eq!((&merged.goal, &merged.last_user_request), (&own.goal, &own.last_user_request));
-        assert_eq!((merged.last_request_answered, &merged.todos), (None, &own.todos));
+        assert_eq!(merged.last_request_answered, None);
+        assert_eq!(merged.todos, [task("c", TodoStatus::Pending), task("b", TodoStatus::Pending)]);
+        let done = CarryOver { todos: vec![task("B.", TodoStatus::Completed)], ..own };
+        assert_eq!(
+            merge_facts(done.clone(), &inherited).todos,
+            done.todos,
+            "the thread says that it is done"
+        );
         assert_eq!(merged.rules, [rule("Ask first."), rule("Never sleep."), rule("Be brief.")]);
         assert_eq!(merged.files_modified, texts(&["b.rs", "d.rs", "a.rs"]));
         assert_eq!(merged.errors, texts(&[]));

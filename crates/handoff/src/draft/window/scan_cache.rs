@@ -16,7 +16,7 @@ use crate::draft::parts::DraftMaterial;
 use crate::summary::coverage::CoverageClass;
 use crate::summary::ground::{GroundingCheck, NamePattern};
 use crate::summary::message_use::{DraftSources, classify_messages};
-use crate::summary::offline_summary::{OfflineSummary, build_offline_summary};
+use crate::summary::offline_summary::{OfflineSummary, build_offline_summary, has_own_objective};
 use crate::summary::outline::ConversationOutline;
 use crate::summary::select::parts::{ConversationDivider, DividedConversation};
 use crate::summary::select::{TranscriptSelection, TranscriptSelector};
@@ -330,7 +330,12 @@ impl WindowScan {
         if self.scan.inherited.is_empty() {
             return build_offline_summary(facts, goal, tokens_max);
         }
-        let own = build_offline_summary(facts, goal, tokens_max / 2);
+        let mut own = build_offline_summary(facts, goal, tokens_max / 2);
+        if goal.is_none() && !has_own_objective(facts) {
+            // "Go on" is no topic. The work is still that of the summary with which the thread began.
+            let mut titles = self.scan.inherited.iter().rev().map(|inherited| &inherited.title);
+            own.title = titles.find(|title| !title.is_empty()).cloned().unwrap_or(own.title);
+        }
         let body = self.scan.inherited.iter().rev().fold(own.body, |body, inherited| {
             add_inherited_items(&own.title, &own.tldr, body, inherited, tokens_max)
         });

@@ -7,9 +7,7 @@ use protocol::SummaryItemKind;
 use unicode_segmentation::UnicodeSegmentation;
 
 use super::{OfflineSummary, build_offline_summary};
-use crate::limits::{
-    BODY_ITEMS_MAX, BODY_ITEMS_MIN, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX,
-};
+use crate::limits::{BODY_ITEMS_MAX, SUMMARY_TOKENS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::ground::GroundingCheck;
 use crate::summary::render;
 use facts::FactCollector;
@@ -142,7 +140,7 @@ fn every_line_is_whole_and_says_something() {
         (
             "U: Make the retry limit configurable.\n A: I made the retry limit configurable.",
             "Next steps",
-            &["The thread records no open task."][..],
+            &[][..],
         ),
         // A greeting and a clause that cannot stand alone are no objective.
         (
@@ -242,11 +240,7 @@ fn check_valid(summary_parts: &OfflineSummary, tokens_max: u64, of: &str) {
         "{of}: tldr {:?}",
         summary_parts.tldr
     );
-    assert!(
-        (BODY_ITEMS_MIN..=BODY_ITEMS_MAX).contains(&summary_parts.body.len()),
-        "{of}: {:?}",
-        summary_parts.body
-    );
+    assert!((1..=BODY_ITEMS_MAX).contains(&summary_parts.body.len()), "{of}: {:?}", summary_parts.body);
     assert!(
         summary_parts.body.windows(2).all(|pair| pair[0].kind <= pair[1].kind),
         "{of}: {:?}",

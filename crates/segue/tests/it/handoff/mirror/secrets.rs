@@ -1,11 +1,12 @@
 //! An API key that a user typed, a tool printed and a model repeated appears in no output except the
-//! journal.
+//! journal. The user also types a secret of each kind.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::json;
 use test_model::{Script, ScriptedReply, ScriptedServer};
+use test_secrets::{SecretSample, secret_samples};
 
 use super::MirroredMachine;
 use crate::collector::TraceCollector;
@@ -18,6 +19,17 @@ use crate::server::ServeProcess;
 const PLANTED_KEY: &str = "sk-ant-api03-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5z";
 /// A part of the key that occurs in no other text.
 const PLANTED_FRAGMENT: &str = "aB3dE5fG7hI9jK1l";
+
+/// The number of turns of the test.
+const TURNS: usize = 12;
+
+/// Returns the texts with secrets that the user types in each turn.
+fn samples_by_turn(samples: &[SecretSample]) -> Vec<String> {
+    let texts = |samples: &[SecretSample]| {
+        samples.iter().map(|sample| sample.text.as_str()).collect::<Vec<&str>>().join("\n\n")
+    };
+    samples.chunks(samples.len().div_ceil(TURNS)).map(texts).collect()
+}
 
 /// Returns a model that repeats the key in every answer.
 fn key_repeating_server() -> ScriptedServer {
@@ -78,15 +90,18 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
         .replace("whole suite", &format!("suite with {PLANTED_KEY}"));
     let session = mirrored.sandbox.write_file("session.jsonl", session);
     run(&["handoff", &session, "--apply", "--json"]);
-    let step = |at: u64| {
-        let text = format!("step {at}: go on with {PLANTED_KEY}. {}", "Mind the clock. ".repeat(60));
+    let samples = secret_samples(7, 1);
+    let typed = samples_by_turn(&samples);
+    let step = |at: usize| {
+        let padding = "Mind the clock. ".repeat(60);
+        let text = format!("step {at}: go on with {PLANTED_KEY}. {padding}\n\n{}", typed[at]);
         run(&["run", "-t", "last", "-p", &text]);
     };
     (0..6).for_each(step);
     assert!(run(&["compact", "last"]).contains(" messages compacted"));
     fs::write(&config, settings + "[memory]\nshort_term_tokens = 1200\nmodel = \"anthropic/small\"\n")
         .unwrap();
-    (6..12).for_each(step);
+    (6..TURNS).for_each(step);
     run(&["memory", "summarize"]);
     mirrored.wait_for_status("mirrored summary", |status| status["waiting"] == 0);
 
@@ -116,7 +131,13 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
     for occasion in ["handoff.accepted", "compaction.before", "compaction.after", "run.ended"] {
         assert!(payloads.as_deref().is_some_and(|text| text.contains(occasion)), "{occasion}: {payloads:?}");
     }
+    let history = run(&["history", "last", "--json"]);
+    let is_typed = |sample: &&SecretSample| history.contains(&sample.secret);
+    assert!(samples.iter().filter(is_typed).count() > 200, "the journal has what the user typed");
     for (name, content) in kept {
-        assert!(!String::from_utf8_lossy(&content).contains(PLANTED_FRAGMENT), "{name}");
+        let content = String::from_utf8_lossy(&content);
+        assert!(!content.contains(PLANTED_FRAGMENT), "{name}");
+        let leaked = samples.iter().filter(|sample| content.contains(&sample.secret));
+        assert_eq!(leaked.map(|sample| sample.kind).collect::<Vec<&str>>(), [""; 0], "{name}");
     }
 }

@@ -120,6 +120,25 @@ async fn m6_an_unverified_name_stays_unverified_in_later_handoffs() {
 }
 
 #[tokio::test]
+async fn m1_a_second_generation_keeps_the_topic_and_claims_nothing_that_it_does_not_know() {
+    let inherited = summary(&["The lid is mended."]);
+    for (lines, title) in [
+        (&["U: hi", "A: Hello, how can I help?"][..], "Look at src/title.rs"),
+        (
+            &["U: Translate the manual of the coffee grinder into Finnish.", "A: Done."][..],
+            "Translate the manual of the coffee grinder into Finnish",
+        ),
+    ] {
+        let journal = JournalFixture::with_lines(lines).await;
+        journal.insert_inherited_summary(inherited.clone()).await;
+        let (told, _) = journal.scan(&ThreadScanCache::default(), None).await.offline_summary(2_000);
+        assert_eq!(told.title, title);
+        let text = crate::render::render_markdown(&told.title, &told.tldr, &told.body);
+        assert!(!text.contains("no open task") && !text.contains("No changed file"), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn m6_the_persons_texts_about_the_draft_are_evidence() {
     let journal = JournalFixture::with_lines(&["U: Fix it.", "A: Done."]).await;
     let words = ["also mention src/a.rs", "and not `parse_all` but `parse_one`"];

@@ -71,7 +71,7 @@ fn is_password(assigned: &AssignedValue<'_>) -> bool {
         }
         Operator::Colon if is_quoted => {
             let is_label = value.starts_with(|c: char| c.is_ascii_uppercase()) && !has_digit && !has_symbol;
-            !is_label && !(is_words && !has_digit)
+            !is_label && (has_digit || !is_words)
         }
         Operator::Verb if is_quoted => !is_words,
         Operator::Colon => {

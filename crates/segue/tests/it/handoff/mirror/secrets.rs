@@ -119,8 +119,16 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
     }
     let serving = ServeProcess::start(&mirrored.sandbox);
     assert!(!owner_client(&serving).get("/metrics").text().contains(PLANTED_FRAGMENT));
+    check_kept_files(&mirrored.sandbox, &samples);
+}
+
+/// Checks that the files of the home folder have none of the planted secrets, and that the journal has them.
+fn check_kept_files(sandbox: &sandbox::TestSandbox, samples: &[SecretSample]) {
+    let history = sandbox.run(&["history", "last", "--json"]).stdout;
+    let is_typed = |sample: &&SecretSample| history.contains(&sample.secret);
+    assert!(samples.iter().filter(is_typed).count() > 200, "the journal has what the user typed");
     let mut kept = Vec::new();
-    collect_files(&mirrored.sandbox.home(), &mut kept);
+    collect_files(&sandbox.home(), &mut kept);
     for wanted in ["told", "agent.md", "log"] {
         assert!(kept.iter().any(|(name, content)| name.contains(wanted) && !content.is_empty()), "{wanted}");
     }
@@ -131,9 +139,6 @@ fn m16_a_planted_key_reaches_no_trace_log_metric_hook_memory_or_mirror() {
     for occasion in ["handoff.accepted", "compaction.before", "compaction.after", "run.ended"] {
         assert!(payloads.as_deref().is_some_and(|text| text.contains(occasion)), "{occasion}: {payloads:?}");
     }
-    let history = run(&["history", "last", "--json"]);
-    let is_typed = |sample: &&SecretSample| history.contains(&sample.secret);
-    assert!(samples.iter().filter(is_typed).count() > 200, "the journal has what the user typed");
     for (name, content) in kept {
         let content = String::from_utf8_lossy(&content);
         assert!(!content.contains(PLANTED_FRAGMENT), "{name}");

@@ -34,7 +34,7 @@ pub enum PatternError {
     /// The pattern matches the empty text, so it would match everywhere.
     #[error("use the pattern `{0}`: it matches the empty text")]
     Empty(String),
-    /// There are more patterns or exceptions than [`PATTERNS_MAX`].
+    /// There are more patterns or exceptions than the maximum that the message names.
     #[error("use {0} patterns: there may be {PATTERNS_MAX} at most")]
     TooMany(usize),
 }

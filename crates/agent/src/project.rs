@@ -92,15 +92,15 @@ fn linked_git_folder(worktree: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the main worktree of the repository of a linked worktree; `None` if `worktree` is the main worktree, or the
-/// repository does not know the worktree.
+/// repository does not know the worktree. `worktree` is a canonical path.
 ///
-/// The repository must name the worktree too. A folder from an archive could otherwise contain a file `.git` that makes
-/// it part of any repository, and would be shown its memory.
+/// A folder from an archive can contain any files of Git, and would be shown the memory of the project that they name. So
+/// the repository must name the worktree, in a folder of its own.
 fn main_worktree(worktree: &Path) -> Option<PathBuf> {
-    let git_folder = linked_git_folder(worktree)?;
+    let git_folder = linked_git_folder(worktree)?.canonicalize().ok()?;
     let common = git_folder.join(read_git_file(&git_folder.join("commondir"))?.trim()).canonicalize().ok()?;
     let named = git_folder.join(read_git_file(&git_folder.join("gitdir"))?.trim()).canonicalize().ok()?;
-    if named != worktree.join(".git").canonicalize().ok()? {
+    if git_folder.parent() != Some(common.join("worktrees").as_path()) || named != worktree.join(".git") {
         return None;
     }
     match (common.file_name(), common.parent()) {
@@ -109,14 +109,17 @@ fn main_worktree(worktree: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Returns the worktree that the configuration of a repository names, as for a submodule.
+/// Returns the worktree that the configuration of a repository names, as for a submodule. `None` if that worktree does not
+/// name the repository. `git_folder` is a canonical path.
 fn configured_worktree(git_folder: &Path) -> Option<PathBuf> {
     let config = read_git_file(&git_folder.join("config"))?;
     let value = config.lines().find_map(|line| {
         let (key, value) = line.split_once('=')?;
         (key.trim() == "worktree").then(|| value.trim().to_owned())
     })?;
-    git_folder.join(value).canonicalize().ok()
+    let worktree = git_folder.join(value).canonicalize().ok()?;
+    let is_mutual = linked_git_folder(&worktree)?.canonicalize().ok()? == git_folder;
+    is_mutual.then_some(worktree)
 }
 
 /// Returns the beginning of a file of Git, if it is text.
@@ -223,6 +226,29 @@ mod tests {
         let claiming = folder.path().canonicalize().unwrap().join("claiming");
         fs::create_dir(&claiming).unwrap();
         fs::copy(folder.path().join("feature/.git"), claiming.join(".git")).unwrap();
+        assert_eq!(find_project(&claiming), claiming);
+    }
+
+    #[test]
+    fn a_folder_cannot_claim_a_repository_with_git_files_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = repository(&folder.path().join("app"));
+        let claiming = folder.path().canonicalize().unwrap().join("claiming");
+        let git_folder = claiming.join("git/worktrees/linked");
+        fs::create_dir_all(&git_folder).unwrap();
+        fs::write(claiming.join(".git"), "gitdir: git/worktrees/linked\n").unwrap();
+        fs::write(git_folder.join("gitdir"), claiming.join(".git").to_str().unwrap()).unwrap();
+        // A folder of worktrees outside of the repository that it names.
+        fs::write(git_folder.join("commondir"), root.join(".git").to_str().unwrap()).unwrap();
+        assert_eq!(find_project(&claiming), claiming);
+        // A repository whose configuration names a worktree that belongs to another one.
+        fs::write(git_folder.join("commondir"), "../..\n").unwrap();
+        fs::write(claiming.join("git/config"), format!("[core]\n\tworktree = {}\n", root.display())).unwrap();
+        assert_eq!(find_project(&claiming), claiming.join("git"));
+        // A link to the file of a worktree that the repository knows.
+        let worktree = linked_worktree(&root, &folder.path().join("feature"));
+        fs::remove_file(claiming.join(".git")).unwrap();
+        std::os::unix::fs::symlink(worktree.join(".git"), claiming.join(".git")).unwrap();
         assert_eq!(find_project(&claiming), claiming);
     }
 

@@ -1,6 +1,29 @@
 //! Tests of the crate's functions, and of its rules on generated secrets.
 
+use proptest::prelude::*;
+
 use super::*;
+
+/// Words of rules, and signs around their values.
+const FRAGMENTS: &str = r#"(password|Passwort|token|api key|secret_key|AKIA|sk-ant-|ghp_|eyJhbGci|Cookie: sid|Authorization: Basic |-----BEGIN PRIVATE KEY-----|://a:|[=:>,;&'"`\\ \n\t]|is |for |[a-zA-Z0-9+/_.-]{1,40}|é|€|🦀|\PC)"#;
+
+proptest! {
+    #[test]
+    fn m16_any_text_is_redacted_and_keeps_what_is_between_the_secrets(
+        fragments in prop::collection::vec(FRAGMENTS, 0..60), length in 0usize..6_000,
+    ) {
+        // A long run puts the signs behind it at the end of a window.
+        let text = fragments.concat() + &"x7".repeat(length / 2) + &fragments.concat();
+        let (redacted, count) = redact_and_count(&text);
+        let mut rest = text.as_str();
+        for kept in redacted.split(REDACTED) {
+            let at = rest.find(kept);
+            prop_assert!(at.is_some(), "{kept:?} of {redacted:?}");
+            rest = &rest[at.unwrap_or_default() + kept.len()..];
+        }
+        prop_assert_eq!(count == 0, redacted == text);
+    }
+}
 
 #[test]
 fn a_key_behind_an_escaped_line_break_is_redacted() {

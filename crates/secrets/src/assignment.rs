@@ -17,7 +17,14 @@ pub const ASSIGNMENT_WORDS: &[(&str, RuleTarget)] = &[
     ("pass", RuleTarget::Name),
     ("pwd", RuleTarget::Name),
     ("kennwort", RuleTarget::Name),
-    ("contrase", RuleTarget::Name),
+    ("contraseña", RuleTarget::Name),
+    ("CONTRASEÑA", RuleTarget::Name),
+    ("contrasena", RuleTarget::Name),
+    ("пароль", RuleTarget::Name),
+    ("Пароль", RuleTarget::Name),
+    ("密码", RuleTarget::Name),
+    ("密碼", RuleTarget::Name),
+    ("パスワード", RuleTarget::Name),
     ("secret", RuleTarget::Name),
     ("token", RuleTarget::Name),
     ("key", RuleTarget::Name),
@@ -32,8 +39,10 @@ pub const ASSIGNMENT_WORDS: &[(&str, RuleTarget)] = &[
 
 /// The maximum number of bytes of a name before and behind its word.
 const NAME_BYTES_MAX: usize = 64;
-/// The maximum number of blanks between a name, its operator and its value.
+/// The maximum number of bytes of blanks and colors between a name, its operator and its value.
 const BLANKS_MAX: usize = 40;
+/// The maximum number of bytes between a name and its value in a pair of fields.
+const PAIR_BYTES_MAX: usize = 80;
 /// The minimum length of a value, in bytes.
 const VALUE_BYTES_MIN: usize = 6;
 /// The maximum length of the words between a name and a verb, as in `the password for staging is`, in bytes.
@@ -69,11 +78,11 @@ impl AssignmentKind {
     /// Returns a sentence that says why a value of this kind is a secret.
     pub const fn description(self) -> &'static str {
         match self {
-            Self::Password => "Found a value behind a name of a password",
-            Self::Secret => "Found a value behind a name of a token, an API key or a secret",
-            Self::Key => "Found a random value behind a name that ends with key",
+            Self::Password => "Found a value after the name of a password",
+            Self::Secret => "Found a value after the name of a token, an API key or a secret",
+            Self::Key => "Found a random value after a name that ends with key",
             Self::Credentials => "Found the credentials of an authorization header",
-            Self::Cookie => "Found a cookie of a session",
+            Self::Cookie => "Found a session cookie",
         }
     }
 }
@@ -93,6 +102,8 @@ pub enum Operator {
     Tag,
     /// A comma between quoted texts.
     Comma,
+    /// The line between two cells of a table in Markdown.
+    Cell,
 }
 
 /// The quotes around a value.
@@ -121,13 +132,16 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let tail = bytes[word.end..].iter().take(NAME_BYTES_MAX).take_while(|byte| is_name(byte)).count();
     let name_end = word.end + tail;
-    // `key` is the last word of `api_key`, whose first word is none of ours; `token` is not the last of `token_key`.
+    // Only the last word of a name is directly before the operator, so each name is read once.
     let (operator, after_operator) = read_operator(text, name_end)?;
     let head = bytes[..word.start].iter().rev().take(NAME_BYTES_MAX);
     let head = head.take_while(|byte| is_name(byte) || **byte == b'.').count();
-    let name_start = word.start - head;
+    let name_start = behind_color(text, word.start - head, word.start);
+    let before = &text[..name_start];
     let operator = match operator {
-        Operator::Tag if !text[..name_start].ends_with('<') => return None,
+        Operator::Tag if !before.ends_with('<') => return None,
+        Operator::Cell if !is_in_table_row(before) => return None,
+        Operator::Cell => Operator::Colon,
         operator => operator,
     };
     let name = &text[name_start..name_end];
@@ -145,7 +159,9 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
     if operator == Operator::Option && !is_option {
         return None;
     }
-    let class = classify_name(name, &text[..name_start])?;
+    let class = classify_name(name, before)?;
+    // JSON may escape the slash.
+    let judged = text[value.range.clone()].replace("\\/", "/");
     let mut reading = AssignmentReading {
         secrets: Vec::new(),
         end: value.range.end,
@@ -153,7 +169,7 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
     };
     let assigned = AssignedValue {
         name,
-        value: &text[value.range.clone()],
+        value: judged.trim_end_matches('\\'),
         class,
         operator,
         quoting: value.quoting,
@@ -166,6 +182,9 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
             NameClass::Key | NameClass::EnvironmentKey => AssignmentKind::Key,
         };
         reading.secrets.push((kind, value.range));
+    } else if value.range.len() <= NAME_BYTES_MAX {
+        // A short value can be a name itself: `key="ApiKey" value="…"`.
+        reading.end = value.range.start;
     }
     Some(reading)
 }
@@ -207,9 +226,11 @@ pub fn read_cookies(text: &str, word: Range<usize>) -> Option<AssignmentReading>
 
 /// Returns whether a cookie identifies a session. Settings, such as a theme, do not.
 fn is_session_cookie(name: &str, value: &str) -> bool {
+    const SESSION_NAME_PARTS: [&str; 9] =
+        ["sess", "sid", "auth", "token", "jwt", "login", "remember", "csrf", "xsrf"];
     let name = name.to_ascii_lowercase();
-    let is_session = ["sess", "sid", "auth", "token", "jwt", "login", "remember", "csrf", "xsrf", "id"];
-    let is_named = is_session.iter().any(|part| name.contains(part));
+    let is_id = name.rsplit(['-', '_', '.']).next() == Some("id");
+    let is_named = is_id || SESSION_NAME_PARTS.iter().any(|part| name.contains(part));
     let is_short = value.len() < VALUE_BYTES_MIN || value.contains(char::is_whitespace);
     !is_short
         && !is_placeholder(value)
@@ -224,7 +245,24 @@ struct ValueRange {
     quoting: Quoting,
 }
 
-/// Reads the operator behind a name. Returns it with the offset behind it.
+/// Returns whether the line that `before` ends in is a row of a table in Markdown so far.
+fn is_in_table_row(before: &str) -> bool {
+    let start = before.floor_char_boundary(before.len().saturating_sub(PAIR_BYTES_MAX));
+    let line = before[start..].rsplit('\n').next().unwrap_or_default();
+    line.trim_start().starts_with('|')
+}
+
+/// Returns the start of a name without the end of a color of a terminal, `ESC [ 31 m`, before it.
+fn behind_color(text: &str, start: usize, word_start: usize) -> usize {
+    let is_color = text[..start].ends_with("\x1b[");
+    let letter = text[start..word_start].find(|c: char| c.is_ascii_alphabetic());
+    match letter.filter(|_| is_color) {
+        Some(letter) => start + letter + 1,
+        None => start,
+    }
+}
+
+/// Reads the operator after a name. Returns it with the offset after it.
 fn read_operator(text: &str, name_end: usize) -> Option<(Operator, usize)> {
     let bytes = text.as_bytes();
     let mut position = name_end;
@@ -237,9 +275,15 @@ fn read_operator(text: &str, name_end: usize) -> Option<(Operator, usize)> {
             return None;
         }
     }
+    if let Some(value_start) = read_pair(text, name_end) {
+        return Some((Operator::Colon, value_start));
+    }
     let blanks = count_blanks(&bytes[position..]);
     position += blanks;
     let rest = bytes.get(position..)?;
+    if let Some(rest) = text[position..].strip_prefix(['：', '＝']) {
+        return Some((Operator::Colon, text.len() - rest.len()));
+    }
     match rest {
         [b':', b':', ..] => None,
         [b':', b'=', ..] | [b'=', b'>' | b'=', ..] | [b'?', b'=', ..] => {
@@ -249,9 +293,24 @@ fn read_operator(text: &str, name_end: usize) -> Option<(Operator, usize)> {
         [b':', ..] => Some(read_typed(text, position + 1)),
         [b',', ..] if is_quoted => Some((Operator::Comma, position + 1)),
         [b'>', ..] if blanks == 0 => Some((Operator::Tag, position + 1)),
+        [b'|', ..] if blanks > 0 && !is_quoted => Some((Operator::Cell, position + 1)),
         [_, ..] if blanks > 0 && !is_quoted => read_phrase(text, position),
         _ => None,
     }
+}
+
+/// Reads the name of the second field of a pair such as `{"name": "DB_PASSWORD", "value": "…"}`, `name:` and `value:` on two
+/// lines, or two attributes of a tag. Returns the offset of the value.
+fn read_pair(text: &str, start: usize) -> Option<usize> {
+    let end = text.floor_char_boundary(start + PAIR_BYTES_MAX);
+    let window = &text[start..end];
+    let is_between = |c: char| c.is_ascii_whitespace() || matches!(c, ',' | '"' | '\'' | '\\');
+    let rest = window.trim_start_matches(is_between);
+    // A blank alone does not end the first field.
+    let is_ended = window[..window.len() - rest.len()].contains([',', '\n', '"', '\'']);
+    let rest = rest.strip_prefix("value").filter(|_| is_ended)?.trim_start_matches(['"', '\'', '\\', ' ']);
+    let rest = rest.strip_prefix([':', '='])?;
+    Some(end - rest.len())
 }
 
 /// Reads what follows a colon: `: Type =` is an assignment with a type.
@@ -266,7 +325,7 @@ fn read_typed(text: &str, start: usize) -> (Operator, usize) {
     }
 }
 
-/// Reads a verb, possibly behind a phrase such as `for staging`; else the space is the operator of an option.
+/// Reads a verb, possibly after a phrase such as `for staging`; else the space is the operator of an option.
 fn read_phrase(text: &str, start: usize) -> Option<(Operator, usize)> {
     const VERBS: [&str; 8] = ["is ", "is: ", "ist ", "ist: ", "lautet ", "lautet: ", "es ", "est "];
     const PREPOSITIONS: [&str; 5] = ["for ", "of ", "to ", "on ", "für "];
@@ -283,10 +342,14 @@ fn read_phrase(text: &str, start: usize) -> Option<(Operator, usize)> {
     Some((Operator::Option, start))
 }
 
-/// Reads the value behind an operator, with or without quotes.
+/// Reads the value after an operator, with or without quotes.
 fn read_value(text: &str, start: usize) -> Option<ValueRange> {
     let bytes = text.as_bytes();
     let mut position = start + count_blanks(&bytes[start..]);
+    // The name was bold in Markdown.
+    if bytes[position..].starts_with(b"** ") {
+        position += 2 + count_blanks(&bytes[position + 2..]);
+    }
     let is_prefix = matches!(bytes.get(position), Some(b'b' | b'r' | b'f' | b'u' | b'@' | b'$'));
     if is_prefix && matches!(bytes.get(position + 1), Some(b'"' | b'\'')) {
         position += 1;
@@ -324,14 +387,32 @@ fn unquoted_range(text: &str, start: usize) -> Range<usize> {
         let is_parameter = window[next..length].contains(&b'=');
         length = if is_parameter { next } else { length };
     }
-    let is_cut = start + length >= start + WINDOW_BYTES;
+    let is_cut = length >= WINDOW_BYTES;
     if !is_cut {
         length -= window[..length].iter().rev().take_while(|byte| b".:?".contains(byte)).count();
     }
     start..text.floor_char_boundary(start + length)
 }
 
-/// Returns the number of blanks with which `bytes` begin, up to [`BLANKS_MAX`].
+/// Returns the number of bytes of the blanks with which `bytes` begin, and of the colors of a terminal (`ESC [ 31 m`) among
+/// them, up to about [`BLANKS_MAX`].
 fn count_blanks(bytes: &[u8]) -> usize {
-    bytes.iter().take(BLANKS_MAX).take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+    let mut position = 0;
+    while position < BLANKS_MAX {
+        match bytes.get(position..) {
+            Some([b' ' | b'\t', ..]) => position += 1,
+            // A space that does not break, in UTF-8.
+            Some([0xC2, 0xA0, ..]) => position += 2,
+            Some([0x1B, b'[', parameters @ ..]) => {
+                let length =
+                    parameters.iter().take(16).take_while(|byte| b"0123456789;".contains(byte)).count();
+                match parameters.get(length) {
+                    Some(last) if last.is_ascii_alphabetic() => position += 3 + length,
+                    Some(_) | None => break,
+                }
+            }
+            Some(_) | None => break,
+        }
+    }
+    position
 }

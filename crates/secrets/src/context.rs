@@ -14,8 +14,20 @@ pub enum NameClass {
 }
 
 /// Words that announce a password.
-const PASSWORD_WORDS: &[&str] =
-    &["passwd", "passwort", "passphrase", "passcode", "kennwort", "contraseña", "contrasena", "pwd"];
+const PASSWORD_WORDS: &[&str] = &[
+    "passwd",
+    "passwort",
+    "passphrase",
+    "passcode",
+    "kennwort",
+    "contraseña",
+    "contrasena",
+    "pwd",
+    "пароль",
+    "密码",
+    "密碼",
+    "パスワード",
+];
 /// Words that announce a secret.
 const SECRET_WORDS: &[&str] = &[
     "secret",
@@ -58,7 +70,7 @@ const KEY_QUALIFIERS: &[&str] = &[
     "subscription",
     "webhook",
 ];
-/// Words at the end of a name that describe a secret and are none.
+/// Last words of names that describe a secret and announce none, such as `token_count`.
 const ATTRIBUTE_WORDS: &[&str] = &[
     "age",
     "alg",
@@ -192,7 +204,8 @@ const HARMLESS_WORDS: &[&str] = &[
 /// Returns the class of a name, or `None` if it announces no secret. `before` is the text before the name: `api key` is
 /// two words.
 pub fn classify_name(name: &str, before: &str) -> Option<NameClass> {
-    let lower = name.to_ascii_lowercase();
+    // The letters of the names in other scripts keep their length.
+    let lower = name.to_lowercase();
     let qualifier = before.strip_suffix([' ', '-']).map(last_word).unwrap_or_default();
     let mut words = split_words(name, &lower);
     if words == ["key"] && !qualifier.is_empty() {
@@ -207,7 +220,8 @@ pub fn classify_name(name: &str, before: &str) -> Option<NameClass> {
         || words
             .iter()
             .any(|word| word.contains("password") && !["passwords", "passwordless"].contains(word))
-        || last == "pass";
+        || last == "pass"
+        || last == "passe" && before.ends_with("mot de ");
     if is_password {
         return Some(NameClass::Password);
     }
@@ -286,6 +300,9 @@ mod tests {
             ("key", None),
             ("monkey", None),
             ("key_id", None),
+            ("contraseña", Some(Password)),
+            ("Пароль", Some(Password)),
+            ("密码", Some(Password)),
         ] {
             assert_eq!(classify_name(name, ""), expected, "{name}");
         }

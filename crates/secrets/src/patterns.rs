@@ -26,7 +26,7 @@ pub enum PatternError {
     /// The pattern is not a regular expression, or it is too large when compiled.
     #[error("compile the pattern `{name}`: {reason}")]
     Invalid {
-        /// The name of the pattern, or its position in the list of exceptions.
+        /// The name of the pattern, or the exception itself.
         name: String,
         /// The problem, in one line.
         reason: String,

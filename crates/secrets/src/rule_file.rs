@@ -88,7 +88,7 @@ pub enum ValueCheck {
     None,
     /// The value looks random: it is not made of words.
     Random,
-    /// The value contains a digit.
+    /// The value contains at least two digits.
     Digit,
     /// The value is no placeholder and no reference.
     Literal,

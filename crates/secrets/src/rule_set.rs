@@ -68,8 +68,9 @@ pub struct CompiledRule {
     pub record: RuleRecord,
     /// The name and version of the rule's file.
     pub origin: String,
-    /// The exceptions of the rule's file.
+    /// Words that no secret of the rule's file contains.
     stopwords: Vec<String>,
+    /// Patterns of texts that are no secrets for any rule of the file.
     file_allow: Vec<String>,
     pattern: OnceLock<Regex>,
     allow: OnceLock<Vec<Regex>>,

@@ -139,8 +139,11 @@ impl Scanner<'_> {
         let end = start + captures[0].len();
         let secret = secret_group(rule, &captures, start)?;
         let secret = secret.start..self.extend_run(secret.end, start + WINDOW_BYTES);
-        let end = self.add_match(index, secret).unwrap_or(end).max(end);
-        self.result.examined += (end - start) as u64;
+        // A run that is no secret was read to its end too, and is not read again from its middle.
+        let read_end = end.max(secret.end);
+        self.result.examined += (read_end - start) as u64;
+        let end = self.add_match(index, secret).unwrap_or(read_end).max(read_end);
+        self.result.examined += (end - read_end) as u64;
         Some(end)
     }
 

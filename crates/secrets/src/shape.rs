@@ -46,19 +46,20 @@ const TECHNICAL_NAMES: &[&str] = &[
     "uint", "usize", "utf", "uuid", "uuidv", "v", "varchar", "x",
 ];
 
-/// The maximum length of such a name, of a version and of a time, in bytes.
+/// The maximum length of a technical name, a version or a time, in bytes.
 const TECHNICAL_BYTES_MAX: usize = 40;
 
 /// Returns whether a byte can belong to a value without quotes.
 pub const fn is_value_byte(byte: u8) -> bool {
     !byte.is_ascii_whitespace()
+        && !byte.is_ascii_control()
         && !matches!(
             byte,
-            b'"' | b'\'' | b'`' | b',' | b';' | b'<' | b'>' | b'(' | b')' | b'{' | b'}' | b'\\' | 0
+            b'"' | b'\'' | b'`' | b',' | b';' | b'<' | b'>' | b'(' | b')' | b'{' | b'}' | b'\\'
         )
 }
 
-/// Returns whether the byte behind a value makes it a call, an index or a macro.
+/// Returns whether the byte after a value makes it a call, an index or a macro.
 pub fn is_code_open(next: Option<u8>) -> bool {
     matches!(next, Some(b'(' | b'{'))
 }

@@ -69,6 +69,10 @@ fn text_without_secrets_is_unchanged() {
         "token: String, secret: Option<Secret>",
         "max_tokens: 300",
         "task-12 and risk-averse sk-1",
+        "echo $password | base64 -d",
+        "{{ password | hash('sha512') }}",
+        "| token | count2 |",
+        "password: **kwargs",
         "see https://x.test/a",
         "tokens = count_tokens(text)",
         "password = $PASSWORD",
@@ -129,9 +133,10 @@ fn the_work_is_linear_in_the_length_of_the_text() {
         "Cookie: session=",
         "adafruit = atlasv1 sourcegraph ",
         "curl -u a:b ",
+        "sk-ab-",
     ] {
-        let counts = [2_000, 4_000, 8_000].map(|count| {
-            let result = scan::find_matches(&unit.repeat(count));
+        let counts = [100_000, 200_000, 400_000].map(|length| {
+            let result = scan::find_matches(&unit.repeat(length / unit.len()));
             result.attempts * scan::WINDOW_BYTES as u64 + result.examined
         });
         // Twice the text is twice the work, and a constant.
@@ -147,11 +152,26 @@ fn the_work_is_linear_in_the_length_of_the_text() {
 fn forms_that_were_missed_before_are_redacted() {
     let aws = ["aB3dE5fG7hI9", "/K1lM3nO5pQ7rS9", "/U1vW3xY5zA7b"].concat();
     let hex = "0123456789abcdef".repeat(2);
+    let segue_key = format!("segue_{}_{}", "0123456789abcdef", "0123456789abcdef".repeat(4));
     for (before, secret, after) in [
         ("AWS_SECRET_ACCESS_KEY=", aws.as_str(), ""),
         ("api key: ", &hex, " in the vault"),
         ("password is ", "Tr0ub4dor&3", ", I think"),
         ("Passwort: ", "Sommer2024", ""),
+        ("contraseña: ", "Verano2024", ""),
+        ("CONTRASEÑA=", "Verano2024", ""),
+        ("mot de passe : ", "Soleil2024", ""),
+        ("Пароль: ", "Leto2024x", ""),
+        ("密码：", "xiaTian2024", ""),
+        ("**Password:** ", "hunter2hunter2", " for staging"),
+        ("| DB password | ", "hunter2hunter2", " |"),
+        ("\x1b[31mpassword\x1b[0m=\x1b[32m", "hunter2hunter2", "\x1b[0m"),
+        ("\x1b[01;31mAPI_TOKEN\x1b[m\x1b[K=", "q8Zt3Lw9Xk2Vn5Rb", ""),
+        ("{\"name\": \"DB_PASSWORD\", \"value\": \"", "hunter2hunter2", "\"}"),
+        ("- name: DB_PASSWORD\n  value: ", "hunter2hunter2", "\n"),
+        ("<add key=\"ApiKey\" value=\"", "q8Zt3Lw9Xk2Vn5Rb", "\"/>"),
+        ("the key is ", &segue_key, ""),
+        ("{\"AWS_SECRET_ACCESS_KEY\":\"", &aws.replace('/', "\\/"), "\"}"),
         ("DEPLOY_KEY: ", "q8Zt3Lw9Xk2Vn5Rb", ""),
         ("AccountKey=", "q8Zt3Lw9Xk2Vn5Rbq8Zt3Lw9Xk2Vn5Rb==", ";EndpointSuffix=x"),
         ("Cookie: session=", "q8Zt3Lw9Xk2V", "; theme=dark"),

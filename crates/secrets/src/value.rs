@@ -25,7 +25,7 @@ pub struct AssignedValue<'t> {
     pub operator: Operator,
     /// The quotes around the value.
     pub quoting: Quoting,
-    /// The byte behind the value.
+    /// The byte after the value.
     pub next: u8,
 }
 
@@ -69,12 +69,12 @@ fn is_password(assigned: &AssignedValue<'_>) -> bool {
             let is_typed = value.contains('.') && is_attribute_path(value) && !has_digit;
             !is_code && !is_typed
         }
-        Operator::Colon if is_quoted => {
+        Operator::Colon | Operator::Cell if is_quoted => {
             let is_label = value.starts_with(|c: char| c.is_ascii_uppercase()) && !has_digit && !has_symbol;
             !is_label && (has_digit || !is_words)
         }
         Operator::Verb if is_quoted => !is_words,
-        Operator::Colon => {
+        Operator::Colon | Operator::Cell => {
             has_letter && has_symbol || has_digit && (has_letter || is_number(value)) || looks_random(value)
         }
         Operator::Verb => has_letter && (has_digit && !is_words || has_symbol) || looks_random(value),

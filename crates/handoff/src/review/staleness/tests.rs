@@ -167,6 +167,36 @@ fn m1_the_tldr_and_the_heading_follow_a_changed_task_and_request() {
 }
 
 #[test]
+fn m1_a_rule_or_goal_with_the_words_of_the_request_stays() {
+    let text = "**T**\nS.\n\n### Goal\n- Never push to main.\n\n### Rules\n- Never push to main.\n\n### Last request\n- Never push to main.\n";
+    for (number, heading) in [(5, "Goal"), (8, "Rules"), (11, "Last request")] {
+        let line = PackageLine { text: "- Never push to main.", number: Some(number) };
+        let changed = change(text, line, Some("- Ask first.")).unwrap();
+        assert_eq!(changed.matches("Never push to main.").count(), 2, "{changed}");
+        assert!(changed.contains(&format!("### {heading}\n- Ask first.")), "{changed}");
+        let removed = change(text, line, None).unwrap();
+        assert!(
+            removed.matches("Never push").count() == 2 && !removed.contains(&format!("### {heading}")),
+            "{removed}"
+        );
+    }
+}
+
+#[test]
+fn m1_the_tldr_follows_a_removed_task_and_request() {
+    let remove = |package: &Proposal, text: &'static str| {
+        update_package(package, PackageLine { text, number: None }, None).unwrap().unwrap()
+    };
+    let one = remove(&package(), "- [ ] Write the docs");
+    assert_eq!(one.summary_json.tldr, "1 file changed, 1 of 1 task open, the last request is pending.");
+    let none = remove(&one, "- [ ] Ship");
+    assert_eq!(none.summary_json.tldr, "1 file changed, no task is listed, the last request is pending.");
+    let silent = remove(&none, "- Make it faster.");
+    assert_eq!(silent.summary_json.tldr, "1 file changed, no task is listed, no last request is listed.");
+    assert!(silent.summary_md.contains(&silent.summary_json.tldr), "{}", silent.summary_md);
+}
+
+#[test]
 fn an_update_changes_no_structure() {
     let package = package();
     let title = package.summary_md.lines().next().unwrap().to_owned();

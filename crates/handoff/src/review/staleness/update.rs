@@ -19,7 +19,8 @@ const HEADING: &str = "### ";
 /// The beginning of the line of an item or a fact.
 const BULLET: &str = "- ";
 /// Clauses of an offline TL;DR about the last request.
-const REQUEST_STATES: [&str; 2] = ["he last request is pending", "he last request was answered"];
+const REQUEST_STATES: [&str; 2] = ["the last request is pending", "the last request was answered"];
+
 /// The reason why an update is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UpdateError {
@@ -137,10 +138,12 @@ pub(super) fn change_lines(
     let Some(at) = at else { return Ok(None) };
     let before = statement(&lines[at]).ok_or(UpdateError::NotABullet)?;
     let section = section_at(&lines, at);
+    let sections: Vec<Option<FactSection>> =
+        (0..lines.len()).map(|index| section_at(&lines, index)).collect();
     let mut removed = Vec::new();
     for (index, line) in lines.iter_mut().enumerate() {
-        let is_same = statement(line).is_some_and(|other| is_same_statement(&before, &other));
-        if index != at && !is_same {
+        let is_same = || statement(line).is_some_and(|other| is_same_statement(&before, &other));
+        if index != at && !(is_same_subject(section, sections[index]) && is_same()) {
             continue;
         }
         match replacement {
@@ -221,6 +224,13 @@ fn split_box(text: &str) -> (&'static str, &str) {
     ("", text)
 }
 
+/// Returns whether equal statements of two sections of facts are about the same. Items, which have none, repeat tasks; a rule
+/// or goal with the words of the last request is one of its own.
+fn is_same_subject(a: Option<FactSection>, b: Option<FactSection>) -> bool {
+    let is_work = |section| matches!(section, None | Some(FactSection::Tasks));
+    a == b || is_work(a) && is_work(b)
+}
+
 /// Returns whether two statements are the same, where one of them may be cut.
 fn is_same_statement(a: &str, b: &str) -> bool {
     let is_cut_form = |cut: &str, whole: &str| {
@@ -249,30 +259,47 @@ fn line_elsewhere(other: &str, before: &str, replacement: &str) -> String {
 
 /// Returns the TL;DR with the number of open tasks and the state of the last request as they are after the change.
 fn updated_tldr(tldr: &str, before: &CarryOver, after: &CarryOver) -> String {
-    let count = |facts: &CarryOver| {
-        let open = facts.todos.iter().filter(|task| task.status != TodoStatus::Completed).count();
-        let noun = if facts.todos.len() == 1 { "task" } else { "tasks" };
-        format!("{open} of {} {noun} open", facts.todos.len())
-    };
     let mut updated = tldr.to_owned();
-    if before.todos != after.todos && !after.todos.is_empty() {
-        updated = replace_count(&updated, &count(before), &count(after));
+    if before.todos != after.todos {
+        updated = replace_clause(&updated, &task_count(before), &task_count(after));
     }
     if before.last_user_request != after.last_user_request {
-        for state in REQUEST_STATES {
-            updated = updated.replace(&format!("T{state}"), "A newer request was made");
-            updated = updated.replace(&format!("t{state}"), "a newer request was made");
+        let state = match after.last_user_request {
+            Some(_) => "a newer request was made",
+            None => "no last request is listed",
+        };
+        for before in REQUEST_STATES {
+            updated = replace_clause(&updated, before, state);
         }
     }
     updated
 }
 
-/// Replaces a count that does not continue a longer number.
-fn replace_count(text: &str, before: &str, after: &str) -> String {
-    match text.find(before) {
-        Some(at) if !text[..at].ends_with(|c: char| c.is_ascii_digit()) => {
-            format!("{}{after}{}", &text[..at], &text[at + before.len()..])
-        }
-        Some(_) | None => text.to_owned(),
+/// Returns the clause of a TL;DR about the tasks.
+fn task_count(facts: &CarryOver) -> String {
+    let open = facts.todos.iter().filter(|task| task.status != TodoStatus::Completed).count();
+    match facts.todos.len() {
+        0 => "no task is listed".to_owned(),
+        1 => format!("{open} of 1 task open"),
+        count => format!("{open} of {count} tasks open"),
     }
+}
+
+/// Replaces a clause at the beginning of the text or behind a space or another sign that continues no word.
+fn replace_clause(text: &str, before: &str, after: &str) -> String {
+    let capitalized = |clause: &str| {
+        let mut letters = clause.chars();
+        letters
+            .next()
+            .map(|first| first.to_uppercase().chain(letters).collect::<String>())
+            .unwrap_or_default()
+    };
+    for (before, after) in [(before.to_owned(), after.to_owned()), (capitalized(before), capitalized(after))]
+    {
+        if let Some(at) = text.find(&before).filter(|at| !text[..*at].ends_with(char::is_alphanumeric)) {
+            let after = if at == 0 { capitalized(&after) } else { after };
+            return format!("{}{after}{}", &text[..at], &text[at + before.len()..]);
+        }
+    }
+    text.to_owned()
 }

@@ -5,7 +5,7 @@ mod continuity;
 pub(crate) mod cost;
 pub(crate) mod error;
 mod expiry;
-mod joining;
+mod merging;
 pub(crate) mod mirror;
 mod package;
 mod preview;
@@ -15,8 +15,8 @@ mod statistics;
 pub(crate) use continuity::ContinuityChecks;
 pub use continuity::ProbeMethod;
 pub use cost::{ContextUsage, HandoffCost};
-pub(crate) use joining::JoinedHandoffs;
-pub use joining::JoinedParent;
+pub(crate) use merging::MergedHandoffs;
+pub use merging::MergedParent;
 pub use package::{ChildPackage, LineUpdate, StaleLine, StaleReason};
 pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
@@ -173,7 +173,7 @@ impl<'a> HandoffService<'a> {
                 }
                 Some(handoff) => match self.handoff_interrupt(handoff).await? {
                     Some(interrupt) => {
-                        notify_kept_child(&request, handoff, frames);
+                        notify_existing_child(&request, handoff, frames);
                         return self
                             .pending_handoff(handoff.clone(), interrupt, ProposalPresentation::Repeated)
                             .await;
@@ -257,7 +257,7 @@ impl<'a> HandoffService<'a> {
                 {
                     // The first message of the named child was stored between the check and the decision.
                     let thread_id = handoff.child_thread_id;
-                    Err(HandoffError::NotJoinable { thread_id, reason: joining::HAS_MESSAGES }.into())
+                    Err(HandoffError::NotMergeable { thread_id, reason: merging::HAS_MESSAGES }.into())
                 }
                 Err(error) => Err(error),
             }
@@ -430,7 +430,7 @@ fn is_same_request(request: &HandoffRequestOptions, pending: &Handoff) -> bool {
 }
 
 /// Tells the person that a pending handoff goes into an existing thread, if the request does not say so.
-fn notify_kept_child(request: &HandoffRequestOptions, pending: &Handoff, frames: &FrameSender) {
+fn notify_existing_child(request: &HandoffRequestOptions, pending: &Handoff, frames: &FrameSender) {
     let existing = serde_json::from_value::<HandoffOptions>(pending.options.clone()).unwrap_or_default();
     if let (None, Some(child)) = (request.into, existing.into) {
         let text = format!(

@@ -31,7 +31,7 @@ pub use handoffs::HandoffService;
 pub use handoffs::error::HandoffError;
 pub use handoffs::{
     ChildPackage, ContextUsage, HandoffCost, HandoffOrigin, HandoffOutcome, HandoffRequestOptions,
-    HandoffReview, JoinedParent, LineUpdate, ListedHandoff, PendingHandoff, ProbeMethod, StaleLine,
+    HandoffReview, LineUpdate, ListedHandoff, MergedParent, PendingHandoff, ProbeMethod, StaleLine,
     StaleReason,
 };
 pub use home::HomeFolder;

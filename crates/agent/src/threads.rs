@@ -26,8 +26,8 @@ use protocol::event::body::ThreadRenamed;
 use protocol::{HandoffStatus, NewEvent, ParentKind, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 
-use crate::JoinedParent;
-use crate::handoffs::JoinedHandoffs;
+use crate::MergedParent;
+use crate::handoffs::MergedHandoffs;
 use crate::{Agent, Result, ThreadError};
 
 /// The longest time that the deletion of a thread waits for hooks and trace exports that still read its
@@ -58,9 +58,9 @@ pub struct ThreadNode {
     /// The child threads, oldest first.
     pub children: Vec<ThreadNode>,
     /// The threads that were handed off into it after its parent.
-    pub joined_parents: Vec<JoinedParent>,
+    pub merged_parents: Vec<MergedParent>,
     /// The threads into which it was handed off too, and which are children of other threads.
-    pub joined_children: Vec<Thread>,
+    pub merged_children: Vec<Thread>,
 }
 
 impl<'a> ThreadService<'a> {
@@ -175,13 +175,13 @@ impl<'a> ThreadService<'a> {
         journal::box_future(async move {
             let all = self.list_all(ThreadFilter::default()).await?;
             let states = self.display_states(&all).await?;
-            let joined = self.agent.handoffs().all_joined().await?;
-            let joined_threads: BTreeMap<ThreadId, Thread> = all
+            let merged = self.agent.handoffs().all_merged().await?;
+            let merged_threads: BTreeMap<ThreadId, Thread> = all
                 .iter()
-                .filter(|thread| joined.parents.contains_key(&thread.thread_id))
+                .filter(|thread| merged.parents.contains_key(&thread.thread_id))
                 .map(|thread| (thread.thread_id, thread.clone()))
                 .collect();
-            let source = TreeSource { states: &states, joined: &joined, joined_threads: &joined_threads };
+            let source = TreeSource { states: &states, merged: &merged, merged_threads: &merged_threads };
             Ok(build_tree(all, source, root))
         })
     }
@@ -270,15 +270,15 @@ impl<'a> ThreadService<'a> {
     }
 }
 
-/// The data of the nodes of a tree.
+/// The tables from which the nodes of a tree are built.
 #[derive(Clone, Copy)]
 struct TreeSource<'a> {
     /// The states of all threads.
     states: &'a BTreeMap<ThreadId, ThreadState>,
-    /// The handoffs into children of other threads.
-    joined: &'a JoinedHandoffs,
-    /// These children.
-    joined_threads: &'a BTreeMap<ThreadId, Thread>,
+    /// The handoffs that were merged into children of other threads.
+    merged: &'a MergedHandoffs,
+    /// The children into which several threads were handed off, by id.
+    merged_threads: &'a BTreeMap<ThreadId, Thread>,
 }
 
 /// Arranges threads as trees. A thread whose parent is not in the list is a root.
@@ -324,14 +324,14 @@ fn build_subtree(
     let thread_id = thread.thread_id;
     let mut own_children = children.remove(&thread_id).unwrap_or_default();
     own_children.sort_by_key(|child| child.created_at);
-    let joined_children = source.joined.children.get(&thread_id).into_iter().flatten();
+    let merged_children = source.merged.children.get(&thread_id).into_iter().flatten();
     ThreadNode {
         state: display_state(&thread, source.states),
         thread,
         children: own_children.into_iter().map(|child| build_subtree(child, children, source)).collect(),
-        joined_parents: source.joined.parents.get(&thread_id).cloned().unwrap_or_default(),
-        joined_children: joined_children
-            .filter_map(|child| source.joined_threads.get(child).cloned())
+        merged_parents: source.merged.parents.get(&thread_id).cloned().unwrap_or_default(),
+        merged_children: merged_children
+            .filter_map(|child| source.merged_threads.get(child).cloned())
             .collect(),
     }
 }

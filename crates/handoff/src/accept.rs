@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, Store, ThreadPatch, Write};
 use memory::{AgentFile, BlockWrite};
-use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffJoined, HandoffSeeded, ThreadCreated};
+use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffMerged, HandoffSeeded, ThreadCreated};
 use protocol::{
     AssistantId, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
     Proposal, Thread, ThreadStatus,
@@ -143,13 +143,13 @@ async fn child_writes(
     }
     // The first write makes the transaction fail if the thread was deleted, or got its first message since it was read.
     let thread_id = child_thread_id;
-    let joined = HandoffJoined {
+    let merged = HandoffMerged {
         handoff_id: handoff.handoff_id,
         parent_thread_id: handoff.parent_thread_id,
         summary_sha256: proposal.summary_sha256.clone(),
         title: proposal.summary_json.title.clone(),
     };
-    let events = vec![NewEvent::from_body(&joined, now)?];
+    let events = vec![NewEvent::from_body(&merged, now)?];
     Ok(vec![
         Write::ExpectNoMessage { thread_id },
         Write::UpdateThread { thread_id, patch },

@@ -164,7 +164,7 @@ impl Activity for ClearBlockActivity {
             writes.push(set_mark_write(&mark)?);
             writes.push(Write::Append { thread_id: handoff.child_thread_id, events: vec![event] });
         }
-        writes.extend(self.joined_handoff_writes(&handoff, now).await?);
+        writes.extend(self.merged_handoff_writes(&handoff, now).await?);
         store.commit(Transaction { fence: None, writes }).await?;
         Ok(GraphUpdate::default())
     }
@@ -172,7 +172,7 @@ impl Activity for ClearBlockActivity {
 
 impl ClearBlockActivity {
     /// Returns the writes that complete the other handoffs of the same child. The block does not hold their summaries.
-    async fn joined_handoff_writes(
+    async fn merged_handoff_writes(
         &self,
         handoff: &Handoff,
         now: Timestamp,

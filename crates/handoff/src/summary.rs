@@ -9,6 +9,7 @@ pub(crate) mod ground;
 pub(crate) mod message_use;
 pub(crate) mod offline_summary;
 pub(crate) mod outline;
+pub(crate) mod redaction;
 pub mod render;
 pub(crate) mod rules;
 pub(crate) mod select;

@@ -70,7 +70,7 @@ impl ViewEventKind {
             | EventType::HandoffRefined
             | EventType::HandoffEdited
             | EventType::HandoffAccepted
-            | EventType::HandoffJoined
+            | EventType::HandoffMerged
             | EventType::HandoffDeclined
             | EventType::HandoffPreviewed
             | EventType::HandoffFailed

@@ -145,7 +145,11 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
         operator => operator,
     };
     let name = &text[name_start..name_end];
-    let value = read_value(text, after_operator)?;
+    let value_start = match operator == Operator::Colon {
+        true => next_line_value(text, after_operator).unwrap_or(after_operator),
+        false => after_operator,
+    };
+    let value = read_value(text, value_start)?;
     // `--- PASS: TestLogin` is a line of a test runner, and `pass = count > 3` a condition.
     if name.eq_ignore_ascii_case("pass")
         && value.quoting == Quoting::None
@@ -243,6 +247,18 @@ fn is_session_cookie(name: &str, value: &str) -> bool {
 struct ValueRange {
     range: Range<usize>,
     quoting: Quoting,
+}
+
+/// Returns the offset of a value that stands alone on the line after a colon, indented. A name there, which a colon or `=`
+/// ends, is not a value.
+fn next_line_value(text: &str, start: usize) -> Option<usize> {
+    let window = &text[start..text.floor_char_boundary(start + WINDOW_BYTES)];
+    let rest = window.trim_start_matches([' ', '\t', '\r']).strip_prefix('\n')?;
+    let value = rest.trim_start_matches([' ', '\t']);
+    let line = value.split('\n').next().unwrap_or_default().trim_end();
+    let is_alone = !line.is_empty() && !line.contains([' ', '\t']) && !line.ends_with([':', '{', '[', '(']);
+    let is_name = line.contains(": ") || line.contains('=') && !line.ends_with('=');
+    (value.len() < rest.len() && is_alone && !is_name).then(|| start + window.len() - value.len())
 }
 
 /// Returns whether the line that `before` ends in is a row of a table in Markdown so far.

@@ -20,6 +20,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes:
        `code` in the JSON error says which
   2    invalid arguments, or something they name does not exist
   3    a decision is pending
+  4    `segue doctor --secrets` found secrets
   124  timeout
   130  stopped by Ctrl-C, SIGTERM or SIGHUP";
 
@@ -52,6 +53,8 @@ pub(crate) enum ExitReason {
     Limit,
     /// A decision is pending.
     Undecided,
+    /// A text contains secrets.
+    SecretsFound,
     /// A run reached its timeout.
     Timeout,
     /// The user or a signal stopped the program.
@@ -72,6 +75,7 @@ impl ExitReason {
             | Self::Limit => 1,
             Self::User => 2,
             Self::Undecided => 3,
+            Self::SecretsFound => 4,
             Self::Timeout => 124,
             Self::Cancelled => 130,
         }
@@ -89,6 +93,7 @@ impl ExitReason {
             Self::Conflict | Self::Busy => "conflict",
             Self::Limit => "limit",
             Self::Undecided => "undecided",
+            Self::SecretsFound => "secrets_found",
             Self::Timeout => "timeout",
             Self::Cancelled => "cancelled",
         }

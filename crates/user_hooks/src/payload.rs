@@ -71,7 +71,7 @@ impl HookEvent {
             | EventType::HandoffEdited
             | EventType::HandoffReverted
             | EventType::HandoffTruncated
-            | EventType::HandoffJoined
+            | EventType::HandoffMerged
             | EventType::HandoffDeclined
             | EventType::HandoffPreviewed
             | EventType::HandoffFailed

@@ -179,6 +179,10 @@ export const api = {
   writeAgentMd: (text: string, sha256: string) =>
     requestJson<AgentMd>("PUT", "/api/memory/agent_md", { text, sha256 }),
   addMemory: (text: string) => requestJson<RememberReceipt>("POST", "/api/memory/remember", { text }),
+  /** Lists the summaries of all projects, which the page counts too. */
   summaries: (limit = 20) =>
-    requestJson<{ summaries: StoredSummary[] }>("GET", `/api/memory/summaries${queryString({ limit })}`),
+    requestJson<{ summaries: StoredSummary[] }>(
+      "GET",
+      `/api/memory/summaries${queryString({ limit, scope: "everything" })}`,
+    ),
 };

@@ -35,7 +35,7 @@ export interface Todo {
 /** One thread with everything its page needs besides the messages. */
 export interface ThreadDetail extends ThreadRow {
   /** The threads that were handed off into it after its parent. */
-  joined_parents?: JoinedParent[];
+  merged_parents?: MergedParent[];
   /** The questions that wait for an answer. */
   interrupts: Interrupt[];
   /** The folder of the pending calls; absent if there are none. */
@@ -165,7 +165,7 @@ export interface AuditEntry extends EntryBase {
     | "handoff_refined"
     | "handoff_edited"
     | "handoff_accepted"
-    | "handoff_joined"
+    | "handoff_merged"
     | "handoff_declined"
     | "handoff_previewed"
     | "handoff_failed"
@@ -478,7 +478,7 @@ export interface DecidedHandoff {
 }
 
 /** A thread that was handed off into a child that another thread's handoff had created. */
-export interface JoinedParent {
+export interface MergedParent {
   thread_id: string;
   handoff_id: string;
   title: string | null;
@@ -488,7 +488,7 @@ export interface LineageThread {
   parent_id: string | null;
   parent_kind: "handoff" | "fork" | null;
   handoff_id: string | null;
-  joined_parents?: JoinedParent[];
+  merged_parents?: MergedParent[];
   depth: number;
   name: string | null;
   first_prompt: string | null;

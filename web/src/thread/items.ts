@@ -161,7 +161,7 @@ export function conversationItems(
       case "handoff_refined":
       case "handoff_edited":
       case "handoff_accepted":
-      case "handoff_joined":
+      case "handoff_merged":
       case "handoff_declined":
       case "handoff_previewed":
       case "handoff_failed":

@@ -28,7 +28,7 @@ const EVENT_LABELS: Record<string, string> = {
   handoff_reverted: "Handoff reverted",
   handoff_truncated: "Handoff summary shortened",
   handoff_accepted: "Handoff accepted",
-  handoff_joined: "Further handoff into this thread",
+  handoff_merged: "Handoff merged into this thread",
   handoff_declined: "Handoff declined",
   handoff_previewed: "Handoff previewed",
   handoff_failed: "Handoff failed",

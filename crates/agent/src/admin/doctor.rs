@@ -121,10 +121,10 @@ impl<'a> AdminService<'a> {
     fn notes_check(self) -> Option<DoctorCheck> {
         let shortened = project_notes::shortened_notes(&self.agent.settings.workspace);
         let names: Vec<String> = shortened.iter().map(|path| path.display().to_string()).collect();
-        let limit = project_notes::notes_bytes_max();
+        let limit = project_notes::NOTES_BYTES_MAX / 1024;
         (!names.is_empty()).then(|| {
             let detail = format!(
-                "{}: the model sees the beginning, because all notes share {limit} bytes",
+                "{}: the model receives only the beginning, because all notes files share {limit} KiB",
                 names.join(", ")
             );
             DoctorCheck::new("notes", CheckStatus::Warn, detail).with_hint("shorten the files")

@@ -17,11 +17,11 @@ const PROMPT: &str = include_str!("prompts/project.md");
 /// The prompt element of one notes file.
 const FILE_ELEMENT: &str = include_str!("prompts/project_file.md");
 
-/// The names of notes files, in order of precedence. Of a folder, the first readable one is used.
+/// The names of notes files, in order of precedence. The first readable file of each folder is used.
 const NOTES_FILES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
 /// The most bytes of all notes files that the model receives.
-const NOTES_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const NOTES_BYTES_MAX: usize = 32 * 1024;
 
 /// Hook that adds the project's notes to every model request.
 pub(super) struct ProjectNotes {
@@ -74,11 +74,6 @@ fn notes_section(workspace: &Path) -> Option<String> {
 pub(crate) fn shortened_notes(workspace: &Path) -> Vec<PathBuf> {
     let files = read_notes_files(workspace).into_iter();
     files.filter(|file| !file.is_whole).map(|file| file.path).collect()
-}
-
-/// Returns the most bytes of all notes files that a model receives.
-pub(crate) const fn notes_bytes_max() -> usize {
-    NOTES_BYTES_MAX
 }
 
 /// Returns the notes file of each folder from the root of the repository to the workspace, in this order, so that the

@@ -20,7 +20,7 @@ use crate::{HandoffError, HandoffService, Result};
 /// The most trace events that are searched for a report. Reports are among the newest events of a pending handoff.
 const EVENTS_SCANNED_MAX: usize = 200;
 
-/// The slots of texts that are checked, by the handoff and the hash of the text.
+/// One lock for each text that is checked, by its handoff and hash.
 type CheckSlots = HashMap<(HandoffId, String), Weak<tokio::sync::Mutex<()>>>;
 
 /// The checks by a model that run in this process.
@@ -93,8 +93,8 @@ impl<'a> HandoffService<'a> {
             // Clients that check the same text at once share one check: all but the first wait for its report.
             let text = &pending.proposal.summary_sha256;
             let slot = self.agent.continuity_checks.slot(pending.handoff.handoff_id, text);
-            let _turn = tokio::select! {
-                turn = slot.lock(), if model.is_some() => Some(turn),
+            let _permit = tokio::select! {
+                permit = slot.lock(), if model.is_some() => Some(permit),
                 () = cancel.cancelled(), if model.is_some() => return Ok(None),
                 else => None,
             };

@@ -76,7 +76,7 @@ pub enum HandoffError {
     PackageChanged(HandoffId),
     /// The thread that was named as the child cannot get a further package.
     #[error("hand off into thread {thread_id}: {reason}")]
-    NotJoinable {
+    NotMergeable {
         /// The named child.
         thread_id: ThreadId,
         /// The reason, as a clause.
@@ -149,8 +149,8 @@ impl HandoffError {
             Self::NotCompared { .. } => {
                 ErrorClass::Internal.with_hint("the package is unchanged; run the same command again")
             }
-            Self::NotJoinable { .. } => ErrorClass::User.with_hint(
-                "name the child of an accepted handoff without a message; a pending handoff into this thread can only be declined",
+            Self::NotMergeable { .. } => ErrorClass::User.with_hint(
+                "name a thread that an accepted handoff created and that has no messages; to end a pending handoff into it, decline it",
             ),
             Self::Redrafting(handoff_id) => ErrorClass::Conflict
                 .with_hint(format!("read the new draft in a moment: `segue handoff --decide {handoff_id}`")),

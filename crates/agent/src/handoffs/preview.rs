@@ -77,7 +77,7 @@ impl<'a> HandoffService<'a> {
         thread: &Thread,
         request: HandoffRequestOptions,
     ) -> Result<PreparedHandoffRequest> {
-        self.check_joined_thread(thread.thread_id, request.into).await?;
+        self.check_merge_target(thread.thread_id, request.into).await?;
         Ok(PreparedHandoffRequest {
             handoff_id: HandoffId::generate(),
             child_thread_id: request.into.unwrap_or_else(ThreadId::generate),

@@ -503,7 +503,7 @@ impl RequestAdmission<'_> {
     async fn decisions(&self, interrupt: &Interrupt, answer: ParsedAnswer) -> AdmissionResult<Decisions> {
         self.agent.handoffs().check_not_expired(interrupt).await?;
         let decisions = decisions_of_answer(interrupt.interrupt_id, answer)?;
-        self.agent.handoffs().check_answer_joinable(interrupt, &decisions).await?;
+        self.agent.handoffs().check_answer_mergeable(interrupt, &decisions).await?;
         Ok(decisions)
     }
 

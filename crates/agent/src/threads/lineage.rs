@@ -9,7 +9,7 @@ use journal::{EventQuery, HandoffFilter, SortDirection, SubagentVisibility, Thre
 use protocol::event::body::ThreadCreated;
 use protocol::{EventType, ParentKind, Thread, ThreadId};
 
-use crate::JoinedParent;
+use crate::MergedParent;
 use crate::Result;
 use crate::ThreadService;
 
@@ -39,7 +39,14 @@ pub struct LineageThread {
     /// The number of its ancestors in the tree.
     pub depth: usize,
     /// The threads that were handed off into it after its parent. They are among the threads of the result too.
-    pub joined_parents: Vec<JoinedParent>,
+    pub merged_parents: Vec<MergedParent>,
+}
+
+impl LineageThread {
+    /// Returns the ids of the thread's parents.
+    fn parents(&self) -> impl Iterator<Item = ThreadId> {
+        self.merged_parents.iter().map(|parent| parent.thread_id).chain(self.thread.parent_id)
+    }
 }
 
 /// The thread of a sub-agent.
@@ -117,6 +124,7 @@ impl<'a> ThreadService<'a> {
                 let depth = next.depth + 1;
                 let mut children = self.children(next.thread.thread_id, remaining + 1).await?;
                 threads.push(next);
+                children.retain(|child| !visited.contains(&child.thread_id));
                 is_complete = children.len() <= remaining;
                 children.retain(|child| visited.len() < THREADS_MAX && visited.insert(child.thread_id));
                 for thread in children {
@@ -127,14 +135,13 @@ impl<'a> ThreadService<'a> {
                     break;
                 }
             }
-            let mut further = Vec::new();
-            for entry in &threads {
-                let parents = entry.joined_parents.iter().map(|parent| parent.thread_id);
-                for parent in parents.chain(entry.thread.parent_id) {
-                    further.extend(self.further_ancestors(parent, &mut visited).await?);
-                }
+            let mut parents: Vec<ThreadId> = threads.iter().rev().flat_map(LineageThread::parents).collect();
+            while let Some(parent) = parents.pop() {
+                is_complete &= visited.len() < THREADS_MAX || visited.contains(&parent);
+                let ancestors = self.further_ancestors(parent, &mut visited).await?;
+                parents.extend(ancestors.iter().flat_map(LineageThread::parents));
+                threads.splice(..0, ancestors);
             }
-            threads.splice(..0, further);
             Ok(ThreadLineage { root_thread_id, threads, is_complete })
         })
     }
@@ -148,9 +155,9 @@ impl<'a> ThreadService<'a> {
             limit,
             ..ThreadFilter::default()
         };
-        let filter_joined = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
+        let filter_merged = HandoffFilter { parent_thread_id: Some(thread_id), ..HandoffFilter::default() };
         let mut children = Vec::new();
-        for child in self.agent.handoffs().joined(filter_joined).await?.children.into_values().flatten() {
+        for child in self.agent.handoffs().merged(filter_merged).await?.children.into_values().flatten() {
             children.extend(self.agent.store.thread(child).await?);
         }
         children.extend(self.agent.store.threads(filter).await?);
@@ -159,8 +166,8 @@ impl<'a> ThreadService<'a> {
 
     /// Returns a thread of a lineage with its further parents.
     async fn lineage_thread(self, thread: Thread, depth: usize) -> Result<LineageThread> {
-        let joined_parents = self.agent.handoffs().joined_parents(&thread).await?;
-        Ok(LineageThread { thread, depth, joined_parents })
+        let merged_parents = self.agent.handoffs().merged_parents(&thread).await?;
+        Ok(LineageThread { thread, depth, merged_parents })
     }
 
     /// Returns the thread and its ancestors that were not visited, the oldest first. A missing thread has none.

@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use agent::{
-    Agent, AgentSettings, ApprovalPolicy, CancellationToken, FrameSender, HomeFolder, PendingHandoff,
+    Agent, AgentSettings, ApprovalPolicy, CancellationToken, DatabaseAddress, FrameSender, HomeFolder,
+    PendingHandoff,
 };
 use journal::{PoolSettings, PostgresStore, SqliteStore, Store};
 use protocol::{Decisions, Event, Message, ThreadId};
@@ -97,6 +98,11 @@ impl TestEnvironment {
             Ok(url) => open_on_server(url),
             Err(_) => Arc::new(SqliteStore::open(&self.home().database_path()).unwrap()),
         }
+    }
+
+    /// Returns the address of the database if it is on a server; `None` for the file in the home folder.
+    pub fn server_address(&self) -> Option<DatabaseAddress> {
+        self.database.as_ref().map(|database| DatabaseAddress::Server(database.socket_url().into()))
     }
 
     /// Returns an agent without a model.

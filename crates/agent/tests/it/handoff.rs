@@ -4,8 +4,8 @@
 mod agent_requested;
 mod concurrency;
 mod edited_drafts;
-mod joining;
 mod long_input;
+mod merging;
 mod pathological;
 mod refine;
 mod review;

@@ -60,7 +60,8 @@ impl FileTracker {
         }
         let oldest = self.pending.iter().min_by_key(|(_, call)| call.order).map(|(id, _)| id.clone());
         if let Some(oldest) = oldest.filter(|_| self.pending.len() >= PENDING_CALLS_MAX) {
-            self.pending.remove(&oldest);
+            let evicted = self.pending.remove(&oldest);
+            evicted.into_iter().for_each(|call| self.undo(call));
         }
         let is_check =
             usage.command.as_deref().is_some_and(|text| crate::shell::detect_check(text).is_some());
@@ -79,9 +80,12 @@ impl FileTracker {
     fn undo_pending(&mut self) {
         let mut calls: Vec<PendingUse> = self.pending.drain().map(|(_, call)| call).collect();
         calls.sort_unstable_by_key(|call| std::cmp::Reverse(call.order));
-        for PendingUse { before, seq, .. } in calls {
-            before.into_iter().for_each(|before| self.restore(before, seq));
-        }
+        calls.into_iter().for_each(|call| self.undo(call));
+    }
+
+    /// Undoes the uses of a call.
+    fn undo(&mut self, PendingUse { before, seq, .. }: PendingUse) {
+        before.into_iter().for_each(|before| self.restore(before, seq));
     }
 
     /// Records the result of a call: its uses are undone if it had no effect, else its deletions take effect.
@@ -91,7 +95,7 @@ impl FileTracker {
             CallEffect::Performed => call.deletes.iter().for_each(|path| self.delete(path, seq)),
             CallEffect::Failed if call.is_check => {}
             CallEffect::Failed | CallEffect::Declined => {
-                call.before.into_iter().for_each(|before| self.restore(before, call.seq));
+                self.undo(call);
             }
         }
     }

@@ -75,5 +75,5 @@ async fn a_merge_is_an_event_of_the_child() {
     store.commit(Transaction { fence: None, writes: update.writes }).await.unwrap();
     let events = store.events(handoff.child_thread_id, journal::EventQuery::after(0, 9)).await.unwrap();
     let kinds: Vec<_> = events.iter().filter_map(|event| event.kind()).collect();
-    assert_eq!(kinds, [EventType::HandoffJoined]);
+    assert_eq!(kinds, [EventType::HandoffMerged]);
 }

@@ -26,6 +26,7 @@ use crate::review::approval::APPROVAL_NODE;
 use crate::state::{HandoffState, Revision};
 use crate::summary::files::referenced_files;
 use crate::summary::message_use::is_covered_message;
+use crate::summary::redaction::redact_summary;
 use crate::summary::render;
 
 /// The name of the drafting node.
@@ -342,7 +343,7 @@ fn assemble_summary(
         },
         notes: ReviewNotes::default(),
     };
-    (summary, draft.material)
+    (redact_summary(summary), draft.material)
 }
 
 /// Removes the references of items that name no covered message, and records them as false.

@@ -12,7 +12,9 @@ use protocol::{
     ThreadId,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
+
+use crate::summary::redaction::replace_texts;
 
 /// The outbox kind of the items that the mirror sends.
 pub const MIRROR_KIND: &str = "mirror_summary";
@@ -175,7 +177,7 @@ fn summary_row(handoff: &Handoff, proposal: Proposal, accepted_at: Timestamp) ->
     let summary = HandoffSummary { child_thread_id, ..proposal.summary_json };
     // Serializing cannot fail: the summary was read from JSON.
     let mut json = serde_json::to_value(&summary).unwrap_or_default();
-    redact_json(&mut json);
+    replace_texts(&mut json, &redact_text);
     MirrorRow {
         assistant_id: handoff.assistant_id.as_str().to_owned(),
         handoff_id: handoff.handoff_id,
@@ -205,19 +207,9 @@ fn deletion_row(assistant_id: &AssistantId, handoff_id: HandoffId, at: Timestamp
     }
 }
 
-/// Redacts every string in a JSON value; keys, numbers and booleans stay.
-fn redact_json(value: &mut Value) {
-    match value {
-        Value::String(text) => *text = redact_text(text),
-        Value::Array(values) => values.iter_mut().for_each(redact_json),
-        Value::Object(fields) => fields.values_mut().for_each(redact_json),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 /// Returns the text without secrets and without NUL characters.
 ///
-/// A draft is redacted already, but a person's own text is not. PostgreSQL stores no NUL in `text` or `jsonb`.
+/// A summary of an earlier version may contain a secret that its user wrote. PostgreSQL stores no NUL in `text` or `jsonb`.
 fn redact_text(text: &str) -> String {
     secrets::redact(text).replace('\0', "\u{fffd}")
 }
@@ -229,7 +221,7 @@ mod tests {
     #[test]
     fn m16_a_key_that_a_person_wrote_into_a_summary_is_not_exported() {
         let mut value = json!({"title": "Use it", "body": [{"text": "the key is sk-ant-api03-abcdefghijklmnopqrstuvwx"}]});
-        redact_json(&mut value);
+        replace_texts(&mut value, &redact_text);
         assert!(!value.to_string().contains("abcdefghijkl"), "{value}");
         assert!(value.to_string().contains(secrets::REDACTED), "{value}");
     }
@@ -241,7 +233,7 @@ mod tests {
             "carry_over": {"referenced_files": [{"path": "src/a.rs", "sha256": "ab".repeat(32)}]}, "text": "a\0b",
         });
         let before = value.to_string().replace("\\u0000", "\u{fffd}");
-        redact_json(&mut value);
+        replace_texts(&mut value, &redact_text);
         assert_eq!(value.to_string(), before);
     }
 }

@@ -168,7 +168,8 @@ impl HandoffApproval {
             || matches!(self.drafting.open_named_model(&newest.summary_json.model), Ok(Some(_)))
     }
 
-    /// Looks for the names in the person's own text in the conversation. A conversation that cannot be read refuses no text.
+    /// Looks for the names in the person's own text in the conversation. If the conversation cannot be read, the text is accepted
+    /// without this check, and a notice says so.
     async fn ground_edit(
         &self,
         step: &StepContext<'_>,

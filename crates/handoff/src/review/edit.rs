@@ -356,7 +356,20 @@ fn check_limits(
     if tokens > tokens_max {
         return Err(EditError::TooLong { tokens, tokens_max }.into());
     }
+    check_no_new_secret(&render::render_summary(shown), &summary_md)?;
     Ok(EditedSummary { summary_json, summary_md })
+}
+
+/// Fails with the first secret of a text that has more of them than the shown text.
+fn check_no_new_secret(shown_md: &str, edited_md: &str) -> Result<(), EditError> {
+    let found = secrets::find_secrets(edited_md);
+    if found.len() <= secrets::find_secrets(shown_md).len() {
+        return Ok(());
+    }
+    let first = found.into_iter().next();
+    first.map_or(Ok(()), |secret| {
+        Err(EditError::Secret { line: secret.line, kind: secret.kind, masked: secret.masked })
+    })
 }
 
 /// Groups bullets into items and returns each item with the line it starts on.

@@ -84,8 +84,8 @@ impl ConversationOutline {
 
 /// Returns the first sentences of an answer on one line, within the length limit; `None` if it has no sentence that short.
 fn first_sentences(text: &str) -> Option<String> {
-    // Only the beginning is needed, and an answer may be long.
-    let beginning = &text[..text.floor_char_boundary(ANSWER_BYTES_READ)];
+    // Only the beginning is needed, and an answer may be long. Whole words are read, so that no secret is cut.
+    let beginning = facts::tool_use::head_words(text, ANSWER_BYTES_READ);
     let line = render::normalize_line(&redact(&facts::formatting::strip_markdown(beginning)));
     let mut answer = String::new();
     for sentence in model::sentence_ranking::split_sentences(&line) {

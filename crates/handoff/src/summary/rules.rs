@@ -11,6 +11,52 @@ const CONFLICTS_MAX: usize = 4;
 /// The share of a rule's words, in percent, that another rule has to contain to be the same one in other words.
 const REWORDED_PERCENT: usize = 50;
 
+/// Words that deny. A rule with more or fewer of them demands something else.
+const NEGATIONS: &[&str] = &[
+    "never",
+    "no",
+    "not",
+    "don't",
+    "dont",
+    "doesn't",
+    "mustn't",
+    "shouldn't",
+    "can't",
+    "cannot",
+    "won't",
+    "without",
+    "nor",
+    "neither",
+    "none",
+    "nothing",
+    "nobody",
+    "avoid",
+    "nie",
+    "nicht",
+    "kein",
+    "keine",
+    "keinen",
+    "jamais",
+    "pas",
+    "nunca",
+];
+/// Words that make a rule strict. A rule without one of them demands less.
+const STRICT_WORDS: &[&str] =
+    &["always", "only", "exactly", "must", "every", "each", "all", "until", "before", "after", "unless"];
+/// Words that revoke a rule.
+const REVOCATIONS: &[&str] = &[
+    "revoked",
+    "ignore",
+    "ignored",
+    "obsolete",
+    "optional",
+    "suspended",
+    "dropped",
+    "void",
+    "formerly",
+    "waived",
+];
+
 /// Sets the notes about rules. `earlier` are the rules of the proposal before the text, with those that it had lost.
 pub(crate) fn note_rules(summary: &mut HandoffSummary, earlier: &[Rule]) {
     let rules = &summary.carry_over.rules;
@@ -20,10 +66,16 @@ pub(crate) fn note_rules(summary: &mut HandoffSummary, earlier: &[Rule]) {
             || rules.iter().any(|kept| {
                 !earlier.iter().any(|earlier| earlier.text == kept.text)
                     && is_reworded(rule, kept)
-                    && !negation::negates(&rule.text, &kept.text)
+                    && keeps_meaning(&rule.text, &kept.text)
             })
     };
-    let lost = earlier.iter().filter(|rule| !is_kept(rule));
+    // The person put a rule of the conversation back in the place of one that they had written themselves.
+    let is_withdrawn = |rule: &Rule| {
+        let is_original =
+            |kept: &Rule| earlier.iter().any(|known| known.text == kept.text && !known.refs.is_empty());
+        rule.refs.is_empty() && rules.iter().any(|kept| is_reworded(rule, kept) && is_original(kept))
+    };
+    let lost = earlier.iter().filter(|rule| !is_kept(rule) && !is_withdrawn(rule));
     let mut notes: Vec<RuleNote> =
         lost.map(|rule| RuleNote { rule: rule.clone(), problem: RuleProblem::Lost }).collect();
     notes.extend(conflicts(summary));
@@ -72,13 +124,27 @@ const fn proposes_work(kind: SummaryItemKind) -> bool {
     }
 }
 
+/// Returns whether a rule in other words still demands the same: it denies as much, keeps every word that makes the rule
+/// strict, and revokes nothing. Only words are compared.
+fn keeps_meaning(rule: &str, kept: &str) -> bool {
+    let (before, after) = (lowercase_words(rule), lowercase_words(kept));
+    let count = |words: &[String]| words.iter().filter(|word| NEGATIONS.contains(&word.as_str())).count();
+    let has = |words: &[String], word: &str| words.iter().any(|known| known == word);
+    count(&before) == count(&after)
+        && STRICT_WORDS.iter().all(|word| !has(&before, word) || has(&after, word))
+        && REVOCATIONS.iter().all(|word| !has(&after, word) || has(&before, word))
+        && !negation::negates(rule, kept)
+}
+
+/// Returns the words of a text in lowercase. An apostrophe belongs to its word.
+fn lowercase_words(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '’')));
+    words.filter(|word| !word.is_empty()).map(|word| word.to_lowercase().replace('’', "'")).collect()
+}
+
 /// Returns whether `kept` has most words of the rule.
 fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
-    let words = |text: &str| -> Vec<String> {
-        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        words.map(str::to_lowercase).collect()
-    };
-    let (words, kept) = (words(&rule.text), words(&kept.text));
+    let (words, kept) = (lowercase_words(&rule.text), lowercase_words(&kept.text));
     let common = words.iter().filter(|word| kept.contains(word)).count();
     common * 100 > words.len() * REWORDED_PERCENT
 }
@@ -105,6 +171,13 @@ mod tests {
             (&["No new dependencies.", "Be brief."], &["Never use mocks in tests."]),
             // The opposite of a rule does not stand for it.
             (&["Mocks in tests are fine.", "No new dependencies."], &["Never use mocks in tests."]),
+            (&["Always use mocks in tests.", "No new dependencies."], &["Never use mocks in tests."]),
+            (&["Use mocks in tests.", "New dependencies."], &before),
+            (
+                &["Never use mocks in tests. (Revoked.)", "No new dependencies."],
+                &["Never use mocks in tests."],
+            ),
+            (&["Do not use mocks in tests.", "No new dependencies."], &[]),
             (&[], &before),
         ] {
             let mut summary = shown_summary();
@@ -115,6 +188,36 @@ mod tests {
             let known: Vec<String> = known_rules(&summary).into_iter().map(|rule| rule.text).collect();
             assert!(lost.iter().all(|text| known.iter().any(|known| known == text)), "{known:?}");
         }
+    }
+
+    #[test]
+    fn a_changed_rule_keeps_its_meaning_only_with_its_negations_and_strict_words() {
+        for (rule, kept, expected) in [
+            ("Don't touch the public API.", "Touch the public API.", false),
+            ("Don't adjust an expectation.", "Do adjust an expectation.", false),
+            ("No fix until I have read the ADR.", "Fix before I have read the ADR.", false),
+            ("No fix until I have read the ADR.", "Now fix until I have read the ADR.", false),
+            ("The reaper must not hold all locks.", "The reaper must hold all locks.", false),
+            ("Keep the line exactly as it is.", "Keep the line as you like.", false),
+            ("One line, and don't bump the version.", "One line, and bump the version.", false),
+            ("Don't bump the version.", "Do not bump the version number.", true),
+            ("Keep the line exactly as it is.", "Keep the log line exactly as it is.", true),
+        ] {
+            assert_eq!(keeps_meaning(rule, kept), expected, "{rule} / {kept}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_the_person_wrote_and_took_back_is_not_lost() {
+        let own = Rule { text: "Use mocks in tests.".to_owned(), refs: Vec::new() };
+        let mut edited = shown_summary();
+        edited.carry_over.rules = vec![own];
+        note_rules(&mut edited, &[rule("Never use mocks in tests.")]);
+        assert_eq!(edited.notes.rules.len(), 1, "the rule of the conversation is lost");
+        let mut restored = edited.clone();
+        restored.carry_over.rules = vec![Rule { refs: Vec::new(), ..rule("Never use mocks in tests.") }];
+        note_rules(&mut restored, &known_rules(&edited));
+        assert_eq!(restored.notes.rules, []);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::{JoinedParent, LineageThread, ThreadLineage};
+use agent::{LineageThread, MergedParent, ThreadLineage};
 use axum::Json;
 use jiff::Timestamp;
 use langgraph::extract::ThreadPath;
@@ -32,7 +32,7 @@ pub(crate) struct LineageBody {
 
 /// A thread that was handed off into a child that another thread's handoff had created.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct JoinedParentShape {
+pub(crate) struct MergedParentShape {
     /// The thread.
     #[schema(value_type = String, format = Uuid)]
     thread_id: ThreadId,
@@ -43,10 +43,10 @@ pub(crate) struct JoinedParentShape {
     title: Option<String>,
 }
 
-impl JoinedParentShape {
+impl MergedParentShape {
     /// Returns the shapes of the further parents of a thread; `title` returns the titles of threads.
-    pub(crate) fn list(parents: &[JoinedParent], title: impl Fn(ThreadId) -> Option<String>) -> Vec<Self> {
-        let shape = |parent: &JoinedParent| Self {
+    pub(crate) fn list(parents: &[MergedParent], title: impl Fn(ThreadId) -> Option<String>) -> Vec<Self> {
+        let shape = |parent: &MergedParent| Self {
             thread_id: parent.thread_id,
             handoff_id: parent.handoff_id,
             title: title(parent.thread_id),
@@ -70,7 +70,7 @@ pub(crate) struct LineageThreadShape {
     #[schema(value_type = Option<String>, format = Uuid)]
     handoff_id: Option<protocol::HandoffId>,
     /// The threads that were handed off into it after its parent.
-    joined_parents: Vec<JoinedParentShape>,
+    merged_parents: Vec<MergedParentShape>,
     /// Number of ancestors.
     depth: usize,
     /// The name of the thread.
@@ -98,9 +98,9 @@ impl LineageThreadShape {
         states: &BTreeMap<ThreadId, ThreadState>,
         titles: &BTreeMap<ThreadId, Option<String>>,
     ) -> Self {
-        let LineageThread { thread, depth, joined_parents } = entry;
+        let LineageThread { thread, depth, merged_parents } = entry;
         Self {
-            joined_parents: JoinedParentShape::list(&joined_parents, |id| titles.get(&id).cloned().flatten()),
+            merged_parents: MergedParentShape::list(&merged_parents, |id| titles.get(&id).cloned().flatten()),
             handoff_id: origin_handoff_id(&thread),
             state: state_name(&thread, states),
             thread_id: thread.thread_id,

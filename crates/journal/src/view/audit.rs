@@ -2,7 +2,7 @@
 //! on tool calls, names, rewinds and failed runs. Each is one sentence, with the content of its event.
 
 use protocol::event::body::{
-    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffJoined, HandoffRefined,
+    DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffMerged, HandoffRefined,
     HandoffRequested, RunFailed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision,
 };
 use protocol::{Event, EventType};
@@ -74,10 +74,10 @@ fn event_text(event: &Event, event_type: EventType) -> Option<String> {
             let title = title.map(|title| format!(" “{title}”")).unwrap_or_default();
             format!("Handoff accepted: the work continues in thread {}{title}", &id[..SHORT_ID_CHARS])
         }
-        EventType::HandoffJoined => {
-            let HandoffJoined { parent_thread_id, title, .. } = event.body().ok()?;
+        EventType::HandoffMerged => {
+            let HandoffMerged { parent_thread_id, title, .. } = event.body().ok()?;
             let id = parent_thread_id.to_string();
-            format!("Thread {} was handed off into this one too: “{title}”", &id[..SHORT_ID_CHARS])
+            format!("Handoff of thread {} merged into this thread: “{title}”", &id[..SHORT_ID_CHARS])
         }
         EventType::HandoffDeclined => {
             let HandoffDeclined { message, .. } = event.body().ok()?;

@@ -32,7 +32,7 @@ pub(crate) const HISTORY_EVENTS: [EventType; 22] = [
     EventType::HandoffRefined,
     EventType::HandoffEdited,
     EventType::HandoffAccepted,
-    EventType::HandoffJoined,
+    EventType::HandoffMerged,
     EventType::HandoffDeclined,
     EventType::HandoffPreviewed,
     EventType::HandoffFailed,

@@ -178,8 +178,8 @@ fn b4_a_derived_message_id_is_the_same_on_every_request() {
     assert_ne!(message_id(thread_id, 7), message_id(thread_id, 8));
 }
 
-/// Returns the body of a `handoff_joined` event.
-fn joined_handoff(handoff_id: &HandoffId, parent: &ThreadId) -> serde_json::Value {
+/// Returns the body of a `handoff_merged` event.
+fn merged_handoff(handoff_id: &HandoffId, parent: &ThreadId) -> serde_json::Value {
     json!({"handoff_id": handoff_id, "parent_thread_id": parent, "summary_sha256": "x", "title": "The lid"})
 }
 
@@ -207,7 +207,7 @@ fn b4_audit_entries_say_what_happened_and_what_decided_it() {
             EventType::HandoffAccepted,
             json!({"handoff_id": handoff_id, "iteration": 0, "summary_sha256": "x", "child_thread_id": child}),
         ),
-        (EventType::HandoffJoined, joined_handoff(&handoff_id, &child)),
+        (EventType::HandoffMerged, merged_handoff(&handoff_id, &child)),
         (EventType::HandoffDeclined, json!({"handoff_id": handoff_id, "message": "too early"})),
         (EventType::HandoffExpired, json!({"handoff_id": handoff_id})),
         (EventType::ThreadRenamed, json!({"name": "new", "previous": "old"})),
@@ -235,7 +235,7 @@ fn b4_audit_entries_say_what_happened_and_what_decided_it() {
         "3 Handoff draft refined: shorter",
         "4 Handoff accepted: the work continues in thread 0192f0c1 “The lid”",
         "5 Handoff accepted: the work continues in thread 0192f0c1",
-        "6 Thread 0192f0c1 was handed off into this one too: “The lid”",
+        "6 Handoff of thread 0192f0c1 merged into this thread: “The lid”",
         "7 Handoff declined: too early",
         "8 Handoff expired without a decision",
         "9 Thread renamed from “old” to “new”",

@@ -252,3 +252,22 @@ async fn migration_assigns_threads_and_summaries_to_the_recorded_folders() {
     let problems = store.health(journal::HealthCheckDepth::Integrity).await.unwrap().problems;
     assert_eq!(problems, Vec::<String>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_migration_of_postgres_reads_the_folder_of_any_metadata() {
+    let database = test_postgres::TestDatabase::create().unwrap();
+    let store = journal::PostgresStore::open(&database.socket_url(), crate::backends::POOL).await.unwrap();
+    for metadata in [
+        json!({"workspace": "/app", "note": "a NUL: \0"}),
+        json!({"workspace": "/app", "note": "a backslash: \\u0000", "nuls": "\0\0"}),
+    ] {
+        let thread = protocol::Thread { metadata: metadata.as_object().unwrap().clone(), ..thread() };
+        commit(&store, vec![Write::CreateThread(thread)]).await.unwrap();
+    }
+    let migration = include_str!("../../src/engines/postgres/migrations/0003_projects.sql");
+    let start = migration.find("CREATE TEMPORARY TABLE thread_folders").unwrap();
+    let end = start + migration[start..].find(";\n").unwrap();
+    let statement = migration[start..end].replace("TEMPORARY TABLE", "TABLE").replace("ON COMMIT DROP ", "");
+    database.execute(&statement).unwrap();
+    assert_eq!(database.query_texts("SELECT folder FROM thread_folders").unwrap(), ["/app", "/app"]);
+}

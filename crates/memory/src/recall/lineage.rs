@@ -100,12 +100,12 @@ pub(super) async fn load_lineage(
         thread = store.thread(parent_id).await?.ok_or(missing)?;
     }
     lineage.push(ancestor);
-    add_joined_threads(store, &mut lineage).await?;
+    add_merged_threads(store, &mut lineage).await?;
     Ok(lineage)
 }
 
 /// Adds the other threads that were handed off into a thread of the lineage. Their own ancestors are not followed.
-async fn add_joined_threads(store: &dyn Store, lineage: &mut Vec<Ancestor>) -> Result<(), RecallError> {
+async fn add_merged_threads(store: &dyn Store, lineage: &mut Vec<Ancestor>) -> Result<(), RecallError> {
     let children: Vec<ThreadId> = lineage.iter().filter_map(|ancestor| ancestor.child_id).collect();
     for child_id in children {
         let filter = HandoffFilter { child_thread_id: Some(child_id), ..HandoffFilter::default() };

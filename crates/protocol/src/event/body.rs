@@ -22,7 +22,7 @@ pub use compaction::{
 };
 pub use handoffs::{
     DraftRequest, HandoffAccepted, HandoffCleaned, HandoffDeclined, HandoffEdited, HandoffExpired,
-    HandoffFailed, HandoffJoined, HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined,
+    HandoffFailed, HandoffMerged, HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined,
     HandoffRequested, HandoffReverted, HandoffSeeded, HandoffTruncated,
 };
 pub use messages::{AiMessage, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, ToolMessage};
@@ -99,7 +99,7 @@ bodies! {
     HandoffReverted,
     HandoffTruncated,
     HandoffAccepted,
-    HandoffJoined,
+    HandoffMerged,
     HandoffDeclined,
     HandoffPreviewed,
     HandoffFailed,

@@ -123,7 +123,7 @@ catalog! {
     /// A handoff was accepted.
     HandoffAccepted = "handoff_accepted" in Middleware,
     /// A further handoff was accepted into this child thread.
-    HandoffJoined = "handoff_joined" in Middleware,
+    HandoffMerged = "handoff_merged" in Middleware,
     /// A handoff was declined.
     HandoffDeclined = "handoff_declined" in Middleware,
     /// A handoff ended after a preview, without a decision.

@@ -23,7 +23,8 @@ pub struct ContinuityReport {
     pub usage: Usage,
     /// The questions with their answers. Empty if the conversation contains nothing to ask about.
     pub probes: Vec<ContinuityProbe>,
-    /// The reason why a model could not answer, in one line. The text itself was searched in that case.
+    /// The reason why a model could not answer, or did not judge every answer, in one line. If it could not answer, `model` is
+    /// `None` and the text itself was searched; an answer that was not judged counts as wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Time of the report.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use protocol::event::body::{
     AiMessage, ClippedResult, Compaction, CompactionFailed, CompactionUndone, DraftRequest, HandoffAccepted,
-    HandoffCleaned, HandoffDeclined, HandoffEdited, HandoffExpired, HandoffFailed, HandoffJoined,
+    HandoffCleaned, HandoffDeclined, HandoffEdited, HandoffExpired, HandoffFailed, HandoffMerged,
     HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted,
     HandoffSeeded, HandoffTruncated, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary,
     MemoryRead, ModelCalled, RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested,
@@ -109,7 +109,7 @@ fn check_type(event_type: EventType) {
         EventType::HandoffReverted => check_body::<HandoffReverted>(event_type),
         EventType::HandoffTruncated => check_body::<HandoffTruncated>(event_type),
         EventType::HandoffAccepted => check_body::<HandoffAccepted>(event_type),
-        EventType::HandoffJoined => check_body::<HandoffJoined>(event_type),
+        EventType::HandoffMerged => check_body::<HandoffMerged>(event_type),
         EventType::HandoffDeclined => check_body::<HandoffDeclined>(event_type),
         EventType::HandoffPreviewed => check_body::<HandoffPreviewed>(event_type),
         EventType::HandoffFailed => check_body::<HandoffFailed>(event_type),

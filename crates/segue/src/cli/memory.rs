@@ -44,7 +44,7 @@ pub(crate) struct SearchArgs {
 /// The projects that a command covers.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ProjectArgs {
-    /// In all projects [default: in that of this folder]
+    /// Cover all projects, not only that of the current folder
     #[arg(long)]
     pub(crate) everywhere: bool,
 }

@@ -35,7 +35,7 @@ struct HistoryPageReport<'a> {
     began_with: Option<HandoffBeginning<'a>>,
     /// The summaries of other threads that were handed off into this one, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    joined: Vec<HandoffBeginning<'a>>,
+    merged: Vec<HandoffBeginning<'a>>,
     /// The first event of the page; `null` if the page is empty.
     first_seq: Option<Seq>,
     /// The last event of the page; `null` if the page is empty.
@@ -130,7 +130,7 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
         context.print_json(&HistoryPageReport {
             page: &page,
             began_with: origins.first().map(HandoffBeginning::from_origin),
-            joined: origins.iter().skip(1).map(HandoffBeginning::from_origin).collect(),
+            merged: origins.iter().skip(1).map(HandoffBeginning::from_origin).collect(),
             first_seq,
             last_seq,
             markers: markers.as_deref(),
@@ -470,7 +470,7 @@ mod tests {
         let report = HistoryPageReport {
             page: &page,
             began_with: None,
-            joined: Vec::new(),
+            merged: Vec::new(),
             first_seq: None,
             last_seq: None,
             markers: Some(&[]),

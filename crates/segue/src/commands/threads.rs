@@ -149,7 +149,7 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
     if let (Some(parent), Some(kind)) = (thread.parent_id, thread.parent_kind) {
         properties.push(("parent", format!("{parent} ({})", kind.as_str())));
     }
-    for parent in context.agent.handoffs().joined_parents(&thread).await? {
+    for parent in context.agent.handoffs().merged_parents(&thread).await? {
         properties.push(("parent", format!("{} (handoff, merged)", parent.thread_id)));
     }
     if let Some(mark) = thread.handoff_mark() {
@@ -204,8 +204,8 @@ async fn show_tree(context: &CommandContext, prefix: Option<&str>) -> Result<(),
 fn collect_ids(nodes: &[ThreadNode], ids: &mut Vec<ThreadId>) {
     for node in nodes {
         ids.push(node.thread.thread_id);
-        ids.extend(node.joined_parents.iter().map(|parent| parent.thread_id));
-        ids.extend(node.joined_children.iter().map(|child| child.thread_id));
+        ids.extend(node.merged_parents.iter().map(|parent| parent.thread_id));
+        ids.extend(node.merged_children.iter().map(|child| child.thread_id));
         collect_ids(&node.children, ids);
     }
 }
@@ -226,20 +226,20 @@ fn show_node(
         Some(ParentKind::Handoff) | None => "",
     };
     let short_id = |id: &ThreadId| ids.get(id).map(String::as_str).unwrap_or_default();
-    let further: Vec<&str> = node.joined_parents.iter().map(|parent| short_id(&parent.thread_id)).collect();
-    let further =
-        if further.is_empty() { String::new() } else { format!(" (also from {})", further.join(", ")) };
-    let lead = format!("{own_lead}{}{origin}{further}  ", short_id(&thread.thread_id));
+    let merged: Vec<&str> = node.merged_parents.iter().map(|parent| short_id(&parent.thread_id)).collect();
+    let merged =
+        if merged.is_empty() { String::new() } else { format!(" (merged from {})", merged.join(", ")) };
+    let lead = format!("{own_lead}{}{origin}{merged}  ", short_id(&thread.thread_id));
     let columns = screen.columns.saturating_sub(width(&lead)).max(10);
     screen.print_line(format!("{}{}", screen.style.dim(&lead), shorten(&thread_title(thread), columns)))?;
-    let count = node.children.len() + node.joined_children.len();
+    let count = node.children.len() + node.merged_children.len();
     let branch = |index: usize| if index + 1 == count { ("└─ ", "   ") } else { ("├─ ", "│  ") };
     for (index, child) in node.children.iter().enumerate() {
         let (branch, lead) = branch(index);
         show_node(context, child, ids, &format!("{child_lead}{branch}"), &format!("{child_lead}{lead}"))?;
     }
     // The descendants of such a child are printed below its parent.
-    for (index, child) in (node.children.len()..).zip(&node.joined_children) {
+    for (index, child) in (node.children.len()..).zip(&node.merged_children) {
         let lead = format!("{child_lead}{}{} (merged)  ", branch(index).0, short_id(&child.thread_id));
         let columns = screen.columns.saturating_sub(width(&lead)).max(10);
         screen.print_line(format!(

@@ -62,7 +62,7 @@ impl AdmissionRefusal {
                 | HandoffError::Redrafting(_)
                 | HandoffError::Superseded { .. },
             ) => (FailureKind::UnknownInterrupt, format!("not_pending: failed to {error}")),
-            Error::Handoff(HandoffError::NotJoinable { .. }) => {
+            Error::Handoff(HandoffError::NotMergeable { .. }) => {
                 (FailureKind::InvalidDecision, format!("failed to {error}"))
             }
             Error::Run(RunError::Runtime(runtime::Error::Channel(_))) => {

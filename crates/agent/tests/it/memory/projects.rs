@@ -107,3 +107,28 @@ async fn f10_memory_reaches_only_requests_of_its_project_assistant_and_owner() {
         }
     }
 }
+
+#[tokio::test]
+async fn folders_of_an_earlier_version_become_projects_when_the_agent_is_opened() {
+    let environment = TestEnvironment::new();
+    let root = environment.folder().join("repository");
+    let folder = root.join("src");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(root.join(".git")).unwrap();
+    std::fs::write(root.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    let thread = environment.agent().threads().create(None).await.unwrap().thread_id;
+    // The migration leaves the recorded folder until its project is known.
+    let recorded = folder.canonicalize().unwrap().display().to_string();
+    environment.execute_sql(&format!(
+        "INSERT INTO projects (path, is_resolved) VALUES ('{recorded}', 0);
+         UPDATE thread_heads SET project_key = (SELECT project_key FROM projects WHERE path = '{recorded}')
+         WHERE thread_id = '{thread}'"
+    ));
+    for _ in 0..2 {
+        let settings =
+            AgentSettings { database: environment.server_address(), ..environment.settings("none") };
+        let agent = Agent::open(settings).await.unwrap();
+        let stored = agent.store().thread(thread).await.unwrap().unwrap();
+        assert_eq!(stored.project, Some(root.canonicalize().unwrap().display().to_string()));
+    }
+}

@@ -5,6 +5,7 @@ use std::fmt;
 
 use protocol::SummaryItemKind;
 use runtime::DecisionRejection;
+use secrets::REDACTED;
 
 use crate::limits::{EDITED_ITEMS_MAX, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use crate::summary::render;
@@ -64,6 +65,19 @@ pub(crate) enum EditError {
     /// The notes have no left-out facts with that index.
     #[error("there are no left-out facts {0}; the indexes are those of `summary_json.notes.left_out_facts`")]
     NoLeftOutFacts(usize),
+    /// The text contains a secret that the shown text does not. It would be stored and sent to models.
+    #[error(
+        "line {line} contains what looks like a secret ({kind}, {masked}): remove it or write `{REDACTED}`; `[secrets] allow` \
+         in config.toml makes exceptions"
+    )]
+    Secret {
+        /// The line of the stored text, from 1.
+        line: usize,
+        /// The kind of the secret.
+        kind: String,
+        /// The secret, masked.
+        masked: String,
+    },
     /// A field of the JSON is missing or has another type.
     #[error("`summary_json.{0}` is missing or has another type")]
     Field(String),

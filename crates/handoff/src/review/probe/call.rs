@@ -126,7 +126,8 @@ impl ProbeCalls<'_> {
                 *slot = Some(agrees);
             }
         }
-        let lacks_verdict = || DraftError::Unusable("it lacks the verdict about an answer".to_owned());
+        let lacks_verdict =
+            || DraftError::Unusable("the reply has no verdict for one of the answers".to_owned());
         agreed.into_iter().collect::<Option<Vec<bool>>>().ok_or_else(lacks_verdict)
     }
 

@@ -11,7 +11,7 @@ use super::question::PlannedProbe;
 const WORDS_SHARE_MIN: f64 = 0.6;
 /// The share of words from which on a line is shown as the closest one.
 const CLOSE_SHARE_MIN: f64 = 0.3;
-/// The most words of a right answer that are compared. The beginning of a long request says what is asked for.
+/// The most words of an expected answer that are compared. The beginning of a long request says what is asked for.
 const EXPECTED_WORDS_MAX: usize = 160;
 /// The length to which words are cut, so that forms of a word compare as equal.
 const STEM_CHARS: usize = 5;

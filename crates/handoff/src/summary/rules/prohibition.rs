@@ -175,11 +175,19 @@ const STATING: &[&str] =
     &["is", "are", "was", "were", "has", "have", "had", "stays", "remains", "applied", "found"];
 /// Verbs before the verb that a rule is about.
 const TRYING: &[&str] = &["attempt", "try"];
-/// Verbs that mean the same in a ban, by group. The first group brings something in.
+/// Verbs that bring something in.
+const ADDING_VERBS: &[&str] =
+    &["add", "use", "introduce", "create", "install", "write", "insert", "include", "import"];
+/// Verbs that change something.
+const CHANGING_VERBS: &[&str] =
+    &["touch", "change", "modify", "edit", "alter", "rewrite", "refactor", "update", "rework", "break"];
+/// Verbs that take something away.
+const REMOVING_VERBS: &[&str] = &["remove", "delete", "drop", "purge", "discard"];
+/// Verbs that mean the same in a ban, by group.
 const VERB_GROUPS: &[&[&str]] = &[
-    &["add", "use", "introduce", "create", "install", "write", "insert", "include", "import"],
-    &["touch", "change", "modify", "edit", "alter", "rewrite", "refactor", "update", "rework", "break"],
-    &["remove", "delete", "drop", "purge", "discard"],
+    ADDING_VERBS,
+    CHANGING_VERBS,
+    REMOVING_VERBS,
     &["run", "execute", "invoke", "start"],
     &["raise", "increase", "bump", "extend", "lengthen"],
     &["push", "publish", "deploy", "release"],
@@ -285,7 +293,7 @@ impl Prohibition {
                         || group.iter().any(|other| is_same_word(&word.text, other))
                 })
         };
-        let brings_in = self.verbs.iter().any(|verb| VERB_GROUPS[0].contains(&verb.as_str()));
+        let brings_in = self.verbs.iter().any(|verb| ADDING_VERBS.contains(&verb.as_str()));
         let behind = match sentence.iter().position(is_verb) {
             Some(at) => &sentence[at + 1..],
             None if brings_in && !self.objects.is_empty() => sentence,
@@ -303,7 +311,7 @@ impl Prohibition {
                 || (!self.objects.is_empty()
                     && group_of(known).is_some_and(|group| group.contains(&verb.as_str())))
         };
-        let brings_in = VERB_GROUPS[0].contains(&verb.as_str());
+        let brings_in = ADDING_VERBS.contains(&verb.as_str());
         let names_verb = |known: &String| {
             brings_in && group_of(known).is_none() && contains_group(rest, std::slice::from_ref(known))
         };
@@ -361,7 +369,7 @@ fn clause_prohibition(clause: &[Word]) -> Option<Prohibition> {
         let objects = noun_groups(&clause[1..]);
         let is_harmless =
             objects.first()?.first().is_some_and(|noun| HARMLESS_AFTER_NO.contains(&noun.as_str()));
-        let verbs = VERB_GROUPS[0].iter().map(|verb| (*verb).to_owned()).collect();
+        let verbs = ADDING_VERBS.iter().map(|verb| (*verb).to_owned()).collect();
         return (!is_harmless && is_definite(&objects)).then_some(Prohibition {
             verbs,
             objects,
@@ -394,18 +402,18 @@ fn clause_prohibition(clause: &[Word]) -> Option<Prohibition> {
 
 /// Returns what a clause such as `Keep the format` or `Leave the schema unchanged` forbids: to remove it, or to change it.
 fn kept_object(clause: &[Word]) -> Option<Prohibition> {
-    /// Words behind an object that has to stay as it is.
+    /// Words after an object that has to stay as it is.
     const UNCHANGED: &[&str] = &["unchanged", "untouched", "intact", "alone"];
     let (first, rest) = clause.split_first()?;
     let (last, before) = rest.split_last()?;
     let is_unchanged = UNCHANGED.contains(&last.text.as_str());
-    let (group, words) = match first.text.as_str() {
-        "keep" | "leave" if is_unchanged => (1, before),
-        "keep" | "preserve" => (2, rest),
+    let (verbs, words) = match first.text.as_str() {
+        "keep" | "leave" if is_unchanged => (CHANGING_VERBS, before),
+        "keep" | "preserve" => (REMOVING_VERBS, rest),
         _ => return None,
     };
     let objects = noun_groups(words);
-    let verbs = VERB_GROUPS[group].iter().map(|verb| (*verb).to_owned()).collect();
+    let verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
     (objects.len() == 1 && is_definite(&objects)).then_some(Prohibition { verbs, objects, is_direct: true })
 }
 

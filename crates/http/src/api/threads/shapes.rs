@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::api::lineage::JoinedParentShape;
+use crate::api::lineage::MergedParentShape;
 use crate::api::threads::workspace::CallWorkspace;
 
 /// Maximum length of a title that is made from the first message, in characters.
@@ -73,7 +73,7 @@ pub(crate) struct ThreadBody {
     #[serde(flatten)]
     row: ThreadRow,
     /// The threads that were handed off into it after its parent.
-    joined_parents: Vec<JoinedParentShape>,
+    merged_parents: Vec<MergedParentShape>,
     /// The pending questions.
     interrupts: Vec<Interrupt>,
     /// The folder of the pending tool calls; `null` without such calls.
@@ -144,7 +144,7 @@ impl ThreadBody {
             newest.into_iter().find(|run| queued.iter().all(|other| other.run_id != run.run_id));
         Ok(Self {
             row: context.row(&thread),
-            joined_parents: joined_parents(caller, &thread).await?,
+            merged_parents: merged_parents(caller, &thread).await?,
             interrupts: interrupts.iter().map(Interrupt::from).collect(),
             workspace: CallWorkspace::from_interrupts(caller, &interrupts),
             todos: todos.filter(Value::is_array).unwrap_or_else(|| Value::Array(Vec::new())),
@@ -225,8 +225,8 @@ impl RowContext {
 }
 
 /// Returns the threads that were handed off into a thread after its parent, with their titles.
-async fn joined_parents(caller: &Caller, thread: &Thread) -> Result<Vec<JoinedParentShape>, ApiError> {
-    let parents = caller.agent.handoffs().joined_parents(thread).await?;
+async fn merged_parents(caller: &Caller, thread: &Thread) -> Result<Vec<MergedParentShape>, ApiError> {
+    let parents = caller.agent.handoffs().merged_parents(thread).await?;
     if parents.is_empty() {
         return Ok(Vec::new());
     }
@@ -237,7 +237,7 @@ async fn joined_parents(caller: &Caller, thread: &Thread) -> Result<Vec<JoinedPa
     };
     let threads = caller.agent.threads().list(filter).await?;
     let title = |id: ThreadId| threads.iter().find(|thread| thread.thread_id == id).and_then(thread_title);
-    Ok(JoinedParentShape::list(&parents, title))
+    Ok(MergedParentShape::list(&parents, title))
 }
 
 /// Returns the display state of a thread as a word.

@@ -52,8 +52,8 @@ pub(super) fn is_document_in_scope(
     let ScopeFilter { query, project_key } = filter;
     let SearchQuery { assistant_id, thread_id, since, scope, .. } = query;
     let owner = owners::owner_column_value(scope.as_ref());
-    let is_of_anyone = assistant_id.is_none() && owner.is_none();
-    if is_of_anyone && thread_id.is_none() && since.is_none() && project_key.is_none() {
+    let has_no_owner_filter = assistant_id.is_none() && owner.is_none();
+    if has_no_owner_filter && thread_id.is_none() && since.is_none() && project_key.is_none() {
         return Ok(true);
     }
     let sql = match kind {
@@ -93,7 +93,7 @@ fn is_item_in_scope(db: &SqlConnection, key: i64, filter: ScopeFilter<'_>) -> Re
         && query.assistant_id.as_ref().is_none_or(belongs_to))
 }
 
-/// The parts of the label that says whose an item is.
+/// The assistant and the project that the namespace of an item names.
 #[derive(Clone, Copy)]
 struct AssistantItem<'a> {
     /// The id of the assistant.

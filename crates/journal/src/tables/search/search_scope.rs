@@ -105,8 +105,8 @@ impl<'a> SearchScope<'a> {
             return Ok((ranges, MessageSubset::All));
         }
         let (assistant_id, owner) = self.assistant_and_owner();
-        let is_for_anyone = assistant_id.is_none() && owner.is_none();
-        if is_for_anyone && self.project_key.is_none() && self.query.since.is_none() {
+        let has_no_owner_filter = assistant_id.is_none() && owner.is_none();
+        if has_no_owner_filter && self.project_key.is_none() && self.query.since.is_none() {
             ranges.push(0..i64::MAX);
             return Ok((ranges, MessageSubset::All));
         }

@@ -3,7 +3,7 @@
 
 use protocol::ThreadId;
 
-use crate::engines::sql::SqlConnection;
+use crate::engines::sql::{SqlConnection, SqlDialect};
 use crate::{ProjectScope, Result};
 
 /// The key of a thread or summary without a project.
@@ -11,14 +11,19 @@ pub(crate) const PERSONAL_KEY: i64 = 0;
 /// A key that no project has.
 const UNKNOWN_KEY: i64 = -1;
 
-/// Stores a project that is not stored yet.
+/// Stores a project that is not stored yet, and keeps it until the transaction ends: the last thread of the project may be
+/// deleted at the same time.
 pub(crate) fn ensure_project(db: &SqlConnection, path: Option<&str>) -> Result<()> {
-    match path {
-        Some(path) => db
-            .prepare("INSERT INTO projects (path) VALUES ($1) ON CONFLICT DO NOTHING")?
-            .execute_deferred([path]),
-        None => Ok(()),
-    }
+    let Some(path) = path else { return Ok(()) };
+    let sql = match db.dialect() {
+        SqlDialect::Sqlite => "INSERT INTO projects (path) VALUES ($1) ON CONFLICT DO NOTHING",
+        // The lock is shared by all that create threads. Only a deletion waits for it.
+        SqlDialect::Postgres => {
+            "WITH known AS (SELECT 1 FROM projects WHERE path = CAST($1 AS TEXT) FOR KEY SHARE)
+             INSERT INTO projects (path) SELECT CAST($1 AS TEXT) WHERE NOT EXISTS (SELECT 1 FROM known) ON CONFLICT DO NOTHING"
+        }
+    };
+    db.prepare(sql)?.execute_deferred([path])
 }
 
 /// Moves a thread to a project.
@@ -76,6 +81,10 @@ pub(crate) fn resolve_folder(db: &SqlConnection, folder: &str, project: &str) ->
 
 /// Deletes a project to which nothing belongs any more, so that its path is not kept.
 pub(crate) fn delete_if_unused(db: &SqlConnection, project_key: i64) -> Result<()> {
+    if db.dialect() == SqlDialect::Postgres {
+        // Waits for threads that are created in the project. The deletion, a statement of its own, sees them then.
+        db.prepare("SELECT 1 FROM projects WHERE project_key = $1 FOR UPDATE")?.exists([project_key])?;
+    }
     db.execute(DELETE_UNUSED_SQL, [project_key]).map(|_| ())
 }
 

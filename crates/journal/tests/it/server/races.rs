@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::backends::POOL;
 use crate::conformance::fixtures::{
-    all_events, append, at, commit, create, create_run, handoff, interrupt, run, seqs, trace_event,
+    all_events, append, at, commit, create, create_run, handoff, interrupt, run, seqs, thread, trace_event,
 };
 
 /// Creates a database and opens `number` stores on it, one for each simulated process.
@@ -496,4 +496,24 @@ async fn searches_do_not_block_appends_and_find_committed_messages() {
     });
     rounds.await;
     check_consistency(&stores[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_keeps_its_project_while_the_last_thread_of_the_project_is_deleted() {
+    let (_database, stores) = open_processes(2).await;
+    let in_project = || Thread { project: Some("/app".to_owned()), ..thread() };
+    for _ in 0..40 {
+        let last = in_project();
+        commit(&*stores[0], vec![Write::CreateThread(last.clone())]).await.unwrap();
+        let next = in_project();
+        let (deleted, created) = tokio::join!(
+            commit(&*stores[0], vec![Write::DeleteThread { thread_id: last.thread_id }]),
+            commit(&*stores[1], vec![Write::CreateThread(next.clone())])
+        );
+        deleted.unwrap();
+        created.unwrap();
+        let stored = stores[1].thread(next.thread_id).await.unwrap().unwrap();
+        assert_eq!(stored.project.as_deref(), Some("/app"));
+        commit(&*stores[1], vec![Write::DeleteThread { thread_id: next.thread_id }]).await.unwrap();
+    }
 }

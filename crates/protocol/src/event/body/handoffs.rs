@@ -109,9 +109,9 @@ pub struct HandoffAccepted {
     pub title: Option<String>,
 }
 
-/// The body of a `handoff_joined` event: a further handoff was accepted into the thread, which another one had created.
+/// The body of a `handoff_merged` event: a further handoff was accepted into the thread, which another one had created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandoffJoined {
+pub struct HandoffMerged {
     /// The handoff.
     pub handoff_id: HandoffId,
     /// The thread that was handed off.

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use agent::{
-    Agent, CancellationToken, Frame, FrameSender, SearchRequest, SubscriptionItem, SummarizationWorker,
-    SummarizedTurns,
+    Agent, CancellationToken, Frame, FrameSender, ProjectScope, SearchRequest, SubscriptionItem,
+    SummarizationWorker, SummarizedTurns,
 };
 use clap::{Args, FromArgMatches};
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ const SUMMARIES_SHOWN: usize = 3;
 const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The hint below the output of `/memory`.
 const MEMORY_HINT: &str =
-    "/memory show shows agent.md, /memory edit edits it, /remember adds to it, /search searches all threads.";
+    "/memory show shows agent.md, /memory edit edits it, /remember adds to it, /search searches the project.";
 
 /// Summarizes old messages in the background, with at most one task at a time.
 #[derive(Debug, Default)]
@@ -160,7 +160,11 @@ impl ChatSession {
             if recall::show_matches(&self.context, thread.thread_id, &text).await? {
                 return Ok(());
             }
-            self.print_info("No matches in this thread. Matches in all threads:")?;
+            let scope = match self.context.agent.default_project_scope() == ProjectScope::Any {
+                true => "all projects",
+                false => "the project",
+            };
+            self.print_info(&format!("No matches in this thread. Matches in {scope}:"))?;
         }
         let project = project_scope(&self.context, ProjectArgs { everywhere: is_everywhere });
         let request = SearchRequest { project, ..SearchRequest::new(text) };

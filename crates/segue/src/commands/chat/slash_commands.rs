@@ -45,13 +45,13 @@ pub(super) const COMMANDS: [SlashCommand; 22] = [
     slash_command("rewind", "[SEQ]", "return to the state before one of your messages, and edit the message"),
     slash_command(
         "recall",
-        "words… [--all]",
-        "search the messages of this thread and of the threads it came from; with --all, of all threads",
+        "words… [--all|--everywhere]",
+        "search this thread and the threads it came from; with --all the project, with --everywhere all projects",
     ),
     slash_command(
         "search",
-        "words… [--since WHEN] [--kind KIND]",
-        "search the messages, summaries and handoffs of all threads; write a plain question",
+        "words… [--since WHEN] [--kind KIND] [--everywhere]",
+        "search the messages, summaries and handoffs of the project; write a plain question",
     ),
     slash_command("remember", "text…", "add a sentence to agent.md, which starts every conversation"),
     slash_command("memory", "[show|edit]", "show the memory; show or edit agent.md"),

@@ -101,8 +101,8 @@ pub(crate) struct StoredSummaryReport<'a> {
     thread_id: Option<ThreadId>,
     /// The number of summarized messages.
     turns: u64,
-    /// The path of the project, `personal`, or `several projects`.
-    project: &'a str,
+    /// The path of the project; `null` if it belongs to none or to several.
+    project: Option<&'a str>,
 }
 
 /// Returns summaries in the form of `--json`.
@@ -111,7 +111,10 @@ pub(crate) fn summary_reports(summaries: &[StoredSummary]) -> Vec<StoredSummaryR
         summary: &stored.summary,
         thread_id: stored.thread_id,
         turns: stored.turns,
-        project: project_text(&stored.project),
+        project: match &stored.project {
+            SummaryProject::Project(path) => Some(path),
+            SummaryProject::Personal | SummaryProject::Several => None,
+        },
     });
     reports.collect()
 }

@@ -13,29 +13,38 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// The maximum size of the text, in bytes.
 const TEXT_BYTES_MAX: u64 = 1 << 30;
 
-/// Prints the secrets of a file, or of standard input for `-`. The exit code is that of a storage failure if there are
-/// any, else 0.
+/// Prints the secrets of a file, or of standard input for `-`. If there are any, the result is
+/// [`ExitReason::SecretsFound`], also when the reader closes the output before the end.
 ///
 /// # Errors
 /// Fails if the file cannot be read or is too large, a setting is invalid, or stdout cannot be written.
 pub(crate) fn show_secrets(global: &GlobalArgs, file: &Path) -> CommandResult {
     let text = read_text(file)?;
     let reports = agent_settings(global, AgentOptions::default())?.find_secrets(&text)?;
+    match (print_reports(global, file, &reports), reports.is_empty()) {
+        (Ok(()) | Err(CliFailure::OutputClosed), false) => Ok(ExitReason::SecretsFound),
+        (printed, _) => printed.map(|()| ExitReason::Success),
+    }
+}
+
+/// Prints all secrets and their number.
+///
+/// # Errors
+/// Fails if stdout cannot be written.
+fn print_reports(global: &GlobalArgs, file: &Path, reports: &[SecretReport]) -> Result<(), CliFailure> {
     let screen = global.screen();
     if global.format() == OutputFormat::Json {
-        screen.print_line(serde_json::to_string(&reports)?)?;
-    } else {
-        for report in &reports {
-            print_report(global, report)?;
-        }
-        let count = match reports.len() {
-            0 => "no secrets".to_owned(),
-            1 => "1 secret".to_owned(),
-            count => format!("{count} secrets"),
-        };
-        screen.print_line(format!("{count} in {}", sanitize_line(&file.display().to_string())))?;
+        return Ok(screen.print_line(serde_json::to_string(reports)?)?);
     }
-    Ok(if reports.is_empty() { ExitReason::Success } else { ExitReason::Store })
+    for report in reports {
+        print_report(global, report)?;
+    }
+    let count = match reports.len() {
+        0 => "no secrets".to_owned(),
+        1 => "1 secret".to_owned(),
+        count => format!("{count} secrets"),
+    };
+    Ok(screen.print_line(format!("{count} in {}", sanitize_line(&file.display().to_string())))?)
 }
 
 /// Prints one secret: its position, kind and masked value, then its rule and the reason.

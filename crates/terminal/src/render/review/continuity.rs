@@ -18,7 +18,13 @@ pub fn render_report(
     let (columns, style) = (screen.text_columns(), screen.style);
     let mut lines = Vec::new();
     if let Some(problem) = &report.problem {
-        let text = format!("The model gave no usable answer ({}).", sanitize_line(problem));
+        let problem = sanitize_line(problem);
+        let text = match report.model {
+            None => format!("The model gave no usable answers ({problem}). The text was searched instead."),
+            Some(_) => {
+                format!("The model did not judge every answer ({problem}). The others count as wrong.")
+            }
+        };
         lines.push(style.warn(wrap(&text, columns, "", "  ")));
     }
     let total = report.probes.len();

@@ -15,7 +15,7 @@ SELECT thread_key, thread_id, parent_id, nullif(CASE
         WHEN json_typeof(metadata -> 'workspace') = 'string' THEN metadata ->> 'workspace'
         WHEN json_typeof(coalesce(metadata -> 'workspace', 'null'::json)) = 'null'
             AND json_typeof(metadata #> '{source,workspace}') = 'string' THEN metadata #>> '{source,workspace}' END, '') AS folder
-FROM (SELECT thread_key, thread_id, parent_id, replace(metadata, '\u0000', '')::json AS metadata FROM threads) t;
+FROM (SELECT thread_key, thread_id, parent_id, CAST(replace(metadata, '\u0000', '\ufffd') AS json) AS metadata FROM threads) t;
 CREATE INDEX thread_folders_parent ON thread_folders (parent_id) WHERE folder IS NULL;
 INSERT INTO projects (path, is_resolved) SELECT DISTINCT folder COLLATE "C", 0 FROM thread_folders WHERE folder IS NOT NULL;
 CREATE INDEX thread_heads_project ON thread_heads (project_key) WHERE project_key > 0;

@@ -61,13 +61,13 @@ async fn m1_two_parents_are_merged_into_one_child_with_both_packages() {
         let ids: Vec<ThreadId> = lineage.threads.iter().map(|entry| entry.thread.thread_id).collect();
         assert!(ids.len() == 3 && parents.iter().chain([&child]).all(|id| ids.contains(id)), "{ids:?}");
         let entry = lineage.threads.iter().find(|entry| entry.thread.thread_id == child).unwrap();
-        let joined: Vec<ThreadId> = entry.joined_parents.iter().map(|parent| parent.thread_id).collect();
+        let joined: Vec<ThreadId> = entry.merged_parents.iter().map(|parent| parent.thread_id).collect();
         assert_eq!(joined, [parents[1]]);
     }
     let tree = agent.threads().tree(Some(parents[1])).await.unwrap();
-    assert_eq!(tree[0].joined_children[0].thread_id, child);
+    assert_eq!(tree[0].merged_children[0].thread_id, child);
     let tree = agent.threads().tree(Some(parents[0])).await.unwrap();
-    assert_eq!(tree[0].children[0].joined_parents[0].handoff_id, second.handoff.handoff_id);
+    assert_eq!(tree[0].children[0].merged_parents[0].handoff_id, second.handoff.handoff_id);
     let history = agent
         .threads()
         .history_page(child, &agent::HistoryQuery { limit: 50, ..agent::HistoryQuery::default() })
@@ -81,7 +81,7 @@ async fn m1_two_parents_are_merged_into_one_child_with_both_packages() {
             _ => None,
         })
         .collect();
-    assert!(texts[0].contains("was handed off into this one too"), "{texts:?}");
+    assert!(texts[0].contains("merged into this thread"), "{texts:?}");
     // Both parents can be searched from the child.
     let query = agent::RecallQuery::new(agent::MessageFilter::Words("importer".to_owned()));
     let recalled = agent.memory().recall(child, &query).await.unwrap();
@@ -97,7 +97,7 @@ async fn only_a_child_without_messages_gets_a_further_package() {
     let parent = first.handoff.parent_thread_id;
     let child = accept_handoff(&agent, &first).await;
     let check = |refused: agent::Result<PendingHandoff>, reason: &str| match refused {
-        Err(Error::Handoff(HandoffError::NotJoinable { reason: given, .. })) => assert_eq!(given, reason),
+        Err(Error::Handoff(HandoffError::NotMergeable { reason: given, .. })) => assert_eq!(given, reason),
         other => panic!("{other:?}"),
     };
     check(request_into(&environment, &agent, parent).await, "no handoff created it");
@@ -108,7 +108,7 @@ async fn only_a_child_without_messages_gets_a_further_package() {
     let decided =
         agent.handoffs().decide(second.handoff.handoff_id, &approval(&second), &frames, &cancel).await;
     assert!(
-        matches!(decided, Err(Error::Handoff(HandoffError::NotJoinable { .. }))),
+        matches!(decided, Err(Error::Handoff(HandoffError::NotMergeable { .. }))),
         "the handoff stays pending: {decided:?}"
     );
     let handoff = agent.handoffs().get(second.handoff.handoff_id).await.unwrap();
@@ -127,7 +127,7 @@ async fn m2_an_accept_into_a_thread_with_messages_is_refused_on_every_path_and_t
     let block = environment.read_agent_md();
     let resumed =
         agent.runs().resume(second.interrupt.interrupt_id, &approval(&second), &frames, &cancel).await;
-    assert!(matches!(resumed, Err(Error::Handoff(HandoffError::NotJoinable { .. }))), "{resumed:?}");
+    assert!(matches!(resumed, Err(Error::Handoff(HandoffError::NotMergeable { .. }))), "{resumed:?}");
     assert_eq!(environment.read_agent_md(), block);
     // The proposal can still be declined, and a new request creates a thread.
     let decline = crate::environment::decisions(r#"{"decisions":[{"type":"reject"}]}"#);

@@ -18,7 +18,7 @@ pub(super) const HAS_MESSAGES: &str = "it has messages already";
 
 /// A thread that was handed off into a child that another thread's handoff had created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct JoinedParent {
+pub struct MergedParent {
     /// The thread.
     pub thread_id: ThreadId,
     /// The handoff.
@@ -27,23 +27,23 @@ pub struct JoinedParent {
 
 /// The accepted handoffs into children that others had created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct JoinedHandoffs {
+pub(crate) struct MergedHandoffs {
     /// The further parents of each child, in the order in which they were handed off.
-    pub(crate) parents: BTreeMap<ThreadId, Vec<JoinedParent>>,
+    pub(crate) parents: BTreeMap<ThreadId, Vec<MergedParent>>,
     /// The children of each further parent.
     pub(crate) children: BTreeMap<ThreadId, Vec<ThreadId>>,
 }
 
-impl JoinedHandoffs {
+impl MergedHandoffs {
     /// Adds a handoff. One that was not accepted, or that created its child, is left out.
     fn add(&mut self, handoff: &Handoff) {
-        let is_joined = serde_json::from_value::<HandoffOptions>(handoff.options.clone())
+        let is_merged = serde_json::from_value::<HandoffOptions>(handoff.options.clone())
             .is_ok_and(|options| options.into.is_some());
-        if !is_joined || handoff.accepted_sha256.is_none() {
+        if !is_merged || handoff.accepted_sha256.is_none() {
             return;
         }
         let Handoff { handoff_id, parent_thread_id, child_thread_id, .. } = *handoff;
-        let parent = JoinedParent { thread_id: parent_thread_id, handoff_id };
+        let parent = MergedParent { thread_id: parent_thread_id, handoff_id };
         self.parents.entry(child_thread_id).or_default().push(parent);
         self.children.entry(parent_thread_id).or_default().push(child_thread_id);
     }
@@ -54,29 +54,29 @@ impl<'a> HandoffService<'a> {
     ///
     /// # Errors
     /// Fails only if the journal does.
-    pub fn joined_parents(self, thread: &'a Thread) -> BoxFuture<'a, Result<Vec<JoinedParent>>> {
+    pub fn merged_parents(self, thread: &'a Thread) -> BoxFuture<'a, Result<Vec<MergedParent>>> {
         journal::box_future(async move {
             if thread.parent_kind != Some(ParentKind::Handoff) {
                 return Ok(Vec::new());
             }
             let child_thread_id = Some(thread.thread_id);
-            let joined = self.joined(HandoffFilter { child_thread_id, ..HandoffFilter::default() }).await?;
-            Ok(joined.parents.into_values().flatten().collect())
+            let merged = self.merged(HandoffFilter { child_thread_id, ..HandoffFilter::default() }).await?;
+            Ok(merged.parents.into_values().flatten().collect())
         })
     }
 
     /// Returns the accepted handoffs of the filter into children that others had created.
-    pub(crate) async fn joined(self, filter: HandoffFilter) -> Result<JoinedHandoffs> {
-        let mut joined = JoinedHandoffs::default();
+    pub(crate) async fn merged(self, filter: HandoffFilter) -> Result<MergedHandoffs> {
+        let mut merged = MergedHandoffs::default();
         // The journal returns the newest handoff first.
-        self.agent.store.handoffs(filter).await?.iter().rev().for_each(|handoff| joined.add(handoff));
-        Ok(joined)
+        self.agent.store.handoffs(filter).await?.iter().rev().for_each(|handoff| merged.add(handoff));
+        Ok(merged)
     }
 
     /// Returns the accepted handoffs of all threads into children that others had created.
-    pub(crate) async fn all_joined(self) -> Result<JoinedHandoffs> {
+    pub(crate) async fn all_merged(self) -> Result<MergedHandoffs> {
         let statuses = vec![HandoffStatus::Accepted, HandoffStatus::Seeded, HandoffStatus::Cleaned];
-        self.joined(HandoffFilter { statuses, ..HandoffFilter::default() }).await
+        self.merged(HandoffFilter { statuses, ..HandoffFilter::default() }).await
     }
 }
 
@@ -85,8 +85,8 @@ impl HandoffService<'_> {
     /// end the handoff, and other questions, pass. Every client's answer is checked here, whichever endpoint it uses.
     ///
     /// # Errors
-    /// [`HandoffError::NotJoinable`] with the reason, or fails if the journal does.
-    pub(crate) async fn check_answer_joinable(
+    /// [`HandoffError::NotMergeable`] with the reason, or fails if the journal does.
+    pub(crate) async fn check_answer_mergeable(
         self,
         interrupt: &Interrupt,
         decisions: &Decisions,
@@ -100,32 +100,32 @@ impl HandoffService<'_> {
         let handoff = self.agent.store.handoff(handoff_id).await?;
         let Some(handoff) = handoff.filter(|handoff| handoff.status.is_pending()) else { return Ok(()) };
         let options = serde_json::from_value::<HandoffOptions>(handoff.options).unwrap_or_default();
-        self.check_joined_thread(handoff.parent_thread_id, options.into).await
+        self.check_merge_target(handoff.parent_thread_id, options.into).await
     }
 
     /// Checks that the thread `into` can get a further package, from `parent`. `None` stands for a new thread, which can.
     ///
     /// # Errors
-    /// [`HandoffError::NotJoinable`] with the reason, or fails if the journal does.
-    pub(crate) async fn check_joined_thread(self, parent: ThreadId, into: Option<ThreadId>) -> Result<()> {
+    /// [`HandoffError::NotMergeable`] with the reason, or fails if the journal does.
+    pub(crate) async fn check_merge_target(self, parent: ThreadId, into: Option<ThreadId>) -> Result<()> {
         let Some(thread_id) = into else { return Ok(()) };
         let child = self.agent.thread(thread_id).await?;
         let parent = self.agent.thread(parent).await?;
-        let is_joined = self
+        let is_merged = self
             .origins(&child)
             .await?
             .iter()
             .any(|origin| origin.handoff.parent_thread_id == parent.thread_id);
-        let repeated = is_joined.then_some("it has a summary of the same thread already");
-        match joining_problem(&parent, &child).or(repeated) {
-            Some(reason) => Err(HandoffError::NotJoinable { thread_id, reason }.into()),
+        let repeated = is_merged.then_some("it has a summary of the same thread already");
+        match merge_problem(&parent, &child).or(repeated) {
+            Some(reason) => Err(HandoffError::NotMergeable { thread_id, reason }.into()),
             None => Ok(()),
         }
     }
 }
 
 /// Returns the reason why `child` cannot get the package of `parent`; `None` if it can.
-fn joining_problem(parent: &Thread, child: &Thread) -> Option<&'static str> {
+fn merge_problem(parent: &Thread, child: &Thread) -> Option<&'static str> {
     match () {
         () if child.thread_id == parent.thread_id => Some("a thread cannot be handed off into itself"),
         () if child.parent_kind != Some(ParentKind::Handoff) => Some("no handoff created it"),

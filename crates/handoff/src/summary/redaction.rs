@@ -1,0 +1,52 @@
+//! Redaction of the secrets in a whole summary. The texts of a conversation are redacted where they are read; joining their
+//! lines, or writing about them, can show a secret that no single text did.
+
+use protocol::{HandoffSummary, SummaryItem};
+use serde_json::Value;
+
+/// Returns the summary with the secrets in its texts and facts redacted (invariant M16).
+pub(crate) fn redact_summary(summary: HandoffSummary) -> HandoffSummary {
+    let redact = |text: &str| secrets::redact(text).into_owned();
+    let body =
+        summary.body.into_iter().map(|item| SummaryItem { text: redact(&item.text), ..item }).collect();
+    // Serializing cannot fail, and the facts are read back from what was written.
+    let mut facts = serde_json::to_value(&summary.carry_over).unwrap_or_default();
+    replace_texts(&mut facts, &redact);
+    let carry_over = serde_json::from_value(facts).unwrap_or(summary.carry_over);
+    HandoffSummary { title: redact(&summary.title), tldr: redact(&summary.tldr), body, carry_over, ..summary }
+}
+
+/// Replaces every string in a JSON value; keys, numbers and booleans stay.
+pub(crate) fn replace_texts(value: &mut Value, replace: &impl Fn(&str) -> String) {
+    match value {
+        Value::String(text) => *text = replace(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| replace_texts(value, replace)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| replace_texts(value, replace)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Rule;
+
+    use super::*;
+    use crate::review::edit::tests::shown_summary;
+
+    #[test]
+    fn m16_a_secret_in_any_text_of_a_summary_is_redacted() {
+        let secret = "password: hunter3hunter3";
+        let mut summary = shown_summary();
+        summary.title = format!("Use {secret}");
+        summary.tldr = format!("It is {secret}.");
+        summary.body[0].text = format!("The {secret} is set.");
+        summary.carry_over.rules = vec![Rule { text: format!("Never commit the {secret}"), refs: vec![1] }];
+        summary.carry_over.last_user_request = Some(format!("Set {secret}"));
+        let redacted = redact_summary(summary.clone());
+        assert!(!format!("{redacted:?}").contains("hunter3"), "{redacted:?}");
+        assert_eq!(
+            (redacted.carry_over.rules[0].refs.clone(), &redacted.coverage),
+            (vec![1], &summary.coverage)
+        );
+    }
+}

@@ -1,1 +1,0 @@
-import{I as e,Ut as t,b as n}from"./base-BEWkHxa1.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

@@ -148,10 +148,20 @@ pub fn convert_rules(root: &Path, args: &[String]) -> anyhow::Result<()> {
     let converted = convert_config(&text, version)?;
     let count = converted.rules.len();
     ensure!(count >= RULES_MIN, "convert rules: only {count} rules remain; the minimum is {RULES_MIN}");
-    let json = serde_json::to_string_pretty(&converted)? + "\n";
-    fs::write(root.join(RULE_FILE), json).with_context(|| format!("write {RULE_FILE}"))?;
-    println!("{count} rules in {RULE_FILE}; left out: {}", converted.skipped.join(", "));
+    let skipped = converted.skipped.join(", ");
+    fs::write(root.join(RULE_FILE), to_json_lines(converted)?)
+        .with_context(|| format!("write {RULE_FILE}"))?;
+    println!("{count} rules in {RULE_FILE}; left out: {skipped}");
     Ok(())
+}
+
+/// Returns the file as JSON with one line for each rule. The file is part of the program, and indentation would be a quarter
+/// of it.
+fn to_json_lines(mut file: ConvertedFile) -> anyhow::Result<String> {
+    let rules = std::mem::take(&mut file.rules);
+    let lines = rules.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>()?;
+    let head = serde_json::to_string_pretty(&file)?;
+    Ok(head.replace("\"rules\": []", &format!("\"rules\": [\n{}\n]", lines.join(",\n"))) + "\n")
 }
 
 /// Converts the text of gitleaks.toml.

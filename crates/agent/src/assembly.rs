@@ -221,7 +221,9 @@ impl Agent {
         shared: &[Arc<dyn Tool>],
     ) -> Result<Vec<Arc<dyn Tool>>> {
         let mut tools = shared.to_vec();
-        tools.push(Arc::new(EditMemoryTool::new(self.agent_file(assistant_id))));
+        tools.push(Arc::new(
+            EditMemoryTool::new(self.agent_file(assistant_id)).with_scope(self.notes_scope()),
+        ));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         let recall = RecallTool { scope: self.config.memory.scope };
         tools.push(Arc::new(recall));
@@ -447,10 +449,8 @@ impl Agent {
         if role == AgentRole::Main && self.config.memory.enabled {
             hooks.push(Arc::new(TieredMemoryHook::new(&self.config.memory, assistant_id.clone())));
         }
-        hooks.push(Arc::new(AgentMdHook::new(
-            self.agent_file(assistant_id),
-            self.config.handoff.keep.retention(),
-        )));
+        let agent_md = AgentMdHook::new(self.agent_file(assistant_id), self.config.handoff.keep.retention());
+        hooks.push(Arc::new(agent_md.with_scope(self.notes_scope())));
         hooks.push(Arc::new(ModelCallLimit { calls_max }));
         let rules = Arc::clone(&toolbox.rules);
         let policy = self.settings.approval_policy;

@@ -97,9 +97,9 @@ pub use mcp::{
 };
 pub use memory::{
     AdjacentMessage, AgentFileSnapshot, ItemSearch, ItemStore, MemoryScope, MessageFilter, NamespaceSearch,
-    PutReceipt, ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote,
-    RewriteOutcome, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker,
-    SummarizedTurns,
+    NotesScope, PutReceipt, ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining,
+    RememberedNote, RewriteOutcome, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker,
+    SummarizationWorker, SummarizedTurns,
 };
 pub use model::tokens::estimate_tokens;
 pub use runtime::{

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, ProjectScope, StoredSummary, SummaryQuery};
 
 use memory::{
-    AgentFile, AgentFileSnapshot, ItemStore, RecallQuery, RecallResult, RememberedNote, RewriteOutcome,
-    SearchRequest, SearchResults, SummarizationHandoff, SummarizationWorker, TRANSFER_OUTBOX_KIND,
+    AgentFile, AgentFileSnapshot, ItemStore, NotesScope, RecallQuery, RecallResult, RememberedNote,
+    RewriteOutcome, SearchRequest, SearchResults, SummarizationHandoff, SummarizationWorker,
+    TRANSFER_OUTBOX_KIND,
 };
 use model::ChatModel;
 use protocol::{AssistantId, LoggedMessage, RunStatus, ThreadId};
@@ -104,14 +105,15 @@ impl<'a> MemoryService<'a> {
         journal::box_future(async move { Ok(memory::search(&*self.agent.store, request).await?) })
     }
 
-    /// Adds a line to the notes in `agent.md`, outside the managed block. Secrets in it are redacted.
+    /// Adds a note to those in `agent.md` that conversations in `scope` see: to those of the project, or to the personal ones
+    /// if the scope is that of all projects. Secrets in it are redacted.
     ///
     /// # Errors
     /// Fails if the text is blank, or if the file cannot be written.
-    pub fn remember(self, text: &'a str) -> BoxFuture<'a, Result<RememberedNote>> {
+    pub fn remember(self, scope: NotesScope, text: &'a str) -> BoxFuture<'a, Result<RememberedNote>> {
         journal::box_future(async move {
             let text = text.to_owned();
-            self.with_agent_md(move |file| memory::remember(file, &text)).await
+            self.with_agent_md(move |file| memory::remember(file, scope.default_owner(), &text)).await
         })
     }
 

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use journal::{ProjectScope, Transaction, Write};
+use memory::NotesScope;
 
 use crate::agent::Agent;
 use crate::{MemoryScope, Result};
@@ -27,6 +28,15 @@ impl Agent {
         match self.config.memory.scope {
             MemoryScope::Project => ProjectScope::Project(self.project()),
             MemoryScope::Assistant => ProjectScope::Any,
+        }
+    }
+
+    /// Returns the notes of `agent.md` that conversations see: those of the project of the agent's folder and the personal
+    /// ones, or all if `memory.scope` is `assistant`.
+    pub fn notes_scope(&self) -> NotesScope {
+        match self.config.memory.scope {
+            MemoryScope::Project => NotesScope::Project(self.project()),
+            MemoryScope::Assistant => NotesScope::AllProjects,
         }
     }
 

@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::managed_block;
+use crate::project_notes::{self, NoteOwner, NotesScope};
 use secrets::redact_and_count;
 
 /// Maximum size in bytes of an agent.md after an edit, 64 KiB. The file is part of every request, so it must stay
@@ -39,6 +40,20 @@ pub(crate) struct NotesChange {
     /// Notes to add at the end.
     #[serde(default)]
     pub append: Option<String>,
+    /// Where to add them: `project` (the default) for this project only, `personal` for conversations in all projects.
+    #[serde(default)]
+    pub scope: AppendScope,
+}
+
+/// The conversations that see added notes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AppendScope {
+    /// Those of the project, unless memory covers all projects.
+    #[default]
+    Project,
+    /// Those of all projects.
+    Personal,
 }
 
 /// The result of applying a change.
@@ -67,6 +82,12 @@ pub(crate) enum EditRefusal {
         managed_block::CLOSE_TAG
     )]
     ManagedBlock,
+    /// The part would change the notes of another project, or move notes to another project.
+    #[error(
+        "it would change which project notes belong to, or the notes of another project; use headings of level 3 and \
+         below, and leave the lines that begin with `## Project:`"
+    )]
+    OtherProject,
     /// The new text forms a secret, alone or with adjacent text, or the part would replace a secret.
     #[error(
         "it holds what looks like a key, a token or a password; secrets are never kept in agent.md, name the place \
@@ -89,27 +110,32 @@ impl From<String> for EditRefusal {
     }
 }
 
-/// Applies `change` to `text`. Parts are independent: a refused part does not prevent the others.
-pub(crate) fn apply_change(text: &[u8], change: &NotesChange) -> AppliedChange {
+/// Applies `change` to the notes of `text` in this scope. Parts are independent: a refused part does not prevent the
+/// others.
+pub(crate) fn apply_change(text: &[u8], scope: &NotesScope, change: &NotesChange) -> AppliedChange {
     let mut applied =
         AppliedChange { text: text.to_vec(), applied_count: 0, refusals: Vec::new(), redacted_secrets: 0 };
     for (index, edit) in change.edits.iter().enumerate() {
-        let replacement = find_replacement(&applied.text, edit);
-        applied.record_part(&format!("edit {}", index + 1), replacement);
+        let result = find_replacement(&applied.text, scope, edit).and_then(|replacement| {
+            Ok((check_and_apply(&applied.text, scope, &replacement)?, replacement.redacted_secrets))
+        });
+        applied.record_part(&format!("edit {}", index + 1), result);
     }
     if let Some(notes) = &change.append {
-        let replacement = append_replacement(&applied.text, notes);
-        applied.record_part("append", replacement);
+        let owner = match change.scope {
+            AppendScope::Project => scope.default_owner(),
+            AppendScope::Personal => NoteOwner::Personal,
+        };
+        applied.record_part("append", append_notes(&applied.text, owner, notes));
     }
     applied
 }
 
 impl AppliedChange {
-    /// Applies one part, or records the reason for refusing it. `part` is its name for the model.
-    fn record_part(&mut self, part: &str, replacement: Result<ByteReplacement, EditRefusal>) {
-        let checked =
-            replacement.and_then(|new| Ok((check_and_apply(&self.text, &new)?, new.redacted_secrets)));
-        match checked {
+    /// Records the text after a part with the number of secrets redacted from it, or the reason for refusing it. `part`
+    /// is its name for the model.
+    fn record_part(&mut self, part: &str, result: Result<(Vec<u8>, u64), EditRefusal>) {
+        match result {
             Ok((text, redacted)) => {
                 self.text = text;
                 self.applied_count += 1;
@@ -120,13 +146,23 @@ impl AppliedChange {
     }
 }
 
-/// Appends notes to the text. Returns the new text and the number of secrets redacted from the notes.
+/// Appends notes to those of their owner. Returns the new text and the number of secrets redacted from the notes.
 ///
 /// # Errors
 /// When the notes are blank, and in the cases of [`check_and_apply`].
-pub(crate) fn append_notes(text: &[u8], notes: &str) -> Result<(Vec<u8>, u64), EditRefusal> {
-    let replacement = append_replacement(text, notes)?;
-    Ok((check_and_apply(text, &replacement)?, replacement.redacted_secrets))
+pub(crate) fn append_notes(
+    text: &[u8],
+    owner: NoteOwner<'_>,
+    notes: &str,
+) -> Result<(Vec<u8>, u64), EditRefusal> {
+    let text = project_notes::with_section_of(text, owner, managed_block::line_ending(text));
+    let scope = match owner {
+        // Added notes must not open the section of a project.
+        NoteOwner::Personal => NotesScope::Project(String::new()),
+        NoteOwner::Project(path) => NotesScope::Project(path.to_owned()),
+    };
+    let replacement = append_replacement(&text, owner, notes)?;
+    Ok((check_and_apply(&text, &scope, &replacement)?, replacement.redacted_secrets))
 }
 
 /// A range of bytes and the bytes that replace it.
@@ -137,12 +173,16 @@ struct ByteReplacement {
     redacted_secrets: u64,
 }
 
-/// Finds the unique match of `edit` outside the block, in both line endings and in both forms of `<`.
+/// Finds the unique match of `edit` in the visible notes outside the block, in both line endings and in both forms of `<`.
 ///
 /// # Errors
 /// When the text does not occur outside the block or occurs several times, when the edit has no effect, and when it
 /// would replace a secret by another one.
-fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, EditRefusal> {
+fn find_replacement(
+    text: &[u8],
+    scope: &NotesScope,
+    edit: &NoteEdit,
+) -> Result<ByteReplacement, EditRefusal> {
     if edit.old_string.is_empty() {
         return Err("old_string is empty; use append to add notes".to_owned().into());
     }
@@ -151,17 +191,20 @@ fn find_replacement(text: &[u8], edit: &NoteEdit) -> Result<ByteReplacement, Edi
     }
     let eol = managed_block::line_ending(text);
     let managed = managed_block::managed_ranges(text);
+    let hidden = project_notes::hidden_ranges(text, scope);
     let mut is_in_block = false;
     for form in edit_variants(edit) {
         for ends in [eol, if eol == "\n" { "\r\n" } else { "\n" }] {
             let old = with_line_ending(&form.old_string, ends);
             let matches: Vec<usize> = memmem::find_iter(text, old.as_bytes()).collect();
-            let is_outside = |start: &usize| {
-                !managed.iter().any(|part| start + old.len() > part.start && *start < part.end)
+            let overlaps = |ranges: &[Range<usize>], start: usize| {
+                ranges.iter().any(|part| start + old.len() > part.start && start < part.end)
             };
-            let outside: Vec<usize> = matches.iter().copied().filter(is_outside).collect();
+            let visible = matches.iter().copied().filter(|start| !overlaps(&hidden, *start));
+            let (inside, outside): (Vec<usize>, Vec<usize>) =
+                visible.partition(|start| overlaps(&managed, *start));
             match outside.as_slice() {
-                [] => is_in_block |= !matches.is_empty(),
+                [] => is_in_block |= !inside.is_empty(),
                 [start] => {
                     let (new, redacted_secrets) = redact_and_count(&form.new_string);
                     if redacted_secrets > 0 && count_secrets(old.as_bytes()) > 0 {
@@ -205,14 +248,18 @@ fn edit_variants(edit: &NoteEdit) -> Vec<Cow<'_, NoteEdit>> {
     forms
 }
 
-/// Returns the replacement that appends `notes` to the notes, before the block when it ends the file.
-fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditRefusal> {
+/// Returns the replacement that appends `notes` to those of their owner, before the block when it follows them.
+fn append_replacement(
+    text: &[u8],
+    owner: NoteOwner<'_>,
+    notes: &str,
+) -> Result<ByteReplacement, EditRefusal> {
     let (notes, redacted_secrets) = redact_and_count(notes.trim_end());
     if notes.trim().is_empty() {
         return Err("append is blank".to_owned().into());
     }
     let eol = managed_block::line_ending(text);
-    let end = managed_block::notes_end_offset(text);
+    let end = project_notes::notes_of_new(text, owner).end;
     // Blank lines before the block stay between the block and the notes.
     let body = text[..end].trim_ascii_end().len();
     let at = match end < text.len() {
@@ -231,8 +278,13 @@ fn append_replacement(text: &[u8], notes: &str) -> Result<ByteReplacement, EditR
 /// Returns the text after the replacement.
 ///
 /// # Errors
-/// When the replacement would change the block, form a secret, or exceed the size limit.
-fn check_and_apply(text: &[u8], replacement: &ByteReplacement) -> Result<Vec<u8>, EditRefusal> {
+/// When the replacement would change the block or the notes of a project outside of the scope, form a secret, or exceed
+/// the size limit.
+fn check_and_apply(
+    text: &[u8],
+    scope: &NotesScope,
+    replacement: &ByteReplacement,
+) -> Result<Vec<u8>, EditRefusal> {
     let ByteReplacement { range, new, .. } = replacement;
     let mut result = Vec::with_capacity(text.len() + new.len());
     result.extend_from_slice(&text[..range.start]);
@@ -241,8 +293,11 @@ fn check_and_apply(text: &[u8], replacement: &ByteReplacement) -> Result<Vec<u8>
     if !managed_block::has_same_blocks(text, &result) {
         return Err(EditRefusal::ManagedBlock);
     }
-    // A text that contains no secret alone may form one together with adjacent text.
     let new_range = range.start..range.start + new.len();
+    if !project_notes::keeps_owners((text, range), (&result, &new_range), scope) {
+        return Err(EditRefusal::OtherProject);
+    }
+    // A text that contains no secret alone may form one together with adjacent text.
     if count_secrets(new) > 0
         || count_secrets(touched_lines(&result, &new_range)) > count_secrets(touched_lines(text, range))
     {

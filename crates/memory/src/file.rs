@@ -20,6 +20,7 @@ use crate::edit::{self, AppliedChange, NotesChange};
 use crate::file::block_record::LockedBlockRecord;
 use crate::file::cached_snapshot::{CachedSnapshot, FileStamp, ResolvedPath};
 use crate::managed_block::{self, MalformedMarkers, MarkerProblem};
+use crate::project_notes::{self, NotesScope};
 use crate::{Error, Result};
 
 pub use rewrite::RewriteOutcome;
@@ -137,6 +138,15 @@ pub struct MarkerRepair {
 }
 
 impl AgentFileSnapshot {
+    /// Returns the content with the notes of other projects as empty lines, so that lines keep their numbers.
+    pub fn visible_lines(&self, scope: &NotesScope) -> String {
+        let mut visible = self.bytes.clone();
+        for range in project_notes::hidden_ranges(&self.bytes, scope) {
+            visible[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        }
+        String::from_utf8_lossy(&visible).into_owned()
+    }
+
     fn new(bytes: Vec<u8>, extent: ReadExtent) -> Self {
         Self {
             extent,
@@ -245,12 +255,12 @@ impl AgentFile {
         Ok(snapshot)
     }
 
-    /// Applies `change` to the text outside the block. Parts that would touch the block are refused; the others
-    /// are applied.
-    pub(crate) fn edit_notes(&self, change: &NotesChange) -> Result<AppliedChange> {
+    /// Applies `change` to the notes of this scope. Parts that would touch the block or other notes are refused; the
+    /// others are applied.
+    pub(crate) fn edit_notes(&self, scope: &NotesScope, change: &NotesChange) -> Result<AppliedChange> {
         let mut guard = self.lock()?;
         self.replace_with(&mut guard, |current| {
-            let applied = edit::apply_change(current.unwrap_or_default(), change);
+            let applied = edit::apply_change(current.unwrap_or_default(), scope, change);
             Ok(match applied.applied_count {
                 0 => FileAction::KeepFile(applied),
                 _ => FileAction::ReplaceFile {

@@ -21,6 +21,7 @@ use crate::file::tamper_guard::{TamperBaseline, TamperKind, TamperRepair};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
 use crate::hook::inherited_summary::SummaryRetention;
 use crate::hook::run_cache::RunCache;
+use crate::project_notes::NotesScope;
 use crate::prompt::{InheritedSummary, PromptSection, build_prompt_section};
 use crate::{AgentFileSnapshot, Error, ReadExtent};
 
@@ -30,6 +31,8 @@ use crate::{AgentFileSnapshot, Error, ReadExtent};
 /// costs only a check of its metadata.
 pub struct AgentMdHook {
     file: Arc<AgentFile>,
+    /// The notes that conversations see.
+    scope: NotesScope,
     /// How long a child thread is sent its summary.
     retention: SummaryRetention,
     /// The handed-over summaries of each run's thread. They are constant for a whole run, because whether it applies
@@ -38,9 +41,16 @@ pub struct AgentMdHook {
 }
 
 impl AgentMdHook {
-    /// Returns the hook for the assistant's agent.md. Pass the process's single [`AgentFile`] of that path.
+    /// Returns the hook for the assistant's agent.md, with the notes of all projects. Pass the process's single
+    /// [`AgentFile`] of that path.
     pub fn new(file: Arc<AgentFile>, retention: SummaryRetention) -> Self {
-        Self { file, retention, summaries: RunCache::default() }
+        Self { file, scope: NotesScope::AllProjects, retention, summaries: RunCache::default() }
+    }
+
+    /// Returns the hook with the notes of another scope.
+    #[must_use]
+    pub fn with_scope(self, scope: NotesScope) -> Self {
+        Self { scope, ..self }
     }
 
     /// Returns the handed-over summaries of the run's thread. Reads them on the first request of a run.
@@ -66,12 +76,12 @@ impl AgentMdHook {
         step: &StepContext<'_>,
     ) -> Result<PromptSection, StepFailure> {
         match (self.file.read_cached(), summaries) {
-            (Ok(reading), []) => Ok(reading.prompt_section().clone()),
-            (Ok(reading), _) => Ok(build_prompt_section(&reading.snapshot, summaries)),
+            (Ok(reading), []) => Ok(reading.prompt_section(&self.scope)),
+            (Ok(reading), _) => Ok(build_prompt_section(&reading.snapshot, &self.scope, summaries)),
             (Err(error), [_, ..]) => {
                 // The summary comes from the handoff's row, so the child can continue without the file.
                 step.frames.send(Frame::Notice { text: format!("failed to {error}") });
-                Ok(build_prompt_section(&AgentFileSnapshot::default(), summaries))
+                Ok(build_prompt_section(&AgentFileSnapshot::default(), &self.scope, summaries))
             }
             (Err(error), []) => {
                 Err(StepFailure::new(FailureKind::Config, error.to_string()).with_hint(error.hint()))

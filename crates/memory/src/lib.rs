@@ -16,6 +16,7 @@ mod file;
 mod hook;
 mod items;
 pub mod managed_block;
+mod project_notes;
 mod prompt;
 mod recall;
 mod search;
@@ -35,6 +36,7 @@ pub use items::{
     FilterError, ITEM_BYTES_MAX, ItemError, ItemSearch, ItemStore, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX,
     NamespaceSearch, PutReceipt, STORE, StoreTool,
 };
+pub use project_notes::{NoteOwner, NotesScope};
 pub use prompt::{InheritedSummary, PromptSection, PromptSource, build_prompt_section};
 pub use recall::{
     MessageFilter, NoteSource, RECALL, RECALL_TOKENS_MAX, RecallError, RecallNote, RecallQuery, RecallResult,

@@ -6,6 +6,7 @@ use protocol::CarryOver;
 
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFileSnapshot, ReadExtent};
 use crate::managed_block::{self, PLACEHOLDER};
+use crate::project_notes::{NotesScope, remove_hidden_notes};
 
 /// Template for the facts that are carried over with a handed-over summary.
 const CARRIED_OVER_TEMPLATE: &str = include_str!("../prompts/carried_over.md");
@@ -48,14 +49,20 @@ pub struct InheritedSummary {
     pub separate_facts: Option<CarryOver>,
 }
 
-/// Returns the section of the system prompt with `agent_md` and the summaries handed over to this thread, in this order.
+/// Returns the section of the system prompt with the notes of `agent_md` in this scope and the summaries handed over to
+/// this thread, in this order.
 ///
 /// The content of the file's block belongs to another thread and is never used. Without a summary the placeholder
 /// appears in its place. With one or more, the section explains how to find the messages that it was made from. Comments
 /// outside code fences are removed. Everything that could be read as a tag is escaped.
-pub fn build_prompt_section(agent_md: &AgentFileSnapshot, summaries: &[InheritedSummary]) -> PromptSection {
+pub fn build_prompt_section(
+    agent_md: &AgentFileSnapshot,
+    scope: &NotesScope,
+    summaries: &[InheritedSummary],
+) -> PromptSection {
     let without_block = managed_block::remove_blocks(&agent_md.bytes);
-    let notes = strip_comments(&String::from_utf8_lossy(&without_block));
+    let visible = remove_hidden_notes(&without_block, scope);
+    let notes = strip_comments(&String::from_utf8_lossy(&visible));
     let mut notes = untrusted_text::neutralize(notes.trim_start_matches('\u{feff}').trim());
     match agent_md.extent {
         ReadExtent::Whole => {}
@@ -155,7 +162,7 @@ fn strip_comments(text: &str) -> String {
 }
 
 /// Returns the marker of the code fence that is open after `line`, if any.
-fn open_fence_after<'a>(open: Option<&'a str>, line: &str) -> Option<&'a str> {
+pub(crate) fn open_fence_after<'a>(open: Option<&'a str>, line: &str) -> Option<&'a str> {
     match open {
         Some(mark) if line.starts_with(mark) && line.trim_start_matches(&mark[..1]).is_empty() => None,
         Some(mark) => Some(mark),

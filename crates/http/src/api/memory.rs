@@ -5,7 +5,8 @@
 //! in `If-Match`, and the edit is refused with 409 if the file has changed meanwhile.
 
 use agent::{
-    AgentFileSnapshot, MemoryStats, ProjectScope, ReadExtent, RewriteOutcome, StoredSummary, SummaryProject,
+    AgentFileSnapshot, MemoryStats, NotesScope, ProjectScope, ReadExtent, RewriteOutcome, StoredSummary,
+    SummaryProject,
 };
 use axum::Json;
 use axum::http::HeaderMap;
@@ -263,6 +264,19 @@ pub(crate) fn project_scope(caller: &Caller, params: &QueryParams) -> Result<Pro
 pub(crate) struct RememberBody {
     /// The text, a sentence or two.
     text: String,
+    /// Whose conversations see it. Without it, the setting `memory.scope` decides.
+    #[serde(default)]
+    scope: Option<RememberScope>,
+}
+
+/// The conversations that see a note.
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RememberScope {
+    /// Those in the server's project.
+    Project,
+    /// Those in all projects.
+    Everything,
 }
 
 /// The result of noting a text.
@@ -270,6 +284,8 @@ pub(crate) struct RememberBody {
 pub(crate) struct RememberResultBody {
     /// The line in `agent.md`.
     line: String,
+    /// The path of the project whose conversations see it; null for those of all projects.
+    project: Option<String>,
     /// True if the line was there already.
     was_known: bool,
     /// Number of secrets that were redacted.
@@ -286,14 +302,20 @@ pub(crate) struct RememberResultBody {
     responses((status = 200, body = RememberResultBody), (status = 422, body = ErrorBody, description = "The text is empty or too long")))]
 pub(crate) async fn remember(
     caller: Caller,
-    JsonBody(RememberBody { text }): JsonBody<RememberBody>,
+    JsonBody(RememberBody { text, scope }): JsonBody<RememberBody>,
 ) -> Result<Json<RememberResultBody>, ApiError> {
     if text.trim().is_empty() {
         return Err(ApiError::invalid("`text` contains no words"));
     }
-    let note = caller.agent.memory().remember(text.trim()).await?;
+    let scope = match scope {
+        None => caller.agent.notes_scope(),
+        Some(RememberScope::Project) => NotesScope::Project(caller.agent.project()),
+        Some(RememberScope::Everything) => NotesScope::AllProjects,
+    };
+    let note = caller.agent.memory().remember(scope, text.trim()).await?;
     Ok(Json(RememberResultBody {
         line: note.line,
+        project: note.project,
         was_known: note.was_already_noted,
         withheld: note.redacted_secrets,
         bytes: note.bytes,

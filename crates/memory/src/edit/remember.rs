@@ -8,6 +8,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal};
 use crate::file::{AgentFile, BlockIntent, FileAction};
+use crate::project_notes::{NoteOwner, notes_of_owner};
 use crate::{Error, Result, managed_block};
 
 /// Maximum length of a note in grapheme clusters.
@@ -20,6 +21,8 @@ pub struct RememberedNote {
     pub path: PathBuf,
     /// The note as it was written; several lines when the text had several.
     pub line: String,
+    /// The path of the project whose conversations see it; `None` for those of all projects.
+    pub project: Option<String>,
     /// True when the file already had this note; a note is never added twice.
     pub was_already_noted: bool,
     /// Number of secrets redacted from the note.
@@ -30,17 +33,21 @@ pub struct RememberedNote {
     pub bytes_max: u64,
 }
 
-/// Adds a note to agent.md, outside the block. Creates the file when it is missing. Redacts secrets. A note that
-/// the file already has is not added again.
+/// Adds a note of this owner to agent.md, outside the block. Creates the file when it is missing. Redacts secrets. A note
+/// that conversations of the owner already see is not added again.
 ///
 /// # Errors
 /// When the text is blank or too long, or the file would become too large. The file is then unchanged.
-pub fn remember(file: &AgentFile, text: &str) -> Result<RememberedNote> {
+pub fn remember(file: &AgentFile, owner: NoteOwner<'_>, text: &str) -> Result<RememberedNote> {
     let (line, redacted_secrets) = format_note(text)?;
     let bytes_max = EDITED_BYTES_MAX as u64;
     let to_report = |bytes: usize, was_already_noted| RememberedNote {
         path: file.path().to_owned(),
         line: line.clone(),
+        project: match owner {
+            NoteOwner::Personal => None,
+            NoteOwner::Project(path) => Some(path.to_owned()),
+        },
         was_already_noted,
         redacted_secrets,
         bytes: bytes as u64,
@@ -49,11 +56,11 @@ pub fn remember(file: &AgentFile, text: &str) -> Result<RememberedNote> {
     let mut guard = file.lock()?;
     file.replace_with(&mut guard, |current| {
         let old = current.unwrap_or_default();
-        if has_note(old, &line) {
+        if has_note(&notes_of_owner(old, owner), &line) {
             return Ok(FileAction::KeepFile(to_report(old.len(), true)));
         }
         let path = || file.path().to_owned();
-        match edit::append_notes(old, &line) {
+        match edit::append_notes(old, owner, &line) {
             Ok((bytes, _)) => {
                 let report = to_report(bytes.len(), false);
                 Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report })
@@ -61,9 +68,12 @@ pub fn remember(file: &AgentFile, text: &str) -> Result<RememberedNote> {
             Err(EditRefusal::TooLarge { bytes }) => {
                 Err(Error::NoteDoesNotFit { path: path(), bytes: bytes as u64, bytes_max })
             }
-            Err(refusal @ (EditRefusal::Invalid(_) | EditRefusal::ManagedBlock | EditRefusal::Secret)) => {
-                Err(Error::NoteRefused { path: path(), reason: refusal.to_string() })
-            }
+            Err(
+                refusal @ (EditRefusal::Invalid(_)
+                | EditRefusal::ManagedBlock
+                | EditRefusal::OtherProject
+                | EditRefusal::Secret),
+            ) => Err(Error::NoteRefused { path: path(), reason: refusal.to_string() }),
         }
     })
 }

@@ -8,12 +8,12 @@ fn change(edits: &[(&str, &str)], append: Option<&str>) -> NotesChange {
     let edits = edits
         .iter()
         .map(|(old, new)| NoteEdit { old_string: (*old).to_owned(), new_string: (*new).to_owned() });
-    NotesChange { edits: edits.collect(), append: append.map(str::to_owned) }
+    NotesChange { edits: edits.collect(), append: append.map(str::to_owned), ..NotesChange::default() }
 }
 
 /// Applies a change and returns the text with the reasons of what was refused.
 fn apply_and_report(text: &str, change: &NotesChange) -> (String, String) {
-    let applied = apply_change(text.as_bytes(), change);
+    let applied = apply_change(text.as_bytes(), &NotesScope::AllProjects, change);
     let refused = applied.refusals.join("\n");
     assert_eq!(
         applied.applied_count + applied.refusals.len(),
@@ -110,15 +110,18 @@ fn f9_secrets_are_never_stored() {
             "api_key = \"[redacted]\"\n".to_owned(),
         ),
     ] {
-        let applied = apply_change(text.as_bytes(), &change(&[edit], None));
+        let applied = apply_change(text.as_bytes(), &NotesScope::AllProjects, &change(&[edit], None));
         assert_eq!(
             (String::from_utf8(applied.text).unwrap(), applied.redacted_secrets),
             (expected, 1),
             "{edit:?}"
         );
     }
-    let applied =
-        apply_change(NOTES.as_bytes(), &change(&[("tea", key)], Some(&format!("- {key}\n- also {key}"))));
+    let applied = apply_change(
+        NOTES.as_bytes(),
+        &NotesScope::AllProjects,
+        &change(&[("tea", key)], Some(&format!("- {key}\n- also {key}"))),
+    );
     assert_eq!((applied.applied_count, applied.redacted_secrets), (2, 3));
     // A text that forms a secret only together with the adjacent text is refused.
     check_refused("password: 'X'\n", ("X", "s3cr3tvalue"), "secrets are never kept");
@@ -144,4 +147,62 @@ fn f2_the_file_does_not_grow_over_its_limit() {
     check(&full, &[("b", "c")], &(full[..EDITED_BYTES_MAX - 1].to_owned() + "c"));
     let larger = full.clone() + "tail";
     check(&larger, &[("tail", "t")], &(full + "t"));
+}
+
+const PROJECTS: &str =
+    "- everywhere\n\n## Project: /a\n- of a\n\n## Project: /b\n- of b\n\n# Later\n- also everywhere\n";
+
+/// Applies a change in the project `/a` and returns the text with the reasons of what was refused.
+fn apply_in_project(change: &NotesChange) -> (String, String) {
+    let applied = apply_change(PROJECTS.as_bytes(), &NotesScope::Project("/a".to_owned()), change);
+    (String::from_utf8(applied.text).unwrap(), applied.refusals.join("\n"))
+}
+
+#[test]
+fn m3_notes_are_added_to_their_project() {
+    let append = |scope| {
+        apply_in_project(&NotesChange { append: Some("- new".to_owned()), scope, ..NotesChange::default() }).0
+    };
+    assert_eq!(append(AppendScope::Project), PROJECTS.replace("- of a\n", "- of a\n- new\n"));
+    assert_eq!(
+        append(AppendScope::Personal),
+        PROJECTS.replacen("- everywhere\n", "- everywhere\n- new\n", 1)
+    );
+    let in_c = NotesScope::Project("/c".to_owned());
+    let applied = apply_change(PROJECTS.as_bytes(), &in_c, &change(&[], Some("- new")));
+    assert_eq!(String::from_utf8(applied.text).unwrap(), format!("{PROJECTS}\n## Project: /c\n- new\n"));
+    let applied = apply_change(b"", &in_c, &change(&[], Some("- new")));
+    assert_eq!(applied.text, b"## Project: /c\n- new\n");
+}
+
+#[test]
+fn m3_an_edit_reaches_no_note_of_another_project() {
+    let (text, why) = apply_in_project(&change(&[("- of b", "- mine")], None));
+    assert_eq!(text, PROJECTS);
+    assert!(why.contains("does not occur"), "{why}");
+    // A text that is unique among the visible notes is replaced there.
+    let (text, _) = apply_in_project(&change(&[("- of ", "- now of ")], None));
+    assert_eq!(text, PROJECTS.replace("- of a", "- now of a"));
+    for (old, new) in [
+        ("- everywhere", "## Project: /b\n- for b"),
+        ("- of a", "# Notes\n- for everyone"),
+        ("## Project: /a\n", ""),
+        ("/a\n", "/b\n"),
+        ("# Later\n", ""),
+        ("- of a", "```"),
+    ] {
+        let (text, why) = apply_in_project(&change(&[(old, new)], None));
+        // A fence that is never closed ends with the section of the next project.
+        if new == "```" {
+            assert_eq!(text, PROJECTS.replace("- of a", "```"));
+            continue;
+        }
+        assert_eq!(text, PROJECTS, "{old:?}");
+        assert!(why.contains("which project notes belong to"), "{why}");
+    }
+    for notes in ["## Project: /b\n- for b", "# Notes\n- for everyone"] {
+        let (text, why) = apply_in_project(&change(&[], Some(notes)));
+        assert_eq!(text, PROJECTS, "{notes:?}");
+        assert!(why.starts_with("append was refused: it would change which project"), "{why}");
+    }
 }

@@ -14,6 +14,7 @@ use text_diff::DiffHeader;
 use crate::ReadExtent;
 use crate::edit::{self, AppliedChange, EDITED_BYTES_MAX, NotesChange};
 use crate::file::AgentFile;
+use crate::project_notes::NotesScope;
 
 /// The tool's name.
 pub const EDIT_MEMORY: &str = "edit_memory";
@@ -29,12 +30,20 @@ const CONTEXT_LINES: usize = 3;
 /// The tool `edit_memory`.
 pub struct EditMemoryTool {
     file: Arc<AgentFile>,
+    /// The notes that the tool changes.
+    scope: NotesScope,
 }
 
 impl EditMemoryTool {
-    /// Returns the tool for the assistant's agent.md.
+    /// Returns the tool for the notes of all projects in the assistant's agent.md.
     pub fn new(file: Arc<AgentFile>) -> Self {
-        Self { file }
+        Self { file, scope: NotesScope::AllProjects }
+    }
+
+    /// Returns the tool for the notes of another scope.
+    #[must_use]
+    pub fn with_scope(self, scope: NotesScope) -> Self {
+        Self { scope, ..self }
     }
 
     /// Returns the review of a call: a diff of the file. Returns `None` when the call would change nothing, or when
@@ -42,7 +51,7 @@ impl EditMemoryTool {
     fn plan_review(&self, args: &Value) -> Option<CallReview> {
         let change = parse_args(args).ok()?;
         let old = self.file.read().ok().filter(|old| old.extent == ReadExtent::Whole)?;
-        let applied = edit::apply_change(&old.bytes, &change);
+        let applied = edit::apply_change(&old.bytes, &self.scope, &change);
         if applied.applied_count == 0 {
             return None;
         }
@@ -81,8 +90,8 @@ impl Tool for EditMemoryTool {
             Ok(change) => change,
             Err(reason) => return ToolOutput::error(reason),
         };
-        let file = Arc::clone(&self.file);
-        match tokio::task::spawn_blocking(move || file.edit_notes(&change)).await {
+        let (file, scope) = (Arc::clone(&self.file), self.scope.clone());
+        match tokio::task::spawn_blocking(move || file.edit_notes(&scope, &change)).await {
             Ok(Ok(applied)) => render_report(&applied),
             Ok(Err(error)) => ToolOutput::error(format!("failed to {error}. To do: {}", error.hint())),
             Err(_) => ToolOutput::error("the tool broke off; look at agent.md before you repeat the call"),

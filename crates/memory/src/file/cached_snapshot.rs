@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use crate::file::{AgentFileSnapshot, ReadExtent};
+use crate::project_notes::NotesScope;
 use crate::prompt::{PromptSection, build_prompt_section};
 
 /// A file modified less than this before it was read may change again without a new modification time: the
@@ -37,8 +38,8 @@ pub(crate) struct CachedSnapshot {
     pub permissions: Option<Permissions>,
     /// The resolved path of the file at the time of the read.
     pub resolved_path: ResolvedPath,
-    /// The prompt section of the content, built on first use. Snapshots with the same content share it.
-    prompt_section: Arc<OnceLock<PromptSection>>,
+    /// The prompt section of the content for the scope of its first use. Snapshots with the same content share it.
+    prompt_section: Arc<OnceLock<(NotesScope, PromptSection)>>,
 }
 
 /// A resolved path.
@@ -162,9 +163,12 @@ impl CachedSnapshot {
         is_same_content && self.stamp.is_some() == other.stamp.is_some()
     }
 
-    /// Returns the prompt section for a thread without a summary. It is built once per snapshot.
-    pub(crate) fn prompt_section(&self) -> &PromptSection {
-        self.prompt_section.get_or_init(|| build_prompt_section(&self.snapshot, &[]))
+    /// Returns the prompt section for a thread without a summary. It is built once per snapshot, because a process has
+    /// one scope.
+    pub(crate) fn prompt_section(&self, scope: &NotesScope) -> PromptSection {
+        let build = || build_prompt_section(&self.snapshot, scope, &[]);
+        let (cached_scope, section) = self.prompt_section.get_or_init(|| (scope.clone(), build()));
+        if cached_scope == scope { section.clone() } else { build() }
     }
 }
 

@@ -10,7 +10,7 @@ fn inherited(summary_md: &str) -> InheritedSummary {
 fn render_section(agent_md: &[u8], summary_md: Option<&str>) -> String {
     let snapshot = AgentFileSnapshot { bytes: agent_md.to_vec(), ..AgentFileSnapshot::default() };
     let summary = summary_md.map(inherited);
-    build_prompt_section(&snapshot, summary.as_slice()).text
+    build_prompt_section(&snapshot, &NotesScope::AllProjects, summary.as_slice()).text
 }
 
 /// Returns the notes and the summary of a section.
@@ -123,7 +123,7 @@ fn f2_a_long_file_says_that_it_is_cut() {
         ..AgentFileSnapshot::default()
     };
     assert!(
-        build_prompt_section(&snapshot, &[])
+        build_prompt_section(&snapshot, &NotesScope::AllProjects, &[])
             .text
             .contains("[agent.md is longer than 262144 bytes; the rest is left out]")
     );
@@ -134,9 +134,12 @@ fn f5_the_sources_are_named_by_hash() {
     let snapshot = AgentFileSnapshot { sha256: "ab".to_owned(), ..AgentFileSnapshot::default() };
     let names =
         |section: PromptSection| section.sources.into_iter().map(|source| source.name).collect::<Vec<_>>();
-    assert_eq!(names(build_prompt_section(&snapshot, &[])), ["agent.md", "prompts/agent_md.md"]);
     assert_eq!(
-        names(build_prompt_section(&snapshot, &[inherited("s")])),
+        names(build_prompt_section(&snapshot, &NotesScope::AllProjects, &[])),
+        ["agent.md", "prompts/agent_md.md"]
+    );
+    assert_eq!(
+        names(build_prompt_section(&snapshot, &NotesScope::AllProjects, &[inherited("s")])),
         ["agent.md", "prompts/agent_md.md", "current_thread_summary", "prompts/original_messages.md"]
     );
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use jiff::Timestamp;
-use memory::{AgentFile, Error, RememberedNote, managed_block, remember};
+use memory::{AgentFile, Error, NoteOwner, RememberedNote, managed_block, remember};
 use tempfile::TempDir;
 
 fn file_with(text: &str) -> (TempDir, AgentFile) {
@@ -22,7 +22,7 @@ fn text(file: &AgentFile) -> String {
 /// Remembers a note. Returns the content of the file after it, and the report.
 fn remember_in(before: &str, note: &str) -> (String, RememberedNote) {
     let (_folder, file) = file_with(before);
-    let remembered = remember(&file, note).unwrap();
+    let remembered = remember(&file, NoteOwner::Personal, note).unwrap();
     assert_eq!(remembered.bytes, text(&file).len() as u64);
     assert_eq!((remembered.path.as_path(), remembered.bytes_max), (file.path(), 64 * 1024));
     (text(&file), remembered)
@@ -50,7 +50,7 @@ fn f4_a_note_is_a_line_of_its_own_outside_the_block() {
     );
     let (_folder, file) = file_with("- a\n");
     file.write_block("S", Timestamp::UNIX_EPOCH).unwrap();
-    remember(&file, "b").unwrap();
+    remember(&file, NoteOwner::Personal, "b").unwrap();
     assert_eq!(managed_block::block_content(text(&file).as_bytes()).as_deref(), Some("S"));
     assert_eq!(file.read().unwrap().block.as_deref(), Some("S"));
 }
@@ -67,9 +67,34 @@ fn f9_a_note_is_never_added_twice() {
         ("I use tabs.\nAnd tea.", true),
         ("And tea.", false),
     ] {
-        assert_eq!(remember(&file, note).unwrap().was_already_noted, was_known, "{note:?}");
+        assert_eq!(
+            remember(&file, NoteOwner::Personal, note).unwrap().was_already_noted,
+            was_known,
+            "{note:?}"
+        );
     }
     assert_eq!(text(&file), "- I use tabs.\n- I use tabs\n- I use tabs.\n  And tea.\n- And tea.\n");
+}
+
+#[test]
+fn m3_a_note_is_added_to_its_project_unless_its_conversations_see_it_already() {
+    let (_folder, file) = file_with("- personal\n");
+    let add = |project: Option<&str>, note: &str| {
+        let owner = project.map_or(NoteOwner::Personal, NoteOwner::Project);
+        let remembered = remember(&file, owner, note).unwrap();
+        assert_eq!(remembered.project.as_deref(), project);
+        remembered.was_already_noted
+    };
+    assert!(!add(Some("/a"), "tabs"));
+    assert!(!add(Some("/b"), "tabs"));
+    assert!(add(Some("/a"), "tabs"));
+    assert!(add(Some("/b"), "personal"));
+    assert!(!add(None, "tabs"));
+    assert!(!add(Some("/a"), "## Project: /b"));
+    assert_eq!(
+        text(&file),
+        "- personal\n- tabs\n\n## Project: /a\n- tabs\n- ## Project: /b\n\n## Project: /b\n- tabs\n"
+    );
 }
 
 #[test]
@@ -85,15 +110,15 @@ fn m16_secrets_are_redacted_and_counted() {
 fn f2_a_refused_note_is_an_error_and_leaves_the_file_unchanged() {
     let (_folder, file) = file_with("- a\n");
     for blank in ["", " \n\t"] {
-        assert!(matches!(remember(&file, blank), Err(Error::BlankNote)));
+        assert!(matches!(remember(&file, NoteOwner::Personal, blank), Err(Error::BlankNote)));
     }
-    let long = remember(&file, &"word ".repeat(900)).unwrap_err();
+    let long = remember(&file, NoteOwner::Personal, &"word ".repeat(900)).unwrap_err();
     assert_eq!(long.to_string(), "remember it: the text has 4499 characters, and 4000 is the limit");
-    let fence = remember(&file, "```").map(|remembered| remembered.line);
+    let fence = remember(&file, NoteOwner::Personal, "```").map(|remembered| remembered.line);
     assert_eq!(fence.unwrap(), "- ```", "a fence in an item hides nothing before it");
     let full = format!("{}\n", "a".repeat(64 * 1024 - 5));
     fs::write(file.path(), &full).unwrap();
-    let error = remember(&file, "more").unwrap_err();
+    let error = remember(&file, NoteOwner::Personal, "more").unwrap_err();
     assert!(matches!(error, Error::NoteDoesNotFit { bytes: 65_539, bytes_max: 65_536, .. }), "{error:?}");
     assert_eq!(error.hint(), "shorten the file first: all of it is part of every request");
     assert_eq!(text(&file), full);

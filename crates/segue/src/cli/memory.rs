@@ -128,7 +128,7 @@ pub(crate) enum MemoryCommand {
     Summarize,
 }
 
-/// Add a sentence to agent.md, which starts every conversation
+/// Add a sentence to agent.md, which starts the conversations of this project
 ///
 /// Text that looks like a key, a token or a password is redacted.
 #[derive(Debug, Args)]
@@ -136,4 +136,7 @@ pub(crate) struct RememberArgs {
     /// The sentence (`-` reads standard input)
     #[arg(required = true)]
     pub(crate) text: Vec<String>,
+    /// Add it for all projects, not only for that of the current folder
+    #[arg(long)]
+    pub(crate) everywhere: bool,
 }

@@ -239,7 +239,7 @@ async fn f4_an_unreadable_agent_md_is_reported_as_a_problem_and_not_as_missing()
         (missing.exists, missing.bytes, missing.bytes_max, missing.problem),
         (false, 0, 64 * 1024, None)
     );
-    let receipt = agent.memory().remember("The hives are in Trento.").await.unwrap();
+    let receipt = agent.memory().remember(agent.notes_scope(), "The hives are in Trento.").await.unwrap();
     let present = agent_md_stats().await;
     assert_eq!((present.exists, present.bytes, present.bytes_max), (true, receipt.bytes, receipt.bytes_max));
     std::fs::remove_file(environment.agent_md()).unwrap();

@@ -36,7 +36,7 @@ fn all_agents(environment: &TestEnvironment) -> Vec<Agent> {
     agents
 }
 
-/// Stores the word in a message, a summary and an item.
+/// Stores the word in a message, a summary, an item and a note.
 async fn teach(agent: &Agent, bird: &str) {
     let thread = agent.threads().create(None).await.unwrap().thread_id;
     send_message(agent, thread, &format!("Our bird is the {bird}.")).await;
@@ -46,6 +46,8 @@ async fn teach(agent: &Agent, bird: &str) {
         SummarizationHandoff { store: agent.store().clone(), summarizer: None, settings: Default::default() };
     let summary = summarization.transfer(agent.assistant_id(), &window.in_thread(thread)).await.unwrap();
     assert!(summary.unwrap().summary_text.contains(bird));
+    let note = format!("note of the {bird}");
+    agent.memory().remember(agent.notes_scope(), &note).await.unwrap();
     let now = jiff::Timestamp::UNIX_EPOCH;
     let item = StoredItem {
         namespace: vec!["agents".to_owned(), assistant_label(agent.assistant_id(), Some(&agent.project()))],
@@ -81,6 +83,7 @@ async fn f10_memory_reaches_only_requests_of_its_project_assistant_and_owner() {
             server.requests()[before..].iter().map(|request| request.body.to_string()).collect();
         assert_eq!(requests.len(), 2, "{requests:?}");
         assert!(requests[0].contains("recent_memory") && requests[0].contains(own), "{}", requests[0]);
+        assert!(requests[0].contains(&format!("note of the {own}")), "{}", requests[0]);
         let answer = &requests[1];
         assert!(answer.contains("<recalled>") && answer.contains(&format!("item of the {own}")), "{answer}");
         for other in BIRDS.into_iter().filter(|bird| *bird != own) {

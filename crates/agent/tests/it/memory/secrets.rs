@@ -75,7 +75,8 @@ async fn m16_a_secret_in_a_conversation_reaches_no_tier_of_memory() {
         settled[0].withheld,
         "the thread's event reports the number"
     );
-    let remembered = agent.memory().remember(&format!("My key is {user_key}")).await.unwrap();
+    let remembered =
+        agent.memory().remember(agent.notes_scope(), &format!("My key is {user_key}")).await.unwrap();
     assert_eq!(remembered.redacted_secrets, 1);
     let other = agent.threads().create(None).await.unwrap().thread_id;
     send_message(&agent, other, "Hello.").await;

@@ -121,7 +121,7 @@ fn agent_md_text(agent: &Agent) -> String {
 #[tokio::test]
 async fn f10_each_user_has_separate_notes_and_items() {
     let TwoUsers { environment, operator, alice, bob, .. } = &two_users();
-    alice.memory().remember("The quince is ripe.").await.unwrap();
+    alice.memory().remember(alice.notes_scope(), "The quince is ripe.").await.unwrap();
     assert!(alice.memory().agent_md_path().ends_with("agents/agent@alice/agent.md"));
     for other in [operator, bob] {
         assert!(!agent_md_text(other).contains("quince"));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use memory::{InheritedSummary, build_prompt_section};
+use memory::{InheritedSummary, NotesScope, build_prompt_section};
 use model::{ChatModel, ChatRequest, untrusted_text};
 use protocol::{Message, Usage};
 use schemars::JsonSchema;
@@ -67,7 +67,11 @@ impl ProbeCalls<'_> {
         usage: &mut Usage,
     ) -> Result<Vec<Option<String>>, DraftError> {
         let inherited = InheritedSummary { summary_md: summary_md.to_owned(), separate_facts: None };
-        let section = build_prompt_section(&memory::AgentFileSnapshot::default(), &[inherited]);
+        let section = build_prompt_section(
+            &memory::AgentFileSnapshot::default(),
+            &NotesScope::AllProjects,
+            &[inherited],
+        );
         let questions = planned.iter().enumerate();
         let questions: Vec<String> =
             questions.map(|(index, probe)| format!("{}. {}", index + 1, probe.question)).collect();

@@ -53,7 +53,7 @@ pub(super) const COMMANDS: [SlashCommand; 22] = [
         "words… [--since WHEN] [--kind KIND] [--everywhere]",
         "search the messages, summaries and handoffs of the project; write a plain question",
     ),
-    slash_command("remember", "text…", "add a sentence to agent.md, which starts every conversation"),
+    slash_command("remember", "[--everywhere] text…", "add a sentence to agent.md for this project"),
     slash_command("memory", "[show|edit]", "show the memory; show or edit agent.md"),
     slash_command("approve", "", "decide on the pending tool calls"),
     slash_command("show", "[N]", "show the last tool call, or the Nth last, in full"),

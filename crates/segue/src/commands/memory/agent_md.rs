@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use agent::{IndexHitKind, ReadExtent, RememberedNote, RewriteOutcome, SearchRequest};
+use agent::{IndexHitKind, NotesScope, ReadExtent, RememberedNote, RewriteOutcome, SearchRequest};
 use serde::Serialize;
 use serde_json::json;
 use tempfile::TempPath;
@@ -116,7 +116,7 @@ pub(crate) async fn search_memory(
         ..SearchRequest::new(words)
     };
     let results = context.agent.memory().search(&request).await?;
-    let text = read_agent_md(context)?.unwrap_or_default();
+    let text = context.agent.memory().agent_md()?.visible_lines(&notes_scope(context, projects.everywhere));
     let lines = matching_lines(&text, &results.words, limit);
     if context.format == OutputFormat::Json {
         let mut report = serde_json::to_value(search_report(&results))?;
@@ -179,10 +179,10 @@ pub(crate) async fn run_remember(context: &CommandContext, args: RememberArgs) -
         }
         words => words.join(" "),
     };
-    let note = remember_sentence(context, &text).await?;
+    let note = remember_sentence(context, notes_scope(context, args.everywhere), &text).await?;
     match context.format {
         OutputFormat::Json => context.print_json(&json!({
-            "path": note.path, "line": note.line, "was_known": note.was_already_noted, "withheld": note.redacted_secrets,
+            "path": note.path, "project": note.project, "line": note.line, "was_known": note.was_already_noted, "withheld": note.redacted_secrets,
             "bytes": note.bytes, "bytes_max": note.bytes_max,
         }))?,
         OutputFormat::Text => print_receipt(&context.screen, &note)?,
@@ -190,18 +190,27 @@ pub(crate) async fn run_remember(context: &CommandContext, args: RememberArgs) -
     Ok(ExitReason::Success)
 }
 
-/// Adds a sentence to agent.md.
+/// Returns the notes that conversations see, or those of all projects.
+pub(crate) fn notes_scope(context: &CommandContext, is_everywhere: bool) -> NotesScope {
+    match is_everywhere {
+        true => NotesScope::AllProjects,
+        false => context.agent.notes_scope(),
+    }
+}
+
+/// Adds a sentence to the notes of this scope in agent.md.
 ///
 /// # Errors
 /// Fails if the text is empty, if agent.md would exceed its size limit, or if it cannot be written.
 pub(crate) async fn remember_sentence(
     context: &CommandContext,
+    scope: NotesScope,
     text: &str,
 ) -> Result<RememberedNote, CliFailure> {
     match text.trim() {
         "" => Err(CliFailure::new(ExitReason::User, "remember: no words were given")
             .with_hint("write the sentence to remember")),
-        text => Ok(context.agent.memory().remember(text).await?),
+        text => Ok(context.agent.memory().remember(scope, text).await?),
     }
 }
 
@@ -213,7 +222,9 @@ pub(crate) fn print_receipt(screen: &Screen, note: &RememberedNote) -> Result<()
     let lead = if note.was_already_noted { "Already in" } else { "Added to" };
     let (path, bytes, bytes_max) =
         (sanitize_path(&note.path), format_bytes(note.bytes), format_bytes(note.bytes_max));
-    let heading = format!("{lead} {path} ({bytes} of {bytes_max}):");
+    let project =
+        note.project.as_deref().map(|project| format!(" for the project {}", sanitize_line(project)));
+    let heading = format!("{lead} {path}{} ({bytes} of {bytes_max}):", project.unwrap_or_default());
     screen.print_line(screen.style.dim(wrap(&heading, screen.text_columns(), "", "  ")))?;
     screen.print_line(wrap(&sanitize_line(&note.line), screen.text_columns(), "  ", "    "))?;
     if let Some(text) = redaction_text(note.redacted_secrets) {

@@ -1,0 +1,263 @@
+//! The notes in agent.md that belong to one project. They stand in a section of the file with the heading
+//! `## Project: PATH`, which ends before the next heading of level 1 or 2 outside of a code fence. All other notes are
+//! personal: conversations in every project see them. This module works on text and touches no file.
+
+use std::ops::Range;
+
+use crate::managed_block;
+use crate::prompt::open_fence_after;
+
+/// The beginning of the heading of a project's section.
+const HEADING_START: &str = "## Project: ";
+
+/// The notes of agent.md that a conversation sees and may change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum NotesScope {
+    /// The notes of all projects, and the personal ones.
+    #[default]
+    AllProjects,
+    /// The notes of the project with this path, and the personal ones.
+    Project(String),
+}
+
+/// The place of a new note.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoteOwner<'a> {
+    /// Conversations in all projects see the note.
+    Personal,
+    /// Conversations in the project with this path see the note.
+    Project(&'a str),
+}
+
+/// The section of a project.
+struct ProjectSection {
+    /// The bytes from the heading to the end of the section.
+    range: Range<usize>,
+    /// The path as the heading has it.
+    project: String,
+}
+
+impl NotesScope {
+    /// Returns the owner of notes that are added without saying whose they are.
+    pub fn default_owner(&self) -> NoteOwner<'_> {
+        match self {
+            Self::AllProjects => NoteOwner::Personal,
+            Self::Project(path) => NoteOwner::Project(path),
+        }
+    }
+
+    /// Returns whether conversations with this scope see the section.
+    fn includes(&self, section: &ProjectSection) -> bool {
+        match self {
+            Self::AllProjects => true,
+            Self::Project(path) => section.project == heading_path(path),
+        }
+    }
+}
+
+/// Returns the ranges of the text that conversations with this scope do not see.
+pub(crate) fn hidden_ranges(text: &[u8], scope: &NotesScope) -> Vec<Range<usize>> {
+    let sections = find_sections(text).into_iter();
+    sections.filter(|section| !scope.includes(section)).map(|section| section.range).collect()
+}
+
+/// Returns the text without the notes that conversations with this scope do not see.
+pub(crate) fn remove_hidden_notes(text: &[u8], scope: &NotesScope) -> Vec<u8> {
+    remove_ranges(text, &hidden_ranges(text, scope))
+}
+
+/// Returns the notes that a new note of this owner could repeat: the personal ones, and those of its project.
+pub(crate) fn notes_of_owner(text: &[u8], owner: NoteOwner<'_>) -> Vec<u8> {
+    let is_of_other = |section: &ProjectSection| match owner {
+        NoteOwner::Personal => true,
+        NoteOwner::Project(path) => section.project != heading_path(path),
+    };
+    let others: Vec<Range<usize>> =
+        find_sections(text).into_iter().filter(is_of_other).map(|section| section.range).collect();
+    remove_ranges(text, &others)
+}
+
+/// Returns the text with a section for the project of `owner`, which is added at the end of the notes if it is missing.
+/// `eol` is the line ending of the text.
+pub(crate) fn with_section_of(text: &[u8], owner: NoteOwner<'_>, eol: &str) -> Vec<u8> {
+    let NoteOwner::Project(path) = owner else { return text.to_vec() };
+    if find_section(text, path).is_some() {
+        return text.to_vec();
+    }
+    let end = managed_block::notes_end_offset(text);
+    let notes = text[..end].trim_ascii_end();
+    let notes = if notes == "\u{feff}".as_bytes() { text[..end].to_vec() } else { notes.to_vec() };
+    let before = if notes.is_empty() || notes == "\u{feff}".as_bytes() { "" } else { &eol.repeat(2) };
+    let after = if end < text.len() { eol.repeat(2) } else { eol.to_owned() };
+    let heading = format!("{before}{HEADING_START}{}{after}", heading_path(path));
+    [&notes, heading.as_bytes(), &text[end..]].concat()
+}
+
+/// Returns the range of the text at whose end a new note of this owner is added. A project must have a section.
+pub(crate) fn notes_of_new(text: &[u8], owner: NoteOwner<'_>) -> Range<usize> {
+    match owner {
+        NoteOwner::Project(path) => {
+            let range = find_section(text, path).map_or(text.len()..text.len(), |section| section.range);
+            range.start..managed_block::notes_end_offset(&text[..range.end])
+        }
+        NoteOwner::Personal => {
+            let end = find_sections(text).first().map_or(text.len(), |section| section.range.start);
+            0..managed_block::notes_end_offset(&text[..end])
+        }
+    }
+}
+
+/// Returns whether a replacement leaves every note with its owner: the sections are the same, the hidden ones are
+/// unchanged, and the new text is where the replaced text was. `old` and `new` are the ranges of the replaced text in
+/// `before` and of the new text in `after`.
+pub(crate) fn keeps_owners(
+    (before, old): (&[u8], &Range<usize>),
+    (after, new): (&[u8], &Range<usize>),
+    scope: &NotesScope,
+) -> bool {
+    if *scope == NotesScope::AllProjects {
+        return true;
+    }
+    let (old_sections, new_sections) = (find_sections(before), find_sections(after));
+    let is_same = |(one, other): (&ProjectSection, &ProjectSection)| {
+        one.project == other.project
+            && (scope.includes(one) || before[one.range.clone()] == after[other.range.clone()])
+    };
+    old_sections.len() == new_sections.len()
+        && old_sections.iter().zip(&new_sections).all(is_same)
+        && (new.is_empty() || section_index(&old_sections, old) == section_index(&new_sections, new))
+}
+
+/// Returns the position of the section that contains the range; `None` if it is among the personal notes. An empty range at
+/// the end of a section belongs to the section.
+fn section_index(sections: &[ProjectSection], range: &Range<usize>) -> Option<usize> {
+    sections.iter().position(|section| section.range.start < range.start && range.end <= section.range.end)
+}
+
+/// Returns the first section of a project.
+fn find_section(text: &[u8], path: &str) -> Option<ProjectSection> {
+    let path = heading_path(path);
+    find_sections(text).into_iter().find(|section| section.project == path)
+}
+
+/// Returns the sections of projects, in order. Headings within the managed block are part of it.
+///
+/// A heading of a project counts within a code fence too, so that a fence that is never closed shows no project's notes to
+/// another one.
+fn find_sections(text: &[u8]) -> Vec<ProjectSection> {
+    let managed = managed_block::managed_ranges(text);
+    let mut sections: Vec<ProjectSection> = Vec::new();
+    let mut fence: Option<String> = None;
+    let mut is_open = false;
+    let mut start = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let range = start..start + line.len();
+        start = range.end;
+        if !managed.iter().any(|managed| managed.contains(&range.start)) {
+            let line = String::from_utf8_lossy(line);
+            let line = line.trim_start_matches('\u{feff}').trim_end();
+            if let Some(project) = line.strip_prefix(HEADING_START) {
+                sections.push(ProjectSection { range: range.clone(), project: project.trim().to_owned() });
+                (is_open, fence) = (true, None);
+            } else if fence.is_none() && (line.starts_with("# ") || line.starts_with("## ")) {
+                is_open = false;
+            }
+            fence = if is_open {
+                open_fence_after(fence.as_deref(), line.trim()).map(str::to_owned)
+            } else {
+                None
+            };
+        }
+        if let Some(section) = sections.last_mut().filter(|_| is_open) {
+            section.range.end = range.end;
+        }
+    }
+    sections
+}
+
+/// Returns the path as a heading has it: on one line, without blanks at its ends.
+fn heading_path(path: &str) -> String {
+    let escape = |char: char| match char.is_control() {
+        true => char.escape_unicode().to_string(),
+        false => char.to_string(),
+    };
+    path.trim().chars().map(escape).collect()
+}
+
+/// Returns the text without the ranges, which are in order and do not overlap.
+fn remove_ranges(text: &[u8], ranges: &[Range<usize>]) -> Vec<u8> {
+    let mut rest = Vec::with_capacity(text.len());
+    let mut start = 0;
+    for range in ranges {
+        rest.extend_from_slice(&text[start..range.start]);
+        start = range.end;
+    }
+    rest.extend_from_slice(&text[start..]);
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTES: &str = "- everywhere\n\n## Project: /a\n- of a\n```sh\n# a comment\n```\n- more of a\n\n\
+                         ## Project: /b\n- of b\n\n# Later\n- also everywhere\n";
+
+    fn scope(project: &str) -> NotesScope {
+        NotesScope::Project(project.to_owned())
+    }
+
+    fn shown(text: &str, project: &str) -> String {
+        String::from_utf8(remove_hidden_notes(text.as_bytes(), &scope(project))).unwrap()
+    }
+
+    #[test]
+    fn m3_a_project_sees_its_own_and_the_personal_notes() {
+        let (of_a, of_b) = (
+            "## Project: /a\n- of a\n```sh\n# a comment\n```\n- more of a\n\n",
+            "## Project: /b\n- of b\n\n",
+        );
+        assert_eq!(shown(NOTES, "/a"), NOTES.replace(of_b, ""));
+        assert_eq!(shown(NOTES, "/b"), NOTES.replace(of_a, ""));
+        assert_eq!(shown(NOTES, "/c"), NOTES.replace(of_b, "").replace(of_a, ""));
+        assert_eq!(remove_hidden_notes(NOTES.as_bytes(), &NotesScope::AllProjects), NOTES.as_bytes());
+        // The path of another project is no prefix of this one.
+        assert_eq!(shown("## Project: /ab\n- x\n", "/a"), "");
+        assert_eq!(
+            shown("\u{feff}## Project: /a\r\n- x\r\n## Project: /b\r\n- y\r\n", "/b"),
+            "## Project: /b\r\n- y\r\n"
+        );
+    }
+
+    #[test]
+    fn m3_a_fence_that_is_never_closed_shows_no_notes_of_another_project() {
+        assert_eq!(shown("```\n## Project: /a\n- of a\n", "/b"), "```\n");
+        assert_eq!(
+            shown("## Project: /b\n```\n- of b\n## Project: /a\n- of a\n", "/b"),
+            "## Project: /b\n```\n- of b\n"
+        );
+        assert_eq!(shown("## Project: /a\n```\n# not the end\n", "/b"), "");
+    }
+
+    #[test]
+    fn a_path_with_a_line_break_stays_one_heading() {
+        let text = with_section_of(b"", NoteOwner::Project("/a\n## Project: /b"), "\n");
+        assert_eq!(String::from_utf8(text.clone()).unwrap(), "## Project: /a\\u{a}## Project: /b\n");
+        assert!(remove_hidden_notes(&text, &scope("/b")).is_empty());
+        assert_eq!(remove_hidden_notes(&text, &scope("/a\n## Project: /b")), text);
+    }
+
+    #[test]
+    fn a_section_is_added_before_a_block_at_the_end() {
+        let block = "## Recent Thread Snapshot\n<current_thread_summary>\n## Project: /x\n</current_thread_summary>\n";
+        let added = |text: &str| {
+            String::from_utf8(with_section_of(text.as_bytes(), NoteOwner::Project("/a"), "\n")).unwrap()
+        };
+        assert_eq!(added(&format!("- one\n\n{block}")), format!("- one\n\n## Project: /a\n\n{block}"));
+        assert_eq!(added(block), format!("## Project: /a\n\n{block}"));
+        assert_eq!(added("- one"), "- one\n\n## Project: /a\n");
+        assert_eq!(added(&added("- one")), added("- one"));
+        // A heading within the block is part of the block.
+        assert_eq!(shown(block, "/b"), block);
+    }
+}

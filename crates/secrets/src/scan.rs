@@ -9,6 +9,7 @@ use aho_corasick::Input;
 use regex::bytes::Captures;
 
 use crate::assignment::{self, AssignmentKind};
+use crate::invisible::remove_invisible;
 use crate::patterns::installed_patterns;
 use crate::pem;
 use crate::rule_file::{Boundary, ValueCheck};
@@ -58,8 +59,26 @@ pub struct ScanResult {
     pub examined: u64,
 }
 
-/// Finds all secrets in `text`.
+/// Finds all secrets in `text`: those in the text as it is, and those that appear when its invisible characters are removed.
 pub fn find_matches(text: &str) -> ScanResult {
+    let mut result = scan_text(text);
+    if let Some(visible) = remove_invisible(text) {
+        let assembled = scan_text(&visible.text);
+        result.attempts += assembled.attempts;
+        result.examined += assembled.examined;
+        if !assembled.matches.is_empty() {
+            result.matches.extend(assembled.matches.into_iter().map(|secret| {
+                let range = visible.original_range(secret.start..secret.end);
+                SecretMatch { start: range.start, end: range.end, ..secret }
+            }));
+            result.matches = merge_overlaps(result.matches);
+        }
+    }
+    result
+}
+
+/// Finds the secrets in the text as it is.
+fn scan_text(text: &str) -> ScanResult {
     let rules = builtin_rules();
     let mut scanner =
         Scanner { text, rules, result: ScanResult::default(), examined: Vec::new(), near: Vec::new() };

@@ -33,6 +33,33 @@ fn a_key_behind_an_escaped_line_break_is_redacted() {
 }
 
 #[test]
+fn m16_a_secret_with_invisible_characters_between_its_own_is_replaced() {
+    for invisible in [
+        "\u{200b}",
+        "\u{200d}",
+        "\u{2060}",
+        "\u{feff}",
+        "\u{ad}",
+        "\u{202e}",
+        "\u{180e}",
+        "\u{e0041}",
+        "\u{1b}[0m",
+        "\u{8}",
+    ] {
+        let key = format!("ghp_abcdefghij{invisible}klmnopqrstuvwxyz01{invisible}23456789");
+        assert_eq!(redact(&format!("the key {key} ends")), "the key [redacted] ends", "{key:?}");
+        let named = format!("a\u{200b}b pass{invisible}word=hunter2hunter2");
+        let (text, count) = redact_and_count(&named);
+        assert_eq!((text.contains("hunter2"), count), (false, 1), "{invisible:?}");
+    }
+    // Emoji and other scripts stay as they are.
+    let text = "\u{1f468}\u{200d}\u{1f469} na\u{ef}ve \u{2764}\u{fe0f}";
+    assert_eq!(redact(text), text);
+    // A secret is found with an invisible character in front of it too.
+    assert_eq!(redact("x\u{200b}ghp_abcdefghijklmnopqrstuvwxyz0123456789"), "x\u{200b}[redacted]");
+}
+
+#[test]
 fn m16_planted_secrets_are_replaced() {
     for (text, expected) in [
         ("key sk-ant-api03-abcdefghijklmnop1234 end", "key [redacted] end"),

@@ -1,8 +1,12 @@
 //! Decisions: a client's answer to an interrupt. This module checks the shape only; the crate that raised the
 //! interrupt decides the effect of a decision.
 
+mod unique_keys;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use self::unique_keys::UniqueKeys;
 
 /// The answer to an interrupt: exactly one decision for each action request. The number is checked by the crate that
 /// raised the interrupt.
@@ -59,16 +63,16 @@ pub struct EditedAction {
 }
 
 impl Decisions {
-    /// Parses the decisions of a client's request and refuses unknown fields.
+    /// Parses the decisions of a client's request and refuses unknown and duplicate fields.
     ///
     /// The plain `Deserialize` form ignores unknown fields, because stored decisions may have fields of a later
     /// version. In a request an unknown field is a misspelled one; ignoring it could perform an action that the user
     /// did not intend.
     ///
     /// # Errors
-    /// Returns one line that names the JSON error or the unknown field.
+    /// Returns one line that names the JSON error, or the unknown or duplicate field.
     pub fn parse_request(json: &str) -> Result<Self, String> {
-        let given: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let UniqueKeys(given) = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let decisions: Self = serde_json::from_value(given.clone()).map_err(|error| error.to_string())?;
         let read = serde_json::to_value(&decisions).map_err(|error| error.to_string())?;
         match unknown_field(&given, &read) {
@@ -127,6 +131,18 @@ mod tests {
             "unknown field `sha256`"
         );
         assert!(read(r#"{"decisions":[{"type":"reject","mesage":"no"}]}"#).is_err());
+    }
+
+    #[test]
+    fn g3_a_field_with_two_values_is_refused() {
+        for json in [
+            r#"{"decisions":[{"type":"reject"}],"decisions":[{"type":"approve"}]}"#,
+            r#"{"decisions":[{"type":"reject","type":"approve"}]}"#,
+            r#"{"decisions":[{"type":"approve","args":{"summary_md":"a","summary_md":"b"}}]}"#,
+        ] {
+            let refusal = Decisions::parse_request(json).unwrap_err();
+            assert!(refusal.starts_with("duplicate field `"), "{refusal}");
+        }
     }
 
     #[test]

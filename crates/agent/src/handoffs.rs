@@ -147,6 +147,7 @@ impl<'a> HandoffService<'a> {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<PendingHandoff>> {
         journal::box_future(async move {
+            let request = with_normalized_goal(request)?;
             let thread = self.agent.thread(thread_id).await?;
             if handoff::is_blank(&*self.agent.store, &thread).await? {
                 return Err(HandoffError::EmptyThread(thread_id).into());
@@ -417,6 +418,12 @@ impl<'a> HandoffService<'a> {
         }
         Ok(interrupt)
     }
+}
+
+/// Returns the request with its goal as it is stored.
+fn with_normalized_goal(request: HandoffRequestOptions) -> Result<HandoffRequestOptions> {
+    let goal = handoff::normalize_goal(request.goal).map_err(HandoffError::GoalTooLong)?;
+    Ok(HandoffRequestOptions { goal, ..request })
 }
 
 /// Returns whether the pending handoff already has everything that `request` specifies. Options that the

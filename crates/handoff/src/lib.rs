@@ -49,7 +49,8 @@ pub use request::tool::{
     route_after_result, unresolved_call_result,
 };
 pub use request::{
-    HandoffOptions, PreparedHandoffRequest, handoff_run_restart, handoff_run_start, is_blank, requested_key,
+    GoalTooLong, HandoffOptions, PreparedHandoffRequest, handoff_run_restart, handoff_run_start, is_blank,
+    normalize_goal, requested_key,
 };
 pub use review::approval::{APPROVAL_NODE, HandoffApproval, dismiss_handoff};
 pub use review::edit::edited_markdown;

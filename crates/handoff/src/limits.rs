@@ -20,8 +20,11 @@ pub const SUMMARY_TOKENS_MAX: u64 = 300;
 pub const INPUT_TOKENS_MAX: u64 = 4_000;
 /// The maximum number of proposals of one handoff: first, refined, reverted and redrafted ones together.
 pub const ITERATIONS_MAX: u32 = 64;
-/// The maximum length of one piece of feedback, in bytes. Feedback is never cut, because it goes into a prompt whole.
+/// The maximum length of one piece of feedback, and of the reason of a decline, in bytes. Feedback is never cut, because it
+/// goes into a prompt whole.
 pub const FEEDBACK_BYTES_MAX: usize = 8_000;
+/// The maximum length of the goal of a request, in characters. It is part of the package whole.
+pub const GOAL_CHARS_MAX: usize = 2_000;
 
 /// The maximum number of files named by a summary that are inspected on disk.
 pub const REFERENCED_FILES_MAX: usize = 50;

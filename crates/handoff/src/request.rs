@@ -18,6 +18,7 @@ use runtime::{Channel, Channels, GraphUpdate, RunStart, StepContext, StepFailure
 use serde::{Deserialize, Serialize};
 
 use crate::lifecycle::{self, HandoffAction};
+use crate::limits::GOAL_CHARS_MAX;
 use crate::state::{HandoffInProgress, HandoffState, ProposalRef};
 
 /// The channel that holds the tool call which requested the handoff and has no result yet.
@@ -56,6 +57,27 @@ impl HandoffOptions {
     /// Returns the `initiated_by` value of events and payloads: `agent` or `user`.
     pub(crate) const fn initiated_by(&self) -> &'static str {
         if self.tool_call_id.is_some() { "agent" } else { "user" }
+    }
+}
+
+/// A goal has more than [`GOAL_CHARS_MAX`] characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the goal has {chars} characters, at most {GOAL_CHARS_MAX} are allowed")]
+pub struct GoalTooLong {
+    /// The number of characters of the goal.
+    pub chars: usize,
+}
+
+/// Returns the goal of a request without blanks at its ends and with its secrets redacted (invariant M16). A blank goal is
+/// none.
+///
+/// # Errors
+/// [`GoalTooLong`] if the goal is too long.
+pub fn normalize_goal(goal: Option<String>) -> Result<Option<String>, GoalTooLong> {
+    let Some(goal) = goal.as_deref().map(str::trim).filter(|goal| !goal.is_empty()) else { return Ok(None) };
+    match goal.chars().count() {
+        chars if chars > GOAL_CHARS_MAX => Err(GoalTooLong { chars }),
+        _ => Ok(Some(secrets::redact(goal).into_owned())),
     }
 }
 
@@ -295,5 +317,20 @@ fn is_consistent(state: &HandoffState, handoff: &Handoff) -> bool {
                 && proposal.iteration == handoff.iteration
         }
         HandoffState::Accepted { .. } | HandoffState::Declined | HandoffState::Previewed => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m16_a_goal_is_trimmed_limited_and_redacted() {
+        let normalize = |goal: &str| normalize_goal(Some(goal.to_owned()));
+        assert_eq!(normalize("  ship it\n"), Ok(Some("ship it".to_owned())));
+        assert_eq!(normalize(" \t"), Ok(None));
+        assert_eq!(normalize("use password=hunter2hunter2"), Ok(Some("use password=[redacted]".to_owned())));
+        assert_eq!(normalize(&"g".repeat(2_000)).map(|goal| goal.unwrap().len()), Ok(2_000));
+        assert_eq!(normalize(&"g".repeat(2_001)), Err(GoalTooLong { chars: 2_001 }));
     }
 }

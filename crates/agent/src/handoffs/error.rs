@@ -33,6 +33,9 @@ pub enum HandoffError {
         /// The thread to which the handoff belongs.
         parent_thread_id: ThreadId,
     },
+    /// The goal is too long.
+    #[error("hand off with this goal: {0}")]
+    GoalTooLong(#[from] handoff::GoalTooLong),
     /// The thread has no messages to hand off.
     #[error("hand off thread {0}: it has no messages")]
     EmptyThread(ThreadId),
@@ -135,6 +138,9 @@ impl HandoffError {
             Self::OtherThread { parent_thread_id, .. } => ErrorClass::User.with_hint(format!(
                 "it belongs to thread {parent_thread_id}; `segue handoff --list` shows the thread of each handoff"
             )),
+            Self::GoalTooLong(_) => ErrorClass::User.with_hint(
+                "say the goal in a sentence or two; a text can be pasted into the new thread as its first message",
+            ),
             Self::EmptyThread(_) => {
                 ErrorClass::User.with_hint("there is nothing to carry over: start a new thread with `segue chat`")
             }

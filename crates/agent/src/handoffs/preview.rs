@@ -8,7 +8,9 @@ use protocol::{HandoffId, Interrupt, InterruptId, InterruptStatus, RunId, Thread
 use runtime::{FrameSender, RunScope};
 use tokio_util::sync::CancellationToken;
 
-use super::{HandoffRequestOptions, PendingHandoff, ProposalPresentation, is_same_request};
+use super::{
+    HandoffRequestOptions, PendingHandoff, ProposalPresentation, is_same_request, with_normalized_goal,
+};
 use crate::{HandoffError, HandoffService, Result};
 
 impl<'a> HandoffService<'a> {
@@ -28,6 +30,7 @@ impl<'a> HandoffService<'a> {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<PendingHandoff>> {
         journal::box_future(async move {
+            let request = with_normalized_goal(request)?;
             let thread = self.agent.thread(thread_id).await?;
             if handoff::is_blank(&*self.agent.store, &thread).await? {
                 return Err(HandoffError::EmptyThread(thread_id).into());
@@ -59,6 +62,7 @@ impl<'a> HandoffService<'a> {
         frames: &'a FrameSender,
     ) -> BoxFuture<'a, Result<PartsEstimate>> {
         journal::box_future(async move {
+            let request = with_normalized_goal(request)?;
             let thread = self.agent.thread(thread_id).await?;
             let prepared = self.prepare_request(&thread, request).await?;
             let node = self.agent.handoff_approval_node(self.agent.models.open_if_usable().as_ref());

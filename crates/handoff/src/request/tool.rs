@@ -20,8 +20,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::draft::summarization::SUMMARIZATION_NODE;
+use crate::limits::GOAL_CHARS_MAX;
 use crate::request::{
     HandoffOptions, PreparedHandoffRequest, WAITING_CALL_CHANNEL, WaitingToolCall, handoff_run_start,
+    normalize_goal,
 };
 use crate::state::HandoffState;
 
@@ -29,9 +31,6 @@ use crate::state::HandoffState;
 pub const REQUEST_HANDOFF: &str = "request_handoff";
 /// The name of the node that gives the tool call its result.
 pub const RESULT_NODE: &str = "handoff_result";
-
-/// The maximum length of the goal that the agent may pass, in characters.
-const GOAL_CHARS_MAX: usize = 2_000;
 
 /// The tool `request_handoff`.
 ///
@@ -100,10 +99,7 @@ impl HandoffTool {
     async fn request_handoff(&self, args: &Value, context: &ToolContext) -> Result<GraphUpdate, String> {
         let args =
             RequestHandoffArgs::deserialize(args).map_err(|error| format!("bad arguments: {error}"))?;
-        let goal = args.goal.map(|goal| goal.trim().to_owned()).filter(|goal| !goal.is_empty());
-        if goal.as_ref().is_some_and(|goal| goal.chars().count() > GOAL_CHARS_MAX) {
-            return Err(format!("bad arguments: the goal has more than {GOAL_CHARS_MAX} characters"));
-        }
+        let goal = normalize_goal(args.goal).map_err(|error| format!("bad arguments: {error}"))?;
         let pending = find_pending_handoff(&*context.store, context.thread_id).await;
         if pending.map_err(|error| format!("failed to {error}"))?.is_some() {
             return Err("A handoff of this thread is already waiting for the person's decision.".to_owned());

@@ -1,6 +1,7 @@
 //! The interpretation of a decision about a proposal (contract §6). All functions are pure: they read the proposal
 //! and the decision, and return an outcome or a rejection.
 
+use model::untrusted_text::strip_hidden_characters;
 use protocol::{Decision, HandoffSummary, Interrupt, Proposal};
 use runtime::DecisionRejection;
 use serde_json::{Map, Value};
@@ -89,7 +90,7 @@ pub(crate) fn decision_outcome(
             check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
             edit_outcome(shown, refinements_left, &args)
         }
-        Decision::Reject { message } => Ok(DecisionOutcome::Decline(message.clone())),
+        Decision::Reject { message } => Ok(DecisionOutcome::Decline(checked_reason(message.as_deref())?)),
         Decision::Preview {} => Ok(DecisionOutcome::Preview),
         Decision::Respond { .. } => Err(DecisionRejection::Invalid(
             "a handoff is accepted, edited, refined or declined; it takes no response".to_owned(),
@@ -310,10 +311,9 @@ const REDRAFT_FIELDS: [&str; 3] = ["feedback", "revert_to", "redraft"];
 
 /// Returns the argument `feedback`, checked against its limits.
 fn checked_feedback(feedback: Option<&str>, refinements_left: u32) -> Result<String, DecisionRejection> {
-    match feedback.map(str::trim) {
-        None | Some("") => {
-            Err(DecisionRejection::Invalid("the feedback is empty: say what should change".to_owned()))
-        }
+    let has_text = |text: &&str| !strip_hidden_characters(text).trim().is_empty();
+    match feedback.map(str::trim).filter(has_text) {
+        None => Err(DecisionRejection::Invalid("the feedback is empty: say what should change".to_owned())),
         Some(_) if refinements_left == 0 => Err(DecisionRejection::Invalid(
             "no refinement is left: accept, edit the text yourself, or decline".to_owned(),
         )),
@@ -321,7 +321,18 @@ fn checked_feedback(feedback: Option<&str>, refinements_left: u32) -> Result<Str
             "the feedback has {} bytes, at most {FEEDBACK_BYTES_MAX} are allowed: shorten it, or edit the text",
             long.len()
         ))),
-        Some(feedback) => Ok(feedback.to_owned()),
+        Some(feedback) => Ok(secrets::redact(feedback).into_owned()),
+    }
+}
+
+/// Returns the reason of a decline, with its secrets redacted.
+fn checked_reason(reason: Option<&str>) -> Result<Option<String>, DecisionRejection> {
+    match reason {
+        Some(long) if long.len() > FEEDBACK_BYTES_MAX => Err(DecisionRejection::Invalid(format!(
+            "the reason has {} bytes, at most {FEEDBACK_BYTES_MAX} are allowed: shorten it",
+            long.len()
+        ))),
+        reason => Ok(reason.map(|reason| secrets::redact(reason).into_owned())),
     }
 }
 

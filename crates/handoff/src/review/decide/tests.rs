@@ -357,3 +357,24 @@ fn g5_empty_feedback_alone_is_rejected() {
         "refused: a handoff is accepted, edited, refined or declined; it takes no response"
     );
 }
+
+#[test]
+fn m16_feedback_and_the_reason_of_a_decline_are_limited_and_redacted() {
+    let outcome = |message: &str| {
+        let decision = Decision::Reject { message: Some(message.to_owned()) };
+        match decision_outcome(&proposal(), 1, &decision) {
+            Ok(DecisionOutcome::Decline(reason)) => reason.unwrap(),
+            Ok(_) => panic!("not a decline"),
+            Err(rejection) => format!("{rejection:?}"),
+        }
+    };
+    assert_eq!(outcome("not now"), "not now");
+    assert_eq!(outcome("password=hunter2hunter2 is in it"), "password=[redacted] is in it");
+    assert!(outcome(&"x".repeat(8_001)).contains("has 8001 bytes"));
+    let blank = json!({"type": "edit", "edited_action": {
+        "name": "handoff_summary", "args": {"feedback": " \u{200b} "}}});
+    assert!(describe_outcome(&proposal(), &blank).contains("the feedback is empty"));
+    let refine = json!({"type": "edit", "edited_action": {
+        "name": "handoff_summary", "args": {"feedback": "name password=hunter2hunter2"}}});
+    assert_eq!(describe_outcome(&proposal(), &refine), "refine: name password=[redacted]");
+}

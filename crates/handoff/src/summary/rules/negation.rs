@@ -83,14 +83,23 @@ const NEGATIONS: &[&[&str]] = &[
     &["no", "need", "to"],
     &["stop"],
     &["skip"],
+    &["without"],
 ];
 /// Words behind `not` with which a sentence denies that its subject is needed.
 const NECESSITY: &[&str] = &["necessary", "needed", "required", "mandatory", "important"];
 /// Words that permit what their sentence is about.
 const PERMISSIONS: &[&str] =
     &["fine", "ok", "okay", "allowed", "permitted", "acceptable", "welcome", "optional"];
+/// Conditions under which a permission still permits what a rule forbids.
+const PERMISSIVE_CONDITIONS: &[&str] = &["if", "when", "while", "whenever", "once", "because"];
+/// Words before the time or the condition of a demand.
+const TIMES: &[&str] = &["before", "after", "when", "whenever", "once", "until"];
+/// Verbs of a rule that `skip` stands for.
+const DOING: &[&str] = &["run", "use", "execute", "do", "call", "perform"];
 /// Words of a sentence that tells about the past.
 const PAST: &[&str] = &["was", "were", "had", "been"];
+/// Words for whoever does something.
+const ACTORS: &[&str] = &["i", "you", "we", "have", "has", "is", "are", "was"];
 /// The fewest words of a rule that have to be in a sentence that negates it.
 const COMMON_WORDS_MIN: usize = 2;
 
@@ -102,25 +111,39 @@ pub(super) fn negates(rule: &str, line: &str) -> bool {
         let words = words(sentence);
         let has =
             |list: &[&str]| words.iter().any(|word| !word.is_code && list.contains(&word.text.as_str()));
-        if has(PAST) || has(CONDITIONS) {
+        if has(PAST) {
             return false;
         }
+        let is_open = |word: &Word| {
+            !word.is_code
+                && CONDITIONS.contains(&word.text.as_str())
+                && !PERMISSIVE_CONDITIONS.contains(&word.text.as_str())
+        };
+        if words.iter().any(|word| is_open(word) && word.text != "without") {
+            return permits_too_early(rule, &words);
+        }
+        let is_conditional = has(PERMISSIVE_CONDITIONS);
         let is_denied = words
             .iter()
             .any(|word| !word.is_code && DENIALS.contains(&word.text.as_str()) && word.text != "allowed");
-        let is_permitted = !is_denied && (has(PERMISSIONS) || addresses_agent(&words));
+        let is_permitted =
+            !is_denied && (has(PERMISSIONS) || addresses_agent(&words) || permits_passively(&words));
         is_permitted && bans.iter().any(|ban| ban.is_named_in(&words))
-            || requirements
-                .iter()
-                .any(|required| !is_denied && has_opposite(required, &words) || is_negated(required, &words))
+            || !is_conditional
+                && requirements.iter().any(|required| {
+                    !is_denied && has_opposite(required, &words) || is_negated(required, &words)
+                })
     })
 }
 
-/// Returns the content words of each clause that demands something: stems, without negations and conditions.
+/// Returns the content words of each clause that demands something: stems, without negations and conditions. Of a demand
+/// with a time ("run the tests before you commit"), they are those before it.
 fn requirements(rule: &str) -> Vec<Vec<String>> {
     let clauses = split_sentences(rule).flat_map(clauses);
     let requirement = |clause: Vec<Word>| {
-        let texts: Vec<&str> = clause.iter().map(|word| word.text.as_str()).collect();
+        let time = clause.iter().position(|word| TIMES.contains(&word.text.as_str()));
+        let demand = &clause[..time.unwrap_or(clause.len())];
+        let texts: Vec<&str> = demand.iter().map(|word| word.text.as_str()).collect();
         let is_other = |word: &&str| {
             CONDITIONS.contains(word)
                 || REFERENCES.contains(word)
@@ -176,7 +199,11 @@ fn opposites(word: &str) -> impl Iterator<Item = &'static str> + '_ {
 /// statement that they are not needed.
 fn is_negated(required: &[String], words: &[Word]) -> bool {
     let is_required = |word: &Word| required.iter().any(|wanted| is_same_word(&word.text, wanted));
-    let has_all = required.iter().all(|wanted| words.iter().any(|word| is_same_word(&word.text, wanted)));
+    let is_skipped = words.iter().any(|word| word.text == "skip");
+    let is_implied = |wanted: &String| is_skipped && DOING.contains(&wanted.as_str());
+    let has_all = required
+        .iter()
+        .all(|wanted| is_implied(wanted) || words.iter().any(|word| is_same_word(&word.text, wanted)));
     if !has_all || required.len() < COMMON_WORDS_MIN {
         return false;
     }
@@ -192,6 +219,42 @@ fn is_negated(required: &[String], words: &[Word]) -> bool {
     }) || texts.contains(&"optional");
     let first = words.iter().find(|word| is_content(&word.text));
     NEGATIONS.iter().any(is_before_required) || is_unneeded && first.is_some_and(is_required)
+}
+
+/// Returns whether the sentence permits something to be done: "files may be deleted".
+fn permits_passively(words: &[Word]) -> bool {
+    words
+        .windows(2)
+        .any(|pair| matches!(pair[0].text.as_str(), "may" | "can" | "could") && pair[1].text == "be")
+}
+
+/// Returns whether the sentence lets something be done before what the rule makes it wait for: "fix it before the plan is
+/// read" for the rule "no fix until I have read the plan".
+fn permits_too_early(rule: &str, words: &[Word]) -> bool {
+    /// The fewest words of the event that the sentence has to name.
+    const EVENT_WORDS_MIN: usize = 2;
+    let split = |words: &[Word], times: &[&str]| {
+        let at = words.iter().position(|word| times.contains(&word.text.as_str()))?;
+        let content = |words: &[Word]| -> Vec<String> {
+            let texts = words.iter().map(|word| word.text.as_str());
+            texts.filter(|text| is_content(text) && !ACTORS.contains(text)).map(str::to_owned).collect()
+        };
+        Some((content(&words[..at]), content(&words[at + 1..])))
+    };
+    let Some((done, event)) = split(words, &["before"]) else { return false };
+    split_sentences(rule).flat_map(clauses).any(|clause| {
+        let is_ban = clause.iter().any(|word| {
+            word.text == "no" || matches!(word.text.as_str(), "never" | "don't" | "dont" | "not")
+        });
+        let Some((waiting, awaited)) = split(&clause, &["until", "before"]).filter(|_| is_ban) else {
+            return false;
+        };
+        let names = |text: &[String], wanted: &String| text.iter().any(|word| is_same_word(word, wanted));
+        waiting.iter().any(|wanted| names(&done, wanted))
+            && awaited.iter().filter(|wanted| names(&event, wanted)).count()
+                >= EVENT_WORDS_MIN.min(awaited.len())
+            && !awaited.is_empty()
+    })
 }
 
 /// Returns whether the sentence tells the next agent what it may do.
@@ -254,6 +317,18 @@ mod tests {
             ("Never commit without running the tests.", "Commits are fine.", false),
             ("Run the tests before you commit.", "Don't commit.", false),
             ("Prefer small functions.", "Large files are fine.", false),
+            ("Never sleep in tests.", "You may sleep in tests if it helps.", true),
+            ("Never sleep in tests.", "If a test sleeps, you may remove it.", false),
+            ("No fix until I have read the plan.", "Fix the parser before the plan is read.", true),
+            ("No fix until I have read the plan.", "Fix the parser after the plan is read.", false),
+            ("No fix until I have read the plan.", "Wait until the plan is read before the fix.", false),
+            ("Run the linter before you commit.", "Skip the linter and commit.", true),
+            ("Run the linter before you commit.", "Commit without running the linter.", true),
+            ("Run the linter before you commit.", "Commit without the changelog.", false),
+            ("Run the linter before you commit.", "Run the linter and commit.", false),
+            ("Never delete files in raw/.", "Files in raw/ may be deleted.", true),
+            ("Never delete files in raw/.", "Files in cache/ may be deleted.", false),
+            ("Never delete files in raw/.", "Files in raw/ may be moved.", false),
         ] {
             assert_eq!(negates(rule, line), expected, "{rule} / {line}: {:?}", requirements(rule));
         }

@@ -147,7 +147,7 @@ async fn show_report(context: &CommandContext, report: &ImportReport) -> Result<
         context.screen.print_line(format!(
             "{}{}",
             context.screen.style.dim(&lead),
-            shorten(&sanitize_line(name), columns)
+            shorten(&sanitize_line(&agent::redact(name)), columns)
         ))?;
     }
     let new: u64 = report.threads.iter().map(|thread| thread.events_new).sum();
@@ -166,6 +166,11 @@ async fn show_report(context: &CommandContext, report: &ImportReport) -> Result<
     context.screen.print_line(parts.join(" · "))?;
     for failed in &report.failed {
         context.screen.print_to_stderr(format!("segue: failed to {}", sanitize_line(&failed.reason)));
+    }
+    if let [id] = ids.as_slice() {
+        context
+            .screen
+            .print_to_stderr(context.screen.style.dim(format!("Hand it off with `segue handoff {id}`.")));
     }
     Ok(())
 }

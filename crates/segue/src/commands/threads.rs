@@ -397,13 +397,14 @@ async fn print_thread(context: &CommandContext, action: &str, thread: &Thread) -
     Ok(())
 }
 
-/// Returns the name of a thread, else its first prompt without attached files.
+/// Returns the name of a thread, else its first prompt without attached files. Secrets are redacted, because titles stand
+/// in lists and above packages.
 pub(crate) fn thread_title(thread: &Thread) -> String {
     let prompt = thread.first_prompt.as_deref().map(|prompt| match prompt.split_once(FILE_BLOCK) {
         Some((text, _)) if !text.trim().is_empty() => text,
         Some(_) | None => prompt,
     });
-    sanitize_line(thread.name.as_deref().or(prompt).unwrap_or("(no messages yet)"))
+    sanitize_line(&agent::redact(thread.name.as_deref().or(prompt).unwrap_or("(no messages yet)")))
 }
 
 /// A thread with its state, in the form of `--json`.

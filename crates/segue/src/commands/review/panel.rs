@@ -103,7 +103,7 @@ fn outdated_note(uncovered_messages: u64) -> Option<String> {
 
 /// Returns the number of remaining refinements; if no refinement remains, the reason and the alternatives.
 /// The interrupt does not allow `edit` if the limit of refinements is reached. If it allows `edit` and no refinement
-/// remains, no model is configured.
+/// remains, no model drafts handoffs.
 fn refinements_note(pending: &PendingHandoff) -> String {
     let mut configs = pending.interrupt.payload.review_configs.iter();
     let is_capped = !configs.any(|config| config.allowed_decisions.iter().any(|allowed| allowed == "edit"));
@@ -112,7 +112,7 @@ fn refinements_note(pending: &PendingHandoff) -> String {
             "No refinement remains: accept, edit the text yourself, return to an earlier draft, or decline."
                 .to_owned()
         }
-        0 => "Refining needs a model, and none is configured. Edit the text yourself, or see `segue models`."
+        0 => "Refining needs a model that drafts handoffs: see `segue models` and `handoff.model`. Or edit the text yourself."
             .to_owned(),
         1 => "1 refinement remains.".to_owned(),
         count => format!("{count} refinements remain."),

@@ -24,6 +24,15 @@ async function createThread(text = "Please mend the kettle, and never raise the 
   return id;
 }
 
+/** Hands a thread off, and returns its child. */
+async function acceptHandoff(id, title = undefined) {
+  const { handoff, proposal } = await requestHandoff(id);
+  const { summary_sha256 } = proposal;
+  const decision = { type: "approve", summary_sha256, ...(title && { args: { title } }) };
+  const path = `/api/handoffs/${handoff.handoff_id}/decision`;
+  return (await ask("POST", path, { decisions: [decision] })).child_thread_id;
+}
+
 const requestHandoff = (id, options = {}) => ask("POST", `/api/threads/${id}/handoffs`, options);
 const loadHandoff = (id) => ask("GET", `/api/handoffs/${id}`);
 const button = (page, name) => page.getByRole("button", { name, exact: true });
@@ -298,6 +307,95 @@ run({
       .getByRole("link", { name: /child|thread/i })
       .first()
       .waitFor();
+  },
+
+  async "two threads are merged into one child, each summary reviewed"() {
+    const [parent, other] = [await createThread(), await createThread("Please mend the [teapot].")];
+    await ask("PATCH", `/api/threads/${other}`, { name: "The teapot" });
+    const child = await acceptHandoff(parent);
+    const page = await open(`#/threads/${child}`);
+    await button(page, "Merge another thread…").click();
+    const dialog = page.getByRole("dialog", { name: "Merge another thread" });
+    const start = button(dialog, "Draft handoff");
+    check(await start.isDisabled(), "a thread has to be chosen");
+    await dialog.getByRole("radio", { name: /The teapot/ }).waitFor();
+    // The child and its parent are not offered.
+    for (const id of [child, parent]) equal(await dialog.locator(`input[value="${id}"]`).count(), 0);
+    await dialog.getByRole("searchbox", { name: "Thread to merge" }).fill("teapot");
+    await dialog.getByRole("radio", { name: /The teapot/ }).check();
+    await start.click();
+    await page.waitForURL(/#\/handoffs\//);
+    const merged = page.url().split("#/handoffs/")[1];
+    await page.getByText(/Accepting adds this summary to Kettle, next part/).waitFor();
+    const before = await loadHandoff(merged);
+    equal([before.handoff.parent_thread_id, before.handoff.into], [other, child]);
+    await button(page, "Accept").click();
+    await page.waitForURL((url) => url.hash === `#/threads/${child}`);
+    await page.getByText(/Continues .* and .* by handoff/).waitFor();
+    await page.getByRole("main").getByRole("link", { name: "The teapot" }).waitFor();
+    equal(await page.getByRole("heading", { level: 2, name: "Kettle, next part" }).count(), 2);
+    const { packages } = await ask("GET", `/api/threads/${child}/packages`);
+    equal(
+      packages.map(({ parent_thread_id }) => parent_thread_id),
+      [parent, other],
+    );
+    equal(packages[1].summary_sha256, before.pending.proposal.summary_sha256);
+    await runTurn(child, "Go on with both.");
+    await button(page, "Merge another thread…").waitFor({ state: "detached" });
+  },
+
+  async "a thread is handed off into an earlier child, which may get its first message meanwhile"() {
+    const [parent, other] = [await createThread(), await createThread()];
+    const child = await acceptHandoff(parent, "An earlier child");
+    const page = await open(`#/threads/${other}`);
+    await page.getByText("Heard.").waitFor();
+    await page.keyboard.press("h");
+    const dialog = page.getByRole("dialog", { name: "Hand off this thread" });
+    await dialog.getByRole("combobox", { name: "Continue in" }).selectOption(child);
+    await button(dialog, "Draft handoff").click();
+    await page.waitForURL(/#\/handoffs\//);
+    await page.getByText(/Accepting adds this summary to An earlier child/).waitFor();
+    await runTurn(child, "I begin already.");
+    await button(page, "Accept").click();
+    await page
+      .getByRole("alert")
+      .getByText(/it has messages already/)
+      .waitFor();
+    const { handoff } = await loadHandoff(page.url().split("#/handoffs/")[1]);
+    equal([handoff.outcome, handoff.child_thread_id], ["pending", null]);
+  },
+
+  async "calls that wait for approval are listed, and the choice about them is carried out"() {
+    const parent = await createThread();
+    await runTurn(parent, "Please [run it]");
+    const { handoff } = await requestHandoff(parent);
+    const page = await openReview(handoff.handoff_id);
+    const decision = page.getByRole("region", { name: "Decision" });
+    await decision.getByText("1 call waits for approval:").waitFor();
+    await decision
+      .getByRole("listitem")
+      .getByText(/printf/)
+      .waitFor();
+    await decision.getByRole("combobox", { name: /waits for approval/ }).selectOption("cancel");
+    await button(page, "Accept").click();
+    await page.waitForURL(/#\/threads\//);
+    // The list of threads shows the decision without a reload.
+    await page.locator(`#threads a[href="#/handoffs/${handoff.handoff_id}"]`).waitFor({ state: "detached" });
+    equal((await ask("GET", `/api/threads/${parent}`)).interrupts, []);
+    const child = page.url().split("#/threads/")[1];
+    equal((await ask("GET", `/api/threads/${child}`)).interrupts, []);
+  },
+
+  async "a line that later work contradicts is announced, and updated in the child"() {
+    const parent = await createThread("Please mend the kettle. [look around]");
+    const child = await acceptHandoff(parent);
+    await runTurn(child, "[finish it]");
+    const page = await open(`#/threads/${child}`);
+    await button(page, /Summary.*1 line outdated/).click();
+    await button(page, "Update: [ ] Mend the spout (in progress)").click();
+    await page.getByText("1 line outdated").waitFor({ state: "detached" });
+    const { packages } = await ask("GET", `/api/threads/${child}/packages`);
+    check(packages[0].summary_md.includes("- [x] Mend the spout"), packages[0].summary_md);
   },
 
   async "the lineage shows and links parents, children and forks"() {

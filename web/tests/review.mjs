@@ -93,6 +93,8 @@ run({
     await waitUntil(() => shownItem.evaluate((one) => one.matches(":focus")), "the focus follows");
     await waitUntilVisible(message(page, first), "so does the conversation");
     equal(await page.url().split("#")[1], `/handoffs/${handoff}`);
+    // Only the panes scroll, so nothing can move the bars out of the window.
+    equal(await page.evaluate(() => document.documentElement.scrollHeight - innerHeight), 0);
   },
 
   async "a click on a message marks its items"() {
@@ -115,7 +117,11 @@ run({
     const page = await open(`#/handoffs/${handoff}`);
     const omitted = page.getByRole("region", { name: "Not in this text" });
     const [topic] = summary.notes.topics;
-    await omitted.getByRole("button", { name: topic.request, exact: true }).click();
+    // The text that will be added is shown first.
+    await omitted.getByText(`Asked earlier: ${topic.request}`).waitFor();
+    await omitted
+      .getByRole("button", { name: `Show messages ${topic.first_seq} to ${topic.last_seq}`, exact: true })
+      .click();
     await waitUntilVisible(message(page, topic.first_seq), "the topic is shown");
 
     // The strip leads to the first message.
@@ -129,9 +135,24 @@ run({
 
     const proposals = async () => (await ask("GET", `/api/handoffs/${handoff}`)).proposals;
     const count = (await proposals()).length;
-    await button(omitted, `Add: ${topic.request}`).click();
+    // One key chooses, and Enter adds.
+    await page.keyboard.press("+");
+    await waitUntil(
+      () =>
+        button(omitted, /^Add: /)
+          .first()
+          .evaluate((one) => one.matches(":focus")),
+      "the first part has the focus",
+    );
+    equal((await proposals()).length, count);
+    const shownText = await omitted.getByText(`Asked earlier: ${topic.request}`).innerText();
+    await button(omitted, `Add: ${topic.request}`).press("Enter");
     await waitUntil(async () => (await proposals()).length === count + 1, "the topic is added");
     const added = (await proposals()).at(-1).summary_json;
+    check(
+      added.body.some(({ text }) => text === shownText),
+      { shownText, body: added.body },
+    );
     check(!(added.notes?.topics ?? []).some(({ first_seq }) => first_seq === topic.first_seq), added.notes);
     await button(omitted, `Add: ${topic.request}`).waitFor({ state: "hidden" });
 

@@ -145,8 +145,11 @@ export const api = {
   deleteFeedback: (id: string, run: string) =>
     requestJson<void>("DELETE", `${threadPath(id)}/runs/${run}/feedback`),
 
-  createHandoff: (id: string, options: { goal?: string; messages?: number; preview?: boolean } = {}) =>
-    requestJson<PendingHandoff>("POST", `${threadPath(id)}/handoffs`, options),
+  /** With `into`, accepting adds the summary to that child of another handoff. */
+  createHandoff: (
+    id: string,
+    options: { goal?: string; messages?: number; preview?: boolean; into?: string } = {},
+  ) => requestJson<PendingHandoff>("POST", `${threadPath(id)}/handoffs`, options),
   estimateHandoff: (id: string, messages: number | null) =>
     requestJson<PartsEstimate>(
       "GET",

@@ -321,6 +321,10 @@ export interface ConversationTopic {
   messages: number;
   tokens: number;
   request: string;
+  /** The beginning of the last answer, if there is one. */
+  answer?: string | null;
+  /** The text of the item that adding the topic puts into the summary; missing in drafts of earlier versions. */
+  item_text?: string;
 }
 /** A note about a standing rule: the text lost it, or one of its lines may contradict it. */
 export interface RuleNote {
@@ -361,6 +365,8 @@ export interface Handoff {
   goal: string | null;
   initiated_by: "user" | "agent";
   preview_only: boolean;
+  /** The thread to which an acceptance adds the summary; null if it creates one. */
+  into: string | null;
   messages: number | null;
   accepted_sha256: string | null;
   note: string | null;

@@ -14,6 +14,11 @@ export function probeName(kind: string): string {
   return NAMES[kind] ?? kind;
 }
 
+/** Returns how many of the questions the text answers, in words. */
+export function continuityCount({ passed, probes }: Pick<ContinuityReport, "passed" | "probes">): string {
+  return `${passed} of ${probes.length} ${probes.length === 1 ? "question" : "questions"} answered`;
+}
+
 /** Returns what was answered to a failed question, in a sentence. */
 export function probeAnswer({ answer, judged_by }: ContinuityProbe): string {
   if (!answer) return "The text does not say.";

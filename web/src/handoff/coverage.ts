@@ -22,6 +22,11 @@ export function useParts(uses: Record<MessageUse, number>): CoveragePart[] {
   return USES.map((use) => ({ ...use, count: uses[use.name] }));
 }
 
+/** Returns the number of messages that the text quotes or refers to. */
+export function usedCount({ quoted, represented }: Record<MessageUse, number>): number {
+  return quoted + represented;
+}
+
 /** Returns the number of messages per coverage class, as the server counted them. */
 export function coverageParts(coverage: Proposal["coverage"]): CoveragePart[] {
   return [

@@ -5,6 +5,7 @@ import { api } from "../api/endpoints";
 import { notifyError, notify } from "../app/notices.svelte";
 import { navigate, paths } from "../app/router.svelte";
 import { refreshSession } from "../app/session.svelte";
+import { refreshLists } from "../threads/listState.svelte";
 
 /** Threads whose draft was cancelled on this page, so the failure of its request is expected. */
 const cancelledThreads = new Set<string>();
@@ -34,6 +35,7 @@ export async function requestDraft(
     notifyError("Could not draft the handoff", error);
     return "dropped";
   } finally {
+    refreshLists();
     void refreshSession();
   }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ReviewNotes } from "../api/types";
-import { contradictions, factOmission, lostRules } from "./notes";
+import { contradictions, factOmission, lostRules, omittedCount, topicText } from "./notes";
 
 test("lost rules keep their indexes, and contradicted ones their lines", () => {
   const rule = (text: string) => ({ text, refs: [2] });
@@ -23,4 +23,14 @@ test("left-out facts say how many there are, or that one is shortened", () => {
   expect(factOmission({ section: "Tasks", entries: ["Ship"], reason: "shortened" })).toBe(
     "Tasks. The text contains only its beginning.",
   );
+});
+
+test("the text of a topic is shown before it is added, also for a draft of an earlier version", () => {
+  const topic = { first_seq: 2, last_seq: 5, messages: 4, tokens: 90, request: "Look at the sweep." };
+  expect(topicText({ ...topic, item_text: "Asked earlier: the sweep" })).toBe("Asked earlier: the sweep");
+  expect(topicText({ ...topic, answer: "It is fine." })).toBe(
+    "Asked earlier: Look at the sweep.\nAnswered: It is fine.",
+  );
+  expect(topicText({ ...topic, answer: null })).toBe("Asked earlier: Look at the sweep.");
+  expect([omittedCount({}), omittedCount({ topics: [topic] })]).toEqual([0, 1]);
 });

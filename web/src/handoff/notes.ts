@@ -1,5 +1,5 @@
 // The texts of a review's notes. Pure.
-import type { LeftOutFacts, LeftOutItem, ReviewNotes, Rule } from "../api/types";
+import type { ConversationTopic, LeftOutFacts, LeftOutItem, ReviewNotes, Rule } from "../api/types";
 
 /** The parts to add to a text, by their indexes in the notes. */
 export type AddedParts =
@@ -22,6 +22,11 @@ export function factOmission({ section, entries, reason }: LeftOutFacts): string
   return `${section}: ${entries.length} more, which the text only counts.`;
 }
 
+/** Returns the text of the item that adding a topic puts into the summary. */
+export function topicText({ item_text, request, answer }: ConversationTopic): string {
+  return item_text || `Asked earlier: ${request}${answer ? `\nAnswered: ${answer}` : ""}`;
+}
+
 /** Returns the sentences about the removed references of an item. */
 export function falseReferences(seqs: readonly number[] = []): string[] {
   return seqs.map((seq) => `Reference #${seq} was removed: there is no such message.`);
@@ -30,6 +35,12 @@ export function falseReferences(seqs: readonly number[] = []): string[] {
 /** Returns the rules that the text no longer contains, with their indexes in the notes. */
 export function lostRules({ rules = [] }: ReviewNotes): { rule: Rule; at: number }[] {
   return rules.flatMap(({ rule, problem }, at) => (problem.kind === "lost" ? [{ rule, at }] : []));
+}
+
+/** Returns the number of parts of the draft and of the conversation that the text lacks. */
+export function omittedCount(notes: ReviewNotes): number {
+  const { left_out = [], topics = [], left_out_facts = [] } = notes;
+  return left_out.length + topics.length + lostRules(notes).length + left_out_facts.length;
 }
 
 /** Returns the rules that a line of the text may contradict. */

@@ -5,6 +5,7 @@ import { refreshSession } from "../app/session.svelte";
 import { ApiError } from "../api/client";
 import { api } from "../api/endpoints";
 import type { DecidedHandoff, Decision, HandoffReview } from "../api/types";
+import { refreshLists } from "../threads/listState.svelte";
 import { compareReviews } from "./review";
 
 /** Milliseconds between two requests while the handoff is pending. */
@@ -89,6 +90,7 @@ export class ReviewStore {
       return null;
     } finally {
       this.activity = null;
+      refreshLists();
       void refreshSession();
     }
   }

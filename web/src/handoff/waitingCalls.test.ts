@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Proposal } from "../api/types";
-import { countWaitingCalls, waitingCallsLabel, withWaitingCalls } from "./waitingCalls";
+import { waitingCalls, waitingCallsLabel, withWaitingCalls } from "./waitingCalls";
 
 test("an accept says what becomes of the calls that wait for approval", () => {
   expect(withWaitingCalls({ type: "approve", summary_sha256: "ab" }, "transfer")).toEqual({
@@ -28,8 +28,8 @@ test("an accept says what becomes of the calls that wait for approval", () => {
 
 test("the choice is offered for the calls that the text lists", () => {
   const proposal = (carry_over: object) => ({ summary_json: { carry_over } }) as unknown as Proposal;
-  expect(countWaitingCalls(proposal({}))).toBe(0);
-  expect(countWaitingCalls(proposal({ pending_approvals: ["execute: {}"] }))).toBe(1);
+  expect(waitingCalls(proposal({}))).toEqual([]);
+  expect(waitingCalls(proposal({ pending_approvals: ["execute: {}"] }))).toEqual(["execute: {}"]);
   expect(waitingCallsLabel(1)).toBe("1 call waits for approval:");
   expect(waitingCallsLabel(2)).toBe("2 calls wait for approval:");
 });

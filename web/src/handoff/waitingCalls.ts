@@ -13,9 +13,9 @@ export const WAITING_CALLS: { choice: WaitingCalls; label: string }[] = [
   { choice: "copy", label: "Ask in both threads" },
 ];
 
-/** Returns the number of calls that the text lists as waiting for approval. */
-export function countWaitingCalls(proposal: Proposal): number {
-  return proposal.summary_json.carry_over?.pending_approvals?.length ?? 0;
+/** Returns the calls that the text lists as waiting for approval. */
+export function waitingCalls(proposal: Proposal): readonly string[] {
+  return proposal.summary_json.carry_over?.pending_approvals ?? [];
 }
 
 /** Returns the label of the choice. */

@@ -16,7 +16,7 @@ test("the fill is the share of the window", () => {
 test("without a window, the fill is the number of tokens", () => {
   expect(fill(30_771, null)).toEqual({
     share: null,
-    label: "30.8k tokens",
+    label: "30.8k",
     tokens: "30.8k tokens",
     isHigh: false,
   });

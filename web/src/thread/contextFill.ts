@@ -8,7 +8,7 @@ const HIGH_SHARE = 0.75;
 export interface ContextFill {
   /** The used share of the window from 0 to 1, or null if the window is unknown. */
   share: number | null;
-  /** The share in percent, or the number of tokens if the window is unknown. */
+  /** The share in percent, or the number of tokens if the window is unknown, without the unit. */
   label: string;
   /** The tokens and the window. */
   tokens: string;
@@ -18,8 +18,7 @@ export interface ContextFill {
 /** Returns the fill of the context window. */
 export function contextFill({ tokens, window_tokens }: ContextUsage): ContextFill {
   const used = compactNumber(tokens);
-  if (!window_tokens)
-    return { share: null, label: `${used} tokens`, tokens: `${used} tokens`, isHigh: false };
+  if (!window_tokens) return { share: null, label: used, tokens: `${used} tokens`, isHigh: false };
   const share = Math.min(1, tokens / window_tokens);
   return {
     share,

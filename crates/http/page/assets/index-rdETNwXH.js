@@ -1,1 +1,0 @@
-import{I as e,Ut as t,b as n}from"./base-B5_6AFc9.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

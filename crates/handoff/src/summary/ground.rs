@@ -17,9 +17,13 @@ use facts::{TranscriptItem, TranscriptItemKind};
 use names::{NameClass, NameMention};
 
 pub(crate) mod names;
+mod proper_names;
 #[cfg(test)]
 mod tests;
 mod text_forms;
+
+/// The length from which on the name of a person or a product may be the beginning of a longer word, in bytes.
+const PROPER_STEM_BYTES_MIN: usize = 5;
 
 /// A search for the names of a summary in the events it covers. It skips all further text once every name is found.
 ///
@@ -84,7 +88,7 @@ impl GroundingCheck {
         let mut tracked: Vec<TrackedName> = Vec::new();
         let (mut spellings, mut patterns) = (Vec::new(), Vec::new());
         for (text_index, text) in texts.enumerate() {
-            names::scan_names(text, |name| {
+            let mut track = |name: NameMention<'_>| {
                 if is_number_fragment(text, &name) {
                     return;
                 }
@@ -104,7 +108,9 @@ impl GroundingCheck {
                 if !tracked[index].text_indexes.contains(&text_index) {
                     tracked[index].text_indexes.push(text_index);
                 }
-            });
+            };
+            names::scan_names(text, &mut track);
+            proper_names::scan_proper_names(text, &mut track);
         }
         // Building one of the other kinds of automaton takes longer than searching a thread.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
@@ -289,8 +295,10 @@ impl NamePattern {
 
     /// Returns whether the match at `span` of `text` is the name itself and not a part of a longer name.
     fn is_at(&self, text: &str, span: Range<usize>) -> bool {
+        let is_open_after =
+            self.open_after || self.class == NameClass::Proper && span.len() >= PROPER_STEM_BYTES_MIN;
         (self.open_before || text_forms::can_begin_at(text, span.start, self.class))
-            && (self.open_after || text_forms::can_end_at(text, span.end, self.class))
+            && (is_open_after || text_forms::can_end_at(text, span.end, self.class))
     }
 }
 
@@ -310,6 +318,7 @@ fn is_number_fragment(text: &str, name: &NameMention<'_>) -> bool {
 fn spellings(name: &NameMention<'_>, root: Option<&str>) -> Vec<String> {
     let text = name.text.as_ref();
     let mut spellings = vec![text.to_owned()];
+    spellings.extend(name.other_spellings.iter().cloned());
     let unmarked = text_forms::strip_markup(text);
     if unmarked != text {
         spellings.push(unmarked);

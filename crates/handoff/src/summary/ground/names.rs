@@ -15,6 +15,8 @@ pub(crate) enum NameClass {
     Hash,
     /// A number, with its unit if it has one.
     Number,
+    /// The name of a person or a product, which may be the beginning of a longer word.
+    Proper,
     /// Any other name.
     Word,
 }
@@ -34,6 +36,8 @@ pub(crate) struct NameMention<'a> {
     pub open_after: bool,
     /// True if the name begins a line, where its first letter may have been capitalized.
     pub begins_line: bool,
+    /// Further spellings of the name in the conversation.
+    pub other_spellings: Vec<String>,
 }
 
 /// The minimum length of a name in a code span, in characters. Shorter words occur in any text.
@@ -298,10 +302,10 @@ fn emit_name<'a>(line: &'a str, name: &'a str, class: NameClass, on_name: &mut i
     }
     let text = match class {
         NameClass::Path => Cow::Owned(clean_path(name)),
-        NameClass::Hash | NameClass::Number | NameClass::Word if name.contains('\\') => {
+        NameClass::Hash | NameClass::Number | NameClass::Proper | NameClass::Word if name.contains('\\') => {
             Cow::Owned(with_slashes(name))
         }
-        NameClass::Hash | NameClass::Number | NameClass::Word => Cow::Borrowed(name),
+        NameClass::Hash | NameClass::Number | NameClass::Proper | NameClass::Word => Cow::Borrowed(name),
     };
     let after_edge = after.trim_start_matches(TRAILING).trim_start_matches(' ');
     on_name(NameMention {
@@ -311,6 +315,7 @@ fn emit_name<'a>(line: &'a str, name: &'a str, class: NameClass, on_name: &mut i
         open_before: before.ends_with(REDACTED),
         open_after: after_edge.starts_with(ELLIPSIS) || after.starts_with(REDACTED),
         begins_line: !before.contains(|c: char| c.is_alphanumeric()),
+        other_spellings: Vec::new(),
     });
 }
 

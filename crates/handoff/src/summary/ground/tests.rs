@@ -65,6 +65,34 @@ fn m6_a_name_that_is_not_in_the_source_is_always_reported() {
 }
 
 #[test]
+fn m6_invented_persons_packages_and_hashes_without_digits_are_reported() {
+    let thread = r#"
+U: Ask dana about the tokio_rustls upgrade. KUBERNETES is not used. See deadbeefcafe.
+A: Moved to serde-yaml, with the rate-limiter of postgresql.
+"#;
+    for (text, missing) in [
+        ("Reviewed with Dana Whitfield.", "Whitfield"),
+        ("Dmitri asked for a smaller image.", "Dmitri"),
+        ("Then Priya's patch, and Oleg, were kept.", "Priya, Oleg"),
+        ("Deployed to Kubernetes beside Postgres, not to Nomad.", "Nomad"),
+        ("The user asked for it. Tests said so. Nobody wants it.", ""),
+        ("It uses the tokio-rustls crate and package serde-yaml.", ""),
+        ("It uses the serde-json crate.", "serde-json"),
+        ("Add fizzbuzz-rustls and tokio-axum.", "fizzbuzz-rustls, tokio-axum"),
+        ("A route-specific, non-empty fizzbuzz-like check in the second-largest file.", ""),
+        ("Total Cost: 3. The meeting is on Monday. Once confirmed, go on.", ""),
+        ("A well-known, case-insensitive, end-to-end check of the rate-limited, read-only cache.", ""),
+        ("Commit deadbeef and defaced walls.", ""),
+        ("Commit feedfacecafe.", "feedfacecafe"),
+        ("Fix The Retry Logic In The Importer", ""),
+        ("- [ ] Write it. (See below.) Objective: Port it; Then test it.", ""),
+        ("Der Fehler ist im Parser und wird mit einem Test behoben.", ""),
+    ] {
+        assert_eq!(ungrounded_names(thread, text).join(", "), missing, "{text}");
+    }
+}
+
+#[test]
 fn m6_a_name_is_found_in_every_form_in_which_it_is_written() {
     for (thread, text) in [
         ("U: see ./src/a.rs", "src/a.rs is done"),

@@ -188,9 +188,7 @@ pub(crate) fn add_items(
     }
     for index in &added.topics {
         let topic = shown.notes.topics.get(*index).ok_or(EditError::NoTopic(*index))?;
-        let answer = topic.answer.iter().map(|answer| format!("\nAnswered: {answer}"));
-        let text = format!("Asked earlier: {}", topic.request) + &answer.collect::<String>();
-        let item = user_item(shown, SummaryItemKind::Progress, &text);
+        let item = user_item(shown, SummaryItemKind::Progress, &topic.item_text());
         summary.body.push(SummaryItem { refs: vec![topic.first_seq], ..item });
     }
     for index in &added.rules {

@@ -2,7 +2,7 @@
 //! lists the largest topics that the text of a summary does not mention.
 
 use facts::{TranscriptItem, TranscriptItemKind};
-use protocol::{ConversationTopic, HandoffSummary, Message, Seq};
+use protocol::{ConversationTopic, Coverage, Message, Seq};
 use secrets::redact;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -45,6 +45,7 @@ impl ConversationOutline {
                 tokens: 0,
                 request: facts::formatting::truncate_with_ellipsis(&line, REQUEST_GRAPHEMES),
                 answer: None,
+                item_text: String::new(),
             });
         }
         if let Some(topic) = self.topics.last_mut() {
@@ -57,18 +58,20 @@ impl ConversationOutline {
         }
     }
 
-    /// Returns the largest topics to which no item, rule or fact of the summary refers, the largest first.
-    pub(crate) fn unrepresented_topics(&self, summary: &HandoffSummary) -> Vec<ConversationTopic> {
-        let coverage = &summary.coverage;
+    /// Returns the largest topics within the covered range to which no item, rule or fact of the summary refers, the largest
+    /// first.
+    pub(crate) fn unrepresented_topics(&self, coverage: &Coverage) -> Vec<ConversationTopic> {
+        let is_covered = |topic: &&ConversationTopic| topic.last_seq <= coverage.last_seq;
         let used: Vec<(Seq, Seq)> = coverage.quoted.iter().chain(&coverage.represented).copied().collect();
         let is_used = |topic: &ConversationTopic| {
             used.iter().any(|(first, last)| *first <= topic.last_seq && topic.first_seq <= *last)
         };
         let is_large = |topic: &&ConversationTopic| topic.tokens >= LISTED_TOKENS_MIN;
         let mut topics: Vec<&ConversationTopic> =
-            self.topics.iter().filter(is_large).filter(|topic| !is_used(topic)).collect();
+            self.topics.iter().filter(is_covered).filter(is_large).filter(|topic| !is_used(topic)).collect();
         topics.sort_by_key(|topic| std::cmp::Reverse(topic.tokens));
-        topics.into_iter().take(LISTED_TOPICS_MAX).cloned().collect()
+        let listed = topics.into_iter().take(LISTED_TOPICS_MAX);
+        listed.map(|topic| ConversationTopic { item_text: topic.item_text(), ..topic.clone() }).collect()
     }
 
     /// Discards the smaller half of the topics when there are too many.

@@ -152,6 +152,20 @@ pub struct ConversationTopic {
     /// The first sentences of the last answer, on one line; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// The text of the item that adding the topic puts into the summary; empty in a proposal of an earlier version.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub item_text: String,
+}
+
+impl ConversationTopic {
+    /// Returns the text of the item that adding the topic puts into the summary. It quotes the request and the answer.
+    pub fn item_text(&self) -> String {
+        if !self.item_text.is_empty() {
+            return self.item_text.clone();
+        }
+        let answer = self.answer.iter().map(|answer| format!("\nAnswered: {answer}"));
+        format!("Asked earlier: {}", self.request) + &answer.collect::<String>()
+    }
 }
 
 /// One item of a summary's body.

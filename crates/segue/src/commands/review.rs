@@ -5,6 +5,7 @@ mod change;
 mod choices;
 mod continuity;
 mod drafting;
+mod left_out;
 mod pane;
 mod panel;
 mod user_text;
@@ -480,19 +481,6 @@ impl<'a> HandoffReviewSession<'a> {
             shorten(&text, columns).into_owned()
         });
         Ok(pick(screen, "Return to", items.collect())?.map(|index| earlier[index].iteration))
-    }
-
-    /// Asks the user to choose something that the draft left out, and returns it as the argument of an edit; `None` if the user
-    /// leaves the question.
-    fn choose_note(&self) -> Result<Option<Value>, CliFailure> {
-        let screen = &self.context.screen;
-        let review_notes = &self.pending.proposal.summary_json.notes;
-        let columns = screen.columns.saturating_sub(8);
-        let entries = notes::note_entries(review_notes);
-        // The number is that of the panel, so that typing it selects the entry.
-        let numbered = entries.iter().enumerate().map(|(at, entry)| format!("{}. {entry}", at + 1));
-        let items = numbered.map(|entry| shorten(&entry, columns).into_owned());
-        Ok(pick(screen, "Add", items.collect())?.map(|index| notes::added_entry(review_notes, index)))
     }
 
     /// Prints the diff between the shown draft and the previous one.

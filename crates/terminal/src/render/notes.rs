@@ -55,6 +55,11 @@ pub fn added_entry(notes: &ReviewNotes, index: usize) -> Value {
     }
 }
 
+/// Returns the topic of the entry of [`note_entries`] with that index; `None` if the entry is no topic.
+pub fn topic_at(notes: &ReviewNotes, index: usize) -> Option<&ConversationTopic> {
+    notes.topics.get(index.checked_sub(notes.left_out.len())?)
+}
+
 /// Returns the rules that the text no longer contains, each with its index in the notes about rules.
 pub(crate) fn lost_rules(notes: &ReviewNotes) -> impl Iterator<Item = (usize, &Rule)> {
     notes.rules.iter().enumerate().filter_map(|(index, note)| match note.problem {
@@ -142,6 +147,7 @@ mod tests {
             tokens: 3_120,
             request: "Now look at the importer".to_owned(),
             answer: None,
+            item_text: String::new(),
         };
         let rule = |text: &str| Rule { text: text.to_owned(), refs: vec![3] };
         let notes = ReviewNotes {

@@ -62,6 +62,11 @@ async fn m4_the_largest_topics_without_a_reference_are_listed_and_can_be_added()
     let requests: Vec<&str> = topics.iter().map(|topic| topic.request.as_str()).collect();
     assert_eq!(requests, ["Choose colours for the chart."], "{topics:?}");
     assert!(topics[0].messages == 2 && topics[0].tokens > 100, "{topics:?}");
+    assert!(
+        topics[0]
+            .item_text
+            .starts_with("Asked earlier: Choose colours for the chart.\nAnswered: The palette")
+    );
     let action = json!({"name": "handoff_summary", "args": {"add": {"topics": [0]}}});
     let answer = json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string();
     let id = pending.handoff.handoff_id;
@@ -75,9 +80,50 @@ async fn m4_the_largest_topics_without_a_reference_are_listed_and_can_be_added()
         "{}",
         added.summary_md
     );
+    let item = added.summary_json.body.iter().find(|item| item.refs == [topics[0].first_seq]).unwrap();
+    assert_eq!(item.text, topics[0].item_text, "the text that was shown is added");
     assert!(added.summary_json.notes.topics.is_empty());
     let represented = &added.summary_json.coverage.represented;
     assert!(represented.iter().any(|(first, last)| (*first..=*last).contains(&topics[0].first_seq)));
+}
+
+#[tokio::test]
+async fn m4_the_topics_are_listed_anew_when_one_is_added() {
+    let environment = TestEnvironment::new();
+    let long = "The palette has twelve colours, each with a name and a use. ".repeat(12);
+    let replies = [
+        ScriptedReply::text(DRAFT.replace("[1]", "[2]").replace("[6]", "[2]"))
+            .when_body_contains(DRAFT_PROMPT)
+            .with_repeat(),
+        ScriptedReply::text(long).with_repeat(),
+    ];
+    let server = ScriptedServer::start(Script::new(replies)).unwrap();
+    let agent = environment.agent_with(&server);
+    let (frames, cancel) = unwatched();
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let charts = ["red", "green", "blue", "grey", "pink", "brown", "black"];
+    let prompts = charts.map(|colour| format!("Draw the {colour} chart."));
+    for prompt in
+        ["Fix the last row."].into_iter().chain(prompts.iter().map(String::as_str)).chain(["Thanks, go on."])
+    {
+        agent.runs().send_message(thread, prompt, &frames, &cancel).await.unwrap();
+    }
+    let pending =
+        agent.handoffs().request(thread, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
+    let listed = |proposal: &protocol::Proposal| -> Vec<String> {
+        proposal.summary_json.notes.topics.iter().map(|topic| topic.request.clone()).collect()
+    };
+    let shown = listed(&pending.proposal);
+    assert_eq!(shown.len(), 5, "{shown:?}");
+    let action = json!({"name": "handoff_summary", "args": {"add": {"topics": [0, 1, 2, 3, 4]}}});
+    let answer = json!({"decisions": [{"type": "edit", "edited_action": action}]}).to_string();
+    let id = pending.handoff.handoff_id;
+    let decided = agent.handoffs().decide(id, &decisions(&answer), &frames, &cancel).await.unwrap();
+    let added = decided.next.unwrap().proposal;
+    let left: Vec<String> = prompts.iter().filter(|prompt| !shown.contains(prompt)).cloned().collect();
+    let mut remaining = listed(&added);
+    remaining.sort_by_key(|request| prompts.iter().position(|prompt| prompt == request));
+    assert_eq!(remaining, left, "the next topics are listed, and the added ones are not");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use protocol::{CarryOver, Coverage, HandoffSummary, Seq, ThreadId};
+use protocol::{CarryOver, ConversationTopic, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::StepFailure;
 
 use super::inherited::{add_inherited_items, join_facts, merge_facts};
@@ -368,8 +368,13 @@ impl WindowScan {
             sources.texts.entry(seq).or_default().push(text.to_owned());
         }
         classify_messages(&mut summary, &sources);
-        summary.notes.topics = self.scan.outline.unrepresented_topics(&summary);
+        summary.notes.topics = self.unrepresented_topics(&summary.coverage);
         summary
+    }
+
+    /// Returns the largest topics of the covered conversation that a text with this coverage does not mention.
+    pub(crate) fn unrepresented_topics(&self, coverage: &Coverage) -> Vec<ConversationTopic> {
+        self.scan.outline.unrepresented_topics(coverage)
     }
 
     /// Marks the items of `summary` as unverified that contain a name found neither in the covered events nor in

@@ -41,8 +41,8 @@ enum SummaryPart {
 }
 
 impl EditGrounding<'_> {
-    /// Notes the names in the changed parts of the edit that the conversation does not contain. An unverified part whose names
-    /// are all found becomes verified.
+    /// Notes the names in the changed parts of the edit that the conversation does not contain, and lists the largest topics
+    /// that the edit does not mention. An unverified part whose names are all found becomes verified.
     ///
     /// # Errors
     ///
@@ -55,12 +55,17 @@ impl EditGrounding<'_> {
         let changed = changed_parts(shown, &edited.summary_json);
         let texts = changed.iter().map(|(_, text)| text.as_str());
         let mut check = GroundingCheck::from_texts(texts, self.workspace());
-        if !check.is_done() {
+        let has_other_sources = has_other_sources(shown, &edited.summary_json);
+        if has_other_sources || !check.is_done() {
             let goal = self.options.goal.as_deref().map(secrets::redact);
             let messages = self.options.messages;
             let scan = ScanRequest { messages, goal: goal.as_deref(), ..ScanRequest::default() };
             let scan = self.scan_cache.scan_thread(self.thread, scan).await?;
             scan.find_names(self.thread, &mut check, &self.feedback).await?;
+            if has_other_sources {
+                let summary = &mut edited.summary_json;
+                summary.notes.topics = scan.unrepresented_topics(&summary.coverage);
+            }
         }
         let names = check.missing_names();
         let missing = |index: usize| {
@@ -76,6 +81,14 @@ impl EditGrounding<'_> {
     fn workspace(&self) -> Option<&Path> {
         self.options.workspace.as_deref()
     }
+}
+
+/// Returns whether the edit refers to other messages than the shown text, so that it may mention other topics.
+fn has_other_sources(shown: &HandoffSummary, edited: &HandoffSummary) -> bool {
+    let (before, after) = (&shown.coverage, &edited.coverage);
+    before.quoted != after.quoted
+        || before.represented != after.represented
+        || shown.notes.topics != edited.notes.topics
 }
 
 /// Returns the parts of `edited` that `shown` does not contain, with their texts.

@@ -78,6 +78,32 @@ fn g5_the_user_sees_the_whole_summary_and_accepts_it_with_one_key() {
 }
 
 #[test]
+fn a_topic_is_added_after_its_text_was_shown() {
+    let answer = "The palette has twelve colours, each with a name and a use. ".repeat(12);
+    let draft = draft_reply("The clock is passed in.", "Do the same in src/backoff.rs.");
+    let (sandbox, _server) = start_with_replies([
+        draft.when_body_contains("You write the handoff summary").with_repeat(),
+        ScriptedReply::text(answer).with_repeat(),
+    ]);
+    assert_eq!(sandbox.run(&["run", "-p", "Find why the test fails."]).code, 0);
+    for prompt in ["Choose colours for the chart.", "Thanks, go on."] {
+        let output = sandbox.run(&["run", "-c", "-p", prompt]);
+        assert_eq!(output.code, 0, "{output:?}");
+    }
+    let terminal = PtyTerminal::start(&sandbox, 100, &["handoff", "last"]);
+    answer_question(&terminal, "+");
+    terminal.wait_for("Not mentioned: Choose colours");
+    terminal.press_keys("Choose colours\r");
+    wait_for_sentence(&terminal, "Adds to Progress:");
+    wait_for_sentence(&terminal, "- Asked earlier: Choose colours for the chart.");
+    wait_for_sentence(&terminal, "- Answered: The palette has twelve colours");
+    terminal.press_keys("a\r");
+    wait_for_sentence(&terminal, "Changed: Progress");
+    terminal.press_keys("\x1b");
+    assert_eq!(terminal.end().0, 3);
+}
+
+#[test]
 fn g5_enter_alone_decides_nothing_and_escape_leaves_it_pending() {
     let sandbox = TestSandbox::new();
     let (terminal, _) = start_review(&sandbox, 80);

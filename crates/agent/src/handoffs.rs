@@ -253,13 +253,6 @@ impl<'a> HandoffService<'a> {
                 | Err(
                     Error::Run(RunError::Refused(_)) | Error::Journal(journal::Error::AlreadyDecided { .. }),
                 ) => Err(already_decided_error(&self.get(handoff_id).await?).into()),
-                Err(Error::Run(RunError::Runtime(runtime::Error::Journal(error))))
-                    if error.is_message_conflict() =>
-                {
-                    // The first message of the named child was stored between the check and the decision.
-                    let thread_id = handoff.child_thread_id;
-                    Err(HandoffError::NotMergeable { thread_id, reason: merging::HAS_MESSAGES }.into())
-                }
                 Err(error) => Err(error),
             }
         })

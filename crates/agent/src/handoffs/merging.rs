@@ -6,15 +6,17 @@ use futures::future::BoxFuture;
 use handoff::HandoffOptions;
 use journal::HandoffFilter;
 use protocol::{
-    Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, ParentKind, Thread, ThreadId,
+    Decision, Decisions, FailureKind, Handoff, HandoffId, HandoffStatus, Interrupt, ParentKind, Thread,
+    ThreadId,
 };
+use runtime::RunEnd;
 use serde::Serialize;
 
 use super::queries::handoff_id_of;
-use crate::{HandoffError, HandoffService, Result};
+use crate::{Error, HandoffError, HandoffService, Result, RunError};
 
 /// The reason why a thread with messages gets no further package.
-pub(super) const HAS_MESSAGES: &str = "it has messages already";
+const HAS_MESSAGES: &str = "it has messages already";
 
 /// A thread that was handed off into a child that another thread's handoff had created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -80,7 +82,7 @@ impl<'a> HandoffService<'a> {
     }
 }
 
-impl HandoffService<'_> {
+impl<'a> HandoffService<'a> {
     /// Checks that the answer to the question of a handoff does not add its package to a thread that cannot get it. Answers that
     /// end the handoff, and other questions, pass. Every client's answer is checked here, whichever endpoint it uses.
     ///
@@ -101,6 +103,40 @@ impl HandoffService<'_> {
         let Some(handoff) = handoff.filter(|handoff| handoff.status.is_pending()) else { return Ok(()) };
         let options = serde_json::from_value::<HandoffOptions>(handoff.options).unwrap_or_default();
         self.check_merge_target(handoff.parent_thread_id, options.into).await
+    }
+
+    /// Returns the reason why an answer failed if the named child got its first message between the check and the decision;
+    /// otherwise `ended`, the end of the run that took the answer, unchanged.
+    ///
+    /// # Errors
+    /// [`HandoffError::NotMergeable`] in that case, or the error of `ended`.
+    pub(crate) async fn explain_merge_race(
+        self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+        ended: Result<RunEnd>,
+    ) -> Result<RunEnd> {
+        let is_race = match &ended {
+            Err(Error::Journal(error) | Error::Run(RunError::Runtime(runtime::Error::Journal(error)))) => {
+                error.is_message_conflict()
+            }
+            Err(_) => false,
+            Ok(end) => {
+                end.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::InvalidDecision)
+            }
+        };
+        if is_race {
+            self.check_answer_mergeable(interrupt, decisions).await?;
+        }
+        ended
+    }
+
+    /// Checks that a handoff of the thread `parent` can add its package to the thread `into`.
+    ///
+    /// # Errors
+    /// [`HandoffError::NotMergeable`] with the reason, or fails if the journal does.
+    pub fn check_mergeable(self, parent: ThreadId, into: ThreadId) -> BoxFuture<'a, Result<()>> {
+        journal::box_future(async move { self.check_merge_target(parent, Some(into)).await })
     }
 
     /// Checks that the thread `into` can get a further package, from `parent`. `None` stands for a new thread, which can.

@@ -43,7 +43,8 @@ impl<'a> RunService<'a> {
     ///
     /// # Errors
     /// [`crate::HandoffError::Expired`] for a handoff past its time limit. [`crate::RunError::WorkspaceGone`]
-    /// if an approved call's folder does not exist here. [`journal::Error::AlreadyDecided`] if another client
+    /// if an approved call's folder does not exist here. [`crate::HandoffError::NotMergeable`] if the child of
+    /// the handoff cannot get its summary. [`journal::Error::AlreadyDecided`] if another client
     /// answered first. [`runtime::Error::Rejected`] if the answer is invalid; the interrupt stays pending in
     /// that case.
     pub fn resume(
@@ -75,9 +76,9 @@ impl<'a> RunService<'a> {
             return Err(runtime::Error::Rejected { interrupt_id, rejection }.into());
         }
         let input = RunInput::from_answer(interrupt_id, decisions.clone());
-        let end = self
-            .run_in_workspace(interrupt.thread_id, RunStartContent::Input(&input), frames, cancel)
-            .await?;
+        let ended =
+            self.run_in_workspace(interrupt.thread_id, RunStartContent::Input(&input), frames, cancel).await;
+        let end = self.agent.handoffs().explain_merge_race(interrupt, decisions, ended).await?;
         let is_waiting = end.status == RunStatus::Interrupted
             && self
                 .agent

@@ -14,7 +14,7 @@ mod update;
 use std::path::{Path, PathBuf};
 
 use agent::{HandoffRequestOptions, ImportReport, PendingHandoff};
-use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, Thread};
+use protocol::{Handoff, HandoffId, HandoffStatus, Proposal, Thread, ThreadId};
 use terminal::{Audience, TypeAheadBuffer, sanitize_line, sanitize_path, shorten};
 
 use crate::cli::OutputFormat;
@@ -61,14 +61,36 @@ async fn request_handoff(context: &CommandContext, args: &HandoffArgs) -> Comman
         HandoffSource::Session(path) => import_source(context, &path).await?,
     };
     let request = request_options(context, args, goal).await?;
+    let into = request.into;
+    let answer = AnswerRequest { answer, is_probed: args.probe };
+    match draft_and_answer(context, thread.thread_id, request, answer, imported.as_ref()).await {
+        Err(failure) if failure.is_conflict() => match into {
+            // The command that came first has added this summary: this one fails as it would have a moment later.
+            Some(child) => {
+                context.agent.handoffs().check_mergeable(thread.thread_id, child).await?;
+                Err(failure)
+            }
+            None => Err(failure),
+        },
+        outcome => outcome,
+    }
+}
+
+/// Drafts a handoff of the thread, or finds its pending handoff, and answers it.
+async fn draft_and_answer(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    request: HandoffRequestOptions,
+    answer: AnswerRequest,
+    imported: Option<&ImportReport>,
+) -> CommandResult {
     let mut typed = TypeAheadBuffer::default();
-    let drafted = review::draft_handoff(context, thread.thread_id, request, &mut typed).await;
+    let drafted = review::draft_handoff(context, thread_id, request, &mut typed).await;
     if !matches!(drafted, Ok(Some(_))) {
         review::show_unsent_input(context, &mut typed)?;
     }
     let Some(pending) = drafted? else { return report_stopped_draft(context) };
-    let request = AnswerRequest { answer, is_probed: args.probe };
-    answer_and_report(context, &pending, request, imported.as_ref()).await
+    answer_and_report(context, &pending, answer, imported).await
 }
 
 /// Returns the options of the request that the arguments describe.

@@ -499,3 +499,43 @@ fn the_example_of_the_readme_is_handed_off_offline() {
     assert_eq!(report["summary_json"]["model"], "extractive");
     assert_eq!(report["import"]["problems"].as_array().unwrap().len(), 0);
 }
+
+#[test]
+fn an_update_without_a_terminal_reports_the_lines_that_wait_for_a_decision() {
+    let sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
+    let child = report["child_thread_id"].as_str().unwrap();
+    let parent = report["thread_id"].as_str().unwrap();
+    let unchanged = sandbox.run(&["handoff", "update", child]);
+    assert_eq!(unchanged.code, 0, "{unchanged:?}");
+    // A newer request in the parent makes the line with the last request stale. No model answers it.
+    sandbox.run(&["run", "-t", parent, "-p", "Leave the test, and use less memory."]);
+    let open = sandbox.run(&["handoff", "update", child]);
+    assert_eq!(open.code, 3, "{open:?}");
+    let text = open.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("1 line contradicted by later work waits for a decision."), "{open:?}");
+    let json = sandbox.run(&["handoff", "update", child, "--json"]);
+    assert_eq!(
+        (json.code, json.json()["packages"][0]["stale"].as_array().unwrap().len()),
+        (3, 1),
+        "{json:?}"
+    );
+    assert_eq!(sandbox.run(&["handoff", "update", child, "--apply"]).code, 0);
+    assert_eq!(sandbox.run(&["handoff", "update", child]).code, 0);
+}
+
+#[test]
+fn a_second_accept_of_the_same_thread_into_a_child_is_refused_as_an_invalid_argument() {
+    let sandbox = TestSandbox::new();
+    let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
+    let child = report["child_thread_id"].as_str().unwrap();
+    let other =
+        sandbox.write_file("other.jsonl", crate::sandbox::sample_session().replace("retries", "repeats"));
+    let args = ["handoff", &other, "--into", child, "--apply"];
+    let start = || sandbox.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut codes: Vec<Option<i32>> =
+        [start(), start()].map(|mut process| process.wait().unwrap().code()).into();
+    codes.push(Some(sandbox.run(&args).code));
+    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
+    sandbox.run(&args).assert_error(2, "it has a summary of the same thread already");
+}

@@ -7,7 +7,9 @@ use protocol::{HandoffStatus, ThreadId};
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use super::{accept_handoff, pending_handoff};
-use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, approval, unwatched};
+use crate::environment::{
+    CrashingStore, DRAFT, DRAFT_PROMPT, TEST_MODEL, TestEnvironment, approval, unwatched,
+};
 
 /// Requests a handoff of another session, into an existing child.
 async fn request_into(
@@ -138,4 +140,93 @@ async fn m2_an_accept_into_a_thread_with_messages_is_refused_on_every_path_and_t
     let options = HandoffRequestOptions::default();
     let again = agent.handoffs().request(parent, options, &frames, &cancel).await.unwrap();
     assert_ne!(accept_handoff(&agent, &again).await, child);
+}
+
+#[tokio::test]
+async fn m2_a_message_that_comes_during_the_accept_is_reported_alike_on_every_path() {
+    for is_resumed in [false, true] {
+        let environment = TestEnvironment::new();
+        let server = server();
+        environment.configure(&server);
+        let store = CrashingStore::never_crash(environment.store());
+        let agent = Agent::with_store(environment.settings(TEST_MODEL), store.clone()).unwrap();
+        let (agent, first) = pending_handoff(agent, &environment).await;
+        let child = accept_handoff(&agent, &first).await;
+        let second = request_into(&environment, &agent, child).await.unwrap();
+        let other = environment.agent_with(&server);
+        store.before_next_commit(async move {
+            let (frames, cancel) = unwatched();
+            other.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+        });
+        let (frames, cancel) = unwatched();
+        let (decision, id) = (approval(&second), second.handoff.handoff_id);
+        let refused = match is_resumed {
+            true => {
+                let interrupt = second.interrupt.interrupt_id;
+                agent.runs().resume(interrupt, &decision, &frames, &cancel).await.map(drop)
+            }
+            false => agent.handoffs().decide(id, &decision, &frames, &cancel).await.map(drop),
+        };
+        match refused {
+            Err(Error::Handoff(HandoffError::NotMergeable { reason, .. })) => {
+                assert_eq!(reason, "it has messages already");
+            }
+            other => panic!("{is_resumed}: {other:?}"),
+        }
+        assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::AwaitingDecision);
+    }
+}
+
+#[tokio::test]
+async fn m2_a_summary_of_the_same_thread_is_added_once() {
+    let environment = TestEnvironment::new();
+    let (agent, first) = pending_handoff(environment.agent_with(&server()), &environment).await;
+    let child = accept_handoff(&agent, &first).await;
+    let second = request_into(&environment, &agent, child).await.unwrap();
+    let parent = second.handoff.parent_thread_id;
+    agent.handoffs().check_mergeable(parent, child).await.unwrap();
+    accept_handoff(&agent, &second).await;
+    let refused = agent.handoffs().check_mergeable(parent, child).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::Handoff(HandoffError::NotMergeable { reason, .. })) if reason.contains("the same thread already")
+        ),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_lineage_of_a_child_contains_the_ancestors_of_every_merged_parent() {
+    let environment = TestEnvironment::new();
+    let server = server();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let child = accept_handoff(&agent, &first).await;
+    // A second pair of parents is merged into another child, which is merged into the first child in its turn.
+    let (frames, cancel) = unwatched();
+    let mut grandparents = Vec::new();
+    let mut middle = None;
+    for name in ["third", "fourth"] {
+        let session = environment.write_session_about(name);
+        let report = agent.threads().import(&[session], &frames, &cancel).await.unwrap();
+        let thread = report.threads[0].thread_id;
+        let options = HandoffRequestOptions { into: middle, ..HandoffRequestOptions::default() };
+        let pending = agent.handoffs().request(thread, options, &frames, &cancel).await.unwrap();
+        middle = Some(accept_handoff(&agent, &pending).await);
+        grandparents.push(thread);
+    }
+    let middle = middle.unwrap();
+    agent.runs().send_message(middle, "Go on.", &frames, &cancel).await.unwrap();
+    let options = HandoffRequestOptions { into: Some(child), ..HandoffRequestOptions::default() };
+    let merged = agent.handoffs().request(middle, options, &frames, &cancel).await.unwrap();
+    assert_eq!(accept_handoff(&agent, &merged).await, child);
+    let expected = [first.handoff.parent_thread_id, child, middle, grandparents[0], grandparents[1]];
+    for thread in expected {
+        let lineage = agent.threads().lineage(thread).await.unwrap();
+        let ids: Vec<ThreadId> = lineage.threads.iter().map(|entry| entry.thread.thread_id).collect();
+        assert!(
+            ids.len() == expected.len() && expected.iter().all(|id| ids.contains(id)),
+            "{thread}: {ids:?}, expected {expected:?}"
+        );
+    }
 }

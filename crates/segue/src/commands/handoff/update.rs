@@ -103,7 +103,12 @@ pub(crate) async fn run(context: &CommandContext, args: HandoffUpdateArgs) -> Co
         OutputFormat::Json => print_json(context, thread_id, &packages)?,
         OutputFormat::Text => print_text(context, &packages, decider)?,
     }
-    Ok(ExitReason::Success)
+    let is_open = packages.iter().any(|package| !package.package.stale.is_empty());
+    // A person has decided to keep the lines that are left.
+    Ok(match is_open && decider != LineDecider::Person {
+        true => ExitReason::Undecided,
+        false => ExitReason::Success,
+    })
 }
 
 /// Decides about the stale lines of one summary, and applies the updates.
@@ -210,11 +215,15 @@ fn print_text(
     match stale {
         0 if updated == 0 => screen.print_line("Nothing in the summary is contradicted by later work.")?,
         0 => {}
-        stale if decider != LineDecider::Nobody => screen.print_line(format!("{} kept.", count(stale)))?,
-        stale => screen.print_line(format!(
-            "{} contradicted by later work. Without a terminal, --apply makes all proposed changes.",
-            count(stale)
-        ))?,
+        stale if decider == LineDecider::Person => screen.print_line(format!("{} kept.", count(stale)))?,
+        stale => {
+            let verb = if stale == 1 { "waits" } else { "wait" };
+            screen.print_line(format!(
+                "{} contradicted by later work {verb} for a decision. Run the command at a terminal to decide about each, or with \
+                 --apply to make all proposed changes.",
+                count(stale)
+            ))?;
+        }
     }
     Ok(())
 }

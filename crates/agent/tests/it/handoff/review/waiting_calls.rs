@@ -113,3 +113,46 @@ async fn a_call_that_waits_since_the_draft_is_not_closed_unseen() {
     assert_eq!(decided.handoff.accepted_sha256.as_ref(), Some(&pending.proposal.summary_sha256));
     assert_eq!(agent.runs().pending_interrupts(thread).await.unwrap().len(), 1, "it still waits");
 }
+
+#[tokio::test]
+async fn all_calls_of_a_step_are_listed_and_one_choice_covers_them() {
+    for (choice, result) in [
+        ("copy", None),
+        ("transfer", Some("this call moved to thread")),
+        ("cancel", Some("the person cancelled this call")),
+        ("leave", None),
+    ] {
+        let environment = TestEnvironment::new();
+        let calls = ScriptedReply::call("w1", "write_file", json!({"path": "new.txt", "content": "words"}))
+            .with_call("w2", "write_file", json!({"path": "other.txt", "content": "more"}));
+        let server = ScriptedServer::start(Script::new([
+            ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT).with_repeat(),
+            calls,
+            ScriptedReply::text("Very well.").with_repeat(),
+        ]))
+        .unwrap();
+        let agent = environment.agent_with(&server);
+        let pending = handoff_with_waiting_call(&agent).await;
+        let listed = &pending.proposal.summary_json.carry_over.pending_approvals;
+        let expected = [
+            r#"write_file: {"path":"new.txt","content":"words"}"#,
+            r#"write_file: {"path":"other.txt","content":"more"}"#,
+        ];
+        assert_eq!(listed, &expected, "{choice}");
+        let (frames, cancel) = unwatched();
+        let decision = accept_with(&pending, &json!({"pending_approvals": choice}));
+        let parent = pending.handoff.parent_thread_id;
+        agent.handoffs().decide(pending.handoff.handoff_id, &decision, &frames, &cancel).await.unwrap();
+        let results = tool_results(&agent, parent).await;
+        let count = if result.is_some() { 2 } else { 0 };
+        assert!(
+            results.len() == count && results.iter().all(|text| text.contains(result.unwrap_or_default())),
+            "{choice}: {results:?}"
+        );
+        let waiting = agent.runs().pending_interrupts(parent).await.unwrap();
+        let waiting: usize = waiting.iter().map(|question| question.payload.action_requests.len()).sum();
+        assert_eq!(waiting, 2 - count, "{choice}");
+        agent.runs().send_message(parent, "And here?", &frames, &cancel).await.unwrap();
+        assert_paired(&server.requests().last().unwrap().body);
+    }
+}

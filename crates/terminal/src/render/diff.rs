@@ -37,10 +37,13 @@ pub fn render_replacement(screen: &Screen, old: &str, new: &str) -> Vec<String> 
 }
 
 /// Returns the lines that differ between `old` and `new`, wrapped and in full, with the unchanged line before and after
-/// each change. `…` stands for other unchanged lines, and empty lines are omitted. Both texts must be sanitized.
+/// each change. `…` stands for other unchanged lines, and empty lines are omitted. Both texts must be sanitized. The line
+/// break at the end of a text is no difference.
 pub fn render_versions(screen: &Screen, old: &str, new: &str) -> Vec<String> {
+    // Every line ends with a line break, so that a last line equals the same line followed by others.
+    let [old, new] = [old, new].map(|text| format!("{}\n", text.trim_end()));
     let changes: Vec<(LineTag, &str)> =
-        tagged_lines(old, new).into_iter().map(|(tag, line)| (tag, line.trim_end())).collect();
+        tagged_lines(&old, &new).into_iter().map(|(tag, line)| (tag, line.trim_end())).collect();
     let is_near_change = |index: usize| {
         let neighbours = index.saturating_sub(1)..(index + 2).min(changes.len());
         changes[neighbours].iter().any(|(tag, _)| *tag != LineTag::Equal)
@@ -127,6 +130,7 @@ mod tests {
         ];
         assert_eq!(render_versions(&screen, old, new), expected);
         assert!(render_versions(&screen, old, old).is_empty());
+        assert!(render_versions(&screen, old, old.trim_end()).is_empty(), "the last line is the same");
     }
 
     #[test]

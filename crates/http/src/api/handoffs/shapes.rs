@@ -229,9 +229,10 @@ impl ProposalShape {
     }
 }
 
-/// Returns the unified diff of two texts.
+/// Returns the unified diff of two texts. The line break at the end of a text is no difference.
 fn unified_diff(previous: &str, after: &str) -> String {
-    text_diff::unified_diff(previous, after, DIFF_CONTEXT_LINES, None)
+    let [previous, after] = [previous, after].map(|text| format!("{}\n", text.trim_end_matches('\n')));
+    text_diff::unified_diff(&previous, &after, DIFF_CONTEXT_LINES, None)
 }
 
 /// A pending handoff: the proposal to show and the possible decisions.

@@ -40,8 +40,7 @@ fn lost_rules<'a>(text: &EditedText<'a>) -> impl Iterator<Item = &'a str> {
 /// Shows the changes and asks; `None` if the user returns to the question.
 pub(super) fn confirm_text(screen: &Screen, text: &EditedText<'_>) -> io::Result<Option<ConfirmAnswer>> {
     screen.print_line(screen.style.bold("You changed:"))?;
-    // The line break at the end is no part of the text.
-    let (before, after) = (sanitize(text.before.trim_end()), sanitize(text.after.trim_end()));
+    let (before, after) = (sanitize(text.before), sanitize(text.after));
     screen.print_lines(diff::render_versions(screen, &before, &after))?;
     for rule in lost_rules(text) {
         let warning = format!("Your text does not contain the rule: {}", sanitize_line(rule));

@@ -181,6 +181,11 @@ impl_from_errors! {
     telemetry::Error => Admin(AdminError::Tracing);
 }
 
+/// Returns the given id as an error names it after the kind of thing that was searched.
+pub(crate) fn given_id(text: &str) -> String {
+    if text.trim().is_empty() { ": the id is empty".to_owned() } else { format!(" `{text}`") }
+}
+
 /// Returns the hint for an id prefix that matches several ids. It lists the first five of them.
 pub(crate) fn ambiguous_id_hint(matches: &[impl ToString]) -> String {
     let ids: Vec<String> = matches.iter().take(5).map(ToString::to_string).collect();

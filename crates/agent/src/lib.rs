@@ -35,7 +35,7 @@ pub use handoffs::{
     StaleReason,
 };
 pub use home::HomeFolder;
-pub use home::config::{ConfigFile, UserTools};
+pub use home::config::{ConfigFile, HandoffKeep, UserTools};
 pub use home::database::{DatabaseAddress, DatabaseConfig};
 pub use home::error::HomeError;
 pub use memories::MemoryService;

@@ -534,6 +534,15 @@ fn parse_positive<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
         .ok_or_else(|| format!("`{text}` is not a valid number; write 1 or more"))
 }
 
+/// Parses a whole number from `MIN` to `MAX`.
+///
+/// # Errors
+/// Fails if the text is no such number; the error says what to write instead.
+fn parse_limit<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number: &u32| (MIN..=MAX).contains(number));
+    number.ok_or_else(|| format!("`{text}` is not a valid number; write {MIN} to {MAX}"))
+}
+
 /// Parses a duration: a number of seconds, or a number with the unit s, m or h.
 ///
 /// # Errors
@@ -577,6 +586,15 @@ mod tests {
             assert!(parse_positive::<u64>(invalid).unwrap_err().ends_with("write 1 or more"), "{invalid}");
         }
         assert!(parse_positive::<u32>("5000000000").is_err());
+    }
+
+    #[test]
+    fn a_limit_is_within_its_range_and_the_error_says_the_range() {
+        assert_eq!((parse_limit::<0, 100>("0"), parse_limit::<1, 500>("500")), (Ok(0), Ok(500)));
+        for invalid in ["0", "-1", "x", "", "501", "99999999999"] {
+            let error = parse_limit::<1, 500>(invalid).unwrap_err();
+            assert_eq!(error, format!("`{invalid}` is not a valid number; write 1 to 500"));
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) mod run;
 pub(crate) mod setup;
 pub(crate) mod threads;
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -316,6 +316,23 @@ impl AgentOptions {
     fn in_folder(model: &crate::cli::ModelArgs) -> Self {
         Self { folder: FolderRequirement::Required, ..Self::with_model(model) }
     }
+}
+
+/// Reads standard input to its end, as text. `content` names what it contains.
+///
+/// # Errors
+/// Fails if it cannot be read, or is not UTF-8.
+pub(crate) fn read_stdin(content: &str) -> Result<String, CliFailure> {
+    let failed = |reason: String| {
+        CliFailure::new(ExitReason::User, format!("read {content} from standard input: {reason}"))
+    };
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let position = error.utf8_error().valid_up_to() + 1;
+        failed(format!("it is not UTF-8 text, from byte {position} on"))
+            .with_hint("convert it to UTF-8, for example with `iconv`")
+    })
 }
 
 /// Returns the limits of a run that the arguments override.

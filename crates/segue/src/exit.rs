@@ -3,9 +3,11 @@
 
 use std::error::Error as _;
 use std::io::{self, IsTerminal, Write};
+use std::num::ParseIntError;
 use std::process::ExitCode;
 
 use agent::{ErrorClass, RunEnd};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use protocol::{FailureKind, RunStatus};
 use serde_json::json;
 use terminal::{detect_columns, sanitize_line, wrap};
@@ -366,6 +368,17 @@ pub(crate) fn failure_json(failure: &FailureMessage) -> serde_json::Value {
 /// arguments were not parsed, so `--json` is searched in them directly.
 pub(crate) fn report_usage_error(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    let format = if wants_json { OutputFormat::Json } else { OutputFormat::Text };
+    if let Some(problem) = value_problem(error) {
+        let failure = FailureMessage {
+            code: ExitReason::User,
+            problem,
+            lead: FailureLead::FailedTo,
+            hint: Some("`--help` after the command describes its options".to_owned()),
+        };
+        print_failure(&failure, format);
+        return ExitCode::from(failure.code.exit_code());
+    }
     if error.use_stderr() && wants_json {
         let text = error.to_string();
         // Clap names missing arguments in the lines below the first one.
@@ -387,6 +400,28 @@ pub(crate) fn report_usage_error(error: &clap::Error) -> ExitCode {
     } else {
         ExitReason::Success.exit_code()
     })
+}
+
+/// Returns the problem with the value of an argument, which reads after "failed to "; `None` for another error.
+fn value_problem(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(_) | None => None,
+    };
+    let (argument, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    match error.kind() {
+        ErrorKind::InvalidValue if value.is_empty() => Some(format!("read `{argument}`: the value is empty")),
+        ErrorKind::ValueValidation => {
+            let source = error.source();
+            let reason = source.map(ToString::to_string).unwrap_or_default();
+            let is_number = source.is_some_and(|source| source.is::<ParseIntError>());
+            Some(match is_number {
+                true => format!("read `{argument}`: `{value}` is not a whole number"),
+                false => format!("read `{argument}`: {reason}"),
+            })
+        }
+        _ => None,
+    }
 }
 
 /// Returns a message of several lines as one line, without the lines in which a TOML error points to the position of a

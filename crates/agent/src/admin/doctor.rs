@@ -61,7 +61,7 @@ impl<'a> AdminService<'a> {
             checks.push(self.runs_check().await);
             checks.push(self.models_check());
             checks.extend(self.summarizers_check());
-            checks.extend(self.notes_check());
+            checks.extend(self.notes_checks());
             checks.extend(self.agent.handoffs().mirror_check().await);
             checks
         })
@@ -117,18 +117,24 @@ impl<'a> AdminService<'a> {
         }
     }
 
-    /// Checks that the model receives the project's notes for agents whole. Returns `None` if it does.
-    fn notes_check(self) -> Option<DoctorCheck> {
-        let shortened = project_notes::shortened_notes(&self.agent.settings.workspace);
-        let names: Vec<String> = shortened.iter().map(|path| path.display().to_string()).collect();
+    /// Checks that the model receives the project's notes for agents whole. Returns no check if it does.
+    fn notes_checks(self) -> Vec<DoctorCheck> {
+        let report = project_notes::report_notes(&self.agent.settings.workspace);
+        let names: Vec<String> = report.shortened.iter().map(|path| path.display().to_string()).collect();
         let limit = project_notes::NOTES_BYTES_MAX / 1024;
-        (!names.is_empty()).then(|| {
+        let shortened = (!names.is_empty()).then(|| {
             let detail = format!(
                 "{}: the model receives only the beginning, because all notes files share {limit} KiB",
                 names.join(", ")
             );
             DoctorCheck::new("notes", CheckStatus::Warn, detail).with_hint("shorten the files")
-        })
+        });
+        let skipped = report.skipped.into_iter().map(|(path, reason)| {
+            let detail = format!("{}: the model does not receive it: {reason}", path.display());
+            DoctorCheck::new("notes", CheckStatus::Warn, detail)
+                .with_hint("put a readable file inside the project in its place, or remove it")
+        });
+        shortened.into_iter().chain(skipped).collect()
     }
 
     /// Checks the connection pool. Returns `None` if the database is a file.

@@ -65,35 +65,50 @@ impl Hook for ProjectNotes {
 
 /// Returns the prompt section with the project's notes; `None` if no notes file can be read as text.
 fn notes_section(workspace: &Path) -> Option<String> {
-    let files = read_notes_files(workspace);
+    let (files, _) = read_notes_files(workspace);
     let elements: Vec<String> = files.iter().map(render_file).collect();
     (!elements.is_empty()).then(|| PROMPT.trim_end().replace("{files}", &elements.join("\n\n")))
 }
 
-/// Returns the paths of the notes files that are longer than a model receives, relative to the root of the repository.
-pub(crate) fn shortened_notes(workspace: &Path) -> Vec<PathBuf> {
-    let files = read_notes_files(workspace).into_iter();
-    files.filter(|file| !file.is_whole).map(|file| file.path).collect()
+/// The notes files of a project that a model does not receive, or not whole. Paths are relative to the root of the repository.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct NotesReport {
+    /// The files of which a model receives only the beginning.
+    pub(crate) shortened: Vec<PathBuf>,
+    /// The files that are not read, each with the reason.
+    pub(crate) skipped: Vec<(PathBuf, String)>,
+}
+
+/// Returns the notes files that a model does not receive, or not whole.
+pub(crate) fn report_notes(workspace: &Path) -> NotesReport {
+    let (files, skipped) = read_notes_files(workspace);
+    let shortened = files.into_iter().filter(|file| !file.is_whole).map(|file| file.path).collect();
+    NotesReport { shortened, skipped }
 }
 
 /// Returns the notes file of each folder from the root of the repository to the workspace, in this order, so that the
-/// nearest one has the last word. The nearest ones get their room first.
-fn read_notes_files(workspace: &Path) -> Vec<NotesFile> {
+/// nearest one has the last word, and the files that are not read. The nearest ones get their room first.
+fn read_notes_files(workspace: &Path) -> (Vec<NotesFile>, Vec<(PathBuf, String)>) {
     let folders = folders_from_root(workspace);
-    let Some(root) = folders.first() else { return Vec::new() };
-    let (mut room, mut files) = (NOTES_BYTES_MAX, Vec::new());
+    let (mut room, mut files, mut skipped) = (NOTES_BYTES_MAX, Vec::new(), Vec::new());
+    let Some(root) = folders.first() else { return (files, skipped) };
     for (distance, folder) in folders.iter().rev().enumerate() {
-        let Some((name, text, is_whole)) =
-            NOTES_FILES.into_iter().find_map(|name| read_notes(root, folder, name, room))
-        else {
-            continue;
-        };
-        room = room.saturating_sub(text.len());
-        let path = folder.strip_prefix(root).unwrap_or(folder).join(name);
-        files.push(NotesFile { name, path, is_in_workspace: distance == 0, text, is_whole });
+        for name in NOTES_FILES {
+            let path = folder.strip_prefix(root).unwrap_or(folder).join(name);
+            match read_notes(root, &folder.join(name), room) {
+                Ok(Some((text, is_whole))) => {
+                    room = room.saturating_sub(text.len());
+                    files.push(NotesFile { name, path, is_in_workspace: distance == 0, text, is_whole });
+                    break;
+                }
+                Ok(None) => {}
+                Err(reason) => skipped.push((path, reason)),
+            }
+        }
     }
     files.reverse();
-    files
+    skipped.reverse();
+    (files, skipped)
 }
 
 /// Returns the prompt element of a file.
@@ -109,27 +124,46 @@ fn render_file(file: &NotesFile) -> String {
     FILE_ELEMENT.trim_end().replace("{file}", &path.replace(char::is_control, " ")).replace("{notes}", &notes)
 }
 
-/// Returns the name of a notes file of `folder` with its first `bytes_max` bytes, and whether they are the whole file. A
-/// symbolic link to a file outside the root of the repository is not followed.
-fn read_notes(
-    root: &Path,
-    folder: &Path,
-    name: &'static str,
-    bytes_max: usize,
-) -> Option<(&'static str, String, bool)> {
+/// Returns the first `bytes_max` bytes of a notes file, and whether they are the whole file; `None` if it does not exist or is
+/// empty. A symbolic link to a file outside the root of the repository is not followed.
+///
+/// # Errors
+///
+/// The reason why an existing file is not read.
+fn read_notes(root: &Path, file: &Path, bytes_max: usize) -> Result<Option<(String, bool)>, String> {
     // This check comes first because most folders have no such file, and canonicalizing the path takes many times as
     // long.
-    folder.join(name).symlink_metadata().ok()?;
-    let path =
-        folder.join(name).canonicalize().ok().filter(|path| path.starts_with(root) && path.is_file())?;
+    match file.symlink_metadata() {
+        Ok(_) => {}
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(format!("it cannot be read: {error}")),
+    }
+    let path = file.canonicalize().map_err(|error| match is_missing(&error) {
+        true => "it is a symbolic link to a file that does not exist".to_owned(),
+        false => format!("it cannot be read: {error}"),
+    })?;
+    if !path.starts_with(root) {
+        return Err("it is a symbolic link to a file outside the project".to_owned());
+    }
+    // A FIFO would block the reader.
+    if !path.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(NOTES_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).ok()?;
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(NOTES_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
+    read.map_err(|error| format!("it cannot be read: {error}"))?;
     if bytes.trim_ascii().is_empty() {
-        return None;
+        return Ok(None);
     }
     let is_whole = bytes.len() <= bytes_max;
     bytes.truncate(bytes_max);
-    Some((name, String::from_utf8_lossy(&bytes).into_owned(), is_whole))
+    Ok(Some((String::from_utf8_lossy(&bytes).into_owned(), is_whole)))
+}
+
+/// Returns whether a file does not exist.
+fn is_missing(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]
@@ -179,13 +213,40 @@ mod tests {
              <project_notes file=\"crates/AGENTS.md\">\nof the root\n</project_notes>\n\n\
              <project_notes file=\"crates/one/CLAUDE.md\">\nof the crate\n</project_notes>"
         );
-        assert_eq!(shortened_notes(&workspace), Vec::<PathBuf>::new());
+        assert_eq!(report_notes(&workspace), NotesReport::default());
         // The nearest file is whole, and the limit applies to all files together.
         std::fs::write(root.join("AGENTS.md"), "r".repeat(NOTES_BYTES_MAX)).unwrap();
         std::fs::remove_file(root.join("crates/AGENTS.md")).unwrap();
         let text = notes_section(&workspace).unwrap();
         assert!(text.len() < NOTES_BYTES_MAX + 1_000, "{}", text.len());
         assert!(text.contains("of the crate") && text.contains("of the crates"), "{text}");
-        assert_eq!(shortened_notes(&workspace), [PathBuf::from("AGENTS.md")]);
+        assert_eq!(report_notes(&workspace).shortened, [PathBuf::from("AGENTS.md")]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_read_is_reported_with_the_reason() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = folder.path().canonicalize().unwrap();
+        let file = root.join("AGENTS.md");
+        let outside_file = outside.path().join("notes.md");
+        std::fs::write(&outside_file, "of somebody else").unwrap();
+        std::fs::write(root.join("CLAUDE.md"), "of the project").unwrap();
+        let check = |reason: &str| {
+            let report = report_notes(&root);
+            assert_eq!(report.skipped, [(PathBuf::from("AGENTS.md"), reason.to_owned())]);
+            assert!(notes_section(&root).unwrap().contains("of the project"), "{reason}");
+        };
+        std::os::unix::fs::symlink(&outside_file, &file).unwrap();
+        check("it is a symbolic link to a file outside the project");
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(root.join("nothing"), &file).unwrap();
+        check("it is a symbolic link to a file that does not exist");
+        std::fs::remove_file(&file).unwrap();
+        // A folder stands for everything that is no regular file, such as a FIFO.
+        std::fs::create_dir(&file).unwrap();
+        check("it is no regular file");
+        std::fs::remove_dir(&file).unwrap();
+        std::fs::write(&file, " \n").unwrap();
+        assert_eq!(report_notes(&root), NotesReport::default(), "an empty file says nothing");
     }
 }

@@ -4,13 +4,13 @@ use handoff::mirror;
 use protocol::{HandoffId, HandoffStatus, InterruptId, ThreadId};
 
 use crate::ErrorClass;
-use crate::error::{ErrorAdvice, ambiguous_id_hint, store};
+use crate::error::{ErrorAdvice, ambiguous_id_hint, given_id, store};
 
 /// The reason why a handoff call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandoffError {
     /// No handoff has that id.
-    #[error("find handoff `{0}`")]
+    #[error("find handoff{}", given_id(.0))]
     Unknown(String),
     /// The ids of several handoffs begin with the given prefix.
     #[error("choose among {} handoffs that begin with `{prefix}`", matches.len())]

@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{PendingHandoff, ProposalPresentation};
-use crate::HandoffService;
-use crate::{HandoffError, Result};
+use crate::home::config::HandoffKeep;
+use crate::{HandoffError, HandoffService, Result};
 
 /// An entry in a list of handoffs.
 #[derive(Debug, Clone, Serialize)]
@@ -49,6 +49,11 @@ pub struct HandoffOrigin {
 }
 
 impl<'a> HandoffService<'a> {
+    /// Returns how long a child thread is sent the summary that it was handed.
+    pub fn keep(self) -> HandoffKeep {
+        self.agent.config.handoff.keep
+    }
+
     /// Returns the handoffs into the thread, the oldest first: the one that created it, and those that were joined to it. None
     /// if no handoff created it, or if they were deleted with their parents.
     ///

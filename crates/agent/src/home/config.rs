@@ -283,7 +283,7 @@ impl ConfigFile {
             return Err(config_error(problem));
         }
         // The patterns are compiled again when they are installed: they are few, and this keeps the settings plain data.
-        config.secret_patterns(path)?;
+        config.secret_patterns(path).map_err(|error| with_pattern_line(error, &text))?;
         match config.providers.keys().find(|name| !known.contains(&name.as_str())) {
             Some(name) => {
                 Err(config_error(format!("unknown provider `{name}`; known: {}", known.join(", "))))
@@ -296,7 +296,65 @@ impl ConfigFile {
     /// # Errors
     /// Fails if a pattern is invalid.
     pub(crate) fn secret_patterns(&self, path: &Path) -> Result<secrets::UserPatterns> {
-        secrets::UserPatterns::compile(&self.secrets.patterns, &self.secrets.allow)
-            .map_err(|source| Error::Home(HomeError::SecretPattern { path: path.to_owned(), source }))
+        secrets::UserPatterns::compile(&self.secrets.patterns, &self.secrets.allow).map_err(|source| {
+            Error::Home(HomeError::SecretPattern { path: path.to_owned(), line: None, source })
+        })
+    }
+}
+
+/// Adds the line in the configuration file `text` to an error about a pattern of secrets. Returns any other error unchanged.
+fn with_pattern_line(error: Error, text: &str) -> Error {
+    match error {
+        Error::Home(HomeError::SecretPattern { path, source, .. }) => {
+            let line = pattern_line(text, &source);
+            Error::Home(HomeError::SecretPattern { path, line, source })
+        }
+        error => error,
+    }
+}
+
+/// Returns the line of the pattern or exception that cannot be used, or of the list with too many of them.
+fn pattern_line(text: &str, problem: &secrets::PatternError) -> Option<usize> {
+    let document = toml_edit::Document::parse(text).ok()?;
+    let section = document.get("secrets")?.as_table_like()?;
+    let span = match problem {
+        secrets::PatternError::Invalid { name, .. } | secrets::PatternError::Empty(name) => {
+            let pattern = section.get("patterns").and_then(|patterns| patterns.get(name.as_str()));
+            let exceptions = section.get("allow").and_then(toml_edit::Item::as_array);
+            let exception = || exceptions?.iter().find(|value| value.as_str() == Some(name.as_str()))?.span();
+            pattern.and_then(toml_edit::Item::span).or_else(exception)
+        }
+        secrets::PatternError::TooMany(count) => {
+            let lists = ["patterns", "allow"].into_iter().filter_map(|key| section.get(key));
+            let length = |list: &toml_edit::Item| {
+                let entries = list.as_table_like().map(toml_edit::TableLike::len);
+                entries.or_else(|| list.as_array().map(toml_edit::Array::len))
+            };
+            lists.filter(|list| length(list) == Some(*count)).find_map(toml_edit::Item::span)
+        }
+    };
+    Some(text[..span?.start].matches('\n').count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_about_a_pattern_of_secrets_names_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        let many = (0..101).map(|n| format!("p{n} = 'x{n}'\n")).collect::<String>();
+        for (text, line) in [
+            ("[secrets]\n\n[secrets.patterns]\ngood = 'a+'\nbad = '('\n".to_owned(), 5),
+            ("[secrets.patterns]\nempty = 'a*'\n".to_owned(), 2),
+            ("[secrets]\nallow = [\n  'ok',\n  '[',\n]\n".to_owned(), 4),
+            (format!("[secrets.patterns]\n{many}"), 1),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            let error = ConfigFile::read(&path).unwrap_err();
+            let expected = format!("read {}, line {line}: ", path.display());
+            assert!(error.to_string().starts_with(&expected), "{error}");
+        }
     }
 }

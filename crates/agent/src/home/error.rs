@@ -25,10 +25,12 @@ pub enum HomeError {
         reason: String,
     },
     /// A pattern in `[secrets]` of the configuration file cannot be used.
-    #[error("read {}: {source}", path.display())]
+    #[error("read {}{}: {source}", path.display(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
     SecretPattern {
         /// The path of the file.
         path: PathBuf,
+        /// The line of the pattern in the file, if it is known.
+        line: Option<usize>,
         /// The problem.
         source: secrets::PatternError,
     },
@@ -96,8 +98,8 @@ mod tests {
         let config = HomeError::Config { path: path(), reason: reason() };
         check(config, "read p: why", ErrorClass::Config, "fix the file");
         let source = secrets::PatternError::Empty("x".to_owned());
-        let pattern = HomeError::SecretPattern { path: path(), source };
-        let text = "read p: use the pattern `x`: it matches the empty text";
+        let pattern = HomeError::SecretPattern { path: path(), line: Some(3), source };
+        let text = "read p, line 3: use the pattern `x`: it matches the empty text";
         check(pattern, text, ErrorClass::Config, "doctor --secrets");
         let url = HomeError::DatabaseUrl(reason());
         check(url, "read the database's URL: why", ErrorClass::Config, "sqlite:PATH");

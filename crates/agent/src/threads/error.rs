@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use protocol::{CheckpointId, Seq, ThreadId};
 
 use crate::ErrorClass;
-use crate::error::{ErrorAdvice, ambiguous_id_hint};
+use crate::error::{ErrorAdvice, ambiguous_id_hint, given_id};
 use crate::runs::METADATA_BYTES_MAX;
 
 /// The reason why a call about a thread failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
     /// No thread's id begins with the given text.
-    #[error("find a thread `{0}`")]
+    #[error("find a thread{}", given_id(.0))]
     Unknown(String),
     /// The ids of several threads begin with the given prefix.
     #[error("choose among {} threads that begin with `{prefix}`", matches.len())]

@@ -4,6 +4,8 @@
 use clap::{Args, ValueEnum};
 use protocol::{Rating, Seq};
 
+use crate::cli::parse_limit;
+
 /// Print the messages of a thread, including compacted ones
 ///
 /// A marker shows where messages were compacted; the messages stay in their place. Between the messages stand handoffs, decisions
@@ -14,7 +16,7 @@ pub(crate) struct HistoryArgs {
     /// The beginning of its id, or `last`
     pub(crate) thread: String,
     /// Most entries to show [default: 50; 9 with --around]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "N", value_parser = parse_limit::<1, 500>)]
     pub(crate) limit: Option<u32>,
     /// Only entries before this event
     #[arg(long, value_name = "SEQ")]

@@ -7,10 +7,12 @@ pub(crate) mod store;
 use clap::{Args, Subcommand, ValueEnum};
 use protocol::AssistantId;
 
+use crate::cli::parse_limit;
+
 pub(crate) use past_time::PastTime;
 
 /// The largest number of hits that a search can be asked for.
-const HITS_MAX: i64 = 100;
+const HITS_MAX: u32 = 100;
 
 /// Search the messages, summaries and handoffs of the project
 ///
@@ -37,7 +39,7 @@ pub(crate) struct SearchArgs {
     #[command(flatten)]
     pub(crate) projects: ProjectArgs,
     /// Most hits to show
-    #[arg(long, value_name = "N", default_value_t = Self::LIMIT_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=HITS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = Self::LIMIT_DEFAULT, value_parser = parse_limit::<1, HITS_MAX>)]
     pub(crate) limit: u32,
 }
 
@@ -78,7 +80,7 @@ pub(crate) enum MemoryCommand {
         #[command(flatten)]
         projects: ProjectArgs,
         /// Most summaries to show
-        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=HITS_MAX))]
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = parse_limit::<0, HITS_MAX>)]
         limit: u32,
     },
     /// Edit agent.md in $VISUAL or $EDITOR
@@ -95,7 +97,7 @@ pub(crate) enum MemoryCommand {
         #[command(flatten)]
         projects: ProjectArgs,
         /// Most hits of each kind
-        #[arg(long, value_name = "N", default_value_t = SearchArgs::LIMIT_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=HITS_MAX))]
+        #[arg(long, value_name = "N", default_value_t = SearchArgs::LIMIT_DEFAULT, value_parser = parse_limit::<1, HITS_MAX>)]
         limit: u32,
     },
     /// Print the path of agent.md
@@ -107,7 +109,7 @@ pub(crate) enum MemoryCommand {
         /// The beginning of the thread's id, or `last`
         thread: String,
         /// Most messages to list
-        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = parse_limit::<1, 500>)]
         limit: u32,
         /// Only messages after this number
         #[arg(long, value_name = "NUMBER")]
@@ -118,7 +120,7 @@ pub(crate) enum MemoryCommand {
         #[command(flatten)]
         projects: ProjectArgs,
         /// Most summaries to show
-        #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
+        #[arg(long, value_name = "N", default_value_t = 10, value_parser = parse_limit::<1, 500>)]
         limit: u32,
     },
     /// Summarize the old messages that are due

@@ -7,7 +7,7 @@ mod json_lines;
 pub(crate) mod output;
 pub(crate) mod trace;
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 
 use agent::{Agent, CancellationToken, ErrorClass, FrameSender, RunEnd};
 use protocol::{ContentBlock, HumanMessage, RunStatus, ThreadId};
@@ -16,7 +16,7 @@ use terminal::{WatchControl, watch};
 use crate::cli::{self, OutputFormat};
 use crate::commands::agent_work::run_with_notices;
 use crate::commands::memory::summarize;
-use crate::commands::{CommandContext, approval, threads};
+use crate::commands::{CommandContext, approval, read_stdin, threads};
 use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 use output::TurnPrinter;
 
@@ -146,8 +146,8 @@ fn read_message(prompt: Option<&str>) -> Result<HumanMessage, CliFailure> {
     let prompt = prompt.filter(|prompt| *prompt != "-");
     let piped = match prompt {
         // Without a prompt, the message comes from standard input, even if that is a terminal.
-        None => read_stdin()?,
-        Some(_) if is_piped() => read_stdin()?,
+        None => read_stdin("the message")?,
+        Some(_) if is_piped() => read_stdin("the message")?,
         Some(_) => String::new(),
     };
     let mut content: Vec<ContentBlock> = prompt.map(ContentBlock::text).into_iter().collect();
@@ -170,18 +170,6 @@ fn read_message(prompt: Option<&str>) -> Result<HumanMessage, CliFailure> {
             .with_hint("pass it with `-p TEXT`, or on standard input"));
     }
     Ok(HumanMessage { id: None, content })
-}
-
-/// Reads standard input to its end.
-///
-/// # Errors
-/// Fails if the input cannot be read or is not UTF-8.
-fn read_stdin() -> Result<String, CliFailure> {
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text).map_err(|error| {
-        CliFailure::new(ExitReason::User, format!("read the message from standard input: {error}"))
-    })?;
-    Ok(text)
 }
 
 /// Returns whether standard input is a pipe or a file. Any other kind, such as a socket, may never end, so it is read

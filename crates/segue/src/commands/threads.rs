@@ -134,8 +134,10 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
     let thread = context.agent.threads().find(prefix).await?;
     let states = context.agent.threads().display_states([&thread]).await?;
     let entry = ThreadListEntry::new(&thread, &states);
+    let folder = context.agent.threads().thread_workspace(&thread).await?;
+    let folder = folder.map(|folder| folder.to_string_lossy().into_owned());
     if context.format == OutputFormat::Json {
-        return context.print_json(&entry);
+        return context.print_json(&ThreadReport { entry, folder: folder.as_deref() });
     }
     let format_time = |time: Timestamp| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     let mut properties = vec![
@@ -146,6 +148,9 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
         ("created", format_time(thread.created_at)),
         ("active", format_time(thread.updated_at)),
     ];
+    let folders = [("folder", folder.as_deref()), ("project", thread.project.as_deref())];
+    let known = folders.into_iter().filter_map(|(name, path)| Some((name, sanitize_line(path?))));
+    properties.extend(known);
     if let (Some(parent), Some(kind)) = (thread.parent_id, thread.parent_kind) {
         properties.push(("parent", format!("{parent} ({})", kind.as_str())));
     }
@@ -405,6 +410,15 @@ pub(crate) fn thread_title(thread: &Thread) -> String {
         Some(_) | None => prompt,
     });
     sanitize_line(&agent::redact(thread.name.as_deref().or(prompt).unwrap_or("(no messages yet)")))
+}
+
+/// The output of `segue threads show --json`.
+#[derive(Serialize)]
+struct ThreadReport<'a> {
+    #[serde(flatten)]
+    entry: ThreadListEntry<'a>,
+    /// The folder in which the thread's tools work; `null` if it is unknown.
+    folder: Option<&'a str>,
 }
 
 /// A thread with its state, in the form of `--json`.

@@ -2,6 +2,7 @@
 //! and the right exit code, and loses no data.
 
 mod decisions;
+mod values;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

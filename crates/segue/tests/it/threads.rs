@@ -3,6 +3,10 @@
 mod audit;
 mod import;
 
+use std::fs;
+
+use test_model::{Script, ScriptedReply, ScriptedServer};
+
 use crate::sandbox::TestSandbox;
 use crate::terminal::PtyTerminal;
 
@@ -202,4 +206,40 @@ fn colour_follows_the_options_and_the_terminal() {
     assert!(shown(&[]).contains("\u{1b}[2m"));
     assert!(!shown(&[("NO_COLOR", "1")]).contains("\u{1b}[2m"));
     assert!(!shown(&[("TERM", "dumb")]).contains("\u{1b}[2m"));
+}
+
+#[test]
+fn a_thread_is_shown_with_its_folder_and_its_project() {
+    let server = ScriptedServer::start(Script::new([ScriptedReply::text("Hello.").with_repeat()])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&server);
+    fs::create_dir_all(sandbox.work_folder().join(".git")).unwrap();
+    fs::create_dir_all(sandbox.work_folder().join("deep")).unwrap();
+    sandbox.write_file(".git/HEAD", "ref: refs/heads/main\n");
+    let project = sandbox.work_folder().canonicalize().unwrap();
+    let folder = project.join("deep");
+    let output = sandbox.command(&["run", "-p", "Hi."]).current_dir(&folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let shown = sandbox.run(&["threads", "show", "last"]).stdout;
+    let has_line = |name: &str, path: &std::path::Path| {
+        shown.split_whitespace().collect::<String>().contains(&format!("{name}{}", path.display()))
+    };
+    assert!(has_line("folder", &folder) && has_line("project", &project), "{shown}");
+    let report = sandbox.json(&["threads", "show", "last", "--json"]);
+    assert_eq!(report["folder"], folder.to_string_lossy().as_ref());
+    assert_eq!(report["project"], project.to_string_lossy().as_ref());
+}
+
+#[test]
+fn the_doctor_names_notes_files_that_are_not_read() {
+    let sandbox = TestSandbox::new();
+    let outside = sandbox.work_folder().join("../outside.md");
+    fs::write(&outside, "Use tabs.").unwrap();
+    std::os::unix::fs::symlink(&outside, sandbox.work_folder().join("AGENTS.md")).unwrap();
+    let checks = sandbox.json(&["doctor", "--json"]);
+    let notes = checks.as_array().unwrap().iter().find(|check| check["name"] == "notes").unwrap();
+    assert_eq!(notes["verdict"], "warn");
+    assert_eq!(
+        notes["detail"],
+        "AGENTS.md: the model does not receive it: it is a symbolic link to a file outside the project"
+    );
 }

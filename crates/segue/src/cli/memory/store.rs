@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::parse_positive;
+use crate::cli::{parse_limit, parse_positive};
 
 /// Store JSON objects under a key and find them again
 ///
@@ -87,7 +87,7 @@ pub(crate) struct StoreValueArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StorePageArgs {
     /// Most entries to list
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = parse_limit::<1, 500>)]
     pub(crate) limit: u32,
     /// Number of entries to skip
     #[arg(long, value_name = "N", default_value_t = 0)]

@@ -25,7 +25,7 @@ use self::hint::ChatHinter;
 use self::history::ChatHistory;
 use self::paste::{ExpandedInput, PasteBuffer, PasteEditMode};
 use crate::commands::CommandContext;
-use crate::exit::CliFailure;
+use crate::exit::{CliFailure, ExitReason};
 
 /// The prompt.
 pub(super) const PROMPT: &str = "segue> ";
@@ -142,7 +142,7 @@ impl ChatLineReader {
             InputSource::PlainTerminal => return read_plain_line(&self.shared),
             InputSource::Pipe => {
                 let mut text = String::new();
-                let count = io::stdin().lock().read_line(&mut text)?;
+                let count = io::stdin().lock().read_line(&mut text).map_err(line_failure)?;
                 let line = || self.shared.lock().pastes.expand(text.trim_end_matches(['\n', '\r']));
                 return Ok(if count == 0 { InputLine::Eof } else { InputLine::Text(line()) });
             }
@@ -160,13 +160,24 @@ impl ChatLineReader {
     }
 }
 
+/// Returns the failure to read a line of standard input.
+fn line_failure(error: io::Error) -> CliFailure {
+    match error.kind() {
+        io::ErrorKind::InvalidData => {
+            CliFailure::new(ExitReason::User, "read a message from standard input: it is not UTF-8 text")
+                .with_hint("convert it to UTF-8, for example with `iconv`")
+        }
+        _ => error.into(),
+    }
+}
+
 /// Reads a line from a terminal without an editor. A backslash at the end of a line continues it on the next one.
 fn read_plain_line(shared: &Mutex<EditorState>) -> Result<InputLine, CliFailure> {
     let mut text = String::new();
     let _prompt = SignalModeGuard::for_prompt()?;
     print_prompt(PROMPT)?;
     loop {
-        if io::stdin().lock().read_line(&mut text)? == 0 && text.is_empty() {
+        if io::stdin().lock().read_line(&mut text).map_err(line_failure)? == 0 && text.is_empty() {
             return Ok(InputLine::Eof);
         }
         text.truncate(text.trim_end_matches(['\n', '\r']).len());

@@ -1,7 +1,6 @@
 //! The answer to a handoff: from the user at the terminal, an option, or a file. The crate `handoff` decides the effect
 //! of an answer.
 
-use std::io::Read;
 use std::path::Path;
 
 use agent::{ErrorClass, HandoffOutcome, PendingHandoff};
@@ -11,7 +10,7 @@ use terminal::{Audience, TypeAheadBuffer};
 use crate::cli::OutputFormat;
 use crate::cli::handoff::HandoffArgs;
 use crate::commands::handoff::inspect::durable_handoff_id;
-use crate::commands::{CommandContext, review};
+use crate::commands::{CommandContext, read_stdin, review};
 use crate::exit::{CliFailure, ExitReason};
 
 /// The source of the answer to a handoff.
@@ -76,15 +75,13 @@ pub(crate) enum DecisionFileKind {
 /// # Errors
 /// Fails if the file cannot be read or contains no valid decisions.
 pub(crate) fn read_decisions(path: &Path, kind: DecisionFileKind) -> Result<Decisions, CliFailure> {
-    let mut text = String::new();
-    let read = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut text).map(drop),
-        false => std::fs::read_to_string(path).map(|content| text = content),
+    let text = match path.as_os_str() == "-" {
+        true => read_stdin("the decision")?,
+        false => std::fs::read_to_string(path).map_err(|error| {
+            CliFailure::new(ExitReason::User, format!("read the decision in {}: {error}", path.display()))
+                .with_hint("nothing was decided; check the path")
+        })?,
     };
-    read.map_err(|error| {
-        CliFailure::new(ExitReason::User, format!("read the decision in {}: {error}", path.display()))
-            .with_hint("nothing was decided; check the path")
-    })?;
     Decisions::parse_request(&text).map_err(|error| {
         let (types, command) = match kind {
             DecisionFileKind::Handoff => ("approve|edit|reject|preview", "segue handoff --help"),

@@ -120,7 +120,14 @@ fn remainder_text(result: &RecallResult) -> String {
     let is_empty = result.excerpts.is_empty();
     match result.remaining {
         Remaining::Messages(0) if is_empty => {
-            format!("No matches in {}.", format_count(result.threads.len() as u64, "thread"))
+            let searched = match result.threads.len() {
+                1 => "this thread".to_owned(),
+                count => format!("this thread and {} it came from", format_count(count as u64 - 1, "thread")),
+            };
+            format!(
+                "No matches in {searched}. Other threads were not searched: `segue search` searches the project, and with \
+                 `--everywhere` all projects."
+            )
         }
         Remaining::Messages(0) => "There are no more matches.".to_owned(),
         Remaining::Messages(more) => {

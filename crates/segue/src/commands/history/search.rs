@@ -20,6 +20,10 @@ use crate::exit::{CliFailure, CommandResult, ExitReason};
 /// The most columns of a query that are quoted in a message.
 const QUOTED_COLUMNS_MAX: usize = 100;
 
+/// The note after an empty result that is limited to a project.
+pub(crate) const OTHER_PROJECTS_NOTE: &str =
+    "Other projects were not searched: `--everywhere` searches all projects.";
+
 /// The syntax of commands in hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandSyntax {
@@ -34,6 +38,8 @@ pub(crate) enum CommandSyntax {
 pub(crate) struct SearchReport<'a> {
     /// The words that the index was searched for.
     words: &'a [String],
+    /// The project to which the search was limited; `null` if it was not limited to one.
+    project: Option<&'a str>,
     /// The hits, best first.
     hits: Vec<SearchHitReport<'a>>,
 }
@@ -191,7 +197,7 @@ pub(crate) async fn show_search(
 ) -> Result<(), CliFailure> {
     let results = context.agent.memory().search(request).await?;
     if context.format == OutputFormat::Json {
-        return context.print_json(&search_report(&results));
+        return context.print_json(&search_report(&results, &request.project));
     }
     let screen = &context.screen;
     if results.hits.is_empty() {
@@ -199,7 +205,7 @@ pub(crate) async fn show_search(
         let text = match request.project {
             ProjectScope::Any => format!("No matches for {query}."),
             ProjectScope::Project(_) | ProjectScope::Personal | ProjectScope::OfThread(_) => {
-                format!("No matches for {query} in this project; `--everywhere` searches all projects.")
+                format!("No matches for {query} in this project. {OTHER_PROJECTS_NOTE}")
             }
         };
         screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
@@ -312,8 +318,12 @@ pub(crate) fn navigation_hint(hits: &[SearchHit], names: &ThreadNames, syntax: C
 }
 
 /// Returns the results for `--json`.
-pub(crate) fn search_report(results: &SearchResults) -> SearchReport<'_> {
-    SearchReport { words: &results.words, hits: results.hits.iter().map(hit_report).collect() }
+pub(crate) fn search_report<'a>(results: &'a SearchResults, scope: &'a ProjectScope) -> SearchReport<'a> {
+    let project = match scope {
+        ProjectScope::Project(path) => Some(path.as_str()),
+        ProjectScope::Any | ProjectScope::Personal | ProjectScope::OfThread(_) => None,
+    };
+    SearchReport { words: &results.words, project, hits: results.hits.iter().map(hit_report).collect() }
 }
 
 /// Converts a hit to its JSON form.
@@ -410,8 +420,11 @@ mod tests {
     #[test]
     fn m11_the_page_shows_the_json_of_every_kind_of_hit() {
         let results = SearchResults { hits: hits(), words: Vec::new() };
-        let lines: Vec<String> =
-            search_report(&results).hits.iter().map(|hit| serde_json::to_string(hit).unwrap()).collect();
+        let lines: Vec<String> = search_report(&results, &ProjectScope::Any)
+            .hits
+            .iter()
+            .map(|hit| serde_json::to_string(hit).unwrap())
+            .collect();
         let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"kind\":")).collect();
         assert_eq!(shown, lines, "docs/src/memory-json.md must show:\n{}", lines.join("\n"));
     }

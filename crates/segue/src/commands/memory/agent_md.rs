@@ -3,10 +3,11 @@
 //! stored in it.
 
 use std::fs;
-use std::io::{self, Read};
 use std::path::Path;
 
-use agent::{IndexHitKind, NotesScope, ReadExtent, RememberedNote, RewriteOutcome, SearchRequest};
+use agent::{
+    HandoffKeep, IndexHitKind, NotesScope, ProjectScope, ReadExtent, RememberedNote, RewriteOutcome, SearchRequest,
+};
 use serde::Serialize;
 use serde_json::json;
 use tempfile::TempPath;
@@ -17,18 +18,28 @@ use terminal::{
 
 use crate::cli::OutputFormat;
 use crate::cli::memory::{ProjectArgs, RememberArgs};
-use crate::commands::CommandContext;
 use crate::commands::history::search::{
-    CommandSyntax, check_words, hit_thread_names, navigation_hint, quote_query, search_report,
+    CommandSyntax, OTHER_PROJECTS_NOTE, check_words, hit_thread_names, navigation_hint, quote_query,
+    search_report,
 };
 use crate::commands::import::format_count;
 use crate::commands::memory::project_scope;
 use crate::commands::memory::tiers::{self, redaction_text};
+use crate::commands::{CommandContext, read_stdin};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The note about the managed block of agent.md.
-const MANAGED_BLOCK_NOTE: &str = "Segue manages the text between <current_thread_summary> and </current_thread_summary>: a model gets it only in the first \
-     turn of the thread that it was written for.";
+/// Returns the note about the managed block of agent.md: how long the thread that it was written for is sent its summary.
+fn managed_block_note(keep: HandoffKeep) -> String {
+    let duration = match keep {
+        HandoffKeep::FirstTurn => "in its first complete turn only",
+        HandoffKeep::UntilUsed => "until a turn has called a tool, and for at most five turns",
+        HandoffKeep::Thread => "with every request",
+    };
+    format!(
+        "Segue manages the text between <current_thread_summary> and </current_thread_summary>. Only the thread that it was \
+         written for is sent this summary, {duration}; the block is emptied after that thread's first complete turn."
+    )
+}
 
 /// A line of agent.md that matches a search.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -79,7 +90,8 @@ pub(crate) fn show_agent_md(context: &CommandContext) -> Result<(), CliFailure> 
     screen.write(&(markdown.push(&text) + &markdown.finish()))?;
     if context.agent.memory().agent_md()?.block.is_some() {
         screen.print_line("")?;
-        screen.print_line(style.dim(wrap(MANAGED_BLOCK_NOTE, screen.text_columns(), "", "  ")))?;
+        let note = managed_block_note(context.agent.handoffs().keep());
+        screen.print_line(style.dim(wrap(&note, screen.text_columns(), "", "  ")))?;
     }
     Ok(())
 }
@@ -119,14 +131,20 @@ pub(crate) async fn search_memory(
     let text = context.agent.memory().agent_md()?.visible_lines(&notes_scope(context, projects.everywhere));
     let lines = matching_lines(&text, &results.words, limit);
     if context.format == OutputFormat::Json {
-        let mut report = serde_json::to_value(search_report(&results))?;
+        let mut report = serde_json::to_value(search_report(&results, &request.project))?;
         report["agent_md"] = json!(lines);
         context.print_json(&report)?;
         return Ok(ExitReason::Success);
     }
     let screen = &context.screen;
     if lines.is_empty() && results.hits.is_empty() {
-        let text = format!("No matches for {}; `segue search` searches messages.", quote_query(words));
+        let note = match request.project {
+            ProjectScope::Any => String::new(),
+            ProjectScope::Project(_) | ProjectScope::Personal | ProjectScope::OfThread(_) => {
+                format!(" {OTHER_PROJECTS_NOTE}")
+            }
+        };
+        let text = format!("No matches for {}; `segue search` searches messages.{note}", quote_query(words));
         screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
     }
     for line in &lines {
@@ -172,11 +190,7 @@ fn matching_lines<'a>(text: &'a str, words: &[String], limit: usize) -> Vec<Agen
 /// Fails like [`remember_sentence`], or if stdin or stdout cannot be used.
 pub(crate) async fn run_remember(context: &CommandContext, args: RememberArgs) -> CommandResult {
     let text = match args.text.as_slice() {
-        [only] if only == "-" => {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text)?;
-            text
-        }
+        [only] if only == "-" => read_stdin("the sentence")?,
         words => words.join(" "),
     };
     let note = remember_sentence(context, notes_scope(context, args.everywhere), &text).await?;

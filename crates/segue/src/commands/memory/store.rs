@@ -2,7 +2,6 @@
 //! which values may be stored and how they are searched.
 
 use std::fs;
-use std::io::{self, Read};
 
 use agent::{ItemSearch, NamespaceSearch};
 use jiff::Timestamp;
@@ -13,8 +12,8 @@ use terminal::{TableColumn, format_minute, sanitize, sanitize_line, shorten, tab
 
 use crate::cli::OutputFormat;
 use crate::cli::memory::store::{StoreCommand, StoreItemArgs, StorePageArgs, StoreValueArgs};
-use crate::commands::CommandContext;
 use crate::commands::memory::tiers::redaction_text;
+use crate::commands::{CommandContext, read_stdin};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
 /// The most columns of a namespace or a key in a table.
@@ -236,14 +235,7 @@ fn read_value(source: &StoreValueArgs) -> Result<Value, CliFailure> {
             CliFailure::new(ExitReason::User, format!("read {}: {error}", path.display()))
                 .with_hint("check the path and its permissions")
         })?,
-        (_, _) => {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text).map_err(|error| {
-                CliFailure::new(ExitReason::User, format!("read the value from standard input: {error}"))
-                    .with_hint(JSON_HINT)
-            })?;
-            text
-        }
+        (_, _) => read_stdin("the value")?,
     };
     serde_json::from_str(&text).map_err(|error| {
         CliFailure::new(ExitReason::User, format!("read the value: it is not JSON: {error}"))

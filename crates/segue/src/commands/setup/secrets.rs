@@ -10,8 +10,10 @@ use crate::cli::{GlobalArgs, OutputFormat};
 use crate::commands::{AgentOptions, agent_settings};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
-/// The maximum size of the text, in bytes.
-const TEXT_BYTES_MAX: u64 = 1 << 30;
+/// The maximum size of the text, in bytes. The rules need the whole text, because a secret can span lines.
+const TEXT_BYTES_MAX: u64 = TEXT_GIB_MAX << 30;
+/// The maximum size of the text, in GiB.
+const TEXT_GIB_MAX: u64 = 1;
 
 /// Prints the secrets of a file, or of standard input for `-`. If there are any, the result is
 /// [`ExitReason::SecretsFound`], also when the reader closes the output before the end.
@@ -82,7 +84,11 @@ fn read_text(file: &Path) -> Result<String, CliFailure> {
     };
     read.map_err(|error| failure(error.to_string()))?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(failure(format!("it has more than {TEXT_BYTES_MAX} bytes")));
+        let reason =
+            format!("it has more than {TEXT_GIB_MAX} GiB, which is the most that is searched at once");
+        return Err(failure(reason).with_hint("split the text between two lines, and check each part"));
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    // Only a text that is not UTF-8 is copied.
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }

@@ -118,3 +118,32 @@ fn matched_words_are_highlighted_on_a_terminal() {
     let output = sandbox.run(&["search", "module", "--color", "always"]).stdout;
     assert!(output.contains("\u{1b}[1mmodule\u{1b}[22m") && output.contains("\u{1b}[2m  #"), "{output:?}");
 }
+
+#[test]
+fn an_empty_result_says_that_other_projects_were_not_searched() {
+    let sandbox = long_thread(TestSandbox::new(), 2);
+    let folder = sandbox.work_folder().join("../other");
+    std::fs::create_dir_all(&folder).unwrap();
+    let run_elsewhere = |args: &[&str]| -> crate::sandbox::ProgramOutput {
+        sandbox.command(args).current_dir(&folder).output().unwrap().into()
+    };
+    for args in [&["search", "module"][..], &["memory", "search", "xylophone"]] {
+        let output = run_elsewhere(args);
+        let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            text.ends_with("Other projects were not searched: `--everywhere` searches all projects."),
+            "{output:?}"
+        );
+    }
+    let report = run_elsewhere(&["search", "module", "--json"]).json();
+    assert!(report["project"].as_str().unwrap().ends_with("other"), "{report}");
+    let report = run_elsewhere(&["search", "module", "--json", "--everywhere"]).json();
+    assert!(report["project"].is_null() && report["hits"] != json!([]), "{report}");
+    let recalled = run_elsewhere(&["recall", "last", "xylophone"]).stdout;
+    let recalled = recalled.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        recalled,
+        "No matches in this thread. Other threads were not searched: `segue search` searches the project, and with \
+         `--everywhere` all projects."
+    );
+}

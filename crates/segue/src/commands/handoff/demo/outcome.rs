@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agent::{IndexHitKind, SearchRequest, SearchResults, quote_shell_word};
+use agent::{IndexHitKind, ProjectScope, SearchRequest, SearchResults, quote_shell_word};
 use protocol::{Handoff, HandoffStatus, Proposal, ThreadId};
 use serde::Serialize;
 use terminal::search_hits::render_hit;
@@ -146,7 +146,7 @@ impl<'a> DemoOutcome<'a> {
                 thread_id: self.sample.thread.thread_id,
                 messages: self.messages_after,
             },
-            search: accepted.map(|accepted| search_report(&accepted.search)),
+            search: accepted.map(|accepted| search_report(&accepted.search, &ProjectScope::Any)),
             home: self.kept_home.as_deref(),
             next_commands: NEXT_COMMANDS.iter().map(|(command, _)| *command).collect(),
         })

@@ -26,6 +26,7 @@ use calls::tasks::TaskList;
 use name_counter::NameCounter;
 use rules::StandingRules;
 use secrets::redact;
+use text::cues::Author;
 use text::open_work::{self, AnswerReview};
 use text::{cues, rule_cues};
 
@@ -49,7 +50,8 @@ pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
 pub use text::cues::{is_pasted, states_choice};
-pub use text::open_work::{announces_work, is_conversational, reports_result};
+pub use text::open_work::{announces_work, is_conversational, is_farewell, reports_result};
+pub use text::rule_cues::order::asks_once;
 pub use text::wrappers::strip_answer_wrappers;
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};
@@ -139,7 +141,10 @@ impl FactCollector {
             TranscriptItemKind::Message(Message::Human(_)) => {
                 if let Some(text) = item.user_text() {
                     self.messages += 1;
-                    self.record_request(item.seq, &text);
+                    self.end_pending_calls();
+                    if !open_work::is_farewell(&text) {
+                        self.record_request(item.seq, &text);
+                    }
                 }
             }
             TranscriptItemKind::Message(Message::Ai(message)) => {
@@ -183,16 +188,9 @@ impl FactCollector {
         self.grounded_summary = quote(grounded).filter(|quote| !quote.text.trim().is_empty());
     }
 
-    /// Records a message of the user: the request itself, and the rules, decisions and names in it.
-    ///
-    /// Tool calls that still wait for a result are abandoned, because a new request means that no result will come. They
-    /// were performed if the thread has no results at all, because then its format records none.
-    fn record_request(&mut self, seq: Seq, text: &str) {
-        let head = redacted_head(text);
-        let mut quote = quote_head(seq, &head, REQUEST_BYTES_MAX);
-        quote.is_cut |= head.len() < text.len() && text.len() > SCAN_BYTES_MAX;
-        self.last_request_seq = seq;
-        self.answer = Quote::default();
+    /// Abandons the tool calls that still wait for a result, because a message of the user means that no result will come.
+    /// They were performed if the thread has no results at all, because then its format records none.
+    fn end_pending_calls(&mut self) {
         self.tool_outcomes.abandon_pending_calls();
         if !self.has_tool_results {
             self.tool_outcomes.confirm_pending();
@@ -200,6 +198,15 @@ impl FactCollector {
             self.tasks.confirm_pending();
             self.arguments.confirm_pending();
         }
+    }
+
+    /// Records a message of the user: the request itself, and the rules, decisions and names in it.
+    fn record_request(&mut self, seq: Seq, text: &str) {
+        let head = redacted_head(text);
+        let mut quote = quote_head(seq, &head, REQUEST_BYTES_MAX);
+        quote.is_cut |= head.len() < text.len() && text.len() > SCAN_BYTES_MAX;
+        self.last_request_seq = seq;
+        self.answer = Quote::default();
         self.first_request.get_or_insert_with(|| quote.clone());
         self.count_names_at_ends(seq, &head, text);
         if rule_cues::rule_strictness(&head).is_some() {
@@ -210,7 +217,7 @@ impl FactCollector {
             }
         }
         self.standing_rules.record_message(seq, &head);
-        self.record_decisions(seq, &head);
+        self.record_decisions(seq, &head, Author::User);
         self.count_goal_terms(&quote.text);
         if self.first_requests.len() < FIRST_REQUESTS_MAX {
             self.first_requests.push(quote);
@@ -270,7 +277,7 @@ impl FactCollector {
     fn record_statement(&mut self, seq: Seq, text: &str) {
         let head = redacted_head(text);
         self.count_names_at_ends(seq, &head, text);
-        self.record_decisions(seq, head_words(&head, STATEMENT_BYTES_MAX));
+        self.record_decisions(seq, head_words(&head, STATEMENT_BYTES_MAX), Author::Assistant);
         self.open_question = trailing_question(seq, text);
         let statement = trim_to_whole_sentences(quote_head(seq, head.trim(), STATEMENT_BYTES_MAX));
         self.count_goal_terms(&statement.text);
@@ -353,14 +360,17 @@ impl FactCollector {
 
     /// Records each sentence of a redacted text that states a decision. The cues are searched in the whole text first,
     /// because most texts have none and splitting into sentences costs more.
-    fn record_decisions(&mut self, seq: Seq, text: &str) {
+    fn record_decisions(&mut self, seq: Seq, text: &str, author: Author) {
         if !cues::is_decision(text) {
             return;
         }
         for sentence in split_sentences(text) {
-            let is_statement =
-                is_prose(sentence) && !cues::is_question(sentence) && !cues::is_pasted(sentence);
-            if sentence.len() <= RULE_CHARS_MAX && is_statement && cues::is_decision(sentence) {
+            let is_statement = is_prose(sentence)
+                && !cues::is_question(sentence)
+                && !cues::is_pasted(sentence)
+                && !cues::is_fragment(sentence)
+                && !rules::asks_without_mark(sentence);
+            if sentence.len() <= RULE_CHARS_MAX && is_statement && cues::states_decision(sentence, author) {
                 let quote = Quote { seq, text: sentence.to_owned(), is_cut: false };
                 push_bounded(&mut self.decisions, quote, RULES_MAX);
             }
@@ -477,7 +487,11 @@ fn sort_by_goal(quotes: &mut [(TermSet, Quote)], goal: &GoalMatcher, frequencies
 /// above [`RULE_CHARS_MAX`] characters and text that is not prose are never rules.
 fn rule_strictness(sentence: &str) -> Option<bool> {
     let is_long = sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX;
-    if is_long || !is_prose(sentence) || cues::is_question(sentence) || cues::is_pasted(sentence) {
+    let is_no_order = cues::is_question(sentence)
+        || cues::is_pasted(sentence)
+        || cues::is_fragment(sentence)
+        || rules::asks_without_mark(sentence);
+    if is_long || !is_prose(sentence) || is_no_order {
         return None;
     }
     rule_cues::rule_strictness(sentence)

@@ -70,6 +70,9 @@ const ANNOUNCED_NOUNS: &[&str] = &[
 /// Number words of an announcement, beginning with two.
 const NUMBER_WORDS: &[&str] = &["two", "three", "four", "five", "six", "seven"];
 
+/// Minimum bytes of a sentence that may be several, written without capital letters.
+const RUN_ON_BYTES_MIN: usize = 200;
+
 /// The standing rules that have been found, in the order in which they were stated.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StandingRules {
@@ -84,16 +87,24 @@ impl StandingRules {
         }
     }
 
-    /// Records what the user said when they refused a tool call. All of it is a rule, except for a question.
+    /// Records what the user said when they refused a tool call: the whole text if each sentence says how to work from then
+    /// on, else each such sentence.
     pub(crate) fn record_correction(&mut self, seq: Seq, text: &str) {
         let text = text.trim();
-        if !text.is_empty() && !text.ends_with(['?', '？']) {
-            self.record(seq, text);
+        let lasting: Vec<&str> = split_sentences(text)
+            .filter(|sentence| rule_cues::order::is_lasting_correction(sentence) || is_continuation(sentence))
+            .collect();
+        match lasting.len() == split_sentences(text).count() && !text.is_empty() {
+            true => self.record(seq, text),
+            false => lasting
+                .into_iter()
+                .filter(|sentence| !is_continuation(sentence))
+                .for_each(|rule| self.record(seq, rule)),
         }
     }
 
     fn record(&mut self, seq: Seq, text: &str) {
-        if is_program_output(text) {
+        if is_program_output(text) || cues::is_pasted(text) {
             return;
         }
         let text = head_words(text, RULE_TEXT_BYTES_MAX).to_owned();
@@ -160,7 +171,7 @@ fn rules_in(text: &str) -> Vec<&str> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut announced = 0;
     let mut is_list_announced = false;
-    for sentence in split_sentences(text) {
+    for sentence in split_sentences(text).flat_map(split_run_on) {
         let start = sentence.as_ptr() as usize - text.as_ptr() as usize;
         let end = start + sentence.len();
         if let Some(number) = announced_rules(sentence) {
@@ -173,26 +184,46 @@ fn rules_in(text: &str) -> Vec<&str> {
         let is_item =
             sentence.starts_with(['-', '*', '•', '+']) || sentence.starts_with(|c: char| c.is_ascii_digit());
         let is_announced = announced > 0 && (is_item || !is_list_announced || announced < usize::MAX);
-        let is_question = sentence.ends_with(['?', '？']) || asks_without_mark(sentence);
+        let is_no_order =
+            sentence.ends_with(['?', '？']) || asks_without_mark(sentence) || cues::is_pasted(sentence);
         let continued = spans.last_mut().filter(|(_, last_end)| {
             !is_item && is_continuation(sentence) && !text[*last_end..start].contains("\n\n")
         });
         if let Some(last) = continued {
             last.1 = end;
             announced = announced.saturating_sub(1);
-        } else if !is_question && (is_announced || rule_cues::standing::is_standing_rule(sentence)) {
+        } else if !is_no_order && (is_announced || rule_cues::standing::is_standing_rule(sentence)) {
             spans.push((start, end));
             announced = if announced == usize::MAX { announced } else { announced.saturating_sub(1) };
         } else {
             announced = 0;
         }
     }
-    spans.into_iter().map(|(start, end)| strip_item_marker(&text[start..end])).collect()
+    spans.into_iter().map(|(start, end)| strip_open_bold(strip_item_marker(&text[start..end]))).collect()
+}
+
+/// Returns the sentences of a long one that was written without capital letters.
+fn split_run_on(sentence: &str) -> Vec<&str> {
+    if sentence.len() < RUN_ON_BYTES_MIN {
+        return vec![sentence];
+    }
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (end, _) in sentence.match_indices(". ") {
+        let word = sentence[start..end].rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        // "e.g." and a number of a list end no sentence.
+        if word.len() > 3 {
+            parts.push(&sentence[start..=end]);
+            start = end + 2;
+        }
+    }
+    parts.push(&sentence[start..]);
+    parts
 }
 
 /// Returns whether a sentence without a question mark asks something: it begins like a question, possibly after a word such
 /// as "wait".
-fn asks_without_mark(sentence: &str) -> bool {
+pub(crate) fn asks_without_mark(sentence: &str) -> bool {
     let mut words = sentence.split_whitespace().map(|word| word.trim_end_matches(',').to_ascii_lowercase());
     let first = words.find(|word| !QUESTION_OPENINGS.contains(&word.as_str())).unwrap_or_default();
     let second = words.next().unwrap_or_default();
@@ -205,7 +236,9 @@ fn asks_without_mark(sentence: &str) -> bool {
 fn announced_rules(sentence: &str) -> Option<usize> {
     let lower = sentence.to_lowercase();
     let (announcement, _) = lower.split_once(':').unwrap_or((lower.trim_end_matches('.'), ""));
-    if announcement.len() > 80 || !cues::contains_any_word(announcement, ANNOUNCED_NOUNS) {
+    // A list of names, such as "(files, rules, tests)", announces nothing.
+    let is_enumeration = announcement.contains('(') || announcement.matches(',').count() > 1;
+    if announcement.len() > 80 || is_enumeration || !cues::contains_any_word(announcement, ANNOUNCED_NOUNS) {
         return None;
     }
     let word = |word: &str| {
@@ -229,6 +262,14 @@ fn strip_item_marker(text: &str) -> &str {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let unnumbered = text[digits..].strip_prefix(". ").or_else(|| text[digits..].strip_prefix(") "));
     unmarked.or(unnumbered.filter(|_| digits > 0)).unwrap_or(text).trim()
+}
+
+/// Returns the text without a bold mark at one of its ends whose other mark is in another sentence.
+fn strip_open_bold(text: &str) -> &str {
+    match text.matches("**").count().is_multiple_of(2) {
+        true => text,
+        false => text.trim_start_matches("**").trim_end_matches("**"),
+    }
 }
 
 #[cfg(test)]
@@ -260,6 +301,24 @@ mod tests {
             ("Use tabs, and always run the linter.", "Use tabs, and always run the linter."),
             ("No, that is wrong.", ""),
             ("No idea.", ""),
+            ("Open it for each kind (files, rules, tests): one window each.", ""),
+            ("It works when you don't use the cache.", ""),
+            ("The page loads, but no row was shown.", ""),
+            ("No changes applied.", ""),
+            ("The upload must have a size.\"},\"request_id\":\"r1\"}", ""),
+            (
+                "please move the old reports of all the customers to the archive folder below the data folder. that \
+                 means we no longer need the folder of reports. the logs of the importer should not be in the archive \
+                 folder. and use the new tool",
+                "the logs of the importer should not be in the archive folder. and use the new tool",
+            ),
+            ("This plan must say where to go on.", ""),
+            ("We advise to print(\"all good, no errors.\") at the end of it.", ""),
+            (
+                "**Don't praise the author. Only name defects.** Begin.",
+                "Don't praise the author.|Only name defects.",
+            ),
+            ("2. `make lint` - No warnings", ""),
             ("I don't know why it never works.", ""),
             ("It always fails on Mondays.", ""),
             ("Should we never retry?", ""),
@@ -271,6 +330,36 @@ mod tests {
             ("```\nnever = 1\n```", ""),
         ] {
             assert_eq!(rules_in(text).join("|"), rules, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_correction_is_a_rule_if_it_says_how_to_work_from_then_on() {
+        for (text, expected) in [
+            ("Move old files to the attic.", "Move old files to the attic."),
+            ("push only after my review", "push only after my review"),
+            ("Never sleep. Not even a millisecond.", "Never sleep. Not even a millisecond."),
+            ("No mocks. What is this file?", "No mocks."),
+            ("Use the new client instead of the old one.", "Use the new client instead of the old one."),
+            ("Please use tabs. That is the wrong file.", "Please use tabs."),
+            ("no, stop that", ""),
+            ("wrong file", ""),
+            ("Use it.", ""),
+            ("no don't set it, let's see whether it goes on", ""),
+            ("No, I did not say delete anything", ""),
+            (
+                "I restarted it and it worked, so it does not fail every time. Is it the cache (or the disk?)",
+                "",
+            ),
+            (
+                "let's not make this change in this branch. Can we file a ticket (high priority) with the details please",
+                "",
+            ),
+        ] {
+            let mut rules = StandingRules::default();
+            rules.record_correction(1, text);
+            let shown: Vec<_> = rules.to_vec().into_iter().map(|rule| rule.text).collect();
+            assert_eq!(shown.join("|"), expected, "{text:?}");
         }
     }
 

@@ -28,6 +28,26 @@ fn a_request_is_what_the_user_wrote_without_wrappers_and_output() {
 }
 
 #[test]
+fn thanks_and_a_control_token_are_no_request() {
+    let facts = parse_facts(
+        "U: Book the seat.\n A: Your seat is booked.\n U: Thank you so much for your help! That's all I needed. ###STOP###",
+    );
+    let last = facts.requests.last().map(|quote| quote.text.as_str());
+    assert_eq!((last, facts.request_answered), (Some("Book the seat."), Some(true)));
+    let facts = parse_facts("U: Book the seat.\n A: It is booked.\n U: Thanks for that, now cancel it.");
+    assert_eq!(facts.requests.len(), 2);
+}
+
+#[test]
+fn a_rule_of_the_user_is_a_whole_sentence_and_no_question() {
+    let facts = parse_facts(
+        "U: We need to fix these cases:\\nPrint this instead of \"Another window...\" Then go on.\\n\\nwait why are they in two files, shouldn't we have only one\\n\\nKeep it in one file.",
+    );
+    let rules: Vec<_> = facts.rules.iter().map(|rule| rule.quote.text.as_str()).collect();
+    assert_eq!(rules, ["Keep it in one file."]);
+}
+
+#[test]
 fn g18_files_of_a_sub_agent_are_not_collected() {
     let mut collector = super::FactCollector::default();
     let mut item = crate::notation::parse_item(1, r#"C: 1 Edit {"file_path": "side.rs"}"#);

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, Match};
 
+use crate::formatting::count_content_words;
+
 /// Words of a sentence that states a choice.
 const CHOICE_WORDS: [&str; 23] = [
     "decided",
@@ -37,6 +39,18 @@ const CHOICE_WORDS: [&str; 23] = [
 const REASON_WORDS: [&str; 7] =
     ["instead of", "rather than", "the approach", "root cause", "turns out", "because of", "trade-off"];
 
+/// Minimum content words beside the words of a reason. "This confirms the root cause." does not say what it is.
+const REASON_WORDS_MIN: usize = 3;
+
+/// The author of a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// The user.
+    User,
+    /// The assistant.
+    Assistant,
+}
+
 /// Matches [`CHOICE_WORDS`] and [`REASON_WORDS`].
 static DECISION_CUES: LazyLock<AhoCorasick> =
     LazyLock::new(|| build_matcher(CHOICE_WORDS.iter().chain(&REASON_WORDS)));
@@ -56,7 +70,8 @@ pub(crate) fn is_question(sentence: &str) -> bool {
     sentence.trim_end_matches(['"', '”', '*', '_', ')', ' ', '\n']).ends_with(['?', '？'])
 }
 
-/// Returns whether a sentence is pasted output of a program: it has a frame, a prompt, or a time of day with seconds.
+/// Returns whether a sentence is pasted output of a program: it has a frame, a prompt, a time of day with seconds, or a part
+/// of JSON, such as the answer of a server.
 pub fn is_pasted(sentence: &str) -> bool {
     let has_time = sentence.as_bytes().windows(8).any(|window| {
         window.iter().enumerate().all(|(index, byte)| match index {
@@ -64,12 +79,37 @@ pub fn is_pasted(sentence: &str) -> bool {
             _ => byte.is_ascii_digit(),
         })
     });
-    has_time || sentence.contains(['┃', '│', '╭', '╰', '┌', '└', '├', '❯'])
+    let is_json = ["\":\"", "\":{", "\":[", "\"}", "\\n"].iter().any(|part| sentence.contains(part));
+    has_time || is_json || sentence.contains(['┃', '│', '╭', '╰', '┌', '└', '├', '❯'])
 }
 
 /// Returns whether `text` contains a cue of a decision.
 pub(crate) fn is_decision(text: &str) -> bool {
     DECISION_CUES.find_iter(text).any(|hit| is_whole_word(text, &hit))
+}
+
+/// Returns whether a sentence of `author` states a decision. A reason counts only if the sentence says what it is, and
+/// only from the assistant, because a request for a reason has the same words.
+pub(crate) fn states_decision(sentence: &str, author: Author) -> bool {
+    let says_more = |hit: &Match| {
+        count_content_words(&sentence[..hit.start()]) + count_content_words(&sentence[hit.end()..])
+            >= REASON_WORDS_MIN
+    };
+    DECISION_CUES.find_iter(sentence).filter(|hit| is_whole_word(sentence, hit)).any(|hit| {
+        let is_choice = hit.pattern().as_usize() < CHOICE_WORDS.len();
+        let is_kept_up = sentence[..hit.start()].trim_end().to_ascii_lowercase().ends_with("keep");
+        match author {
+            _ if is_kept_up => false,
+            Author::User => is_choice,
+            Author::Assistant => is_choice || says_more(&hit),
+        }
+    })
+}
+
+/// Returns whether a sentence is only a part of one: it introduces what follows, breaks off, or is quoted code.
+pub(crate) fn is_fragment(sentence: &str) -> bool {
+    let end = sentence.trim_end_matches(['"', '”', '\'', '*', '_', ')', ' ', '\n']);
+    end.ends_with([':', '…']) || end.ends_with("...") || sentence.starts_with("\"\"\"")
 }
 
 /// Returns whether a sentence states a choice in so many words, and not only a reason or an alternative.
@@ -106,7 +146,47 @@ mod tests {
     use super::*;
 
     #[test]
+    fn output_of_a_program_is_recognized_as_pasted() {
+        for (sentence, expected) in [
+            ("The upload must have a size.\"},\"request_id\":\"r1\"}", true),
+            ("No files found.\\n\\nDone", true),
+            ("It was 10:20:30 then", true),
+            ("It says \"no files\": keep them", false),
+            ("Keep the \"old\" name, and no other", false),
+        ] {
+            assert_eq!(is_pasted(sentence), expected, "{sentence:?}");
+        }
+    }
+
+    #[test]
     fn a_decision_is_recognized_by_whole_words() {
         assert!(is_decision("We decided on B.") && !is_decision("Undecided."));
+    }
+
+    #[test]
+    fn a_decision_says_what_was_decided_and_is_no_request() {
+        for (sentence, author, expected) in [
+            ("We decided on B.", Author::User, true),
+            ("Let's go with the second plan.", Author::User, true),
+            ("Find the root cause of the slow start and write a plan.", Author::User, false),
+            ("Tell them that they can keep going with both windows.", Author::User, false),
+            ("The root cause is a lock that is never released.", Author::Assistant, true),
+            ("This confirms the root cause.", Author::Assistant, false),
+            ("It reads the index instead of the tree.", Author::Assistant, true),
+        ] {
+            assert_eq!(states_decision(sentence, author), expected, "{sentence:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_sentence_is_a_fragment() {
+        for (sentence, expected) in [
+            ("**The rules and the cause:**", true),
+            ("use this instead of \"Another window...\"", true),
+            ("\"\"\"assert that it never runs twice.", true),
+            ("Keep the name (it is short).", false),
+        ] {
+            assert_eq!(is_fragment(sentence), expected, "{sentence:?}");
+        }
     }
 }

@@ -163,7 +163,8 @@ fn is_reference(word: &str) -> bool {
         && bytes.iter().any(u8::is_ascii_lowercase);
     let is_code = (5..=10).contains(&word.len())
         && bytes.iter().all(|b| b.is_ascii_digit() || b.is_ascii_uppercase())
-        && bytes.iter().any(u8::is_ascii_uppercase);
+        && bytes.iter().any(u8::is_ascii_uppercase)
+        && !is_number(word);
     is_hash || is_code || is_ticket(word) || is_version(word) || is_date(word)
 }
 
@@ -266,6 +267,7 @@ mod tests {
                 "Reference #12, Reference ABC-34, Reference v1.2.3, Reference 2026-01-31, Reference deadbeef1",
             ),
             ("took 12ms, 1500 rows, 7 files, 40%", "Number 12ms, Number 1500, Number 40%"),
+            ("509MB of 20000KB", "Number 509MB, Number 20000KB"),
             ("TypeError and E0308 with --no-verify", "Error TypeError, Error E0308, Identifier --no-verify"),
             ("日本語 src/日.rs 🦀", ""),
         ] {

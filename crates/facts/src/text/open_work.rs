@@ -8,12 +8,15 @@ use model::sentence_ranking::split_sentences;
 use super::cues::contains_any_word;
 use crate::formatting::strip_markdown;
 use phrases::{
-    ANNOUNCEMENTS, CONVERSATION, COURTESIES, DENIALS, FIRM_CUES, INTENTION_OPENERS, INTENTIONS, LOOSE_CUES,
-    PLANS, RESULTS,
+    ANNOUNCEMENTS, CONVERSATION, COURTESIES, DENIALS, FAREWELL_OPENERS, FAREWELLS, FIRM_CUES,
+    INTENTION_OPENERS, INTENTIONS, LOOSE_CUES, PLANS, PRAISE, RESULTS,
 };
 
 /// Maximum sentences about open work kept of one answer.
 const SENTENCES_MAX: usize = 6;
+
+/// Maximum bytes of a sentence that only says goodbye.
+const FAREWELL_BYTES_MAX: usize = 48;
 
 /// The statements of an answer about the state of the work.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -153,6 +156,33 @@ pub fn is_conversational(sentence: &str) -> bool {
     CONVERSATION.iter().any(|cue| lower.starts_with(cue))
 }
 
+/// Returns whether a message of the user only thanks or says goodbye, and asks for nothing. Praise alone may be an answer.
+pub fn is_farewell(message: &str) -> bool {
+    let mut is_end = false;
+    let is_polite = split_sentences(message).all(|sentence| {
+        let lower = sentence.trim_end_matches(['.', '!', ' ']).to_lowercase();
+        let ends_here = thanks_or_ends(&lower);
+        is_end |= ends_here;
+        ends_here || PRAISE.contains(&lower.as_str())
+    });
+    is_polite && is_end
+}
+
+/// Returns whether a lowercase sentence without its final punctuation only thanks or says goodbye.
+fn thanks_or_ends(sentence: &str) -> bool {
+    let opened = FAREWELL_OPENERS.iter().find_map(|opener| sentence.strip_prefix(opener));
+    let sentence = opened.unwrap_or(sentence);
+    let thanked = ["thank you", "thanks"].iter().find_map(|cue| sentence.strip_prefix(cue)).map(|after| {
+        let modifiers = [" so much", " very much", " a lot", " again"];
+        modifiers.iter().fold(after, |after, modifier| after.strip_prefix(modifier).unwrap_or(after))
+    });
+    let is_thanks = thanked.is_some_and(|after| after.is_empty() || after.starts_with(" for "));
+    let is_goodbye =
+        sentence.len() < FAREWELL_BYTES_MAX && FAREWELLS.iter().any(|cue| sentence.starts_with(cue));
+    let is_plain = !sentence.contains([',', ';', ':', '?', '\n']) && !sentence.contains(" but ");
+    is_plain && (is_thanks || is_goodbye)
+}
+
 /// Returns whether a lowercase sentence states what its author intends to do, at its beginning or behind a comma.
 fn states_intention(lower: &str) -> bool {
     let begins = |clause: &str| {
@@ -184,6 +214,22 @@ fn is_announcement(lower: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_farewell_asks_for_nothing() {
+        for (message, expected) in [
+            ("Thank you so much for your help! That's all I needed.", true),
+            ("That's perfect! Thanks for your help.", true),
+            ("Thanks, you too! Have a great day.", true),
+            ("No, that's all for now.", true),
+            ("Great!", false),
+            ("Thanks, now move the tests.", false),
+            ("Thanks for the test but it fails.", false),
+            ("Thanks for it. Move the tests.", false),
+        ] {
+            assert_eq!(is_farewell(message), expected, "{message:?}");
+        }
+    }
 
     #[test]
     fn an_answer_tells_what_it_leaves_open() {

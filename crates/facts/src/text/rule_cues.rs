@@ -12,6 +12,7 @@ use aho_corasick::AhoCorasick;
 use super::cues::{build_matcher, is_bounded, is_whole_word};
 use crate::tool_use::head;
 
+pub(crate) mod order;
 pub(crate) mod standing;
 #[cfg(test)]
 mod tests;
@@ -216,6 +217,8 @@ const NO_RULES: &[&str] = &[
     "don't care",
     "don't mind",
     "don't remember",
+    "don't recall",
+    "don't actually",
     "don’t remember",
     "don't get",
     "don't need",
@@ -250,7 +253,23 @@ const NO_RULES: &[&str] = &[
     "must be because",
     "must be why",
     "must have been",
+    "should have been",
+    "should have worked",
+    "should be fine",
+    "should be ok",
+    "should be okay",
+    "should i",
+    "should we",
 ];
+/// Words before "you" and "we" with which a clause states when or why something happens, and orders nothing.
+const SUBORDINATIONS: &[&str] = &["when", "if", "where", "because", "since", "that", "what", "as", "while"];
+/// Lowercase words behind "no" that make it an answer or a statement, such as "no don't" and "no row was lost".
+const NO_STATEMENT_WORDS: &[&str] = &[
+    "was", "were", "is", "are", "has", "have", "had", "does", "did", "don't", "don’t", "dont", "do", "not",
+    "let's",
+];
+/// Lowercase participles behind "no" that state a rule, such as "no mocks allowed". Others state a result.
+const NO_RULE_PARTICIPLES: &[&str] = &["allowed", "permitted", "accepted", "tolerated", "needed"];
 /// Words that tie an order to the present moment or the present object.
 const ONE_TIME_WORDS: &[&str] = &[
     "now",
@@ -271,6 +290,12 @@ const ONE_TIME_WORDS: &[&str] = &[
     "next",
     "this one",
     "that one",
+    "this change",
+    "this branch",
+    "this plan",
+    "this task",
+    "this step",
+    "just yet",
     "jetzt",
     "heute",
     "diesmal",
@@ -483,6 +508,12 @@ fn begins_with_any(lower: &str, phrases: &[&str]) -> bool {
 /// Returns whether a clause begins after this text: it is empty, or ends in punctuation or one of [`CLAUSE_OPENERS`].
 fn begins_clause(before: &str) -> bool {
     let before = before.trim_end();
+    let mut words = before.rsplit(|c: char| !c.is_alphanumeric());
+    let is_subordinate = matches!(words.next(), Some("you" | "we"))
+        && words.next().is_some_and(|word| SUBORDINATIONS.contains(&word));
+    if is_subordinate {
+        return false;
+    }
     before.is_empty()
         || before.ends_with([',', ';', ':', '.', '!', '(', '"', '—', '–', '-', '\'', '“'])
         || before

@@ -78,6 +78,8 @@ const WRAPPER_FIELDS_MAX: usize = 6;
 /// Beginnings of messages that agent harnesses send in the user's name.
 const HARNESS_LINES: &[&str] =
     &["[Request interrupted", "Caveat: The messages below", "# AGENTS.md", "Base directory for this skill"];
+/// Beginnings of the sentences that a harness adds at the end of a message.
+const HARNESS_ENDS: &[&str] = &["If you need specific details from before exiting plan mode"];
 /// Beginnings of messages in the user's name that are output of an environment.
 const ENVIRONMENT_BEGINNINGS: &[&str] = &[
     "OBSERVATION:",
@@ -121,7 +123,8 @@ pub(crate) fn strip_harness_text(text: &str) -> Cow<'_, str> {
     if ENVIRONMENT_BEGINNINGS.iter().any(|beginning| trimmed.starts_with(beginning)) {
         return Cow::Borrowed("");
     }
-    let stripped = unwrap(text, &REQUEST_WRAPPERS);
+    let end = HARNESS_ENDS.iter().find_map(|end| text.find(end)).unwrap_or(text.len());
+    let stripped = without_control_tokens(unwrap(&text[..end], &REQUEST_WRAPPERS));
     if HARNESS_LINES.iter().any(|line| stripped.trim_start().starts_with(line)) {
         return Cow::Borrowed("");
     }
@@ -132,6 +135,33 @@ pub(crate) fn strip_harness_text(text: &str) -> Cow<'_, str> {
             text.truncate(length);
             Cow::Owned(text)
         }
+    }
+}
+
+/// Returns a text without the tokens by which a program ends or steers a conversation, such as `###STOP###`.
+fn without_control_tokens(text: Cow<'_, str>) -> Cow<'_, str> {
+    let mut text = text;
+    let mut start = 0;
+    while let Some(token) = text[start..].find("###").map(|offset| start + offset) {
+        let name =
+            text[token + 3..].bytes().take_while(|byte| byte.is_ascii_uppercase() || *byte == b'_').count();
+        let end = token + 3 + name;
+        start = match name > 0 && text[end..].starts_with("###") {
+            true => {
+                text.to_mut().replace_range(token..end + 3, "");
+                token
+            }
+            false => end,
+        };
+    }
+    // A token may have lost its beginning.
+    let length = text
+        .trim_end()
+        .strip_suffix("###")
+        .map(|head| head.trim_end_matches(|c: char| c.is_ascii_uppercase() || c == '_').len());
+    match length.filter(|length| length + 3 < text.trim_end().len()) {
+        Some(length) => Cow::Owned(text[..length].to_owned()),
+        None => text,
     }
 }
 
@@ -249,6 +279,13 @@ mod tests {
             ("<command-message>review is running</command-message>\nfix it", "fix it"),
             ("<ide_opened_file>a.rs</ide_opened_file>\nfix it", "fix it"),
             ("[Request interrupted by user]", ""),
+            ("Thank you! ###STOP###", "Thank you!"),
+            ("Bye. STOP###", "Bye."),
+            ("### A and ###B", "### A and ###B"),
+            (
+                "Do the plan.\n\n\nIf you need specific details from before exiting plan mode, read /a.",
+                "Do the plan.",
+            ),
             ("a < b and <Vec<T>> stays", "a < b and <Vec<T>> stays"),
             ("<system-reminder>never closed", "<system-reminder>never closed"),
         ] {

@@ -265,6 +265,33 @@ pub(super) const CONVERSATION: &[&str] = &[
 pub(super) const COURTESIES: &[&str] =
     &["let me know", "i'll be here", "i’ll be here", "i will be here", "i'll be happy", "i will be happy"];
 
+/// Lowercase beginnings of sentences with which a user ends a conversation.
+pub(super) const FAREWELLS: &[&str] = &[
+    "that's all",
+    "that’s all",
+    "that is all",
+    "you too",
+    "take care",
+    "goodbye",
+    "bye",
+    "have a great",
+    "have a good",
+    "have a nice",
+    "cheers",
+    "i appreciate it",
+    "i appreciate your",
+    "i'll get back to you",
+    "i’ll get back to you",
+];
+
+/// Lowercase words before a farewell in the same sentence.
+pub(super) const FAREWELL_OPENERS: &[&str] =
+    &["no, ", "yes, ", "okay, ", "ok, ", "great, ", "perfect, ", "thanks, "];
+
+/// Lowercase sentences of praise. Alone they may agree to what was asked.
+pub(super) const PRAISE: &[&str] =
+    &["great", "perfect", "that's perfect", "that’s perfect", "awesome", "wonderful"];
+
 /// Words with which a sentence denies that something is left.
 pub(super) const DENIALS: &[&str] = &[
     "nothing",

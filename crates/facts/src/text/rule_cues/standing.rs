@@ -3,9 +3,9 @@
 
 use super::{
     FOREIGN_MODALS, FOREIGN_ORDERS, FOREIGN_UNIVERSAL_WORDS, GENERAL_WORDS, HABIT_BEGINNINGS,
-    HABIT_OCCASIONS, HABIT_VERBS, HEDGES, NO_RULES, ONE_TIME_WORDS, PROHIBITIONS, PRONOUNS, REQUIREMENTS,
-    STATEMENT_OPENERS, STATES, STRONG_IMPERATIVES, UNIVERSAL_PHRASES, UNIVERSAL_WORDS, WEAK_IMPERATIVES,
-    begins_clause, begins_with_any,
+    HABIT_OCCASIONS, HABIT_VERBS, HEDGES, NO_RULE_PARTICIPLES, NO_RULES, NO_STATEMENT_WORDS, ONE_TIME_WORDS,
+    PROHIBITIONS, PRONOUNS, REQUIREMENTS, STATEMENT_OPENERS, STATES, STRONG_IMPERATIVES, UNIVERSAL_PHRASES,
+    UNIVERSAL_WORDS, WEAK_IMPERATIVES, begins_clause, begins_with_any,
 };
 use crate::limits::RULE_CHARS_MAX;
 use crate::text::cues::{contains_any_word, is_bounded};
@@ -15,6 +15,8 @@ use crate::text::cues::{contains_any_word, is_bounded};
 /// are none.
 pub(crate) fn is_standing_rule(sentence: &str) -> bool {
     let sentence = sentence.trim_start_matches(['-', '*', '•', '+', '>', ' ']);
+    let sentence =
+        sentence.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ']);
     let is_prose = sentence.len() > 6 && !sentence.starts_with(['|', '`', '{', '}', '$', '<', '#']);
     if !is_prose || sentence.trim_end().ends_with(['?', '？', ':']) || sentence.len() > 4 * RULE_CHARS_MAX {
         return false;
@@ -45,7 +47,24 @@ fn forbids_or_requires(lower: &str) -> bool {
     };
     REQUIREMENTS.iter().any(requires)
         || PROHIBITIONS.iter().any(|word| imperatives(lower, word).any(|object| !is_only_pronoun(object)))
-        || STRONG_IMPERATIVES.iter().any(|word| imperatives(lower, word).next().is_some())
+        || STRONG_IMPERATIVES
+            .iter()
+            .any(|word| imperatives(lower, word).any(|object| *word != "no" || forbids(lower, object)))
+}
+
+/// Returns whether the text behind "no" names something that is forbidden, and is no answer and no statement, such as "no
+/// row was lost" and "no fixes applied". Nothing is forbidden inside quotation marks. `object` is the end of `lower`.
+fn forbids(lower: &str, object: &str) -> bool {
+    let before = &lower[..lower.len() - object.len()];
+    if !before.matches('"').count().is_multiple_of(2) {
+        return false;
+    }
+    let clause = object.split([',', ';', '.', '!', ':', '\n']).next().unwrap_or(object);
+    let words = || clause.split_whitespace();
+    let is_statement = words().any(|word| NO_STATEMENT_WORDS.contains(&word));
+    let last = words().next_back().unwrap_or_default();
+    let is_result = last.len() > 4 && last.ends_with("ed") && !NO_RULE_PARTICIPLES.contains(&last);
+    !is_statement && !is_result
 }
 
 /// Returns whether a lowercase sentence orders something that is to last, such as "keep functions short".
@@ -105,7 +124,7 @@ fn states_foreign_rule(lower: &str) -> bool {
 }
 
 /// Returns the texts behind each occurrence of a word at the beginning of a clause, in the imperative.
-fn imperatives<'a>(lower: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+pub(super) fn imperatives<'a>(lower: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     lower.match_indices(word).filter_map(move |(start, word)| {
         let end = start + word.len();
         let is_imperative = is_bounded(lower, start..end)
@@ -127,7 +146,7 @@ fn is_verb_in_imperative(text: &str) -> bool {
 }
 
 /// Returns whether the text behind a prohibition is a verb with only a pronoun as its object, such as "do that".
-fn is_only_pronoun(text: &str) -> bool {
+pub(super) fn is_only_pronoun(text: &str) -> bool {
     let clause = text.split([',', ';', '.', '!', ':']).next().unwrap_or(text);
     let mut words = clause.split_whitespace().skip(1);
     match (words.next(), words.next()) {

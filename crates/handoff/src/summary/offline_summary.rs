@@ -26,6 +26,7 @@ mod statements;
 #[cfg(test)]
 mod tests;
 mod title;
+mod topic;
 
 /// The maximum number of seqs that an item refers to.
 const REFS_MAX: usize = 12;
@@ -173,14 +174,19 @@ fn message_count_sentence(facts: &ConversationFacts) -> String {
     }
 }
 
-/// Returns the request that states the objective: the first recent one with enough content words, else the thread's
-/// first request if it has enough, else the recent request with the most, else any request.
+/// Returns the request that states the objective: the first recent one that has enough content words and states a task,
+/// else the thread's first request if a compaction has hidden it, else the first recent one with enough words, else the
+/// thread's first request if it has enough, else the recent request with the most, else any request.
 pub(crate) fn objective_request(facts: &ConversationFacts) -> Option<&Quote> {
     let recent = || facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from);
     let has_enough_words = |quote: &&Quote| count_content_words(&quote.text) >= REQUEST_WEIGHT_MIN;
+    let states_task = |quote: &&Quote| topic::states_task(&quote.text);
+    let first = facts.first_request.as_ref();
     recent()
-        .find(has_enough_words)
-        .or_else(|| facts.first_request.as_ref().filter(has_enough_words))
+        .find(|quote| has_enough_words(quote) && states_task(quote))
+        .or_else(|| first.filter(|quote| quote.seq < facts.recent_from && topic::names_topic(&quote.text)))
+        .or_else(|| recent().find(has_enough_words))
+        .or_else(|| first.filter(has_enough_words))
         .or_else(|| recent().max_by_key(|quote| count_content_words(&quote.text)))
         .or(facts.requests.last())
         .or(facts.first_request.as_ref())

@@ -13,6 +13,11 @@ const NAMES_MAX: usize = 60;
 /// The minimum number of uses of an identifier. One that occurs once is not in use.
 const IDENTIFIER_USES_MIN: u32 = 2;
 
+/// Lowercase words of names that stand for a means of payment if they have a number.
+const PAYMENT_WORDS: &[&str] = &["card", "certificate", "voucher", "iban", "account", "payment"];
+/// The minimum number of digits of the number of a card.
+const CARD_DIGITS_MIN: usize = 12;
+
 /// A name that may be in use, with what its score depends on.
 struct Candidate<'a> {
     text: &'a str,
@@ -52,6 +57,7 @@ pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let last_statement = facts.statements.last().map_or("", |quote| quote.text.as_str());
     let mut names: Vec<(f64, Candidate<'_>)> = candidates(facts)
         .filter(|name| name.seq >= facts.recent_from && !request.shown.contains(name.text))
+        .filter(|name| !is_private_number(name.text))
         .map(|name| (name.score(facts, last_statement), name))
         .collect();
     names.sort_by(|(left, a), (right, b)| right.total_cmp(left).then_with(|| a.text.cmp(b.text)));
@@ -72,6 +78,18 @@ pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         line.refs.push(name.seq);
     }
     if line.refs.is_empty() { Vec::new() } else { vec![line] }
+}
+
+/// Returns whether a name is a number of a person and not of the work: of a card or another means of payment, or a date, such
+/// as a date of birth.
+fn is_private_number(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let digits = name.bytes().filter(u8::is_ascii_digit).count();
+    let is_only_digits = digits + name.matches(['-', ' ']).count() == name.len();
+    let is_date = name.len() == 10 && digits == 8 && is_only_digits;
+    let is_payment =
+        lower.split(|c: char| !c.is_ascii_alphabetic()).any(|word| PAYMENT_WORDS.contains(&word));
+    is_date || digits >= 4 && is_payment || digits >= CARD_DIGITS_MIN && is_only_digits
 }
 
 /// Returns the names that may be in use.

@@ -9,7 +9,8 @@ use super::quotes::{
     QuoteForm, QuotePartKind, fill_with_quotes, quote_parts, quoted_line, resolved_errors, whole_sentences,
 };
 use super::statements::{RankedStatement, is_misleading, is_prose, statements};
-use super::title::{is_introduction, strip_opening};
+use super::title::{is_preparation, strip_opening};
+use super::topic::is_beside_task;
 use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use, objective_request};
 use facts::GoalMatcher;
 use facts::formatting::{count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis};
@@ -166,7 +167,13 @@ pub(super) const SECTIONS: &[SummarySection] = &[
     },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 10, chars_max: 600, build: left_open },
-    SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 1_400, build: rules },
+    SummarySection { kind: SummaryItemKind::Decision, share_percent: 10, chars_max: 1_400, build: rules },
+    SummarySection {
+        kind: SummaryItemKind::Progress,
+        share_percent: 6,
+        chars_max: 900,
+        build: single_requests,
+    },
     SummarySection { kind: SummaryItemKind::Blocker, share_percent: 6, chars_max: 500, build: blockers },
     SummarySection { kind: SummaryItemKind::Artifact, share_percent: 14, chars_max: 600, build: in_use_line },
     SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 600, build: read_files },
@@ -251,8 +258,14 @@ fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     }
     let recent = facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from);
     let mut sources: Vec<&Quote> = recent.take(4).collect();
-    if sources.is_empty() {
-        sources.extend(objective_request(facts).or(facts.grounded_summary.as_ref()));
+    // After a compaction the first request may be older than the recent ones.
+    let older = objective_request(facts).filter(|quote| quote.seq < facts.recent_from);
+    match older {
+        Some(older) => sources.insert(0, older),
+        None if sources.is_empty() => {
+            sources.extend(objective_request(facts).or(facts.grounded_summary.as_ref()));
+        }
+        None => {}
     }
     let mut words = 0;
     for quote in sources {
@@ -290,7 +303,9 @@ fn objective_text(request: &str, title: &str) -> String {
     let sentences = quote_parts(request).into_iter().filter(|part| part.kind == QuotePartKind::Sentence);
     let sentences = sentences.map(|part| part.text).filter(|sentence| {
         let is_greeting = facts::is_conversational(sentence) && sentence.split(' ').count() <= 4;
-        count_content_words(strip_opening(sentence)) >= 1 && !is_introduction(sentence) && !is_greeting
+        // A preparation tells what the work needs, and stays.
+        let is_beside_task = is_beside_task(sentence) && !is_preparation(sentence);
+        count_content_words(strip_opening(sentence)) >= 1 && !is_beside_task && !is_greeting
     });
     let stated = sentences.map(|sentence| {
         let unopened = strip_opening(&sentence);
@@ -430,6 +445,18 @@ fn left_open(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
 
 /// Returns the person's rules, strict ones before wishes, the newest first, without those that are shown already.
 fn rules(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let rules = directives(request).into_iter().filter(|quote| !facts::asks_once(&quote.text));
+    fill_with_quotes(rules, request, RULE_CHARS, QuoteForm::Quoted)
+}
+
+/// Returns the sentences with the words of a rule that only ask for one thing. They are requests, and no decisions.
+fn single_requests(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let single = directives(request).into_iter().filter(|quote| facts::asks_once(&quote.text));
+    fill_with_quotes(single, request, RULE_CHARS, QuoteForm::Labeled("Asked earlier"))
+}
+
+/// Returns the person's sentences with the words of a rule in the order in which they are shown.
+fn directives<'a>(request: &SectionRequest<'a>) -> Vec<&'a Quote> {
     let facts = request.facts;
     let mut rules: Vec<&facts::UserRule> = facts.rules.iter().rev().collect();
     // Rules stay valid across a compaction. But an older rule with a name in it is likely about work that is finished.
@@ -444,8 +471,7 @@ fn rules(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         let lower = head(&quote.text, BEGINNING_BYTES).to_lowercase();
         REQUEST_OPENERS.iter().any(|opener| lower.starts_with(opener))
     };
-    let whole = rules.into_iter().map(|rule| &rule.quote).filter(is_whole).filter(|quote| !is_request(quote));
-    fill_with_quotes(whole, request, RULE_CHARS, QuoteForm::Quoted)
+    rules.into_iter().map(|rule| &rule.quote).filter(is_whole).filter(|quote| !is_request(quote)).collect()
 }
 
 /// Returns whether the text contains a name such as a path or an identifier.
@@ -525,7 +551,8 @@ fn decisions(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let facts = request.facts;
     let recent = facts.decisions.iter().rev().filter(|quote| quote.seq >= facts.recent_from);
     let prose = recent.filter(|quote| is_prose(&quote.text) && !is_misleading(facts, &quote.text));
-    let prose = prose.filter(|quote| !facts::announces_work(&quote.text) && !quote.text.ends_with(':'));
+    let prose = prose
+        .filter(|quote| !facts::announces_work(&quote.text) && !strip_markdown(&quote.text).ends_with(':'));
     let mut prose: Vec<&Quote> = prose.collect();
     request.sort_by_goal(&mut prose, |quote| &quote.text);
     fill_with_quotes(prose.into_iter(), request, 300, QuoteForm::Plain(""))

@@ -183,6 +183,52 @@ fn every_line_is_whole_and_says_something() {
 }
 
 #[test]
+fn a_request_a_heading_and_a_private_number_are_not_what_the_section_says() {
+    for (transcript, heading, expected) in [
+        // A request for one thing is no decision.
+        (
+            "U: Port the importer of every large customer to the new format before the release.\n A: Done.\n U: I'd like to move my seat to row nine. Tests should use the new reader.\n A: Done.\n U: ok, also rename the column of every customer instead, before anyone writes the release notes.\n A: I moved all of it.",
+            "Decisions",
+            &["\"Tests should use the new reader.\""][..],
+        ),
+        // A heading and an announcement are no decisions.
+        (
+            "U: Port it.\n A: **Root cause & decision summary:** I'll use the old reader next. We chose the old reader.",
+            "Decisions",
+            &["We chose the old reader."],
+        ),
+        // Numbers of people and of their cards are not in use.
+        (
+            "U: Move my seat.\n C: 1 book {\"payment_id\": \"credit_card_4421486\", \"born\": \"1990-04-05\", \"flight_id\": \"HAT136\"}\n T: 1 ok\n A: I moved it.",
+            "Artifacts",
+            &["In use: HAT136"],
+        ),
+        // Who the author is, and a plea, are no objective.
+        (
+            "U: Hi there! I have a few changes to make to the trip that begins tomorrow. Could you help me with that?\n A: Which one?\n U: Sure, my user ID is ana_lopez_17.\n A: Found it.\n U: Then change the seat to the last row.",
+            "Objective",
+            &[],
+        ),
+    ] {
+        check_section(transcript, heading, expected);
+    }
+}
+
+#[test]
+fn after_a_compaction_the_first_request_gives_the_objective_that_questions_do_not() {
+    let transcript = "U: the sync worker has broken, why?\n A: It loses rows.\n B:\n U: yeah close it\n A: Closed.\n U: what are the keys that turn on the second reader?\n A: There are two keys in the settings.";
+    let text = summary(transcript);
+    assert!(text.starts_with("**The sync worker has broken, why?**"), "{text}");
+    let parts = build_offline_summary(
+        &parse_facts(&transcript.replace("why?", "why? It worked on Monday.")),
+        None,
+        1_000,
+    );
+    let objective = parts.body.iter().find(|item| item.kind == SummaryItemKind::Objective);
+    assert!(objective.is_some_and(|item| item.text.contains("It worked on Monday.")), "{parts:?}");
+}
+
+#[test]
 fn a_long_request_is_quoted_by_whole_sentences_and_says_so() {
     let details = "The importer must accept every old file. ".repeat(60);
     let text = summary(&format!("U: Port the importer to the new format. {details}"));

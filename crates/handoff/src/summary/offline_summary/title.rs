@@ -1,5 +1,7 @@
 //! The title of an offline summary: the heading of a plan, or the first clause that states the objective.
 
+use std::borrow::Cow;
+
 use facts::formatting::{ELLIPSIS, count_content_words, strip_markdown, strip_tags, truncate_with_ellipsis};
 use facts::tool_use::head;
 use facts::{ConversationFacts, is_pasted};
@@ -7,6 +9,7 @@ use model::sentence_ranking::split_sentences;
 
 use super::objective_request;
 use super::statements::is_statement;
+use super::topic::{is_beside_task, is_polite_order, states_task};
 use crate::summary::render;
 
 /// The maximum length of the title, in grapheme clusters.
@@ -70,6 +73,11 @@ const OPENINGS: &[&str] = &[
     "oh",
     "hm",
     "hmm",
+    "your job is to",
+    "your task is to",
+    "you are starting a",
+    "you're starting a",
+    "you will",
 ];
 /// Lowercase sentences that introduce a plan or task that follows.
 const INTRODUCTIONS: &[&str] = &[
@@ -114,6 +122,13 @@ const PLAIN_HEADINGS: &[&str] = &[
     "details",
     "steps",
 ];
+/// Lowercase greetings at the beginning of a letter.
+const GREETINGS: &[&str] = &["hi", "hello", "hey", "dear", "hallo", "good morning"];
+/// Lowercase words that begin a phrase before the main clause of a sentence.
+const PHRASE_OPENERS: &[&str] = &[
+    "after", "although", "as", "at", "based", "because", "before", "by", "for", "from", "given", "if", "in",
+    "on", "once", "since", "to", "unless", "when", "while", "with", "without",
+];
 /// Words before which a sentence can end as a whole clause, the best places first.
 const CLAUSE_ENDS: [&[&str]; 3] = [
     &[". ", "; ", ": ", " — ", " – ", " - ", " (", ", "],
@@ -141,8 +156,8 @@ pub(super) fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
     let statements = || facts.statements.iter().map(|quote| quote.text.as_str());
     let statement = || statements().find(|text| split_sentences(text).next().is_some_and(is_statement));
     let others = facts.requests.iter().filter(|quote| goal.is_none() && quote.seq >= facts.recent_from);
-    let requests: Vec<String> =
-        request.into_iter().chain(others.map(|quote| quote.text.as_str())).map(topic).collect();
+    let others = others.map(|quote| quote.text.as_str()).filter(|text| states_task(text));
+    let requests: Vec<String> = request.into_iter().chain(others).map(topic).collect();
     // Another request is a better title than one that must be cut inside a clause.
     let whole = requests.iter().find(|title| !title.is_empty() && !title.ends_with(ELLIPSIS));
     let title = whole.or(requests.iter().find(|title| !title.is_empty())).cloned();
@@ -187,27 +202,24 @@ pub(super) fn first_sentence(text: &str) -> String {
     let sentences: Vec<String> = split_sentences(&text)
         .take(8)
         .filter(|sentence| !sentence.starts_with("```"))
-        .map(|sentence| strip_opening(&strip_markdown(before_pasted_text(sentence))).to_owned())
+        .map(|sentence| topic_of_sentence(&strip_markdown(&before_pasted_text(before_greeting(sentence)))))
         .filter(|sentence| !sentence.is_empty() && !is_pasted(sentence))
         .collect();
     let is_topic = |sentence: &&String| {
-        count_content_words(sentence) >= 3 && sentence.contains(' ') && !is_introduction(sentence)
-    };
-    let prepares = |sentence: &str| {
-        let lower = sentence.to_lowercase();
-        PREPARATIONS.iter().any(|beginning| lower.starts_with(beginning))
+        let is_about_task = !is_beside_task(sentence) || is_preparation(sentence);
+        count_content_words(sentence) >= 3 && sentence.contains(' ') && is_about_task
     };
     // A later sentence is an order only if it began like one.
     let orders = |sentence: &&String| split_sentences(&text).any(|whole| states_wish(whole, sentence));
     let chosen = sentences
         .iter()
         .find(is_topic)
-        .map(|first| match prepares(first) {
+        .map(|first| match is_preparation(first) {
             true => sentences.iter().filter(is_topic).find(orders).unwrap_or(first),
             false => first,
         })
         .or_else(|| {
-            sentences.iter().find(|sentence| count_content_words(sentence) >= 2 && !is_introduction(sentence))
+            sentences.iter().find(|sentence| count_content_words(sentence) >= 2 && !is_beside_task(sentence))
         })
         .or(sentences.first());
     let sentence = chosen.map(|sentence| render::normalize_line(sentence)).unwrap_or_default();
@@ -227,10 +239,44 @@ pub(super) fn is_introduction(sentence: &str) -> bool {
     INTRODUCTIONS.iter().any(|introduction| lower.starts_with(introduction))
 }
 
-/// Returns the part of a sentence before output that was pasted into it.
-fn before_pasted_text(sentence: &str) -> &str {
-    let end = sentence.find(['┃', '│', '╭', '╰', '┌', '└', '├', '❯']).unwrap_or(sentence.len());
-    &sentence[..end]
+/// Returns whether a sentence prepares the work, and does not state it.
+pub(super) fn is_preparation(sentence: &str) -> bool {
+    let lower = strip_opening(sentence).to_lowercase();
+    PREPARATIONS.iter().any(|beginning| lower.starts_with(beginning))
+}
+
+/// Returns a sentence without its opening, and without the question mark of an order in the form of a question.
+fn topic_of_sentence(sentence: &str) -> String {
+    let topic = strip_opening(sentence);
+    let is_order = is_polite_order(sentence);
+    topic.trim_end_matches(|c| is_order && matches!(c, '?' | '？')).to_owned()
+}
+
+/// Returns the part of a sentence before a line that begins with a greeting. It is the heading of a letter.
+fn before_greeting(sentence: &str) -> &str {
+    let end = sentence.match_indices('\n').map(|(end, _)| end).find(|end| {
+        let line = sentence[*end..].trim_start().to_lowercase();
+        GREETINGS.iter().any(|greeting| {
+            line.strip_prefix(greeting).is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric()))
+        })
+    });
+    end.map_or(sentence, |end| &sentence[..end])
+}
+
+/// Returns the part of a sentence before a frame that was pasted into it. The line or column before the frame is text of
+/// the same interface and is put in quotation marks.
+fn before_pasted_text(sentence: &str) -> Cow<'_, str> {
+    let Some(end) = sentence.find(['┃', '│', '╭', '╰', '┌', '└', '├', '❯']) else {
+        return Cow::Borrowed(sentence);
+    };
+    let before = sentence[..end].trim_end();
+    let gap = before.rfind("  ").into_iter().chain(before.rfind('\n')).max();
+    match gap.map(|gap| (before[..gap].trim_end(), before[gap..].trim_start())) {
+        Some((own, shown)) if !own.is_empty() && !shown.contains('"') => {
+            Cow::Owned(format!("{own} \"{shown}\""))
+        }
+        Some(_) | None => Cow::Borrowed(before),
+    }
 }
 
 /// Returns a sentence without the words of conversation that it begins with, if a few content words remain.
@@ -296,8 +342,13 @@ fn shorten_at(text: &str, graphemes_max: usize, tiers: &[&[&str]]) -> String {
     cut
 }
 
-/// Returns whether a beginning of a sentence can stand alone: it is long enough, and closes what it opens.
+/// Returns whether a beginning of a sentence can stand alone: it is long enough, closes what it opens, and is more than the
+/// phrase before the main clause, such as "Based on the output".
 fn is_whole_clause(clause: &str) -> bool {
+    let first = clause.split(' ').next().unwrap_or_default().to_lowercase();
+    if PHRASE_OPENERS.contains(&first.as_str()) && !clause.contains(", ") {
+        return false;
+    }
     let closes = |open: char, close: char| clause.matches(open).count() == clause.matches(close).count();
     clause.len() >= CLAUSE_BYTES_MIN
         && count_content_words(clause) >= 2
@@ -332,7 +383,7 @@ mod tests {
                 "Implement the following plan:\n\n# Plan: A queue for uploads\n\n## Context\nNone.",
                 "A queue for uploads",
             ),
-            ("hey, can you please fix the broken importer?", "Fix the broken importer?"),
+            ("hey, can you please fix the broken importer?", "Fix the broken importer"),
             ("yeah close it. Then port the reader to the new format.", "Port the reader to the new format"),
             (
                 "Make the retry limit configurable, because every customer has other needs and other network conditions.",
@@ -352,6 +403,31 @@ mod tests {
                 "The lexer breaks on tabs",
             ),
             ("src/lib.rs: port the tests", "lib.rs: port the tests"),
+            (
+                "You are a careful reviewer. Your job is to review the reader and report defects.",
+                "Review the reader and report defects",
+            ),
+            ("You are starting a short cleanup of the old reader.", "Short cleanup of the old reader"),
+            (
+                "Sure, my user ID is ana_lopez_17. I want to move my seat to row nine.",
+                "Move my seat to row nine",
+            ),
+            (
+                "Here's the issue:\nISSUE:\nThe reader loses the last row\nHi there!\n\nI saw it today.",
+                "The reader loses the last row",
+            ),
+            (
+                "find out why i get  Check of the reader failed (shell)   ┃  │ cd /tmp ┃ and fix",
+                "Find out why i get \"Check of the reader failed (shell)\"",
+            ),
+            (
+                "Based on the output of the last test run of the importer, it seems that the reader loses the last row of every file.",
+                "Based on the output of the last test run of the importer, it seems that…",
+            ),
+            (
+                "not sure\n\nreader:\n  type: csv\n  path: ./a works.\n\nAdd an example that runs it.",
+                "Add an example that runs it",
+            ),
         ] {
             assert_eq!(topic(text), expected, "{text:?}");
         }

@@ -319,6 +319,35 @@ async fn k1_a_stream_of_another_users_thread_sends_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn k1_a_summary_cannot_be_merged_into_another_users_thread() {
+    let server = ServerFixture::start_default().await;
+    let ada = OwnerFixture::with_data(&server).await;
+    let decision = json!({"decisions": [{"type": "approve"}]});
+    let path = ada.fill_path("/api/handoffs/{handoff_id}/decision");
+    let accepted = server.send(TestCaller::Key(&ada.key), Method::POST, &path, &decision).await.1;
+    let child = accepted["child_thread_id"].as_str().unwrap_or_else(|| panic!("{accepted}"));
+
+    let bob = server.create_key("bob").await;
+    let bob = TestCaller::Key(&bob);
+    let thread = server.create_thread_with_message(bob, "hello").await;
+    let path = format!("/api/threads/{thread}/handoffs");
+    let unknown = "01890000-0000-7000-8000-000000000000";
+    let mut refusals = Vec::new();
+    for into in [child, unknown] {
+        let (status, body) = server.send(bob, Method::POST, &path, &json!({"into": into})).await;
+        assert_eq!(status, 404, "{body}");
+        refusals.push(body.to_string().replace(into, "ID"));
+    }
+    // The answer does not tell that the thread exists.
+    assert_eq!(refusals[0], refusals[1]);
+    let (status, listed) = server.send(bob, Method::GET, "/api/handoffs?status=all", &Value::Null).await;
+    assert_eq!((status, &listed["handoffs"]), (200, &json!([])));
+    let path = format!("/api/threads/{child}/packages");
+    let (_, packages) = server.send(TestCaller::Key(&ada.key), Method::GET, &path, &Value::Null).await;
+    assert_eq!(packages["packages"].as_array().map(Vec::len), Some(1), "{packages}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn k2_every_endpoint_except_the_public_ones_requires_a_key() {
     let server = ServerFixture::start_default().await;
     let ada = OwnerFixture::with_data(&server).await;

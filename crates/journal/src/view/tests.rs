@@ -253,3 +253,25 @@ fn b4_audit_entries_say_what_happened_and_what_decided_it() {
     assert_eq!((&written["type"], &written["id"]), (&json!("handoff_expired"), &json!("audit-8")));
     assert_eq!(written["details"], json!({"handoff_id": handoff_id}));
 }
+
+#[test]
+fn b4_an_audit_entry_names_the_model_that_drafts_again() {
+    let handoff_id = HandoffId::generate();
+    let drafted_again = |model: serde_json::Value| {
+        let body = json!({"handoff_id": handoff_id, "iteration": 0, "model": model});
+        event(EventType::HandoffRefined, &body)
+    };
+    let events = [json!("extractive"), json!("openai/mini"), json!(null)].map(drafted_again);
+    let texts = history(&to_events(events.into())).into_iter().map(|entry| match entry.item {
+        HistoryItem::Audit(audit) => audit.text,
+        item => panic!("{item:?}"),
+    });
+    assert_eq!(
+        texts.collect::<Vec<_>>(),
+        [
+            "Handoff drafted again without a model",
+            "Handoff drafted again by openai/mini",
+            "Handoff drafted again"
+        ]
+    );
+}

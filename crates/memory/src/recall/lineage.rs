@@ -1,9 +1,11 @@
 //! The lineage of a thread: the thread itself, the threads that it came from by handoffs and forks, and the part of
 //! each that belongs to its conversation. Messages are not read here.
 
+use std::collections::HashSet;
+
 use journal::{EventQuery, HandoffFilter, Store, SupersededVisibility, ThreadPrefix};
 
-use protocol::{Category, Event, EventType, Handoff, HandoffId, ParentKind, Seq, ThreadId};
+use protocol::{Category, Event, EventType, Handoff, HandoffId, ParentKind, Seq, Thread, ThreadId};
 
 use super::RecallError;
 
@@ -79,9 +81,20 @@ pub(super) async fn load_lineage(
     store: &dyn Store,
     thread_id: ThreadId,
 ) -> Result<Vec<Ancestor>, RecallError> {
-    let mut thread = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
+    let thread = store.thread(thread_id).await?.ok_or(RecallError::UnknownThread { thread_id })?;
+    let mut lineage = load_chain(store, thread, None).await?;
+    add_merged_threads(store, &mut lineage).await?;
+    Ok(lineage)
+}
+
+/// Returns the thread, which a handoff to `child_id` left, and the chain of its first parents.
+async fn load_chain(
+    store: &dyn Store,
+    mut thread: Thread,
+    child_id: Option<ThreadId>,
+) -> Result<Vec<Ancestor>, RecallError> {
     let mut lineage = Vec::new();
-    let mut ancestor = Ancestor::new(thread_id, None);
+    let mut ancestor = Ancestor::new(thread.thread_id, child_id);
     for _ in 1..LINEAGE_THREADS_MAX {
         let Some(parent_id) = thread.parent_id else { break };
         let is_parent = |ancestor: &Ancestor| ancestor.has_id(parent_id);
@@ -100,20 +113,35 @@ pub(super) async fn load_lineage(
         thread = store.thread(parent_id).await?.ok_or(missing)?;
     }
     lineage.push(ancestor);
-    add_merged_threads(store, &mut lineage).await?;
     Ok(lineage)
 }
 
-/// Adds the other threads that were handed off into a thread of the lineage. Their own ancestors are not followed.
+/// Adds the other threads that were handed off into a thread of the lineage, with their ancestors, which can have merged
+/// threads too. A thread that is an ancestor on two ways is added once.
 async fn add_merged_threads(store: &dyn Store, lineage: &mut Vec<Ancestor>) -> Result<(), RecallError> {
-    let children: Vec<ThreadId> = lineage.iter().filter_map(|ancestor| ancestor.child_id).collect();
-    for child_id in children {
+    let mut children = HashSet::new();
+    let mut position = 0;
+    while let Some(ancestor) = lineage.get(position) {
+        position += 1;
+        let Some(child_id) = ancestor.child_id.filter(|child_id| children.insert(*child_id)) else {
+            continue;
+        };
         let filter = HandoffFilter { child_thread_id: Some(child_id), ..HandoffFilter::default() };
         let accepted = store.handoffs(filter).await?.into_iter().rev();
         for handoff in accepted.filter(|handoff| handoff.accepted_sha256.is_some()) {
             let parent_id = handoff.parent_thread_id;
-            if lineage.len() < LINEAGE_THREADS_MAX && !lineage.iter().any(|known| known.has_id(parent_id)) {
-                lineage.push(Ancestor::new(parent_id, Some(child_id)));
+            if lineage.iter().any(|known| known.has_id(parent_id)) {
+                continue;
+            }
+            let Some(parent) = store.thread(parent_id).await? else { continue };
+            let chain = load_chain(store, parent, Some(child_id)).await?;
+            let is_new = |ancestor: &Ancestor, lineage: &[Ancestor]| {
+                !lineage.iter().any(|known| known.has_id(ancestor.thread_id))
+            };
+            for ancestor in chain {
+                if lineage.len() < LINEAGE_THREADS_MAX && is_new(&ancestor, lineage) {
+                    lineage.push(ancestor);
+                }
             }
         }
     }

@@ -229,4 +229,7 @@ async fn the_lineage_of_a_child_contains_the_ancestors_of_every_merged_parent() 
             "{thread}: {ids:?}, expected {expected:?}"
         );
     }
+    let query = agent::RecallQuery::new(agent::MessageFilter::Words("importer".to_owned()));
+    let recalled = agent.memory().recall(child, &query).await.unwrap();
+    assert!(expected.iter().all(|thread| recalled.threads.contains(thread)), "{:?}", recalled.threads);
 }

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::Path;
 
 use agent::{
-    HandoffKeep, IndexHitKind, NotesScope, ProjectScope, ReadExtent, RememberedNote, RewriteOutcome, SearchRequest,
+    HandoffKeep, IndexHitKind, NotesScope, ProjectScope, ReadExtent, RememberedNote, RewriteOutcome,
+    SearchRequest,
 };
 use serde::Serialize;
 use serde_json::json;

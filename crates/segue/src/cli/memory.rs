@@ -130,7 +130,7 @@ pub(crate) enum MemoryCommand {
     Summarize,
 }
 
-/// Add a sentence to agent.md, which starts the conversations of this project
+/// Add a sentence to agent.md, for this project or for all
 ///
 /// Text that looks like a key, a token or a password is redacted.
 #[derive(Debug, Args)]

@@ -144,6 +144,9 @@ pub struct ConversationFacts {
     pub mentioned_paths: Vec<NameUsage>,
     /// Identifiers and references in the arguments of tool calls since the last boundary, the most used first.
     pub argument_names: Vec<NameUsage>,
+    /// Paths in the arguments of tool calls since the last boundary, of files that the call does not use itself, such as a
+    /// module that a written file imports; the most used first.
+    pub argument_paths: Vec<NameUsage>,
     /// Ids and codes in the arguments of tool calls, the latest first.
     pub argument_values: Vec<NameUsage>,
     /// The assistant's latest messages, oldest first.

@@ -415,6 +415,7 @@ impl FactCollector {
             identifiers: self.identifiers.most_used_names(),
             mentioned_paths: self.mentioned_paths.most_used_names(),
             argument_names: self.arguments.names.most_used_names(),
+            argument_paths: self.arguments.paths.most_used_names(),
             argument_values: self.arguments.values.latest_names(),
             statements: self.statements.iter().cloned().collect(),
             previous_summary: self.previous_summary.clone(),

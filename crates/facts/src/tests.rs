@@ -371,6 +371,21 @@ fn names_in_the_arguments_of_a_call_count_once_it_was_performed() {
 }
 
 #[test]
+fn a_name_in_the_arguments_counts_once_for_each_call_and_a_path_only_if_the_call_does_not_use_the_file() {
+    let edit = r#"C: 1 Edit {"file_path": "src/main.ts", "new_string": "import './session.ts'; openSession(openSession);"}"#;
+    let task = r#"C: 2 Task {"kind": "src/kinds.ts", "prompt": "Read CONVENTIONS.md before openSession."}"#;
+    let todo = r#"C: 3 TodoWrite {"todos": [{"content": "Port old/reader.ts now"}]}"#;
+    let facts = parse_facts(&format!("{edit}\n T: 1 ok\n {task}\n T: 2 ok\n {todo}\n T: 3 ok"));
+    let used = |names: &[super::NameUsage]| {
+        names.iter().map(|name| format!("{} {}", name.text, name.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(used(&facts.argument_names), ["openSession 1"]);
+    assert_eq!(used(&facts.argument_paths), ["CONVENTIONS.md 1", "session.ts 1"]);
+    let declined = parse_facts(&format!("{edit}\n E: 1 The user rejected this call."));
+    assert!(declined.argument_paths.is_empty());
+}
+
+#[test]
 fn files_are_shown_as_they_are_at_the_end_and_by_one_name() {
     for (calls, expected) in [
         (

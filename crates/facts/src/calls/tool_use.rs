@@ -182,14 +182,30 @@ enum FileAccess {
     Write,
 }
 
-/// Returns whether the last component of a path is a name with a known extension, and not the member of an object that
-/// scripts often name, such as `console.log`.
-fn is_file_path(path: &str) -> bool {
-    path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).is_some_and(|(stem, extension)| {
-        !stem.is_empty()
-            && !matches!(stem, "console" | "process" | "import.meta")
-            && identifier::is_extension(extension)
-    })
+/// Members of objects and names of libraries that look like a file without a folder, lowercase.
+const NO_FILES: [&str; 12] = [
+    "console.log",
+    "math.log",
+    "process.env",
+    "import.meta.env",
+    "next.js",
+    "node.js",
+    "nuxt.js",
+    "vue.js",
+    "react.js",
+    "express.js",
+    "three.js",
+    "d3.js",
+];
+
+/// Returns whether the last component of a path is a name with a known extension, and the path is none of the members of
+/// objects and libraries that scripts and messages often name, such as `console.log` and `Next.js`.
+pub fn is_file_path(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let has_extension = name
+        .rsplit_once('.')
+        .is_some_and(|(stem, extension)| !stem.is_empty() && identifier::is_extension(extension));
+    has_extension && NO_FILES.iter().all(|no_file| !path.eq_ignore_ascii_case(no_file))
 }
 
 /// Returns whether reading the file says something about the work: it is no image, log or document for people.

@@ -90,7 +90,8 @@ fn headings_chars() -> usize {
 }
 
 /// Builds the sections within `chars_max` characters. A first pass gives each section its share; a second pass gives
-/// the characters that are left to sections that need more, the most needed first.
+/// the characters that are left to sections that need more, the most needed first. At the end the line of the names in
+/// use is built again without the names that later sections show.
 fn plan_body(source: &SectionSource<'_>, chars_max: usize) -> Vec<SummaryItem> {
     let mut used = Vec::with_capacity(SECTIONS.len());
     let mut shown = ShownText::default();
@@ -102,15 +103,22 @@ fn plan_body(source: &SectionSource<'_>, chars_max: usize) -> Vec<SummaryItem> {
     }
     let mut remaining = chars_max.saturating_sub(used.iter().sum());
     let mut shown = ShownText::default();
-    let mut sections: Vec<(SummaryItemKind, Vec<SummaryLine>)> = Vec::with_capacity(SECTIONS.len());
+    let mut sections: Vec<Vec<SummaryLine>> = Vec::with_capacity(SECTIONS.len());
     for (section, used) in SECTIONS.iter().zip(used) {
         let lines =
             build_section(section, source, (used + remaining).min(section.chars_max.max(used)), &shown);
         remaining = (remaining + used).saturating_sub(line_chars(&lines));
         shown.add_lines(&lines);
-        sections.push((section.kind_in(source.facts), lines));
+        sections.push(lines);
     }
-    build_items(source.facts, sections)
+    if let Some(index) = SECTIONS.iter().position(SummarySection::is_in_use_line) {
+        let available = line_chars(&std::mem::take(&mut sections[index])) + remaining;
+        let mut shown = ShownText::default();
+        sections.iter().for_each(|lines| shown.add_lines(lines));
+        sections[index] = build_section(&SECTIONS[index], source, available, &shown);
+    }
+    let kinds = SECTIONS.iter().map(|section| section.kind_in(source.facts));
+    build_items(source.facts, kinds.zip(sections).collect())
 }
 
 /// Builds the non-empty lines of a section.

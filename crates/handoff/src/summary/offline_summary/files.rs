@@ -146,7 +146,7 @@ fn common_folder<'a>(paths: &[&'a str]) -> &'a str {
 }
 
 /// Returns the name of a file, with its folder when the name is one of [`COMMON_NAMES`].
-fn short_name(path: &str) -> &str {
+pub(super) fn short_name(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/').map(|(slash, _)| slash);
     let (last, folder) = (slashes.next(), slashes.next());
     let name = last.map_or(path, |slash| &path[slash + 1..]);

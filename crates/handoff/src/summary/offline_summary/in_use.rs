@@ -2,63 +2,108 @@
 
 use std::collections::BTreeMap;
 
-use facts::{ConversationFacts, identifier};
+use facts::identifier::{self, NameKind};
+use facts::{ConversationFacts, NameUsage, tool_use};
 use protocol::Seq;
 
 use super::SummaryLine;
+use super::files::short_name;
 use super::section::SectionRequest;
 
 /// The maximum number of names in the line.
 const NAMES_MAX: usize = 60;
-/// The minimum number of uses of an identifier. One that occurs once is not in use.
-const IDENTIFIER_USES_MIN: u32 = 2;
 
 /// Lowercase words of names that stand for a means of payment if they have a number.
 const PAYMENT_WORDS: &[&str] = &["card", "certificate", "voucher", "iban", "account", "payment"];
 /// The minimum number of digits of the number of a card.
 const CARD_DIGITS_MIN: usize = 12;
 
-/// A name that may be in use, with what its score depends on.
+/// The kind of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InUseKind {
+    /// A program with its subcommand.
+    Command,
+    /// An issue, a hash, a version, a code or an id.
+    Reference,
+    /// A URL.
+    Url,
+    /// A file.
+    File,
+    /// A name in code, or an option.
+    Identifier,
+}
+
+impl InUseKind {
+    /// Returns the value of the kind: the more specific and the more useful, the higher.
+    fn value(self) -> f64 {
+        match self {
+            Self::Reference => 2.2,
+            Self::Command | Self::File => 0.8,
+            Self::Identifier => 0.0,
+            Self::Url => -1.1,
+        }
+    }
+}
+
+/// A name that may be in use, and its uses.
 struct Candidate<'a> {
     text: &'a str,
+    kind: InUseKind,
+    /// The last use.
     seq: Seq,
+    /// The last use in a tool call; 0 if there is none.
+    call_seq: Seq,
     /// Number of uses in tool calls.
     calls: u32,
     /// Number of uses in messages.
     mentions: u32,
-    /// The value of its kind: the more specific and the more useful, the higher.
-    kind: f64,
+}
+
+/// The state of the thread that the scores of all names depend on.
+struct ScoreContext<'a> {
+    /// The last event.
+    last_seq: Seq,
+    /// The first event since the last boundary.
+    recent_from: Seq,
+    last_statement: &'a str,
+    last_request: &'a str,
 }
 
 impl Candidate<'_> {
-    /// Returns how likely the name is to be used next, for each character that it takes. The weights were fitted on the
-    /// open half of the evaluation set only.
-    fn score(&self, facts: &ConversationFacts, last_statement: &str) -> f64 {
-        let age = (facts.last_seq.saturating_sub(self.seq) + 1) as f64;
+    /// Returns how likely the name is to be used next, for the room that it takes. The weights were fitted on the open half
+    /// of the evaluation set only: on each half of it for the other, then on all of it.
+    fn score(&self, context: &ScoreContext<'_>) -> f64 {
+        let age = |seq: Seq| ((context.last_seq.saturating_sub(seq) + 1) as f64).ln();
+        // A name that no call uses is as old as the work.
+        let call_seq = if self.calls > 0 { self.call_seq } else { context.recent_from.saturating_sub(1) };
         let length = self.text.chars().count() as f64;
-        let (calls, mentions) = (f64::from(self.calls), f64::from(self.mentions));
-        let argument_age = if self.calls > 0 { 0.25 * age.ln() } else { 0.0 };
-        let is_stated = if last_statement.contains(self.text) { 0.5 } else { 0.0 };
-        let weight = 1.4 * (calls + mentions).ln_1p() + 0.9 * mentions.ln_1p()
-            - 0.5 * calls.ln_1p()
-            - 0.15 * age.ln()
-            - argument_age
-            + is_stated
-            + self.kind
-            - 0.3 * length.ln()
-            - 2.5;
+        let bonus = |is_shown: bool, value: f64| if is_shown { value } else { 0.0 };
+        let weight = 1.8 * f64::from(self.mentions).ln_1p() + 0.4 * f64::from(self.calls).ln_1p()
+            - 0.1 * age(self.seq)
+            - 0.5 * age(call_seq)
+            + bonus(context.last_statement.contains(self.text), 0.2)
+            + bonus(context.last_request.contains(self.text), 0.9)
+            + 0.7 * length.ln()
+            + self.kind.value()
+            - 1.7;
         1.0 / (1.0 + (-weight).exp()) / (length + 2.0).sqrt()
     }
 }
 
-/// Returns the line of the names in use that no earlier section shows, the most likely first.
+/// Returns the line of the names in use that no other section shows, the most likely first.
 pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let facts = request.facts;
-    let last_statement = facts.statements.last().map_or("", |quote| quote.text.as_str());
+    let context = ScoreContext {
+        last_seq: facts.last_seq,
+        recent_from: facts.recent_from,
+        last_statement: facts.statements.last().map_or("", |quote| quote.text.as_str()),
+        last_request: facts.requests.last().map_or("", |quote| quote.text.as_str()),
+    };
     let mut names: Vec<(f64, Candidate<'_>)> = candidates(facts)
-        .filter(|name| name.seq >= facts.recent_from && !request.shown.contains(name.text))
-        .filter(|name| !is_private_number(name.text))
-        .map(|name| (name.score(facts, last_statement), name))
+        .into_values()
+        .filter(|name| name.seq >= facts.recent_from)
+        .filter(|name| !request.shown.contains(name.text) && !is_private_number(name.text))
+        .map(|name| (name.score(&context), name))
         .collect();
     names.sort_by(|(left, a), (right, b)| right.total_cmp(left).then_with(|| a.text.cmp(b.text)));
     request.sort_by_goal(&mut names, |(_, name)| name.text);
@@ -92,61 +137,73 @@ fn is_private_number(name: &str) -> bool {
     is_date || digits >= 4 && is_payment || digits >= CARD_DIGITS_MIN && is_only_digits
 }
 
-/// Returns the names that may be in use.
-fn candidates(facts: &ConversationFacts) -> impl Iterator<Item = Candidate<'_>> {
-    let commands = facts.commands.iter().map(|name| Candidate {
-        text: &name.text,
-        seq: name.seq,
-        calls: name.count,
-        mentions: 0,
-        kind: 0.8,
-    });
-    let values = facts.argument_values.iter().map(|name| Candidate {
-        text: &name.text,
-        seq: name.seq,
-        calls: name.count,
-        mentions: 0,
-        kind: 0.6,
-    });
-    commands.chain(values).chain(file_candidates(facts)).chain(name_candidates(facts))
-}
-
-/// Returns the references and identifiers in messages and in the arguments of calls.
-fn name_candidates(facts: &ConversationFacts) -> impl Iterator<Item = Candidate<'_>> {
-    let mut names: BTreeMap<&str, Candidate<'_>> = BTreeMap::new();
-    let references = facts.references.iter().map(|name| (name, false, 0.6));
-    let identifiers = facts.identifiers.iter().map(|name| (name, false, -1.1));
-    let arguments = facts.argument_names.iter().map(|name| (name, true, -1.1));
-    for (name, is_argument, kind) in references.chain(identifiers).chain(arguments) {
-        let unused = Candidate { text: &name.text, seq: 0, calls: 0, mentions: 0, kind };
-        let known = names.entry(&name.text).or_insert(unused);
-        known.seq = known.seq.max(name.seq);
-        *(if is_argument { &mut known.calls } else { &mut known.mentions }) += name.count;
-    }
-    names.into_values().filter(|name| name.kind > 0.0 || name.calls + name.mentions >= IDENTIFIER_USES_MIN)
-}
-
-/// Returns the files that calls used or messages name, by their names without folders.
-fn file_candidates(facts: &ConversationFacts) -> impl Iterator<Item = Candidate<'_>> {
-    let mut files: BTreeMap<&str, Candidate<'_>> = BTreeMap::new();
-    let used = facts.files.iter().map(|file| {
+/// Returns the names that may be in use. Files are named without their folders, unless the name alone is ambiguous.
+fn candidates(facts: &ConversationFacts) -> BTreeMap<&str, Candidate<'_>> {
+    let mut names = CandidateNames::default();
+    for file in &facts.files {
         let seq = if file.is_deleted() { 0 } else { file.last_read_seq.max(file.last_write_seq) };
-        (file.path.as_str(), seq, file.use_count, 0)
-    });
-    let mentioned = facts.mentioned_paths.iter().map(|name| (name.text.as_str(), name.seq, 0, name.count));
-    for (path, seq, calls, mentions) in used.chain(mentioned) {
-        let text = path.rsplit('/').next().unwrap_or(path);
-        let is_file = text
-            .rsplit_once('.')
-            .is_some_and(|(stem, extension)| !stem.is_empty() && identifier::is_extension(extension));
-        if !is_file {
-            continue;
-        }
-        let unused = Candidate { text, seq: 0, calls: 0, mentions: 0, kind: 0.5 };
-        let file = files.entry(text).or_insert(unused);
-        file.seq = file.seq.max(seq);
-        file.calls += calls;
-        file.mentions += mentions;
+        names.add_file_call(&file.path, seq, file.use_count);
     }
-    files.into_values()
+    for path in &facts.argument_paths {
+        names.add_file_call(&path.text, path.seq, path.count);
+    }
+    for path in facts.mentioned_paths.iter().filter(|path| tool_use::is_file_path(&path.text)) {
+        names.add_mention(short_name(&path.text), InUseKind::File, path);
+    }
+    for name in &facts.references {
+        let is_url = name.text.starts_with("http");
+        let kind = if is_url { InUseKind::Url } else { InUseKind::Reference };
+        names.add_mention(&name.text, kind, name);
+    }
+    for name in &facts.identifiers {
+        names.add_mention(&name.text, InUseKind::Identifier, name);
+    }
+    for name in &facts.commands {
+        names.add_call(&name.text, InUseKind::Command, name.seq, name.count);
+    }
+    for name in &facts.argument_values {
+        names.add_call(&name.text, InUseKind::Reference, name.seq, name.count);
+    }
+    for name in &facts.argument_names {
+        let is_reference = matches!(identifier::classify_word(&name.text), Some((NameKind::Reference, _)));
+        let kind = if is_reference { InUseKind::Reference } else { InUseKind::Identifier };
+        names.add_call(&name.text, kind, name.seq, name.count);
+    }
+    names.by_text
+}
+
+/// The names that may be in use, by text.
+#[derive(Default)]
+struct CandidateNames<'a> {
+    by_text: BTreeMap<&'a str, Candidate<'a>>,
+}
+
+impl<'a> CandidateNames<'a> {
+    /// Returns the candidate with this text, which is created with the kind if necessary.
+    fn entry(&mut self, text: &'a str, kind: InUseKind) -> &mut Candidate<'a> {
+        let unused = Candidate { text, kind, seq: 0, call_seq: 0, calls: 0, mentions: 0 };
+        self.by_text.entry(text).or_insert(unused)
+    }
+
+    /// Adds uses of a name in messages.
+    fn add_mention(&mut self, text: &'a str, kind: InUseKind, usage: &NameUsage) {
+        let name = self.entry(text, kind);
+        name.seq = name.seq.max(usage.seq);
+        name.mentions += usage.count;
+    }
+
+    /// Adds uses of a name in tool calls, the last by the event `seq`.
+    fn add_call(&mut self, text: &'a str, kind: InUseKind, seq: Seq, count: u32) {
+        let name = self.entry(text, kind);
+        name.seq = name.seq.max(seq);
+        name.call_seq = name.call_seq.max(seq);
+        name.calls += count;
+    }
+
+    /// Adds uses of a file in tool calls, the last by the event `seq`. Other paths are skipped.
+    fn add_file_call(&mut self, path: &'a str, seq: Seq, count: u32) {
+        if tool_use::is_file_path(path) {
+            self.add_call(short_name(path), InUseKind::File, seq, count);
+        }
+    }
 }

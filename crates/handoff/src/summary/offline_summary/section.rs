@@ -13,7 +13,9 @@ use super::title::{is_preparation, strip_opening};
 use super::topic::is_beside_task;
 use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use, objective_request};
 use facts::GoalMatcher;
-use facts::formatting::{count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis};
+use facts::formatting::{
+    ELLIPSIS, count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis,
+};
 use facts::identifier;
 use facts::tool_use::head;
 use facts::{ConversationFacts, NameUsage, Quote};
@@ -139,6 +141,9 @@ const QUESTION_CHARS: usize = 300;
 /// The maximum length of a request that is shown only to make the one after it understandable, in characters.
 const EARLIER_REQUEST_CHARS: usize = 240;
 
+/// The minimum length of the line of such a request if it is cut inside a clause, in characters.
+const EARLIER_CUT_CHARS_MIN: usize = 80;
+
 /// The sections, the most needed first.
 pub(super) const SECTIONS: &[SummarySection] = &[
     SummarySection {
@@ -175,7 +180,7 @@ pub(super) const SECTIONS: &[SummarySection] = &[
         build: single_requests,
     },
     SummarySection { kind: SummaryItemKind::Blocker, share_percent: 6, chars_max: 500, build: blockers },
-    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 14, chars_max: 600, build: in_use_line },
+    SummarySection { kind: SummaryItemKind::Artifact, share_percent: 14, chars_max: 720, build: in_use_line },
     SummarySection { kind: SummaryItemKind::Artifact, share_percent: 0, chars_max: 600, build: read_files },
     SummarySection { kind: SummaryItemKind::Progress, share_percent: 0, chars_max: 400, build: resolved },
     SummarySection { kind: SummaryItemKind::Progress, share_percent: 7, chars_max: 2_400, build: statements },
@@ -192,13 +197,21 @@ impl SummarySection {
     /// Returns the kind of item that the section's lines belong to. An answered last request is progress; otherwise
     /// it is a next step.
     pub(super) fn kind_in(&self, facts: &ConversationFacts) -> SummaryItemKind {
-        let is_request =
-            std::ptr::fn_addr_eq(self.build, last_request as fn(&SectionRequest<'_>) -> Vec<SummaryLine>);
-        if is_request && facts.request_answered != Some(false) {
+        if self.is_built_by(last_request) && facts.request_answered != Some(false) {
             SummaryItemKind::Progress
         } else {
             self.kind
         }
+    }
+
+    /// Returns whether the section is the line of the names in use.
+    pub(super) fn is_in_use_line(&self) -> bool {
+        self.is_built_by(in_use_line)
+    }
+
+    /// Returns whether this function writes the lines of the section.
+    fn is_built_by(&self, build: fn(&SectionRequest<'_>) -> Vec<SummaryLine>) -> bool {
+        std::ptr::fn_addr_eq(self.build, build)
     }
 }
 
@@ -226,6 +239,11 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         let reserved = question_chars.min(remaining / 3);
         let available = if index == 0 { remaining - reserved } else { remaining.min(EARLIER_REQUEST_CHARS) };
         let Some(line) = quoted_line(label, quote, available) else { break };
+        // The first few words of an earlier request do not make the last one understandable.
+        let is_cut = line.text.trim_end_matches('"').ends_with(ELLIPSIS);
+        if index > 0 && is_cut && line.text.chars().count() < EARLIER_CUT_CHARS_MIN {
+            break;
+        }
         remaining = remaining.saturating_sub(line.text.chars().count() + 3);
         lines.push(line);
         if index == 0
@@ -279,7 +297,7 @@ fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         }
         words += count_content_words(&quote.text);
         let text = whole_sentences(&objective_text(&quote.text, request.source.title), remaining);
-        if text.is_empty() {
+        if text.is_empty() || text.ends_with(ELLIPSIS) && !lines.is_empty() {
             continue;
         }
         remaining = remaining.saturating_sub(text.chars().count() + 3);
@@ -521,11 +539,11 @@ fn resolved(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     fill_with_quotes(resolved_errors(request.facts).take(4), request, 160, QuoteForm::Plain("Resolved: "))
 }
 
-/// Returns the line of the names in use, in at most 60 tokens of 300 and 150 of 1,000.
+/// Returns the line of the names in use, in at most 60 tokens of 300, 150 of 1,000 and 180 of any number.
 fn in_use_line(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let tokens_max = request.source.tokens_max;
     let tokens = if tokens_max <= 300 { tokens_max / 5 } else { 60 + (tokens_max - 300) * 9 / 70 };
-    let chars = usize::try_from(tokens.min(150) * CHARS_PER_TOKEN).unwrap_or(usize::MAX);
+    let chars = usize::try_from(tokens.min(180) * CHARS_PER_TOKEN).unwrap_or(usize::MAX);
     in_use::in_use(&SectionRequest { chars_max: request.chars_max.min(chars), ..*request })
 }
 

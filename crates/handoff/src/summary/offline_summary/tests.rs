@@ -120,7 +120,7 @@ fn each_section_holds_only_what_belongs_there() {
                 "U: Port it, see #214 about it.\n {calls}\n A: The reader for #214 needs parse_row and parse_row again."
             ),
             "Artifacts",
-            &["In use: parse_row, cargo nextest"],
+            &["In use: cargo nextest"],
         ),
         // Files that were deleted are not changed.
         (
@@ -215,6 +215,36 @@ fn a_request_a_heading_and_a_private_number_are_not_what_the_section_says() {
 }
 
 #[test]
+fn the_names_in_use_are_specific_and_shown_nowhere_else() {
+    for (transcript, expected) in [
+        // A name that says little alone has its folder, and the module that an edit imports is in use.
+        (
+            r#"U: Port it.
+            C: 1 Read {"file_path": "store/index.ts"}
+            T: 1 ok
+            C: 2 Edit {"file_path": "rows.ts", "new_string": "import './columns.ts'"}
+            T: 2 ok"#,
+            &["Changed: rows.ts", "In use: columns.ts, store/index.ts"][..],
+        ),
+        // A sentence names parse_row already.
+        (
+            r#"U: Port it and tell me about it.
+            C: 1 Bash {"command": "cargo nextest list parse_row merge_row"}
+            T: 1 ok
+            A: I ported the old reader and the importer of every table to parse_row."#,
+            &["In use: cargo nextest, merge_row"],
+        ),
+        // A library and the member of an object are no files.
+        (
+            "U: Port it.\n A: Next.js calls console.log in rows.ts, and Next.js calls it in `merge.ts`...",
+            &["In use: rows.ts, merge.ts"],
+        ),
+    ] {
+        check_section(transcript, "Artifacts", expected);
+    }
+}
+
+#[test]
 fn after_a_compaction_the_first_request_gives_the_objective_that_questions_do_not() {
     let transcript = "U: the sync worker has broken, why?\n A: It loses rows.\n B:\n U: yeah close it\n A: Closed.\n U: what are the keys that turn on the second reader?\n A: There are two keys in the settings.";
     let text = summary(transcript);
@@ -226,6 +256,22 @@ fn after_a_compaction_the_first_request_gives_the_objective_that_questions_do_no
     );
     let objective = parts.body.iter().find(|item| item.kind == SummaryItemKind::Objective);
     assert!(objective.is_some_and(|item| item.text.contains("It worked on Monday.")), "{parts:?}");
+}
+
+#[test]
+fn an_earlier_request_of_which_only_a_few_words_fit_is_left_out() {
+    let earlier = "slight steering on the listener that every session of the agent keeps around ".repeat(4);
+    let question =
+        "Would you like the printing mode ported first or the reader of the whole session instead?";
+    let transcript =
+        format!("U: Port the modes of it.\n A: I did.\n U: {earlier}\n A: I did.\n U: go on\n A: {question}");
+    for tokens_max in [120, 150, 200, 300, 1_000] {
+        let parts = build_offline_summary(&parse_facts(&transcript), None, tokens_max);
+        let text = render::render_markdown(&parts.title, &parts.tldr, &parts.body);
+        let line = text.lines().find(|line| line.starts_with("- Before it"));
+        let says_enough = |line: &str| !line.ends_with("…\"") || line.chars().count() >= 80;
+        assert!(line.is_none_or(says_enough), "{tokens_max}: {text}");
+    }
 }
 
 #[test]

@@ -279,6 +279,7 @@ fn validate_draft(parsed: DraftAnswer, answer: AiMessage) -> Result<ModelDraft, 
             refs: item.refs,
             verified: true,
             unfound: Vec::new(),
+            line_refs: Vec::new(),
             false_refs: Vec::new(),
         })
         .filter(|item| !item.text.is_empty())

@@ -274,6 +274,8 @@ export interface SummaryItem {
   kind: SummaryKind;
   text: string;
   refs: number[];
+  /** The references of each line of the text, if they are known. */
+  line_refs?: number[][];
   verified: boolean;
   unfound?: string[];
   /** References of the draft that name no message. They are not among `refs`. */

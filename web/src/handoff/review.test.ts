@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { HandoffReview, PendingHandoff, Proposal, SummaryItem } from "../api/types";
 import {
+  lineRefs,
   acceptedProposal,
   canCoverNewer,
   compareReviews,
@@ -141,4 +142,14 @@ test("a reverted draft refers to the earlier one", () => {
     (summary_sha256, iteration) => ({ summary_sha256, iteration }) as Proposal,
   );
   expect(proposals.map((proposal) => earlierDuplicate(proposal, proposals))).toEqual([null, null, 0]);
+});
+
+test("each line of an item has its own references, and the last one those of an unknown line", () => {
+  const item = (text: string, refs: number[], line_refs?: number[][]) =>
+    ({ kind: "decision", text, refs, verified: true, ...(line_refs && { line_refs }) }) as SummaryItem;
+  expect(lineRefs(item("a\nb", [154, 226], [[226], [154]]))).toEqual([[226], [154]]);
+  expect(lineRefs(item("a\n\nb", [1, 2, 3], [[2], [9]]))).toEqual([[2], [1, 3]]);
+  expect(lineRefs(item("a\nb", [1, 2]))).toEqual([[], [1, 2]]);
+  expect(lineRefs(item("a\nb\nc", [1], [[1], []]))).toEqual([[], [], [1]]);
+  expect(lineRefs(item("", []))).toEqual([]);
 });

@@ -114,6 +114,21 @@ export function itemLines(text: string): ItemLine[] {
     });
 }
 
+/**
+ * Returns the references of each line of an item. The last line has those whose line is not known. The end of the text
+ * may have been cut.
+ */
+export function lineRefs({ text, refs, line_refs = [] }: SummaryItem): number[][] {
+  const count = itemLines(text).length;
+  const known = count <= line_refs.length ? line_refs : [];
+  const lines = Array.from({ length: count }, (_, at) =>
+    (known[at] ?? []).filter((seq) => refs.includes(seq)),
+  );
+  const placed = new Set(lines.flat());
+  lines.at(-1)?.push(...refs.filter((seq) => !placed.has(seq)));
+  return lines;
+}
+
 /** Returns the sentence about the messages that the newest draft does not cover. */
 export function uncoveredText(count: number): string {
   return `The draft does not cover ${formatCount(count, "newer message")}.`;

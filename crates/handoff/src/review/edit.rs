@@ -188,8 +188,12 @@ pub(crate) fn add_items(
     }
     for index in &added.topics {
         let topic = shown.notes.topics.get(*index).ok_or(EditError::NoTopic(*index))?;
-        let item = user_item(shown, SummaryItemKind::Progress, &topic.item_text());
-        summary.body.push(SummaryItem { refs: vec![topic.first_seq], ..item });
+        let text = topic.item_text();
+        let item = user_item(shown, SummaryItemKind::Progress, &text);
+        let line_refs = text.lines().enumerate();
+        let line_refs = line_refs.map(|(line, _)| if line == 0 { vec![topic.first_seq] } else { Vec::new() });
+        let line_refs = line_refs.collect();
+        summary.body.push(SummaryItem { refs: vec![topic.first_seq], line_refs, ..item });
     }
     for index in &added.rules {
         let is_lost = |note: &&RuleNote| note.problem == RuleProblem::Lost;

@@ -158,7 +158,8 @@ fn build_items(
         let excess = refs.len().saturating_sub(REFS_MAX);
         refs.drain(..excess);
         let text = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
-        items.push(verified_item(kind, text, refs));
+        let item = verified_item(kind, text, refs);
+        items.push(SummaryItem { line_refs: line_refs(&lines), ..item });
     }
     if items.is_empty() {
         items.push(verified_item(SummaryItemKind::Progress, message_count_sentence(facts), Vec::new()));
@@ -166,9 +167,31 @@ fn build_items(
     items
 }
 
+/// Returns the references of each line; none for a single line, or if a text has several lines of its own.
+fn line_refs(lines: &[&SummaryLine]) -> Vec<Vec<Seq>> {
+    if lines.len() < 2 || lines.iter().any(|line| line.text.contains('\n')) {
+        return Vec::new();
+    }
+    let refs_of = |line: &&SummaryLine| {
+        let mut refs: Vec<Seq> = line.refs.iter().copied().filter(|seq| *seq > 0).collect();
+        refs.sort_unstable();
+        refs.dedup();
+        refs
+    };
+    lines.iter().map(refs_of).collect()
+}
+
 /// Returns an item whose names all come from the thread.
 fn verified_item(kind: SummaryItemKind, text: String, refs: Vec<Seq>) -> SummaryItem {
-    SummaryItem { kind, text, refs, verified: true, unfound: Vec::new(), false_refs: Vec::new() }
+    SummaryItem {
+        kind,
+        text,
+        refs,
+        verified: true,
+        unfound: Vec::new(),
+        line_refs: Vec::new(),
+        false_refs: Vec::new(),
+    }
 }
 
 /// Returns the number of covered messages as a sentence.

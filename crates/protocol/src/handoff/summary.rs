@@ -178,6 +178,10 @@ pub struct SummaryItem {
     /// The seqs of the events that support the item.
     #[serde(default)]
     pub refs: Vec<Seq>,
+    /// The references of each line of the text, if the item has several and their sources are known. The end of the text may
+    /// have been cut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub line_refs: Vec<Vec<Seq>>,
     /// False if the item names something, such as a file, that the covered messages do not contain.
     #[serde(default = "verified")]
     pub verified: bool,
@@ -192,6 +196,23 @@ pub struct SummaryItem {
 impl SummaryItem {
     /// The suffix that is rendered after an unverified item.
     pub const UNVERIFIED: &str = " (unverified)";
+
+    /// Returns the lines of the text, each with its references. The last line has those whose line is not known.
+    pub fn lines_with_refs(&self) -> Vec<(&str, Vec<Seq>)> {
+        let texts: Vec<&str> = self.text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let known = if texts.len() <= self.line_refs.len() { self.line_refs.as_slice() } else { &[] };
+        let refs_of = |index: usize| {
+            let of_line = known.get(index).into_iter().flatten();
+            of_line.copied().filter(|seq| self.refs.contains(seq)).collect::<Vec<Seq>>()
+        };
+        let mut lines: Vec<(&str, Vec<Seq>)> =
+            texts.into_iter().enumerate().map(|(index, text)| (text, refs_of(index))).collect();
+        let placed: Vec<Seq> = lines.iter().flat_map(|(_, refs)| refs.iter().copied()).collect();
+        if let Some((_, refs)) = lines.last_mut() {
+            refs.extend(self.refs.iter().filter(|seq| !placed.contains(seq)));
+        }
+        lines
+    }
 }
 
 /// Returns the default of [`SummaryItem::verified`] for summaries that were stored without it.
@@ -364,4 +385,30 @@ pub enum TodoStatus {
     InProgress,
     /// Done.
     Completed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_of_an_item_has_its_own_references() {
+        let item = |text: &str, refs: &[Seq], line_refs: &[&[Seq]]| SummaryItem {
+            kind: SummaryItemKind::Decision,
+            text: text.to_owned(),
+            refs: refs.to_vec(),
+            line_refs: line_refs.iter().map(|refs| refs.to_vec()).collect(),
+            verified: true,
+            unfound: Vec::new(),
+            false_refs: Vec::new(),
+        };
+        let refs =
+            |item: SummaryItem| item.lines_with_refs().into_iter().map(|(_, refs)| refs).collect::<Vec<_>>();
+        assert_eq!(refs(item("a\nb", &[154, 226], &[&[226], &[154]])), [[226], [154]]);
+        // The last line was cut, and a reference was removed.
+        assert_eq!(refs(item("a\n\nb", &[1, 2, 3], &[&[2], &[9], &[3]])), [vec![2], vec![1, 3]]);
+        assert_eq!(refs(item("a\nb", &[1, 2], &[])), [vec![], vec![1, 2]]);
+        assert_eq!(refs(item("a\nb\nc", &[1], &[&[1], &[]])), [vec![], vec![], vec![1]]);
+        assert_eq!(refs(item("", &[1], &[])), [[0; 0]; 0]);
+    }
 }

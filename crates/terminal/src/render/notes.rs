@@ -143,6 +143,7 @@ mod tests {
         let topic = ConversationTopic {
             first_seq: 40,
             last_seq: 61,
+            line_refs: Vec::new(),
             messages: 20,
             tokens: 3_120,
             request: "Now look at the importer".to_owned(),

@@ -175,6 +175,7 @@ mod tests {
             refs: Vec::new(),
             verified: unfound.is_empty(),
             unfound: unfound.iter().map(|name| (*name).to_owned()).collect(),
+            line_refs: Vec::new(),
             false_refs: Vec::new(),
         }
     }

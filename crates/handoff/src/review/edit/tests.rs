@@ -19,6 +19,7 @@ fn item(kind: SummaryItemKind, text: &str, verified: bool) -> SummaryItem {
         refs: vec![3, 5],
         verified,
         unfound: Vec::new(),
+        line_refs: Vec::new(),
         false_refs: Vec::new(),
     }
 }
@@ -83,6 +84,7 @@ fn m6_unedited_items_keep_their_refs_and_marks() {
         refs: Vec::new(),
         verified: true,
         unfound: Vec::new(),
+        line_refs: Vec::new(),
         false_refs: Vec::new(),
     };
     assert_eq!(edited.summary_json.body, expected);

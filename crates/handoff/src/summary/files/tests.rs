@@ -21,6 +21,7 @@ fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
         refs: Vec::new(),
         verified: true,
         unfound: Vec::new(),
+        line_refs: Vec::new(),
         false_refs: Vec::new(),
     });
     let carry_over = CarryOver {

@@ -21,6 +21,7 @@ fn body(text: &str) -> Vec<SummaryItem> {
         refs: Vec::new(),
         verified: true,
         unfound: Vec::new(),
+        line_refs: Vec::new(),
         false_refs: Vec::new(),
     }]
 }

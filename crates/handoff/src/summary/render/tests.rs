@@ -21,6 +21,7 @@ fn item(kind: SummaryItemKind, text: &str) -> SummaryItem {
         refs: vec![1],
         verified: true,
         unfound: Vec::new(),
+        line_refs: Vec::new(),
         false_refs: Vec::new(),
     }
 }

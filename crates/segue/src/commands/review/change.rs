@@ -74,6 +74,7 @@ mod tests {
             refs: Vec::new(),
             verified: true,
             unfound: Vec::new(),
+            line_refs: Vec::new(),
             false_refs: Vec::new(),
         };
         HandoffSummary {

@@ -15,7 +15,7 @@ pub fn proposal_pane(proposal: &Proposal) -> OutlinePane {
     let summary = &proposal.summary_json;
     let mut sections = vec![OutlineSection {
         heading: "Summary".to_owned(),
-        items: vec![text_item(&summary.tldr), text_item(&coverage::render_line(&summary.coverage))],
+        items: vec![text_item(&summary.tldr)],
         is_open: true,
     }];
     for kind in SummaryItemKind::ALL {
@@ -46,6 +46,11 @@ pub fn proposal_pane(proposal: &Proposal) -> OutlinePane {
             },
         );
     }
+    sections.push(OutlineSection {
+        heading: "Coverage".to_owned(),
+        items: vec![text_item(&coverage::render_line(&summary.coverage))],
+        is_open: true,
+    });
     let notes: Vec<OutlineItem> = note_items(proposal);
     if !notes.is_empty() {
         sections.push(OutlineSection {
@@ -65,14 +70,14 @@ fn text_item(text: &str) -> OutlineItem {
     OutlineItem { text: text.to_owned(), ..OutlineItem::default() }
 }
 
-/// Returns an item of the summary, one entry for each of its lines. The last one has the places and the mark.
+/// Returns an item of the summary, one entry with its places for each of its lines. The last one has the mark.
 fn summary_items(item: &SummaryItem) -> Vec<OutlineItem> {
     let mark = if item.verified { "" } else { SummaryItem::UNVERIFIED };
+    let lines = item.lines_with_refs().into_iter();
     let mut lines: Vec<OutlineItem> =
-        item.text.lines().filter(|line| !line.trim().is_empty()).map(text_item).collect();
+        lines.map(|(text, refs)| OutlineItem { refs, ..text_item(text) }).collect();
     if let Some(last) = lines.last_mut() {
         last.text.push_str(mark);
-        last.refs = item.refs.clone();
     }
     lines
 }

@@ -151,6 +151,7 @@ impl SummaryFields {
         };
         agent::edited_markdown(shown, &self.to_json()).unwrap_or_else(|_| {
             summary_markdown(&self.title, &self.tldr, &self.items.iter().map(item).collect::<Vec<_>>())
+            line_refs: Vec::new(),
         })
     }
 }

@@ -16,6 +16,7 @@ fn item(text: &str) -> SummaryItem {
         refs: Vec::new(),
         verified: true,
         unfound: Vec::new(),
+        line_refs: Vec::new(),
         false_refs: Vec::new(),
     }
 }

@@ -12,7 +12,7 @@ use crate::draft::reviewer_changes::ReviewerChanges;
 use crate::lifecycle::{HandoffAction, transition_write};
 use crate::request::tool;
 use crate::request::{DraftProblem, WAITING_CALL_CHANNEL, current_handoff};
-use crate::review::edit::AUTHOR;
+use crate::review::edit::{AUTHOR, marks};
 use crate::state::{
     HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed_channels, cleared_channels,
 };
@@ -174,15 +174,16 @@ impl PendingDraft {
         }
     }
 
-    /// Returns what the person wrote about the drafts of the handoff: all feedback, and the verified parts of their own texts.
+    /// Returns what the person wrote about the drafts of the handoff: all feedback, and the verified parts of their own texts, without
+    /// the names that drafts have invented.
     pub(super) async fn user_texts(&self, step: &StepContext<'_>) -> Result<Vec<String>, StepFailure> {
         let earlier = self.in_progress.refinements.iter().map(|refinement| refinement.feedback.as_str());
         let feedback = earlier.chain(self.revision.as_ref().and_then(Revision::feedback));
         let mut texts: Vec<String> = feedback.map(str::to_owned).collect();
-        for proposal in self.earlier_proposals(step).await? {
-            texts.extend(user_text(&proposal.summary_json));
-        }
-        Ok(texts)
+        let proposals = self.earlier_proposals(step).await?;
+        texts.extend(proposals.iter().filter_map(|proposal| user_text(&proposal.summary_json)));
+        let invented = marks::invented_names(&proposals);
+        Ok(texts.iter().map(|text| marks::without_names(text, &invented)).collect())
     }
 
     /// Returns the feedback of earlier refinements, one Markdown bullet for each; `None` when there is none.

@@ -30,6 +30,7 @@ use crate::request::tool;
 use crate::request::{WAITING_CALL_CHANNEL, WaitingToolCall, current_handoff};
 use crate::review::decide::{self, DecisionOutcome, EditedSummary};
 use crate::review::edit::grounding::EditGrounding;
+use crate::review::edit::marks::invented_names;
 use crate::review::payload::{ReviewContext, review_payload};
 use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
 use crate::summary::render;
@@ -189,6 +190,7 @@ impl HandoffApproval {
             scan_cache: &self.drafting.scan_cache,
             options: &options,
             feedback: proposals.iter().filter_map(|proposal| proposal.feedback.as_deref()).collect(),
+            invented: invented_names(proposals),
         };
         let Some(shown) = proposals.last() else { return outcome };
         if let Err(failure) = grounding.ground(&shown.summary_json, edited).await {

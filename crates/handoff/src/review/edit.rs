@@ -28,7 +28,7 @@ use crate::summary::rules;
 
 mod error;
 pub(crate) mod grounding;
-mod marks;
+pub(crate) mod marks;
 mod parse;
 mod submitted_text;
 #[cfg(test)]

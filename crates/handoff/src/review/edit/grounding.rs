@@ -5,13 +5,15 @@
 
 use std::path::Path;
 
-use protocol::HandoffSummary;
+use protocol::{HandoffSummary, SummaryItem};
 use runtime::StepFailure;
 
 use crate::draft::window::ThreadSource;
 use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache};
 use crate::request::HandoffOptions;
 use crate::review::decide::EditedSummary;
+use crate::review::edit::marks::{unfound_names, without_names};
+use crate::review::edit::plain_text;
 use crate::summary::ground::GroundingCheck;
 use crate::summary::render;
 
@@ -25,6 +27,8 @@ pub(crate) struct EditGrounding<'a> {
     pub(crate) options: &'a HandoffOptions,
     /// The feedback on earlier drafts, in which the person may have named something too.
     pub(crate) feedback: Vec<&'a str>,
+    /// The names that drafts have invented. What the person writes does not verify them.
+    pub(crate) invented: Vec<String>,
 }
 
 /// A part of a summary with text.
@@ -61,7 +65,10 @@ impl EditGrounding<'_> {
             let messages = self.options.messages;
             let scan = ScanRequest { messages, goal: goal.as_deref(), ..ScanRequest::default() };
             let scan = self.scan_cache.scan_thread(self.thread, scan).await?;
-            scan.find_names(self.thread, &mut check, &self.feedback).await?;
+            let feedback: Vec<String> =
+                self.feedback.iter().map(|text| without_names(text, &self.invented)).collect();
+            let feedback: Vec<&str> = feedback.iter().map(String::as_str).collect();
+            scan.find_names(self.thread, &mut check, &feedback).await?;
             if has_other_sources {
                 let summary = &mut edited.summary_json;
                 summary.notes.topics = scan.unrepresented_topics(&summary.coverage);
@@ -74,7 +81,53 @@ impl EditGrounding<'_> {
         };
         let missing = changed.iter().enumerate().map(|(index, (part, _))| (*part, missing(index)));
         mark_parts(shown, edited, missing.collect());
+        self.mark_invented_names(shown, edited, &check);
         Ok(())
+    }
+
+    /// Marks the changed parts that bring back a name which an earlier draft has invented. A name that the shown text marks is
+    /// the decision of the person, who saw its mark.
+    fn mark_invented_names(
+        &self,
+        shown: &HandoffSummary,
+        edited: &mut EditedSummary,
+        check: &GroundingCheck,
+    ) {
+        let marked = unfound_names(shown);
+        let is_back = |name: &String| self.invented.contains(name) && !marked.contains(name);
+        let missing: Vec<String> =
+            check.missing_names().into_iter().flat_map(|(_, names)| names).filter(is_back).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let is_rendered = edited.summary_md.trim() == render::render_summary(&edited.summary_json).trim();
+        let summary = &mut edited.summary_json;
+        let mut texts = Vec::new();
+        for (part, text) in changed_parts(shown, summary) {
+            let names: Vec<String> =
+                missing.iter().filter(|name| text.contains(name.as_str())).cloned().collect();
+            let unfound = match part {
+                SummaryPart::Item(index) => &mut summary.body[index].unfound,
+                SummaryPart::Title => &mut summary.notes.title_unfound,
+                SummaryPart::Tldr => &mut summary.notes.tldr_unfound,
+                SummaryPart::Fact => continue,
+            };
+            if names.is_empty() || !unfound.is_empty() {
+                continue;
+            }
+            *unfound = names;
+            if let SummaryPart::Item(index) = part {
+                summary.body[index].verified = false;
+            }
+            texts.push(text);
+        }
+        summary.notes.names_by_user.retain(|name| !missing.contains(name));
+        edited.summary_md = match is_rendered {
+            true => render::render_summary(summary),
+            false => {
+                texts.iter().fold(std::mem::take(&mut edited.summary_md), |md, text| add_mark(&md, text))
+            }
+        };
     }
 
     /// Returns the folder of the thread.
@@ -89,6 +142,22 @@ fn has_other_sources(shown: &HandoffSummary, edited: &HandoffSummary) -> bool {
     before.quoted != after.quoted
         || before.represented != after.represented
         || shown.notes.topics != edited.notes.topics
+}
+
+/// Returns the text with the mark of unverified parts behind the line that ends the part `text`, unless it has one.
+fn add_mark(markdown: &str, text: &str) -> String {
+    let Some(last) = text.lines().last() else { return markdown.to_owned() };
+    let mut lines: Vec<String> = markdown.lines().map(str::to_owned).collect();
+    let is_last = |line: &&mut String| {
+        let line = line.trim_end().trim_end_matches(SummaryItem::UNVERIFIED);
+        plain_text(line.strip_prefix("- ").unwrap_or(line)).trim_matches('*') == last
+    };
+    if let Some(line) = lines.iter_mut().find(is_last)
+        && !line.trim_end().ends_with(SummaryItem::UNVERIFIED)
+    {
+        line.push_str(SummaryItem::UNVERIFIED);
+    }
+    lines.join("\n")
 }
 
 /// Returns the parts of `edited` that `shown` does not contain, with their texts.

@@ -5,8 +5,9 @@
 
 use std::iter;
 
-use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
+use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
 
+use crate::review::edit::AUTHOR;
 use crate::summary::ground::GroundingCheck;
 use crate::summary::render;
 
@@ -52,6 +53,41 @@ pub(super) fn replaces_unverified(shown: &HandoffSummary, texts: &[String], item
     })
 }
 
+/// Returns the names that drafts of a handoff have invented and that the person has not confirmed, from all its proposals in
+/// their order. A person confirms a name by removing the mark of the part that contains it; a text without the name confirms
+/// nothing.
+pub(crate) fn invented_names(proposals: &[Proposal]) -> Vec<String> {
+    let mut invented: Vec<String> = Vec::new();
+    let mut before: Vec<String> = Vec::new();
+    for proposal in proposals {
+        let summary = &proposal.summary_json;
+        let unfound = unfound_names(summary);
+        if summary.model == AUTHOR {
+            let text = render::render_body(summary);
+            let is_confirmed = |name: &String| {
+                before.contains(name) && !unfound.contains(name) && text.contains(name.as_str())
+            };
+            invented.retain(|name| !is_confirmed(name));
+        }
+        invented.extend(unfound.iter().cloned());
+        before = unfound;
+    }
+    invented.sort_unstable();
+    invented.dedup();
+    invented
+}
+
+/// Returns a text of the person without the names that drafts have invented, so that it is no evidence of them.
+pub(crate) fn without_names(text: &str, names: &[String]) -> String {
+    names.iter().fold(text.to_owned(), |text, name| text.replace(name.as_str(), " "))
+}
+
+/// Returns the names that the summary marks as unfound.
+pub(super) fn unfound_names(summary: &HandoffSummary) -> Vec<String> {
+    let items = summary.body.iter().flat_map(|item| &item.unfound);
+    items.chain(&summary.notes.title_unfound).chain(&summary.notes.tldr_unfound).cloned().collect()
+}
+
 /// Returns an item in which these names are unfound.
 fn item_with_names(kind: SummaryItemKind, text: &str, unfound: Vec<String>) -> SummaryItem {
     SummaryItem {
@@ -60,16 +96,15 @@ fn item_with_names(kind: SummaryItemKind, text: &str, unfound: Vec<String>) -> S
         refs: Vec::new(),
         verified: unfound.is_empty(),
         unfound,
+        line_refs: Vec::new(),
         false_refs: Vec::new(),
     }
 }
 
 /// Returns the names in `text` that the shown draft contained and that were not found in the covered messages.
 fn kept_unfound(shown: &HandoffSummary, text: &str) -> Vec<String> {
-    let notes = &shown.notes;
-    let known = shown.body.iter().flat_map(|item| &item.unfound);
-    let known = known.chain(&notes.title_unfound).chain(&notes.tldr_unfound);
-    let mut kept: Vec<String> = known.filter(|name| text.contains(name.as_str())).cloned().collect();
+    let mut kept = unfound_names(shown);
+    kept.retain(|name| text.contains(name.as_str()));
     kept.sort_unstable();
     kept.dedup();
     kept
@@ -96,4 +131,3 @@ fn words(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
-        line_refs: Vec::new(),

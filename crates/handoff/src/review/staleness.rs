@@ -1,10 +1,11 @@
 //! Lines of an accepted package that later work contradicts: the child has done a task, deleted a file or resolved an
-//! error, or the user has asked something newer in the parent.
+//! error, the user has asked something newer in the parent, or has said the opposite of a rule or decision.
 //!
 //! A line that is found is only a proposal: a person decides about each, and a decision changes that line alone. The
 //! package as it was accepted stays stored, because a changed package is a further proposal of the same handoff.
 
 mod rules;
+mod task_count;
 mod update;
 
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub enum StaleReason {
     NewerRequest,
     /// The check that failed has passed.
     ErrorResolved,
+    /// A later message of the user contradicts the rule or decision.
+    Contradicted,
 }
 
 impl StaleReason {
@@ -65,6 +68,7 @@ impl StaleReason {
             Self::FileDeleted => "the file was deleted",
             Self::NewerRequest => "the user has asked something newer in the parent",
             Self::ErrorResolved => "the check has passed since",
+            Self::Contradicted => "a later message of the user contradicts it",
         }
     }
 }

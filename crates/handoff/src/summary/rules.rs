@@ -108,6 +108,14 @@ fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
     summary.carry_over.rules.iter().filter_map(conflict).take(CONFLICTS_MAX).collect()
 }
 
+/// Returns whether a message of the user proposes what the rule forbids, or says the opposite of it.
+pub(crate) fn is_contradicted_by(rule: &str, message: &str) -> bool {
+    let bans = prohibition::prohibitions(rule);
+    message
+        .split(['\n', ';'])
+        .any(|clause| bans.iter().any(|ban| ban.is_proposed_in(clause)) || negation::negates(rule, clause))
+}
+
 /// Returns a line without the box of a task.
 fn without_box(line: &str) -> &str {
     line.strip_prefix("[ ] ").or_else(|| line.strip_prefix("[x] ")).unwrap_or(line)

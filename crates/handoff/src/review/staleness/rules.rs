@@ -3,10 +3,13 @@
 
 use facts::formatting::to_single_line;
 use facts::{ConversationFacts, FileUse};
-use protocol::{Seq, ThreadId, TodoStatus};
+use protocol::{Seq, SummaryItemKind, ThreadId, TodoStatus};
 
 use super::{CUT_TASK_BYTES_MIN, ELLIPSIS, StaleLine, StaleReason};
+use crate::review::edit::plain_text;
+use crate::summary::render;
 use crate::summary::render::facts::{DONE, FactSection, IN_PROGRESS, OPEN};
+use crate::summary::rules::is_contradicted_by;
 
 /// The facts of the work after an acceptance.
 pub(super) struct LaterFacts<'a> {
@@ -61,6 +64,9 @@ impl LaterFacts<'_> {
         }
         if is_in(FactSection::LastRequest) {
             return self.newer_request(text);
+        }
+        if is_in(FactSection::Rules) || heading == render::heading(SummaryItemKind::Decision) {
+            return self.contradiction(text);
         }
         is_in(FactSection::Errors).then(|| self.resolved_error(text)).flatten()
     }
@@ -122,6 +128,22 @@ impl LaterFacts<'_> {
             thread_id,
             seq: newest.seq,
             replacement: Some(format!("- {request}")),
+        })
+    }
+
+    /// The newest message of the user after the package that contradicts a rule or decision.
+    fn contradiction(&self, text: &str) -> Option<Finding> {
+        let rule = plain_text(text);
+        self.threads().find_map(|(thread_id, facts)| {
+            let first = if thread_id == self.child.0 { 0 } else { self.covered + 1 };
+            let mut later = facts.requests.iter().rev().filter(|quote| quote.seq >= first);
+            let message = later.find(|quote| is_contradicted_by(&rule, &quote.text))?;
+            Some(Finding {
+                reason: StaleReason::Contradicted,
+                thread_id,
+                seq: message.seq,
+                replacement: None,
+            })
         })
     }
 

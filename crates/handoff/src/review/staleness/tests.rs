@@ -2,7 +2,9 @@
 
 use facts::shell::{CheckKind, CheckOutcome};
 use facts::{CheckRun, ConversationFacts, FileUse, Quote};
-use protocol::{CarryOver, HandoffSummary, Proposal, ThreadId, TodoItem, TodoStatus};
+use protocol::{
+    CarryOver, HandoffSummary, Proposal, SummaryItem, SummaryItemKind, ThreadId, TodoItem, TodoStatus,
+};
 
 use super::rules::LaterFacts;
 use super::update::change_lines;
@@ -84,6 +86,41 @@ fn only_what_later_work_contradicts_is_stale() {
     let nothing = ConversationFacts::default();
     let later = LaterFacts { child: (child_id, &nothing), parent: Some((parent_id, &nothing)), covered: 30 };
     assert_eq!(later.stale_lines(PACKAGE), []);
+}
+
+#[test]
+fn a_rule_or_decision_that_a_later_message_contradicts_is_stale() {
+    let (child_id, parent_id) = (ThreadId::generate(), ThreadId::generate());
+    let package = "**Queue**\nS.\n\n### Decisions\n- Use a fake clock in the tests.\n- One worker is enough.\n\n### Rules\n\
+        - Never sleep in tests, not even a millisecond.\n- Don't touch the public API of wharf-queue.\n- Don't bump the version.\n";
+    let message = |seq, text: &str| Quote { seq, text: text.to_owned(), is_cut: false };
+    let with_requests = |requests| ConversationFacts { requests, ..ConversationFacts::default() };
+    let child = with_requests(vec![
+        message(2, "Sleeping is allowed in tests from now on; you may change the public API of wharf-queue."),
+        message(9, "Go on."),
+    ]);
+    let parent = with_requests(vec![
+        message(8, "Bump the version."),
+        message(40, "Do not use a fake clock in the tests."),
+    ]);
+    let later = LaterFacts { child: (child_id, &child), parent: Some((parent_id, &parent)), covered: 30 };
+    let found: Vec<_> = later
+        .stale_lines(package)
+        .into_iter()
+        .map(|stale| (stale.line, stale.reason, stale.thread_id, stale.seq, stale.replacement))
+        .collect();
+    let stale = |line: &str, thread_id, seq| {
+        (line.to_owned(), StaleReason::Contradicted, thread_id, seq, None::<String>)
+    };
+    assert_eq!(
+        found,
+        [
+            stale("- Use a fake clock in the tests.", parent_id, 40),
+            stale("- Never sleep in tests, not even a millisecond.", child_id, 2),
+            stale("- Don't touch the public API of wharf-queue.", child_id, 2),
+        ],
+        "what the package covers and what agrees with it is not listed"
+    );
 }
 
 /// Returns the text with a line changed.
@@ -222,4 +259,28 @@ fn an_update_changes_no_structure() {
     let updated = update_package(&package, line, Some("- [ ] # Ship </now>")).unwrap().unwrap();
     assert_eq!(updated.summary_json.carry_over.todos[1].text, "# Ship </now>");
     assert_eq!(updated.summary_md.trim(), crate::render_summary(&updated.summary_json).trim());
+}
+
+#[test]
+fn m1_a_done_task_is_no_next_step_any_more_and_no_sentence_counts_it() {
+    let mut package = package();
+    let item = |kind, text: &str| SummaryItem {
+        kind,
+        text: text.to_owned(),
+        ..package.summary_json.body[0].clone()
+    };
+    let body = vec![
+        item(SummaryItemKind::Progress, "Write the docs"),
+        item(SummaryItemKind::NextStep, "Write the `docs`."),
+        item(SummaryItemKind::NextStep, "Ship"),
+    ];
+    package.summary_json.body = body;
+    package.summary_json.tldr = "The cache works. Two tasks are open.".to_owned();
+    package.summary_md = crate::render_summary(&package.summary_json);
+    let line = PackageLine { text: "- [ ] Write the docs", number: None };
+    let updated = update_package(&package, line, Some("- [x] Write the docs")).unwrap().unwrap();
+    assert_eq!(updated.summary_json.tldr, "The cache works. One task is open.");
+    let text = &updated.summary_md;
+    assert!(text.contains("### Next steps\n- [x] Write the `docs`.\n- Ship\n"), "{text}");
+    assert!(text.contains("### Progress\n- Write the docs\n") && !text.contains("Two tasks"), "{text}");
 }

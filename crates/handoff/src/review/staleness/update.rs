@@ -5,10 +5,12 @@
 //! about the changed line.
 
 use jiff::Timestamp;
-use protocol::{CarryOver, Proposal, SummaryItem, TodoStatus};
+use protocol::{CarryOver, Proposal, SummaryItem, SummaryItemKind, TodoStatus};
 use runtime::DecisionRejection;
 
+use super::task_count::TaskCounts;
 use super::{CUT_TASK_BYTES_MIN, ELLIPSIS, PackageLine};
+use crate::review::decide::EditedSummary;
 use crate::review::edit;
 use crate::summary::offline_summary::REQUEST_LABELS;
 use crate::summary::render;
@@ -63,10 +65,13 @@ pub fn update_package(
         return Ok(None);
     };
     let shown = &package.summary_json;
-    let Some(submitted) = edit::clean_submitted_text(&package.summary_md, &changed)? else {
-        return Ok(Some(package.clone()));
+    let Some(edited) = parse_changed(package, &changed)? else { return Ok(Some(package.clone())) };
+    let recounted = recount_tasks(&changed, &shown.carry_over, &edited.summary_json.carry_over);
+    let edited = match recounted == changed {
+        true => edited,
+        // A sentence that is too long with the new number keeps the old one.
+        false => parse_changed(package, &recounted).ok().flatten().unwrap_or(edited),
     };
-    let edited = edit::parse_markdown(shown, submitted, None)?;
     let (mut summary_json, mut summary_md) = (edited.summary_json, edited.summary_md);
     summary_json.iteration = package.iteration + 1;
     let carry = &mut summary_json.carry_over;
@@ -89,6 +94,29 @@ pub fn update_package(
         feedback: None,
         created_at: Timestamp::now(),
     }))
+}
+
+/// Returns the changed text as a summary; `None` if it equals the package.
+fn parse_changed(package: &Proposal, changed: &str) -> Result<Option<EditedSummary>, DecisionRejection> {
+    let submitted = edit::clean_submitted_text(&package.summary_md, changed)?;
+    submitted.map(|submitted| edit::parse_markdown(&package.summary_json, submitted, None)).transpose()
+}
+
+/// Returns the text with the number of tasks in its title, TL;DR and items as it is after the change.
+fn recount_tasks(text: &str, before: &CarryOver, after: &CarryOver) -> String {
+    let (offline_before, offline_after) = (task_count(before), task_count(after));
+    let (before, after) = (TaskCounts::from_facts(before), TaskCounts::from_facts(after));
+    if before == after {
+        return text.to_owned();
+    }
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let recounted = lines.iter().enumerate().map(|(index, line)| match section_at(&lines, index) {
+        None if !line.starts_with(HEADING) => {
+            before.replace_in(&replace_clause(line, &offline_before, &offline_after), after)
+        }
+        None | Some(_) => line.clone(),
+    });
+    recounted.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the replacement as the line of an item or a fact.
@@ -140,14 +168,24 @@ pub(super) fn change_lines(
     let section = section_at(&lines, at);
     let sections: Vec<Option<FactSection>> =
         (0..lines.len()).map(|index| section_at(&lines, index)).collect();
+    let is_next_step: Vec<bool> = (0..lines.len()).map(|index| is_next_step(&lines, index)).collect();
     let mut removed = Vec::new();
     for (index, line) in lines.iter_mut().enumerate() {
-        let is_same = || statement(line).is_some_and(|other| is_same_statement(&before, &other));
+        let is_same = || {
+            statement(line).is_some_and(|other| match is_work(section) {
+                true => is_same_work(&before, &other),
+                false => is_same_statement(&before, &other),
+            })
+        };
         if index != at && !(is_same_subject(section, sections[index]) && is_same()) {
             continue;
         }
         match replacement {
             Some(replacement) if index == at => replacement.clone_into(line),
+            // A step that names a task without a box is open by its place, so it needs the box of a task that is done.
+            Some(replacement) if is_next_step[index] && is_completion(&before, replacement) => {
+                *line = line_elsewhere(&with_box(line), &before, replacement);
+            }
             Some(replacement) => *line = line_elsewhere(line, &before, replacement),
             None => removed.push(index),
         }
@@ -207,6 +245,27 @@ fn section_at(lines: &[String], at: usize) -> Option<FactSection> {
     section_of_heading(&heading.to_lowercase())
 }
 
+/// Returns whether the line is one of the next steps.
+fn is_next_step(lines: &[String], at: usize) -> bool {
+    let heading = lines[..at].iter().rev().find_map(|line| line.strip_prefix(HEADING));
+    heading == Some(render::heading(SummaryItemKind::NextStep))
+}
+
+/// Returns whether the replacement only says that the task `before` is done.
+fn is_completion(before: &str, replacement: &str) -> bool {
+    let text = edit::plain_text(replacement.strip_prefix(BULLET).unwrap_or(replacement));
+    matches!(split_box(&text), (DONE, statement) if is_same_statement(statement, before))
+}
+
+/// Returns the line with an open box, unless it has one.
+fn with_box(line: &str) -> String {
+    let text = line.strip_prefix(BULLET).unwrap_or(line);
+    match split_box(text) {
+        ("", text) => format!("{BULLET}{OPEN}{text}"),
+        _ => line.to_owned(),
+    }
+}
+
 /// Returns what the line of an item or a fact says, without the box and the state of a task; `None` for another line.
 fn statement(line: &str) -> Option<String> {
     let text = edit::plain_text(line.strip_prefix(BULLET)?);
@@ -227,8 +286,23 @@ fn split_box(text: &str) -> (&'static str, &str) {
 /// Returns whether equal statements of two sections of facts are about the same. Items, which have none, repeat tasks; a rule
 /// or goal with the words of the last request is one of its own.
 fn is_same_subject(a: Option<FactSection>, b: Option<FactSection>) -> bool {
-    let is_work = |section| matches!(section, None | Some(FactSection::Tasks));
     a == b || is_work(a) && is_work(b)
+}
+
+/// Returns whether the lines of a section tell about work: items, which have none, and tasks.
+fn is_work(section: Option<FactSection>) -> bool {
+    matches!(section, None | Some(FactSection::Tasks))
+}
+
+/// Returns whether two tasks or steps are the same: the same statement, or the same words with other case, punctuation or
+/// markup.
+fn is_same_work(a: &str, b: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect()
+    };
+    let is_cut = a.ends_with(ELLIPSIS) || b.ends_with(ELLIPSIS);
+    is_same_statement(a, b) || !is_cut && !words(a).is_empty() && words(a) == words(b)
 }
 
 /// Returns whether two statements are the same, where one of them may be cut.
@@ -247,7 +321,8 @@ fn line_elsewhere(other: &str, before: &str, replacement: &str) -> String {
     let replacement_text = edit::plain_text(replacement.strip_prefix(BULLET).unwrap_or(replacement));
     let ((other_box, other_statement), (new_box, new_statement)) =
         (split_box(&other_text), split_box(&replacement_text));
-    let is_kept = new_statement.strip_suffix(IN_PROGRESS).unwrap_or(new_statement).trim() == before;
+    let is_kept =
+        is_same_work(new_statement.strip_suffix(IN_PROGRESS).unwrap_or(new_statement).trim(), before);
     let text = match is_kept {
         true => other_statement.strip_suffix(IN_PROGRESS).unwrap_or(other_statement),
         false => new_statement,

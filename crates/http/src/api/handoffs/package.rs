@@ -43,7 +43,7 @@ pub(crate) struct StaleLineShape {
     line: String,
     /// Its number in the summary, from 1.
     number: usize,
-    /// `task_done`, `file_deleted`, `newer_request` or `error_resolved`.
+    /// `task_done`, `file_deleted`, `newer_request`, `error_resolved` or `contradicted`.
     #[schema(value_type = String)]
     reason: agent::StaleReason,
     /// The reason as a clause.

@@ -11,6 +11,10 @@ use crate::cli::handoff::HandoffUpdateArgs;
 use crate::commands::CommandContext;
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
+/// The result if no line is stale, with everything that was compared.
+const NOTHING_FOUND: &str = "No contradiction was found. The tasks, files, errors and the last request were compared with \
+    the later work, and each rule and decision with your later messages. Other lines were not compared.";
+
 /// The output of `--json`.
 #[derive(Serialize)]
 struct UpdateReport<'a> {
@@ -213,7 +217,7 @@ fn print_text(
         ))?;
     }
     match stale {
-        0 if updated == 0 => screen.print_line("Nothing in the summary is contradicted by later work.")?,
+        0 if updated == 0 => screen.print_line(wrap(NOTHING_FOUND, screen.text_columns(), "", ""))?,
         0 => {}
         stale if decider == LineDecider::Person => screen.print_line(format!("{} kept.", count(stale)))?,
         stale => {

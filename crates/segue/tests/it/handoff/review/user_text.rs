@@ -41,6 +41,9 @@ fn a_rejected_edit_is_reopened_with_its_text_and_the_reason() {
     // The line is under the heading of a fact, so the first text has no item.
     accept_text(&terminal, 1);
     accept_text(&terminal, 2);
+    // The text has lost the rules with all other lines.
+    terminal.wait_for("[y] Accept it anyway");
+    terminal.press_keys("y\r");
     let (code, screen) = terminal.end();
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains("Accepted."), "{screen}");

@@ -30,6 +30,11 @@ use question::{Judgement, PlannedProbe, plan_probes};
 /// The problem of a check that the user stopped after a call of the model.
 const STOPPED_PROBLEM: &str = "the check was stopped";
 
+/// The problem of a check whose answers cannot be read.
+const UNUSABLE_ANSWERS: &str = "the reply did not have the requested form";
+/// The problem of a check in which the model did not judge its answers.
+const UNUSABLE_COMPARISON: &str = "the reply with the judgement did not have the requested form";
+
 /// A check of whether a proposal answers what the next agent has to know.
 pub struct ContinuityCheck<'a> {
     /// The store that holds the parent thread. It is only read.
@@ -88,7 +93,7 @@ impl ContinuityCheck<'_> {
                 }
                 Err(DraftError::Stopped) => None,
                 Err(error) => Some(ContinuityReport {
-                    problem: Some(problem_line(error)),
+                    problem: Some(self.problem_line(error)),
                     usage,
                     ..self.report(search_all(&planned, &self.proposal.summary_md))
                 }),
@@ -154,7 +159,8 @@ impl ContinuityCheck<'_> {
             true => Vec::new(),
             false => match calls.judge(&pairs, usage).await {
                 Err(DraftError::Unusable(reason)) => {
-                    problem = Some(format!("compare the answers: {reason}"));
+                    tracing::warn!(handoff.id = %self.handoff.handoff_id, "failed to compare the answers: {reason}");
+                    problem = Some(UNUSABLE_COMPARISON.to_owned());
                     vec![false; pairs.len()]
                 }
                 agreed => agreed?,
@@ -172,6 +178,17 @@ impl ContinuityCheck<'_> {
         Ok((probes, problem))
     }
 
+    /// Returns the reason why a model's answers could not be used, in one line. What only a developer understands is logged.
+    fn problem_line(&self, error: DraftError) -> String {
+        match error {
+            DraftError::Unusable(reason) => {
+                tracing::warn!(handoff.id = %self.handoff.handoff_id, "failed to read the answers: {reason}");
+                UNUSABLE_ANSWERS.to_owned()
+            }
+            error => error.to_string(),
+        }
+    }
+
     /// Returns a report without a model.
     fn report(&self, probes: Vec<ContinuityProbe>) -> ContinuityReport {
         ContinuityReport {
@@ -184,14 +201,6 @@ impl ContinuityCheck<'_> {
             problem: None,
             created_at: Timestamp::now(),
         }
-    }
-}
-
-/// Returns the reason why a model's answers could not be used, in one line.
-fn problem_line(error: DraftError) -> String {
-    match error {
-        DraftError::Unusable(reason) => format!("read the answers: {reason}"),
-        error => error.to_string(),
     }
 }
 

@@ -8,6 +8,15 @@ use protocol::{CarryOver, ContinuityProbe, ProbeJudge, ProbeKind, Seq, TodoStatu
 /// The number of answers that are accepted to a question about the newest files or decisions.
 const ALTERNATIVES_MAX: usize = 3;
 
+/// The words of messages that only agree.
+const AGREEMENTS: [&str; 27] = [
+    "ok", "okay", "k", "yes", "y", "yep", "yeah", "sure", "thanks", "thank", "you", "go", "on", "ahead",
+    "continue", "proceed", "please", "good", "great", "nice", "perfect", "cool", "fine", "right", "lgtm",
+    "ja", "oui",
+];
+/// Beginnings with which the noun introduces a decision.
+const DECISION_OPENERS: [&str; 4] = ["decision:", "decision is to", "decision was to", "decision is that"];
+
 /// A question with its right answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedProbe {
@@ -61,13 +70,18 @@ pub(super) fn plan_probes(facts: &ConversationFacts, carry_over: &CarryOver) -> 
     planned.into_iter().flatten().filter(|probe| !probe.answers.is_empty()).collect()
 }
 
-/// Returns the question about the last request.
+/// Returns the question about the last request. A message that only agrees requests nothing.
 fn last_request(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
-    let quote = facts.requests.last();
-    let text = quote.map(|quote| quote.text.as_str()).or(carry_over.last_user_request.as_deref())?;
+    let quote = facts.requests.iter().rev().find(|quote| !is_agreement(&quote.text));
+    let inherited = || carry_over.last_user_request.as_deref().filter(|text| !is_agreement(text));
+    let text = quote.map(|quote| quote.text.as_str()).or_else(inherited)?;
+    let is_last = quote.is_none_or(|quote| facts.requests.last().is_some_and(|last| last.seq == quote.seq));
     Some(PlannedProbe {
         kind: ProbeKind::LastRequest,
-        question: "What did the user ask for last?",
+        question: match is_last {
+            true => "What did the user ask for last?",
+            false => "What did the user ask for last, before they only agreed?",
+        },
         answers: vec![to_single_line(text)],
         seq: quote.map(|quote| quote.seq),
     })
@@ -94,7 +108,7 @@ fn open_task(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<Planne
 
 /// Returns the question about the newest standing rule. The answer has to contain that one.
 fn rule(carry_over: &CarryOver) -> Option<PlannedProbe> {
-    let rule = carry_over.rules.last()?;
+    let rule = carry_over.rules.iter().rev().find(|rule| !is_output(&rule.text))?;
     Some(PlannedProbe {
         kind: ProbeKind::Rule,
         question: "Which standing rules has the user given for this work?",
@@ -128,7 +142,7 @@ fn file_in_use(facts: &ConversationFacts) -> Option<PlannedProbe> {
 fn decision(known: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
     let last_request = known.requests.last();
     let is_other = |text: &str| {
-        facts::states_choice(text)
+        states_decision(text)
             && !facts::announces_work(text)
             && !carry_over.rules.iter().any(|rule| rule.text.contains(text))
             && !last_request.is_some_and(|request| request.text.contains(text))
@@ -141,4 +155,33 @@ fn decision(known: &ConversationFacts, carry_over: &CarryOver) -> Option<Planned
         seq: Some(newest.first()?.seq),
         answers: newest.iter().map(|quote| to_single_line(&quote.text)).collect(),
     })
+}
+
+/// Returns whether a message only agrees, such as "ok" or "yes, go on".
+fn is_agreement(text: &str) -> bool {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '’')));
+    let mut words = words.filter(|word| !word.is_empty()).map(str::to_lowercase).peekable();
+    words.peek().is_some() && words.all(|word| AGREEMENTS.contains(&word.as_str()))
+}
+
+/// Returns whether a text is output of a program that the user pasted, such as "No fixes applied."
+fn is_output(text: &str) -> bool {
+    let words: Vec<String> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    let is_count =
+        words.first().is_some_and(|word| word == "no" || word.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_result = words.last().is_some_and(|word| word == "found" || word.ends_with("ed"));
+    facts::is_pasted(text) || is_count && is_result
+}
+
+/// Returns whether a sentence states a decision. One that only speaks of decisions states none.
+fn states_decision(text: &str) -> bool {
+    let lower = text.to_lowercase();
+    let names_it = DECISION_OPENERS.iter().any(|opener| lower.contains(opener));
+    facts::states_choice(text)
+        && !text.trim_end().ends_with(':')
+        && (names_it || facts::states_choice(&lower.replace("decision", "")))
 }

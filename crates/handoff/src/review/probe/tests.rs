@@ -74,6 +74,45 @@ fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
 }
 
 #[test]
+fn only_a_request_a_rule_and_a_decision_are_asked_about() {
+    let rule = |text: &str| Rule { text: text.to_owned(), refs: vec![2] };
+    let carry_over = CarryOver {
+        rules: vec![rule("Never sleep in tests."), rule("No fixes applied.")],
+        ..CarryOver::default()
+    };
+    let facts = ConversationFacts {
+        requests: vec![quote(1, "add a cache"), quote(9, "Ok, go ahead.")],
+        decisions: vec![
+            quote(4, "We decided on an LRU list."),
+            quote(5, "The delayed queue is fine: it carries a moment, not a decision about a job."),
+            quote(6, "Rejected approaches, and the decision:"),
+        ],
+        ..ConversationFacts::default()
+    };
+    let planned = plan_probes(&facts, &carry_over);
+    let answers: Vec<_> = planned.iter().map(|probe| (probe.answers.join(" | "), probe.seq)).collect();
+    assert_eq!(
+        answers,
+        [
+            ("add a cache".to_owned(), Some(1)),
+            ("Never sleep in tests.".to_owned(), Some(2)),
+            ("We decided on an LRU list.".to_owned(), Some(4)),
+        ]
+    );
+    let only_talk = ConversationFacts {
+        requests: vec![quote(1, "ok")],
+        decisions: facts.decisions[1..].to_vec(),
+        ..ConversationFacts::default()
+    };
+    assert_eq!(plan_probes(&only_talk, &CarryOver::default()), []);
+    let named = ConversationFacts {
+        decisions: vec![quote(3, "The decision is to keep the format.")],
+        ..ConversationFacts::default()
+    };
+    assert_eq!(plan_probes(&named, &CarryOver::default()).len(), 1);
+}
+
+#[test]
 fn words_decide_only_what_they_can() {
     use ProbeKind::{Decision, File, LastRequest, Rule};
     use RuleVerdict::{Agrees, Disagrees, Unclear};

@@ -12,6 +12,9 @@ use utoipa::ToSchema;
 
 use crate::api::slow_response::respond_when_done;
 
+/// The problem of a check that was requested from a model and had none.
+const NO_MODEL_PROBLEM: &str = "no model is configured, so the text was searched";
+
 /// The options of a check.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct ProbeBody {
@@ -114,6 +117,7 @@ pub(crate) async fn probe(
         Some(name) => ProbeMethod::from_name(name)
             .ok_or_else(|| ApiError::invalid(format!("`method`: `{name}` is not one of model, text")))?,
     };
+    let needs_model = body.method.is_some() && method == ProbeMethod::Model;
     let pending = find_pending(&caller, handoff_id).await?;
     let cancel = agent::CancellationToken::new();
     // A client that leaves stops the check, which still records what its calls have used.
@@ -123,7 +127,11 @@ pub(crate) async fn probe(
         let report = handoffs.probe(&pending, method, &frames, &cancel).await?;
         let report = report.ok_or_else(|| ApiError::invalid("the check was stopped"))?;
         let dollars = handoffs.probe_price(&report);
-        Ok(ContinuityShape::new(report, dollars))
+        let mut shape = ContinuityShape::new(report, dollars);
+        if needs_model && shape.model.is_none() {
+            shape.problem.get_or_insert_with(|| NO_MODEL_PROBLEM.to_owned());
+        }
+        Ok(shape)
     });
     Ok(respond_when_done(async move {
         let _guard = stop_when_dropped;

@@ -20,7 +20,7 @@ pub fn render_report(
     if let Some(problem) = &report.problem {
         let problem = sanitize_line(problem);
         let text = match report.model {
-            None => format!("The model gave no usable answers ({problem}). The text was searched instead."),
+            None => format!("No model answered ({problem}). The text was searched instead."),
             Some(_) => {
                 format!("The model did not judge every answer ({problem}). The others count as wrong.")
             }

@@ -104,7 +104,7 @@ async fn a_failed_probe_becomes_feedback_that_names_the_missing_fact() {
 #[tokio::test]
 async fn without_a_usable_answer_the_text_is_searched_and_the_report_says_so() {
     for (reply, problem) in [
-        (ScriptedReply::text("I cannot do that."), "read the answers"),
+        (ScriptedReply::text("I cannot do that."), "the reply did not have the requested form"),
         (ScriptedReply::status(500, "broken"), "anthropic"),
         (ScriptedReply::text("").with_fault(ScriptedFault::Half), ""),
     ] {
@@ -114,6 +114,7 @@ async fn without_a_usable_answer_the_text_is_searched_and_the_report_says_so() {
         let report = probe(&agent, &pending, ProbeMethod::Model).await;
         let text = report.problem.clone().expect("the model failed");
         assert!(text.contains(problem), "{text}");
+        assert!(!text.contains("line 1 column 1"), "{text}");
         assert_eq!(report.model, None);
         let searched = probe(&agent, &pending, ProbeMethod::Text).await;
         assert_eq!((results(&report), &searched.problem), (results(&searched), &None));
@@ -135,7 +136,7 @@ async fn answers_that_could_not_be_compared_do_not_pass_and_the_next_check_asks_
     let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let report = probe(&agent, &pending, ProbeMethod::Model).await;
     let problem = report.problem.as_deref().unwrap_or_default();
-    assert!(problem.starts_with("compare the answers: ") && !report.probes[0].passed, "{report:?}");
+    assert!(problem.starts_with("the reply with the judgement") && !report.probes[0].passed, "{report:?}");
     let again = probe(&agent, &pending, ProbeMethod::Model).await;
     assert_eq!((again.problem, again.probes[0].passed, server.call_count()), (None, true, 5));
 }

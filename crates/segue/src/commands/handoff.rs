@@ -22,6 +22,7 @@ use crate::cli::handoff::{HandoffArgs, HandoffCommand};
 use crate::commands::{CommandContext, import, review, threads};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 use answer::{HandoffAnswerSource, answer_source, apply_answer};
+use inspect::durable_handoff_id;
 use report::{HandoffConclusion, report_conclusion};
 
 /// Performs `segue handoff`.
@@ -157,9 +158,11 @@ async fn find_pending(context: &CommandContext, handoff_id: HandoffId) -> Result
         // A run is drafting the handoff or performing a decision, or was interrupted while it did.
         (None, status) if status.is_pending() => {
             let thread = context.short_id(review.handoff.parent_thread_id).await;
+            let id = durable_handoff_id(context, handoff_id).await;
             let problem = format!("decide handoff {handoff_id}: a run is working on it, or was interrupted");
             Err(CliFailure::new(ExitReason::Conflict, problem).with_hint(format!(
-                "try again in a moment; `segue handoff {thread}` resumes an interrupted run"
+                "try again in a moment; if its process has ended, `segue handoff {thread}` resumes the run, and then \
+                 `segue handoff --decide {id}` decides"
             )))
         }
         (None, status) => {
@@ -247,13 +250,19 @@ pub(crate) async fn show_child_thread(
     let is_joined = handoff.options.get("into").is_some_and(|into| !into.is_null());
     let lead = if is_joined { "Added to thread" } else { "New thread" };
     screen.print_line(format!("{lead} {short} {}", style.dim(format!("({child})"))))?;
-    if let Some(note) = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Accepted) {
-        screen.print_to_stderr(style.warn(format!(
-            "agent.md could not be written; the thread gets its summary from the database instead: {}",
-            sanitize_line(note)
-        )));
+    if let Some(note) = unwritten_block_note(handoff) {
+        screen.print_to_stderr(style.warn(note));
     }
     Ok(())
+}
+
+/// Returns the sentence that says why an accepted summary is not in `agent.md`; `None` if it is there.
+fn unwritten_block_note(handoff: &Handoff) -> Option<String> {
+    let note = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Accepted)?;
+    Some(format!(
+        "agent.md could not be written; the thread gets its summary from the database instead: {}",
+        sanitize_line(note)
+    ))
 }
 
 /// The conversation to hand off.

@@ -9,6 +9,7 @@ mod preview;
 mod recall;
 mod review;
 
+use std::fs;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -538,4 +539,15 @@ fn a_second_accept_of_the_same_thread_into_a_child_is_refused_as_an_invalid_argu
     codes.push(Some(sandbox.run(&args).code));
     assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
     sandbox.run(&args).assert_error(2, "it has a summary of the same thread already");
+}
+
+#[test]
+fn an_accepted_handoff_whose_block_cannot_be_written_says_so_in_json() {
+    let sandbox = TestSandbox::new();
+    fs::create_dir_all(sandbox.home().join("agents/agent/agent.md")).unwrap();
+    let output = sandbox.run(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
+    let report = output.json();
+    assert_eq!((output.code, &report["outcome"]), (0, &json!("accepted")), "{output:?}");
+    let problem = report["problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("it is not a regular file. The new thread still gets its summary."), "{report}");
 }

@@ -1,6 +1,7 @@
 //! The report at the end of `segue handoff`: one JSON object or a few lines of text, and the exit code. This file does
 //! not change the handoff.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use agent::{
@@ -16,7 +17,7 @@ use terminal::{Audience, sanitize_line, wrap};
 
 use super::answer::HandoffAnswerResult;
 use super::inspect::durable_handoff_id;
-use super::show_child_thread;
+use super::{show_child_thread, unwritten_block_note};
 use crate::cli::OutputFormat;
 use crate::commands::run::output::{next_command, print_pending_interrupts};
 use crate::commands::{CommandContext, history, review};
@@ -56,8 +57,9 @@ pub(super) struct HandoffReport<'a> {
     /// The check of what the summary alone answers, with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     continuity: Option<ContinuityFields<'a>>,
-    /// The reason why the newest draft failed. The summary is then a replacement for that draft.
-    problem: Option<&'a str>,
+    /// The reason why the newest draft failed, so that the summary is a replacement for it, or why an accepted summary is not in
+    /// `agent.md`.
+    problem: Option<Cow<'a, str>>,
     /// Further fields if the handoff is still pending.
     #[serde(flatten)]
     pending_fields: Option<PendingHandoffFields<'a>>,
@@ -295,12 +297,25 @@ pub(super) async fn build_report<'a>(
         coverage: &proposal.summary_json.coverage,
         uncovered_messages: reported.uncovered_messages,
         continuity: conclusion.continuity.as_ref().map(|report| ContinuityFields::new(context, report)),
-        problem: reported.problem.as_deref(),
+        problem: match block_problem(handoff) {
+            Some(problem) => Some(problem.into()),
+            None => reported.problem.as_deref().map(Cow::Borrowed),
+        },
         pending_fields,
         interrupts: conclusion.open_interrupts(),
         answer: agent_reply(context, conclusion).await?,
         import: conclusion.import,
     })
+}
+
+/// Returns the sentence that says why an accepted summary is not in `agent.md`, as the text output says it; `None` if it is there.
+fn block_problem(handoff: &Handoff) -> Option<String> {
+    let seeded = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Seeded);
+    let problem = seeded.map(|note| {
+        let note = sanitize_line(note);
+        format!("{note}. The new thread still gets its summary. Run `segue doctor` for details.")
+    });
+    problem.or_else(|| unwritten_block_note(handoff))
 }
 
 /// Returns the fields that only a pending handoff has.

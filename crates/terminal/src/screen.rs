@@ -83,6 +83,12 @@ impl Screen {
         self.columns = detect_columns(&io::stdout());
     }
 
+    /// Returns the height of the terminal in rows; `None` if it shows no pane or cannot be measured.
+    pub fn rows(&self) -> Option<usize> {
+        let measured = || crossterm::terminal::size().ok().map(|(_, rows)| usize::from(rows));
+        (self.cursor == CursorMode::Free).then(measured).flatten()
+    }
+
     /// Returns the width of a line of running text, in columns.
     pub fn text_columns(&self) -> usize {
         self.columns.min(TEXT_COLUMNS_MAX)

@@ -203,6 +203,7 @@ impl<'a> HandoffReviewSession<'a> {
     /// Asks and submits answers until the handoff is decided or left pending.
     async fn run_question_loop(&mut self) -> Result<ReviewOutcome, CliFailure> {
         loop {
+            self.note_long_text()?;
             let (screen, choices) = (&self.context.screen, review_choices(&self.review_state()));
             let answer = match self.visibility {
                 WorkVisibility::Everything => {

@@ -3,10 +3,13 @@
 use agent::{MessageFilter, RecallQuery};
 use protocol::Seq;
 use terminal::search_hits::speaker_name;
-use terminal::{PaneOutcome, outline};
+use terminal::{PaneOutcome, outline, summary};
 
 use super::HandoffReviewSession;
 use crate::exit::CliFailure;
+
+/// The rows that a question and the lines around the text take.
+const QUESTION_ROWS: usize = 8;
 
 impl HandoffReviewSession<'_> {
     /// Shows the proposal in a pane until the user closes it.
@@ -23,6 +26,20 @@ impl HandoffReviewSession<'_> {
                     pane.sections[section].items[item].places = Some(self.read_places(&refs).await?);
                 }
             }
+        }
+    }
+
+    /// Prints how to read the text if it is longer than the terminal, so that the question has scrolled it away.
+    ///
+    /// # Errors
+    /// Fails if stdout cannot be written.
+    pub(super) fn note_long_text(&self) -> Result<(), CliFailure> {
+        let screen = &self.context.screen;
+        let text = summary::render_proposal(screen, &self.pending.proposal);
+        match screen.rows() {
+            Some(rows) if text.lines().count() + QUESTION_ROWS > rows => Ok(screen
+                .print_line(screen.style.dim("The text is longer than this terminal: [o] opens it here."))?),
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -581,3 +581,20 @@ fn a_review_checks_what_the_draft_answers_with_the_model_and_refines_what_is_mis
     terminal.press_keys("q");
     terminal.wait_for("[a] Accept");
 }
+
+#[test]
+fn a_terminal_that_is_shorter_than_the_text_says_how_to_read_it() {
+    let sandbox = TestSandbox::new();
+    let note = "The text is longer than this terminal: [o] opens it here.";
+    let (terminal, screen) = start_review(&sandbox, 80);
+    assert!(!screen.contains(note), "{screen}");
+    terminal.press_keys("\x1b");
+    terminal.end();
+    let program = crate::sandbox::binary_path().display();
+    let command = format!("stty rows 24 && exec '{program}' handoff last");
+    let terminal = PtyTerminal::start_program(&sandbox, 80, "/bin/sh", &["-c", &command]);
+    let screen = terminal.wait_for(QUESTION);
+    assert!(screen.contains(note), "{screen}");
+    terminal.press_keys("\x1b");
+    terminal.end();
+}

@@ -3,6 +3,7 @@
 
 mod continuity;
 pub(crate) mod cost;
+mod edit_preview;
 pub(crate) mod error;
 mod expiry;
 mod merging;

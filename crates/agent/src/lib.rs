@@ -77,8 +77,8 @@ pub use handoff::render::{
 };
 pub use handoff::{
     CoverageCounts, HandoffStatistics, MessageUse, MessageUseCounts, OFFLINE_SUMMARY_MODEL,
-    OutcomeStatistics, PartsEstimate, UNDECIDED_NOTE, count_coverage, count_message_uses, edited_markdown,
-    show_assistant_name,
+    OutcomeStatistics, PartsEstimate, UNDECIDED_NOTE, add_rule, count_coverage, count_message_uses,
+    edited_markdown, show_assistant_name,
 };
 pub use journal::copy::{BackupReport, CopyOutcome, CopyPhase, CopyReport, SchemaMigration, TableChecksum};
 pub use journal::view::{

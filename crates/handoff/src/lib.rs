@@ -54,6 +54,7 @@ pub use request::{
 };
 pub use review::approval::{APPROVAL_NODE, HandoffApproval, dismiss_handoff};
 pub use review::edit::edited_markdown;
+pub use review::edit_preview::{EditPreview, add_rule};
 pub use review::probe::{ContinuityCheck, ContinuityResult};
 pub use review::staleness::{PackageLine, StaleLine, StaleReason, StalenessCheck, update_package};
 pub use summary::coverage::{CoverageBuilder, CoverageClass, CoverageCounts, count_coverage};

@@ -6,6 +6,7 @@
 pub(crate) mod approval;
 pub(crate) mod decide;
 pub(crate) mod edit;
+pub(crate) mod edit_preview;
 pub(crate) mod payload;
 pub(crate) mod probe;
 pub(crate) mod staleness;

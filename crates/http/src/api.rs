@@ -89,6 +89,7 @@ fn endpoints() -> OpenApiRouter<AppState> {
         .routes(routes!(handoffs::show))
         .routes(routes!(handoffs::decide))
         .routes(routes!(handoffs::continuity::probe))
+        .routes(routes!(handoffs::edit_preview::preview))
         .routes(routes!(handoffs::package::list))
         .routes(routes!(handoffs::package::update))
         .routes(routes!(lineage::get_lineage))

@@ -15,19 +15,20 @@ import type {
   JournalEvent,
   Json,
   JsonObject,
-  PartsEstimate,
-  ThreadLineage,
   LineUpdate,
   ListedHandoff,
   MemoryStats,
   ModelCatalog,
+  PartsEstimate,
   PendingHandoff,
+  Proposal,
   RememberReceipt,
   Run,
   RunFeedback,
   SearchResults,
   StoredSummary,
   ThreadDetail,
+  ThreadLineage,
   ThreadRow,
   ThreadRows,
   ThreadState,
@@ -166,6 +167,9 @@ export const api = {
   /** Checks what the pending text alone answers; null if an automatic check is turned off. */
   probeHandoff: (id: string, automatic: boolean) =>
     requestJson<ContinuityReport | null>("POST", `/api/handoffs/${id}/probe`, { automatic }),
+  /** Returns the draft that a text would become, with the notes for its review. Nothing is stored. */
+  previewEdit: (id: string, args: JsonObject) =>
+    requestJson<Proposal>("POST", `/api/handoffs/${id}/edit-preview`, args),
   decideHandoff: (id: string, decision: Decision) =>
     requestJson<DecidedHandoff>("POST", `/api/handoffs/${id}/decision`, { decisions: [decision] }),
 

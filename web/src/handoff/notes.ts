@@ -43,6 +43,11 @@ export function omittedCount(notes: ReviewNotes): number {
   return left_out.length + topics.length + lostRules(notes).length + left_out_facts.length;
 }
 
+/** Returns true if a text with these notes is accepted only after a warning. */
+export function hasWarnings({ rules = [], names_by_user = [] }: ReviewNotes): boolean {
+  return rules.length + names_by_user.length > 0;
+}
+
 /** Returns the rules that a line of the text may contradict. */
 export function contradictions({ rules = [] }: ReviewNotes): { rule: Rule; line: string }[] {
   return rules.flatMap(({ rule, problem }) =>

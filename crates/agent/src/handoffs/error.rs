@@ -74,6 +74,14 @@ pub enum HandoffError {
         /// The reason.
         reason: String,
     },
+    /// The person's text for a pending handoff is invalid.
+    #[error("read the text for handoff {handoff_id}: {reason}")]
+    InvalidEdit {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// The reason.
+        reason: String,
+    },
     /// The package is not the one that the person saw, or does not contain the line.
     #[error("update the package of handoff {0}: it has changed, or does not contain this line")]
     PackageChanged(HandoffId),
@@ -150,6 +158,7 @@ impl HandoffError {
             Self::InvalidPackage { .. } => {
                 ErrorClass::User.with_hint("nothing was changed; keep the title, the items and their headings")
             }
+            Self::InvalidEdit { .. } => ErrorClass::User.with_hint("nothing was changed; correct the text"),
             Self::PackageChanged(_) => ErrorClass::Conflict
                 .with_hint("nothing was changed; read the package again: `segue handoff update THREAD`"),
             Self::NotCompared { .. } => {

@@ -214,6 +214,21 @@ fn waiting_calls_field(args: &Map<String, Value>) -> Result<Option<WaitingCalls>
     args.get(WAITING_CALLS_FIELD).map(parse).transpose()
 }
 
+/// Returns the person's own text in the arguments of an edit or approval; `None` when it is absent or equals what was shown.
+///
+/// # Errors
+///
+/// As for a decision with these arguments.
+pub(crate) fn edited_text(
+    shown: &Proposal,
+    args: &Map<String, Value>,
+) -> Result<Option<EditedSummary>, DecisionRejection> {
+    let args = form_args::normalize_args(args)?;
+    check_hash(shown, args.get("summary_sha256").and_then(Value::as_str))?;
+    check_known_fields(&args, &TEXT_FIELDS)?;
+    edited_summary(shown, &args)
+}
+
 /// Returns the person's own text in an edit; `None` when it is absent or equals what was shown.
 fn edited_summary(
     shown: &Proposal,

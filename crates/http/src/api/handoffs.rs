@@ -2,6 +2,7 @@
 //! be requested, refined and decided by different clients. The rules of handoffs are in `agent`.
 
 pub(crate) mod continuity;
+pub(crate) mod edit_preview;
 pub(crate) mod package;
 mod shapes;
 

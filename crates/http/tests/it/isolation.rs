@@ -178,6 +178,7 @@ fn foreign_body(method: &Method, path: &str) -> Value {
         ("POST", "/api/threads/{thread_id}/handoffs") => json!({}),
         ("POST", "/api/handoffs/{handoff_id}/decision") => json!({"decisions": [{"type": "approve"}]}),
         ("POST", "/api/handoffs/{handoff_id}/probe") => json!({}),
+        ("POST", "/api/handoffs/{handoff_id}/edit-preview") => json!({"title": "mine"}),
         ("POST", "/api/handoffs/{handoff_id}/package") => json!({"summary_sha256": "0", "line": "- x"}),
         ("PUT", "/api/memory/agent_md") => json!({"text": "mine"}),
         ("POST", "/api/memory/remember") => json!({"text": "the sky is blue"}),

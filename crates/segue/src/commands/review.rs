@@ -517,7 +517,7 @@ impl<'a> HandoffReviewSession<'a> {
     async fn edit_text(&mut self) -> Result<Option<Box<HandoffOutcome>>, CliFailure> {
         let mut refused: Option<String> = None;
         loop {
-            let decision = self.user_text.edit(self.context, &self.pending, refused.as_deref())?;
+            let decision = self.user_text.edit(self.context, &self.pending, refused.as_deref()).await?;
             let Some(decision) = decision else { return Ok(None) };
             let Some(decision) = self.ask_about_calls(decision)? else { return Ok(None) };
             let (edited, user_text) = (self.pending.proposal.clone(), self.user_text.take());

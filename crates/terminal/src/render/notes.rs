@@ -14,9 +14,7 @@ use crate::text::wrap::wrap;
 
 /// Returns the notes as lines; empty if there are none.
 pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
-    let warnings = notes.rules.iter().filter_map(contradiction_line);
-    let warnings = warnings.chain(user_names_line(notes));
-    let mut lines: Vec<String> = warnings.map(|line| warning_line(screen, &line)).collect();
+    let mut lines = render_warnings(screen, notes);
     if !lines.is_empty() {
         lines.insert(0, String::new());
     }
@@ -31,6 +29,13 @@ pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
         lines.push(screen.style.dim(wrap(entry, screen.text_columns(), &bullet, "     ")));
     }
     lines
+}
+
+/// Returns the warnings as lines: rules that the text may contradict, and names of the user that the conversation does not
+/// contain.
+pub fn render_warnings(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
+    let warnings = notes.rules.iter().filter_map(contradiction_line).chain(user_names_line(notes));
+    warnings.map(|line| warning_line(screen, &line)).collect()
 }
 
 /// Returns one line for each note about something that can be added: the left-out items, the topics, the lost rules, and the
@@ -61,7 +66,7 @@ pub fn topic_at(notes: &ReviewNotes, index: usize) -> Option<&ConversationTopic>
 }
 
 /// Returns the rules that the text no longer contains, each with its index in the notes about rules.
-pub(crate) fn lost_rules(notes: &ReviewNotes) -> impl Iterator<Item = (usize, &Rule)> {
+pub fn lost_rules(notes: &ReviewNotes) -> impl Iterator<Item = (usize, &Rule)> {
     notes.rules.iter().enumerate().filter_map(|(index, note)| match note.problem {
         RuleProblem::Lost => Some((index, &note.rule)),
         RuleProblem::Contradicted { .. } => None,
@@ -138,12 +143,12 @@ mod tests {
             refs: vec![4],
             verified: true,
             unfound: Vec::new(),
+            line_refs: Vec::new(),
             false_refs: Vec::new(),
         };
         let topic = ConversationTopic {
             first_seq: 40,
             last_seq: 61,
-            line_refs: Vec::new(),
             messages: 20,
             tokens: 3_120,
             request: "Now look at the importer".to_owned(),

@@ -226,3 +226,67 @@ async fn a_draft_that_contradicts_a_rule_or_an_edit_that_removes_one_is_flagged_
     let restored = &fourth.proposal.summary_json.carry_over.rules;
     assert_eq!(restored, &first.proposal.summary_json.carry_over.rules, "with its references");
 }
+
+#[tokio::test]
+async fn m6_no_chain_of_edits_and_refinements_loses_the_mark_of_an_invented_name() {
+    let environment = TestEnvironment::new();
+    let draft = DRAFT.replace("Importer drops", "src/invented_title.rs drops");
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text(draft.clone()).when_body_contains(DRAFT_PROMPT),
+        ScriptedReply::text(draft).when_body_contains("<feedback>").with_repeat(),
+    ]))
+    .unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let invented = vec!["src/invented_title.rs".to_owned()];
+    let title_unfound = |pending: &PendingHandoff| pending.proposal.summary_json.notes.title_unfound.clone();
+    assert_eq!(title_unfound(&first), invented);
+    let whole = json!({"summary_md": first.proposal.summary_md, "save_draft": true});
+    let unmarked = first.proposal.summary_md.replacen(" (unverified)", "", 1);
+    let unmarked = json!({"summary_md": unmarked, "save_draft": true});
+    let mut first = first;
+    for brought_back in [whole, unmarked] {
+        let title = json!({"title": "The importer", "save_draft": true});
+        let second = edit(&agent, &first, &title).await;
+        assert_eq!(title_unfound(&second), Vec::<String>::new());
+        let third = edit(&agent, &second, &brought_back).await;
+        assert_eq!(title_unfound(&third), invented, "the draft has invented the name, not the user");
+        assert_eq!(third.proposal.summary_json.notes.names_by_user, [""; 0]);
+        assert!(third.proposal.summary_md.lines().next().unwrap().ends_with(" (unverified)"));
+        let fourth =
+            edit(&agent, &third, &json!({"feedback": "Is src/invented_title.rs right? Shorter."})).await;
+        assert_eq!(title_unfound(&fourth), invented, "the model returned the same title");
+        first = edit(&agent, &fourth, &json!({"revert_to": 0})).await;
+        assert_eq!(title_unfound(&first), invented);
+    }
+}
+
+#[tokio::test]
+async fn m6_the_notes_of_a_text_are_known_before_it_is_accepted() {
+    let environment = TestEnvironment::new();
+    let reply = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT);
+    let server = ScriptedServer::start(Script::new([reply])).unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let line = "Change the file format in src/ghost9.rs.";
+    let own = first.proposal.summary_md.replace("Add a test for a file with one row only.", line);
+    let args = |text: &str| json!({"summary_md": text}).as_object().unwrap().clone();
+    let preview = agent.handoffs().preview_edit(&first, &args(&own)).await.unwrap();
+    let notes = preview.summary_json.notes.clone();
+    assert_eq!(notes.names_by_user, ["src/ghost9.rs"]);
+    let problem = serde_json::to_value(&notes.rules[0].problem).unwrap();
+    assert_eq!(problem, json!({"kind": "contradicted", "line": line}));
+    let rule = first.proposal.summary_json.carry_over.rules[0].text.clone();
+    let without = own.replace(&format!("\n### Rules\n- {rule}\n"), "");
+    let lost = agent.handoffs().preview_edit(&first, &args(&without)).await.unwrap();
+    let problem = serde_json::to_value(&lost.summary_json.notes.rules[0].problem).unwrap();
+    assert_eq!(problem, json!({"kind": "lost"}));
+    let restored = agent::add_rule(&without, &rule);
+    let restored = agent.handoffs().preview_edit(&first, &args(&restored)).await.unwrap();
+    assert_eq!(restored.summary_json.notes.rules, notes.rules, "the rule is back, and contradicted again");
+    let review = agent.handoffs().review(first.handoff.handoff_id).await.unwrap();
+    assert_eq!((review.proposals.len(), server.call_count()), (1, 1), "nothing was stored");
+    let saved = edit(&agent, &first, &json!({"summary_md": own, "save_draft": true})).await;
+    assert_eq!(saved.proposal.summary_json.notes, notes, "the notes are those of the stored text");
+    assert_eq!(saved.proposal.summary_sha256, preview.summary_sha256);
+    let refused = agent.handoffs().preview_edit(&saved, &args("no heading")).await.unwrap_err();
+    assert!(refused.to_string().contains("read the text for handoff"), "{refused}");
+}

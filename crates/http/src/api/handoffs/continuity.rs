@@ -144,7 +144,7 @@ pub(crate) async fn probe(
 ///
 /// # Errors
 /// A conflict if the handoff is decided, expired or being drafted.
-async fn find_pending(caller: &Caller, handoff_id: HandoffId) -> Result<PendingHandoff, ApiError> {
+pub(super) async fn find_pending(caller: &Caller, handoff_id: HandoffId) -> Result<PendingHandoff, ApiError> {
     let review = caller.agent.handoffs().review(handoff_id).await?;
     match (review.pending, review.handoff.status) {
         (Some(pending), _) => Ok(pending),

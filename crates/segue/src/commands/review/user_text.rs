@@ -9,12 +9,12 @@ mod fields;
 use std::io::Write;
 
 use agent::PendingHandoff;
-use protocol::{Decision, Proposal};
+use protocol::{Decision, Proposal, ReviewNotes};
 use serde_json::{Map, Value, json};
 use terminal::editor::{self, EditOutcome};
 use terminal::{ask_line, sanitize_line, sanitize_path, wrap};
 
-use self::confirm::{ConfirmAnswer, EditedText, confirm_text};
+use self::confirm::{ConfirmAnswer, EditedText, RuleRestoring, confirm_text};
 use self::fields::SummaryFields;
 use super::build_edit_decision;
 use crate::commands::CommandContext;
@@ -51,25 +51,25 @@ impl UserTextEditor {
     ///
     /// # Errors
     /// Fails if the terminal cannot be read or written. A failure of the editor is printed instead.
-    pub(super) fn edit(
+    pub(super) async fn edit(
         &mut self,
         context: &CommandContext,
         pending: &PendingHandoff,
         refused: Option<&str>,
     ) -> Result<Option<Decision>, CliFailure> {
         let decision = match editor::is_available() {
-            true => match self.edit_in_editor(context, pending, refused) {
+            true => match self.edit_in_editor(context, pending, refused).await {
                 Err(CliFailure::Reported(failure)) => {
                     exit::print_failure(&failure, context.format);
                     match failure.code == ExitReason::Config {
                         // The configured editor cannot be started, so the user writes without an editor.
-                        true => self.edit_by_field(context, pending)?,
+                        true => self.edit_by_field(context, pending).await?,
                         false => None,
                     }
                 }
                 decision => decision?,
             },
-            false => self.edit_by_field(context, pending)?,
+            false => self.edit_by_field(context, pending).await?,
         };
         if decision.is_none() {
             self.print_reminder(context)?;
@@ -118,7 +118,7 @@ impl UserTextEditor {
     }
 
     /// Opens the editor until the user accepts the text or returns to the question.
-    fn edit_in_editor(
+    async fn edit_in_editor(
         &mut self,
         context: &CommandContext,
         pending: &PendingHandoff,
@@ -129,19 +129,12 @@ impl UserTextEditor {
             let Some((text, first_line)) = self.open_editor(context, pending, refused.take())? else {
                 return Ok(None);
             };
-            self.unsaved = Some(UserText::Markdown(text.clone()));
+            let (text, answer) = match self.confirm_markdown(context, pending, text).await? {
+                (_, Some(ConfirmAnswer::EditAgain)) => continue,
+                (text, Some(answer)) => (text, answer),
+                (_, None) => return Ok(None),
+            };
             let shown = &pending.proposal;
-            let edited = EditedText {
-                before: &shown.summary_md,
-                after: &text,
-                rules: &shown.summary_json.carry_over.rules,
-                refinements_left: pending.remaining_refinements,
-            };
-            let answer = match confirm_text(&context.screen, &edited)? {
-                Some(ConfirmAnswer::EditAgain) => continue,
-                Some(answer) => answer,
-                None => return Ok(None),
-            };
             // Blank lines replace the comment, so that the line numbers in errors match those in the editor.
             let summary_md = format!("{}{text}", "\n".repeat(first_line.saturating_sub(1)));
             let mut args = Map::from_iter([("summary_md".to_owned(), json!(summary_md))]);
@@ -153,6 +146,33 @@ impl UserTextEditor {
             args.extend(use_args);
             args.insert("summary_sha256".to_owned(), json!(hash));
             return Ok(Some(build_edit_decision(pending, args)));
+        }
+    }
+
+    /// Asks about the text until the answer is about the text as it is, and returns it with the answer.
+    async fn confirm_markdown(
+        &mut self,
+        context: &CommandContext,
+        pending: &PendingHandoff,
+        mut text: String,
+    ) -> Result<(String, Option<ConfirmAnswer>), CliFailure> {
+        loop {
+            self.unsaved = Some(UserText::Markdown(text.clone()));
+            let notes = edit_notes(context, pending, "summary_md", json!(text)).await;
+            let edited = EditedText {
+                before: &pending.proposal.summary_md,
+                after: &text,
+                notes: notes.as_ref(),
+                restoring: RuleRestoring::Offered,
+                refinements_left: pending.remaining_refinements,
+            };
+            match (confirm_text(&context.screen, &edited)?, &notes) {
+                (Some(ConfirmAnswer::RestoreRules), Some(notes)) => {
+                    let lost = terminal::notes::lost_rules(notes);
+                    text = lost.fold(text, |text, (_, rule)| agent::add_rule(&text, &rule.text));
+                }
+                (answer, _) => return Ok((text, answer)),
+            }
         }
     }
 
@@ -189,7 +209,7 @@ impl UserTextEditor {
     }
 
     /// Asks for each field of the summary, and returns the edit as a decision if the user changed and accepted it.
-    fn edit_by_field(
+    async fn edit_by_field(
         &mut self,
         context: &CommandContext,
         pending: &PendingHandoff,
@@ -199,8 +219,7 @@ impl UserTextEditor {
             Some(UserText::Fields(fields)) => fields.clone(),
             Some(UserText::Markdown(_)) | None => shown.clone(),
         };
-        let refinements_left = pending.remaining_refinements;
-        let answer = fields.ask_until_confirmed(&context.screen, &pending.proposal, refinements_left)?;
+        let answer = fields.ask_until_confirmed(context, pending).await?;
         self.unsaved = (fields != shown).then(|| UserText::Fields(fields.clone()));
         if self.unsaved.is_none() {
             context.screen.print_line("The text was not changed.")?;
@@ -213,6 +232,19 @@ impl UserTextEditor {
     }
 }
 
+/// Returns the notes about a text of the user, which is the argument `name` of an edit; `None` if the text would be refused.
+/// The reason is printed when it is sent.
+async fn edit_notes(
+    context: &CommandContext,
+    pending: &PendingHandoff,
+    name: &str,
+    text: Value,
+) -> Option<ReviewNotes> {
+    let args = Map::from_iter([(name.to_owned(), text)]);
+    let edited = context.agent.handoffs().preview_edit(pending, &args).await.ok()?;
+    Some(edited.summary_json.notes)
+}
+
 /// Returns the arguments of an edit that say how a confirmed text is used: none to accept it. For a refinement, the user is
 /// asked for feedback; `None` if they write none.
 fn ask_use_args(
@@ -222,6 +254,8 @@ fn ask_use_args(
     let arg = |key: &str, value: Value| Some(Map::from_iter([(key.to_owned(), value)]));
     Ok(match answer {
         ConfirmAnswer::Accept | ConfirmAnswer::EditAgain => Some(Map::new()),
+        // Such a text is asked about again before it is used.
+        ConfirmAnswer::RestoreRules => None,
         ConfirmAnswer::Save => arg("save_draft", json!(true)),
         ConfirmAnswer::Refine => ask_line(&context.screen, "Feedback")?
             .map(|feedback| feedback.trim().to_owned())

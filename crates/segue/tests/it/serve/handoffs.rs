@@ -155,6 +155,47 @@ fn g3_an_invalid_decision_leaves_the_handoff_pending() {
 }
 
 #[test]
+fn the_notes_of_an_edit_are_known_before_it_is_accepted() {
+    let sandbox = TestSandbox::new();
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let handoff = handoff_id(&pending);
+    let path = format!("/api/handoffs/{handoff}/edit-preview");
+    let text = pending["proposal"]["summary_md"].as_str().unwrap();
+    let own = format!("{text}\n### Next steps\n- Raise the timeout in src/ghost9.rs.\n");
+    let edited = api.post(&path, &json!({"summary_md": own})).json();
+    let notes = &edited["summary_json"]["notes"];
+    assert_eq!(notes["names_by_user"], json!(["src/ghost9.rs"]), "{edited}");
+    assert_eq!(notes["rules"][0]["problem"]["kind"], "contradicted", "{edited}");
+    assert!(edited["summary_md"].as_str().unwrap().contains("src/ghost9.rs"), "{edited}");
+    let unchanged = api.post(&path, &json!({"summary_md": text})).json();
+    assert_eq!(unchanged["summary_sha256"], pending["proposal"]["summary_sha256"], "{unchanged}");
+    api.post(&path, &json!({"summary_md": "no heading"})).assert_refused(422, "handoff");
+    api.post(&path, &json!({"summary_md": own, "feedback": "x"})).assert_refused(422, "feedback");
+    let review = api.get(&format!("/api/handoffs/{handoff}")).json();
+    assert_eq!(review["proposals"].as_array().unwrap().len(), 1, "nothing was stored: {review}");
+    decide_handoff(&api, handoff, &json!({"type": "reject"})).json();
+    api.post(&path, &json!({"summary_md": own})).assert_refused(409, "declined");
+}
+
+#[test]
+fn a_check_that_was_requested_from_a_model_says_that_there_is_none() {
+    let sandbox = TestSandbox::new();
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let path = format!("/api/handoffs/{}/probe", handoff_id(&pending));
+    let requested = api.post(&path, &json!({"method": "model"})).json();
+    assert_eq!(requested["problem"], "no model is configured, so the text was searched", "{requested}");
+    for body in [json!({"method": "text"}), json!({})] {
+        assert_eq!(api.post(&path, &body).json()["problem"], Value::Null, "{body}");
+    }
+}
+
+#[test]
 fn g20_of_concurrent_decisions_the_first_wins_and_the_others_get_its_outcome() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);

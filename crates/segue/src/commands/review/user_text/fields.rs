@@ -3,12 +3,14 @@
 
 use std::io;
 
-use agent::{summary_heading, summary_markdown};
-use protocol::{HandoffSummary, Proposal, SummaryItem, SummaryItemKind};
+use agent::{PendingHandoff, summary_heading, summary_markdown};
+use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
 use serde_json::{Value, json};
 use terminal::{Screen, ask_line, ask_text, wrap};
 
-use super::confirm::{ConfirmAnswer, EditedText, confirm_text};
+use super::confirm::{ConfirmAnswer, EditedText, RuleRestoring, confirm_text};
+use super::edit_notes;
+use crate::commands::CommandContext;
 
 /// The answer that removes a line.
 const REMOVE_MARK: &str = "-";
@@ -44,12 +46,12 @@ impl SummaryFields {
     /// are used; `None` if the user returns.
     ///
     /// The fields contain everything that was written, also if it was not confirmed.
-    pub(super) fn ask_until_confirmed(
+    pub(super) async fn ask_until_confirmed(
         &mut self,
-        screen: &Screen,
-        shown: &Proposal,
-        refinements_left: u32,
+        context: &CommandContext,
+        pending: &PendingHandoff,
     ) -> io::Result<Option<ConfirmAnswer>> {
+        let (screen, shown) = (&context.screen, &pending.proposal);
         let instructions = match screen.is_plain() {
             true => {
                 "There is no editor, so you are asked for each line. An answer of only - removes the line."
@@ -65,11 +67,13 @@ impl SummaryFields {
                 return Ok(None);
             }
             let after = self.to_markdown(&shown.summary_json);
+            let notes = edit_notes(context, pending, "summary_json", self.to_json()).await;
             let edited = EditedText {
                 before: &shown.summary_md,
                 after: &after,
-                rules: &shown.summary_json.carry_over.rules,
-                refinements_left,
+                notes: notes.as_ref(),
+                restoring: RuleRestoring::Unavailable,
+                refinements_left: pending.remaining_refinements,
             };
             match confirm_text(screen, &edited)? {
                 Some(ConfirmAnswer::EditAgain) => {}
@@ -147,11 +151,11 @@ impl SummaryFields {
             refs: Vec::new(),
             verified: true,
             unfound: Vec::new(),
+            line_refs: Vec::new(),
             false_refs: Vec::new(),
         };
         agent::edited_markdown(shown, &self.to_json()).unwrap_or_else(|_| {
             summary_markdown(&self.title, &self.tldr, &self.items.iter().map(item).collect::<Vec<_>>())
-            line_refs: Vec::new(),
         })
     }
 }

@@ -277,3 +277,55 @@ fn in_plain_mode_an_empty_line_keeps_a_field_and_a_dash_removes_it() {
     let block = sandbox.read_agent_md().unwrap();
     assert!(block.contains("All is said.") && !block.contains("### Decisions"), "{block}");
 }
+
+#[test]
+fn the_warnings_about_a_text_are_shown_before_it_is_accepted() {
+    let (mut sandbox, _server) =
+        start_with_replies([draft_reply("The test fails now and then.", "Add a test.")]);
+    set_editor(
+        &mut sandbox,
+        "sed -i 's/^- Add a test\\.$/- Raise the timeout in `src\\/ghost9.rs`./' \"$1\"",
+    );
+    let (terminal, _) = start_review(&sandbox, 80);
+    terminal.press_keys("e\r");
+    let screen = terminal.wait_for("[a] Accept this text");
+    let shown = screen.rsplit("You changed:").next().unwrap();
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("not found in the conversation: src/ghost9.rs"), "{screen}");
+    assert!(shown.contains("may contradict your rule: Never raise the timeout"), "{screen}");
+    assert!(!shown.contains("Put it back"), "{screen}");
+    terminal.press_keys("a\r");
+    terminal.wait_for("[y] Accept it anyway");
+    terminal.press_keys("y\r");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert!(sandbox.read_agent_md().unwrap().contains("src/ghost9.rs"));
+}
+
+/// Waits until the text is behind the last `mark` on the screen.
+fn wait_behind(terminal: &PtyTerminal, mark: &str, text: &str) {
+    terminal
+        .wait_until(text, |screen| screen.rsplit_once(mark).is_some_and(|(_, behind)| behind.contains(text)));
+}
+
+#[test]
+fn a_rule_that_a_text_has_lost_is_put_back_with_one_key_and_accepting_without_it_asks_again() {
+    let mut sandbox = TestSandbox::new();
+    set_editor(&mut sandbox, "sed -i '/^### Rules$/,/^$/d' \"$1\"");
+    let (terminal, _) = start_review(&sandbox, 80);
+    terminal.press_keys("e\r");
+    let screen = terminal.wait_for("[+] Put it back");
+    let shown = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("Your text does not contain the rule: Never raise the timeout"), "{screen}");
+    terminal.press_keys("a\r");
+    terminal.wait_for("[y] Accept it anyway");
+    terminal.press_keys("e\r");
+    wait_behind(&terminal, "→ Edit it again", "[+] Put it back");
+    terminal.press_keys("+\r");
+    wait_behind(&terminal, "→ Put it back", "[a] Accept this text");
+    terminal.press_keys("a\r");
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let block = sandbox.read_agent_md().unwrap();
+    assert!(block.contains("### Rules\n- Never raise the timeout"), "{block}");
+}

@@ -39,7 +39,10 @@ pub const PENDING_CALLS_MAX: usize = 256;
 /// Maximum distinct names (paths, identifiers, references) counted at a time, for each kind. Above it, the rarest and
 /// oldest names are dropped.
 pub const NAMES_COUNTED_MAX: usize = 4_096;
-/// Number of names in the result, for each kind.
-pub const NAMES_KEPT_MAX: usize = 64;
+/// Number of names in the result, for each kind of name in messages and arguments. It is large because a name that is used
+/// rarely but was used just now is more likely to be used next than one that was used often long ago.
+pub const NAMES_KEPT_MAX: usize = 256;
+/// Number of commands in the result, and of files that were only read.
+pub const USES_KEPT_MAX: usize = 64;
 /// Maximum bytes of one name. Longer texts are not names.
 pub const NAME_BYTES_MAX: usize = 200;

@@ -8,7 +8,7 @@ use protocol::Seq;
 
 use crate::calls::outcomes::CallEffect;
 use crate::facts::FileUse;
-use crate::limits::{NAME_BYTES_MAX, NAMES_COUNTED_MAX, NAMES_KEPT_MAX, PENDING_CALLS_MAX};
+use crate::limits::{NAME_BYTES_MAX, NAMES_COUNTED_MAX, PENDING_CALLS_MAX, USES_KEPT_MAX};
 use crate::tool_use::ToolUse;
 
 /// The effects of a call on files that become void or valid with its result.
@@ -155,7 +155,7 @@ impl FileTracker {
     }
 
     /// Returns the files by their last use, the latest first: every written or deleted file, and the latest
-    /// [`NAMES_KEPT_MAX`] of those that were only read. Uses by calls without a result are left out.
+    /// [`USES_KEPT_MAX`] of those that were only read. Uses by calls without a result are left out.
     pub(crate) fn latest(&self) -> Vec<FileUse> {
         let mut files = if self.pending.is_empty() {
             self.files_with_one_name()
@@ -171,7 +171,7 @@ impl FileTracker {
         files.retain(|file| {
             let is_only_read = file.last_write_seq == 0 && file.deleted_seq == 0;
             reads += usize::from(is_only_read);
-            !is_only_read || reads <= NAMES_KEPT_MAX
+            !is_only_read || reads <= USES_KEPT_MAX
         });
         files
     }

@@ -10,7 +10,7 @@ use protocol::{Seq, ToolStatus};
 
 use crate::facts::{CheckRun, NameUsage, Quote};
 use crate::identifier::{self, NameKind};
-use crate::limits::{ERRORS_MAX, PENDING_CALLS_MAX};
+use crate::limits::{ERRORS_MAX, PENDING_CALLS_MAX, USES_KEPT_MAX};
 use crate::name_counter::NameCounter;
 use crate::shell::{self, CheckKind, CheckOutcome};
 use crate::tool_use::{ToolUse, head, head_words, tail, tail_words};
@@ -411,12 +411,16 @@ impl ToolOutcomeTracker {
     /// are left out: they may wait for an approval.
     pub(crate) fn commands(&self) -> Vec<NameUsage> {
         let unconfirmed: Vec<&String> = self.pending_calls.values().flat_map(|call| &call.programs).collect();
-        if unconfirmed.is_empty() {
-            return self.commands.most_used_names();
-        }
-        let mut commands = self.commands.clone();
-        unconfirmed.into_iter().for_each(|program| commands.remove_use(program));
-        commands.most_used_names()
+        let mut commands = match unconfirmed.is_empty() {
+            true => self.commands.most_used_names(),
+            false => {
+                let mut confirmed = self.commands.clone();
+                unconfirmed.into_iter().for_each(|program| confirmed.remove_use(program));
+                confirmed.most_used_names()
+            }
+        };
+        commands.truncate(USES_KEPT_MAX);
+        commands
     }
 
     /// Records the result of a call. A success resolves earlier errors; a failure becomes an error or a failed check.

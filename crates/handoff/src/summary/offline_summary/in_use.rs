@@ -125,16 +125,14 @@ pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     if line.refs.is_empty() { Vec::new() } else { vec![line] }
 }
 
-/// Returns whether a name is a number of a person and not of the work: of a card or another means of payment, or a date, such
-/// as a date of birth.
+/// Returns whether a name is a number of a person and not of the work: of a card or another means of payment.
 fn is_private_number(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     let digits = name.bytes().filter(u8::is_ascii_digit).count();
     let is_only_digits = digits + name.matches(['-', ' ']).count() == name.len();
-    let is_date = name.len() == 10 && digits == 8 && is_only_digits;
     let is_payment =
         lower.split(|c: char| !c.is_ascii_alphabetic()).any(|word| PAYMENT_WORDS.contains(&word));
-    is_date || digits >= 4 && is_payment || digits >= CARD_DIGITS_MIN && is_only_digits
+    digits >= 4 && is_payment || digits >= CARD_DIGITS_MIN && is_only_digits
 }
 
 /// Returns the names that may be in use. Files are named without their folders, unless the name alone is ambiguous.

@@ -172,10 +172,10 @@ pub(super) const SECTIONS: &[SummarySection] = &[
     },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 10, chars_max: 600, build: left_open },
-    SummarySection { kind: SummaryItemKind::Decision, share_percent: 10, chars_max: 1_400, build: rules },
+    SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 1_400, build: rules },
     SummarySection {
         kind: SummaryItemKind::Progress,
-        share_percent: 6,
+        share_percent: 0,
         chars_max: 900,
         build: single_requests,
     },

@@ -201,7 +201,7 @@ fn a_request_a_heading_and_a_private_number_are_not_what_the_section_says() {
         (
             "U: Move my seat.\n C: 1 book {\"payment_id\": \"credit_card_4421486\", \"born\": \"1990-04-05\", \"flight_id\": \"HAT136\"}\n T: 1 ok\n A: I moved it.",
             "Artifacts",
-            &["In use: HAT136"],
+            &["In use: HAT136, 1990-04-05"],
         ),
         // Who the author is, and a plea, are no objective.
         (

@@ -11,8 +11,8 @@ use memchr::memmem;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::file::project_notes::{self, NoteOwner, NotesScope, ReplacedPart};
 use crate::managed_block;
-use crate::project_notes::{self, NoteOwner, NotesScope};
 use secrets::redact_and_count;
 
 /// Maximum size in bytes of an agent.md after an edit, 64 KiB. The file is part of every request, so it must stay
@@ -294,7 +294,8 @@ fn check_and_apply(
         return Err(EditRefusal::ManagedBlock);
     }
     let new_range = range.start..range.start + new.len();
-    if !project_notes::keeps_owners((text, range), (&result, &new_range), scope) {
+    let (old, new_part) = (ReplacedPart { text, range }, ReplacedPart { text: &result, range: &new_range });
+    if !project_notes::keeps_owners(&old, &new_part, scope) {
         return Err(EditRefusal::OtherProject);
     }
     // A text that contains no secret alone may form one together with adjacent text.

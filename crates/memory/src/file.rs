@@ -3,6 +3,7 @@
 
 mod block_record;
 pub(crate) mod cached_snapshot;
+pub(crate) mod project_notes;
 mod redaction;
 mod rewrite;
 pub(crate) mod tamper_guard;
@@ -19,8 +20,8 @@ use crate::atomic_replace::{self, LateWrites, OpenedFile, ReplaceOutcome, Retire
 use crate::edit::{self, AppliedChange, NotesChange};
 use crate::file::block_record::LockedBlockRecord;
 use crate::file::cached_snapshot::{CachedSnapshot, FileStamp, ResolvedPath};
+use crate::file::project_notes::NotesScope;
 use crate::managed_block::{self, MalformedMarkers, MarkerProblem};
-use crate::project_notes::{self, NotesScope};
 use crate::{Error, Result};
 
 pub use rewrite::RewriteOutcome;

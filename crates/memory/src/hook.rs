@@ -17,11 +17,11 @@ use runtime::{
 };
 
 use crate::edit::tool::{EDIT_MEMORY, redaction_notice};
+use crate::file::project_notes::NotesScope;
 use crate::file::tamper_guard::{TamperBaseline, TamperKind, TamperRepair};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
 use crate::hook::inherited_summary::SummaryRetention;
 use crate::hook::run_cache::RunCache;
-use crate::project_notes::NotesScope;
 use crate::prompt::{InheritedSummary, PromptSection, build_prompt_section};
 use crate::{AgentFileSnapshot, Error, ReadExtent};
 

@@ -16,7 +16,6 @@ mod file;
 mod hook;
 mod items;
 pub mod managed_block;
-mod project_notes;
 mod prompt;
 mod recall;
 mod search;
@@ -26,6 +25,7 @@ pub use edit::EDITED_BYTES_MAX;
 pub use edit::remember::{RememberedNote, remember};
 pub use edit::tool::{EDIT_MEMORY, EditMemoryTool};
 pub use error::{Error, Result};
+pub use file::project_notes::{NoteOwner, NotesScope};
 pub use file::{
     AGENT_MD_BYTES_MAX, AgentFile, AgentFileSnapshot, BlockWrite, BlockWriteOutcome, MarkerRepair,
     ReadExtent, RewriteOutcome,
@@ -36,7 +36,6 @@ pub use items::{
     FilterError, ITEM_BYTES_MAX, ItemError, ItemSearch, ItemStore, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX,
     NamespaceSearch, PutReceipt, STORE, StoreTool,
 };
-pub use project_notes::{NoteOwner, NotesScope};
 pub use prompt::{InheritedSummary, PromptSection, PromptSource, build_prompt_section};
 pub use recall::{
     MessageFilter, NoteSource, RECALL, RECALL_TOKENS_MAX, RecallError, RecallNote, RecallQuery, RecallResult,

@@ -4,9 +4,9 @@
 use model::untrusted_text;
 use protocol::CarryOver;
 
+use crate::file::project_notes::{NotesScope, remove_hidden_notes};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFileSnapshot, ReadExtent};
 use crate::managed_block::{self, PLACEHOLDER};
-use crate::project_notes::{NotesScope, remove_hidden_notes};
 
 /// Template for the facts that are carried over with a handed-over summary.
 const CARRIED_OVER_TEMPLATE: &str = include_str!("../prompts/carried_over.md");

@@ -9,7 +9,6 @@
 
 mod assignment;
 mod context;
-mod invisible;
 mod patterns;
 mod pem;
 mod report;

@@ -3,13 +3,15 @@
 //! Each attempt examines a bounded window. A value that a rule has matched or rejected is not examined again by the same
 //! rule, so a text of repeated prefixes is linear too.
 
+mod invisible;
+
 use std::ops::Range;
 
 use aho_corasick::Input;
 use regex::bytes::Captures;
 
+use self::invisible::remove_invisible;
 use crate::assignment::{self, AssignmentKind};
-use crate::invisible::remove_invisible;
 use crate::patterns::installed_patterns;
 use crate::pem;
 use crate::rule_file::{Boundary, ValueCheck};

@@ -264,7 +264,7 @@ pub(crate) fn project_scope(caller: &Caller, params: &QueryParams) -> Result<Pro
 pub(crate) struct RememberBody {
     /// The text, a sentence or two.
     text: String,
-    /// Whose conversations see it. Without it, the setting `memory.scope` decides.
+    /// The conversations that see it. Without this field, the setting `memory.scope` decides.
     #[serde(default)]
     scope: Option<RememberScope>,
 }

@@ -7,8 +7,8 @@ use secrets::redact_and_count;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal};
+use crate::file::project_notes::{NoteOwner, notes_of_owner};
 use crate::file::{AgentFile, BlockIntent, FileAction};
-use crate::project_notes::{NoteOwner, notes_of_owner};
 use crate::{Error, Result, managed_block};
 
 /// Maximum length of a note in grapheme clusters.

@@ -14,7 +14,7 @@ use text_diff::DiffHeader;
 use crate::ReadExtent;
 use crate::edit::{self, AppliedChange, EDITED_BYTES_MAX, NotesChange};
 use crate::file::AgentFile;
-use crate::project_notes::NotesScope;
+use crate::file::project_notes::NotesScope;
 
 /// The tool's name.
 pub const EDIT_MEMORY: &str = "edit_memory";

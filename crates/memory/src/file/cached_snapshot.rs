@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use crate::file::project_notes::NotesScope;
 use crate::file::{AgentFileSnapshot, ReadExtent};
-use crate::project_notes::NotesScope;
 use crate::prompt::{PromptSection, build_prompt_section};
 
 /// A file modified less than this before it was read may change again without a new modification time: the

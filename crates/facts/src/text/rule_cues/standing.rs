@@ -52,6 +52,9 @@ fn forbids_or_requires(lower: &str) -> bool {
             .any(|word| imperatives(lower, word).any(|object| *word != "no" || forbids(lower, object)))
 }
 
+/// Lowercase words before what a prohibition waits for, or makes an exception of.
+const WAITING_WORDS: &[&str] = &["until", "before", "unless", "without", "while", "when", "if", "that"];
+
 /// Returns whether the text behind "no" names something that is forbidden, and is no answer and no statement, such as "no
 /// row was lost" and "no fixes applied". Nothing is forbidden inside quotation marks. `object` is the end of `lower`.
 fn forbids(lower: &str, object: &str) -> bool {
@@ -60,9 +63,11 @@ fn forbids(lower: &str, object: &str) -> bool {
         return false;
     }
     let clause = object.split([',', ';', '.', '!', ':', '\n']).next().unwrap_or(object);
-    let words = || clause.split_whitespace();
-    let is_statement = words().any(|word| NO_STATEMENT_WORDS.contains(&word));
-    let last = words().next_back().unwrap_or_default();
+    // "No release until the tests have passed": what it waits for is no statement.
+    let words = || clause.split_whitespace().take_while(|word| !WAITING_WORDS.contains(word));
+    let is_statement =
+        words().next() == Some("longer") || words().any(|word| NO_STATEMENT_WORDS.contains(&word));
+    let last = words().last().unwrap_or_default();
     let is_result = last.len() > 4 && last.ends_with("ed") && !NO_RULE_PARTICIPLES.contains(&last);
     !is_statement && !is_result
 }

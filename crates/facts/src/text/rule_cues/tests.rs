@@ -35,6 +35,7 @@ fn a_rule_that_stays_valid_is_standing() {
         "Under no circumstances rewrite the history of main.",
         "Only edit files below src.",
         "No new dependencies.",
+        "No release until the tests have passed.",
         "Avoid unwrap outside tests.",
         "Keep functions below 70 lines.",
         "Please keep the old flag working.",

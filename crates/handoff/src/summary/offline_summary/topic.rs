@@ -74,7 +74,9 @@ pub(super) fn is_beside_task(sentence: &str) -> bool {
         || is_configuration(sentence)
         || is_introduction(sentence)
         || is_preparation(sentence)
-        || facts::is_conversational(sentence) && count_content_words(sentence) <= 3
+        || !is_polite_order(sentence)
+            && facts::is_conversational(sentence)
+            && count_content_words(sentence) <= 3
 }
 
 /// Returns whether a sentence orders work in the form of a question.

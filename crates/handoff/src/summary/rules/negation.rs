@@ -98,7 +98,7 @@ const TIMES: &[&str] = &["before", "after", "when", "whenever", "once", "until"]
 const DOING: &[&str] = &["run", "use", "execute", "do", "call", "perform"];
 /// Words of a sentence that tells about the past.
 const PAST: &[&str] = &["was", "were", "had", "been"];
-/// Words for whoever does something.
+/// Words that say who acts, and auxiliary verbs.
 const ACTORS: &[&str] = &["i", "you", "we", "have", "has", "is", "are", "was"];
 /// The fewest words of a rule that have to be in a sentence that negates it.
 const COMMON_WORDS_MIN: usize = 2;

@@ -173,11 +173,11 @@ impl ChatSession {
 
     /// Performs `/remember`: adds a sentence to the notes of the project in agent.md, with `--everywhere` to those of all.
     pub(super) async fn run_remember(&self, arguments: &str) -> Result<(), CliFailure> {
-        let (is_everywhere, text) = match arguments.strip_prefix("--everywhere") {
+        let (everywhere, text) = match arguments.strip_prefix("--everywhere") {
             Some(text) if text.is_empty() || text.starts_with(char::is_whitespace) => (true, text),
             Some(_) | None => (false, arguments),
         };
-        let scope = agent_md::notes_scope(&self.context, is_everywhere);
+        let scope = agent_md::notes_scope(&self.context, ProjectArgs { everywhere });
         let receipt = agent_md::remember_sentence(&self.context, scope, text).await?;
         agent_md::print_receipt(&self.context.screen, &receipt)
     }

@@ -129,7 +129,7 @@ pub(crate) async fn search_memory(
         ..SearchRequest::new(words)
     };
     let results = context.agent.memory().search(&request).await?;
-    let text = context.agent.memory().agent_md()?.visible_lines(&notes_scope(context, projects.everywhere));
+    let text = context.agent.memory().agent_md()?.visible_lines(&notes_scope(context, projects));
     let lines = matching_lines(&text, &results.words, limit);
     if context.format == OutputFormat::Json {
         let mut report = serde_json::to_value(search_report(&results, &request.project))?;
@@ -194,7 +194,9 @@ pub(crate) async fn run_remember(context: &CommandContext, args: RememberArgs) -
         [only] if only == "-" => read_stdin("the sentence")?,
         words => words.join(" "),
     };
-    let note = remember_sentence(context, notes_scope(context, args.everywhere), &text).await?;
+    let note =
+        remember_sentence(context, notes_scope(context, ProjectArgs { everywhere: args.everywhere }), &text)
+            .await?;
     match context.format {
         OutputFormat::Json => context.print_json(&json!({
             "path": note.path, "project": note.project, "line": note.line, "was_known": note.was_already_noted, "withheld": note.redacted_secrets,
@@ -206,8 +208,8 @@ pub(crate) async fn run_remember(context: &CommandContext, args: RememberArgs) -
 }
 
 /// Returns the notes that conversations see, or those of all projects.
-pub(crate) fn notes_scope(context: &CommandContext, is_everywhere: bool) -> NotesScope {
-    match is_everywhere {
+pub(crate) fn notes_scope(context: &CommandContext, projects: ProjectArgs) -> NotesScope {
+    match projects.everywhere {
         true => NotesScope::AllProjects,
         false => context.agent.notes_scope(),
     }

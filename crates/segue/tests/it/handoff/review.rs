@@ -86,7 +86,7 @@ fn a_topic_is_added_after_its_text_was_shown() {
         ScriptedReply::text(answer).with_repeat(),
     ]);
     assert_eq!(sandbox.run(&["run", "-p", "Find why the test fails."]).code, 0);
-    for prompt in ["Choose colours for the chart.", "Thanks, go on."] {
+    for prompt in ["Choose colours for the chart.", "Sort the bars of the chart by size."] {
         let output = sandbox.run(&["run", "-c", "-p", prompt]);
         assert_eq!(output.code, 0, "{output:?}");
     }

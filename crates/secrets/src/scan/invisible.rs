@@ -1,4 +1,4 @@
-//! Characters that display nothing. A secret with such characters between its own is a secret, because whoever reads the
+//! Characters that display nothing. A secret with such characters between its own is a secret, because a reader of the
 //! text, or a program that removes them, has the secret whole.
 
 use std::ops::Range;

@@ -107,25 +107,29 @@ pub(crate) fn notes_of_new(text: &[u8], owner: NoteOwner<'_>) -> Range<usize> {
     }
 }
 
+/// A text, and the part of it that a replacement concerns.
+pub(crate) struct ReplacedPart<'a> {
+    /// The whole text.
+    pub(crate) text: &'a [u8],
+    /// The range of the part.
+    pub(crate) range: &'a Range<usize>,
+}
+
 /// Returns whether a replacement leaves every note with its owner: the sections are the same, the hidden ones are
-/// unchanged, and the new text is where the replaced text was. `old` and `new` are the ranges of the replaced text in
-/// `before` and of the new text in `after`.
-pub(crate) fn keeps_owners(
-    (before, old): (&[u8], &Range<usize>),
-    (after, new): (&[u8], &Range<usize>),
-    scope: &NotesScope,
-) -> bool {
+/// unchanged, and the new text is where the replaced text was.
+pub(crate) fn keeps_owners(old: &ReplacedPart<'_>, new: &ReplacedPart<'_>, scope: &NotesScope) -> bool {
     if *scope == NotesScope::AllProjects {
         return true;
     }
-    let (old_sections, new_sections) = (find_sections(before), find_sections(after));
+    let (old_sections, new_sections) = (find_sections(old.text), find_sections(new.text));
     let is_same = |(one, other): (&ProjectSection, &ProjectSection)| {
         one.project == other.project
-            && (scope.includes(one) || before[one.range.clone()] == after[other.range.clone()])
+            && (scope.includes(one) || old.text[one.range.clone()] == new.text[other.range.clone()])
     };
     old_sections.len() == new_sections.len()
         && old_sections.iter().zip(&new_sections).all(is_same)
-        && (new.is_empty() || section_index(&old_sections, old) == section_index(&new_sections, new))
+        && (new.range.is_empty()
+            || section_index(&old_sections, old.range) == section_index(&new_sections, new.range))
 }
 
 /// Returns the position of the section that contains the range; `None` if it is among the personal notes. An empty range at
@@ -207,7 +211,7 @@ mod tests {
         NotesScope::Project(project.to_owned())
     }
 
-    fn shown(text: &str, project: &str) -> String {
+    fn visible_text(text: &str, project: &str) -> String {
         String::from_utf8(remove_hidden_notes(text.as_bytes(), &scope(project))).unwrap()
     }
 
@@ -217,26 +221,26 @@ mod tests {
             "## Project: /a\n- of a\n```sh\n# a comment\n```\n- more of a\n\n",
             "## Project: /b\n- of b\n\n",
         );
-        assert_eq!(shown(NOTES, "/a"), NOTES.replace(of_b, ""));
-        assert_eq!(shown(NOTES, "/b"), NOTES.replace(of_a, ""));
-        assert_eq!(shown(NOTES, "/c"), NOTES.replace(of_b, "").replace(of_a, ""));
+        assert_eq!(visible_text(NOTES, "/a"), NOTES.replace(of_b, ""));
+        assert_eq!(visible_text(NOTES, "/b"), NOTES.replace(of_a, ""));
+        assert_eq!(visible_text(NOTES, "/c"), NOTES.replace(of_b, "").replace(of_a, ""));
         assert_eq!(remove_hidden_notes(NOTES.as_bytes(), &NotesScope::AllProjects), NOTES.as_bytes());
         // The path of another project is no prefix of this one.
-        assert_eq!(shown("## Project: /ab\n- x\n", "/a"), "");
+        assert_eq!(visible_text("## Project: /ab\n- x\n", "/a"), "");
         assert_eq!(
-            shown("\u{feff}## Project: /a\r\n- x\r\n## Project: /b\r\n- y\r\n", "/b"),
+            visible_text("\u{feff}## Project: /a\r\n- x\r\n## Project: /b\r\n- y\r\n", "/b"),
             "## Project: /b\r\n- y\r\n"
         );
     }
 
     #[test]
     fn m3_a_fence_that_is_never_closed_shows_no_notes_of_another_project() {
-        assert_eq!(shown("```\n## Project: /a\n- of a\n", "/b"), "```\n");
+        assert_eq!(visible_text("```\n## Project: /a\n- of a\n", "/b"), "```\n");
         assert_eq!(
-            shown("## Project: /b\n```\n- of b\n## Project: /a\n- of a\n", "/b"),
+            visible_text("## Project: /b\n```\n- of b\n## Project: /a\n- of a\n", "/b"),
             "## Project: /b\n```\n- of b\n"
         );
-        assert_eq!(shown("## Project: /a\n```\n# not the end\n", "/b"), "");
+        assert_eq!(visible_text("## Project: /a\n```\n# not the end\n", "/b"), "");
     }
 
     #[test]
@@ -258,6 +262,6 @@ mod tests {
         assert_eq!(added("- one"), "- one\n\n## Project: /a\n");
         assert_eq!(added(&added("- one")), added("- one"));
         // A heading within the block is part of the block.
-        assert_eq!(shown(block, "/b"), block);
+        assert_eq!(visible_text(block, "/b"), block);
     }
 }

@@ -332,9 +332,8 @@ fn line_words(line: &str) -> Vec<LineWord<'_>> {
         } else {
             let follows_word = !before.is_empty() && between.trim_start_matches(',') == " ";
             let is_joined = is_code
-                || between
-                    .ends_with(|c: char| matches!(c, '/' | '\\' | '.' | '@' | '#' | ':' | '=' | '$' | '~'))
-                || after.starts_with(|c: char| matches!(c, '/' | '\\' | '@' | '=' | '('))
+                || between.ends_with(['/', '\\', '.', '@', '#', ':', '=', '$', '~'])
+                || after.starts_with(['/', '\\', '@', '=', '('])
                 || after.starts_with(['.', ':']) && after[1..].starts_with(is_word_char);
             let begins_sentence = !follows_word || whole.starts_with('-');
             words.push(LineWord { text, begins_sentence, is_joined, is_label: after.starts_with(':') });

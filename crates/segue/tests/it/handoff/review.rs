@@ -97,7 +97,7 @@ fn a_topic_is_added_after_its_text_was_shown() {
     wait_for_sentence(&terminal, "Adds to Progress:");
     wait_for_sentence(&terminal, "- Asked earlier: Choose colours for the chart.");
     wait_for_sentence(&terminal, "- Answered: The palette has twelve colours");
-    terminal.press_keys("a\r");
+    answer_question(&terminal, "a");
     wait_for_sentence(&terminal, "Changed: Progress");
     terminal.press_keys("\x1b");
     assert_eq!(terminal.end().0, 3);

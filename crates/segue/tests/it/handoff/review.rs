@@ -78,7 +78,7 @@ fn g5_the_user_sees_the_whole_summary_and_accepts_it_with_one_key() {
 }
 
 #[test]
-fn the_text_of_a_topic_is_shown_before_it_is_added() {
+fn a_topic_is_added_after_its_text_was_shown() {
     let answer = "The palette has twelve colours, each with a name and a use. ".repeat(12);
     let draft = draft_reply("The clock is passed in.", "Do the same in src/backoff.rs.");
     let (sandbox, _server) = start_with_replies([
@@ -97,7 +97,15 @@ fn the_text_of_a_topic_is_shown_before_it_is_added() {
     wait_for_sentence(&terminal, "Adds to Progress:");
     wait_for_sentence(&terminal, "- Asked earlier: Choose colours for the chart.");
     wait_for_sentence(&terminal, "- Answered: The palette has twelve colours");
-    terminal.wait_for("[a] Add this  [Esc] Go back");
+    terminal.wait_for("[a] Add this");
+    terminal.press_keys("a");
+    terminal.wait_for("Enter confirms: Add this");
+    terminal.press_keys("\r");
+    wait_for_sentence(&terminal, "Changed: Progress");
+    // Keys that are pressed before a question appears are discarded.
+    terminal.wait_for(QUESTION);
+    terminal.press_keys("\x1b");
+    assert_eq!(terminal.end().0, 3);
 }
 
 #[test]

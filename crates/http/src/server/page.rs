@@ -2,13 +2,16 @@
 //! text of a conversation can run as a script. The files contain no user data, so they need no authentication; the page
 //! loads its data from the API.
 
+use std::io::{self, Read};
+
 use axum::Router;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use flate2::read::GzDecoder;
+use include_dir::{Dir, File, include_dir};
 use langgraph::ApiError;
-use rust_embed::{EmbeddedFile, RustEmbed};
 use tower_http::compression::CompressionLayer;
 
 use crate::server::AppState;
@@ -34,10 +37,8 @@ const PAGE_HEADERS: [(HeaderName, &str); 5] = [
     (header::X_FRAME_OPTIONS, "DENY"),
 ];
 
-/// The embedded files.
-#[derive(RustEmbed)]
-#[folder = "page"]
-struct PageFiles;
+/// The embedded files, compressed with gzip by the build script.
+static PAGE_FILES: Dir<'_> = include_dir!("$OUT_DIR/page");
 
 /// Returns the routes of the page's files. The document itself is served at `/` for browsers ([`index_response`]).
 pub(crate) fn routes() -> Router<AppState> {
@@ -63,7 +64,7 @@ pub(crate) fn prefers_html(headers: &HeaderMap) -> bool {
 
 /// Responds with the document.
 pub(crate) fn index_response(headers: &HeaderMap) -> Response {
-    let Some(file) = PageFiles::get(INDEX_FILE) else {
+    let Some(file) = PAGE_FILES.get_file(INDEX_FILE) else {
         return ApiError::not_found("Not Found").into_response();
     };
     // Browsers revalidate it each time, so that they never keep using files of an older version.
@@ -72,7 +73,7 @@ pub(crate) fn index_response(headers: &HeaderMap) -> Response {
 
 /// Responds with one of the page's files.
 async fn serve_asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
-    match PageFiles::get(&format!("assets/{path}")) {
+    match PAGE_FILES.get_file(format!("assets/{path}")) {
         // The name contains the hash of the content, so the file never changes.
         Some(file) => file_response(&path, file, &headers, "public, max-age=31536000, immutable"),
         None => ApiError::not_found("Not Found").into_response(),
@@ -80,13 +81,16 @@ async fn serve_asset(Path(path): Path<String>, headers: HeaderMap) -> Response {
 }
 
 /// Responds with a file, or with 304 if the client has it already.
-fn file_response(name: &str, file: EmbeddedFile, headers: &HeaderMap, cache: &'static str) -> Response {
-    let tag = etag(&file);
+fn file_response(name: &str, file: &File<'_>, headers: &HeaderMap, cache: &'static str) -> Response {
+    let tag = etag(file);
     let is_cached =
         headers.get(header::IF_NONE_MATCH).is_some_and(|if_none_match| matches_etag(if_none_match, &tag));
     let mut response = match is_cached {
         true => StatusCode::NOT_MODIFIED.into_response(),
-        false => ([(header::CONTENT_TYPE, media_type(name))], file.data.into_owned()).into_response(),
+        false => match decompress(file.contents()) {
+            Ok(data) => ([(header::CONTENT_TYPE, media_type(name))], data).into_response(),
+            Err(error) => return ApiError::internal(error).into_response(),
+        },
     };
     let headers_mut = response.headers_mut();
     headers_mut.extend(PAGE_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
@@ -97,10 +101,17 @@ fn file_response(name: &str, file: EmbeddedFile, headers: &HeaderMap, cache: &'s
     response
 }
 
+/// Returns the content of a compressed file.
+fn decompress(data: &[u8]) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    GzDecoder::new(data).read_to_end(&mut content)?;
+    Ok(content)
+}
+
 /// Returns the entity tag of a file. It is weak, because compressed responses use the same tag.
-fn etag(file: &EmbeddedFile) -> String {
-    let hash = protocol::hex(&file.metadata.sha256_hash()[..16]);
-    format!("W/\"{hash}\"")
+fn etag(file: &File<'_>) -> String {
+    let hash = protocol::sha256_hex(file.contents());
+    format!("W/\"{}\"", &hash[..32])
 }
 
 /// Returns whether an `If-None-Match` header contains the tag. Weak comparison (RFC 9110, section 8.8.3.2).
@@ -146,9 +157,12 @@ mod tests {
 
     #[test]
     fn every_file_of_the_page_has_a_media_type_and_the_document_exists() {
-        assert!(PageFiles::iter().any(|name| name == INDEX_FILE));
-        for name in PageFiles::iter().filter(|name| name.starts_with("assets/")) {
-            assert_ne!(media_type(&name), "application/octet-stream", "{name}");
+        let document = PAGE_FILES.get_file(INDEX_FILE).unwrap();
+        assert!(decompress(document.contents()).unwrap().starts_with(b"<!doctype html>"));
+        let assets: Vec<&File<'_>> = PAGE_FILES.get_dir("assets").unwrap().files().collect();
+        assert!(!assets.is_empty());
+        for name in assets.iter().map(|file| file.path().to_str().unwrap()) {
+            assert_ne!(media_type(name), "application/octet-stream", "{name}");
         }
     }
 }

@@ -9,6 +9,7 @@ import type {
   ContinuityReport,
   DecidedHandoff,
   Decision,
+  EditPreview,
   HandoffReview,
   HistoryPage,
   ImportReport,
@@ -21,7 +22,6 @@ import type {
   ModelCatalog,
   PartsEstimate,
   PendingHandoff,
-  Proposal,
   RememberReceipt,
   Run,
   RunFeedback,
@@ -169,7 +169,7 @@ export const api = {
     requestJson<ContinuityReport | null>("POST", `/api/handoffs/${id}/probe`, { automatic }),
   /** Returns the draft that a text would become, with the notes for its review. Nothing is stored. */
   previewEdit: (id: string, args: JsonObject) =>
-    requestJson<Proposal>("POST", `/api/handoffs/${id}/edit-preview`, args),
+    requestJson<EditPreview>("POST", `/api/handoffs/${id}/edit-preview`, args),
   decideHandoff: (id: string, decision: Decision) =>
     requestJson<DecidedHandoff>("POST", `/api/handoffs/${id}/decision`, { decisions: [decision] }),
 
@@ -185,7 +185,8 @@ export const api = {
   agentMd: () => requestJson<AgentMd>("GET", "/api/memory/agent_md"),
   writeAgentMd: (text: string, sha256: string) =>
     requestJson<AgentMd>("PUT", "/api/memory/agent_md", { text, sha256 }),
-  addMemory: (text: string) => requestJson<RememberReceipt>("POST", "/api/memory/remember", { text }),
+  addMemory: (text: string, scope?: "everything") =>
+    requestJson<RememberReceipt>("POST", "/api/memory/remember", { text, scope }),
   /** Lists the summaries of all projects, which the page counts too. */
   summaries: (limit = 20) =>
     requestJson<{ summaries: StoredSummary[] }>(

@@ -557,9 +557,16 @@ export interface AgentMd {
   is_cut: boolean;
 }
 
+/** What a text would become if it were accepted. */
+export interface EditPreview extends Proposal {
+  /** The given Markdown with the rules that it has lost; null if it has lost none. */
+  restored_md: string | null;
+}
 /** The result of adding a sentence to agent.md. */
 export interface RememberReceipt {
   line: string;
+  /** The path of the project whose conversations see the note; null for those of all projects. */
+  project: string | null;
   was_known: boolean;
   /** The number of secrets that were redacted. */
   withheld: number;

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Proposal } from "../api/types";
 import {
-  addRule,
   acceptEdit,
   addItem,
   renderMarkdown,
@@ -180,11 +179,4 @@ test("the facts stay when fields become Markdown", () => {
 test("edited Markdown is not overwritten", () => {
   const edit = { ...createEdit(proposal), title: "Lid", isMarkdownEdited: true, markdown: "mine" };
   expect(switchToMarkdown(edit, proposal).markdown).toBe("mine");
-});
-
-test("a lost rule is put back into its section or a new one", () => {
-  expect(addRule("**T**\n\n### Rules\n- A\n\n### Tasks\n- [ ] x\n", "B")).toBe(
-    "**T**\n\n### Rules\n- A\n- B\n\n### Tasks\n- [ ] x\n",
-  );
-  expect(addRule("**T**\n", "B\nc")).toBe("**T**\n\n### Rules\n- B c\n");
 });

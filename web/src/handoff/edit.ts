@@ -153,17 +153,6 @@ export function textArgs(edit: SummaryEdit): JsonObject {
   return { summary_json: { title: edit.title, tldr: edit.tldr, body } };
 }
 
-/** Returns the Markdown with a rule at the end of its section of rules, or in a new section. */
-export function addRule(markdown: string, rule: string): string {
-  const bullet = `- ${rule.replace(/\s+/g, " ").trim()}`;
-  const lines = markdown.trimEnd().split("\n");
-  const heading = lines.findIndex((line) => line.trim().toLowerCase() === "### rules");
-  if (heading < 0) return `${lines.join("\n")}\n\n### Rules\n${bullet}\n`;
-  let end = heading + 1;
-  while (lines[end]?.trim() && !lines[end]?.startsWith("#")) end += 1;
-  return `${[...lines.slice(0, end), bullet, ...lines.slice(end)].join("\n")}\n`;
-}
-
 /** Returns a decision that changes the proposal. */
 export function editDecision(args: Extract<Decision, { type: "edit" }>["edited_action"]["args"]): Decision {
   return { type: "edit", edited_action: { name: "handoff_summary", args } };

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use crate::api::slow_response::respond_when_done;
 
 /// The problem of a check that was requested from a model and had none.
-const NO_MODEL_PROBLEM: &str = "no model is configured, so the text was searched";
+const NO_MODEL_PROBLEM: &str = "no model is configured";
 
 /// The options of a check.
 #[derive(Debug, Default, Deserialize, ToSchema)]

@@ -3,8 +3,8 @@
 use axum::Json;
 use langgraph::extract::{JsonBody, PathParams, parse_path_id};
 use langgraph::{ApiError, Caller, ErrorBody};
-use protocol::HandoffId;
-use serde::Deserialize;
+use protocol::{HandoffId, RuleProblem};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -40,22 +40,40 @@ impl EditBody {
     }
 }
 
+/// The summary that a text would become.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EditPreviewShape {
+    /// The summary with its notes.
+    #[serde(flatten)]
+    proposal: ProposalShape,
+    /// The given Markdown with the rules that it has lost; null if it has lost none, or was given as fields.
+    restored_md: Option<String>,
+}
+
 /// Returns the summary that a text would become if it were accepted
 ///
 /// `summary_json.notes` contains what a reviewer has to know before accepting it: `rules` that the text has lost or may
 /// contradict, and `names_by_user` that the conversation does not contain. Nothing is stored.
 #[utoipa::path(post, path = "/api/handoffs/{handoff_id}/edit-preview", tag = "segue", operation_id = "preview_edit",
     params(("handoff_id" = String, Path, format = Uuid)), request_body = EditBody,
-    responses((status = 200, body = ProposalShape), (status = 404, body = ErrorBody),
+    responses((status = 200, body = EditPreviewShape), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "The handoff is not pending"),
         (status = 422, body = ErrorBody, description = "A decision with this text would be refused")))]
 pub(crate) async fn preview(
     caller: Caller,
     path: PathParams,
     JsonBody(body): JsonBody<EditBody>,
-) -> Result<Json<ProposalShape>, ApiError> {
+) -> Result<Json<EditPreviewShape>, ApiError> {
     let handoff_id: HandoffId = parse_path_id(&path, "handoff")?;
     let pending = find_pending(&caller, handoff_id).await?;
+    let markdown = body.summary_md.clone();
     let proposal = caller.agent.handoffs().preview_edit(&pending, &body.into_args()).await?;
-    Ok(Json(ProposalShape::new(proposal, Some(&pending.proposal.summary_md))))
+    let notes = proposal.summary_json.notes.rules.iter();
+    let mut lost = notes.filter(|note| note.problem == RuleProblem::Lost).peekable();
+    let has_lost = lost.peek().is_some();
+    let restored_md = markdown
+        .filter(|_| has_lost)
+        .map(|markdown| lost.fold(markdown, |text, note| agent::add_rule(&text, &note.rule.text)));
+    let proposal = ProposalShape::new(proposal, Some(&pending.proposal.summary_md));
+    Ok(Json(EditPreviewShape { proposal, restored_md }))
 }

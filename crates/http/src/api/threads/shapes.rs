@@ -245,14 +245,18 @@ pub(crate) fn state_name(thread: &Thread, states: &BTreeMap<ThreadId, ThreadStat
     agent::display_state(thread, states).as_str()
 }
 
-/// Returns the name of a thread, or the first non-empty line of its first message, shortened.
+/// Returns the name of a thread, or the first non-empty line of its first message, shortened. Secrets are redacted, because
+/// titles stand in lists and above packages.
 pub(crate) fn thread_title(thread: &Thread) -> Option<String> {
     let first_line = || {
-        let line = thread.first_prompt.as_deref()?.lines().map(str::trim).find(|line| !line.is_empty())?;
+        // Redacted before it is shortened: a key that is cut would not be recognized.
+        let prompt = agent::redact(thread.first_prompt.as_deref()?);
+        let line = prompt.lines().map(str::trim).find(|line| !line.is_empty())?;
         Some(match line.chars().count() > TITLE_CHARS_MAX {
             true => line.chars().take(TITLE_CHARS_MAX - 1).chain(['…']).collect(),
             false => line.to_owned(),
         })
     };
-    thread.name.clone().or_else(first_line)
+    let name = thread.name.as_deref().map(|name| agent::redact(name).into_owned());
+    name.or_else(first_line)
 }

@@ -259,7 +259,7 @@ fn append_replacement(
         return Err("append is blank".to_owned().into());
     }
     let eol = managed_block::line_ending(text);
-    let end = project_notes::notes_of_new(text, owner).end;
+    let end = project_notes::append_offset(text, owner);
     // Blank lines before the block stay between the block and the notes.
     let body = text[..end].trim_ascii_end().len();
     let at = match end < text.len() {

@@ -29,8 +29,9 @@ pub const REDACTED: &str = "[redacted]";
 
 /// Returns `text` with [`REDACTED`] in the place of keys, tokens, private keys, passwords and cookies.
 ///
-/// A secret with invisible characters between its own is found too. A value behind a name such as `password` is replaced if it looks like a secret. Types, references and prose
-/// (`token: String`, `password = $PASSWORD`) stay. A text without secrets is returned without a copy.
+/// A secret with invisible characters between its own is found too. A value behind a name such as `password` is replaced
+/// if it looks like a secret. Types, references and prose (`token: String`, `password = $PASSWORD`) stay. A text without
+/// secrets is returned without a copy.
 pub fn redact(text: &str) -> Cow<'_, str> {
     redact_and_count(text).0
 }

@@ -132,7 +132,7 @@ impl<'a> AdminService<'a> {
         let skipped = report.skipped.into_iter().map(|(path, reason)| {
             let detail = format!("{}: the model does not receive it: {reason}", path.display());
             DoctorCheck::new("notes", CheckStatus::Warn, detail)
-                .with_hint("put a readable file inside the project in its place, or remove it")
+                .with_hint("replace it with a readable file in the project, or remove it")
         });
         shortened.into_iter().chain(skipped).collect()
     }

@@ -147,7 +147,7 @@ fn read_notes(root: &Path, file: &Path, bytes_max: usize) -> Result<Option<(Stri
     }
     // A FIFO would block the reader.
     if !path.is_file() {
-        return Err("it is no regular file".to_owned());
+        return Err("it is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     let read = std::fs::File::open(path)
@@ -242,9 +242,9 @@ mod tests {
         std::os::unix::fs::symlink(root.join("nothing"), &file).unwrap();
         check("it is a symbolic link to a file that does not exist");
         std::fs::remove_file(&file).unwrap();
-        // A folder stands for everything that is no regular file, such as a FIFO.
+        // A folder stands for everything that is not a regular file, such as a FIFO.
         std::fs::create_dir(&file).unwrap();
-        check("it is no regular file");
+        check("it is not a regular file");
         std::fs::remove_dir(&file).unwrap();
         std::fs::write(&file, " \n").unwrap();
         assert_eq!(report_notes(&root), NotesReport::default(), "an empty file says nothing");

@@ -105,8 +105,8 @@ impl<'a> HandoffService<'a> {
         self.check_merge_target(handoff.parent_thread_id, options.into).await
     }
 
-    /// Returns the reason why an answer failed if the named child got its first message between the check and the decision;
-    /// otherwise `ended`, the end of the run that took the answer, unchanged.
+    /// Replaces the error of an answer that failed because the named child got its first message between the check and the
+    /// decision. Returns any other `ended`, the end of the run that took the answer, unchanged.
     ///
     /// # Errors
     /// [`HandoffError::NotMergeable`] in that case, or the error of `ended`.

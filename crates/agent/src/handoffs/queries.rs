@@ -54,7 +54,7 @@ impl<'a> HandoffService<'a> {
         self.agent.config.handoff.keep
     }
 
-    /// Returns the handoffs into the thread, the oldest first: the one that created it, and those that were joined to it. None
+    /// Returns the handoffs into the thread, the oldest first: the one that created it, and those that were merged into it. None
     /// if no handoff created it, or if they were deleted with their parents.
     ///
     /// # Errors

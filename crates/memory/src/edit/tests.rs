@@ -200,6 +200,10 @@ fn m3_an_edit_reaches_no_note_of_another_project() {
         assert_eq!(text, PROJECTS, "{old:?}");
         assert!(why.contains("which project notes belong to"), "{why}");
     }
+    // The personal notes behind a section do not become notes of the project.
+    let change_b = change(&[("# Later\n", "")], None);
+    let applied = apply_change(PROJECTS.as_bytes(), &NotesScope::Project("/b".to_owned()), &change_b);
+    assert_eq!((applied.text.as_slice(), applied.applied_count), (PROJECTS.as_bytes(), 0));
     for notes in ["## Project: /b\n- for b", "# Notes\n- for everyone"] {
         let (text, why) = apply_in_project(&change(&[], Some(notes)));
         assert_eq!(text, PROJECTS, "{notes:?}");

@@ -20,7 +20,7 @@ pub enum NotesScope {
     Project(String),
 }
 
-/// The place of a new note.
+/// The conversations that see a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoteOwner<'a> {
     /// Conversations in all projects see the note.
@@ -93,18 +93,13 @@ pub(crate) fn with_section_of(text: &[u8], owner: NoteOwner<'_>, eol: &str) -> V
     [&notes, heading.as_bytes(), &text[end..]].concat()
 }
 
-/// Returns the range of the text at whose end a new note of this owner is added. A project must have a section.
-pub(crate) fn notes_of_new(text: &[u8], owner: NoteOwner<'_>) -> Range<usize> {
-    match owner {
-        NoteOwner::Project(path) => {
-            let range = find_section(text, path).map_or(text.len()..text.len(), |section| section.range);
-            range.start..managed_block::notes_end_offset(&text[..range.end])
-        }
-        NoteOwner::Personal => {
-            let end = find_sections(text).first().map_or(text.len(), |section| section.range.start);
-            0..managed_block::notes_end_offset(&text[..end])
-        }
-    }
+/// Returns the offset up to which the notes of this owner reach, where a new one is added. A project must have a section.
+pub(crate) fn append_offset(text: &[u8], owner: NoteOwner<'_>) -> usize {
+    let end = match owner {
+        NoteOwner::Project(path) => find_section(text, path).map(|section| section.range.end),
+        NoteOwner::Personal => find_sections(text).first().map(|section| section.range.start),
+    };
+    managed_block::notes_end_offset(&text[..end.unwrap_or(text.len())])
 }
 
 /// A text, and the part of it that a replacement concerns.
@@ -116,26 +111,25 @@ pub(crate) struct ReplacedPart<'a> {
 }
 
 /// Returns whether a replacement leaves every note with its owner: the sections are the same, the hidden ones are
-/// unchanged, and the new text is where the replaced text was.
+/// unchanged, and their boundaries are where they were.
 pub(crate) fn keeps_owners(old: &ReplacedPart<'_>, new: &ReplacedPart<'_>, scope: &NotesScope) -> bool {
     if *scope == NotesScope::AllProjects {
         return true;
     }
     let (old_sections, new_sections) = (find_sections(old.text), find_sections(new.text));
+    // The offset in the new text of a boundary of the old one; `None` within the replaced part.
+    let moved = |offset: usize| match offset {
+        _ if offset >= old.range.end => Some(offset - old.range.end + new.range.end),
+        _ if offset <= old.range.start => Some(offset),
+        _ => None,
+    };
     let is_same = |(one, other): (&ProjectSection, &ProjectSection)| {
         one.project == other.project
+            && moved(one.range.start) == Some(other.range.start)
+            && moved(one.range.end) == Some(other.range.end)
             && (scope.includes(one) || old.text[one.range.clone()] == new.text[other.range.clone()])
     };
-    old_sections.len() == new_sections.len()
-        && old_sections.iter().zip(&new_sections).all(is_same)
-        && (new.range.is_empty()
-            || section_index(&old_sections, old.range) == section_index(&new_sections, new.range))
-}
-
-/// Returns the position of the section that contains the range; `None` if it is among the personal notes. An empty range at
-/// the end of a section belongs to the section.
-fn section_index(sections: &[ProjectSection], range: &Range<usize>) -> Option<usize> {
-    sections.iter().position(|section| section.range.start < range.start && range.end <= section.range.end)
+    old_sections.len() == new_sections.len() && old_sections.iter().zip(&new_sections).all(is_same)
 }
 
 /// Returns the first section of a project.

@@ -87,7 +87,7 @@ pub(super) async fn load_lineage(
     Ok(lineage)
 }
 
-/// Returns the thread, which a handoff to `child_id` left, and the chain of its first parents.
+/// Returns the thread and the chain of its first parents. `child_id` is the thread into which it was handed off.
 async fn load_chain(
     store: &dyn Store,
     mut thread: Thread,
@@ -117,7 +117,7 @@ async fn load_chain(
 }
 
 /// Adds the other threads that were handed off into a thread of the lineage, with their ancestors, which can have merged
-/// threads too. A thread that is an ancestor on two ways is added once.
+/// threads too. A thread that is reached by two paths is added once.
 async fn add_merged_threads(store: &dyn Store, lineage: &mut Vec<Ancestor>) -> Result<(), RecallError> {
     let mut children = HashSet::new();
     let mut position = 0;

@@ -60,7 +60,7 @@ fn invisible_length(text: &str) -> usize {
     if char == '\u{1b}' {
         let parameters = text[1..].strip_prefix('[').map(|rest| {
             let is_parameter = |char: char| ('\u{20}'..='\u{3f}').contains(&char);
-            rest.find(|char| !is_parameter(char)).filter(|end| rest.as_bytes()[*end].is_ascii())
+            rest.find(|char| !is_parameter(char)).filter(|end| matches!(rest.as_bytes()[*end], b'@'..=b'~'))
         });
         return parameters.flatten().map_or(1, |end| end + 3);
     }
@@ -101,6 +101,7 @@ mod tests {
         // An escape sequence without an end is one character.
         assert_eq!(remove_invisible("\u{1b}[12").unwrap().text, "[12");
         assert_eq!(remove_invisible("\u{1b}[é").unwrap().text, "[é");
+        assert_eq!(remove_invisible("\u{1b}[1\nx").unwrap().text, "[1\nx");
         assert_eq!(remove_invisible("\u{1b}").unwrap().text, "");
     }
 }

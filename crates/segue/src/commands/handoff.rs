@@ -247,8 +247,8 @@ pub(crate) async fn show_child_thread(
         style.good("Accepted."),
         sanitize_line(&proposal.summary_json.title)
     ))?;
-    let is_joined = handoff.options.get("into").is_some_and(|into| !into.is_null());
-    let lead = if is_joined { "Added to thread" } else { "New thread" };
+    let is_merged = handoff.options.get("into").is_some_and(|into| !into.is_null());
+    let lead = if is_merged { "Added to thread" } else { "New thread" };
     screen.print_line(format!("{lead} {short} {}", style.dim(format!("({child})"))))?;
     if let Some(note) = unwritten_block_note(handoff) {
         screen.print_to_stderr(style.warn(note));

@@ -526,18 +526,25 @@ fn an_update_without_a_terminal_reports_the_lines_that_wait_for_a_decision() {
 }
 
 #[test]
-fn a_second_accept_of_the_same_thread_into_a_child_is_refused_as_an_invalid_argument() {
+fn a_second_accept_of_the_same_thread_into_a_child_is_refused_with_the_reason() {
     let sandbox = TestSandbox::new();
     let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);
     let child = report["child_thread_id"].as_str().unwrap();
     let other =
         sandbox.write_file("other.jsonl", crate::sandbox::sample_session().replace("retries", "repeats"));
     let args = ["handoff", &other, "--into", child, "--apply"];
-    let start = || sandbox.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let mut codes: Vec<Option<i32>> =
-        [start(), start()].map(|mut process| process.wait().unwrap().code()).into();
-    codes.push(Some(sandbox.run(&args).code));
-    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
+    let start = || sandbox.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let racers = [start(), start()].map(|process| process.wait_with_output().unwrap());
+    assert_eq!(racers.iter().filter(|output| output.status.success()).count(), 1, "{racers:?}");
+    // The loser is refused because the winner has the package in or still has a run in the parent.
+    for output in racers.iter().filter(|output| !output.status.success()) {
+        let problem = match output.status.code() {
+            Some(2) => "it has a summary of the same thread already",
+            _ => "another process has an active run in it",
+        };
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(problem), "{error}");
+    }
     sandbox.run(&args).assert_error(2, "it has a summary of the same thread already");
 }
 

@@ -63,8 +63,8 @@ async fn m1_two_parents_are_merged_into_one_child_with_both_packages() {
         let ids: Vec<ThreadId> = lineage.threads.iter().map(|entry| entry.thread.thread_id).collect();
         assert!(ids.len() == 3 && parents.iter().chain([&child]).all(|id| ids.contains(id)), "{ids:?}");
         let entry = lineage.threads.iter().find(|entry| entry.thread.thread_id == child).unwrap();
-        let joined: Vec<ThreadId> = entry.merged_parents.iter().map(|parent| parent.thread_id).collect();
-        assert_eq!(joined, [parents[1]]);
+        let merged: Vec<ThreadId> = entry.merged_parents.iter().map(|parent| parent.thread_id).collect();
+        assert_eq!(merged, [parents[1]]);
     }
     let tree = agent.threads().tree(Some(parents[1])).await.unwrap();
     assert_eq!(tree[0].merged_children[0].thread_id, child);

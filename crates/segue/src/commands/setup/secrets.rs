@@ -84,8 +84,7 @@ fn read_text(file: &Path) -> Result<String, CliFailure> {
     };
     read.map_err(|error| failure(error.to_string()))?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
-        let reason =
-            format!("it has more than {TEXT_GIB_MAX} GiB, which is the most that is searched at once");
+        let reason = format!("it is larger than {TEXT_GIB_MAX} GiB, the limit of one search");
         return Err(failure(reason).with_hint("split the text between two lines, and check each part"));
     }
     // Only a text that is not UTF-8 is copied.

@@ -170,7 +170,13 @@ fn the_notes_of_an_edit_are_known_before_it_is_accepted() {
     assert_eq!(notes["names_by_user"], json!(["src/ghost9.rs"]), "{edited}");
     assert_eq!(notes["rules"][0]["problem"]["kind"], "contradicted", "{edited}");
     assert!(edited["summary_md"].as_str().unwrap().contains("src/ghost9.rs"), "{edited}");
+    let rule = pending["proposal"]["summary_json"]["carry_over"]["rules"][0]["text"].as_str().unwrap();
+    let bullet = format!("- {rule}\n");
+    assert!(text.contains(&bullet), "{text}");
+    let lost = api.post(&path, &json!({"summary_md": text.replace(&bullet, "")})).json();
+    assert!(lost["restored_md"].as_str().unwrap().contains(&bullet), "{lost}");
     let unchanged = api.post(&path, &json!({"summary_md": text})).json();
+    assert_eq!(unchanged["restored_md"], Value::Null, "{unchanged}");
     assert_eq!(unchanged["summary_sha256"], pending["proposal"]["summary_sha256"], "{unchanged}");
     api.post(&path, &json!({"summary_md": "no heading"})).assert_refused(422, "handoff");
     api.post(&path, &json!({"summary_md": own, "feedback": "x"})).assert_refused(422, "feedback");
@@ -189,7 +195,7 @@ fn a_check_that_was_requested_from_a_model_says_that_there_is_none() {
     let pending = request_handoff(&api, &parent, &json!({})).json();
     let path = format!("/api/handoffs/{}/probe", handoff_id(&pending));
     let requested = api.post(&path, &json!({"method": "model"})).json();
-    assert_eq!(requested["problem"], "no model is configured, so the text was searched", "{requested}");
+    assert_eq!(requested["problem"], "no model is configured", "{requested}");
     for body in [json!({"method": "text"}), json!({})] {
         assert_eq!(api.post(&path, &body).json()["problem"], Value::Null, "{body}");
     }

@@ -76,9 +76,8 @@ pub use handoff::render::{
     facts_markdown, heading as summary_heading, is_summary_heading, render_markdown as summary_markdown,
 };
 pub use handoff::{
-    CoverageCounts, HandoffStatistics, MessageUse, MessageUseCounts, OFFLINE_SUMMARY_MODEL,
-    OutcomeStatistics, PartsEstimate, UNDECIDED_NOTE, add_rule, count_coverage, count_message_uses,
-    edited_markdown, show_assistant_name,
+    CoverageCounts, HandoffStatistics, MessageUse, MessageUseCounts, OutcomeStatistics, PartsEstimate,
+    UNDECIDED_NOTE, add_rule, count_coverage, count_message_uses, edited_markdown, show_assistant_name,
 };
 pub use journal::copy::{BackupReport, CopyOutcome, CopyPhase, CopyReport, SchemaMigration, TableChecksum};
 pub use journal::view::{
@@ -102,6 +101,7 @@ pub use memory::{
     SummarizationWorker, SummarizedTurns,
 };
 pub use model::tokens::estimate_tokens;
+pub use protocol::OFFLINE_SUMMARY_MODEL;
 pub use runtime::{
     FRAME_COUNT_BITS, Frame, FrameMode, FramePosition, FrameSender, FrameSubscription, Replay, ReplayStatus,
     RunEnd, SubagentFrame, SubscriptionItem, TakeoverGap,

@@ -29,7 +29,6 @@ pub use node::{
 };
 pub use plan::CompactionRequest;
 pub use settings::CompactionSettings;
-pub use summary::OFFLINE_MODEL_NAME;
 pub use tool::{COMPACT_CONVERSATION, CompactConversationTool};
 pub use trigger::{KeepPolicy, TRIGGER_FRACTION, TriggerClause};
 pub use undo::{NewestCompaction, find_newest_compaction, undo_event};

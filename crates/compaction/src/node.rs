@@ -23,8 +23,7 @@ use crate::before_hooks::{self, BeforeCompactionHook, CombinedVerdict, HookEffec
 use crate::compactor::{BACKOFF_CHANNEL, CompactionBackoff, Compactor, TOO_LARGE_HINT};
 use crate::plan::{CompactionPlan, CompactionRequest, PlanOutcome, TokenAccounting};
 use crate::summary::{
-    self, CompactionSummaryOptions, OFFLINE_MODEL_NAME, SummarizerCall, SummaryOutcome, SummarySource,
-    SummaryStopped,
+    self, CompactionSummaryOptions, SummarizerCall, SummaryOutcome, SummarySource, SummaryStopped,
 };
 
 use progress::{CompactionOutcome, ProgressGuard};
@@ -347,7 +346,7 @@ impl Compactor {
     /// Sends a notice for each model that could not write the summary.
     fn report_problems(&self, outcome: &SummaryOutcome, scope: RunScope<'_>) {
         let instead = match outcome.model.as_str() {
-            OFFLINE_MODEL_NAME => "the offline summary is used instead".to_owned(),
+            protocol::OFFLINE_SUMMARY_MODEL => "the offline summary is used instead".to_owned(),
             model => format!("{model} wrote the summary"),
         };
         for problem in self.summarizer_problem.iter().chain(&outcome.problems) {

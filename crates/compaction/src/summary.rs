@@ -18,14 +18,11 @@ use std::time::Duration;
 use facts::{FactCollector, GoalMatcher};
 use jiff::Timestamp;
 use model::ChatModel;
-use protocol::{CarryOver, Compaction, CondensedSummary, Usage};
+use protocol::{CarryOver, Compaction, CondensedSummary, OFFLINE_SUMMARY_MODEL, Usage};
 use runtime::RunScope;
 
 use crate::cut::ContextMessage;
 use model_summary::{ModelSummarizer, ModelSummaryError};
-
-/// The model name of the offline summary, used where a model's name is stored.
-pub const OFFLINE_MODEL_NAME: &str = "extractive";
 
 /// The maximum size of a rendered summary in tokens. A larger configured maximum has no effect.
 pub(crate) const SUMMARY_TOKENS_MAX: u64 = 16_000;
@@ -83,7 +80,7 @@ pub(crate) struct SummaryOutcome {
     pub carry_over: CarryOver,
     /// Record and facts as Markdown, for users and for the model.
     pub summary: String,
-    /// The name of the model that wrote the record, or [`OFFLINE_MODEL_NAME`].
+    /// The name of the model that wrote the record, or [`OFFLINE_SUMMARY_MODEL`].
     pub model: String,
     /// The tokens of all model calls together.
     pub usage: Usage,
@@ -139,7 +136,7 @@ pub(crate) async fn summarize_dropped(
     }
     let prompt_sha256 = model_record.as_ref().map(|_| model_summary::prompt_sha256());
     let (record, model) = model_record
-        .unwrap_or_else(|| (offline::summarize_offline(source, &facts), OFFLINE_MODEL_NAME.to_owned()));
+        .unwrap_or_else(|| (offline::summarize_offline(source, &facts), OFFLINE_SUMMARY_MODEL.to_owned()));
     let full_record =
         CondensedSummary { user_messages: carry_over::merge_user_messages(source, &facts), ..record };
     let mut sections = record::normalize_record(full_record);

@@ -73,7 +73,7 @@ fn render_list(label: &str, entries: Vec<String>) -> Option<String> {
     Some(text)
 }
 
-/// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis behind the cut.
+/// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis after the cut.
 fn to_truncated_line(text: &str, graphemes_max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let head = truncate_graphemes(&line, graphemes_max);

@@ -488,11 +488,11 @@ fn sort_by_goal(quotes: &mut [(TermSet, Quote)], goal: &GoalMatcher, frequencies
 /// above [`RULE_CHARS_MAX`] characters and text that is not prose are never rules.
 fn rule_strictness(sentence: &str) -> Option<bool> {
     let is_long = sentence.len() > 4 * RULE_CHARS_MAX || sentence.chars().count() > RULE_CHARS_MAX;
-    let is_no_order = cues::is_question(sentence)
+    let is_not_order = cues::is_question(sentence)
         || cues::is_pasted(sentence)
         || cues::is_fragment(sentence)
         || rules::asks_without_mark(sentence);
-    if is_long || !is_prose(sentence) || is_no_order {
+    if is_long || !is_prose(sentence) || is_not_order {
         return None;
     }
     rule_cues::rule_strictness(sentence)
@@ -503,7 +503,7 @@ fn is_prose(sentence: &str) -> bool {
     sentence.len() > 8 && !sentence.starts_with(['|', '`', '{', '}', '$']) && !sentence.starts_with("//")
 }
 
-/// Returns the last sentence of the text if it is a question, ignoring Markdown emphasis and closing brackets behind it.
+/// Returns the last sentence of the text if it is a question, ignoring Markdown emphasis and closing brackets after it.
 fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
     let text = text.trim_end();
     if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {

@@ -88,18 +88,25 @@ impl StandingRules {
     }
 
     /// Records what the user said when they refused a tool call: the whole text if each sentence says how to work from then
-    /// on, else each such sentence.
+    /// on, else each such sentence with those that continue it.
     pub(crate) fn record_correction(&mut self, seq: Seq, text: &str) {
         let text = text.trim();
-        let lasting: Vec<&str> = split_sentences(text)
-            .filter(|sentence| rule_cues::order::is_lasting_correction(sentence) || is_continuation(sentence))
-            .collect();
-        match lasting.len() == split_sentences(text).count() && !text.is_empty() {
+        let mut spans: Vec<(usize, usize)> = Vec::new();
+        let (mut is_whole, mut is_continued) = (true, false);
+        for sentence in split_sentences(text) {
+            let start = sentence.as_ptr() as usize - text.as_ptr() as usize;
+            let end = start + sentence.len();
+            if is_continuation(sentence) {
+                spans.last_mut().filter(|_| is_continued).into_iter().for_each(|last| last.1 = end);
+            } else {
+                is_continued = rule_cues::order::is_lasting_correction(sentence);
+                is_whole &= is_continued;
+                spans.extend(is_continued.then_some((start, end)));
+            }
+        }
+        match is_whole && !text.is_empty() {
             true => self.record(seq, text),
-            false => lasting
-                .into_iter()
-                .filter(|sentence| !is_continuation(sentence))
-                .for_each(|rule| self.record(seq, rule)),
+            false => spans.into_iter().for_each(|(start, end)| self.record(seq, &text[start..end])),
         }
     }
 
@@ -184,7 +191,7 @@ fn rules_in(text: &str) -> Vec<&str> {
         let is_item =
             sentence.starts_with(['-', '*', '•', '+']) || sentence.starts_with(|c: char| c.is_ascii_digit());
         let is_announced = announced > 0 && (is_item || !is_list_announced || announced < usize::MAX);
-        let is_no_order =
+        let is_not_order =
             sentence.ends_with(['?', '？']) || asks_without_mark(sentence) || cues::is_pasted(sentence);
         let continued = spans.last_mut().filter(|(_, last_end)| {
             !is_item && is_continuation(sentence) && !text[*last_end..start].contains("\n\n")
@@ -192,7 +199,7 @@ fn rules_in(text: &str) -> Vec<&str> {
         if let Some(last) = continued {
             last.1 = end;
             announced = announced.saturating_sub(1);
-        } else if !is_no_order && (is_announced || rule_cues::standing::is_standing_rule(sentence)) {
+        } else if !is_not_order && (is_announced || rule_cues::standing::is_standing_rule(sentence)) {
             spans.push((start, end));
             announced = if announced == usize::MAX { announced } else { announced.saturating_sub(1) };
         } else {
@@ -237,7 +244,8 @@ fn announced_rules(sentence: &str) -> Option<usize> {
     let lower = sentence.to_lowercase();
     let (announcement, _) = lower.split_once(':').unwrap_or((lower.trim_end_matches('.'), ""));
     // A list of names, such as "(files, rules, tests)", announces nothing.
-    let is_enumeration = announcement.contains('(') || announcement.matches(',').count() > 1;
+    let bracket = announcement.split_once('(').map_or("", |(_, bracket)| bracket);
+    let is_enumeration = bracket.contains(',') || announcement.matches(',').count() > 1;
     if announcement.len() > 80 || is_enumeration || !cues::contains_any_word(announcement, ANNOUNCED_NOUNS) {
         return None;
     }
@@ -294,6 +302,7 @@ mod tests {
                 "Two rules. Tests come first. Commits stay small. Begin.",
                 "Tests come first.|Commits stay small.",
             ),
+            ("Rules for this work (important):\n- tabs, two wide\n- no unwrap", "tabs, two wide|no unwrap"),
             ("Please keep the old flag working.", "Please keep the old flag working."),
             ("You must not add a dependency.", "You must not add a dependency."),
             ("No new dependencies.", "No new dependencies."),
@@ -342,6 +351,10 @@ mod tests {
             ("No mocks. What is this file?", "No mocks."),
             ("Use the new client instead of the old one.", "Use the new client instead of the old one."),
             ("Please use tabs. That is the wrong file.", "Please use tabs."),
+            (
+                "Wrong file. Never sleep in tests. Not even a millisecond.",
+                "Never sleep in tests. Not even a millisecond.",
+            ),
             ("no, stop that", ""),
             ("wrong file", ""),
             ("Use it.", ""),

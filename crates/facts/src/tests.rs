@@ -57,6 +57,16 @@ fn g18_files_of_a_sub_agent_are_not_collected() {
 }
 
 #[test]
+fn m6_files_of_many_calls_are_kept_in_a_format_that_records_no_results() {
+    let count = 2 * crate::limits::PENDING_CALLS_MAX;
+    let calls: String =
+        (0..count).map(|number| format!(" C: {number} Read {{\"file_path\": \"src/part.rs\"}}\n")).collect();
+    let facts = parse_facts(&format!("U: Read the part.\n{calls} U: Go on."));
+    let part = facts.files.iter().find(|file| file.path == "src/part.rs");
+    assert_eq!(part.map(|file| file.use_count as usize), Some(count));
+}
+
+#[test]
 fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending() {
     for (text, is_answered) in [
         ("U: Do it.", Some(false)),

@@ -39,8 +39,7 @@ pub use cleanup::{
 pub use draft::parts::estimate::{PartsEstimate, PriceUsage};
 pub use draft::preview::HandoffPreview;
 pub use draft::summarization::{
-    DraftSettings, HandoffSummarization, OFFLINE_SUMMARY_MODEL, OpenModel, route_after_decision,
-    route_after_draft, route_entry,
+    DraftSettings, HandoffSummarization, OpenModel, route_after_decision, route_after_draft, route_entry,
 };
 pub use draft::window::scan_cache::ThreadScanCache;
 pub use request::propose::{ProposalTiming, proposal_timing};

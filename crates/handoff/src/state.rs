@@ -9,11 +9,10 @@ mod migration;
 mod tests;
 
 use jiff::Timestamp;
-use protocol::{HandoffId, Proposal, Seq, ThreadId};
+use protocol::{HandoffId, OFFLINE_SUMMARY_MODEL, Proposal, Seq, ThreadId};
 use runtime::{Channel, ChannelError, Channels, FailureKind, StepFailure};
 use serde::{Deserialize, Serialize};
 
-use crate::draft::summarization::OFFLINE_SUMMARY_MODEL;
 use crate::request::{DraftProblem, HandoffMetadata};
 
 /// The channel of the state. It is private (its name begins with `_`); clients see the views below.

@@ -45,9 +45,6 @@ use transfer::{SummaryWriter, TransferRequest, TurnDeparture};
 /// The kind of outbox items that request the summarization of a thread's messages.
 pub const TRANSFER_OUTBOX_KIND: &str = "transfer_turns";
 
-/// The model name that is recorded for an offline summary.
-const OFFLINE_MODEL_NAME: &str = "extractive";
-
 /// Summarizes logged messages into medium-term memory, and reads both.
 pub struct SummarizationHandoff {
     /// The journal's store, with the messages and the summaries.

@@ -57,3 +57,6 @@ pub use thread::{HandoffMark, ParentKind, Thread, ThreadState, ThreadStateInputs
 /// The current version of every stored or sent shape that has a `schema_version` field. Readers ignore unknown
 /// fields, so that a later version may add some.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// The name of the offline summary, which uses no model, where the name of a model is stored.
+pub const OFFLINE_SUMMARY_MODEL: &str = "extractive";

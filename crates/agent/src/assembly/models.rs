@@ -247,7 +247,7 @@ impl ModelRegistry {
 
 /// Returns whether the name stands for the offline summary.
 pub(crate) fn is_offline_summary(text: &str) -> bool {
-    text == "extractive" || text == "none"
+    text == protocol::OFFLINE_SUMMARY_MODEL || text == "none"
 }
 
 impl ResolvedProvider {

@@ -84,7 +84,7 @@ async fn l13_without_a_model_the_summary_consists_of_facts() {
     let outcome = summarize_offline(&parse_messages(WORK), None, Some(false)).await;
     assert_eq!(
         (outcome.model.as_str(), outcome.calls.len(), &outcome.prompt_sha256),
-        (OFFLINE_MODEL_NAME, 0, &None)
+        (OFFLINE_SUMMARY_MODEL, 0, &None)
     );
     insta::assert_snapshot!(outcome.summary);
 }

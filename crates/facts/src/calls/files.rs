@@ -35,6 +35,8 @@ pub(crate) struct FileTracker {
     pending: HashMap<String, PendingUse>,
     /// Number of calls recorded.
     call_count: u64,
+    /// True after the first result. Some formats record none, and their calls count as performed.
+    has_results: bool,
 }
 
 impl FileTracker {
@@ -60,7 +62,7 @@ impl FileTracker {
         }
         let oldest = self.pending.iter().min_by_key(|(_, call)| call.order).map(|(id, _)| id.clone());
         if let Some(oldest) = oldest.filter(|_| self.pending.len() >= PENDING_CALLS_MAX) {
-            let evicted = self.pending.remove(&oldest);
+            let evicted = self.pending.remove(&oldest).filter(|_| self.has_results);
             evicted.into_iter().for_each(|call| self.undo(call));
         }
         let is_check =
@@ -90,6 +92,7 @@ impl FileTracker {
 
     /// Records the result of a call: its uses are undone if it had no effect, else its deletions take effect.
     pub(crate) fn record_result(&mut self, seq: Seq, call_id: &str, effect: CallEffect) {
+        self.has_results = true;
         let Some(call) = self.pending.remove(call_id) else { return };
         match effect {
             CallEffect::Performed => call.deletes.iter().for_each(|path| self.delete(path, seq)),

@@ -169,7 +169,7 @@ const OUTPUT_LABELS: &[&str] = &[
     "commit ",
     "duration",
 ];
-/// Texts behind which a harness quotes what the user said when they declined a call.
+/// Texts after which a harness quotes what the user said when they declined a call.
 const CORRECTION_INTRODUCTIONS: &[&str] =
     &["the user said:", "provided the following feedback:", "with the following feedback:", "Reason: "];
 /// Maximum bytes at the beginning of a result in which the clause that reports a refusal ends.

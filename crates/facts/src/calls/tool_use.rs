@@ -183,7 +183,7 @@ enum FileAccess {
 }
 
 /// Members of objects and names of libraries that look like a file without a folder, lowercase.
-const NO_FILES: [&str; 12] = [
+const NON_FILE_NAMES: [&str; 12] = [
     "console.log",
     "math.log",
     "process.env",
@@ -205,7 +205,7 @@ pub fn is_file_path(path: &str) -> bool {
     let has_extension = name
         .rsplit_once('.')
         .is_some_and(|(stem, extension)| !stem.is_empty() && identifier::is_extension(extension));
-    has_extension && NO_FILES.iter().all(|no_file| !path.eq_ignore_ascii_case(no_file))
+    has_extension && NON_FILE_NAMES.iter().all(|name| !path.eq_ignore_ascii_case(name))
 }
 
 /// Returns whether reading the file says something about the work: it is no image, log or document for people.

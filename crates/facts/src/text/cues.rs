@@ -65,7 +65,7 @@ pub(super) fn build_matcher<'a>(words: impl Iterator<Item = &'a &'a str>) -> Aho
         .expect("the words are constants that the tests build")
 }
 
-/// Returns whether a sentence is a question, ignoring quotation marks and emphasis behind it.
+/// Returns whether a sentence is a question, ignoring quotation marks and emphasis after it.
 pub(crate) fn is_question(sentence: &str) -> bool {
     sentence.trim_end_matches(['"', '”', '*', '_', ')', ' ', '\n']).ends_with(['?', '？'])
 }
@@ -79,7 +79,12 @@ pub fn is_pasted(sentence: &str) -> bool {
             _ => byte.is_ascii_digit(),
         })
     });
-    let is_json = ["\":\"", "\":{", "\":[", "\"}", "\\n"].iter().any(|part| sentence.contains(part));
+    // A backslash and an "n" before a letter may be part of a path or of a formula.
+    let is_line_break = |(start, _): (usize, &str)| {
+        sentence.contains('"') || !sentence[start + 2..].starts_with(|c: char| c.is_ascii_lowercase())
+    };
+    let is_json = ["\":\"", "\":{", "\":[", "\"}"].iter().any(|part| sentence.contains(part))
+        || sentence.match_indices("\\n").any(is_line_break);
     has_time || is_json || sentence.contains(['┃', '│', '╭', '╰', '┌', '└', '├', '❯'])
 }
 
@@ -98,11 +103,11 @@ pub(crate) fn states_decision(sentence: &str, author: Author) -> bool {
     DECISION_CUES.find_iter(sentence).filter(|hit| is_whole_word(sentence, hit)).any(|hit| {
         let is_choice = hit.pattern().as_usize() < CHOICE_WORDS.len();
         let is_kept_up = sentence[..hit.start()].trim_end().to_ascii_lowercase().ends_with("keep");
-        match author {
-            _ if is_kept_up => false,
-            Author::User => is_choice,
-            Author::Assistant => is_choice || says_more(&hit),
-        }
+        !is_kept_up
+            && match author {
+                Author::User => is_choice,
+                Author::Assistant => is_choice || says_more(&hit),
+            }
     })
 }
 
@@ -151,6 +156,7 @@ mod tests {
             ("The upload must have a size.\"},\"request_id\":\"r1\"}", true),
             ("No files found.\\n\\nDone", true),
             ("It was 10:20:30 then", true),
+            ("Copy it to C:\\new\\notes, please", false),
             ("It says \"no files\": keep them", false),
             ("Keep the \"old\" name, and no other", false),
         ] {

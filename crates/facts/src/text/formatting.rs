@@ -33,7 +33,7 @@ fn strip_bold_marks(word: &str) -> Cow<'_, str> {
     let word = word.trim_start_matches("**");
     let end = word.trim_end_matches([':', '.', ',', ';', ')', '!', '?', '"']);
     match end.strip_suffix("**") {
-        // Two asterisks behind a slash are a glob.
+        // Two asterisks after a slash are a glob.
         Some(bare) if !bare.is_empty() && !bare.ends_with('/') => match &word[end.len()..] {
             "" => Cow::Borrowed(bare),
             punctuation => Cow::Owned(format!("{bare}{punctuation}")),

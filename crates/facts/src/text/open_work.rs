@@ -177,13 +177,16 @@ fn thanks_or_ends(sentence: &str) -> bool {
         modifiers.iter().fold(after, |after, modifier| after.strip_prefix(modifier).unwrap_or(after))
     });
     let is_thanks = thanked.is_some_and(|after| after.is_empty() || after.starts_with(" for "));
-    let is_goodbye =
-        sentence.len() < FAREWELL_BYTES_MAX && FAREWELLS.iter().any(|cue| sentence.starts_with(cue));
+    let says_goodbye = |(cue, next_words): &(&str, &[&str])| {
+        let next = sentence.strip_prefix(cue).map(|after| after.split_whitespace().next());
+        next.is_some_and(|next| next.is_none_or(|word| next_words.contains(&word)))
+    };
+    let is_goodbye = sentence.len() < FAREWELL_BYTES_MAX && FAREWELLS.iter().any(says_goodbye);
     let is_plain = !sentence.contains([',', ';', ':', '?', '\n']) && !sentence.contains(" but ");
     is_plain && (is_thanks || is_goodbye)
 }
 
-/// Returns whether a lowercase sentence states what its author intends to do, at its beginning or behind a comma.
+/// Returns whether a lowercase sentence states what its author intends to do, at its beginning or after a comma.
 fn states_intention(lower: &str) -> bool {
     let begins = |clause: &str| {
         let clause = clause.trim_start();
@@ -222,6 +225,12 @@ mod tests {
             ("That's perfect! Thanks for your help.", true),
             ("Thanks, you too! Have a great day.", true),
             ("No, that's all for now.", true),
+            ("Bye for now!", true),
+            ("Take care.", true),
+            ("Have a great weekend!", true),
+            ("Take care of the failing tests.", false),
+            ("Have a good look at the parser.", false),
+            ("That's all wrong.", false),
             ("Great!", false),
             ("Thanks, now move the tests.", false),
             ("Thanks for the test but it fails.", false),

@@ -17,7 +17,7 @@ pub(crate) mod standing;
 #[cfg(test)]
 mod tests;
 
-/// English words of an order, beside [`UNIVERSAL_WORDS`], [`PROHIBITIONS`] and [`FOREIGN_ORDERS`].
+/// English words of an order, besides [`UNIVERSAL_WORDS`], [`PROHIBITIONS`] and [`FOREIGN_ORDERS`].
 const ORDER_WORDS: &[&str] = &[
     "must",
     "only",
@@ -105,7 +105,7 @@ pub(crate) fn rule_strictness(sentence: &str) -> Option<bool> {
     let mut strictness = None;
     for hit in RULE_CUES.find_overlapping_iter(sentence).filter(|hit| is_whole_word(sentence, hit)) {
         let lower = head(&sentence[hit.start()..], CUE_BYTES_MAX).to_lowercase();
-        if is_no_order(&lower, &sentence[..hit.start()]) || begins_with_any(&lower, NO_RULES) {
+        if is_not_order(&lower, &sentence[..hit.start()]) || begins_with_any(&lower, NO_RULES) {
             continue;
         }
         strictness = Some(strictness == Some(true) || hit.pattern().as_usize() < order_words().count());
@@ -119,7 +119,7 @@ pub(crate) fn rule_strictness(sentence: &str) -> Option<bool> {
 
 /// Returns whether a cue only looks like one by the words before it: "the stop hook", "to avoid confusion", or "it is always
 /// welcome". `lower` begins with the cue.
-fn is_no_order(lower: &str, before: &str) -> bool {
+fn is_not_order(lower: &str, before: &str) -> bool {
     let before = before.to_lowercase();
     let last = before.split_whitespace().next_back().unwrap_or_default();
     let begins_with = |words: &[&str]| begins_with_any(lower, words);
@@ -128,7 +128,7 @@ fn is_no_order(lower: &str, before: &str) -> bool {
         || begins_with(&["always", "never", "only"]) && STATEMENT_VERBS.contains(&last)
 }
 
-/// Maximum bytes behind the beginning of a cue in which [`NO_RULES`] are searched.
+/// Maximum bytes after the beginning of a cue in which [`NO_RULES`] are searched.
 const CUE_BYTES_MAX: usize = 24;
 /// Phrases that make a sentence valid for every case wherever they are in it.
 const UNIVERSAL_PHRASES: &[&str] = &[
@@ -262,13 +262,15 @@ const NO_RULES: &[&str] = &[
     "should we",
 ];
 /// Words before "you" and "we" with which a clause states when or why something happens, and orders nothing.
-const SUBORDINATIONS: &[&str] = &["when", "if", "where", "because", "since", "that", "what", "as", "while"];
-/// Lowercase words behind "no" that make it an answer or a statement, such as "no don't" and "no row was lost".
+const SUBORDINATIONS: &[&str] = &["when", "if", "where", "because", "since", "as", "while"];
+/// Lowercase words after "no" that make it an answer or a statement, such as "no don't" and "no row was lost".
 const NO_STATEMENT_WORDS: &[&str] = &[
     "was", "were", "is", "are", "has", "have", "had", "does", "did", "don't", "don’t", "dont", "do", "not",
     "let's",
 ];
-/// Lowercase participles behind "no" that state a rule, such as "no mocks allowed". Others state a result.
+/// Lowercase words after "no" that make it an order for things in general, such as "no key should be logged".
+const MODALS: &[&str] = &["may", "should", "must", "shall"];
+/// Lowercase participles after "no" that state a rule, such as "no mocks allowed". Others state a result.
 const NO_RULE_PARTICIPLES: &[&str] = &["allowed", "permitted", "accepted", "tolerated", "needed"];
 /// Words that tie an order to the present moment or the present object.
 const ONE_TIME_WORDS: &[&str] = &[

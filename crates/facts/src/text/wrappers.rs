@@ -98,7 +98,7 @@ const ENVIRONMENT_BEGINNINGS: &[&str] = &[
     "Your command ran successfully and did not produce any output",
     "[The command completed with exit code",
 ];
-/// Beginnings of the lines that a harness shows behind a message as the state of its shell.
+/// Beginnings of the lines that a harness shows after a message as the state of its shell.
 const PROMPT_LINES: &[&str] = &["(Open file:", "(Current directory:", "(Interactive session", "bash-$"];
 
 /// The elements and keys by which the text of one author is unwrapped.

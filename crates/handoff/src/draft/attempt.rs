@@ -29,7 +29,7 @@ pub(super) struct SummaryDraft {
     pub(super) tldr: String,
     /// The items, in the order of their kinds.
     pub(super) body: Vec<SummaryItem>,
-    /// The model's name, or [`super::summarization::OFFLINE_SUMMARY_MODEL`].
+    /// The model's name, or [`protocol::OFFLINE_SUMMARY_MODEL`].
     pub(super) model: String,
     /// The tokens that the draft used, with those of the parts.
     pub(super) usage: Usage,

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use model::ChatModel;
 use protocol::event::body::HandoffTruncated;
-use protocol::{CarryOver, HandoffSummary, NewEvent, ReviewNotes, SCHEMA_VERSION, Usage};
+use protocol::{
+    CarryOver, HandoffSummary, NewEvent, OFFLINE_SUMMARY_MODEL, ReviewNotes, SCHEMA_VERSION, Usage,
+};
 use runtime::{Channels, Frame, GraphUpdate, Node, StepContext, StepFailure};
 
 use crate::accept::waiting_calls::waiting_call_lines;
@@ -37,8 +39,6 @@ pub const SUMMARIZATION_NODE: &str = "handoff_summarization";
 const MODEL_INPUT_TOKENS_MAX: u64 = 48_000;
 /// The divisor of a model's context window that gives the transcript's budget: a quarter of the window.
 const WINDOW_SHARE: u64 = 4;
-/// The model name of the offline summary, used where a model's name is stored or chosen.
-pub const OFFLINE_SUMMARY_MODEL: &str = "extractive";
 
 /// A function that opens a model by its name, `provider/name`. Its error is one line that says why the model cannot be
 /// used.

@@ -30,7 +30,6 @@ use crate::request::tool;
 use crate::request::{WAITING_CALL_CHANNEL, WaitingToolCall, current_handoff};
 use crate::review::decide::{self, DecisionOutcome, EditedSummary};
 use crate::review::edit::grounding::EditGrounding;
-use crate::review::edit::marks::invented_names;
 use crate::review::payload::{ReviewContext, review_payload};
 use crate::state::{HandoffInput, HandoffState, ProposalRef, Refinement, Revision, changed_channels};
 use crate::summary::render;
@@ -185,13 +184,8 @@ impl HandoffApproval {
             return outcome;
         };
         let options = serde_json::from_value(handoff.options.clone()).unwrap_or_default();
-        let grounding = EditGrounding {
-            thread: ThreadSource::from_step(step),
-            scan_cache: &self.drafting.scan_cache,
-            options: &options,
-            feedback: proposals.iter().filter_map(|proposal| proposal.feedback.as_deref()).collect(),
-            invented: invented_names(proposals),
-        };
+        let thread = ThreadSource::from_step(step);
+        let grounding = EditGrounding::new(thread, &self.drafting.scan_cache, &options, proposals);
         let Some(shown) = proposals.last() else { return outcome };
         if let Err(failure) = grounding.ground(&shown.summary_json, edited).await {
             let text = format!("failed to look for the names of your text in the conversation: {failure}");

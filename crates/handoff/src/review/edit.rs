@@ -362,16 +362,24 @@ fn check_limits(
     Ok(EditedSummary { summary_json, summary_md })
 }
 
-/// Fails with the first secret of a text that has more of them than the shown text.
+/// Fails with the first secret of a text that the shown text does not contain.
 fn check_no_new_secret(shown_md: &str, edited_md: &str) -> Result<(), EditError> {
-    let found = secrets::find_secrets(edited_md);
-    if found.len() <= secrets::find_secrets(shown_md).len() {
-        return Ok(());
+    let mut shown = secrets::find_secrets(shown_md);
+    for secret in secrets::find_secrets(edited_md) {
+        let known =
+            shown.iter().position(|known| (&known.kind, &known.masked) == (&secret.kind, &secret.masked));
+        match known {
+            Some(index) => drop(shown.swap_remove(index)),
+            None => {
+                return Err(EditError::Secret {
+                    line: secret.line,
+                    kind: secret.kind,
+                    masked: secret.masked,
+                });
+            }
+        }
     }
-    let first = found.into_iter().next();
-    first.map_or(Ok(()), |secret| {
-        Err(EditError::Secret { line: secret.line, kind: secret.kind, masked: secret.masked })
-    })
+    Ok(())
 }
 
 /// Groups bullets into items and returns each item with the line it starts on.

@@ -13,7 +13,6 @@ use crate::draft::window::ThreadSource;
 use crate::draft::window::scan_cache::ThreadScanCache;
 use crate::review::decide;
 use crate::review::edit::grounding::EditGrounding;
-use crate::review::edit::marks::invented_names;
 use crate::summary::render;
 use crate::summary::render::facts::{FactSection, section_of_heading};
 
@@ -57,17 +56,12 @@ impl EditPreview<'_> {
                 proposals.push(self.shown.clone());
             }
             let options = serde_json::from_value(self.handoff.options.clone()).unwrap_or_default();
-            let grounding = EditGrounding {
-                thread: ThreadSource {
-                    store: &**self.store,
-                    thread_id: self.handoff.parent_thread_id,
-                    frames: self.frames,
-                },
-                scan_cache: self.scan_cache,
-                options: &options,
-                feedback: proposals.iter().filter_map(|proposal| proposal.feedback.as_deref()).collect(),
-                invented: invented_names(&proposals),
+            let thread = ThreadSource {
+                store: &**self.store,
+                thread_id: self.handoff.parent_thread_id,
+                frames: self.frames,
             };
+            let grounding = EditGrounding::new(thread, self.scan_cache, &options, &proposals);
             let grounded = grounding.ground(&self.shown.summary_json, &mut edited).await;
             grounded.map_err(|failure| failed(&failure))?;
             let mut summary_json = edited.summary_json;

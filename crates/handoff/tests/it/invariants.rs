@@ -119,6 +119,14 @@ fn m7_carried_over_facts_occur_in_the_conversation() {
     for_each_conversation(|name, items| {
         let facts = facts(items, None);
         let carried = facts.carry_over();
+        for text in items.iter().filter_map(TranscriptItem::user_text).filter(|text| facts::is_farewell(text))
+        {
+            let lower = text.to_lowercase();
+            let says_goodbye = ["thank", "bye", "that's all", "that is all", "care", "have a "]
+                .iter()
+                .any(|cue| lower.contains(cue));
+            assert!(says_goodbye && text.len() < 200, "{name}: {text}");
+        }
         // Thanks and goodbyes ask for nothing.
         let request = |item: &TranscriptItem| item.user_text().filter(|text| !facts::is_farewell(text));
         let request = items.iter().rev().find_map(request);

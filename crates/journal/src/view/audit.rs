@@ -13,9 +13,6 @@ const SHORT_ID_CHARS: usize = 8;
 /// The `by` of a decision that a person made.
 const PERSON: &str = "person";
 
-/// The name that stands for a draft without a model.
-const OFFLINE_SUMMARY: &str = "extractive";
-
 /// Something that happened to a thread besides its messages.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct AuditEntry {
@@ -66,7 +63,7 @@ fn event_text(event: &Event, event_type: EventType) -> Option<String> {
                 }
                 DraftRequest::Model { model } => {
                     let by = model.map(|model| match model.as_str() {
-                        OFFLINE_SUMMARY => " without a model".to_owned(),
+                        protocol::OFFLINE_SUMMARY_MODEL => " without a model".to_owned(),
                         model => format!(" by {model}"),
                     });
                     format!("Handoff drafted again{}", by.unwrap_or_default())

@@ -6,8 +6,8 @@ use journal::OutboxItem;
 use protocol::{AssistantId, ThreadId, Usage};
 use serde::{Deserialize, Serialize};
 
+use super::TRANSFER_OUTBOX_KIND;
 use super::coverage::TurnSet;
-use super::{OFFLINE_MODEL_NAME, TRANSFER_OUTBOX_KIND};
 
 /// The payload of a queue item. A thread has at most one item for its compactions and one for its budget, under
 /// separate keys, so that one does not replace the other.
@@ -57,7 +57,7 @@ pub(super) fn queue_keys(thread_id: ThreadId) -> [String; 2] {
 impl UnstoredSummary {
     /// Returns whether a model wrote it. An offline summary costs nothing and is not worth keeping.
     pub(super) fn is_from_model(&self) -> bool {
-        self.model != OFFLINE_MODEL_NAME
+        self.model != protocol::OFFLINE_SUMMARY_MODEL
     }
 }
 

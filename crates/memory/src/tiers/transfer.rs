@@ -20,6 +20,7 @@ use runtime::RunScope;
 use secrets::redact_and_count;
 use tokio_util::sync::CancellationToken;
 
+use super::SummarizationHandoff;
 use super::coverage::{SummaryCoverage, ThreadTurns};
 use super::error::SummarizationError;
 use super::model_summary::{
@@ -29,7 +30,6 @@ use super::offline::OfflineSummaryBuilder;
 use super::queue_item::UnstoredSummary;
 use super::turn_text::{SummarizerTurn, TURN_GRAPHEMES_MAX};
 use super::window::TurnWindow;
-use super::{OFFLINE_MODEL_NAME, SummarizationHandoff};
 use pages::{TurnChunker, TurnPages};
 
 /// Maximum number of consecutive attempts while other processes change the messages of the window or their threads.
@@ -334,7 +334,8 @@ impl SummarizationHandoff {
         }
         let Some(coverage) = coverage else { return Ok(None) };
         let text = builder.finish(self.settings.summary_tokens);
-        let (turns, model, usage) = (coverage.turns, OFFLINE_MODEL_NAME.to_owned(), Usage::default());
+        let (turns, model, usage) =
+            (coverage.turns, protocol::OFFLINE_SUMMARY_MODEL.to_owned(), Usage::default());
         Ok(Some((coverage, UnstoredSummary { turns, text, model, withheld, usage })))
     }
 

@@ -185,7 +185,7 @@ async fn e8_e6_if_every_model_fails_the_offline_summary_is_used() {
                 .unwrap();
         assert_eq!(
             (outcome.model.as_str(), outcome.problems.len()),
-            (OFFLINE_MODEL_NAME, 2),
+            (OFFLINE_SUMMARY_MODEL, 2),
             "{description}"
         );
         assert_eq!(outcome.summary, expected.summary, "{description}");
@@ -261,13 +261,13 @@ async fn l13_a_window_that_is_too_small_leads_to_the_offline_summary() {
         summarize_with(&[model_at(&server, "anthropic/first", 1_500)], source(&long_conversation(3)))
             .await
             .unwrap();
-    assert_eq!((outcome.model.as_str(), server.call_count()), (OFFLINE_MODEL_NAME, 0));
+    assert_eq!((outcome.model.as_str(), server.call_count()), (OFFLINE_SUMMARY_MODEL, 0));
     assert!(outcome.problems[0].contains("window is too small"), "{:?}", outcome.problems);
     let all = long_conversation(5_000);
     let outcome = summarize_with(&[model_at(&server, "anthropic/first", 6_000)], source(&all)).await.unwrap();
     assert_eq!(
         (outcome.model.as_str(), server.call_count()),
-        (OFFLINE_MODEL_NAME, 0),
+        (OFFLINE_SUMMARY_MODEL, 0),
         "the conversation does not fit even with the strongest trimming"
     );
 }

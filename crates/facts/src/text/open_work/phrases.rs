@@ -181,7 +181,7 @@ pub(super) const ANNOUNCEMENTS: &[&str] = &[
     "次に",
 ];
 
-/// Words at the beginning of a sentence, or of a clause behind a comma, that state an intention.
+/// Words at the beginning of a sentence, or of a clause after a comma, that state an intention.
 pub(super) const INTENTIONS: &[&str] = &[
     "i need to",
     "i'll need to",
@@ -265,24 +265,29 @@ pub(super) const CONVERSATION: &[&str] = &[
 pub(super) const COURTESIES: &[&str] =
     &["let me know", "i'll be here", "i’ll be here", "i will be here", "i'll be happy", "i will be happy"];
 
-/// Lowercase beginnings of sentences with which a user ends a conversation.
-pub(super) const FAREWELLS: &[&str] = &[
-    "that's all",
-    "that’s all",
-    "that is all",
-    "you too",
-    "take care",
-    "goodbye",
-    "bye",
-    "have a great",
-    "have a good",
-    "have a nice",
-    "cheers",
-    "i appreciate it",
-    "i appreciate your",
-    "i'll get back to you",
-    "i’ll get back to you",
+/// Lowercase beginnings of sentences with which a user ends a conversation, with the words of which one has to follow unless the
+/// sentence ends there.
+pub(super) const FAREWELLS: &[(&str, &[&str])] = &[
+    ("that's all", SCOPES),
+    ("that’s all", SCOPES),
+    ("that is all", SCOPES),
+    ("you too", &[]),
+    ("take care", &[]),
+    ("goodbye", &["for"]),
+    ("bye", &["bye", "for"]),
+    ("have a great", TIMES_OF_DAY),
+    ("have a good", TIMES_OF_DAY),
+    ("have a nice", TIMES_OF_DAY),
+    ("cheers", &[]),
+    ("i appreciate it", &[]),
+    ("i appreciate your", &["help", "patience", "work", "effort", "time", "support"]),
+    ("i'll get back to you", &["when", "once", "later", "soon", "tomorrow", "with", "on", "if"]),
+    ("i’ll get back to you", &["when", "once", "later", "soon", "tomorrow", "with", "on", "if"]),
 ];
+/// Lowercase words after "that's all" with which it stays a farewell.
+const SCOPES: &[&str] = &["for", "i", "from", "today", "then", "thanks"];
+/// Lowercase words after "have a nice" with which it is a farewell.
+const TIMES_OF_DAY: &[&str] = &["day", "evening", "night", "weekend", "week", "one", "time", "rest"];
 
 /// Lowercase words before a farewell in the same sentence.
 pub(super) const FAREWELL_OPENERS: &[&str] =

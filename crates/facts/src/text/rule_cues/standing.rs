@@ -3,9 +3,9 @@
 
 use super::{
     FOREIGN_MODALS, FOREIGN_ORDERS, FOREIGN_UNIVERSAL_WORDS, GENERAL_WORDS, HABIT_BEGINNINGS,
-    HABIT_OCCASIONS, HABIT_VERBS, HEDGES, NO_RULE_PARTICIPLES, NO_RULES, NO_STATEMENT_WORDS, ONE_TIME_WORDS,
-    PROHIBITIONS, PRONOUNS, REQUIREMENTS, STATEMENT_OPENERS, STATES, STRONG_IMPERATIVES, UNIVERSAL_PHRASES,
-    UNIVERSAL_WORDS, WEAK_IMPERATIVES, begins_clause, begins_with_any,
+    HABIT_OCCASIONS, HABIT_VERBS, HEDGES, MODALS, NO_RULE_PARTICIPLES, NO_RULES, NO_STATEMENT_WORDS,
+    ONE_TIME_WORDS, PROHIBITIONS, PRONOUNS, REQUIREMENTS, STATEMENT_OPENERS, STATES, STRONG_IMPERATIVES,
+    UNIVERSAL_PHRASES, UNIVERSAL_WORDS, WEAK_IMPERATIVES, begins_clause, begins_with_any,
 };
 use crate::limits::RULE_CHARS_MAX;
 use crate::text::cues::{contains_any_word, is_bounded};
@@ -55,7 +55,7 @@ fn forbids_or_requires(lower: &str) -> bool {
 /// Lowercase words before what a prohibition waits for, or makes an exception of.
 const WAITING_WORDS: &[&str] = &["until", "before", "unless", "without", "while", "when", "if", "that"];
 
-/// Returns whether the text behind "no" names something that is forbidden, and is no answer and no statement, such as "no
+/// Returns whether the text after "no" names something that is forbidden, and is no answer and no statement, such as "no
 /// row was lost" and "no fixes applied". Nothing is forbidden inside quotation marks. `object` is the end of `lower`.
 fn forbids(lower: &str, object: &str) -> bool {
     let before = &lower[..lower.len() - object.len()];
@@ -65,6 +65,13 @@ fn forbids(lower: &str, object: &str) -> bool {
     let clause = object.split([',', ';', '.', '!', ':', '\n']).next().unwrap_or(object);
     // "No release until the tests have passed": what it waits for is no statement.
     let words = || clause.split_whitespace().take_while(|word| !WAITING_WORDS.contains(word));
+    // "No function should have more than five parameters" orders; "no test should have failed" states.
+    let mut after_modal = words().skip_while(|word| !MODALS.contains(word));
+    if after_modal.next().is_some() {
+        let is_about_past = after_modal.next() == Some("have")
+            && after_modal.next().is_some_and(|word| word == "been" || word.ends_with("ed"));
+        return !is_about_past;
+    }
     let is_statement =
         words().next() == Some("longer") || words().any(|word| NO_STATEMENT_WORDS.contains(&word));
     let last = words().last().unwrap_or_default();
@@ -128,7 +135,7 @@ fn states_foreign_rule(lower: &str) -> bool {
     })
 }
 
-/// Returns the texts behind each occurrence of a word at the beginning of a clause, in the imperative.
+/// Returns the texts after each occurrence of a word at the beginning of a clause, in the imperative.
 pub(super) fn imperatives<'a>(lower: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     lower.match_indices(word).filter_map(move |(start, word)| {
         let end = start + word.len();
@@ -140,7 +147,7 @@ pub(super) fn imperatives<'a>(lower: &'a str, word: &'a str) -> impl Iterator<It
     })
 }
 
-/// Returns whether the text behind "never" or "always" begins with a verb in the imperative, and not with one of a
+/// Returns whether the text after "never" or "always" begins with a verb in the imperative, and not with one of a
 /// statement, such as "always fails".
 fn is_verb_in_imperative(text: &str) -> bool {
     let verb = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
@@ -150,7 +157,7 @@ fn is_verb_in_imperative(text: &str) -> bool {
     !is_third_person && !is_past
 }
 
-/// Returns whether the text behind a prohibition is a verb with only a pronoun as its object, such as "do that".
+/// Returns whether the text after a prohibition is a verb with only a pronoun as its object, such as "do that".
 pub(super) fn is_only_pronoun(text: &str) -> bool {
     let clause = text.split([',', ';', '.', '!', ':']).next().unwrap_or(text);
     let mut words = clause.split_whitespace().skip(1);

@@ -5,14 +5,14 @@
 
 use std::path::Path;
 
-use protocol::{HandoffSummary, SummaryItem};
+use protocol::{HandoffSummary, Proposal, SummaryItem};
 use runtime::StepFailure;
 
 use crate::draft::window::ThreadSource;
 use crate::draft::window::scan_cache::{ScanRequest, ThreadScanCache};
 use crate::request::HandoffOptions;
 use crate::review::decide::EditedSummary;
-use crate::review::edit::marks::{unfound_names, without_names};
+use crate::review::edit::marks::{invented_names, unfound_names, without_names};
 use crate::review::edit::plain_text;
 use crate::summary::ground::GroundingCheck;
 use crate::summary::render;
@@ -20,15 +20,15 @@ use crate::summary::render;
 /// The conversation in which the names of an edit are looked for.
 pub(crate) struct EditGrounding<'a> {
     /// The thread that is handed off.
-    pub(crate) thread: ThreadSource<'a>,
+    thread: ThreadSource<'a>,
     /// The cache of thread scans, in which the draft has left its scan.
-    pub(crate) scan_cache: &'a ThreadScanCache,
+    scan_cache: &'a ThreadScanCache,
     /// The options of the handoff.
-    pub(crate) options: &'a HandoffOptions,
+    options: &'a HandoffOptions,
     /// The feedback on earlier drafts, in which the person may have named something too.
-    pub(crate) feedback: Vec<&'a str>,
+    feedback: Vec<&'a str>,
     /// The names that drafts have invented. What the person writes does not verify them.
-    pub(crate) invented: Vec<String>,
+    invented: Vec<String>,
 }
 
 /// A part of a summary with text.
@@ -44,7 +44,18 @@ enum SummaryPart {
     Fact,
 }
 
-impl EditGrounding<'_> {
+impl<'a> EditGrounding<'a> {
+    /// Returns the grounding for an edit of the newest of the proposals of a handoff.
+    pub(crate) fn new(
+        thread: ThreadSource<'a>,
+        scan_cache: &'a ThreadScanCache,
+        options: &'a HandoffOptions,
+        proposals: &'a [Proposal],
+    ) -> Self {
+        let feedback = proposals.iter().filter_map(|proposal| proposal.feedback.as_deref()).collect();
+        Self { thread, scan_cache, options, feedback, invented: invented_names(proposals) }
+    }
+
     /// Notes the names in the changed parts of the edit that the conversation does not contain, and lists the largest topics
     /// that the edit does not mention. An unverified part whose names are all found becomes verified.
     ///
@@ -103,6 +114,7 @@ impl EditGrounding<'_> {
         let is_rendered = edited.summary_md.trim() == render::render_summary(&edited.summary_json).trim();
         let summary = &mut edited.summary_json;
         let mut texts = Vec::new();
+        let mut placed: Vec<String> = Vec::new();
         for (part, text) in changed_parts(shown, summary) {
             let names: Vec<String> =
                 missing.iter().filter(|name| text.contains(name.as_str())).cloned().collect();
@@ -112,16 +124,21 @@ impl EditGrounding<'_> {
                 SummaryPart::Tldr => &mut summary.notes.tldr_unfound,
                 SummaryPart::Fact => continue,
             };
-            if names.is_empty() || !unfound.is_empty() {
+            if names.is_empty() {
                 continue;
             }
-            *unfound = names;
+            placed.extend(names.iter().cloned());
+            // A part with other names that were not found has its mark.
+            if unfound.is_empty() {
+                texts.push(text);
+            }
+            let new: Vec<String> = names.into_iter().filter(|name| !unfound.contains(name)).collect();
+            unfound.extend(new);
             if let SummaryPart::Item(index) = part {
                 summary.body[index].verified = false;
             }
-            texts.push(text);
         }
-        summary.notes.names_by_user.retain(|name| !missing.contains(name));
+        summary.notes.names_by_user.retain(|name| !placed.contains(name));
         edited.summary_md = match is_rendered {
             true => render::render_summary(summary),
             false => {
@@ -144,7 +161,7 @@ fn has_other_sources(shown: &HandoffSummary, edited: &HandoffSummary) -> bool {
         || shown.notes.topics != edited.notes.topics
 }
 
-/// Returns the text with the mark of unverified parts behind the line that ends the part `text`, unless it has one.
+/// Returns the text with the mark of unverified parts after the line that ends the part `text`, unless it has one.
 fn add_mark(markdown: &str, text: &str) -> String {
     let Some(last) = text.lines().last() else { return markdown.to_owned() };
     let mut lines: Vec<String> = markdown.lines().map(str::to_owned).collect();

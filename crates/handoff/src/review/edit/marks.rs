@@ -79,7 +79,25 @@ pub(crate) fn invented_names(proposals: &[Proposal]) -> Vec<String> {
 
 /// Returns a text of the person without the names that drafts have invented, so that it is no evidence of them.
 pub(crate) fn without_names(text: &str, names: &[String]) -> String {
-    names.iter().fold(text.to_owned(), |text, name| text.replace(name.as_str(), " "))
+    names.iter().fold(text.to_owned(), |text, name| without_name(&text, name))
+}
+
+/// Returns a text without a name. A longer word that contains the name stays.
+fn without_name(text: &str, name: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut kept = String::with_capacity(text.len());
+    let mut end = 0;
+    for (start, name) in text.match_indices(name) {
+        let (before, after) = (&text[..start], &text[start + name.len()..]);
+        if before.ends_with(is_part) || after.starts_with(is_part) {
+            continue;
+        }
+        kept.push_str(&text[end..start]);
+        kept.push(' ');
+        end = start + name.len();
+    }
+    kept.push_str(&text[end..]);
+    kept
 }
 
 /// Returns the names that the summary marks as unfound.
@@ -130,4 +148,16 @@ fn suspected_names(shown: &HandoffSummary, text: &str) -> Vec<String> {
 fn words(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_no_evidence_of_itself_and_longer_words_stay() {
+        let names = ["mara".to_owned(), "src/late.rs".to_owned()];
+        let text = "mara and marathon, see src/late.rs:12, not src/late.rst";
+        assert_eq!(without_names(text, &names), "  and marathon, see  :12, not src/late.rst");
+    }
 }

@@ -173,7 +173,10 @@ fn is_output(text: &str) -> bool {
         .collect();
     let is_count =
         words.first().is_some_and(|word| word == "no" || word.bytes().all(|byte| byte.is_ascii_digit()));
-    let is_result = words.last().is_some_and(|word| word == "found" || word.ends_with("ed"));
+    let last = words.last().map(String::as_str).unwrap_or_default();
+    // "No mocks allowed" forbids.
+    let is_rule = ["allowed", "permitted", "accepted", "tolerated", "needed"].contains(&last);
+    let is_result = last == "found" || last.ends_with("ed") && !is_rule;
     facts::is_pasted(text) || is_count && is_result
 }
 

@@ -36,7 +36,7 @@ const OPEN_WORDS: [&str; 9] =
     ["open", "remain", "remains", "remaining", "left", "pending", "outstanding", "unfinished", "incomplete"];
 /// Words that say that a task is done.
 const DONE_WORDS: [&str; 4] = ["done", "completed", "finished", "complete"];
-/// Verbs behind what is counted: the singular and the plural.
+/// Verbs after what is counted: the singular and the plural.
 const VERBS: [(&str, &str); 3] = [("is", "are"), ("has", "have"), ("remains", "remain")];
 /// The most words between a number and what it counts.
 const DISTANCE_MAX: usize = 3;
@@ -68,8 +68,16 @@ impl TaskCounts {
 
     /// Returns the line with the numbers of these tasks changed to those `after` a change of the task list.
     pub(super) fn replace_in(self, line: &str, after: Self) -> String {
-        let mut changes: Vec<(Range<usize>, String)> =
-            clauses(line).into_iter().flat_map(|clause| self.changes(&clause, after)).collect();
+        let clauses = clauses(line);
+        let noun_at = clauses.iter().position(|clause| clause.iter().any(|word| is_noun(word.text)));
+        let mut changes = Vec::new();
+        for (index, clause) in clauses.iter().enumerate() {
+            let is_elliptic = noun_at.is_some_and(|first| first < index);
+            changes.extend(match is_elliptic && !clause.iter().any(|word| is_noun(word.text)) {
+                true => self.elliptic_changes(clause, after),
+                false => self.changes(line, clause, after),
+            });
+        }
         changes.sort_by_key(|(range, _)| range.start);
         let mut updated = line.to_owned();
         for (range, text) in changes.into_iter().rev() {
@@ -78,18 +86,45 @@ impl TaskCounts {
         updated
     }
 
-    /// Returns the changes of the words of one clause; none if it does not count these tasks.
-    fn changes(self, clause: &[ClauseWord<'_>], after: Self) -> Vec<(Range<usize>, String)> {
+    /// Returns the number of tasks that a clause counts, before and after the change; `None` if it counts neither open nor
+    /// done tasks.
+    fn counted(self, clause: &[ClauseWord<'_>], after: Self) -> Option<(usize, usize)> {
         let is_in =
             |list: &[&str]| clause.iter().any(|word| list.contains(&word.text.to_lowercase().as_str()));
-        let (before_count, after_count) = match (is_in(&OPEN_WORDS), is_in(&DONE_WORDS)) {
-            (true, false) => (self.open, after.open),
-            (false, true) => (self.total - self.open, after.total - after.open),
-            (true, true) | (false, false) => return Vec::new(),
-        };
+        match (is_in(&OPEN_WORDS), is_in(&DONE_WORDS)) {
+            (true, false) => Some((self.open, after.open)),
+            (false, true) => Some((self.total - self.open, after.total - after.open)),
+            (true, true) | (false, false) => None,
+        }
+    }
+
+    /// Returns the changes of a clause that does not repeat the noun, such as "2 remain" in "3 tasks are done, 2 remain".
+    fn elliptic_changes(self, clause: &[ClauseWord<'_>], after: Self) -> Vec<(Range<usize>, String)> {
+        let Some((before_count, after_count)) = self.counted(clause, after) else { return Vec::new() };
+        match clause {
+            [number, verb, rest @ ..]
+                if rest.len() < 2
+                    && is_verb_or_state(verb.text)
+                    && parse_number(number.text) == Some(before_count) =>
+            {
+                let verb_form = form_of(verb.text, &VERBS, after_count);
+                vec![(number.range(), number_like(number.text, after_count)), (verb.range(), verb_form)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the changes of the words of one clause; none if it does not count these tasks.
+    fn changes(self, line: &str, clause: &[ClauseWord<'_>], after: Self) -> Vec<(Range<usize>, String)> {
+        let Some((before_count, after_count)) = self.counted(clause, after) else { return Vec::new() };
         let Some(noun) = clause.iter().position(|word| is_noun(word.text)) else { return Vec::new() };
         let near = noun.saturating_sub(DISTANCE_MAX)..clause.len().min(noun + DISTANCE_MAX + 1);
-        let numbers: Vec<usize> = near.filter(|index| parse_number(clause[*index].text).is_some()).collect();
+        // A number after the noun counts only after a colon: "Task 3 is done" names one.
+        let is_count = |index: &usize| {
+            *index < noun || line[clause[noun].range().end..clause[*index].start].contains(':')
+        };
+        let numbers: Vec<usize> =
+            near.filter(|index| parse_number(clause[*index].text).is_some()).filter(is_count).collect();
         let Some(&number) = numbers.first() else { return Vec::new() };
         if parse_number(clause[number].text) != Some(before_count) || before_count == after_count {
             return Vec::new();
@@ -105,8 +140,14 @@ impl TaskCounts {
         changes.push((noun, form_of(clause[noun].text, &NOUNS, counted)));
         let verb = clause.get(noun + 1).filter(|_| number < noun);
         changes.extend(verb.map(|verb| (noun + 1, form_of(verb.text, &VERBS, after_count))));
-        let range = |word: &ClauseWord<'_>| word.start..word.start + word.text.len();
-        changes.into_iter().map(|(index, text)| (range(&clause[index]), text)).collect()
+        changes.into_iter().map(|(index, text)| (clause[index].range(), text)).collect()
+    }
+}
+
+impl ClauseWord<'_> {
+    /// Returns the bytes of the word in its line.
+    fn range(&self) -> Range<usize> {
+        self.start..self.start + self.text.len()
     }
 }
 
@@ -134,6 +175,12 @@ fn clauses(line: &str) -> Vec<Vec<ClauseWord<'_>>> {
 /// Returns whether the word names tasks.
 fn is_noun(word: &str) -> bool {
     NOUNS.iter().any(|(one, many)| word.eq_ignore_ascii_case(one) || word.eq_ignore_ascii_case(many))
+}
+
+/// Returns whether the word is a verb of a count, or says that a task is open or done.
+fn is_verb_or_state(word: &str) -> bool {
+    let is_in = |list: &[&str]| list.iter().any(|known| word.eq_ignore_ascii_case(known));
+    is_in(&OPEN_WORDS) || is_in(&DONE_WORDS) || VERBS.iter().any(|(one, many)| is_in(&[one, many]))
 }
 
 /// Returns the value of a number in digits or as a word.
@@ -182,7 +229,15 @@ mod tests {
             ("Open tasks: 3", counts(2, 3), "Open tasks: 2"),
             ("3 of 4 tasks are open.", counts(2, 3), "2 of 3 tasks are open."),
             ("1 of 4 tasks is done", counts(2, 4), "2 of 4 tasks are done"),
+            ("1 task is done, 3 remain.", counts(1, 4), "3 tasks are done, 1 remains."),
+            ("One task is done and three are open.", counts(2, 4), "Two tasks are done and two are open."),
             // Other numbers, and numbers of something else.
+            ("Task 1 is done.", counts(2, 4), "Task 1 is done."),
+            (
+                "The tasks are planned, 3 files remain.",
+                counts(2, 4),
+                "The tasks are planned, 3 files remain.",
+            ),
             ("Two tasks are open.", counts(2, 3), "Two tasks are open."),
             ("Three files are open.", counts(2, 3), "Three files are open."),
             ("Three tasks were planned.", counts(2, 3), "Three tasks were planned."),

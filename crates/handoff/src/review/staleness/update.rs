@@ -273,7 +273,7 @@ fn statement(line: &str) -> Option<String> {
     Some(text.strip_suffix(IN_PROGRESS).unwrap_or(text).trim().to_owned())
 }
 
-/// Returns the box of a task, which is empty for another line, and the text behind it.
+/// Returns the box of a task, which is empty for another line, and the text after it.
 fn split_box(text: &str) -> (&'static str, &str) {
     for task in [OPEN, DONE] {
         if let Some(text) = text.strip_prefix(task) {
@@ -360,7 +360,7 @@ fn task_count(facts: &CarryOver) -> String {
     }
 }
 
-/// Replaces a clause at the beginning of the text or behind a space or another sign that continues no word.
+/// Replaces a clause at the beginning of the text or after a space or another sign that continues no word.
 fn replace_clause(text: &str, before: &str, after: &str) -> String {
     let capitalized = |clause: &str| {
         let mut letters = clause.chars();

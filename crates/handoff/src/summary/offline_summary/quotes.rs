@@ -101,7 +101,7 @@ pub(super) fn shorten_message(text: &str, chars_max: usize) -> (String, bool) {
     }
 }
 
-/// Returns the text on one line in at most `chars_max` characters like [`shorten_message`], but without a clause behind the
+/// Returns the text on one line in at most `chars_max` characters like [`shorten_message`], but without a clause after the
 /// last whole sentence, because nothing there tells that it is a part.
 pub(super) fn whole_sentences(text: &str, chars_max: usize) -> String {
     let (shown, is_whole) = shorten_message(text, chars_max);
@@ -139,11 +139,11 @@ pub(super) fn quoted_line(label: &str, quote: &Quote, chars_max: usize) -> Optio
 /// The form of the lines of several quotes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum QuoteForm {
-    /// Whole texts of the assistant or of a tool, without quotation marks, behind a label that may be empty.
+    /// Whole texts of the assistant or of a tool, without quotation marks, after a label that may be empty.
     Plain(&'static str),
     /// Whole texts of the user in quotation marks.
     Quoted,
-    /// Texts of the user in quotation marks behind a label, which says so if a text is shown in part.
+    /// Texts of the user in quotation marks after a label, which says so if a text is shown in part.
     Labeled(&'static str),
 }
 

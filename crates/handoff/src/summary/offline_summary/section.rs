@@ -10,7 +10,7 @@ use super::quotes::{
 };
 use super::statements::{RankedStatement, is_misleading, is_prose, statements};
 use super::title::{is_preparation, strip_opening};
-use super::topic::is_beside_task;
+use super::topic::states_no_task;
 use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use, objective_request};
 use facts::GoalMatcher;
 use facts::formatting::{
@@ -322,8 +322,8 @@ fn objective_text(request: &str, title: &str) -> String {
     let sentences = sentences.map(|part| part.text).filter(|sentence| {
         let is_greeting = facts::is_conversational(sentence) && sentence.split(' ').count() <= 4;
         // A preparation tells what the work needs, and stays.
-        let is_beside_task = is_beside_task(sentence) && !is_preparation(sentence);
-        count_content_words(strip_opening(sentence)) >= 1 && !is_beside_task && !is_greeting
+        let states_no_task = states_no_task(sentence) && !is_preparation(sentence);
+        count_content_words(strip_opening(sentence)) >= 1 && !states_no_task && !is_greeting
     });
     let stated = sentences.map(|sentence| {
         let unopened = strip_opening(&sentence);

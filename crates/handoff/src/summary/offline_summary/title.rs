@@ -9,7 +9,7 @@ use model::sentence_ranking::split_sentences;
 
 use super::objective_request;
 use super::statements::is_statement;
-use super::topic::{is_beside_task, is_polite_order, states_task};
+use super::topic::{is_polite_order, states_no_task, states_task};
 use crate::summary::render;
 
 /// The maximum length of the title, in grapheme clusters.
@@ -206,7 +206,7 @@ pub(super) fn first_sentence(text: &str) -> String {
         .filter(|sentence| !sentence.is_empty() && !is_pasted(sentence))
         .collect();
     let is_topic = |sentence: &&String| {
-        let is_about_task = !is_beside_task(sentence) || is_preparation(sentence);
+        let is_about_task = !states_no_task(sentence) || is_preparation(sentence);
         count_content_words(sentence) >= 3 && sentence.contains(' ') && is_about_task
     };
     // A later sentence is an order only if it began like one.
@@ -219,7 +219,7 @@ pub(super) fn first_sentence(text: &str) -> String {
             false => first,
         })
         .or_else(|| {
-            sentences.iter().find(|sentence| count_content_words(sentence) >= 2 && !is_beside_task(sentence))
+            sentences.iter().find(|sentence| count_content_words(sentence) >= 2 && !states_no_task(sentence))
         })
         .or(sentences.first());
     let sentence = chosen.map(|sentence| render::normalize_line(sentence)).unwrap_or_default();

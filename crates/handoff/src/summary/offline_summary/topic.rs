@@ -53,20 +53,20 @@ pub(super) fn states_task(request: &str) -> bool {
     let is_question = request.len() <= QUESTION_BYTES_MAX
         && split_sentences(request)
             .all(|sentence| sentence.ends_with(['?', '？']) && !is_polite_order(sentence));
-    !is_question && split_sentences(request).any(|sentence| !is_beside_task(&strip_markdown(sentence)))
+    !is_question && split_sentences(request).any(|sentence| !states_no_task(&strip_markdown(sentence)))
 }
 
 /// Returns whether a request has a sentence with a few words about its topic, which may be a question.
 pub(super) fn names_topic(request: &str) -> bool {
     split_sentences(request).any(|sentence| {
         let sentence = strip_markdown(sentence);
-        !is_beside_task(&sentence) && count_content_words(strip_opening(&sentence)) >= TOPIC_WORDS_MIN
+        !states_no_task(&sentence) && count_content_words(strip_opening(&sentence)) >= TOPIC_WORDS_MIN
     })
 }
 
 /// Returns whether a sentence without Markdown is about no task: it greets, introduces or prepares, tells who its author
 /// is, only asks for help, or is configuration.
-pub(super) fn is_beside_task(sentence: &str) -> bool {
+pub(super) fn states_no_task(sentence: &str) -> bool {
     let lower = strip_opening(sentence).to_lowercase();
     let is_plea = PLEAS.iter().any(|plea| lower.starts_with(plea)) && count_content_words(&lower) <= 3;
     is_plea
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_states_a_task_or_is_beside_it() {
+    fn a_request_states_a_task_or_none() {
         for (request, is_task) in [
             ("Port the reader.", true),
             ("hey, can you port the reader?", true),

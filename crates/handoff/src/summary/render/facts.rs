@@ -406,7 +406,7 @@ fn parse_rule(line: &str) -> Rule {
     Rule { text: line.to_owned(), refs: Vec::new() }
 }
 
-/// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis behind the cut.
+/// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis after the cut.
 fn shorten_line(text: &str, graphemes_max: usize) -> String {
     let line = normalize_line(text);
     let chars_max = graphemes_max * GRAPHEME_CHARS_MAX;

@@ -85,7 +85,7 @@ const NEGATIONS: &[&[&str]] = &[
     &["skip"],
     &["without"],
 ];
-/// Words behind `not` with which a sentence denies that its subject is needed.
+/// Words after `not` with which a sentence denies that its subject is needed.
 const NECESSITY: &[&str] = &["necessary", "needed", "required", "mandatory", "important"];
 /// Words that permit what their sentence is about.
 const PERMISSIONS: &[&str] =
@@ -195,7 +195,7 @@ fn opposites(word: &str) -> impl Iterator<Item = &'static str> + '_ {
     })
 }
 
-/// Returns whether the sentence denies the requirement: it has all its words, behind a negation of one of them or before the
+/// Returns whether the sentence denies the requirement: it has all its words, after a negation of one of them or before the
 /// statement that they are not needed.
 fn is_negated(required: &[String], words: &[Word]) -> bool {
     let is_required = |word: &Word| required.iter().any(|wanted| is_same_word(&word.text, wanted));

@@ -284,7 +284,7 @@ impl Prohibition {
         split_sentences(line).into_iter().any(is_proposed)
     }
 
-    /// Returns whether a sentence names what is forbidden: a verb, and behind it the noun groups. A ban of bringing something
+    /// Returns whether a sentence names what is forbidden: a verb, and after it the noun groups. A ban of bringing something
     /// in is named by the thing alone.
     pub(super) fn is_named_in(&self, sentence: &[Word]) -> bool {
         let is_verb = |word: &Word| {

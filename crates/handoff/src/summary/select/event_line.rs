@@ -106,7 +106,7 @@ impl EventLine {
         })
     }
 
-    /// Returns the rendered line with the detail behind it, cut to `detail_graphemes`; `None` when the line has no detail.
+    /// Returns the rendered line with the detail after it, cut to `detail_graphemes`; `None` when the line has no detail.
     pub(super) fn detailed_line(&self, detail_graphemes: usize) -> Option<String> {
         let detail = truncate_with_ellipsis(&self.detail, detail_graphemes);
         let detail = untrusted_text::neutralize_line(&to_single_line(&detail));

@@ -129,3 +129,18 @@ fn a_draft_above_the_limit_of_edits_can_be_edited() {
     assert!(replace_title(&shown, "Short".to_owned()).is_ok());
     assert!(replace_title(&shown, "Longer".repeat(4)).is_err());
 }
+
+#[test]
+fn m16_an_edit_cannot_replace_a_shown_secret_by_another() {
+    let secret = |letter: char| format!("ghp_{}0123456789", String::from(letter).repeat(26));
+    let mut shown = shown_summary();
+    shown.body[1].text = format!("The password is {}.", secret('a'));
+    let shown_md = render::render_summary(&shown);
+    let parse = |from: &str, to: &str| {
+        let submitted = clean_submitted_text(&shown_md, &shown_md.replace(from, to))?;
+        parse_markdown(&shown, submitted.expect("the text differs"), None)
+    };
+    assert!(parse("The port 9999", "The port 8888").is_ok());
+    let error = parse(&secret('a'), &format!("github_pat_{}", "b1".repeat(41))).unwrap_err();
+    assert!(error.to_string().contains("secret"), "{error}");
+}

@@ -112,6 +112,10 @@ impl<'a> MemoryService<'a> {
     /// Fails if the text is blank, or if the file cannot be written.
     pub fn remember(self, scope: NotesScope, text: &'a str) -> BoxFuture<'a, Result<RememberedNote>> {
         journal::box_future(async move {
+            if let NotesScope::Project(_) = scope {
+                // Another folder's path may become the same text.
+                self.agent.workspace_name()?;
+            }
             let text = text.to_owned();
             self.with_agent_md(move |file| memory::remember(file, scope.default_owner(), &text)).await
         })

@@ -57,6 +57,16 @@ fn g18_files_of_a_sub_agent_are_not_collected() {
 }
 
 #[test]
+fn m16_a_secret_in_a_path_is_redacted() {
+    let secret = format!("ghp_{}0123456789", "aB".repeat(13));
+    let facts = parse_facts(&format!(
+        "U: Fix it.\n C: 1 Edit {{\"file_path\": \"/srv/x/{secret}/main.rs\"}}\n C: 2 Read {{\"file_path\": \"src/a.rs?token={secret}\"}}\n U: Go on."
+    ));
+    assert_eq!(facts.files.len(), 2, "{:?}", facts.files);
+    assert!(!format!("{facts:?}").contains(&secret), "{:?}", facts.files);
+}
+
+#[test]
 fn m6_files_of_many_calls_are_kept_in_a_format_that_records_no_results() {
     let count = 2 * crate::limits::PENDING_CALLS_MAX;
     let calls: String =

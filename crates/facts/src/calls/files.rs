@@ -2,6 +2,7 @@
 //! one name although agents use absolute and relative paths for it. Neither does a call without a result: it may wait for an
 //! approval.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use protocol::Seq;
@@ -179,14 +180,18 @@ impl FileTracker {
         files
     }
 
-    /// Returns the files with the paths below the working folder made relative, and uses of one file joined.
+    /// Returns the files with the paths below the working folder made relative, without secrets, and uses of one file joined.
     fn files_with_one_name(&self) -> Vec<FileUse> {
-        let Some(root) = working_folder(&self.files) else { return self.files.values().cloned().collect() };
-        let mut files: HashMap<&str, FileUse> = HashMap::with_capacity(self.files.len());
+        let root = working_folder(&self.files).unwrap_or_default();
+        let mut files: HashMap<Cow<'_, str>, FileUse> = HashMap::with_capacity(self.files.len());
         for file in self.files.values() {
-            let path = file.path.strip_prefix(root).unwrap_or(&file.path);
-            let joined =
-                files.entry(path).or_insert_with(|| FileUse { path: path.to_owned(), ..FileUse::default() });
+            // The whole path is searched, because a secret may be recognised by what is before it.
+            let path = match secrets::redact(&file.path) {
+                Cow::Borrowed(path) => Cow::Borrowed(path.strip_prefix(root).unwrap_or(path)),
+                Cow::Owned(path) => Cow::Owned(path.strip_prefix(root).unwrap_or(&path).to_owned()),
+            };
+            let unused = || FileUse { path: path.clone().into_owned(), ..FileUse::default() };
+            let joined = files.entry(path.clone()).or_insert_with(unused);
             joined.last_read_seq = joined.last_read_seq.max(file.last_read_seq);
             joined.last_write_seq = joined.last_write_seq.max(file.last_write_seq);
             joined.deleted_seq = joined.deleted_seq.max(file.deleted_seq);

@@ -74,7 +74,7 @@ impl AddedItems {
 ///
 /// # Errors
 ///
-/// [`DecisionRejection::Invalid`] when the text is too long, empty, or has an unclosed comment.
+/// [`DecisionRejection::Invalid`] when the text is too long, empty, contains a secret, or has an unclosed comment.
 pub(crate) fn clean_submitted_text(
     shown_md: &str,
     text: &str,
@@ -83,6 +83,9 @@ pub(crate) fn clean_submitted_text(
         let tokens = model::tokens::estimate_tokens(text);
         return Err(EditError::TooLong { tokens, tokens_max: EDITED_TOKENS_MAX }.into());
     }
+    // The text is searched as it was submitted: once an escape sequence has lost its first character, the rest of it would
+    // divide a secret.
+    check_no_new_secret(shown_md, text)?;
     let submitted = SubmittedText::new(text)?;
     if submitted.text.is_empty() {
         return Err(EditError::Empty.into());

@@ -90,6 +90,9 @@ fn format_note(text: &str) -> Result<(String, u64)> {
     }
     let (safe, redacted) = redact_and_count(text);
     let inert = managed_block::escape_block_tags(&safe);
+    // Some programs begin a new line at these characters, and would read the rest of the line as one of its own.
+    let inert =
+        inert.replace("\r\n", "\n").replace(['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "\n");
     let mut lines = inert.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
     // A text that already begins with a list marker gets no second one.
     let first = lines.next().unwrap_or_default();

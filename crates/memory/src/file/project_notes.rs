@@ -173,13 +173,20 @@ fn find_sections(text: &[u8]) -> Vec<ProjectSection> {
     sections
 }
 
-/// Returns the path as a heading has it: on one line, without blanks at its ends.
+/// Returns the path as a heading has it: on one line, without blanks at its ends. Different paths have different headings,
+/// so backslashes are escaped too.
 fn heading_path(path: &str) -> String {
-    let escape = |char: char| match char.is_control() {
-        true => char.escape_unicode().to_string(),
-        false => char.to_string(),
+    let inner = path.trim_matches(' ');
+    let inner_start = path.len() - path.trim_start_matches(' ').len();
+    let inner_range = inner_start..inner_start + inner.len();
+    let escape = |(index, char): (usize, char)| {
+        let is_plain_space = char == ' ' && inner_range.contains(&index);
+        match !is_plain_space && (char.is_control() || char.is_whitespace() || char == '\\') {
+            true => char.escape_unicode().to_string(),
+            false => char.to_string(),
+        }
     };
-    path.trim().chars().map(escape).collect()
+    path.char_indices().map(escape).collect()
 }
 
 /// Returns the text without the ranges, which are in order and do not overlap.
@@ -243,6 +250,31 @@ mod tests {
         assert_eq!(String::from_utf8(text.clone()).unwrap(), "## Project: /a\\u{a}## Project: /b\n");
         assert!(remove_hidden_notes(&text, &scope("/b")).is_empty());
         assert_eq!(remove_hidden_notes(&text, &scope("/a\n## Project: /b")), text);
+    }
+
+    #[test]
+    fn m3_different_paths_have_different_headings() {
+        let paths = [
+            "/t",
+            "/t ",
+            " /t",
+            "/n\u{a0}",
+            "/n",
+            "/l\nx",
+            "/l\\u{a}x",
+            "/l\\u{5c}u{a}x",
+            "/l\rx",
+            "/l\u{2028}x",
+            " ",
+        ];
+        for path in paths {
+            let text = with_section_of(b"", NoteOwner::Project(path), "\n");
+            let text = [&text[..], b"- one\n"].concat();
+            for other in paths {
+                let visible = remove_hidden_notes(&text, &scope(other));
+                assert_eq!(visible == text, path == other, "{path:?} {other:?}");
+            }
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl VisibleText {
 /// Returns the text without its invisible characters, or `None` if it has none.
 pub(crate) fn remove_invisible(text: &str) -> Option<VisibleText> {
     // Almost every text is decided here, without decoding it.
-    let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t');
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'[' | b']'..=b'~' | b'\n' | b'\r' | b'\t');
     let first = text.bytes().position(|byte| !is_plain(byte))?;
     let mut rest = &text[first..];
     let mut visible: Option<VisibleText> = None;
@@ -54,28 +54,46 @@ pub(crate) fn remove_invisible(text: &str) -> Option<VisibleText> {
 }
 
 /// Returns the number of bytes of the invisible character, or of the escape sequence of a terminal, with which the text
-/// begins; 0 if it begins with a visible one.
+/// begins; 0 if it begins with a visible one. A character may be escaped as in a string of JSON.
 fn invisible_length(text: &str) -> usize {
-    let Some(char) = text.chars().next() else { return 0 };
+    let Some((char, length)) = first_char(text) else { return 0 };
     if char == '\u{1b}' {
-        let parameters = text[1..].strip_prefix('[').map(|rest| {
+        let parameters = text[length..].strip_prefix('[').map(|rest| {
             let is_parameter = |char: char| ('\u{20}'..='\u{3f}').contains(&char);
             rest.find(|char| !is_parameter(char)).filter(|end| matches!(rest.as_bytes()[*end], b'@'..=b'~'))
         });
-        return parameters.flatten().map_or(1, |end| end + 3);
+        return parameters.flatten().map_or(length, |end| length + end + 2);
     }
-    if is_invisible(char) { char.len_utf8() } else { 0 }
+    if is_invisible(char) { length } else { 0 }
+}
+
+/// Returns the first character of the text, whose escape `\uXXXX` is decoded, and the number of bytes that it takes.
+fn first_char(text: &str) -> Option<(char, usize)> {
+    let escaped = text.strip_prefix("\\u").and_then(|rest| rest.get(..4)).and_then(|digits| {
+        let code = u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'))?;
+        Some((char::from_u32(code)?, 6))
+    });
+    escaped.or_else(|| text.chars().next().map(|char| (char, char.len_utf8())))
 }
 
 /// Returns whether a character displays nothing, or only changes how others are displayed.
 fn is_invisible(char: char) -> bool {
     match char {
         '\n' | '\r' | '\t' => false,
-        // Soft hyphens, joiners, fillers, marks and overrides of the writing direction, variation selectors, annotations
-        // and tag characters.
+        // Soft hyphens, joiners, fillers, separators of lines, marks and overrides of the writing direction, variation
+        // selectors, annotations, tag characters, and the other characters of the Unicode category "format".
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}'
         | '\u{feff}' | '\u{ffa0}' => true,
-        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => true,
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' => true,
+        '\u{600}'..='\u{605}'
+        | '\u{6dd}'
+        | '\u{70f}'
+        | '\u{890}'
+        | '\u{891}'
+        | '\u{8e2}'
+        | '\u{110bd}'
+        | '\u{110cd}' => true,
+        '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => true,
         '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{fff0}'..='\u{fffb}' => true,
         '\u{e0000}'..='\u{e0fff}' => true,
         char => char.is_control(),
@@ -98,6 +116,10 @@ mod tests {
             assert!(whole.starts_with('a') && whole.ends_with('c'), "{original:?}: {whole:?}");
             assert_eq!(&original[visible.original_range(1..2)], "b", "{original:?}");
         }
+        for original in ["a\\u001b[0mbc", "ab\\u200bc", "a\u{1d173}b\u{605}c", "a\u{2028}bc"] {
+            assert_eq!(remove_invisible(original).unwrap().text, "abc", "{original:?}");
+        }
+        assert!(remove_invisible("a\\nb \\u00e4 \\u12 \\u+123 C:\\users").is_none());
         // An escape sequence without an end is one character.
         assert_eq!(remove_invisible("\u{1b}[12").unwrap().text, "[12");
         assert_eq!(remove_invisible("\u{1b}[é").unwrap().text, "[é");

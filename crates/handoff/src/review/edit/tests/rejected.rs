@@ -143,4 +143,7 @@ fn m16_an_edit_cannot_replace_a_shown_secret_by_another() {
     assert!(parse("The port 9999", "The port 8888").is_ok());
     let error = parse(&secret('a'), &format!("github_pat_{}", "b1".repeat(41))).unwrap_err();
     assert!(error.to_string().contains("secret"), "{error}");
+    let divided = secret('b').replacen("bb", "b\u{1b}[1;31mb", 1);
+    let error = parse("The port 9999", &format!("The key is {divided}, the port")).unwrap_err();
+    assert!(error.to_string().contains("secret"), "{error}");
 }

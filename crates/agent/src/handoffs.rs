@@ -249,13 +249,36 @@ impl<'a> HandoffService<'a> {
             check_not_superseded(handoff_id, &proposals, decisions)?;
             let interrupt = self.refresh_interrupt(&handoff, &proposals, interrupt).await?;
             match self.agent.runs().answer_interrupt(&interrupt, decisions, frames, cancel).await {
-                Ok(Some(end)) => self.decision_outcome(handoff_id, end, frames).await,
+                Ok(Some(end)) => self.decision_outcome(handoff_id, decisions, end, frames).await,
                 Ok(None)
                 | Err(
                     Error::Run(RunError::Refused(_)) | Error::Journal(journal::Error::AlreadyDecided { .. }),
                 ) => Err(already_decided_error(&self.get(handoff_id).await?).into()),
                 Err(error) => Err(error),
             }
+        })
+    }
+
+    /// Returns the decisions, in which an acceptance that names no proposal names the current one. A caller that may wait
+    /// before it decides binds an acceptance to what was current when it was sent, so that it cannot accept a later draft.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub fn bind_to_current(
+        self,
+        handoff_id: HandoffId,
+        mut decisions: Decisions,
+    ) -> BoxFuture<'a, Result<Decisions>> {
+        journal::box_future(async move {
+            let current = self.agent.store.proposals(handoff_id).await?.pop();
+            for decision in &mut decisions.decisions {
+                if let Decision::Approve { args, summary_sha256: hash @ None } = decision
+                    && !args.as_ref().is_some_and(|args| args.contains_key(HASH_ARG))
+                {
+                    *hash = current.as_ref().map(|proposal| proposal.summary_sha256.clone());
+                }
+            }
+            Ok(decisions)
         })
     }
 
@@ -286,6 +309,7 @@ impl<'a> HandoffService<'a> {
     async fn decision_outcome(
         self,
         handoff_id: HandoffId,
+        decisions: &Decisions,
         end: RunEnd,
         frames: &FrameSender,
     ) -> Result<HandoffOutcome> {
@@ -305,7 +329,9 @@ impl<'a> HandoffService<'a> {
             None if status == HandoffStatus::AwaitingDecision => {
                 let never_cancelled = CancellationToken::new();
                 let repeated = self.request(parent, HandoffOptions::default(), frames, &never_cancelled);
-                Some(Box::pin(repeated).await?)
+                let next = Box::pin(repeated).await?;
+                let unused_feedback = feedback_of(decisions).map(str::to_owned);
+                Some(PendingHandoff { unused_feedback: unused_feedback.or(next.unused_feedback), ..next })
             }
             None => None,
         };
@@ -466,6 +492,17 @@ fn check_not_superseded(
         }
     }
     Ok(())
+}
+
+/// Returns the feedback of a decision that asks for a refined draft.
+fn feedback_of(decisions: &Decisions) -> Option<&str> {
+    decisions.decisions.iter().find_map(|decision| match decision {
+        Decision::Edit { edited_action } => edited_action.args.get("feedback")?.as_str(),
+        Decision::Approve { .. }
+        | Decision::Reject { .. }
+        | Decision::Respond { .. }
+        | Decision::Preview {} => None,
+    })
 }
 
 /// Returns whether the interrupt is the question of that handoff.

@@ -186,6 +186,8 @@ pub(crate) async fn decide(caller: Caller, path: PathParams, request: Request) -
         // A decided handoff is refused at once, without a wait in the thread's queue.
         return Err(agent::Error::from(agent::HandoffError::AlreadyDecided { handoff_id, status }).into());
     }
+    // The decision may wait for a refinement by the same caller, whose draft nobody has seen.
+    let decisions = caller.agent.handoffs().bind_to_current(handoff_id, decisions).await?;
     Ok(respond_when_done(super::run_exclusive(caller, thread_id, move |agent, frames, cancel| async move {
         let outcome = agent.handoffs().decide(handoff_id, &decisions, &frames, &cancel).await?;
         let cost = handoff_cost(&agent, outcome.next.as_ref()).await?;

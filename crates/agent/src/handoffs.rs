@@ -282,6 +282,17 @@ impl<'a> HandoffService<'a> {
         })
     }
 
+    /// Checks that the proposal with this hash is the current one. A hash of no proposal passes.
+    ///
+    /// # Errors
+    /// [`HandoffError::Superseded`] if another proposal has replaced it, or fails if the journal does.
+    pub fn check_current(self, handoff_id: HandoffId, sha256: &'a str) -> BoxFuture<'a, Result<()>> {
+        journal::box_future(async move {
+            let proposals = self.agent.store.proposals(handoff_id).await?;
+            Ok(check_current_hash(handoff_id, &proposals, sha256)?)
+        })
+    }
+
     /// Completes a draft that was cancelled before its run reached the drafting node. The result is that of a
     /// cancellation during the draft: no model is called, the last good proposal becomes pending again, and
     /// without one the handoff is removed.
@@ -475,8 +486,7 @@ fn check_not_superseded(
     proposals: &[Proposal],
     decisions: &Decisions,
 ) -> std::result::Result<(), HandoffError> {
-    let Some(current) = proposals.last() else { return Ok(()) };
-    let hashes = decisions.decisions.iter().filter_map(|decision| match decision {
+    let mut hashes = decisions.decisions.iter().filter_map(|decision| match decision {
         Decision::Approve { summary_sha256: Some(hash), .. } => Some(hash.as_str()),
         Decision::Approve { args: Some(args), .. } => args.get(HASH_ARG)?.as_str(),
         Decision::Edit { edited_action } => edited_action.args.get(HASH_ARG)?.as_str(),
@@ -485,13 +495,26 @@ fn check_not_superseded(
         | Decision::Respond { .. }
         | Decision::Preview {} => None,
     });
-    for hash in hashes.filter(|hash| *hash != current.summary_sha256) {
-        if let Some(decided) = proposals.iter().rev().find(|proposal| proposal.summary_sha256 == hash) {
-            let (decided, current) = (decided.iteration, current.iteration);
-            return Err(HandoffError::Superseded { handoff_id, decided, current });
-        }
+    hashes.try_for_each(|hash| check_current_hash(handoff_id, proposals, hash))
+}
+
+/// Checks that the hash is not that of a proposal which another one has replaced.
+fn check_current_hash(
+    handoff_id: HandoffId,
+    proposals: &[Proposal],
+    hash: &str,
+) -> std::result::Result<(), HandoffError> {
+    let Some(current) = proposals.last().filter(|current| current.summary_sha256 != hash) else {
+        return Ok(());
+    };
+    match proposals.iter().rev().find(|proposal| proposal.summary_sha256 == hash) {
+        Some(decided) => Err(HandoffError::Superseded {
+            handoff_id,
+            decided: decided.iteration,
+            current: current.iteration,
+        }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns the feedback of a decision that asks for a refined draft.

@@ -8,7 +8,11 @@ WITH live AS (
         (SELECT coalesce(sum((range->>1)::bigint - (range->>0)::bigint + 1), 0)::bigint
          FROM jsonb_array_elements(summary_json->'coverage'->'summarized') AS range) AS summarized,
         (SELECT coalesce(sum((range->>1)::bigint - (range->>0)::bigint + 1), 0)::bigint
-         FROM jsonb_array_elements(summary_json->'coverage'->'truncated') AS range) AS truncated
+         FROM jsonb_array_elements(summary_json->'coverage'->'truncated') AS range) AS truncated,
+        (SELECT coalesce(sum((range->>1)::bigint - (range->>0)::bigint + 1), 0)::bigint
+         FROM jsonb_array_elements(summary_json->'coverage'->'quoted') AS range) AS quoted,
+        (SELECT coalesce(sum((range->>1)::bigint - (range->>0)::bigint + 1), 0)::bigint
+         FROM jsonb_array_elements(summary_json->'coverage'->'represented') AS range) AS represented
     FROM live
 )
 SELECT
@@ -29,7 +33,9 @@ SELECT
     verbatim,
     summarized,
     truncated,
-    greatest((summary_json->'coverage'->>'messages')::bigint - verbatim - summarized - truncated, 0) AS excluded
+    greatest((summary_json->'coverage'->>'messages')::bigint - verbatim - summarized - truncated, 0) AS excluded,
+    quoted,
+    represented
 FROM live JOIN reached USING (assistant_id, handoff_id);
 
 CREATE OR REPLACE VIEW thread_summary_stats AS
@@ -47,6 +53,8 @@ SELECT
     sum(truncated)::bigint AS truncated,
     sum(excluded)::bigint AS excluded,
     percentile_disc(0.5) WITHIN GROUP (ORDER BY decision_ms) AS decision_ms_p50,
-    percentile_disc(0.9) WITHIN GROUP (ORDER BY decision_ms) AS decision_ms_p90
+    percentile_disc(0.9) WITHIN GROUP (ORDER BY decision_ms) AS decision_ms_p90,
+    sum(quoted)::bigint AS quoted,
+    sum(represented)::bigint AS represented
 FROM thread_summary_facts
 GROUP BY assistant_id;

@@ -10,6 +10,7 @@ use protocol::{Handoff, HandoffStatus, HandoffSummary};
 use serde::Serialize;
 
 use super::coverage::{CoverageCounts, count_coverage};
+use super::message_use::count_message_uses;
 
 /// The data of one handoff that the statistics use.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +53,10 @@ pub struct OutcomeStatistics {
     pub unverified_items: u64,
     /// The messages of the covered ranges.
     pub messages: u64,
+    /// The messages that the summaries quote.
+    pub quoted: u64,
+    /// The messages to which items or facts of the summaries refer, without a quotation.
+    pub represented: u64,
     /// The messages whose whole text reached the summarizer.
     pub verbatim: u64,
     /// The messages of which a line or a fact reached it.
@@ -104,6 +109,10 @@ impl OutcomeStatistics {
         self.unverified_items += summary.body.iter().filter(|item| !item.verified).count() as u64;
         let CoverageCounts { messages, verbatim, summarized, truncated, excluded, other_events: _ } =
             count_coverage(&summary.coverage);
+        if let Some(uses) = count_message_uses(&summary.coverage) {
+            self.quoted += uses.quoted;
+            self.represented += uses.represented;
+        }
         self.messages += messages;
         self.verbatim += verbatim;
         self.summarized += summarized;

@@ -25,6 +25,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::api::threads::shapes::redacted;
 use crate::server::AppState;
 
 /// Maximum size of a session, in bytes.
@@ -93,8 +94,8 @@ impl From<ImportReport> for ImportBody {
     fn from(report: ImportReport) -> Self {
         let threads = report.threads.into_iter().map(|thread| ImportedThreadShape {
             thread_id: thread.thread_id,
-            name: thread.name,
-            first_prompt: thread.first_prompt,
+            name: redacted(thread.name.as_deref()),
+            first_prompt: redacted(thread.first_prompt.as_deref()),
             format: thread.format,
             events_new: thread.events_new,
             events_total: thread.events_total,

@@ -12,7 +12,7 @@ use protocol::{ParentKind, Thread, ThreadId, ThreadState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::api::threads::shapes::{state_name, thread_title};
+use crate::api::threads::shapes::{redacted, state_name, thread_title};
 
 /// The tree that contains a thread.
 #[derive(Debug, Serialize, ToSchema)]
@@ -107,8 +107,8 @@ impl LineageThreadShape {
             parent_id: thread.parent_id,
             parent_kind: thread.parent_kind.map(ParentKind::as_str),
             depth,
-            name: thread.name,
-            first_prompt: thread.first_prompt,
+            name: redacted(thread.name.as_deref()),
+            first_prompt: redacted(thread.first_prompt.as_deref()),
             status: thread.status.as_str(),
             message_count: thread.message_count,
             created_at: thread.created_at,

@@ -199,7 +199,7 @@ pub(crate) async fn list_subagents(
         call_id: subagent.call_id,
         state: shapes::state_name(&subagent.thread, &states),
         thread_id: subagent.thread.thread_id,
-        name: subagent.thread.name,
+        name: shapes::redacted(subagent.thread.name.as_deref()),
         message_count: subagent.thread.message_count,
         created_at: subagent.thread.created_at,
     };

@@ -290,3 +290,24 @@ async fn m6_the_notes_of_a_text_are_known_before_it_is_accepted() {
     let refused = agent.handoffs().preview_edit(&saved, &args("no heading")).await.unwrap_err();
     assert!(refused.to_string().contains("read the text for handoff"), "{refused}");
 }
+
+#[tokio::test]
+async fn g5_an_acceptance_without_a_hash_is_about_the_draft_that_was_current_when_it_was_sent() {
+    let environment = TestEnvironment::new();
+    let server = ScriptedServer::start(Script::new([
+        ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT),
+        ScriptedReply::text(DRAFT.replace("Importer", "Exporter")).when_body_contains("<feedback>"),
+    ]))
+    .unwrap();
+    let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let id = first.handoff.handoff_id;
+    let approve = decisions(r#"{"decisions": [{"type": "approve"}]}"#);
+    let sent = agent.handoffs().bind_to_current(id, approve).await.unwrap();
+    edit(&agent, &first, &json!({"feedback": "Say that it exports."})).await;
+    let (frames, cancel) = unwatched();
+    let error = agent.handoffs().decide(id, &sent, &frames, &cancel).await.unwrap_err();
+    assert!(
+        error.to_string().contains("the decision is about draft 1, and draft 2 has replaced it"),
+        "{error}"
+    );
+}

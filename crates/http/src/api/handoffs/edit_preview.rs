@@ -57,7 +57,7 @@ pub(crate) struct EditPreviewShape {
 #[utoipa::path(post, path = "/api/handoffs/{handoff_id}/edit-preview", tag = "segue", operation_id = "preview_edit",
     params(("handoff_id" = String, Path, format = Uuid)), request_body = EditBody,
     responses((status = 200, body = EditPreviewShape), (status = 404, body = ErrorBody),
-        (status = 409, body = ErrorBody, description = "The handoff is not pending"),
+        (status = 409, body = ErrorBody, description = "The handoff is not pending, or another draft has replaced that of the hash"),
         (status = 422, body = ErrorBody, description = "A decision with this text would be refused")))]
 pub(crate) async fn preview(
     caller: Caller,
@@ -66,6 +66,9 @@ pub(crate) async fn preview(
 ) -> Result<Json<EditPreviewShape>, ApiError> {
     let handoff_id: HandoffId = parse_path_id(&path, "handoff")?;
     let pending = find_pending(&caller, handoff_id).await?;
+    if let Some(hash) = &body.summary_sha256 {
+        caller.agent.handoffs().check_current(handoff_id, hash).await?;
+    }
     let markdown = body.summary_md.clone();
     let proposal = caller.agent.handoffs().preview_edit(&pending, &body.into_args()).await?;
     let notes = proposal.summary_json.notes.rules.iter();

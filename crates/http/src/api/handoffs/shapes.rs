@@ -12,6 +12,8 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::api::threads::shapes::redacted;
+
 /// Lines of context around each change in the diff of two proposals.
 const DIFF_CONTEXT_LINES: usize = 2;
 
@@ -111,7 +113,8 @@ pub(crate) struct HandoffListItem {
 
 impl From<ListedHandoff> for HandoffListItem {
     fn from(listed: ListedHandoff) -> Self {
-        Self { handoff: listed.handoff.into(), title: listed.title, thread_name: listed.thread_name }
+        let thread_name = redacted(listed.thread_name.as_deref());
+        Self { handoff: listed.handoff.into(), title: listed.title, thread_name }
     }
 }
 

@@ -205,8 +205,8 @@ impl RowContext {
         ThreadRow {
             thread_id: thread.thread_id,
             title: thread_title(thread),
-            name: thread.name.clone(),
-            first_prompt: thread.first_prompt.clone(),
+            name: redacted(thread.name.as_deref()),
+            first_prompt: redacted(thread.first_prompt.as_deref()),
             state: state_name(thread, &self.states),
             status: thread.status.as_str(),
             message_count: thread.message_count,
@@ -245,6 +245,11 @@ pub(crate) fn state_name(thread: &Thread, states: &BTreeMap<ThreadId, ThreadStat
     agent::display_state(thread, states).as_str()
 }
 
+/// Returns the text without secrets.
+pub(crate) fn redacted(text: Option<&str>) -> Option<String> {
+    text.map(|text| agent::redact(text).into_owned())
+}
+
 /// Returns the name of a thread, or the first non-empty line of its first message, shortened. Secrets are redacted, because
 /// titles stand in lists and above packages.
 pub(crate) fn thread_title(thread: &Thread) -> Option<String> {
@@ -257,6 +262,5 @@ pub(crate) fn thread_title(thread: &Thread) -> Option<String> {
             false => line.to_owned(),
         })
     };
-    let name = thread.name.as_deref().map(|name| agent::redact(name).into_owned());
-    name.or_else(first_line)
+    redacted(thread.name.as_deref()).or_else(first_line)
 }

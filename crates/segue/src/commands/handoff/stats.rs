@@ -52,14 +52,14 @@ fn show_statistics(
         TableColumn::Right("COUNT"),
         TableColumn::Right("DRAFTS"),
         TableColumn::Right("TOKENS"),
-        TableColumn::Right("COVERED"),
+        TableColumn::Right("IN TEXT"),
         TableColumn::Right("UNVERIFIED"),
         TableColumn::Right("P50"),
         TableColumn::Right("P90"),
     ];
     screen.print_lines(table(screen, &columns, &rows))?;
-    let legend = "DRAFTS: average of each handoff, with refinements. TOKENS: of all drafts. COVERED: messages that the \
-                  summary is based on. UNVERIFIED: items with names that the conversation does not contain. P50, P90: \
+    let legend = "DRAFTS: average of each handoff, with refinements. TOKENS: of all drafts. IN TEXT: messages that the \
+                  summary quotes or represents. UNVERIFIED: items with names that the conversation does not contain. P50, P90: \
                   time from the request to the decision.";
     screen.print_to_stderr(screen.style.dim(wrap(legend, screen.text_columns(), "", "")));
     Ok(())
@@ -67,14 +67,13 @@ fn show_statistics(
 
 /// Returns the cells of one outcome, in the order of the table's columns.
 fn outcome_row(outcome: &str, stats: &OutcomeStatistics) -> Vec<String> {
-    let covered = stats.verbatim + stats.summarized + stats.truncated;
     vec![
         outcome.to_owned(),
         stats.handoffs.to_string(),
         // Iterations count from 0, so each handoff has one draft more.
         format_average(stats.iterations + stats.handoffs, stats.handoffs),
         stats.tokens_drafting.to_string(),
-        format_percent(covered, stats.messages),
+        format_percent(stats.quoted + stats.represented, stats.messages),
         format!("{} of {}", stats.unverified_items, stats.items),
         stats.decision_ms_p50.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),
         stats.decision_ms_p90.map_or_else(|| EMPTY_CELL.to_owned(), format_milliseconds),

@@ -187,6 +187,59 @@ fn the_notes_of_an_edit_are_known_before_it_is_accepted() {
 }
 
 #[test]
+fn a_stopped_refinement_returns_its_feedback_as_unused() {
+    let refined = summary_draft("Two").with_gate("draft", GatePosition::Start);
+    let model = ScriptedServer::start(Script::new([summary_draft("One"), refined])).unwrap();
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let parent = import_session(&api);
+    let pending = request_handoff(&api, &parent, &json!({})).json();
+    let handoff = handoff_id(&pending);
+    let refine = edit_decision(json!({"feedback": "name the suite"}));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let refined = std::thread::scope(|scope| {
+        let refining = scope.spawn(|| decide_handoff(&api, handoff, &refine));
+        runtime.block_on(model.wait_for_calls(2));
+        assert_eq!(sandbox.run(&["threads", "stop", &parent]).code, 0);
+        refining.join().unwrap().json()
+    });
+    let next = &refined["next"];
+    assert_eq!(
+        (
+            &refined["outcome"],
+            &refined["run"]["status"],
+            &next["unused_feedback"],
+            &next["proposal"]["iteration"]
+        ),
+        (&json!("pending"), &json!("cancelled"), &json!("name the suite"), &json!(0)),
+        "{refined}"
+    );
+}
+
+#[test]
+fn m16_names_and_first_messages_are_redacted_over_http() {
+    let secret = format!("ghp_{}0123456789", "aB".repeat(13));
+    let replies = [ScriptedReply::text("Used."), summary_draft("One")];
+    let model = ScriptedServer::start(Script::new(replies)).unwrap();
+    let sandbox = TestSandbox::new().with_model(&model);
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let thread = create_thread(&api);
+    run_turn(&api, &thread, &format!("Use the key {secret} now."));
+    request_handoff(&api, &thread, &json!({})).json();
+    for path in [
+        "/api/threads",
+        "/api/handoffs",
+        &format!("/api/threads/{thread}/lineage"),
+        &format!("/api/threads/{thread}"),
+    ] {
+        let body = api.get(path).json().to_string();
+        assert!(body.contains("Use the key [redacted]") && !body.contains(&secret), "{path}: {body}");
+    }
+}
+
+#[test]
 fn a_check_that_was_requested_from_a_model_says_that_there_is_none() {
     let sandbox = TestSandbox::new();
     let serving = ServeProcess::start(&sandbox);
@@ -259,6 +312,9 @@ fn g20_of_a_redraft_and_an_accept_of_the_outdated_draft_the_first_wins() {
         "{redrafted}"
     );
     accepted.assert_refused(409, "draft 2 has replaced it");
+    let edited = json!({"title": "Mine", "summary_sha256": pending["proposal"]["summary_sha256"]});
+    let preview = api.post(&format!("/api/handoffs/{handoff}/edit-preview"), &edited);
+    preview.assert_refused(409, "draft 2 has replaced it");
     assert_eq!((sandbox.read_agent_md(), sandbox.threads().len()), (None, 1));
     // An answer to the interrupt of the outdated draft names a question that is not pending.
     let old_interrupt = pending["interrupt"]["id"].as_str().unwrap();

@@ -53,7 +53,7 @@ fn strip_line_marker(line: &str) -> &str {
 }
 
 /// Returns `text` with each tag, such as `<b>` or `</div>`, replaced by a line break. An angle bracket that starts no tag
-/// stays.
+/// stays, and so do the parameters of a type, such as `Vec<T>`.
 pub fn strip_tags(text: &str) -> String {
     let mut stripped = String::with_capacity(text.len());
     let mut remaining = text;
@@ -61,7 +61,9 @@ pub fn strip_tags(text: &str) -> String {
         stripped.push_str(before);
         let end = after.find('>').filter(|end| {
             let name = after[..*end].trim_start_matches('/');
-            name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() < 60
+            let is_parameter = before.ends_with(char::is_alphanumeric)
+                && (name.starts_with(|c: char| c.is_ascii_uppercase()) || name.contains(", "));
+            name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() < 60 && !is_parameter
         });
         match end {
             Some(end) => {
@@ -123,6 +125,17 @@ pub fn pluralize(number: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tags_are_stripped_and_parameters_of_types_stay() {
+        for (text, stripped) in [
+            ("a<br>b</div>c", "a\nb\nc"),
+            ("fix Vec<T> and HashMap<K, V> parsing", "fix Vec<T> and HashMap<K, V> parsing"),
+            ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),
+        ] {
+            assert_eq!(strip_tags(text), stripped);
+        }
+    }
 
     #[test]
     fn l9_text_is_cut_between_words_and_never_inside_a_character() {

@@ -57,11 +57,16 @@ pub(super) fn confirm_text(screen: &Screen, text: &EditedText<'_>) -> io::Result
         screen.print_lines(notes::render_warnings(screen, edit_notes))?;
     }
     let choices = confirm_choices(text, lost);
-    let answer = ask(screen, &choices, "Go back")?;
     let concerns_rules = text.notes.is_some_and(|notes| !notes.rules.is_empty());
-    match answer {
-        Some(ConfirmAnswer::Accept) if concerns_rules => ask_again(screen, lost),
-        answer => Ok(answer),
+    loop {
+        match ask(screen, &choices, "Go back")? {
+            Some(ConfirmAnswer::Accept) if concerns_rules => {
+                if let Some(answer) = ask_again(screen, text, lost)? {
+                    return Ok(Some(answer));
+                }
+            }
+            answer => return Ok(answer),
+        }
     }
 }
 
@@ -74,24 +79,31 @@ fn confirm_choices(text: &EditedText<'_>, lost: usize) -> Vec<KeyChoice<ConfirmA
     if text.refinements_left > 0 {
         choices.push(KeyChoice { key: 'r', label: "Refine this text", answer: ConfirmAnswer::Refine });
     }
-    if lost > 0 && text.restoring == RuleRestoring::Offered {
-        let label = if lost == 1 { "Put it back" } else { "Put them back" };
-        choices.push(KeyChoice { key: '+', label, answer: ConfirmAnswer::RestoreRules });
-    }
+    choices.extend(restore_choice(text, lost));
     choices.push(KeyChoice { key: 'e', label: "Edit it again", answer: ConfirmAnswer::EditAgain });
     choices
 }
 
-/// Asks once more about a text that has lost or may contradict rules of the user.
-fn ask_again(screen: &Screen, lost: usize) -> io::Result<Option<ConfirmAnswer>> {
+/// Returns the answer that puts lost rules back, if there are any and the text has a place for them.
+fn restore_choice(text: &EditedText<'_>, lost: usize) -> Option<KeyChoice<ConfirmAnswer>> {
+    let label = if lost == 1 { "Put it back" } else { "Put them back" };
+    let is_offered = lost > 0 && text.restoring == RuleRestoring::Offered;
+    is_offered.then_some(KeyChoice { key: '+', label, answer: ConfirmAnswer::RestoreRules })
+}
+
+/// Asks once more about a text that has lost or may contradict rules of the user; `None` if they go back.
+fn ask_again(screen: &Screen, text: &EditedText<'_>, lost: usize) -> io::Result<Option<ConfirmAnswer>> {
+    let concerned = text.notes.map_or(0, |notes| notes.rules.len());
     let problem = match lost {
         0 => "Your text may contradict a rule of yours.",
+        lost if lost < concerned => {
+            "Your text does not contain every rule of yours, and may contradict another one."
+        }
         _ => "Your text does not contain every rule of yours.",
     };
     screen.print_line(screen.style.warn(wrap(problem, screen.text_columns(), "! ", "  ")))?;
-    let choices = [
-        KeyChoice { key: 'y', label: "Accept it anyway", answer: ConfirmAnswer::Accept },
-        KeyChoice { key: 'e', label: "Edit it again", answer: ConfirmAnswer::EditAgain },
-    ];
+    let mut choices = vec![KeyChoice { key: 'y', label: "Accept it anyway", answer: ConfirmAnswer::Accept }];
+    choices.extend(restore_choice(text, lost));
+    choices.push(KeyChoice { key: 'e', label: "Edit it again", answer: ConfirmAnswer::EditAgain });
     ask(screen, &choices, "Go back")
 }

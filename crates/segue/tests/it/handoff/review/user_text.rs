@@ -319,8 +319,13 @@ fn a_rule_that_a_text_has_lost_is_put_back_with_one_key_and_accepting_without_it
     assert!(shown.contains("Your text does not contain the rule: Never raise the timeout"), "{screen}");
     terminal.press_keys("a\r");
     terminal.wait_for("[y] Accept it anyway");
+    // Going back leads to the question before, not out of the user's own text.
+    terminal.press_keys("\x1b");
+    wait_behind(&terminal, "→ Go back", "[s] Save as a draft");
     terminal.press_keys("e\r");
     wait_behind(&terminal, "→ Edit it again", "[+] Put it back");
+    terminal.press_keys("a\r");
+    wait_behind(&terminal, "→ Accept this text", "[y] Accept it anyway");
     terminal.press_keys("+\r");
     wait_behind(&terminal, "→ Put it back", "[a] Accept this text");
     terminal.press_keys("a\r");

@@ -333,7 +333,10 @@ run({
     await page.waitForURL((url) => url.hash === `#/threads/${child}`);
     await page.getByText(/Continues .* and .* by handoff/).waitFor();
     await page.getByRole("main").getByRole("link", { name: "The teapot" }).waitFor();
-    equal(await page.getByRole("heading", { level: 2, name: "Kettle, next part" }).count(), 2);
+    const summaries = page.getByRole("heading", { level: 2, name: "Kettle, next part" });
+    // The packages load after the thread.
+    await summaries.nth(1).waitFor();
+    equal(await summaries.count(), 2);
     const { packages } = await ask("GET", `/api/threads/${child}/packages`);
     equal(
       packages.map(({ parent_thread_id }) => parent_thread_id),

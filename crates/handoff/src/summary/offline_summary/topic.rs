@@ -45,6 +45,11 @@ const NUMBERS: &[&str] = &[
     "my phone number is ",
     "my zip code is ",
 ];
+/// Lowercase ends of short sentences that only keep up the conversation.
+const SMALL_TALK: &[&str] =
+    &["where were we", "you still there", "are you there", "it works", "it worked", "well done", "wow"];
+/// Maximum content words of small talk. A longer sentence says something too.
+const SMALL_TALK_WORDS_MAX: usize = 4;
 /// Lowercase phrases with which a task follows in the same sentence.
 const TASK_PHRASES: &[&str] = &["need to", "want to", "like to", "please"];
 
@@ -69,7 +74,13 @@ pub(super) fn names_topic(request: &str) -> bool {
 pub(super) fn states_no_task(sentence: &str) -> bool {
     let lower = strip_opening(sentence).to_lowercase();
     let is_plea = PLEAS.iter().any(|plea| lower.starts_with(plea)) && count_content_words(&lower) <= 3;
+    let end = lower.trim_end_matches(['.', '!', '?', ' ']);
+    let is_small_talk = SMALL_TALK.iter().any(|phrase| end.ends_with(phrase))
+        && !lower.contains("not ")
+        && count_content_words(&lower) <= SMALL_TALK_WORDS_MAX
+        && !TASK_PHRASES.iter().any(|phrase| lower.contains(phrase));
     is_plea
+        || is_small_talk
         || identifies_author(&lower)
         || is_configuration(sentence)
         || is_introduction(sentence)
@@ -116,6 +127,10 @@ mod tests {
             ("hey, can you port the reader?", true),
             ("What are the keys that turn on the new reader?", false),
             ("Where were we?", false),
+            ("alright, where were we?", false),
+            ("Wow, it works!", false),
+            ("It works now, remove the debug output of the parser.", true),
+            ("It does not work, the reader drops the last row.", true),
             ("Sure, my user ID is ana_lopez_17.", false),
             ("My name is Ana Lopez.", false),
             ("My name is Ana and I need to move my seat.", true),

@@ -51,6 +51,7 @@ pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
 pub use text::cues::{is_pasted, states_choice};
 pub use text::open_work::{announces_work, is_conversational, is_farewell, reports_result};
+pub use text::rule_cues::is_rule_participle;
 pub use text::rule_cues::order::asks_once;
 pub use text::wrappers::strip_answer_wrappers;
 pub use text::{formatting, identifier};

@@ -40,7 +40,7 @@ pub enum RunError {
     },
     /// The path of the folder is not UTF-8. It cannot be stored with the run, so a later process could not
     /// resume the run in it.
-    #[error("start a run in {}: the path is not UTF-8", .0.display())]
+    #[error("use the folder {}: the path is not UTF-8", .0.display())]
     WorkspaceNotUtf8(PathBuf),
     /// The thread was not moved to another folder.
     #[error("move thread {thread_id} to another folder: {reason}")]

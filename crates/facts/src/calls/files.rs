@@ -185,7 +185,7 @@ impl FileTracker {
         let root = working_folder(&self.files).unwrap_or_default();
         let mut files: HashMap<Cow<'_, str>, FileUse> = HashMap::with_capacity(self.files.len());
         for file in self.files.values() {
-            // The whole path is searched, because a secret may be recognised by what is before it.
+            // The whole path is searched, because a secret may be recognized by what is before it.
             let path = match secrets::redact(&file.path) {
                 Cow::Borrowed(path) => Cow::Borrowed(path.strip_prefix(root).unwrap_or(path)),
                 Cow::Owned(path) => Cow::Owned(path.strip_prefix(root).unwrap_or(&path).to_owned()),

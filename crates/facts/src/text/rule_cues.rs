@@ -99,6 +99,11 @@ fn order_words() -> impl Iterator<Item = &'static &'static str> {
         .flatten()
 }
 
+/// Returns whether the lowercase word after "no" states a rule, as in "no mocks allowed". Other participles state a result.
+pub fn is_rule_participle(word: &str) -> bool {
+    RULE_PARTICIPLES.contains(&word)
+}
+
 /// Returns `Some(true)` if `sentence` states an order, `Some(false)` if it states a wish, and `None` if it has no cue of a
 /// rule. A question or a guess with the words of an order counts as a wish.
 pub(crate) fn rule_strictness(sentence: &str) -> Option<bool> {
@@ -271,7 +276,7 @@ const NO_STATEMENT_WORDS: &[&str] = &[
 /// Lowercase words after "no" that make it an order for things in general, such as "no key should be logged".
 const MODALS: &[&str] = &["may", "should", "must", "shall"];
 /// Lowercase participles after "no" that state a rule, such as "no mocks allowed". Others state a result.
-const NO_RULE_PARTICIPLES: &[&str] = &["allowed", "permitted", "accepted", "tolerated", "needed"];
+const RULE_PARTICIPLES: &[&str] = &["allowed", "permitted", "accepted", "tolerated", "needed"];
 /// Words that tie an order to the present moment or the present object.
 const ONE_TIME_WORDS: &[&str] = &[
     "now",

@@ -372,7 +372,9 @@ fn check_no_new_secret(shown_md: &str, edited_md: &str) -> Result<(), EditError>
         let known =
             shown.iter().position(|known| (&known.kind, &known.masked) == (&secret.kind, &secret.masked));
         match known {
-            Some(index) => drop(shown.swap_remove(index)),
+            Some(index) => {
+                shown.swap_remove(index);
+            }
             None => {
                 return Err(EditError::Secret {
                     line: secret.line,

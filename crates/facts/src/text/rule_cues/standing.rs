@@ -3,9 +3,9 @@
 
 use super::{
     FOREIGN_MODALS, FOREIGN_ORDERS, FOREIGN_UNIVERSAL_WORDS, GENERAL_WORDS, HABIT_BEGINNINGS,
-    HABIT_OCCASIONS, HABIT_VERBS, HEDGES, MODALS, NO_RULE_PARTICIPLES, NO_RULES, NO_STATEMENT_WORDS,
-    ONE_TIME_WORDS, PROHIBITIONS, PRONOUNS, REQUIREMENTS, STATEMENT_OPENERS, STATES, STRONG_IMPERATIVES,
-    UNIVERSAL_PHRASES, UNIVERSAL_WORDS, WEAK_IMPERATIVES, begins_clause, begins_with_any,
+    HABIT_OCCASIONS, HABIT_VERBS, HEDGES, MODALS, NO_RULES, NO_STATEMENT_WORDS, ONE_TIME_WORDS, PROHIBITIONS,
+    PRONOUNS, REQUIREMENTS, STATEMENT_OPENERS, STATES, STRONG_IMPERATIVES, UNIVERSAL_PHRASES,
+    UNIVERSAL_WORDS, WEAK_IMPERATIVES, begins_clause, begins_with_any, is_rule_participle,
 };
 use crate::limits::RULE_CHARS_MAX;
 use crate::text::cues::{contains_any_word, is_bounded};
@@ -75,7 +75,7 @@ fn forbids(lower: &str, object: &str) -> bool {
     let is_statement =
         words().next() == Some("longer") || words().any(|word| NO_STATEMENT_WORDS.contains(&word));
     let last = words().last().unwrap_or_default();
-    let is_result = last.len() > 4 && last.ends_with("ed") && !NO_RULE_PARTICIPLES.contains(&last);
+    let is_result = last.len() > 4 && last.ends_with("ed") && !is_rule_participle(last);
     !is_statement && !is_result
 }
 

@@ -174,9 +174,7 @@ fn is_output(text: &str) -> bool {
     let is_count =
         words.first().is_some_and(|word| word == "no" || word.bytes().all(|byte| byte.is_ascii_digit()));
     let last = words.last().map(String::as_str).unwrap_or_default();
-    // "No mocks allowed" forbids.
-    let is_rule = ["allowed", "permitted", "accepted", "tolerated", "needed"].contains(&last);
-    let is_result = last == "found" || last.ends_with("ed") && !is_rule;
+    let is_result = last == "found" || last.ends_with("ed") && !facts::is_rule_participle(last);
     facts::is_pasted(text) || is_count && is_result
 }
 
@@ -187,4 +185,18 @@ fn states_decision(text: &str) -> bool {
     facts::states_choice(text)
         && !text.trim_end().ends_with(':')
         && (names_it || facts::states_choice(&lower.replace("decision", "")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_with_a_result_is_output_and_a_prohibition_is_not() {
+        for (text, expected) in
+            [("No fixes applied.", true), ("3 errors found", true), ("No mocks allowed.", false)]
+        {
+            assert_eq!(is_output(text), expected, "{text}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! agent.md: notes are added by a sentence, shown, searched, and edited in the user's own editor; the block
 //! of a handoff in it is protected.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use crate::sandbox::TestSandbox;
@@ -44,6 +46,17 @@ fn a_remembered_sentence_is_added_outside_the_block_and_its_file_is_printed() {
     let piped = sandbox.run_with(&["remember", "-"], "cups are blue\n");
     assert!(piped.code == 0 && sandbox.read_agent_md().unwrap().contains("- cups are blue\n"), "{piped:?}");
     sandbox.run(&["remember", " "]).assert_error(2, "no words were given");
+}
+
+#[test]
+fn m3_a_note_for_a_folder_whose_path_is_not_utf8_is_refused() {
+    let sandbox = TestSandbox::new();
+    let folder = sandbox.home().join(OsStr::from_bytes(b"p\xff"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let output = sandbox.command(&["remember", "tea is green"]).current_dir(&folder).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains("the path is not UTF-8"), "{output:?}");
+    assert_eq!(sandbox.read_agent_md(), None);
 }
 
 #[test]

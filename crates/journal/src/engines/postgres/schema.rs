@@ -27,6 +27,14 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0003_projects", sql: include_str!("migrations/0003_projects.sql") },
 ];
 
+/// Returns one row if the search path contains the table of migrations.
+///
+/// It reads the catalog as a table. `to_regclass` reads the server's cache of the catalog, which a transaction does not
+/// update while it waits for an advisory lock, so that it misses the table that the holder of the lock created.
+const FIND_MIGRATIONS_TABLE: &str = "SELECT FROM pg_catalog.pg_class AS class
+    JOIN pg_catalog.pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    WHERE class.relname = 'segue_migrations' AND namespace.nspname = ANY (current_schemas(false)) LIMIT 1";
+
 /// The version whose migration empties the search index, so that it has to be built again.
 const INDEX_RESET_VERSION: u32 = 2;
 
@@ -84,8 +92,7 @@ fn run_pending_migrations(connection: &Connection, location: &str) -> Result<()>
 /// # Errors
 /// [`Error::NewerSchema`] if the version is later than [`SCHEMA_VERSION`].
 pub(super) fn read_version(connection: &Connection, location: &str) -> Result<u32> {
-    let rows = connection.query("SELECT to_regclass('segue_migrations')::text", &[])?;
-    if rows.first().map(|row| row.text(0)).transpose()?.flatten().is_none() {
+    if connection.query(FIND_MIGRATIONS_TABLE, &[])?.is_empty() {
         return Ok(0);
     }
     let rows = connection.query("SELECT coalesce(max(version), 0) FROM segue_migrations", &[])?;
@@ -116,4 +123,25 @@ pub(super) fn migration_differences(connection: &Connection) -> Result<Vec<Strin
 /// Returns the checksum of a migration, computed as for SQLite.
 fn checksum(sql: &str) -> String {
     crate::engines::sqlite::checksum(sql)
+}
+
+#[cfg(test)]
+mod tests {
+    use postgres::DatabaseTarget;
+
+    use super::*;
+
+    #[test]
+    fn j9_a_transaction_sees_the_migrations_that_another_process_committed_since() {
+        let database = test_postgres::TestDatabase::create().unwrap();
+        let target: DatabaseTarget = database.socket_url().parse().unwrap();
+        let [waiting, other] = [(); 2].map(|()| Connection::open(&target).unwrap());
+        waiting.batch_execute("BEGIN").unwrap();
+        assert_eq!(read_version(&waiting, "waiting").unwrap(), 0);
+
+        // A single table: after many changes the server would also interrupt the other session to update its cache.
+        other.batch_execute("CREATE TABLE segue_migrations AS SELECT 1::bigint AS version").unwrap();
+
+        assert_eq!(read_version(&waiting, "waiting").unwrap(), 1);
+    }
 }

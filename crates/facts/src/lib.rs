@@ -91,6 +91,10 @@ pub struct FactCollector {
     answer: Quote,
     /// True when that text is a complete message.
     is_answer_complete: bool,
+    /// The id of the last tool call if it hands in the work.
+    submission_call: Option<String>,
+    /// `seq` of the result of that call; 0 without one.
+    submission_seq: Seq,
     tasks: TaskList,
     files: FileTracker,
     tool_outcomes: ToolOutcomeTracker,
@@ -303,6 +307,8 @@ impl FactCollector {
     /// Records a tool call: the files, programs and argument values it names, and its change to the task list.
     fn record_tool_call(&mut self, seq: Seq, id: &str, name: &str, args: &serde_json::Value) {
         let usage = ToolUse::from_call(name, args);
+        self.submission_seq = 0;
+        self.submission_call = usage.submits_work(name).then(|| id.to_owned());
         self.tool_outcomes.record_call(seq, id, name, &usage);
         self.files.record_call(seq, id, &usage);
         self.arguments.record_call(seq, id, args, &usage);
@@ -330,6 +336,9 @@ impl FactCollector {
         for edited in head.split("Applied edit to ").skip(1) {
             let path = crate::tool_use::normalize_path(edited.split_whitespace().next().unwrap_or_default());
             self.files.record_write(seq, &path);
+        }
+        if effect == CallEffect::Performed && self.submission_call.as_deref() == Some(&message.call_id) {
+            self.submission_seq = seq;
         }
         self.files.record_result(seq, &message.call_id, effect);
         self.arguments.record_result(&message.call_id, effect);
@@ -441,8 +450,9 @@ impl FactCollector {
         let todos = self.tasks.items();
         let are_tasks_done = !todos.is_empty() && self.tasks.seq() > self.last_request_seq;
         let has_open_tasks = todos.iter().any(|todo| todo.status != TodoStatus::Completed);
-        let is_open = self.answer.text.is_empty()
-            || !self.is_answer_complete
+        // The agent ended its work with a call, after its last words.
+        let is_submitted = self.submission_seq > self.last_request_seq;
+        let is_open = !is_submitted && (self.answer.text.is_empty() || !self.is_answer_complete)
             || self.tool_outcomes.has_pending_calls()
             || self.tool_outcomes.has_failure_since(self.last_request_seq)
             || self.open_question().is_some()
@@ -456,7 +466,8 @@ impl FactCollector {
             (true, _) => Some(false),
             (false, true) => None,
             (false, false) => {
-                (review.has_result || are_tasks_done || self.answers_question()).then_some(true)
+                (is_submitted || review.has_result || are_tasks_done || self.answers_question())
+                    .then_some(true)
             }
         }
     }

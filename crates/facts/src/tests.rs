@@ -103,6 +103,15 @@ fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending()
             Some(false),
         ),
         ("U: Do it.\n C: 1 TodoWrite {\"todos\": [{\"content\": \"x\"}]}\n A: Done.", Some(false)),
+        // The agent handed in its work with a call.
+        ("U: Do it.\n A: Calling submit.\n C: 1 submit {}\n T: 1 diff --git a b", Some(true)),
+        (
+            "U: Do it.\n C: 1 bash {\"command\": \"echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\"}\n T: 1 diff",
+            Some(true),
+        ),
+        ("U: Do it.\n C: 1 submit {}\n E: 1 no changes to submit", Some(false)),
+        ("U: Do it.\n C: 1 submit {}\n T: 1 diff\n C: 2 bash {\"command\": \"ls\"}\n T: 2 a", Some(false)),
+        ("U: Do it.\n C: 1 submit {}\n T: 1 diff\n U: Now the other.", Some(false)),
         // Nothing tells whether it was answered.
         ("U: Say hi.\n A: Hi.", None),
         ("C: 1 TodoWrite {\"todos\": [{\"content\": \"x\"}]}\n U: Do it.\n A: Done.", None),
@@ -392,7 +401,7 @@ fn names_in_the_arguments_of_a_call_count_once_it_was_performed() {
 
 #[test]
 fn a_name_in_the_arguments_counts_once_for_each_call_and_a_path_only_if_the_call_does_not_use_the_file() {
-    let edit = r#"C: 1 Edit {"file_path": "src/main.ts", "new_string": "import './session.ts'; openSession(openSession);"}"#;
+    let edit = r#"C: 1 Edit {"file_path": "src/main.ts", "new_string": "import './session.ts'; import '../up/list.ts'; openSession(openSession);"}"#;
     let task = r#"C: 2 Task {"kind": "src/kinds.ts", "prompt": "Read CONVENTIONS.md before openSession."}"#;
     let todo = r#"C: 3 TodoWrite {"todos": [{"content": "Port old/reader.ts now"}]}"#;
     let facts = parse_facts(&format!("{edit}\n T: 1 ok\n {task}\n T: 2 ok\n {todo}\n T: 3 ok"));

@@ -123,6 +123,8 @@ impl ArgumentScan {
                     NameKind::Identifier | NameKind::Reference if self.uses_files => {
                         self.names.insert(name.to_owned());
                     }
+                    // In a file, such a path is relative to the file's own folder, as that of an imported module.
+                    NameKind::Path if name.starts_with("../") => {}
                     NameKind::Path => {
                         self.paths.insert(normalize_path(name));
                     }

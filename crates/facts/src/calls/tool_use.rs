@@ -129,6 +129,12 @@ impl ToolUse {
         usage
     }
 
+    /// Returns whether the call, of a tool with this name, hands in the work and ends the agent's run.
+    pub(crate) fn submits_work(&self, tool: &str) -> bool {
+        SUBMISSION_TOOLS.contains(&tool)
+            || self.command.as_deref().is_some_and(|command| command.contains(SUBMISSION_COMMAND))
+    }
+
     /// Adds the paths among the arguments, and for a write the files that a patch among the arguments changes.
     fn record_paths(&mut self, args: &Value, access: FileAccess) {
         let list = match access {
@@ -153,7 +159,8 @@ impl ToolUse {
             identifier::scan_names(line, |kind, name| {
                 let path = normalize_path(name);
                 let is_other = !self.writes.contains(&path) && !self.deletes.contains(&path);
-                if kind == NameKind::Path && is_file_path(&path) && is_readable(&path) && is_other {
+                let is_file = kind == NameKind::Path && is_file_path(&path) && is_readable(&path);
+                if is_file && is_other && !is_module_name(line, name) {
                     self.reads.push(path);
                 }
             });
@@ -175,6 +182,11 @@ impl ToolUse {
         }
     }
 }
+
+/// Names of tools with which an agent hands in its work: of SWE-agent and OpenHands.
+const SUBMISSION_TOOLS: [&str; 2] = ["submit", "finish"];
+/// The part of a command with which mini-SWE-agent hands in its work.
+const SUBMISSION_COMMAND: &str = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT";
 
 /// The kind of access that a file tool makes.
 enum FileAccess {
@@ -206,6 +218,13 @@ pub fn is_file_path(path: &str) -> bool {
         .rsplit_once('.')
         .is_some_and(|(stem, extension)| !stem.is_empty() && identifier::is_extension(extension));
     has_extension && NON_FILE_NAMES.iter().all(|name| !path.eq_ignore_ascii_case(name))
+}
+
+/// Returns whether a path in a command names a module in code that the command searches or replaces, such as
+/// `sed 's|"../a.js"|"../b/a.js"|'`: it is in quotation marks and relative to the folder of the file with that code.
+fn is_module_name(line: &str, path: &str) -> bool {
+    let start = path.as_ptr().addr() - line.as_ptr().addr();
+    path.starts_with("../") && line[..start].ends_with(['"', '\''])
 }
 
 /// Returns whether reading the file says something about the work: it is no image, log or document for people.
@@ -395,6 +414,8 @@ mod tests {
             ("str_replace_editor", json!({"command": "view", "path": "c.py"}), "c.py", ""),
             ("str_replace_editor", json!({"command": "create", "path": "c.py"}), "", "c.py"),
             ("Bash", json!({"command": "sed -n 1,9p src/x.ts > /dev/null"}), "src/x.ts", ""),
+            ("Bash", json!({"command": "sed 's|\"../a.js\"|\"../b/a.js\"|' ../x.ts"}), "../x.ts", ""),
+            ("Bash", json!({"command": "find . -name '*_test.go'"}), "", ""),
             (
                 "shell",
                 json!({"command": ["bash", "-lc", "cat > notes.md <<'E'\n> quoted.md\nE"]}),

@@ -35,8 +35,8 @@ const EXTENSIONS: [&str; 92] = [
 pub const UNITS: [&str; 14] =
     ["ms", "s", "%", "mb", "kb", "gb", "mib", "kib", "gib", "px", "min", "h", "tokens", "x"];
 
-/// Calls `visit` with the kind and text of every name in `text`, in order, including repeated names. The cost is linear in
-/// the length of the text.
+/// Calls `visit` with the kind and text of every name in `text`, in order, including repeated names. The end of a pattern,
+/// such as `*_test.go`, is no path. The cost is linear in the length of the text.
 pub fn scan_names<'a>(text: &'a str, mut visit: impl FnMut(NameKind, &'a str)) {
     let bytes = text.as_bytes();
     let mut offset = 0;
@@ -59,8 +59,15 @@ pub fn scan_names<'a>(text: &'a str, mut visit: impl FnMut(NameKind, &'a str)) {
             continue;
         }
         let word = text[offset - length..offset].trim_end_matches(['.', ':', '-', '@', '+', '*']);
-        if let Some((kind, name)) = classify_word(word) {
-            visit(kind, name);
+        let start = offset - length;
+        let is_glob = start > 0
+            && bytes[start - 1] == b'*'
+            && bytes.get(offset) != Some(&b'*')
+            && matches!(bytes[start], b'.' | b'_' | b'/' | b'-');
+        match classify_word(word) {
+            Some((NameKind::Path, _)) if is_glob => {}
+            Some((kind, name)) => visit(kind, name),
+            None => {}
         }
     }
 }
@@ -257,6 +264,7 @@ mod tests {
         for (text, expected) in [
             ("nothing to see here, and/or there.", ""),
             ("see src/lib.rs:12 and ./a.md.", "Path src/lib.rs, Path ./a.md"),
+            ("**src/lib.rs**, **./a.md** but *_test.go and **/*.eval.yaml", "Path src/lib.rs, Path ./a.md"),
             ("(https://x.test/a?b=c).", "Url https://x.test/a?b=c"),
             (
                 "call `parse_all` or parseAll in HttpClient",

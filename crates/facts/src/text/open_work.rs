@@ -21,7 +21,8 @@ const FAREWELL_BYTES_MAX: usize = 48;
 /// The statements of an answer about the state of the work.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct AnswerReview {
-    /// The sentences that say what is left, in order and verbatim.
+    /// The sentences that say what is left, in order and verbatim. Names in a list, which say nothing alone, are joined to
+    /// the sentence that introduces them.
     pub left_open: Vec<String>,
     /// True when a sentence states a result.
     pub has_result: bool,
@@ -47,8 +48,14 @@ pub(crate) fn review_answer(answer: &str) -> AnswerReview {
         is_below_open_heading &= is_listed;
         let is_checked = lower.starts_with("[x]") || lower.starts_with('✅');
         if !is_checked && (is_listed || lower.starts_with("[ ]") || says_open(&lower)) {
-            open_heading = None;
-            review.left_open.push(text);
+            let is_name = is_listed && !text.contains(char::is_whitespace);
+            let introduction = match open_heading.take() {
+                Some(heading) => Some(format!("{heading} ")),
+                None if is_name => review.left_open.pop().map(|before| format!("{before}, ")),
+                None => None,
+            };
+            let introduction = introduction.filter(|_| is_name).unwrap_or_default();
+            review.left_open.push(introduction + &text);
         } else {
             review.has_result |= states_result(&lower);
         }
@@ -274,6 +281,11 @@ mod tests {
             ("I migrated the remaining tables.", ""),
             ("The interface remains the same.", ""),
             ("Let me look at the parser:", ""),
+            (
+                "Pending changes:\n\n- `src/a.rs`\n- `src/b.rs`\n\nI fixed the parser.",
+                "Pending changes: `src/a.rs`, `src/b.rs`",
+            ),
+            ("Still to do:\n- port the reader\n- `src/b.rs`", "port the reader, `src/b.rs`"),
             ("Nothing is left to do.", ""),
             ("The job is no longer broken.", ""),
             ("Der Export fehlt noch.", "Der Export fehlt noch."),

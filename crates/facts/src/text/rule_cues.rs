@@ -131,8 +131,17 @@ fn is_not_order(lower: &str, before: &str) -> bool {
     begins_with(&["stop"]) && !begins_clause(&before)
         || begins_with(&["avoid", "ensure", "keep", "remove", "rename"]) && last == "to"
         || begins_with(&["always", "never", "only"]) && STATEMENT_VERBS.contains(&last)
+        || begins_with(&["should"])
+            && before.split_whitespace().rev().take(QUESTION_WORDS_BEFORE_MAX).any(is_question_word)
 }
 
+/// Returns whether a lowercase word begins an indirect question, such as "where those modules should go".
+fn is_question_word(word: &str) -> bool {
+    ["where", "how", "what", "which", "whether"].contains(&word)
+}
+
+/// Maximum words between the first word of an indirect question and its "should".
+const QUESTION_WORDS_BEFORE_MAX: usize = 5;
 /// Maximum bytes after the beginning of a cue in which [`NO_RULES`] are searched.
 const CUE_BYTES_MAX: usize = 24;
 /// Phrases that make a sentence valid for every case wherever they are in it.

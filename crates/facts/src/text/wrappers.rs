@@ -76,8 +76,13 @@ const ANSWER_KEYS: &[&str] =
 /// Maximum fields of a JSON object that wraps a text. A larger object is data.
 const WRAPPER_FIELDS_MAX: usize = 6;
 /// Beginnings of messages that agent harnesses send in the user's name.
-const HARNESS_LINES: &[&str] =
-    &["[Request interrupted", "Caveat: The messages below", "# AGENTS.md", "Base directory for this skill"];
+const HARNESS_LINES: &[&str] = &[
+    "[Request interrupted",
+    "Caveat: The messages below",
+    "# AGENTS.md",
+    "Base directory for this skill",
+    "System: Please continue.",
+];
 /// Beginnings of the sentences that a harness adds at the end of a message.
 const HARNESS_ENDS: &[&str] = &["If you need specific details from before exiting plan mode"];
 /// Beginnings of messages in the user's name that are output of an environment.
@@ -279,6 +284,7 @@ mod tests {
             ("<command-message>review is running</command-message>\nfix it", "fix it"),
             ("<ide_opened_file>a.rs</ide_opened_file>\nfix it", "fix it"),
             ("[Request interrupted by user]", ""),
+            ("System: Please continue.", ""),
             ("Thank you! ###STOP###", "Thank you!"),
             ("Bye. STOP###", "Bye."),
             ("### A and ###B", "### A and ###B"),

@@ -11,6 +11,9 @@ use crate::text::wrap::wrap;
 /// The most cells of the strip.
 const STRIP_CELLS_MAX: usize = 72;
 
+/// The most ranges of unread messages that are listed.
+const UNREAD_RANGES_MAX: usize = 12;
+
 /// The uses with their names and the characters of the strip, the strongest claim first.
 const USES: [(MessageUse, &str, char); 5] = [
     (MessageUse::Quoted, "quoted", '█'),
@@ -52,8 +55,23 @@ pub fn render_full(screen: &Screen, coverage: &Coverage) -> Vec<String> {
         "verbatim: read in full · summarized: read as a line or a fact · truncated: read in part · excluded: not read. \
          `segue history` shows the events."
     };
+    lines.extend(unread_line(coverage).map(|line| screen.style.dim(wrap(&line, columns, "  ", "    "))));
     lines.push(screen.style.dim(wrap(legend, columns, "  ", "  ")));
     lines
+}
+
+/// Returns a line with the places of the unread messages; `None` without any. The ranges may contain events that are no
+/// messages.
+fn unread_line(coverage: &Coverage) -> Option<String> {
+    count_message_uses(coverage).filter(|uses| uses.unread > 0)?;
+    let range = |(first, last): &SeqRange| match first == last {
+        true => format!("#{first}"),
+        false => format!("#{first}–#{last}"),
+    };
+    let ranges: Vec<String> = coverage.unread.iter().take(UNREAD_RANGES_MAX).map(range).collect();
+    let others = coverage.unread.len().saturating_sub(UNREAD_RANGES_MAX);
+    let others = if others > 0 { format!(" and {others} more places") } else { String::new() };
+    Some(format!("Unread messages are in {}{others}.", ranges.join(", ")))
 }
 
 /// Returns a strip of at most `cells` characters over the covered range. Each shows the strongest use in its part.
@@ -126,6 +144,17 @@ mod tests {
     #[test]
     fn coverage_at_60_and_at_100_columns() {
         insta::assert_snapshot!(format!("{}\n\n{}", render_sample(60), render_sample(100)));
+    }
+
+    #[test]
+    fn the_places_of_unread_messages_are_listed() {
+        assert_eq!(unread_line(&coverage()), None, "the ten events of the range are no messages");
+        let mut with_unread = Coverage { messages: 250, ..coverage() };
+        assert_eq!(unread_line(&with_unread).as_deref(), Some("Unread messages are in #181–#190."));
+        with_unread.unread = (0..14).map(|index| (150 + 2 * index, 150 + 2 * index)).collect();
+        let line = unread_line(&with_unread).unwrap();
+        assert!(line.starts_with("Unread messages are in #150, #152,"), "{line}");
+        assert!(line.ends_with("#172 and 2 more places."), "{line}");
     }
 
     #[test]

@@ -214,7 +214,10 @@ fn read_action(
         }
         "think" => out.push_entry(origin.thinking(take_text(&mut args, "thought").unwrap_or_default())),
         "finish" => {
-            let text = take_text(&mut args, "final_thought").or_else(|| take_text(&mut args, "thought"));
+            // Files of 2024 have the arguments as fields of the event.
+            let text = take_text(&mut args, "final_thought")
+                .or_else(|| take_text(&mut args, "thought"))
+                .or_else(|| take_text(&mut fields, "thought"));
             out.push_entry(origin.assistant_text(text.unwrap_or_default()))
         }
         _ => {

@@ -212,7 +212,7 @@ fn openhands_reads_trajectories_and_pairs() {
         {"id":8,"source":"agent","action":"finish","args":{"final_thought":"bye"}}]}"#, "\n",
     ).replace("\n        ", " ").as_str()));
     assert_snapshot!(check(concat!(
-        r#"{"issue":{"n":1},"instruction":"x","history":[[{"action":"message","content":"task"},{"observation":"null"}],[{"action":"run","command":"ls","thought":"t"},{"observation":"run","content":"ok","exit_code":0}]]}"#,
+        r#"{"issue":{"n":1},"instruction":"x","history":[[{"action":"message","content":"task"},{"observation":"null"}],[{"action":"run","command":"ls","thought":"t"},{"observation":"run","content":"ok","exit_code":0}],[{"action":"finish","outputs":{},"thought":"bye"},{"observation":"null"}]]}"#,
         "\n",
     )));
 }

@@ -17,6 +17,8 @@ fn rules_are_recognised() {
         ("I've only recently seen it.", None),
         ("请不要提交", Some(true)),
         ("Bitte keine neuen Abhängigkeiten", Some(false)),
+        ("locations where those modules should go", None),
+        ("The modules should go into src.", Some(false)),
         ("it works", None),
     ] {
         assert_eq!(rule_strictness(sentence), expected, "{sentence:?}");

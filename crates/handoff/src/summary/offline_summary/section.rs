@@ -10,7 +10,7 @@ use super::quotes::{
 };
 use super::statements::{RankedStatement, is_misleading, is_prose, statements};
 use super::title::{is_preparation, strip_opening};
-use super::topic::states_no_task;
+use super::topic::{names_topic, states_no_task, states_task};
 use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use, objective_request};
 use facts::GoalMatcher;
 use facts::formatting::{
@@ -130,6 +130,8 @@ const REQUEST_OPENERS: &[&str] = &[
 const RULE_CHARS: usize = 300;
 /// The minimum number of content words of an earlier request. A shorter one, such as "yes, do it", tells nothing alone.
 const EARLIER_REQUEST_WORDS_MIN: usize = 3;
+/// The number of requests before the last that are searched for one that explains it.
+const EARLIER_REQUESTS_SEARCHED: usize = 3;
 /// The number of bytes at the beginning of a request by which it is recognized.
 const BEGINNING_BYTES: usize = 48;
 /// The number of files in a folder from which they are shown as one group, if they were changed or read.
@@ -171,7 +173,7 @@ pub(super) const SECTIONS: &[SummarySection] = &[
         build: objective_lines,
     },
     SummarySection { kind: SummaryItemKind::NextStep, share_percent: 14, chars_max: 900, build: open_todos },
-    SummarySection { kind: SummaryItemKind::NextStep, share_percent: 10, chars_max: 600, build: left_open },
+    SummarySection { kind: SummaryItemKind::NextStep, share_percent: 12, chars_max: 600, build: left_open },
     SummarySection { kind: SummaryItemKind::Decision, share_percent: 16, chars_max: 1_400, build: rules },
     SummarySection {
         kind: SummaryItemKind::Progress,
@@ -224,7 +226,11 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let mut words = 0;
     let last_seq = facts.requests.last().map_or(0, |quote| quote.seq);
     let has_statement = facts.statements.last().is_some_and(|quote| quote.seq > last_seq);
-    for (index, quote) in facts.requests.iter().rev().enumerate() {
+    let is_informative = |(index, quote): &(usize, &Quote)| {
+        *index == 0
+            || count_content_words(&quote.text) > 1 && (states_task(&quote.text) || names_topic(&quote.text))
+    };
+    for (index, quote) in facts.requests.iter().rev().enumerate().filter(is_informative) {
         let label = match (index, facts.request_answered, facts.open_question.is_some()) {
             (0, _, true) => "Last request, answered with a question",
             (0, Some(true), false) => "Last request, answered",
@@ -254,7 +260,7 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
             lines.push(line);
         }
         words += count_content_words(&quote.text);
-        if words >= REQUEST_WEIGHT_MIN + 2 || index >= 3 {
+        if words >= REQUEST_WEIGHT_MIN + 2 || index >= EARLIER_REQUESTS_SEARCHED {
             break;
         }
     }
@@ -292,7 +298,7 @@ fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         }
         // The last request is quoted in its own section.
         let beginning = to_single_line(head(&quote.text, BEGINNING_BYTES));
-        if request.shown.contains(&beginning) {
+        if request.shown.contains(&beginning) || !states_task(&quote.text) && !names_topic(&quote.text) {
             continue;
         }
         words += count_content_words(&quote.text);

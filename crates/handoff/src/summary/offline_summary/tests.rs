@@ -275,6 +275,15 @@ fn an_earlier_request_of_which_only_a_few_words_fit_is_left_out() {
 }
 
 #[test]
+fn an_earlier_request_that_tells_nothing_is_left_out() {
+    let text = summary(
+        "U: Port the reader of sessions to the new format.\n A: Ported.\n U: ls\n A: Two files.\n U: what did I run?\n A: ls.\n U: ok\n A: Fine.",
+    );
+    assert!(text.contains("Before it: \"Port the reader") && !text.contains("\"ls\""), "{text}");
+    assert!(!text.contains("what did I run"), "{text}");
+}
+
+#[test]
 fn a_long_request_is_quoted_by_whole_sentences_and_says_so() {
     let details = "The importer must accept every old file. ".repeat(60);
     let text = summary(&format!("U: Port the importer to the new format. {details}"));

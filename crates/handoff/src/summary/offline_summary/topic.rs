@@ -46,8 +46,19 @@ const NUMBERS: &[&str] = &[
     "my zip code is ",
 ];
 /// Lowercase ends of short sentences that only keep up the conversation.
-const SMALL_TALK: &[&str] =
-    &["where were we", "you still there", "are you there", "it works", "it worked", "well done", "wow"];
+const SMALL_TALK: &[&str] = &[
+    "where were we",
+    "you still there",
+    "are you there",
+    "it works",
+    "it worked",
+    "everything works",
+    "well done",
+    "wow",
+    "jesus",
+];
+/// Lowercase beginnings of clauses that praise the assistant.
+const PRAISE: &[&str] = &["you are a ", "you're a ", "you are the ", "you're the "];
 /// Maximum content words of small talk. A longer sentence says something too.
 const SMALL_TALK_WORDS_MAX: usize = 4;
 /// Lowercase phrases with which a task follows in the same sentence.
@@ -74,10 +85,8 @@ pub(super) fn names_topic(request: &str) -> bool {
 pub(super) fn states_no_task(sentence: &str) -> bool {
     let lower = strip_opening(sentence).to_lowercase();
     let is_plea = PLEAS.iter().any(|plea| lower.starts_with(plea)) && count_content_words(&lower) <= 3;
-    let end = lower.trim_end_matches(['.', '!', '?', ' ']);
-    let is_small_talk = SMALL_TALK.iter().any(|phrase| end.ends_with(phrase))
-        && !lower.contains("not ")
-        && count_content_words(&lower) <= SMALL_TALK_WORDS_MAX
+    let is_small_talk = (is_small_talk(&lower)
+        || lower.split(',').all(|clause| is_small_talk(clause.trim())))
         && !TASK_PHRASES.iter().any(|phrase| lower.contains(phrase));
     is_plea
         || is_small_talk
@@ -88,6 +97,14 @@ pub(super) fn states_no_task(sentence: &str) -> bool {
         || !is_polite_order(sentence)
             && facts::is_conversational(sentence)
             && count_content_words(sentence) <= 3
+}
+
+/// Returns whether a lowercase clause only keeps up the conversation.
+fn is_small_talk(clause: &str) -> bool {
+    let end = clause.trim_end_matches(['.', '!', '?', ' ']);
+    let is_phrase = SMALL_TALK.iter().any(|phrase| end.ends_with(phrase)) && !clause.contains("not ");
+    let is_praise = PRAISE.iter().any(|phrase| clause.starts_with(phrase));
+    (is_phrase || is_praise) && count_content_words(clause) <= SMALL_TALK_WORDS_MAX
 }
 
 /// Returns whether a sentence orders work in the form of a question.
@@ -129,6 +146,9 @@ mod tests {
             ("Where were we?", false),
             ("alright, where were we?", false),
             ("Wow, it works!", false),
+            ("so, i'm now in the new implementation, you still there?", false),
+            ("Jesus, everything works, you are a monster", false),
+            ("Jesus, everything works, now remove the debug output of the parser", true),
             ("It works now, remove the debug output of the parser.", true),
             ("It does not work, the reader drops the last row.", true),
             ("Sure, my user ID is ana_lopez_17.", false),

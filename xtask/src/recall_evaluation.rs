@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use serde_json::{Value, json};
 
 use crate::cargo_metadata::CargoMetadata;
 use crate::command::CommandSpec;
@@ -17,18 +18,49 @@ const SCORER: &str = "../shared/data/eval_retrieval.py";
 const CONVERSATIONS: &str = "../shared/data/open/locomo/locomo5-open.json";
 /// The example of the crate `memory` that searches.
 const EXAMPLE: &str = "eval_recall";
-/// The scorer's units of a match: the evidence message itself, or also a message directly before or after a hit.
-const MATCH_UNITS: [&str; 2] = ["turn", "window3"];
-/// The minimum share of the evidence among the ten best hits, in percent, for the first of [`MATCH_UNITS`].
-const RECALL_PERCENT_MIN: f64 = 70.0;
+/// Computes the recall of lists of messages of any length, with the scorer's data.
+const BUDGET_SCORER: &str = include_str!("recall_evaluation/score_budget.py");
+/// What is measured, each in its own field of the example's output.
+const MEASURES: [RecallMeasure; 3] = [
+    RecallMeasure {
+        field: "messages",
+        name: "among the ten best messages",
+        unit: Some("turn"),
+        percent_min: 80.2,
+    },
+    RecallMeasure {
+        field: "passages",
+        name: "in the ten best passages",
+        unit: Some("window3"),
+        percent_min: 85.2,
+    },
+    RecallMeasure {
+        field: "budget",
+        name: "in 1,000 tokens of single messages",
+        unit: None,
+        percent_min: 85.3,
+    },
+];
 /// The column of the scorer's table that is compared with the minimum.
 const SCORE_COLUMN: &str = "R@10";
 
-/// Builds the example, searches, runs the scorer for each unit and prints the scores.
+/// A measured share of the evidence.
+struct RecallMeasure {
+    /// The field of the example's output that lists the hits.
+    field: &'static str,
+    /// Where the evidence is looked for, for people.
+    name: &'static str,
+    /// The scorer's unit of a hit; `None` for a list of messages that counts as a whole.
+    unit: Option<&'static str>,
+    /// The minimum, in percent.
+    percent_min: f64,
+}
+
+/// Builds the example, searches, runs the scorer for each measure and prints the scores.
 ///
 /// # Errors
-/// If an argument is not `--dev`, the conversations, the scorer or Python are missing, the build fails, or the recall
-/// is below [`RECALL_PERCENT_MIN`].
+/// If an argument is not `--dev`, the conversations, the scorer or Python are missing, the build fails, or a recall
+/// is below its minimum.
 pub fn run_evaluation(root: &Path, args: &[String]) -> anyhow::Result<()> {
     if !root.join(CONVERSATIONS).is_file() || !root.join(SCORER).is_file() {
         bail!("score searches: {CONVERSATIONS} or {SCORER} is missing; nothing was run");
@@ -48,35 +80,48 @@ pub fn run_evaluation(root: &Path, args: &[String]) -> anyhow::Result<()> {
         .arg(profile)
         .run(root)?;
     let binary = target.join(folder).join("examples").join(EXAMPLE);
-    let hits_file = target.join("eval_recall.jsonl");
-    let ranked_hits = CommandSpec::from_program(&binary).arg(CONVERSATIONS).output(root)?;
-    std::fs::write(&hits_file, ranked_hits).with_context(|| format!("write {}", hits_file.display()))?;
-    let mut recalls = Vec::new();
-    for unit in MATCH_UNITS {
-        let scores = CommandSpec::from_line("python3")
-            .arg(SCORER)
-            .arg(CONVERSATIONS)
-            .arg("--run")
-            .arg(hits_file.to_string_lossy())
-            .arg("--unit")
-            .arg(unit)
-            .output(root)?;
-        println!("{scores}");
-        recalls.push(score_in_column(&scores).with_context(|| format!("read the scores of unit {unit}"))?);
+    let hits = CommandSpec::from_program(&binary).arg(CONVERSATIONS).output(root)?;
+    let mut missed = Vec::new();
+    for measure in &MEASURES {
+        let hits_file = target.join(format!("eval_recall_{}.jsonl", measure.field));
+        std::fs::write(&hits_file, ranked_lines(&hits, measure.field)?)
+            .with_context(|| format!("write {}", hits_file.display()))?;
+        let percent = score_hits(root, measure, &hits_file)?;
+        let RecallMeasure { name, percent_min, .. } = measure;
+        println!("{percent:.1} % of the evidence is {name}; the minimum is {percent_min} %");
+        if percent < *percent_min {
+            missed.push(*name);
+        }
     }
-    let results = MATCH_UNITS.iter().zip(&recalls).map(|(unit, recall)| format!("{recall:.1} % by {unit}"));
-    println!(
-        "evidence recall@10: {}; the minimum is {RECALL_PERCENT_MIN} % by {}",
-        results.collect::<Vec<_>>().join(", "),
-        MATCH_UNITS[0]
-    );
-    match recalls[0] >= RECALL_PERCENT_MIN {
-        true => Ok(()),
-        false => bail!(
-            "score searches: {:.1} % of the evidence is among the ten best hits; the minimum is {RECALL_PERCENT_MIN} %",
-            recalls[0]
-        ),
+    match missed[..] {
+        [] => Ok(()),
+        _ => bail!("score searches: the evidence {} is below the minimum", missed.join(", and ")),
     }
+}
+
+/// Returns the example's output with one field only, under the name that the scorer reads.
+fn ranked_lines(output: &str, field: &str) -> anyhow::Result<String> {
+    let mut lines = String::new();
+    for line in output.lines() {
+        let question: Value = serde_json::from_str(line).context("read the hits of a question")?;
+        lines.push_str(&json!({"q": question["q"], "ranked": question[field]}).to_string());
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+/// Runs the scorer, prints its scores, and returns the recall in percent.
+fn score_hits(root: &Path, measure: &RecallMeasure, hits_file: &Path) -> anyhow::Result<f64> {
+    let scorer = CommandSpec::from_line("python3");
+    let hits_file = hits_file.to_string_lossy();
+    let Some(unit) = measure.unit else {
+        let arguments = scorer.arg("-c").arg(BUDGET_SCORER).arg(SCORER).arg(CONVERSATIONS).arg(hits_file);
+        return arguments.output(root)?.trim().parse().context("read the recall within a budget");
+    };
+    let arguments = scorer.arg(SCORER).arg(CONVERSATIONS).arg("--run").arg(hits_file).arg("--unit").arg(unit);
+    let scores = arguments.output(root)?;
+    println!("{scores}");
+    score_in_column(&scores).with_context(|| format!("read the scores of unit {unit}"))
 }
 
 /// Returns the number in [`SCORE_COLUMN`] of the first row of the scorer's first Markdown table.

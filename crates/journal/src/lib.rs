@@ -32,9 +32,10 @@ pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, Name
 pub use query::outbox::{OutboxCursor, OutboxQuery};
 pub use query::{
     CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexHit, IndexHitKind,
-    MemoryCounts, PartialDate, ProjectScope, RankQuery, RankedMessage, RunFilter, SearchQuery, SortDirection,
-    StoreHealth, StoredSummary, SubagentVisibility, SummaryProject, SummaryQuery, SupersededVisibility,
-    ThreadFilter, ThreadPrefix, ThreadSort, ThreadSortKey, TurnQuery, UnclaimedRunsQuery, WordMatchMode,
+    MemoryCounts, PartialDate, ProjectScope, RankQuery, RankedMessage, RunFilter, SearchQuery, SearchUnit,
+    SortDirection, StoreHealth, StoredSummary, SubagentVisibility, SummaryProject, SummaryQuery,
+    SupersededVisibility, ThreadFilter, ThreadPrefix, ThreadSort, ThreadSortKey, TurnQuery,
+    UnclaimedRunsQuery, WordMatchMode,
 };
 pub use scoped::ScopedStore;
 pub use store::{CommitReceipt, FencingToken, Store, StoreScope, ThreadSize, Transaction};

@@ -219,6 +219,17 @@ pub enum WordMatchMode {
     All,
 }
 
+/// The unit that a search counts and ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SearchUnit {
+    /// A single message.
+    #[default]
+    Message,
+    /// A message with the messages directly before and after it. Passages do not overlap, and a passage ranks by its
+    /// three messages together.
+    Passage,
+}
+
 /// A search over all documents. A document must match every field that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchQuery {
@@ -244,6 +255,11 @@ pub struct SearchQuery {
     pub since: Option<Timestamp>,
     /// Messages from one of these dates get a higher score.
     pub dates: Vec<PartialDate>,
+    /// The question as a person wrote it, which tells more than its words: a message that contains it word for word is
+    /// the first hit, and it may ask for a time, a number, a name or a role. Empty if only the words are known.
+    pub question: String,
+    /// The unit of a hit. Summaries, handoffs and items are not affected.
+    pub unit: SearchUnit,
     /// Maximum number of hits, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
@@ -319,7 +335,8 @@ pub enum HitLocation {
 pub struct IndexHit {
     /// The location of the document.
     pub location: HitLocation,
-    /// The score, greater than 0. It is comparable only within the results of one search.
+    /// The score, greater than 0: proportional to the estimated probability that the document is the one that is looked
+    /// for. It is comparable only within the results of one search.
     pub score: f64,
     /// The words that the document contains: bit `n` stands for `words[n]` of the query.
     pub matched_words: u32,
@@ -339,6 +356,10 @@ pub struct RankQuery {
     /// The words, at most [`crate::QUERY_WORDS_MAX`]. A message must contain at least one. A word with several terms,
     /// such as a path, matches where the terms are consecutive.
     pub words: Vec<String>,
+    /// Messages from one of these dates get a higher score.
+    pub dates: Vec<PartialDate>,
+    /// The question as a person wrote it; see [`SearchQuery::question`].
+    pub question: String,
     /// Maximum number of messages, from 1 to [`crate::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
@@ -359,8 +380,8 @@ pub struct RankedMessage {
     pub thread_id: ThreadId,
     /// The seq of its event.
     pub seq: Seq,
-    /// The score, greater than 0: higher for rarer words and for shorter messages. Words in directly adjacent
-    /// messages count in part. It is comparable only within the results of one query.
+    /// The score, greater than 0: proportional to the estimated probability that the message is the one that is looked
+    /// for. It is comparable only within the results of one query.
     pub score: f64,
     /// The words that the message contains: bit `n` stands for `words[n]` of the query.
     pub matched_words: u32,

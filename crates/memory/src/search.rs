@@ -4,12 +4,12 @@
 //! The journal's index matches and scores; see `journal::Store::search`. This module parses the text of a request,
 //! reads the candidates and orders them by `recall::ranking`.
 
-mod dates;
+pub(crate) mod dates;
 mod search_match;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use journal::{IndexHitKind, PAGE_ROWS_MAX, ProjectScope, SearchQuery, Store, WordMatchMode};
+use journal::{IndexHitKind, PAGE_ROWS_MAX, ProjectScope, SearchQuery, SearchUnit, Store, WordMatchMode};
 use protocol::{AssistantId, HandoffId, Seq, SummaryId, ThreadId};
 
 use crate::recall::query_words;
@@ -41,6 +41,8 @@ pub struct SearchRequest {
     pub project: ProjectScope,
     /// Restricts the search to entries made at this time or later.
     pub since: Option<Timestamp>,
+    /// The unit of a hit: a message, or a message with the messages before and after it.
+    pub unit: SearchUnit,
     /// The most hits to return, 1 to [`journal::PAGE_ROWS_MAX`].
     pub limit: usize,
 }
@@ -55,6 +57,7 @@ impl SearchRequest {
             assistant_id: None,
             project: ProjectScope::Any,
             since: None,
+            unit: SearchUnit::Message,
             limit: DEFAULT_LIMIT,
         }
     }
@@ -188,6 +191,8 @@ pub(crate) async fn best_matches(
         project: request.project.clone(),
         since: request.since,
         dates: dates::parse_dates(&request.text),
+        question: request.text.clone(),
+        unit: request.unit,
         limit: considered.saturating_mul(CANDIDATE_FACTOR).min(PAGE_ROWS_MAX),
     };
     let (read, weights) = read_candidates(store, query, considered).await?;

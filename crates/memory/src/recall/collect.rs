@@ -14,6 +14,8 @@ use protocol::{Category, EventId, Seq, ThreadId};
 use super::messages::{self, Utterance};
 use super::passage::{ELLIPSIS, QueryWordFinder, truncate_chars};
 use super::ranking::{RankedMatch, WordWeights, rank_newest_first};
+use crate::search::dates;
+
 use super::{
     RecallError, RecallNote, RecallResult, RecallScope, RecalledMessage, Remaining, query_words, render,
 };
@@ -23,8 +25,8 @@ use super::{
 const RANKED_MAX: usize = 100;
 /// Maximum number of matches that are shown for words, without the messages adjacent to them.
 pub(super) const SHOWN_MAX: usize = 12;
-/// Minimum score of a match, as a share of the best score. Scores are comparable only within one query, so the limit is
-/// relative.
+/// Minimum weight of the words of a match, as a share of the greatest weight that a match has. The score is not
+/// compared, because it is a probability: one likely match would make all others look irrelevant.
 const MATCH_SHARE: f64 = 0.25;
 /// Number of best matches that get their adjacent messages before any further match gets room.
 ///
@@ -112,11 +114,21 @@ impl<'a> RecallCollector<'a> {
         }
         let finder = QueryWordFinder::new(&words);
         let threads = self.thread_parts.clone();
-        let mut ranked = self.store.rank_messages(RankQuery { threads, words, limit: RANKED_MAX }).await?;
-        let score_min = ranked.first().map_or(0.0, |best| best.score * MATCH_SHARE);
+        let query = RankQuery {
+            threads,
+            words,
+            dates: dates::parse_dates(text),
+            question: text.to_owned(),
+            limit: RANKED_MAX,
+        };
+        let mut ranked = self.store.rank_messages(query).await?;
+        let all_words: Vec<u32> = ranked.iter().map(|message| message.matched_words).collect();
+        let all_weights = WordWeights::from_matches(&all_words);
+        let weight_max = all_words.iter().map(|words| all_weights.sum_of(*words)).fold(0.0, f64::max);
         ranked.retain(|message| {
             let location = MessageLocation { thread_id: message.thread_id, seq: message.seq };
-            message.score >= score_min && excluded != Some(location)
+            all_weights.sum_of(message.matched_words) >= weight_max * MATCH_SHARE
+                && excluded != Some(location)
         });
         let matched_words: Vec<u32> = ranked.iter().map(|message| message.matched_words).collect();
         let weights = WordWeights::from_matches(&matched_words);

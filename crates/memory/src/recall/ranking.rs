@@ -4,8 +4,9 @@
 //! Scores come from the journal's index and are not computed here. The shares below are rules of thumb and not fitted
 //! to data: they decide only which matches count as being about the same thing.
 
-/// Minimum score of the later of two matches about the same thing, as a share of the earlier one's score.
-const SCORE_SHARE: f64 = 0.5;
+/// Minimum score of the later of two matches about the same thing, as a share of the earlier one's score. Scores are
+/// probabilities, so a much lower one means that the earlier match is the better answer.
+const SCORE_SHARE: f64 = 0.2;
 /// Minimum weight of the words that two matches about the same thing have in common, as a share of the weight of the
 /// earlier one's words. So the later match may lack only words of little weight.
 const WORD_WEIGHT_SHARE: f64 = 0.75;
@@ -48,7 +49,7 @@ impl WordWeights {
     }
 
     /// Returns the total weight of the words whose bits are set.
-    fn sum_of(&self, words: u32) -> f64 {
+    pub(crate) fn sum_of(&self, words: u32) -> f64 {
         self.words
             .iter()
             .enumerate()
@@ -127,7 +128,7 @@ mod tests {
         // The second match has another word, has a much lower score, or is older.
         check(&[(9.0, 0b01, 1), (8.0, 0b10, 2)], &[0, 1]);
         check(&[(9.0, 0b11, 1), (8.0, 0b10, 2)], &[0, 1]);
-        check(&[(9.0, 0b11, 1), (4.0, 0b11, 2)], &[0, 1]);
+        check(&[(9.0, 0b11, 1), (1.5, 0b11, 2)], &[0, 1]);
         check(&[(9.0, 0b11, 2), (8.0, 0b11, 1)], &[0, 1]);
         check(&[(9.0, 0b11, 1), (8.5, 0b100, 9), (8.0, 0b11, 2)], &[2, 1, 0]);
     }

@@ -1,4 +1,4 @@
-//! Parses the dates that a question names. The journal's index multiplies the score of a message for each part of a
+//! Parses the dates that a question names. The journal's index raises the score of a message for each part of a
 //! date that its own date matches, because the question is probably about messages of that time.
 //!
 //! Relative dates such as "yesterday" are not parsed, because the time of the question is not known here.
@@ -37,7 +37,7 @@ const SEPTEMBER: &str = "sept";
 ///
 /// Known forms are `2026-03-14`, `2026-03`, a month with or without a day and a year, and a year after a word such as
 /// "in".
-pub(super) fn parse_dates(text: &str) -> Vec<PartialDate> {
+pub(crate) fn parse_dates(text: &str) -> Vec<PartialDate> {
     let lower = text.to_lowercase();
     let words: Vec<&str> =
         lower.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty()).collect();

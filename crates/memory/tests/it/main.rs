@@ -16,6 +16,8 @@ mod recall;
 #[cfg(test)]
 mod remember;
 #[cfg(test)]
+mod search;
+#[cfg(test)]
 mod tiers;
 #[cfg(test)]
 mod tool;

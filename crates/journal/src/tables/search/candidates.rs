@@ -5,12 +5,14 @@
 //! together. Such a common word selects no rows; it only raises the score of rows that rarer words have selected. The
 //! visibility of rows is decided by the caller.
 
+mod lengths;
+
 use std::ops::{ControlFlow, Range};
 
 use crate::engines::sql::SqlConnection;
 
 use super::index::{self, MessageSubset, RowOrder, RowScope, SearchExpression};
-use super::lengths;
+use super::ranker;
 use crate::{Result, WordMatchMode};
 
 /// Maximum number of rows that the rare words of a query select together. It bounds the time and memory of a search.
@@ -20,7 +22,9 @@ const COMMON_WORD_ROWS_MAX: usize = 1_000;
 /// Minimum number of best rows that are kept before length normalization.
 const POOL_ROWS_MIN: usize = 512;
 /// Maximum distance in seqs at which a word in a neighboring message still counts for a message.
-const PROXIMITY_SEQS: i64 = 6;
+pub(super) const PROXIMITY_SEQS: i64 = 6;
+/// Number of messages of a thread with a word at which the word counts half in the feature of the thread.
+const THREAD_SATURATION: f64 = 1.5;
 /// Factor for each seq of distance, applied to the weight of a word in a neighboring message.
 const PROXIMITY_WEIGHT: f64 = 0.6;
 
@@ -47,15 +51,39 @@ pub(super) struct SearchCandidate {
     pub(super) row: i64,
     /// The words that it contains, as a bit set of word indexes.
     pub(super) matched_words: u32,
-    /// The score, greater than 0.
+    /// The features that the index gives.
+    pub(super) features: IndexFeatures,
+    /// The nearest earlier match of the same thread, if there is one within [`PROXIMITY_SEQS`].
+    pub(super) preceding: Option<PrecedingMatch>,
+    /// The score: the sum of the weighted features. `ranker` computes it; it may be negative.
     pub(super) score: f64,
+}
+
+/// The features of a candidate that the index gives, as shares of the weight of all words of the query.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct IndexFeatures {
+    /// The words that it contains, from 0 to 1.
+    pub(super) own: f64,
+    /// The words that it or the messages around it contain, from 0 to 2.
+    pub(super) window: f64,
+    /// The words of its thread, from 0 to 1.
+    pub(super) thread: f64,
+}
+
+/// A match shortly before another match.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct PrecedingMatch {
+    /// The row id.
+    pub(super) row: i64,
+    /// The words that it contains; see [`IndexFeatures::own`].
+    pub(super) own: f64,
 }
 
 /// The matching rows of a query.
 #[derive(Debug, Default)]
 pub(super) struct SearchCandidates {
-    /// The best candidates in descending order of score; of equal scores the newer row first. At least twice as many
-    /// as needed, if there are so many.
+    /// The best candidates by the index alone in descending order of score; of equal scores the newer row first. At
+    /// least twice as many as needed, if there are so many.
     pub(super) best: Vec<SearchCandidate>,
     /// All other candidates in the same order, without length normalization. Used if too many of the best candidates
     /// are copies of each other.
@@ -84,23 +112,20 @@ pub(super) fn find_candidates(
         (WordMatchMode::Any, _) => reader.rows_with_any(&words)?,
     };
     let weights = word_weights(&postings, &counts, query.row_count);
-    let mut scored = score_postings(&postings, &weights);
+    let mut best = measure_postings(&postings, &weights);
+    ranker::score_by_index(&mut best, words.len());
     let pool = POOL_ROWS_MIN.max(query.limit * 2);
     let mut others = Vec::new();
-    if scored.len() > pool {
-        scored.select_nth_unstable_by(pool, |(a, _), (b, _)| compare_candidates(a, b));
-        others = scored.split_off(pool).into_iter().map(|(candidate, _)| candidate).collect();
+    if best.len() > pool {
+        best.select_nth_unstable_by(pool, compare_candidates);
+        others = best.split_off(pool);
         others.sort_unstable_by(compare_candidates);
     }
-    let factors = lengths::length_factors(db, scored.iter().map(|(candidate, _)| candidate.row))?;
-    let mut best: Vec<SearchCandidate> = scored
-        .into_iter()
-        .zip(factors)
-        .map(|((candidate, own), factor)| SearchCandidate {
-            score: candidate.score - own + own * factor,
-            ..candidate
-        })
-        .collect();
+    let factors = lengths::length_factors(db, best.iter().map(|candidate| candidate.row))?;
+    for (candidate, factor) in best.iter_mut().zip(factors) {
+        candidate.features.own *= factor;
+    }
+    ranker::score_by_index(&mut best, words.len());
     best.sort_unstable_by(compare_candidates);
     Ok(SearchCandidates { best, others })
 }
@@ -315,48 +340,96 @@ fn word_weights(postings: &[Posting], counts: &WordRowCounts, rows: u64) -> [f64
     weights
 }
 
-/// Returns the postings with their scores, and the part of each score that comes from the row's own words. Words in
-/// neighboring messages of the same thread add to a score if the row does not contain them itself.
-fn score_postings(postings: &[Posting], weights: &[f64]) -> Vec<(SearchCandidate, f64)> {
-    let weight = |mask: u32| -> f64 {
-        weights.iter().enumerate().filter(|(word, _)| mask & (1 << word) != 0).map(|(_, weight)| weight).sum()
-    };
-    let proximity_score = |index: usize, missing: u32| {
-        let (row, _) = postings[index];
-        let mut missing = missing;
-        let (mut before, mut after) = (index, index + 1);
-        let mut sum = 0.0;
-        let mut share = 1.0;
-        for distance in 1..=PROXIMITY_SEQS {
-            share *= PROXIMITY_WEIGHT;
-            let mut neighbor_words = 0;
-            if before > 0 && is_at_distance(row, postings[before - 1].0, distance) {
-                before -= 1;
-                neighbor_words |= postings[before].1;
-            }
-            if after < postings.len() && is_at_distance(row, postings[after].0, distance) {
-                neighbor_words |= postings[after].1;
-                after += 1;
-            }
-            sum += weight(neighbor_words & missing) * share;
-            missing &= !neighbor_words;
-            if missing == 0 {
-                break;
-            }
+/// Returns the candidates of the postings, which are in ascending order of rows, with the features that the index
+/// gives. Each feature is divided by the weight of all words, so that queries of any length are comparable.
+fn measure_postings(postings: &[Posting], weights: &[f64]) -> Vec<SearchCandidate> {
+    let total = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let own_weights: Vec<f64> =
+        postings.iter().map(|(_, words)| weight_of(weights, *words) / total).collect();
+    let mut candidates = Vec::with_capacity(postings.len());
+    let mut thread_weight = 0.0;
+    let mut thread_end = 0;
+    for (index, (row, words)) in postings.iter().enumerate() {
+        if index >= thread_end {
+            thread_end = index + thread_length(&postings[index..]);
+            thread_weight = saturated_thread_weight(&postings[index..thread_end], weights) / total;
         }
-        sum
-    };
-    let score = |(index, (row, words)): (usize, &Posting)| {
-        let own = weight(*words);
-        (
-            SearchCandidate { row: *row, matched_words: *words, score: own + proximity_score(index, !words) },
-            own,
-        )
-    };
-    postings.iter().enumerate().map(score).collect()
+        let features = IndexFeatures {
+            own: own_weights[index],
+            window: window_weight(postings, index, weights) / total,
+            thread: thread_weight,
+        };
+        let preceding = index
+            .checked_sub(1)
+            .filter(|before| is_near(postings[*before].0, *row))
+            .map(|before| PrecedingMatch { row: postings[before].0, own: own_weights[before] });
+        candidates.push(SearchCandidate {
+            row: *row,
+            matched_words: *words,
+            features,
+            preceding,
+            score: 0.0,
+        });
+    }
+    candidates
 }
 
-/// Returns whether two rows are messages of one thread whose seqs differ by `distance`.
-const fn is_at_distance(left: i64, right: i64, distance: i64) -> bool {
-    left >= 0 && left >> 32 == right >> 32 && (left - right).abs() == distance
+/// Returns the total weight of a set of words.
+fn weight_of(weights: &[f64], words: u32) -> f64 {
+    weights.iter().enumerate().filter(|(word, _)| words & (1 << word) != 0).map(|(_, weight)| weight).sum()
+}
+
+/// Returns the number of postings at the beginning that belong to one thread. A document is a thread of its own.
+fn thread_length(postings: &[Posting]) -> usize {
+    let Some((first, _)) = postings.first() else { return 0 };
+    match *first < 0 {
+        true => 1,
+        false => postings.partition_point(|(row, _)| row >> 32 <= first >> 32),
+    }
+}
+
+/// Returns the weight of the words of a thread. A word counts more if more messages of the thread contain it, up to
+/// its whole weight.
+fn saturated_thread_weight(postings: &[Posting], weights: &[f64]) -> f64 {
+    let counted = weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0).map(|(word, weight)| {
+        let count = postings.iter().filter(|(_, words)| words & (1 << word) != 0).count() as f64;
+        weight * count / (count + THREAD_SATURATION)
+    });
+    counted.sum()
+}
+
+/// Returns the weight of the words in a message and in the messages around it. A word counts less the further away it
+/// is, and repetitions add less and less.
+fn window_weight(postings: &[Posting], index: usize, weights: &[f64]) -> f64 {
+    let (row, own) = postings[index];
+    let mut counts = [0.0; u32::BITS as usize];
+    add_words(&mut counts, own, 1.0);
+    let before = postings[..index].iter().rev();
+    for (neighbor, words) in before.take_while(|(neighbor, _)| is_near(*neighbor, row)) {
+        add_words(&mut counts, *words, proximity_share(row - neighbor));
+    }
+    let after = postings[index + 1..].iter();
+    for (neighbor, words) in after.take_while(|(neighbor, _)| is_near(row, *neighbor)) {
+        add_words(&mut counts, *words, proximity_share(neighbor - row));
+    }
+    weights.iter().zip(counts).map(|(weight, count)| weight * 2.0 * count / (count + 1.0)).sum()
+}
+
+/// Adds a share of one occurrence to the counts of a set of words.
+fn add_words(counts: &mut [f64; u32::BITS as usize], words: u32, share: f64) {
+    let mut remaining = words;
+    while remaining != 0 {
+        counts[remaining.trailing_zeros() as usize] += share;
+        remaining &= remaining - 1;
+    }
+}
+
+/// Returns the share at which a word counts at a distance of seqs.
+fn proximity_share(distance: i64) -> f64 {
+    PROXIMITY_WEIGHT.powi(i32::try_from(distance).unwrap_or(i32::MAX))
+}
+
+/// Returns whether `later` is a message of the same thread as `earlier` that follows within [`PROXIMITY_SEQS`].
+const fn is_near(earlier: i64, later: i64) -> bool {
+    earlier >= 0 && earlier >> 32 == later >> 32 && later - earlier <= PROXIMITY_SEQS
 }

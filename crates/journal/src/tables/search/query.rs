@@ -1,23 +1,22 @@
 //! Execution of a search over all documents: the best candidates are read until enough distinct hits are found.
-//! Scores come from `candidates`, except that messages from a date in the query are boosted here.
+//! Scores come from `ranker`.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 use crate::engines::sql::SqlConnection;
 
-use super::candidates::{
-    CandidateQuery, SearchCandidate, SearchCandidates, compare_candidates, find_candidates,
-};
+use super::candidates::{CandidateQuery, SearchCandidate, SearchCandidates, find_candidates};
 use super::documents::{self, SearchDocument};
+use super::ranker::{self, Question};
 use super::search_scope::SearchScope;
 use super::snippets::QueryPhrases;
 use super::{check_word_count, compile_words, searchable_prefix};
 use crate::tables::check_page_limit;
-use crate::{HitLocation, IndexHit, Result, SearchQuery};
+use crate::{HitLocation, IndexHit, Result, SearchQuery, SearchUnit};
 
-/// Factor for the score of a message from a date that the query names, applied once per matching part of the date.
-const DATE_BOOST: f64 = 1.5;
+/// Number of messages of a passage.
+const PASSAGE_MESSAGES: usize = 3;
 
 /// Returns the documents that contain the words of a query, best first.
 ///
@@ -40,7 +39,15 @@ pub(crate) fn search(db: &SqlConnection, query: &SearchQuery) -> Result<Vec<Inde
         limit: query.limit,
     };
     let mut candidates = find_candidates(db, &candidate_query, &mut |row| scope.contains_row(row))?;
-    boost_dates(db, query, &mut candidates.best)?;
+    let question = Question { words: &query.words, text: &query.question, dates: &query.dates };
+    match query.unit {
+        SearchUnit::Message => ranker::rank_by_text(db, &question, query.limit, &mut candidates)?,
+        SearchUnit::Passage => {
+            ranker::rank_by_text(db, &question, query.limit * PASSAGE_MESSAGES, &mut candidates)?;
+            ranker::group_passages(db, &mut candidates.best, &mut |row| scope.contains_row(row))?;
+            candidates.others.clear();
+        }
+    }
     let hits = read_hits(db, query, candidates)?;
     let query_phrases = QueryPhrases::from_words(&query.words);
     Ok(hits.into_iter().map(|(candidate, document)| to_hit(&query_phrases, candidate, document)).collect())
@@ -59,7 +66,7 @@ fn to_hit(
     };
     IndexHit {
         location: document.location,
-        score,
+        score: score.exp(),
         matched_words,
         snippet,
         text,
@@ -95,21 +102,6 @@ fn read_hits(
         }
     }
     Ok(hits)
-}
-
-/// Increases the scores of messages from the dates that the query names, and sorts the candidates again.
-fn boost_dates(db: &SqlConnection, query: &SearchQuery, candidates: &mut [SearchCandidate]) -> Result<()> {
-    if query.dates.is_empty() {
-        return Ok(());
-    }
-    for candidate in candidates.iter_mut() {
-        let Some(created_at) = documents::message_time(db, candidate.row)? else { continue };
-        let matching_parts =
-            query.dates.iter().map(|date| date.match_score(created_at)).max().unwrap_or_default();
-        candidate.score *= DATE_BOOST.powi(matching_parts.into());
-    }
-    candidates.sort_unstable_by(compare_candidates);
-    Ok(())
 }
 
 /// Returns whether a document is the result of a tool call.

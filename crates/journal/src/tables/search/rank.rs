@@ -1,5 +1,4 @@
-//! Ranks the messages of given threads by the words that they contain. Ranking reads only the search index, not the
-//! texts of the messages.
+//! Ranks the messages of given threads for a question.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,6 +8,7 @@ use protocol::ThreadId;
 
 use super::candidates::{CandidateQuery, SearchCandidate, find_candidates};
 use super::index::MessageSubset;
+use super::ranker::{self, Question};
 use super::{check_word_count, compile_words, message_row, row_seq, row_thread_key};
 use crate::tables::columns::encode_counter;
 use crate::tables::events::rewinds::SupersededRanges;
@@ -54,13 +54,15 @@ pub(crate) fn rank_messages(db: &SqlConnection, query: &RankQuery) -> Result<Vec
             .get(&row_thread_key(row))
             .is_some_and(|(_, superseded)| !superseded.contains(row_seq(row))))
     };
-    let candidates = find_candidates(db, &candidate_query, &mut is_visible)?;
+    let mut candidates = find_candidates(db, &candidate_query, &mut is_visible)?;
+    let question = Question { words: &query.words, text: &query.question, dates: &query.dates };
+    ranker::rank_by_text(db, &question, query.limit, &mut candidates)?;
     let to_message = |candidate: &SearchCandidate| {
         let (thread_id, _) = searched.get(&row_thread_key(candidate.row))?;
         Some(RankedMessage {
             thread_id: *thread_id,
             seq: row_seq(candidate.row).unsigned_abs(),
-            score: candidate.score,
+            score: candidate.score.exp(),
             matched_words: candidate.matched_words,
         })
     };

@@ -219,7 +219,7 @@ async fn a_recall_writes_nothing() {
     journal.call_tool(thread_id, json!({"query": "heron"})).await;
     assert_eq!(journal.store.thread(thread_id).await.unwrap(), before);
     let threads = vec![ThreadPrefix { thread_id, before: None }];
-    let query = RankQuery { threads, words: vec!["heron".to_owned()], limit: 9 };
+    let query = RankQuery { threads, words: vec!["heron".to_owned()], limit: 9, ..RankQuery::default() };
     assert_eq!(journal.store.rank_messages(query).await.unwrap().len(), 1);
 }
 

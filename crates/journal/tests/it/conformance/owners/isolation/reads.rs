@@ -104,7 +104,7 @@ async fn memory_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static st
     };
     let threads = vec![ThreadPrefix { thread_id: theirs.thread_id, before: None }];
     let agents = ["agents".to_owned(), agent_id.to_string(), "notes".to_owned()];
-    let rank = RankQuery { threads, words: words.clone(), limit: 9 };
+    let rank = RankQuery { threads, words: words.clone(), limit: 9, ..RankQuery::default() };
     vec![
         ("a search", render_result(own.search(search(None, None)).await)),
         ("a search of a thread", render_result(own.search(search(Some(theirs.thread_id), None)).await)),

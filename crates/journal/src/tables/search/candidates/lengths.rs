@@ -1,7 +1,7 @@
 //! Length normalization of scores: a word in a short text is more significant than in a long one. Lengths are counted
 //! in terms.
 
-use super::index;
+use super::super::index;
 use crate::Result;
 use crate::engines::sql::SqlConnection;
 

@@ -1,6 +1,7 @@
 //! Import of other agents' sessions as threads. It is streamed, repeatable and lossless. The `transcripts`
 //! crate reads the files; the modules here match conversations with threads.
 
+mod background_index;
 mod conversation_import;
 mod reader;
 pub(crate) mod scratch;

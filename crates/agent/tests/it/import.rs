@@ -377,3 +377,16 @@ async fn a_file_that_cannot_be_imported_does_not_prevent_the_import_of_others() 
         "an import of only that file is an error"
     );
 }
+
+#[tokio::test]
+async fn imported_messages_are_indexed_when_the_import_returns() {
+    let environment = TestEnvironment::new();
+    let path = environment.folder().join("all.json");
+    let texts: Vec<String> = (0..1_500).map(|number| format!("heron {number}")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    std::fs::write(&path, conversations_json(&[&texts, &["a short one"]])).unwrap();
+    assert_eq!(import_report(&environment, &path).await.threads.len(), 2);
+    let behind = "SELECT thread_id FROM thread_heads WHERE indexed_seq < last_seq";
+    assert_eq!(environment.query_texts(behind), [""; 0], "a search has nothing left to index");
+    assert_eq!(environment.query_texts("SELECT thread_id FROM thread_heads WHERE indexed_seq > 0").len(), 2);
+}

@@ -88,8 +88,8 @@ pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_
 pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use journal::{
     EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexHitKind, OutboxCursor, ProjectScope,
-    RunFilter, SortDirection, StoredSummary, SubagentVisibility, SummaryProject, SupersededVisibility,
-    ThreadFilter, ThreadSort, ThreadSortKey,
+    RunFilter, SearchUnit, SortDirection, StoredSummary, SubagentVisibility, SummaryProject,
+    SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey,
 };
 pub use mcp::{
     ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness,

@@ -3,7 +3,7 @@
 
 use agent::{
     AdjacentMessage, IndexHitKind, ProjectScope, SearchHit, SearchHitSource, SearchRequest, SearchResults,
-    Speaker,
+    SearchUnit, Speaker,
 };
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
@@ -165,6 +165,7 @@ pub(crate) async fn search_request(
         assistant_id: args.agent.clone(),
         since: args.since.map(|since| since.resolve(Timestamp::now())),
         limit: args.limit as usize,
+        unit: if args.passages { SearchUnit::Passage } else { SearchUnit::Message },
         ..SearchRequest::new(text)
     })
 }

@@ -82,6 +82,20 @@ fn a_search_is_narrowed_by_thread_time_kind_and_assistant() {
 }
 
 #[test]
+fn passages_of_a_search_do_not_overlap() {
+    let sandbox = long_thread(TestSandbox::new(), 12);
+    let seqs = |args: &[&str]| -> Vec<u64> {
+        let args = [&["--kind", "message", "--limit", "100"], args].concat();
+        search_hits(&sandbox, &args).iter().map(|hit| hit["seq"].as_u64().unwrap()).collect()
+    };
+    let word = "question";
+    let (messages, mut passages) = (seqs(&[word]), seqs(&[word, "--passages"]));
+    passages.sort_unstable();
+    assert!(messages.len() > passages.len() && !passages.is_empty(), "{messages:?} {passages:?}");
+    assert!(passages.is_sorted_by(|a, b| b - a >= 3), "{passages:?}");
+}
+
+#[test]
 fn m11_a_search_finds_the_summary_of_a_handoff() {
     let sandbox = TestSandbox::new();
     let report = sandbox.json(&["handoff", &sandbox.write_session(), "--apply", "--json"]);

@@ -20,7 +20,7 @@ const CONVERSATIONS: &str = "../shared/data/open/locomo/locomo5-open.json";
 const EXAMPLE: &str = "eval_recall";
 /// Computes the recall of lists of messages of any length, with the scorer's data.
 const BUDGET_SCORER: &str = include_str!("recall_evaluation/score_budget.py");
-/// What is measured, each in its own field of the example's output.
+/// The measured quantities, each in its own field of the example's output.
 const MEASURES: [RecallMeasure; 3] = [
     RecallMeasure {
         field: "messages",

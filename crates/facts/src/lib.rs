@@ -339,6 +339,11 @@ impl FactCollector {
         }
         if effect == CallEffect::Performed && self.submission_call.as_deref() == Some(&message.call_id) {
             self.submission_seq = seq;
+            // SWE-agent edits files with commands of its own, and shows the difference when the work is handed in.
+            for changed in head.lines().filter_map(|line| line.strip_prefix("diff --git a/")) {
+                let path = changed.split(" b/").next().unwrap_or_default();
+                self.files.record_write(seq, &crate::tool_use::normalize_path(path));
+            }
         }
         self.files.record_result(seq, &message.call_id, effect);
         self.arguments.record_result(&message.call_id, effect);

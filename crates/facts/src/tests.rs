@@ -130,6 +130,33 @@ fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending()
 }
 
 #[test]
+fn the_difference_of_handed_in_work_names_the_changed_files() {
+    let facts = parse_facts("U: Do it.\n C: 1 submit {}\n T: 1 diff --git a/src/a.py b/src/a.py");
+    assert_eq!(facts.carry_over().files_modified, ["src/a.py"]);
+}
+
+#[test]
+fn a_failed_check_is_told_until_a_later_run_does_not_fail() {
+    let failed =
+        "C: 1 Bash {\"command\": \"npm run check 2>&1 | tail -9\"}\n E: 1 a.ts: error TS2307: no module";
+    for (later, expected) in [
+        ("", &["npm run check"][..]),
+        ("T: 2 Checked 22 files in 23ms. No fixes applied.", &[]),
+        ("T: 2 (no output)", &[]),
+        ("T: 2 b.ts: cannot find module", &["npm run check"]),
+        ("E: 2 Command aborted", &["npm run check"]),
+    ] {
+        let again = "C: 2 Bash {\"command\": \"npm run check 2>&1 | tail -9\"}";
+        let facts = parse_facts(&format!("{failed}\n {again}\n {later}"));
+        let failed: Vec<_> =
+            facts.checks.iter().filter(|run| run.has_failed()).map(|run| &run.name).collect();
+        assert_eq!(failed, expected, "{later}");
+    }
+    let aborted = parse_facts("C: 1 Bash {\"command\": \"npm run check\"}\n E: 1 Command aborted");
+    assert!(aborted.checks.is_empty() && aborted.errors.is_empty());
+}
+
+#[test]
 fn the_newest_task_list_remains_after_a_compaction_boundary() {
     let facts = parse_facts(
         r#"C: 1 TodoWrite {"todos": [{"content": "old", "status": "pending"}]}

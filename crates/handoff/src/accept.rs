@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, Store, ThreadPatch, Write};
-use memory::{AgentFile, BlockWrite};
+use memory::{AgentFile, BlockWrite, BlockWriteOutcome};
 use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffMerged, HandoffSeeded, ThreadCreated};
 use protocol::{
     AssistantId, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
@@ -225,21 +225,39 @@ impl Acceptance {
     pub fn withdraw_block<'a>(&'a self, handoff: &'a Handoff) -> BoxFuture<'a, Result<(), String>> {
         journal::box_future(async move {
             let failed = |error: journal::Error| error.to_string();
-            let own = self.accepted_proposal(handoff).await.map_err(failed)?;
+            let own = self.sent_proposals(handoff).await.map_err(failed)?;
             let other = match self.newest_other_pending(handoff).await.map_err(failed)? {
-                Some(other) => self.accepted_proposal(&other).await.map_err(failed)?,
+                Some(other) => self.sent_proposals(&other).await.map_err(failed)?.pop(),
                 None => None,
             };
             let file = (self.agent_md)(&handoff.assistant_id);
-            let Some(own) = own else { return Ok(()) };
             let now = Timestamp::now();
-            run_blocking(move || match other {
-                Some(other) => file.compare_and_swap_block(&own.summary_md, &other.summary_md, now),
-                None => file.clear_block(&own.summary_md, now),
+            run_blocking(move || {
+                // After an update the block usually holds the newest text. A process that exited in between left an older one.
+                for own in own.iter().rev() {
+                    let written = match &other {
+                        Some(other) => {
+                            file.compare_and_swap_block(&own.summary_md, &other.summary_md, now)?
+                        }
+                        None => file.clear_block(&own.summary_md, now)?,
+                    };
+                    if written.outcome != BlockWriteOutcome::Skipped {
+                        break;
+                    }
+                }
+                Ok(())
             })
             .await
-            .map(drop)
         })
+    }
+
+    /// Returns the proposals that the child of `handoff` was or is sent, the newest last: the accepted one and its updates. The
+    /// list is empty when the handoff is not accepted.
+    async fn sent_proposals(&self, handoff: &Handoff) -> journal::Result<Vec<Proposal>> {
+        let Some(sha256) = &handoff.accepted_sha256 else { return Ok(Vec::new()) };
+        let mut proposals = self.store.proposals(handoff.handoff_id).await?;
+        let accepted = proposals.iter().position(|proposal| proposal.summary_sha256 == *sha256);
+        Ok(accepted.map(|first| proposals.split_off(first)).unwrap_or_default())
     }
 
     /// Returns the accepted proposal of `handoff`; `None` when it is not accepted.

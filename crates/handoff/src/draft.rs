@@ -114,8 +114,16 @@ struct DraftAnswer {
 struct DraftAnswerItem {
     kind: DraftAnswerItemKind,
     text: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "read_refs")]
+    #[schemars(with = "Vec<Seq>")]
     refs: Vec<Seq>,
+}
+
+/// Reads the references of an item. What is no number of an event becomes 0, which is a false reference, so that one of them
+/// does not cost the whole draft.
+fn read_refs<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Seq>, D::Error> {
+    let refs = Vec::<serde_json::Value>::deserialize(deserializer)?;
+    Ok(refs.iter().map(|value| value.as_u64().unwrap_or_default()).collect())
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]

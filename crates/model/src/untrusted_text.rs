@@ -5,14 +5,26 @@
 #[cfg(test)]
 mod tests;
 
-/// Returns `text` without hidden characters, and with every `<` escaped that could start a tag.
+/// Names of roles, lowercase, which are no names of types: `x<System>` could be read as the tag of a role.
+const ROLE_NAMES: [&str; 6] = ["system", "human", "user", "assistant", "tool", "instructions"];
+/// Types of common languages with a lowercase name.
+const PRIMITIVE_TYPES: [&str; 24] = [
+    "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "f32", "f64",
+    "bool", "char", "str", "int", "long", "float", "double", "string", "number", "boolean",
+];
+/// Maximum bytes of the parameters of a type.
+const TYPE_PARAMETERS_BYTES_MAX: usize = 60;
+
+/// Returns `text` without hidden characters, and with every `<` escaped that could start a tag. The parameters of a type,
+/// such as `Vec<T>`, stay as they are.
 pub fn neutralize(text: &str) -> String {
     let visible = strip_hidden_characters(text);
     let mut safe = String::with_capacity(visible.len());
     let mut remaining = visible.as_str();
     while let Some((before, after)) = remaining.split_once('<') {
         safe.push_str(before);
-        safe.push_str(if is_tag_start(after) { "&lt;" } else { "<" });
+        let is_escaped = is_tag_start(after) && !is_type_parameter(before, after);
+        safe.push_str(if is_escaped { "&lt;" } else { "<" });
         remaining = after;
     }
     safe.push_str(remaining);
@@ -67,6 +79,22 @@ fn is_hidden(c: char) -> bool {
         '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => true,
         c => c.is_control(),
     }
+}
+
+/// Returns whether `<` between these texts begins the parameters of a type: it follows a name, and the first parameter is
+/// written as a type.
+fn is_type_parameter(before: &str, after: &str) -> bool {
+    let Some((parameters, _)) = after.split_once('>') else { return false };
+    let first = parameters.trim_start_matches('&');
+    let first = first.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or_default();
+    let is_capitalized = first.starts_with(|c: char| c.is_ascii_uppercase())
+        && (first.len() <= 2 || first.contains(|c: char| c.is_ascii_lowercase()))
+        && !ROLE_NAMES.contains(&first.to_ascii_lowercase().as_str());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_ ,:&'<[];*".contains(c);
+    before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+        && parameters.len() <= TYPE_PARAMETERS_BYTES_MAX
+        && parameters.chars().all(is_plain)
+        && (is_capitalized || PRIMITIVE_TYPES.contains(&first))
 }
 
 /// Returns whether `<` followed by this text could be read as a tag. A character that is not ASCII may be

@@ -28,7 +28,7 @@ pub enum Decision {
         args: Option<Map<String, Value>>,
         /// Lowercase hex SHA-256 of the summary that the user saw. The decision is refused if it differs from the
         /// hash of the current proposal.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, deserialize_with = "read_present_text", skip_serializing_if = "Option::is_none")]
         summary_sha256: Option<String>,
     },
     /// Changes the proposed action. New content is accepted without another review; the argument `feedback` requests
@@ -51,6 +51,11 @@ pub enum Decision {
     },
     /// Confirms that the user saw a preview; has no effect.
     Preview {},
+}
+
+/// Reads a field that may be absent, but not `null`: a client that lost the hash has not seen the text.
+fn read_present_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
 }
 
 /// An action with changed arguments.
@@ -149,6 +154,7 @@ mod tests {
     fn g3_only_known_decisions_with_their_fields_are_read() {
         check(r#"{"decisions":[{"type":"approve"}]}"#, true);
         check(r#"{"decisions":[{"type":"approve","summary_sha256":"ab"}]}"#, true);
+        check(r#"{"decisions":[{"type":"approve","summary_sha256":null}]}"#, false);
         check(r#"{"decisions":[{"type":"approve","args":{"summary_md":"x","title":"y"}}]}"#, true);
         check(
             r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"x"}}}]}"#,

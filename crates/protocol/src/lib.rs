@@ -28,9 +28,9 @@ pub use event::surrogate::lone_surrogate;
 pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::continuity::{ContinuityProbe, ContinuityReport, ProbeJudge, ProbeKind};
 pub use handoff::summary::{
-    CarryOver, ConversationTopic, Coverage, HandoffSummary, LeftOutFacts, LeftOutItem, LeftOutReason,
-    ReferencedFile, ReviewNotes, Rule, RuleNote, RuleProblem, SummaryItem, SummaryItemKind, TodoItem,
-    TodoStatus,
+    CarryOver, ConversationTopic, Coverage, DoneTaskClaim, HandoffSummary, LeftOutFacts, LeftOutItem,
+    LeftOutReason, ReferencedFile, ReviewNotes, Rule, RuleNote, RuleProblem, SummaryItem, SummaryItemKind,
+    TodoItem, TodoStatus,
 };
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};

@@ -65,6 +65,8 @@ fn m16_planted_secrets_are_replaced() {
         ("key sk-ant-api03-abcdefghijklmnop1234 end", "key [redacted] end"),
         ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "[redacted]"),
         ("AKIAABCDEFGHIJKLMNOP", "[redacted]"),
+        ("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", "[redacted]"),
+        ("bot 7123456789:AAHq8Zt3Lw9Xk2Vn5RbYc7Df1Gh4Jm6Np0s ok", "bot 7123456789:[redacted] ok"),
         ("password=hunter2hunter2", "password=[redacted]"),
         ("DB_PASSWORD: \"s3cr3t!!\"", "DB_PASSWORD: \"[redacted]\""),
         ("Authorization: Bearer abc.def123456", "Authorization: Bearer [redacted]"),

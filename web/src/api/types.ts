@@ -342,6 +342,8 @@ export interface ReviewNotes {
   left_out?: LeftOutItem[];
   left_out_facts?: LeftOutFacts[];
   topics?: ConversationTopic[];
+  /** The lines that tell an open task as done. */
+  done_task_claims?: { task: string; line: string }[];
   rules?: RuleNote[];
 }
 export interface HandoffSummary {
@@ -458,6 +460,10 @@ export interface StaleLine {
   seq: number;
   /** The line to put in its place; null to remove it. */
   replacement: string | null;
+  /** The other lines that the change removes. */
+  also_removed: string[];
+  /** The lines that the change puts in their place. */
+  also_added: string[];
 }
 /** A change of one line of a summary. */
 export type LineUpdate = Pick<StaleLine, "line" | "number" | "replacement"> & { summary_sha256: string };

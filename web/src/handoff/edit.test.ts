@@ -76,7 +76,7 @@ describe("g6_a violated limit is a validation error", () => {
     ["tldr of 201", { tldr: "x".repeat(201) }, "The TL;DR has 201 characters, at most 200 are allowed."],
     [
       "no item",
-      { items: [{ key: 0, kind: "blocker", text: " ", refs: [], unverified: null }] },
+      { items: [{ key: 0, kind: "blocker", text: " ", refs: [], draftText: "", unverified: null }] },
       "There is no item.",
     ],
     [
@@ -87,6 +87,7 @@ describe("g6_a violated limit is a validation error", () => {
           kind: "blocker",
           text: "x",
           refs: [],
+          draftText: "",
           unverified: null,
         })),
       },
@@ -118,6 +119,25 @@ test("g1_an edit keeps its base when there is a newer draft", () => {
   expect(acceptEdit(modified)).toMatchObject({ edited_action: { args: { summary_sha256: "abc" } } });
   expect(acceptEdit(modified, "def")).toMatchObject({ edited_action: { args: { summary_sha256: "def" } } });
   expect(isModified(modified, [newerProposal])).toBe(true);
+});
+
+test("a changed item has no references, an unchanged one keeps them", () => {
+  const edit = createEdit(proposal);
+  const items = edit.items.map((item) => (item.kind === "objective" ? { ...item, text: "Paint it" } : item));
+  expect(acceptEdit({ ...edit, items })).toMatchObject({
+    edited_action: {
+      args: {
+        summary_json: {
+          body: [
+            { text: "Paint it", refs: [] },
+            { text: "Buy glue" },
+            { text: "Glue it", refs: [3] },
+            { refs: [4] },
+          ],
+        },
+      },
+    },
+  });
 });
 
 test("g1_an edit is accepted instead of its base", () => {

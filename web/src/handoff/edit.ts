@@ -28,6 +28,8 @@ export interface EditItem {
   kind: SummaryKind;
   text: string;
   refs: number[];
+  /** The text of the draft, to which the references belong. */
+  draftText: string;
   /** The text that could not be verified; it applies only while the item still has that text. */
   unverified: string | null;
 }
@@ -65,6 +67,7 @@ function toEditItems(body: readonly SummaryItem[]): EditItem[] {
       kind,
       text,
       refs,
+      draftText: text,
       unverified: verified ? null : text,
     })),
   );
@@ -90,7 +93,7 @@ export function moveItem(items: readonly EditItem[], key: number, by: -1 | 1): E
 
 export function addItem(items: readonly EditItem[], kind: SummaryKind): EditItem[] {
   const key = Math.max(-1, ...items.map((item) => item.key)) + 1;
-  return sortItems([...items, { key, kind, text: "", refs: [], unverified: null }]);
+  return sortItems([...items, { key, kind, text: "", refs: [], draftText: "", unverified: null }]);
 }
 
 /** Returns true if the edit differs from the proposal. */
@@ -149,7 +152,10 @@ export function textArgs(edit: SummaryEdit): JsonObject {
   if (edit.format === "markdown") return { summary_md: edit.markdown };
   const body = edit.items
     .filter((item) => item.text.trim())
-    .map(({ kind, text, refs }) => ({ kind, text, refs, verified: true }) satisfies SummaryItem);
+    .map(({ kind, text, refs, draftText }) => {
+      // The references are those of the draft's text. A changed text is the person's own.
+      return { kind, text, refs: text === draftText ? refs : [], verified: true } satisfies SummaryItem;
+    });
   return { summary_json: { title: edit.title, tldr: edit.tldr, body } };
 }
 

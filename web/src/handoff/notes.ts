@@ -44,8 +44,8 @@ export function omittedCount(notes: ReviewNotes): number {
 }
 
 /** Returns true if a text with these notes is accepted only after a warning. */
-export function hasWarnings({ rules = [], names_by_user = [] }: ReviewNotes): boolean {
-  return rules.length + names_by_user.length > 0;
+export function hasWarnings({ rules = [], names_by_user = [], done_task_claims = [] }: ReviewNotes): boolean {
+  return rules.length + names_by_user.length + done_task_claims.length > 0;
 }
 
 /** Returns the rules that a line of the text may contradict. */

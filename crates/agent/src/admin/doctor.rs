@@ -168,7 +168,9 @@ impl<'a> AdminService<'a> {
                 let state = match snapshot.block.as_deref() {
                     None => "no block yet",
                     Some(text) if text == memory::managed_block::PLACEHOLDER => "the block is empty",
-                    Some(_) => "the block holds the summary of a thread that has not had its first turn",
+                    Some(_) => {
+                        "the block holds a summary, which is removed after the first turn of its thread unless a person has edited it"
+                    }
                 };
                 DoctorCheck::new("agent.md", CheckStatus::Ok, format!("{}: {state}", path.display()))
             }

@@ -5,7 +5,7 @@ use handoff::StalenessCheck;
 use jiff::Timestamp;
 use journal::{Transaction, Write};
 use protocol::event::body::HandoffEdited;
-use protocol::{HandoffId, NewEvent, Proposal, ThreadId};
+use protocol::{Handoff, HandoffId, NewEvent, Proposal, ThreadId};
 use runtime::FrameSender;
 use serde::Serialize;
 
@@ -103,11 +103,23 @@ impl<'a> HandoffService<'a> {
             let thread_id = handoff.child_thread_id;
             let writes = vec![Write::PutProposal(updated.clone()), Write::Append { thread_id, events }];
             match self.agent.store.commit(Transaction { fence: None, writes }).await {
-                Ok(_) => Ok(updated),
+                Ok(_) => {
+                    self.update_block(&handoff, &package, &updated).await;
+                    Ok(updated)
+                }
                 // Another client stored the same iteration first.
                 Err(journal::Error::Conflict { .. }) => Err(HandoffError::PackageChanged(handoff_id).into()),
                 Err(error) => Err(error.into()),
             }
         })
+    }
+
+    /// Puts an updated package in the place of the one before it in `agent.md`, if the block still holds that one.
+    async fn update_block(self, handoff: &Handoff, before: &Proposal, updated: &Proposal) {
+        let file = self.agent.agent_file(&handoff.assistant_id);
+        let (before, updated) = (before.summary_md.clone(), updated.summary_md.clone());
+        let swap = move || file.compare_and_swap_block(&before, &updated, Timestamp::now());
+        // The child is sent the package of the journal, also if the file cannot be written. `segue doctor` reports the file.
+        let _ = tokio::task::spawn_blocking(swap).await;
     }
 }

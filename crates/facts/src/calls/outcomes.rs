@@ -443,11 +443,20 @@ impl ToolOutcomeTracker {
         match call {
             Some(PendingCall { check: Some((check, name)), key, is_piped, .. }) => {
                 let reported = shell::detect_check_outcome(tail(text, CHECK_OUTPUT_BYTES_MAX));
+                if failed && reported.is_none() && shell::reports_abort(text) {
+                    return;
+                }
                 let outcome = match (failed, reported, is_piped) {
                     (true, _, _) => CheckOutcome::Failed,
                     (false, Some(reported), _) => reported,
                     (false, None, false) => CheckOutcome::Passed,
-                    (false, None, true) => return,
+                    (false, None, true) => {
+                        // The output does not say that the check passed. It says that an older failure is not the newest.
+                        if first_error_line(text).is_none() {
+                            self.checks.retain(|known| known.name != name || !known.has_failed());
+                        }
+                        return;
+                    }
                 };
                 self.record_check(CheckRun { name, seq, detail: None, kind: check, outcome }, &key, text);
             }

@@ -76,6 +76,9 @@ static FAILURE_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
         r"(?m)^(?:--- )?FAIL(?-u:\b)|[1-9] (?:failed|failures?|failing|errors?)(?-u:\b)|[0-9]0 (?:failed|failures?|failing|errors?)(?-u:\b)|test result: FAILED|✗|✖ [1-9]|\(fail\)|^error(?:\[E[0-9]+\])?:|: error TS[0-9]|^FAILED(?-u:\b)|BUILD FAILED|^make: \*\*\*",
     )
 });
+/// Matches the count of a test runner that reports no failure.
+static ZERO_FAILURES: LazyLock<Regex> =
+    LazyLock::new(|| compile_regex(r"(?m)(?:^|[^0-9])0 (?:fail|failed|failures|failing)(?-u:\b)"));
 /// Matches output of common tools that reports a success.
 static SUCCESS_OUTPUT: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
@@ -104,11 +107,25 @@ pub fn detect_check_outcome(output: &str) -> Option<CheckOutcome> {
         let before = before.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end().to_ascii_lowercase();
         ["task", "job", "step", "attempt", "item", "worker"].iter().any(|noun| before.ends_with(noun))
     };
-    if FAILURE_OUTPUT.find_iter(output).any(|failure| !is_numbered(&output[..failure.start()])) {
+    // A test runner that counts no failure has printed the errors before it for a test that passed.
+    let zero_count = ZERO_FAILURES.find_iter(output).last().map_or(0, |count| count.start());
+    let is_harmless = |failure: &regex::Match<'_>| {
+        failure.as_str().starts_with("error") && failure.start() < zero_count
+            || is_numbered(&output[..failure.start()])
+    };
+    if FAILURE_OUTPUT.find_iter(output).any(|failure| !is_harmless(&failure)) {
         Some(CheckOutcome::Failed)
     } else {
         SUCCESS_OUTPUT.is_match(output).then_some(CheckOutcome::Passed)
     }
+}
+
+/// Returns whether the result of a command says only that the command was ended before it had finished.
+pub(crate) fn reports_abort(result: &str) -> bool {
+    let lower = crate::tool_use::head(result.trim(), 64).to_lowercase();
+    ["command aborted", "command was aborted", "operation aborted", "interrupted"]
+        .iter()
+        .any(|beginning| lower.starts_with(beginning))
 }
 
 /// Returns the programs that a command runs, each with its subcommand (`cargo test`), in order and without general
@@ -314,6 +331,9 @@ mod tests {
             ("test result: ok. 3 passed; 0 failed", Some(CheckOutcome::Passed)),
             ("3 passed, 1 failed", Some(CheckOutcome::Failed)),
             ("--- FAIL: TestX", Some(CheckOutcome::Failed)),
+            ("error: no database\n at a.ts:3\n 12 pass\n 0 fail", Some(CheckOutcome::Passed)),
+            ("test result: ok. 3 passed; 0 failed\nerror: could not compile `b`", Some(CheckOutcome::Failed)),
+            ("error: no database\n 11 pass\n 1 fail\n 10 fail", Some(CheckOutcome::Failed)),
             ("hello", None),
             ("[pool] Task 2 failed: 84 |\n 512 pass\n 0 fail", Some(CheckOutcome::Passed)),
         ] {

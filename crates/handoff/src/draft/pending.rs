@@ -16,6 +16,7 @@ use crate::review::edit::{AUTHOR, marks};
 use crate::state::{
     HandoffInProgress, HandoffInput, HandoffState, ProposalRef, Revision, changed_channels, cleared_channels,
 };
+use crate::summary::offline_summary::open_tasks;
 use crate::summary::{render, rules};
 
 /// A draft that is due.
@@ -159,6 +160,7 @@ impl PendingDraft {
         let earlier = self.earlier_proposals(step).await?;
         let last = earlier.last().map(|proposal| &proposal.summary_json);
         rules::note_rules(summary, &last.map(rules::known_rules).unwrap_or_default());
+        summary.notes.done_task_claims = open_tasks::done_task_claims(summary);
         summary.notes.left_out_facts = render::facts::left_out_facts(&summary.carry_over);
         let text = render::render_summary(summary);
         let names = last.into_iter().flat_map(|last| &last.notes.names_by_user);

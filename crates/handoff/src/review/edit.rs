@@ -22,6 +22,7 @@ use crate::review::edit::marks::{confirmed_item, keep_marks, mended_item, replac
 use crate::review::edit::parse::{EditedBullet, ParsedEdit};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::message_use::{is_covered_message, reclassify_messages};
+use crate::summary::offline_summary::open_tasks;
 use crate::summary::render;
 use crate::summary::render::facts::{FactSection, edited_facts, left_out_facts};
 use crate::summary::rules;
@@ -334,6 +335,7 @@ fn check_limits(
 ) -> Result<EditedSummary, DecisionRejection> {
     reclassify_messages(shown, &mut summary_json);
     rules::note_rules(&mut summary_json, &rules::known_rules(shown));
+    summary_json.notes.done_task_claims = open_tasks::done_task_claims(&summary_json);
     summary_json.notes.left_out_facts = left_out_facts(&summary_json.carry_over);
     summary_json.notes.names_by_user.retain(|name| summary_md.contains(name.as_str()));
     let HandoffSummary { title, tldr, body, .. } = &summary_json;

@@ -42,6 +42,10 @@ pub struct StaleLine {
     pub seq: Seq,
     /// The line to put in its place; `None` to remove it.
     pub replacement: Option<String>,
+    /// The other lines that the change removes, such as the number of open tasks in the TL;DR.
+    pub also_removed: Vec<String>,
+    /// The lines that the change puts in their place.
+    pub also_added: Vec<String>,
 }
 
 /// The reason why a line is stale.
@@ -112,7 +116,9 @@ impl StalenessCheck<'_> {
                 parent: parent.as_ref().map(|scan| (parent_id, scan.facts())),
                 covered,
             };
-            Ok(later.stale_lines(&self.package.summary_md))
+            let mut stale = later.stale_lines(&self.package.summary_md);
+            stale.iter_mut().for_each(|line| add_other_changes(self.package, line));
+            Ok(stale)
         })
     }
 
@@ -121,6 +127,20 @@ impl StalenessCheck<'_> {
         let thread = ThreadSource { store: &**self.store, thread_id, frames: self.frames };
         self.scan_cache.scan_thread(thread, ScanRequest { messages, ..ScanRequest::default() }).await
     }
+}
+
+/// Adds to a stale line what its change would change elsewhere in the package.
+fn add_other_changes(package: &Proposal, stale: &mut StaleLine) {
+    let line = PackageLine { text: &stale.line, number: Some(stale.number) };
+    // A change that is refused is refused when it is made, with the reason.
+    let Ok(Some(changed)) = update_package(package, line, stale.replacement.as_deref()) else { return };
+    let (before, after) = (&package.summary_md, &changed.summary_md);
+    let is_own = |line: &&str| *line == stale.line || Some(*line) == stale.replacement.as_deref();
+    let missing_in = |lines: &str, other: &str| -> Vec<String> {
+        let missing = lines.lines().filter(|line| other.lines().all(|known| known != *line));
+        missing.filter(|line| !is_own(line)).map(str::to_owned).collect()
+    };
+    (stale.also_removed, stale.also_added) = (missing_in(before, after), missing_in(after, before));
 }
 
 /// A line of a package.

@@ -20,6 +20,7 @@ pub(crate) const REQUEST_LABELS: [&str; 4] =
 
 mod files;
 mod in_use;
+pub(crate) mod open_tasks;
 mod quotes;
 mod section;
 mod statements;
@@ -235,11 +236,7 @@ fn tldr(facts: &ConversationFacts) -> String {
         return "This thread has no messages.".to_owned();
     }
     let mut parts = Vec::new();
-    let written = facts
-        .files
-        .iter()
-        .filter(|file| file.last_write_seq >= facts.recent_from && !file.is_deleted())
-        .count();
+    let written = facts.files.iter().filter(|file| file.last_write_seq > 0 && !file.is_deleted()).count();
     if written > 0 {
         parts.push(format!("{} changed", pluralize(written, "file")));
     }

@@ -191,7 +191,9 @@ pub(crate) fn escape_block_start(line: &str) -> String {
     let is_followed_by_space = chars.as_str().is_empty() || chars.as_str().starts_with(' ');
     let is_rule = !line.is_empty() && line.chars().all(|c| matches!(c, '-' | '*' | '_' | '=' | ' '));
     let opens_block = match first {
-        '#' | '>' | '<' | '|' | '~' => true,
+        '#' | '>' | '<' | '|' => true,
+        // A path in the home folder begins with one tilde, and a fence with three.
+        '~' => line.starts_with("~~~"),
         '[' => line.contains("]:"),
         '-' | '*' | '+' => is_followed_by_space || is_rule,
         '_' | '=' => is_rule,

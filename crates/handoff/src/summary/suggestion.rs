@@ -3,7 +3,7 @@
 
 use memory::managed_block;
 use model::untrusted_text;
-use protocol::{HandoffSummary, SummaryItemKind, TodoStatus};
+use protocol::{HandoffSummary, SummaryItem, SummaryItemKind, TodoStatus};
 
 use crate::summary::offline_summary::REQUEST_LABELS;
 
@@ -28,6 +28,10 @@ pub fn suggested_message(summary: &HandoffSummary) -> Option<String> {
 /// Returns the suggested first message as the summary has it.
 fn unescaped_message(summary: &HandoffSummary) -> Option<String> {
     let next_steps = summary.body.iter().filter(|item| item.kind == SummaryItemKind::NextStep);
+    let is_unverified = |step: &str| {
+        let items = summary.body.iter().filter(|item| item.kind == SummaryItemKind::NextStep);
+        items.filter(|item| !item.verified).any(|item| item.text.contains(step))
+    };
     let mut steps = next_steps.flat_map(|item| item.text.lines()).filter_map(open_step).peekable();
     let carry = &summary.carry_over;
     let is_open = |status: TodoStatus| matches!(status, TodoStatus::Pending | TodoStatus::InProgress);
@@ -39,7 +43,11 @@ fn unescaped_message(summary: &HandoffSummary) -> Option<String> {
     }
     let step = steps.find(|step| !quotes_request(step) && *step != NO_OPEN_TASK);
     let step = step.or_else(|| tasks.find(|text| !text.is_empty()));
-    step.map(|step| format!("Continue with: {step}")).or(request)
+    let marked = |step: &str| match is_unverified(step) {
+        true => format!("Continue with: {step}{}", SummaryItem::UNVERIFIED),
+        false => format!("Continue with: {step}"),
+    };
+    step.map(marked).or(request)
 }
 
 /// Returns whether a next step of an offline summary only quotes a request.
@@ -58,7 +66,7 @@ fn open_step(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{CarryOver, SummaryItem, TodoItem};
+    use protocol::{CarryOver, TodoItem};
 
     use super::*;
     use crate::review::edit::tests::shown_summary;
@@ -117,5 +125,20 @@ mod tests {
         ] {
             assert_eq!(suggest(steps, todos, request), expected, "{steps:?}");
         }
+    }
+    #[test]
+    fn a_step_that_is_not_verified_says_so() {
+        let step = SummaryItem {
+            kind: SummaryItemKind::NextStep,
+            text: "Port src/epoch_store.rs".to_owned(),
+            refs: Vec::new(),
+            verified: false,
+            unfound: Vec::new(),
+            line_refs: Vec::new(),
+            false_refs: Vec::new(),
+        };
+        let summary = HandoffSummary { body: vec![step], ..shown_summary() };
+        let expected = Some("Continue with: Port src/epoch_store.rs (unverified)");
+        assert_eq!(suggested_message(&summary).as_deref(), expected);
     }
 }

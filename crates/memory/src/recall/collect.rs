@@ -28,6 +28,10 @@ pub(super) const SHOWN_MAX: usize = 12;
 /// Minimum weight of the words of a match, as a share of the greatest weight that a match has. The score is not
 /// compared, because it is a probability: one likely match would make all others look irrelevant.
 const MATCH_SHARE: f64 = 0.25;
+/// Minimum score of a newer statement about the same thing, as a share of the older one's; see [`rank_newest_first`]. It
+/// is lower than that of a search, because an agent must not take an outdated statement for the current one: it leaves room for messages whose
+/// surroundings differ.
+const REVISION_SCORE_SHARE: f64 = 0.05;
 /// Number of best matches that get their adjacent messages before any further match gets room.
 ///
 /// Only a few do, because single messages find more for the same number of tokens: with the words of LoCoMo's
@@ -143,7 +147,7 @@ impl<'a> RecallCollector<'a> {
         }
         let read = matches.len();
         let ranks: Vec<RankedMatch<Recency>> = matches.iter().map(|one| one.ranked).collect();
-        let order = rank_newest_first(&ranks, &weights);
+        let order = rank_newest_first(&ranks, &weights, REVISION_SCORE_SHARE);
         let messages = order.into_iter().map(|index| matches[index].message.clone()).collect();
         let excerpts = self.build_excerpts(messages).await?;
         let hidden = read - excerpts.len();

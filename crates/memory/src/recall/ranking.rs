@@ -4,9 +4,6 @@
 //! Scores come from the journal's index and are not computed here. The shares below are rules of thumb and not fitted
 //! to data: they decide only which matches count as being about the same thing.
 
-/// Minimum score of the later of two matches about the same thing, as a share of the earlier one's score. Scores are
-/// probabilities, so a much lower one means that the earlier match is the better answer.
-const SCORE_SHARE: f64 = 0.2;
 /// Minimum weight of the words that two matches about the same thing have in common, as a share of the weight of the
 /// earlier one's words. So the later match may lack only words of little weight.
 const WORD_WEIGHT_SHARE: f64 = 0.75;
@@ -62,8 +59,14 @@ impl WordWeights {
 /// Returns the indexes of `matches`, which are sorted best first, in their final order.
 ///
 /// Each group of matches about the same thing is sorted newest first among the ranks that the group has. All other
-/// matches keep their ranks. The cost is quadratic in the number of matches.
-pub(crate) fn rank_newest_first<Age: Ord>(matches: &[RankedMatch<Age>], weights: &WordWeights) -> Vec<usize> {
+/// matches keep their ranks. `score_share` is the minimum score of the later of two matches about the same thing, as a
+/// share of the earlier one's score: scores are probabilities, so a much lower one means that the earlier match is the
+/// better answer. The cost is quadratic in the number of matches.
+pub(crate) fn rank_newest_first<Age: Ord>(
+    matches: &[RankedMatch<Age>],
+    weights: &WordWeights,
+    score_share: f64,
+) -> Vec<usize> {
     let mut order: Vec<usize> = (0..matches.len()).collect();
     let mut is_ranked = vec![false; matches.len()];
     for best in 0..matches.len() {
@@ -72,7 +75,9 @@ pub(crate) fn rank_newest_first<Age: Ord>(matches: &[RankedMatch<Age>], weights:
         }
         let ranks: Vec<usize> = (best..matches.len())
             .filter(|index| !is_ranked[*index])
-            .filter(|index| *index == best || is_revision(&matches[*index], &matches[best], weights))
+            .filter(|index| {
+                *index == best || is_revision(&matches[*index], &matches[best], weights, score_share)
+            })
             .collect();
         let mut newest: Vec<usize> = ranks.clone();
         newest.sort_by(|a, b| matches[*b].recency.cmp(&matches[*a].recency));
@@ -89,10 +94,11 @@ fn is_revision<Age: Ord>(
     later: &RankedMatch<Age>,
     earlier: &RankedMatch<Age>,
     weights: &WordWeights,
+    score_share: f64,
 ) -> bool {
     let shared = weights.sum_of(later.matched_words & earlier.matched_words);
     later.recency > earlier.recency
-        && later.score >= earlier.score * SCORE_SHARE
+        && later.score >= earlier.score * score_share
         && shared >= weights.sum_of(earlier.matched_words) * WORD_WEIGHT_SHARE
         && shared >= weights.total * QUESTION_SHARE
 }
@@ -110,7 +116,11 @@ mod tests {
         };
         let ranked: Vec<_> = matches.iter().map(to_match).collect();
         let words: Vec<u32> = ranked.iter().map(|ranked| ranked.matched_words).collect();
-        assert_eq!(rank_newest_first(&ranked, &WordWeights::from_matches(&words)), expected, "{matches:?}");
+        assert_eq!(
+            rank_newest_first(&ranked, &WordWeights::from_matches(&words), 0.2),
+            expected,
+            "{matches:?}"
+        );
     }
 
     #[test]

@@ -37,6 +37,12 @@ const ADVERSARIAL: &[(&str, &str)] = &[
     ("x\u{202e}y\u{202c}\u{2066}z\u{2069}", "xyz"),
     ("a\u{200f}b\u{61c}c\u{200e}", "abc"),
     ("<\u{202e}system>", "&lt;system>"),
+    // A name before the tag makes no type parameter of it.
+    ("x<system>", "x&lt;system>"),
+    ("x<System>", "x&lt;System>"),
+    ("x<SYS>", "x&lt;SYS>"),
+    ("x<Note a=\"b\">", "x&lt;Note a=\"b\">"),
+    (" <Note>", " &lt;Note>"),
 ];
 
 #[test]
@@ -53,6 +59,7 @@ fn k5_plain_text_stays_unchanged() {
     for plain in [
         "",
         "a < b <= c <- d <3 <",
+        "Vec<T>, Option<Duration>, HashMap<String, Vec<u8>>, Box<&str>, collect::<Vec<_>>()",
         "5 << 2, 3 < é",
         "\u{645}\u{6cc}\u{200c}\u{62e}",
         "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥",

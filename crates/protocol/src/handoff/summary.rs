@@ -73,6 +73,18 @@ pub struct ReviewNotes {
     /// The user's standing rules that an item seems to contradict, or that the text no longer contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleNote>,
+    /// The lines that tell an open task of the task list as done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done_task_claims: Vec<DoneTaskClaim>,
+}
+
+/// A line of a text that tells a task as done which the task list contains as open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoneTaskClaim {
+    /// The open task.
+    pub task: String,
+    /// The line.
+    pub line: String,
 }
 
 impl ReviewNotes {

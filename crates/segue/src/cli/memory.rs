@@ -41,7 +41,7 @@ pub(crate) struct SearchArgs {
     /// Most hits to show
     #[arg(long, value_name = "N", default_value_t = Self::LIMIT_DEFAULT, value_parser = parse_limit::<1, HITS_MAX>)]
     pub(crate) limit: u32,
-    /// Find places of a conversation: a message with those before and after it, each place once
+    /// Show places of three messages, each place once
     #[arg(long)]
     pub(crate) passages: bool,
 }

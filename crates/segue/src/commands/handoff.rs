@@ -36,6 +36,9 @@ pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> Comm
         Some(HandoffCommand::Export(command)) => return export::run(context, command).await,
         None => {}
     }
+    if args.list || args.show.is_some() {
+        threads::close_expired_handoffs(context).await;
+    }
     let outcome = match (&args.show, &args.decide) {
         _ if args.list => return inspect::list_handoffs(context).await.map(|()| ExitReason::Success),
         (Some(id), _) => {

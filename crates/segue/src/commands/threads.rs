@@ -27,12 +27,19 @@ const ID_CHARS_MIN: usize = 8;
 /// The most columns of a thread's name within a sentence.
 const NAME_COLUMNS: usize = 60;
 
+/// Closes the handoffs that nobody decided in time, so that no list shows them as waiting.
+pub(crate) async fn close_expired_handoffs(context: &CommandContext) {
+    // A journal that cannot be written can still be listed. The next decision about the handoff reports the failure.
+    let _ = context.agent.handoffs().expire_overdue().await;
+}
+
 /// Performs `segue threads`.
 ///
 /// # Errors
 /// Fails if the thread does not exist, the operation is refused, the journal cannot be used, or stdout cannot be
 /// written.
 pub(crate) async fn run(context: &CommandContext, args: ThreadsCommand) -> CommandResult {
+    close_expired_handoffs(context).await;
     match args {
         ThreadsCommand::List { limit } => list_threads(context, limit as usize).await?,
         ThreadsCommand::Show { thread } => show_thread(context, &thread).await?,

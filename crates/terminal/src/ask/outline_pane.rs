@@ -14,7 +14,7 @@ use crate::text::wrap::{shorten, wrap};
 /// The rows of the pane below and above the text: the title, and the line with the keys.
 const FRAME_ROWS: usize = 2;
 /// The keys, in the last row.
-const KEYS: &str = "↑↓ move · Enter open/close, also the messages behind #1 · o/c all · q back";
+const KEYS: &str = "↑↓ move · Enter open/close, also #1 · o/c all · q back";
 
 /// The mark of the selected row.
 const SELECTED_MARK: &str = "›";

@@ -2,7 +2,8 @@
 //! that it does not mention, and the rules that it no longer contains. The numbers are those with which a review adds them.
 
 use protocol::{
-    ConversationTopic, LeftOutFacts, LeftOutItem, LeftOutReason, ReviewNotes, Rule, RuleNote, RuleProblem,
+    ConversationTopic, DoneTaskClaim, LeftOutFacts, LeftOutItem, LeftOutReason, ReviewNotes, Rule, RuleNote,
+    RuleProblem,
 };
 
 use serde_json::{Value, json};
@@ -31,10 +32,12 @@ pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
     lines
 }
 
-/// Returns the warnings as lines: rules that the text may contradict, and names of the user that the conversation does not
+/// Returns the warnings as lines: open tasks that the text tells as done, rules that the text may contradict, and names of the user that the conversation does not
 /// contain.
 pub fn render_warnings(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
-    let warnings = notes.rules.iter().filter_map(contradiction_line).chain(user_names_line(notes));
+    let claims = notes.done_task_claims.iter().map(done_task_line);
+    let warnings =
+        claims.chain(notes.rules.iter().filter_map(contradiction_line)).chain(user_names_line(notes));
     warnings.map(|line| warning_line(screen, &line)).collect()
 }
 
@@ -78,6 +81,12 @@ pub(crate) fn contradiction_line(note: &RuleNote) -> Option<String> {
     let RuleProblem::Contradicted { line } = &note.problem else { return None };
     let (line, rule) = (sanitize_line(line), sanitize_line(&note.rule.text));
     Some(format!("“{line}” may contradict your rule: {rule}"))
+}
+
+/// Returns the warning about a line that tells an open task as done.
+pub(crate) fn done_task_line(claim: &DoneTaskClaim) -> String {
+    let (line, task) = (sanitize_line(&claim.line), sanitize_line(&claim.task));
+    format!("“{line}” tells an open task as done: {task}")
 }
 
 /// Returns the warning about names that the user wrote and that the conversation does not contain; `None` if there are none.
@@ -179,6 +188,10 @@ mod tests {
                     problem: RuleProblem::Contradicted { line: "Change the public API.".to_owned() },
                 },
             ],
+            done_task_claims: vec![DoneTaskClaim {
+                task: "Write the tests".to_owned(),
+                line: "The tests are done.".to_owned(),
+            }],
             ..ReviewNotes::default()
         };
         let screen = Screen {

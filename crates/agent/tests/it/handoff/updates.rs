@@ -3,14 +3,18 @@
 
 use agent::{Error, HandoffError, LineUpdate, StaleReason};
 use protocol::EventType;
+use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use super::{accept_handoff, injected_summary, pending_handoff};
-use crate::environment::{TestEnvironment, drafting_server, unwatched};
+use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, drafting_server, unwatched};
 
 #[tokio::test]
 async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
     let environment = TestEnvironment::new();
-    let server = drafting_server();
+    // A request that the parent has answered would not be a newer one.
+    let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT).with_repeat();
+    let question = ScriptedReply::text("Which one do you mean?").with_repeat();
+    let server = ScriptedServer::start(Script::new([draft, question])).unwrap();
     let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (parent, handoff_id) = (pending.handoff.parent_thread_id, pending.handoff.handoff_id);
     let child = accept_handoff(&agent, &pending).await;
@@ -33,9 +37,12 @@ async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
         replacement: stale.replacement.clone(),
     };
     let updated = agent.handoffs().update_package(handoff_id, &update).await.unwrap();
+    let block = || agent.memory().agent_md().unwrap().block.clone().unwrap_or_default();
+    assert_eq!(block().trim(), updated.summary_md.trim(), "agent.md shows what the child is sent");
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     let sent = injected_summary(&server.requests().last().unwrap().body);
     assert_eq!(protocol::sha256_hex(&sent), updated.summary_sha256);
+    assert_eq!(block().trim(), memory::managed_block::PLACEHOLDER, "the first turn clears the block");
     let changed = pending.proposal.summary_md.replace(&stale.line, "- Leave the test, and use less memory.");
     let changed = changed.replace("### Last request (not answered yet)\n", "### Last request\n");
     assert_eq!(sent.trim(), changed.trim(), "only that line and the state of the request have changed");

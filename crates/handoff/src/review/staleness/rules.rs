@@ -3,6 +3,7 @@
 
 use facts::formatting::to_single_line;
 use facts::{ConversationFacts, FileUse};
+use model::sentence_ranking::split_sentences;
 use protocol::{Seq, SummaryItemKind, ThreadId, TodoStatus};
 
 use super::{CUT_TASK_BYTES_MIN, ELLIPSIS, StaleLine, StaleReason};
@@ -48,6 +49,8 @@ impl LaterFacts<'_> {
                 thread_id,
                 seq,
                 replacement,
+                also_removed: Vec::new(),
+                also_added: Vec::new(),
             }));
         }
         stale
@@ -118,10 +121,14 @@ impl LaterFacts<'_> {
         })
     }
 
-    /// A request in the parent that is newer than the package.
+    /// A request in the parent that is newer than the package and was not answered there.
     fn newer_request(&self, text: &str) -> Option<Finding> {
         let (thread_id, facts) = self.parent?;
         let newest = facts.requests.last().filter(|quote| quote.seq > self.covered)?;
+        // What was answered in the parent is not to be done in the child.
+        if facts.request_answered == Some(true) {
+            return None;
+        }
         let request = to_single_line(&newest.text);
         (request != text).then(|| Finding {
             reason: StaleReason::NewerRequest,
@@ -131,7 +138,8 @@ impl LaterFacts<'_> {
         })
     }
 
-    /// The newest message of the user after the package that contradicts a rule or decision.
+    /// The newest message of the user after the package that contradicts a rule or decision. Of several rules on a line,
+    /// those that the message does not contradict stay.
     fn contradiction(&self, text: &str) -> Option<Finding> {
         let rule = plain_text(text);
         self.threads().find_map(|(thread_id, facts)| {
@@ -142,7 +150,7 @@ impl LaterFacts<'_> {
                 reason: StaleReason::Contradicted,
                 thread_id,
                 seq: message.seq,
-                replacement: None,
+                replacement: uncontradicted_part(&rule, &message.text).map(|part| format!("- {part}")),
             })
         })
     }
@@ -160,4 +168,46 @@ impl LaterFacts<'_> {
             })
         })
     }
+}
+
+/// Words with which a further rule begins after "and" in the same sentence.
+const RULE_BEGINNINGS: [&str; 8] = ["don't", "don’t", "do not", "never", "always", "avoid", "no", "only"];
+
+/// Returns the sentences of a rule, and its parts joined by "and", that the message does not contradict; `None` if none is
+/// left.
+fn uncontradicted_part(rule: &str, message: &str) -> Option<String> {
+    let mut kept = Vec::new();
+    for sentence in split_sentences(rule) {
+        if !is_contradicted_by(sentence, message) {
+            kept.push(sentence.to_owned());
+            continue;
+        }
+        let parts = split_rules(sentence);
+        let others = parts.iter().filter(|part| parts.len() > 1 && !is_contradicted_by(part, message));
+        kept.extend(others.map(|part| format!("{}.", part.trim_end_matches(['.', ',', ' ']))));
+    }
+    // An introduction such as "Two rules:" introduces nothing any more.
+    kept.retain(|part| !part.trim_end().ends_with(':'));
+    (!kept.is_empty()).then(|| kept.join(" "))
+}
+
+/// Splits a sentence before each "and" that a further rule follows.
+fn split_rules(sentence: &str) -> Vec<&str> {
+    let begins_rule = |after: &str| {
+        RULE_BEGINNINGS.iter().any(|beginning| {
+            let follows = |text: &str| text.starts_with(' ');
+            after.get(..beginning.len()).is_some_and(|word| word.eq_ignore_ascii_case(beginning))
+                && follows(&after[beginning.len()..])
+        })
+    };
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, joint) in sentence.match_indices(" and ") {
+        if begins_rule(&sentence[at + joint.len()..]) {
+            parts.push(&sentence[start..at]);
+            start = at + joint.len();
+        }
+    }
+    parts.push(&sentence[start..]);
+    parts
 }

@@ -8,7 +8,7 @@ use protocol::{
 
 use super::rules::LaterFacts;
 use super::update::change_lines;
-use super::{PackageLine, StaleReason, update_package};
+use super::{PackageLine, StaleLine, StaleReason, add_other_changes, update_package};
 use crate::review::edit::tests::shown_summary;
 
 const PACKAGE: &str = "**Cache**\nHalf done.\n\n### Next steps\n- [ ] Write the docs\n- [ ] Explain the duplicate of the…\n\n\
@@ -123,6 +123,60 @@ fn a_rule_or_decision_that_a_later_message_contradicts_is_stale() {
     );
 }
 
+#[test]
+fn of_several_rules_on_a_line_only_the_contradicted_one_goes() {
+    let child_id = ThreadId::generate();
+    let package = "**Queue**\nS.\n\n### Rules\n- Two rules: don't touch the public API of wharf-queue, other services depend \
+        on it. And never sleep in tests, not even a millisecond.\n- Always use tabs in Makefiles and don't touch the public API \
+        of wharf-queue.\n";
+    let message = "You may touch the public API of wharf-queue now.".to_owned();
+    let requests = vec![Quote { seq: 2, text: message, is_cut: false }];
+    let child = ConversationFacts { requests, ..ConversationFacts::default() };
+    let later = LaterFacts { child: (child_id, &child), parent: None, covered: 30 };
+    let replacements: Vec<_> =
+        later.stale_lines(package).into_iter().map(|stale| stale.replacement).collect();
+    let kept = |text: &str| Some(format!("- {text}"));
+    assert_eq!(
+        replacements,
+        [kept("And never sleep in tests, not even a millisecond."), kept("Always use tabs in Makefiles.")]
+    );
+}
+
+#[test]
+fn a_request_that_the_parent_has_answered_is_no_newer_one() {
+    let (child_id, parent_id) = (ThreadId::generate(), ThreadId::generate());
+    let requests = vec![Quote { seq: 40, text: "Which version is it?".to_owned(), is_cut: false }];
+    let nothing = ConversationFacts::default();
+    for (request_answered, count) in [(Some(true), 0), (None, 1), (Some(false), 1)] {
+        let parent = ConversationFacts {
+            requests: requests.clone(),
+            request_answered,
+            ..ConversationFacts::default()
+        };
+        let later =
+            LaterFacts { child: (child_id, &nothing), parent: Some((parent_id, &parent)), covered: 30 };
+        assert_eq!(later.stale_lines(PACKAGE).len(), count, "{request_answered:?}");
+    }
+}
+
+#[test]
+fn m1_a_stale_line_says_what_else_its_change_changes() {
+    let package = package();
+    let mut stale = StaleLine {
+        line: "- [ ] Write the docs".to_owned(),
+        number: package.summary_md.lines().position(|line| line == "- [ ] Write the docs").unwrap() + 1,
+        reason: StaleReason::TaskDone,
+        thread_id: ThreadId::generate(),
+        seq: 7,
+        replacement: Some("- [x] Write the docs".to_owned()),
+        also_removed: Vec::new(),
+        also_added: Vec::new(),
+    };
+    add_other_changes(&package, &mut stale);
+    assert_eq!(stale.also_removed, ["1 file changed, 2 of 2 tasks open, the last request is pending."]);
+    assert_eq!(stale.also_added, ["1 file changed, 1 of 2 tasks open, the last request is pending."]);
+}
+
 /// Returns the text with a line changed.
 #[track_caller]
 fn change(text: &str, line: PackageLine<'_>, replacement: Option<&str>) -> Option<String> {
@@ -156,7 +210,8 @@ fn m1_a_statement_changes_in_all_its_places() {
     assert!(changed.contains("- [x] Explain the duplicate of the…\n") && changed.contains(done), "{changed}");
     let request = PackageLine { text: "- Make it faster.", number: None };
     let changed = change(text, request, Some("- Use less memory.")).unwrap();
-    assert!(changed.contains("- Pending request: \"Use less memory.\"\n"), "{changed}");
+    // The newer request does not say that the older one is done.
+    assert!(changed.contains("- Before it: \"Make it faster.\"\n"), "{changed}");
     assert!(changed.contains("\n### Last request\n- Use less memory.\n"), "{changed}");
     let removed = change(text, request, None).unwrap();
     assert!(!removed.contains("faster") && !removed.contains("Last request"), "{removed}");

@@ -16,6 +16,8 @@ use crate::summary::offline_summary::REQUEST_LABELS;
 use crate::summary::render;
 use crate::summary::render::facts::{DONE, FactSection, IN_PROGRESS, OPEN, section_of_heading};
 
+/// The label of a request before the last one in a next step.
+const EARLIER_REQUEST_LABEL: &str = "Before it";
 /// The beginning of a heading.
 const HEADING: &str = "### ";
 /// The beginning of the line of an item or a fact.
@@ -225,8 +227,9 @@ fn update_request(lines: &mut [String], before: &str, replacement: Option<&str>,
         if !is_same_statement(before, quote) {
             continue;
         }
+        // The newer request does not say what became of this one, so it stays among the next steps.
         match &after {
-            Some(after) => *line = bullet(&format!("{label}: \"{after}\"")),
+            Some(_) => *line = bullet(&text.replacen(label, EARLIER_REQUEST_LABEL, 1)),
             None => removed.push(index),
         }
     }

@@ -6,6 +6,7 @@ use facts::{ConversationFacts, GoalMatcher, Quote};
 use protocol::{Seq, TodoStatus};
 
 use super::SummaryLine;
+use super::open_tasks::tells_as_done;
 use super::section::SectionRequest;
 
 /// The maximum length of a statement, in characters. A longer one is left out.
@@ -156,20 +157,6 @@ pub(super) fn is_misleading(facts: &ConversationFacts, sentence: &str) -> bool {
             return true;
         }
     }
-    let says_done = ["done", "complete", "finished", "implemented", "passing", "✅", "[x]"]
-        .iter()
-        .any(|word| lower.contains(word));
-    says_done
-        && facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).any(|todo| {
-            let words: Vec<String> = todo
-                .text
-                .to_lowercase()
-                .split(|c: char| !c.is_alphanumeric())
-                .filter(|w| w.len() > 3)
-                .map(str::to_owned)
-                .collect();
-            let hits =
-                words.iter().filter(|word| lower.contains(&word[..word.floor_char_boundary(6)])).count();
-            hits > 1 && hits * 3 >= words.len() * 2
-        })
+    let mut open = facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed);
+    open.any(|todo| tells_as_done(sentence, &todo.text))
 }

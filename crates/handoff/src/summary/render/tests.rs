@@ -96,6 +96,8 @@ fn a_line_of_text_never_becomes_a_markdown_block() {
         ("[ ] a task", "- [ ] a task"),
         ("**bold** stays", "- **bold** stays"),
         ("-v is a flag", "- -v is a flag"),
+        ("~/.config/app.toml", "- ~/.config/app.toml"),
+        ("~~~ no fence", "- \\~~~ no fence"),
         ("3.5 s", "- 3.5 s"),
     ] {
         let md = render_markdown("t", "d", &[item(SummaryItemKind::Progress, text)]);

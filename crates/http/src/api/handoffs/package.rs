@@ -56,12 +56,17 @@ pub(crate) struct StaleLineShape {
     seq: Seq,
     /// The line to put in its place; `null` to remove it.
     replacement: Option<String>,
+    /// The other lines that the change removes, such as the number of open tasks in the TL;DR.
+    also_removed: Vec<String>,
+    /// The lines that the change puts in their place.
+    also_added: Vec<String>,
 }
 
 impl From<StaleLine> for StaleLineShape {
     fn from(stale: StaleLine) -> Self {
-        let StaleLine { line, number, reason, thread_id, seq, replacement } = stale;
-        Self { line, number, reason, text: reason.text(), thread_id, seq, replacement }
+        let StaleLine { line, number, reason, thread_id, seq, replacement, also_removed, also_added } = stale;
+        let text = reason.text();
+        Self { line, number, reason, text, thread_id, seq, replacement, also_removed, also_added }
     }
 }
 

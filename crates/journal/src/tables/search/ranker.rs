@@ -52,8 +52,8 @@ const NAME_WEIGHT: f64 = 1.1;
 const SPEAKER_WEIGHT: f64 = 3.6;
 /// Share of [`SPEAKER_WEIGHT`] if the question names several speakers, for the first of them.
 const FIRST_SPEAKER_SHARE: f64 = 1.0 / 3.0;
-/// Weight of a message whose role the question names. Set by hand.
-const ROLE_WEIGHT: f64 = 1.5;
+/// Weight of a message whose role the question names. A role is a speaker too.
+const ROLE_WEIGHT: f64 = SPEAKER_WEIGHT;
 /// Weight of a message that contains the text of the query word for word. Set by hand: more than all others together.
 const SENTENCE_WEIGHT: f64 = 40.0;
 /// Weight of a tool result, unless the question asks for tool output. Set by hand.
@@ -61,6 +61,10 @@ const TOOL_WEIGHT: f64 = -6.0;
 /// Weight of a summary, a handoff or an item. Set by hand: it ranks below the message that it repeats, even if that
 /// message is a question.
 const DOCUMENT_WEIGHT: f64 = -2.5;
+
+/// Number of hits before the best document, if it contains the words of the first hit. Without this limit, many
+/// messages about the same thing would hide the summary of all of them.
+const HITS_BEFORE_DOCUMENT: usize = 7;
 
 /// The question that candidates are ranked for.
 pub(super) struct Question<'a> {
@@ -103,8 +107,23 @@ pub(super) fn rank_by_text(
         candidate.score += text.as_ref().map_or(0.0, |text| scorer.score(candidate, text));
     }
     best.sort_unstable_by(compare_candidates);
+    promote_best_document(best);
     candidates.others.splice(0..0, unread);
     Ok(())
+}
+
+/// Moves the best summary, handoff or item that contains the words of the first candidate behind the first
+/// [`HITS_BEFORE_DOCUMENT`] candidates, if it ranks lower.
+fn promote_best_document(candidates: &mut Vec<SearchCandidate>) {
+    let Some(words) = candidates.first().map(|first| first.matched_words) else { return };
+    let is_about_same =
+        |candidate: &SearchCandidate| candidate.row < 0 && candidate.matched_words & words == words;
+    let Some(rank) = candidates.iter().position(is_about_same) else { return };
+    if rank > HITS_BEFORE_DOCUMENT {
+        let document = candidates.remove(rank);
+        let score = candidates[HITS_BEFORE_DOCUMENT - 1].score;
+        candidates.insert(HITS_BEFORE_DOCUMENT, SearchCandidate { score, ..document });
+    }
 }
 
 /// Adds to the scores of messages from the dates that the question names, and sorts the candidates again.
@@ -131,7 +150,7 @@ fn add_date_scores(
 
 /// Computes the part of a score that depends on the text of a message.
 struct TextScorer {
-    /// What the question asks for.
+    /// The kinds of answers that the question asks for.
     cues: QuestionCues,
     /// The text of the query in normal form, if it is a sentence; see [`cues::normalize`].
     sentence: Option<String>,

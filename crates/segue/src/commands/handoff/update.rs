@@ -182,6 +182,12 @@ fn print_stale_line(context: &CommandContext, stale: &StaleLine) -> Result<(), C
     if let Some(replacement) = &stale.replacement {
         screen.print_line(style.good(wrap(&sanitize_line(replacement), columns, "+ ", "  ")))?;
     }
+    for line in &stale.also_removed {
+        screen.print_line(style.dim(wrap(&sanitize_line(line), columns, "  also - ", "    ")))?;
+    }
+    for line in &stale.also_added {
+        screen.print_line(style.dim(wrap(&sanitize_line(line), columns, "  also + ", "    ")))?;
+    }
     let change = if stale.replacement.is_some() { "" } else { "; the line would be removed" };
     let reason = format!("{} (#{}){change}", stale.reason.text(), stale.seq);
     Ok(screen.print_line(style.dim(wrap(&reason, columns, "  ", "  ")))?)

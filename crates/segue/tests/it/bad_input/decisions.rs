@@ -244,6 +244,23 @@ fn an_undecided_handoff_expires_and_reports_it() {
 }
 
 #[test]
+fn a_list_closes_a_handoff_that_nobody_decided_in_time() {
+    for command in
+        [&["threads", "list"][..], &["threads", "show", "last"], &["handoff", "--list"], &["history", "last"]]
+    {
+        let sandbox = TestSandbox::new();
+        leave_pending_handoff(&sandbox);
+        sandbox.execute_sql("UPDATE handoffs SET updated_at = '2020-01-01T00:00:00Z'");
+        let output = sandbox.run(command);
+        assert!(!output.stdout.contains("needs you"), "{command:?}: {}", output.stdout);
+        // The handoff is closed, and not only shown as if it were.
+        sandbox.execute_sql("UPDATE handoffs SET updated_at = '2126-01-01T00:00:00Z'");
+        assert_eq!(sandbox.json(&["handoff", "--list", "--json"]), json!([]), "{command:?}");
+        assert_eq!(sandbox.threads()[0]["state"], "idle", "{command:?}");
+    }
+}
+
+#[test]
 fn m2_a_decision_interrupted_by_a_crash_takes_effect_once() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);

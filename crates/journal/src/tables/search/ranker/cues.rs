@@ -76,7 +76,7 @@ const OUTPUT_WORDS: &[&str] = &["output", "result", "results", "log", "logs"];
 /// Words for a tool.
 const TOOL_WORDS: &[&str] = &["tool", "command", "terminal"];
 
-/// What a question asks for.
+/// The kinds of answers that a question asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct QuestionCues {
     /// It asks for a time.

@@ -8,17 +8,18 @@
 //! 1. `Instructions`: the standing instructions, the same bytes for a whole run.
 //! 2. `ProjectNotes`: the `AGENTS.md` of the repository's root and of the folders down to the workspace, as conventions.
 //! 3. `Skills`: the names of the available skills.
-//! 4. `TieredMemoryHook`: recent summaries of medium-term memory, the same for a whole run. Sub-agents do not
+//! 4. `PinsHook`: the pins of the thread, which change only when a person changes them.
+//! 5. `TieredMemoryHook`: recent summaries of medium-term memory, the same for a whole run. Sub-agents do not
 //!    receive them.
-//! 5. `AgentMdHook`: `agent.md`, and in a child thread the handoff summary. It adds the
+//! 6. `AgentMdHook`: `agent.md`, and in a child thread the handoff summary. It adds the
 //!    last part of the system prompt, because `agent.md` changes most often, even within a run, and a
 //!    provider's prompt cache ends at the first difference between two requests. Summaries change at most
 //!    between turns. The hook also protects the managed block from tool calls.
-//! 6. `ModelCallLimit`: the most model calls of one run.
-//! 7. `ToolApproval`: allows, asks about or refuses the tool calls of an answer.
-//! 8. The hooks that a program adds with `Agent::with_hook`.
-//! 9. `CompactionHook`: decides whether the conversation is compacted first. It is last, so that it counts
-//!    everything that the other hooks added.
+//! 7. `ModelCallLimit`: the most model calls of one run.
+//! 8. `ToolApproval`: allows, asks about or refuses the tool calls of an answer.
+//! 9. The hooks that a program adds with `Agent::with_hook`.
+//! 10. `CompactionHook`: decides whether the conversation is compacted first. It is last, so that it counts
+//!     everything that the other hooks added.
 //!
 //! Before a compaction takes effect, `MemoryFlush` queues the compacted messages for memory in the same
 //! transaction, and the configured `compaction.before` hooks may veto the compaction.
@@ -43,7 +44,7 @@ use handoff::{
     ClearBlockActivity, DraftSettings, HandoffApproval, HandoffCleanup, HandoffResult, HandoffSummarization,
     HandoffTool, MarkFirstTurn,
 };
-use memory::{AgentMdHook, EditMemoryTool, MemoryScope, RecallTool, StoreTool, TieredMemoryHook};
+use memory::{AgentMdHook, EditMemoryTool, MemoryScope, PinsHook, RecallTool, StoreTool, TieredMemoryHook};
 use model::ChatModel;
 use protocol::AssistantId;
 use runtime::{
@@ -446,6 +447,7 @@ impl Agent {
                 vec![Arc::new(Instructions { workspace: NO_WORKSPACE_TEXT.to_owned(), role })]
             }
         };
+        hooks.push(Arc::new(PinsHook));
         if role == AgentRole::Main && self.config.memory.enabled {
             hooks.push(Arc::new(TieredMemoryHook::new(&self.config.memory, assistant_id.clone())));
         }

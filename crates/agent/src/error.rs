@@ -146,6 +146,7 @@ impl Error {
                     | ThreadError::UnknownCheckpoint { .. }
             ) | Self::Run(RunError::Unknown(_))
                 | Self::Handoff(HandoffError::Unknown(_))
+                | Self::Memory(MemoryError::Pin(memory::PinError::Unknown { .. }))
                 | Self::Journal(journal::Error::NotFound { .. } | journal::Error::UnknownRun { .. })
         )
     }
@@ -176,6 +177,7 @@ impl_from_errors! {
     memory::RecallError => Memory(MemoryError::Recall), unless memory::RecallError::Journal;
     memory::SummarizationError => Memory(MemoryError::Summarization), unless memory::SummarizationError::Journal;
     memory::ItemError => Memory(MemoryError::Item), unless memory::ItemError::Journal;
+    memory::PinError => Memory(MemoryError::Pin), unless memory::PinError::Journal;
     tools::permission::Error => Admin(AdminError::Permission);
     mcp::Error => Admin(AdminError::Mcp);
     telemetry::Error => Admin(AdminError::Tracing);
@@ -200,13 +202,14 @@ mod tests {
     fn a_journal_failure_is_the_same_variant_for_every_service() {
         let run_id = protocol::RunId::generate();
         let unknown = || journal::Error::UnknownRun { thread_id: protocol::ThreadId::generate(), run_id };
-        let errors: [Error; 6] = [
+        let errors: [Error; 7] = [
             unknown().into(),
             runtime::Error::Journal(unknown()).into(),
             handoff::mirror::Error::Journal(unknown()).into(),
             memory::RecallError::Journal(unknown()).into(),
             memory::SummarizationError::Journal(unknown()).into(),
             memory::ItemError::Journal(unknown()).into(),
+            memory::PinError::Journal(unknown()).into(),
         ];
         for error in errors {
             assert!(matches!(error, Error::Journal(_)), "{error:?}");

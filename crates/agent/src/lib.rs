@@ -96,9 +96,10 @@ pub use mcp::{
 };
 pub use memory::{
     AdjacentMessage, AgentFileSnapshot, ItemSearch, ItemStore, MemoryScope, MessageFilter, NamespaceSearch,
-    NotesScope, PutReceipt, ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining,
-    RememberedNote, RewriteOutcome, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker,
-    SummarizationWorker, SummarizedTurns,
+    NotesScope, PIN_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, PutReceipt, ReadExtent,
+    RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote, RewriteOutcome, SearchHit,
+    SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker, SummarizedTurns,
+    UnpinReceipt,
 };
 pub use model::tokens::estimate_tokens;
 pub use protocol::OFFLINE_SUMMARY_MODEL;

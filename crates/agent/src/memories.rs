@@ -1,4 +1,4 @@
-//! The memory service: notes in `agent.md`, search, statistics, stored items, and the summarization of old
+//! The memory service: notes in `agent.md`, pins, search, statistics, stored items, and the summarization of old
 //! messages after a turn. The `memory` crate decides which messages are summarized, and how.
 
 pub(crate) mod error;
@@ -8,15 +8,16 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, ProjectScope, StoredSummary, SummaryQuery};
 
 use memory::{
-    AgentFile, AgentFileSnapshot, ItemStore, NotesScope, RecallQuery, RecallResult, RememberedNote,
-    RewriteOutcome, SearchRequest, SearchResults, SummarizationHandoff, SummarizationWorker,
-    TRANSFER_OUTBOX_KIND,
+    AgentFile, AgentFileSnapshot, ItemStore, NotesScope, PinReceipt, PinRequest, RecallQuery, RecallResult,
+    RememberedNote, RewriteOutcome, SearchRequest, SearchResults, SummarizationHandoff, SummarizationWorker,
+    TRANSFER_OUTBOX_KIND, ThreadPins, UnpinReceipt,
 };
 use model::ChatModel;
-use protocol::{AssistantId, LoggedMessage, RunStatus, ThreadId};
+use protocol::{AssistantId, LoggedMessage, Pin, RunStatus, ThreadId};
 use runtime::{Frame, FrameSender, RunEnd};
 use serde::{Deserialize, Serialize};
 
@@ -118,6 +119,42 @@ impl<'a> MemoryService<'a> {
             }
             let text = text.to_owned();
             self.with_agent_md(move |file| memory::remember(file, scope.default_owner(), &text)).await
+        })
+    }
+
+    /// Returns the pins of the thread: the texts that each of its model requests contains word for word.
+    ///
+    /// # Errors
+    /// Fails if the thread does not exist, or if the journal fails.
+    pub fn pins(self, thread_id: ThreadId) -> BoxFuture<'a, Result<Vec<Pin>>> {
+        journal::box_future(async move {
+            self.agent.thread(thread_id).await?;
+            Ok(ThreadPins::read(&*self.agent.store, thread_id).await?.pins)
+        })
+    }
+
+    /// Pins a text, or a message of the thread word for word. The next model request contains it, even within a run.
+    /// Secrets in it are redacted. A text that is pinned already is not pinned again.
+    ///
+    /// # Errors
+    /// [`memory::PinError`] if the text is blank or too long, if there are too many pins, or if the message cannot be
+    /// pinned. Fails if the thread does not exist, or if the journal fails.
+    pub fn pin(self, thread_id: ThreadId, request: &'a PinRequest) -> BoxFuture<'a, Result<PinReceipt>> {
+        journal::box_future(async move {
+            self.agent.thread(thread_id).await?;
+            Ok(memory::pin(&*self.agent.store, thread_id, request, Timestamp::now()).await?)
+        })
+    }
+
+    /// Removes a pin of the thread. The message that it quotes stays as it is.
+    ///
+    /// # Errors
+    /// [`memory::PinError`] if the thread has no pin with this number. Fails if the thread does not exist, or if the
+    /// journal fails.
+    pub fn unpin(self, thread_id: ThreadId, number: u64) -> BoxFuture<'a, Result<UnpinReceipt>> {
+        journal::box_future(async move {
+            self.agent.thread(thread_id).await?;
+            Ok(memory::unpin(&*self.agent.store, thread_id, number, Timestamp::now()).await?)
         })
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use journal::{HandoffFilter, HandoffPatch, Store, ThreadPatch, Write};
-use memory::{AgentFile, BlockWrite, BlockWriteOutcome};
+use memory::{AgentFile, BlockWrite, BlockWriteOutcome, ThreadPins};
 use protocol::event::body::{HandoffAccepted, HandoffExpired, HandoffMerged, HandoffSeeded, ThreadCreated};
 use protocol::{
     AssistantId, Handoff, HandoffId, HandoffMark, HandoffStatus, NewEvent, ParentKind, PendingActivity,
@@ -125,10 +125,12 @@ async fn child_writes(
         let parent_thread_id = handoff.parent_thread_id;
         let origin = ThreadCreated::Handoff { handoff_id: handoff.handoff_id, parent_thread_id };
         let created = NewEvent::from_body(&origin, now)?;
-        return Ok(vec![
+        let mut writes = vec![
             Write::CreateThread(child_thread(handoff, proposal, now)?),
             Write::Append { thread_id: child_thread_id, events: vec![created] },
-        ]);
+        ];
+        writes.extend(pin_writes(handoff, proposal, &ThreadPins::default(), now)?);
+        return Ok(writes);
     }
     let child = store.thread(child_thread_id).await?;
     // The answer was checked before; a message may have come since.
@@ -150,11 +152,27 @@ async fn child_writes(
         title: proposal.summary_json.title.clone(),
     };
     let events = vec![NewEvent::from_body(&merged, now)?];
-    Ok(vec![
+    let mut writes = vec![
         Write::ExpectNoMessage { thread_id },
         Write::UpdateThread { thread_id, patch },
         Write::Append { thread_id, events },
-    ])
+    ];
+    writes.extend(pin_writes(handoff, proposal, &ThreadPins::read(store, thread_id).await?, now)?);
+    Ok(writes)
+}
+
+/// Returns the writes that make the pins of the accepted package pins of the child, which has the pins `own`.
+fn pin_writes(
+    handoff: &Handoff,
+    proposal: &Proposal,
+    own: &ThreadPins,
+    now: Timestamp,
+) -> Result<Vec<Write>, StepFailure> {
+    let accepted = &proposal.summary_json.carry_over.pins;
+    match own.hand_over(handoff.handoff_id, accepted, now) {
+        Some(change) => Ok(own.change_writes(handoff.child_thread_id, &change, now)?),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Returns the metadata change of the parent thread.

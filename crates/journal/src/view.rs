@@ -64,6 +64,7 @@ impl ViewEventKind {
             EventType::TurnsRestored => Self::TurnsRestored,
             EventType::ThreadRenamed
             | EventType::ThreadRewound
+            | EventType::PinsChanged
             | EventType::RunFailed
             | EventType::ToolCallDecided
             | EventType::HandoffRequested

@@ -107,6 +107,14 @@ pub enum Write {
         /// The thread. It must exist.
         thread_id: ThreadId,
     },
+    /// Fails with [`crate::Error::Conflict`] unless this is the newest visible `pins_changed` event of the thread. Guards a
+    /// transaction that computes the next list of pins from the one of that event.
+    ExpectPins {
+        /// The thread. It must exist.
+        thread_id: ThreadId,
+        /// The seq of the event that was read; `None` if the thread had none.
+        last_change: Option<Seq>,
+    },
     /// Fails with [`crate::Error::Conflict`] if the context of the thread has changed since this version, other than
     /// by further messages. It must precede the writes that change the context.
     ExpectUnchangedContext(ThreadVersion),
@@ -397,6 +405,7 @@ impl Write {
             Self::PutArtifact(_)
             | Self::ExpectCheckpoint { .. }
             | Self::ExpectNoMessage { .. }
+            | Self::ExpectPins { .. }
             | Self::ExpectUnchangedContext(_)
             | Self::PutRunRequest { .. }
             | Self::RecordHeartbeat { .. }

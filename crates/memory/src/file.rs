@@ -1,6 +1,7 @@
 //! Reads one agent.md and writes its managed block without touching any other byte. Deciding which summary
 //! belongs in the block is the caller's task.
 
+mod atomic_replace;
 mod block_record;
 pub(crate) mod cached_snapshot;
 pub(crate) mod project_notes;
@@ -16,8 +17,8 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::atomic_replace::{self, LateWrites, OpenedFile, ReplaceOutcome, RetiredFile};
 use crate::edit::{self, AppliedChange, NotesChange};
+use crate::file::atomic_replace::{LateWrites, OpenedFile, ReplaceOutcome, RetiredFile};
 use crate::file::block_record::LockedBlockRecord;
 use crate::file::cached_snapshot::{CachedSnapshot, FileStamp, ResolvedPath};
 use crate::file::project_notes::NotesScope;

@@ -1,21 +1,22 @@
-//! Memory that outlives a context: agent.md with its managed block, recall of earlier messages, search, summaries
-//! of old messages, and named items.
+//! Memory that outlives a context: agent.md with its managed block, pins, recall of earlier messages, search,
+//! summaries of old messages, and named items.
 //!
 //! [`managed_block`] handles the block as text, [`AgentFile`] the file, and [`build_prompt_section`] the prompt.
 //! [`AgentMdHook`] adds the file to model requests. [`EditMemoryTool`] lets the agent edit its notes, and
 //! [`remember()`] adds a note for the user. [`recall()`] finds original messages of a thread and its ancestors,
 //! [`RecallTool`] gives it to the agent, and [`search()`] covers everything. [`SummarizationHandoff`] summarizes
 //! old messages, [`SummarizationWorker`] decides when that is due, and [`TieredMemoryHook`] shows the summaries to
-//! the model. [`ItemStore`] keeps named items. Deliberately absent: deciding when a handoff happens and which
+//! the model. [`pin()`] and [`unpin()`] change the pins of a thread, and [`PinsHook`] adds them to model requests.
+//! [`ItemStore`] keeps named items. Deliberately absent: deciding when a handoff happens and which
 //! thread a summary belongs to. The journal's rows decide both.
 
-mod atomic_replace;
 mod edit;
 mod error;
 mod file;
 mod hook;
 mod items;
 pub mod managed_block;
+mod pins;
 mod prompt;
 mod recall;
 mod search;
@@ -35,6 +36,11 @@ pub use hook::inherited_summary::{SummaryRetention, UNUSED_TURNS_MAX};
 pub use items::{
     FilterError, ITEM_BYTES_MAX, ItemError, ItemSearch, ItemStore, NAME_BYTES_MAX, NAMESPACE_LABELS_MAX,
     NamespaceSearch, PutReceipt, STORE, StoreTool,
+};
+pub use pins::hook::PinsHook;
+pub use pins::{
+    PIN_CHARS_MAX, PINS_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, ThreadPins, UnpinReceipt, pin,
+    unpin,
 };
 pub use prompt::{InheritedSummary, PromptSection, PromptSource, build_prompt_section};
 pub use recall::{

@@ -29,8 +29,8 @@ pub use event::{Event, NewEvent, RawJson, Seq};
 pub use handoff::continuity::{ContinuityProbe, ContinuityReport, ProbeJudge, ProbeKind};
 pub use handoff::summary::{
     CarryOver, ConversationTopic, Coverage, DoneTaskClaim, HandoffSummary, LeftOutFacts, LeftOutItem,
-    LeftOutReason, ReferencedFile, ReviewNotes, Rule, RuleNote, RuleProblem, SummaryItem, SummaryItemKind,
-    TodoItem, TodoStatus,
+    LeftOutReason, PinnedText, ReferencedFile, ReviewNotes, Rule, RuleNote, RuleProblem, SummaryItem,
+    SummaryItemKind, TodoItem, TodoStatus,
 };
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};
@@ -42,6 +42,7 @@ pub use ids::{
 pub use interrupt::{
     ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig, SubagentInterruptRef,
 };
+pub use memory::pins::{Pin, PinChange, PinsChanged};
 pub use memory::{
     ArchiveReason, LoggedMessage, MediumTermSummary, MessageRole, StoredItem, TurnsArchived, TurnsRestored,
 };

@@ -1,5 +1,8 @@
 //! Tiered memory: the logged messages of an assistant, the medium-term summaries that replace old messages in the
-//! context, and the named items of the store. The `memory` crate decides when messages are summarized and how.
+//! context, the pins of a thread, and the named items of the store. The `memory` crate decides when messages are
+//! summarized and how.
+
+pub mod pins;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -27,7 +27,7 @@ use handoff::{HandoffArgs, HandoffExportCommand, RecallCommandArgs};
 use help::HelpLength;
 use history::{FeedbackArgs, HistoryArgs, TraceArgs};
 use memory::store::StoreCommand;
-use memory::{MemoryCommand, RememberArgs, SearchArgs};
+use memory::{MemoryCommand, PinArgs, RememberArgs, SearchArgs, UnpinArgs};
 use serve::{ApiKeysCommand, PingArgs, ServeArgs};
 
 /// The decisions about tool calls in a decision file, at most 80 columns wide, because clap would break longer lines. The page
@@ -236,6 +236,8 @@ pub(crate) enum CliCommand {
     #[command(subcommand)]
     Memory(MemoryCommand),
     Remember(RememberArgs),
+    Pin(PinArgs),
+    Unpin(UnpinArgs),
     #[command(subcommand)]
     Store(StoreCommand),
     Context(ContextArgs),

@@ -31,6 +31,7 @@ use terminal::{Screen, sanitize_line, wrap};
 
 use crate::cli::demo::DemoArgs;
 use crate::cli::{self, ApprovalChoice, CliArgs, CliCommand, GlobalArgs, OutputFormat};
+use crate::commands::memory::{agent_md, pins};
 use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
 use crate::logs::{self, LogVariables};
 use crate::observers::RunObservers;
@@ -234,9 +235,9 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
         Some(CliCommand::Search(args)) => history::search::run(&open_default().await?, args).await,
         Some(CliCommand::Recall(args)) => history::recall::run(&open_default().await?, args).await,
         Some(CliCommand::Memory(args)) => memory::run(&open_default().await?, args).await,
-        Some(CliCommand::Remember(args)) => {
-            memory::agent_md::run_remember(&open_default().await?, args).await
-        }
+        Some(CliCommand::Remember(args)) => agent_md::run_remember(&open_default().await?, args).await,
+        Some(CliCommand::Pin(args)) => pins::run_pin(&open_default().await?, args).await,
+        Some(CliCommand::Unpin(args)) => pins::run_unpin(&open_default().await?, args).await,
         Some(CliCommand::Store(args)) => memory::store::run(&open_default().await?, args).await,
         Some(CliCommand::Context(args)) => {
             compact::run_context(&open(AgentOptions::with_model(&args.model)).await?, &args.thread).await

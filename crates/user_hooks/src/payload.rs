@@ -66,6 +66,7 @@ impl HookEvent {
             | EventType::ResultClipped
             | EventType::TurnsArchived
             | EventType::TurnsRestored
+            | EventType::PinsChanged
             | EventType::HandoffRequested
             | EventType::HandoffRefined
             | EventType::HandoffEdited

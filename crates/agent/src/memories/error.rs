@@ -1,6 +1,6 @@
-//! Errors of memory: `agent.md`, recall, summaries of old messages, stored items.
+//! Errors of memory: `agent.md`, recall, summaries of old messages, stored items, pins.
 
-use memory::{ItemError, RecallError, SummarizationError};
+use memory::{ItemError, PinError, RecallError, SummarizationError};
 
 use crate::ErrorClass;
 use crate::error::{ErrorAdvice, store};
@@ -20,6 +20,9 @@ pub enum MemoryError {
     /// An item could not be stored or found.
     #[error(transparent)]
     Item(ItemError),
+    /// A text could not be pinned, or a pin could not be removed.
+    #[error(transparent)]
+    Pin(PinError),
 }
 
 impl MemoryError {
@@ -29,9 +32,24 @@ impl MemoryError {
             Self::AgentFile(error) => ErrorClass::Store.with_hint(error.hint()),
             Self::Recall(RecallError::Journal(error))
             | Self::Item(ItemError::Journal(error))
+            | Self::Pin(PinError::Journal(error))
             | Self::Summarization(SummarizationError::Journal(error)) => store::advice(error),
             Self::Recall(error) => ErrorClass::User.with_hint(error.hint()),
             Self::Item(error) => ErrorClass::User.with_hint(error.hint()),
+            Self::Pin(error) => match error {
+                PinError::Contended => ErrorClass::Conflict,
+                PinError::Journal(_) => ErrorClass::Store,
+                PinError::Json(_) => ErrorClass::Internal,
+                PinError::Blank
+                | PinError::TooLong { .. }
+                | PinError::TooMany { .. }
+                | PinError::NoRoom { .. }
+                | PinError::NoMessage { .. }
+                | PinError::ToolMessage { .. }
+                | PinError::NoText { .. }
+                | PinError::Unknown { .. } => ErrorClass::User,
+            }
+            .with_hint(error.hint()),
             Self::Summarization(error) => match error {
                 SummarizationError::NoSummary { .. } | SummarizationError::Model(_) => ErrorClass::Model,
                 SummarizationError::TooManyTurns { .. } => ErrorClass::User,
@@ -57,6 +75,8 @@ mod tests {
         check(MemoryError::AgentFile(memory::Error::BlankNote), ErrorClass::Store);
         check(MemoryError::Recall(RecallError::NoWords), ErrorClass::User);
         check(MemoryError::Item(ItemError::SecretName), ErrorClass::User);
+        check(MemoryError::Pin(PinError::Blank), ErrorClass::User);
+        check(MemoryError::Pin(PinError::Contended), ErrorClass::Conflict);
         check(MemoryError::Summarization(SummarizationError::Stopped), ErrorClass::Conflict);
         check(
             MemoryError::Summarization(SummarizationError::Contended { attempts: 3 }),

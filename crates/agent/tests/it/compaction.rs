@@ -7,6 +7,7 @@ mod limits;
 mod lineage;
 mod manual;
 mod overflow;
+mod pins;
 mod summarizer;
 mod trigger;
 mod undo;

@@ -60,6 +60,8 @@ pub(super) fn merge_carry_over(source: &SummarySource<'_>, new: &ConversationFac
         pending_approvals: Vec::new(),
         errors: merge_recent_first(fresh.errors, open, ENTRIES_MAX),
         skills: merge_recent_first(skills, old.skills, ENTRIES_MAX),
+        // Every request contains the pins, so a summary does not repeat them.
+        pins: Vec::new(),
         delegations: merge_recent_first(delegations, old.delegations, ENTRIES_MAX),
         referenced_files: old.referenced_files,
         whole_entries: Vec::new(),

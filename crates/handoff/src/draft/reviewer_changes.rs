@@ -2,7 +2,8 @@
 //! changed or added stay so until they go back to an earlier proposal.
 
 use protocol::{
-    CarryOver, HandoffSummary, Proposal, ReferencedFile, Rule, SummaryItem, SummaryItemKind, TodoItem,
+    CarryOver, HandoffSummary, PinnedText, Proposal, ReferencedFile, Rule, SummaryItem, SummaryItemKind,
+    TodoItem,
 };
 
 use crate::review::edit::AUTHOR;
@@ -38,6 +39,12 @@ impl Entry for String {
 }
 
 impl Entry for Rule {
+    fn key(&self) -> &str {
+        &self.text
+    }
+}
+
+impl Entry for PinnedText {
     fn key(&self) -> &str {
         &self.text
     }
@@ -101,6 +108,7 @@ impl ReviewerChanges {
                 last_request_answered: facts.last_request_answered.filter(|_| last_user_request.is_some()),
                 last_user_request,
                 rules: replay(&before.rules, &after.rules, facts.rules),
+                pins: replay(&before.pins, &after.pins, facts.pins),
                 todos: replay(&before.todos, &after.todos, facts.todos),
                 files_read: replay(&before.files_read, &after.files_read, facts.files_read),
                 files_modified: replay(&before.files_modified, &after.files_modified, facts.files_modified),

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use memory::ThreadPins;
 use model::ChatModel;
 use protocol::event::body::HandoffTruncated;
 use protocol::{
-    CarryOver, HandoffSummary, NewEvent, OFFLINE_SUMMARY_MODEL, ReviewNotes, SCHEMA_VERSION, Usage,
+    CarryOver, HandoffSummary, NewEvent, OFFLINE_SUMMARY_MODEL, Pin, PinnedText, ReviewNotes, SCHEMA_VERSION,
+    Usage,
 };
 use runtime::{Channels, Frame, GraphUpdate, Node, StepContext, StepFailure};
 
@@ -211,6 +213,7 @@ impl Node for HandoffSummarization {
         let is_offline = draft.model == OFFLINE_SUMMARY_MODEL;
         let (mut summary, material) = assemble_summary(&pending, &step, draft, &scan);
         summary.carry_over.pending_approvals = waiting_call_lines(&**step.store, step.thread_id).await?;
+        summary.carry_over.pins = pinned_texts(&step).await?;
         remove_false_refs(&mut summary);
         // The offline summary contains only names from the covered events, which the tests prove.
         if !is_offline {
@@ -266,6 +269,18 @@ impl HandoffSummarization {
             problem: None,
         }
     }
+}
+
+/// Returns the pins of the thread as facts.
+///
+/// # Errors
+///
+/// When the journal cannot be read.
+async fn pinned_texts(step: &StepContext<'_>) -> Result<Vec<PinnedText>, StepFailure> {
+    let ThreadPins { pins, .. } = ThreadPins::read(&**step.store, step.thread_id).await?;
+    let to_fact =
+        |pin: Pin| PinnedText { text: pin.text, author: pin.author, refs: Vec::from_iter(pin.message_seq) };
+    Ok(pins.into_iter().map(to_fact).collect())
 }
 
 /// Marks the parts of a drafted summary that contain names which the covered events do not.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use protocol::handoff::summary::SeqRange;
-use protocol::{Coverage, HandoffSummary, Seq};
+use protocol::{CarryOver, Coverage, HandoffSummary, Seq};
 
 use crate::summary::coverage::{CoverageRun, count_coverage, limit_runs, refine_runs};
 
@@ -96,9 +96,8 @@ pub(crate) fn classify_messages(summary: &mut HandoffSummary, sources: &DraftSou
             add(*seq, if is_quoted { MessageUse::Quoted } else { MessageUse::Represented });
         }
     }
-    // Rules and the last request are carried over in the user's words.
-    let carried = summary.carry_over.rules.iter().flat_map(|rule| &rule.refs);
-    carried.chain(&sources.last_request).for_each(|seq| add(*seq, MessageUse::Quoted));
+    // Rules, pins and the last request are carried over verbatim.
+    carried_refs(summary).chain(&sources.last_request).for_each(|seq| add(*seq, MessageUse::Quoted));
     let coverage = &mut summary.coverage;
     let uses: Vec<(Seq, MessageUse)> =
         uses.into_iter().filter(|(seq, _)| is_covered_message(coverage, *seq)).collect();
@@ -109,6 +108,13 @@ pub(crate) fn classify_messages(summary: &mut HandoffSummary, sources: &DraftSou
     store_uses(coverage, runs, uses);
 }
 
+/// Returns the references of the facts that are carried over verbatim.
+fn carried_refs(summary: &HandoffSummary) -> impl Iterator<Item = &Seq> {
+    let CarryOver { rules, pins, .. } = &summary.carry_over;
+    let of_rules = rules.iter().flat_map(|rule| &rule.refs);
+    of_rules.chain(pins.iter().flat_map(|pin| &pin.refs))
+}
+
 /// Records in the coverage of an edited summary what became of each message: what only removed items referred to is not in
 /// the text any more.
 pub(crate) fn reclassify_messages(shown: &HandoffSummary, edited: &mut HandoffSummary) {
@@ -116,8 +122,7 @@ pub(crate) fn reclassify_messages(shown: &HandoffSummary, edited: &mut HandoffSu
         return;
     }
     let refs = |summary: &HandoffSummary| -> HashSet<Seq> {
-        let rules = summary.carry_over.rules.iter().flat_map(|rule| &rule.refs);
-        summary.body.iter().flat_map(|item| &item.refs).chain(rules).copied().collect()
+        summary.body.iter().flat_map(|item| &item.refs).chain(carried_refs(summary)).copied().collect()
     };
     let (before, after) = (refs(shown), refs(edited));
     let is_used =

@@ -7,7 +7,7 @@ use protocol::{Category, Checkpoint, CheckpointId, CheckpointSource, EventType, 
 
 use crate::engines::sql::SqlConnection;
 use crate::tables::checkpoints::{CheckpointContext, RewindTarget};
-use crate::tables::events::{self, AppendReceipt, rewinds, transcript_copy};
+use crate::tables::events::{self, AppendReceipt, pins, rewinds, transcript_copy};
 use crate::tables::keyed_rows::{self, api_keys};
 use crate::tables::memory::{items, summaries, summary_removal};
 use crate::tables::runs::{self, claims, feedback, requests};
@@ -92,8 +92,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::SettleThread { thread_id } => threads::settle_status(db, *thread_id),
         Write::DeleteThread { thread_id } => threads::delete_thread(db, *thread_id),
         Write::Append { thread_id, events } => {
-            record_append(receipt, events::append(db, *thread_id, events)?);
-            Ok(())
+            events::append(db, *thread_id, events).map(|appended| record_append(receipt, appended))
         }
         Write::Rewind { thread_id, keep_seq, at } => rewinds::rewind(db, *thread_id, *keep_seq, *at),
         Write::CopyEvents { from, until, into } => transcript_copy::copy_transcript(db, *from, *into, *until),
@@ -116,6 +115,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
             checkpoints::expect_checkpoint(db, *thread_id, *checkpoint_id)
         }
         Write::ExpectNoMessage { thread_id } => threads::expect_no_message(db, *thread_id),
+        Write::ExpectPins { thread_id, last_change } => pins::expect_pins(db, *thread_id, *last_change),
         Write::ExpectUnchangedContext(version) => summaries::expect_unchanged_context(db, *version),
         Write::RestoreCheckpoint { thread_id, run_id } => {
             checkpoints::restore_checkpoint(db, *thread_id, *run_id)

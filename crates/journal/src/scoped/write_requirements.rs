@@ -50,6 +50,7 @@ pub(super) fn write_requirements(write: &Write) -> [Option<AccessRequirement<'_>
         | Write::Append { thread_id, .. }
         | Write::Rewind { thread_id, .. }
         | Write::ExpectNoMessage { thread_id }
+        | Write::ExpectPins { thread_id, .. }
         | Write::PutRunRequest { thread_id, .. } => single(AccessRequirement::Thread(*thread_id)),
         Write::CopyEvents { from, into, .. } => {
             [Some(AccessRequirement::Thread(*from)), Some(AccessRequirement::Thread(*into)), None]

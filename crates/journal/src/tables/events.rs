@@ -3,6 +3,7 @@
 //! (`memory::summary_removal`).
 
 mod event_rows;
+pub(crate) mod pins;
 pub(crate) mod rewinds;
 pub(crate) mod transcript_copy;
 
@@ -39,6 +40,9 @@ const COLUMNS: &str = "seq, event_id, run_id, category, event_type, created_at, 
 /// out. An engine uses the index only for a statement that contains the same condition.
 pub(crate) const CONTEXT_CHANGE_EVENTS: &str =
     "event_type IN ('middleware:summarize', 'compaction_undone', 'turns_archived', 'turns_restored')";
+
+/// The condition of the partial index `events_pins`: events that hold the pins of a thread.
+pub(crate) const PIN_EVENTS: &str = "event_type IN ('pins_changed')";
 
 /// The result of an append.
 pub(crate) struct AppendReceipt {
@@ -324,6 +328,10 @@ fn page_sql(query: &EventQuery, direction: &str) -> String {
         conditions.push_str(" AND ");
         conditions.push_str(CONTEXT_CHANGE_EVENTS);
     }
+    if query.types == [EventType::PinsChanged] {
+        conditions.push_str(" AND ");
+        conditions.push_str(PIN_EVENTS);
+    }
     format!(
         "SELECT {COLUMNS} FROM events
          WHERE thread_key = $1 AND seq > $2 AND seq < $3{conditions} ORDER BY seq {direction} LIMIT $4"
@@ -371,6 +379,7 @@ mod tests {
     fn b7_pages_and_traces_are_read_from_an_index() {
         let seq_index = "SEARCH events USING INDEX events_seq (thread_key=? AND seq>? AND seq<?)";
         let marker_index = "SEARCH events USING INDEX events_markers (thread_key=? AND seq>? AND seq<?)";
+        let pin_index = "SEARCH events USING INDEX events_pins (thread_key=? AND seq>? AND seq<?)";
         let query_for = |categories: &[Category], types: &[EventType]| EventQuery {
             categories: categories.to_vec(),
             types: types.to_vec(),
@@ -384,6 +393,7 @@ mod tests {
             (query_for(&[], &BOUNDARY_EVENTS), marker_index),
             (query_for(&[], &[BOUNDARY_EVENTS[1], BOUNDARY_EVENTS[0]]), marker_index),
             (query_for(&[], &[EventType::TurnsArchived]), marker_index),
+            (query_for(&[], &[EventType::PinsChanged]), pin_index),
         ] {
             for direction in ["ASC", "DESC"] {
                 assert_eq!(query_plan(&page_sql(&query, direction)), [expected], "{query:?} {direction}");

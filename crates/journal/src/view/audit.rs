@@ -1,15 +1,18 @@
 //! Audit entries of the history: what happened to a thread besides its messages. Handoffs and their decisions, decisions
-//! on tool calls, names, rewinds and failed runs. Each is one sentence, with the content of its event.
+//! on tool calls, names, pins, rewinds and failed runs. Each is one sentence, with the content of its event.
 
 use protocol::event::body::{
     DraftRequest, HandoffAccepted, HandoffDeclined, HandoffFailed, HandoffMerged, HandoffRefined,
-    HandoffRequested, RunFailed, ThreadRenamed, ThreadRewound, ToolCallDecided, ToolCallDecision,
+    HandoffRequested, PinChange, PinsChanged, RunFailed, ThreadRenamed, ThreadRewound, ToolCallDecided,
+    ToolCallDecision,
 };
 use protocol::{Event, EventType};
 use serde_json::{Map, Value};
 
 /// The length to which the id of a thread is shortened in a sentence, in characters.
 const SHORT_ID_CHARS: usize = 8;
+/// The length to which a pinned text is shortened in a sentence, in characters.
+const PIN_TEXT_CHARS: usize = 80;
 /// The `by` of a decision that a person made.
 const PERSON: &str = "person";
 
@@ -103,11 +106,36 @@ fn event_text(event: &Event, event_type: EventType) -> Option<String> {
             let messages = if superseded == 1 { "message" } else { "messages" };
             format!("Thread rewound to #{keep_seq}: {superseded} {messages} hidden")
         }
+        EventType::PinsChanged => pins_text(&event.body().ok()?)?,
         EventType::RunFailed => {
             let RunFailed { failure, .. } = event.body().ok()?;
             format!("Run failed{}", note(&failure.message))
         }
         _ => return None,
+    })
+}
+
+/// Returns the sentence about a change of the pins; `None` for a change that only a later version knows.
+fn pins_text(changed: &PinsChanged) -> Option<String> {
+    let quote = |text: &str| {
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match line.char_indices().nth(PIN_TEXT_CHARS) {
+            Some((end, _)) => format!("“{}…”", &line[..end]),
+            None => format!("“{line}”"),
+        }
+    };
+    Some(match &changed.change {
+        PinChange::Added { number } => {
+            let pin = changed.pins.iter().find(|pin| pin.number == *number)?;
+            let message = pin.message_seq.map(|seq| format!("message #{seq}, ")).unwrap_or_default();
+            format!("Pin {number} added: {message}{}", quote(&pin.text))
+        }
+        PinChange::Removed { pin } => format!("Pin {} removed: {}", pin.number, quote(&pin.text)),
+        PinChange::HandedOver { .. } => {
+            let plural = if changed.pins.len() == 1 { "" } else { "s" };
+            format!("The thread has {} pin{plural} after the handoff", changed.pins.len())
+        }
+        PinChange::Other => return None,
     })
 }
 

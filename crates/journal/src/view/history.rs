@@ -14,7 +14,7 @@ use super::media::replace_media_bytes;
 use super::{ViewEventKind, is_from_subagent, message_id};
 
 /// The event types that appear in the history.
-pub(crate) const HISTORY_EVENTS: [EventType; 22] = [
+pub(crate) const HISTORY_EVENTS: [EventType; 23] = [
     EventType::HumanMessage,
     EventType::AiMessage,
     EventType::ToolMessage,
@@ -22,6 +22,7 @@ pub(crate) const HISTORY_EVENTS: [EventType; 22] = [
     EventType::ImportedSummary,
     EventType::ThreadRenamed,
     EventType::ThreadRewound,
+    EventType::PinsChanged,
     EventType::RunFailed,
     EventType::ToolCallDecided,
     EventType::Compacted,

@@ -183,6 +183,39 @@ fn merged_handoff(handoff_id: &HandoffId, parent: &ThreadId) -> serde_json::Valu
     json!({"handoff_id": handoff_id, "parent_thread_id": parent, "summary_sha256": "x", "title": "The lid"})
 }
 
+/// Returns a pin that quotes the message at this seq.
+fn pin_at(message_seq: Option<Seq>) -> serde_json::Value {
+    json!({"number": 2, "text": "The lid:\n  handle with care", "author": "user", "message_seq": message_seq, "pinned_at": Timestamp::UNIX_EPOCH})
+}
+
+#[test]
+fn b4_audit_entries_quote_the_beginning_of_a_pin() {
+    let long =
+        json!({"number": 3, "text": "ä".repeat(90), "author": "user", "pinned_at": Timestamp::UNIX_EPOCH});
+    let changes = [
+        json!({"type": "added", "number": 2}),
+        json!({"type": "removed", "pin": pin_at(None)}),
+        json!({"type": "removed", "pin": long}),
+        json!({"type": "handed_over", "handoff_id": HandoffId::generate()}),
+        json!({"type": "of_a_later_version"}),
+    ];
+    let events = changes.iter().map(|change| {
+        let body = json!({"change": change, "pins": [pin_at(Some(7))], "next_number": 3});
+        event(EventType::PinsChanged, &body)
+    });
+    let texts = history(&to_events(events.collect())).into_iter().map(|entry| match entry.item {
+        HistoryItem::Audit(audit) => audit.text,
+        item => panic!("{item:?}"),
+    });
+    let expected = [
+        "Pin 2 added: message #7, “The lid: handle with care”".to_owned(),
+        "Pin 2 removed: “The lid: handle with care”".to_owned(),
+        format!("Pin 3 removed: “{}…”", "ä".repeat(80)),
+        "The thread has 1 pin after the handoff".to_owned(),
+    ];
+    assert_eq!(texts.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn b4_audit_entries_say_what_happened_and_what_decided_it() {
     let handoff_id = HandoffId::generate();

@@ -38,6 +38,7 @@ pub mod views {
     //! Views over a store's events: the displayed history and the context of a model request.
 
     pub mod history;
+    pub mod pins;
     pub mod random_histories;
 }
 
@@ -46,7 +47,7 @@ use std::sync::Arc;
 pub use owners::{isolation, keys};
 pub use search::scope;
 pub use tiers::{context_versions, items, memory, projects, summary_removal};
-pub use views::{history, random_histories};
+pub use views::{history, pins, random_histories};
 pub use work::{checkpoints, queue, runs};
 
 /// An empty store.

@@ -185,6 +185,9 @@ against_every_backend! {
         b4_an_entry_has_the_same_id_on_every_page
         b3_any_interleaving_sorts_to_the_same_history
         b15_reading_history_writes_nothing;
+    pins:
+        pins_follow_rewinds_and_copies
+        a_change_of_pins_fails_after_another_change;
     feedback:
         d2_a_user_has_one_rating_per_run
         d3_concurrent_ratings_leave_one_row

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_replace;
+use crate::file::atomic_replace;
 use crate::{Error, Result};
 
 /// Maximum number of bytes read from a record. A summary is far shorter.

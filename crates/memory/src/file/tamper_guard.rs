@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::atomic_replace;
+use crate::file::atomic_replace;
 use crate::file::block_record::{self, BlockRecord};
 use crate::file::cached_snapshot::CachedSnapshot;
 use crate::file::redaction;

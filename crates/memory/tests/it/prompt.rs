@@ -1,5 +1,7 @@
 //! The part of agent.md that a model receives, turn after turn.
 
+mod pins;
+
 use std::fs;
 
 use protocol::{EventType, RunStatus};

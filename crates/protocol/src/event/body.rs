@@ -5,6 +5,7 @@
 mod compaction;
 mod handoffs;
 mod messages;
+mod pins;
 mod runs;
 mod threads;
 mod tools;
@@ -26,6 +27,7 @@ pub use handoffs::{
     HandoffRequested, HandoffReverted, HandoffSeeded, HandoffTruncated,
 };
 pub use messages::{AiMessage, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary, ToolMessage};
+pub use pins::{PinChange, PinsChanged};
 pub use runs::{RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested};
 pub use threads::{ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound};
 pub use tools::{SubagentEnded, ToolCallDecided, ToolCallDecision};
@@ -92,6 +94,7 @@ bodies! {
     CompactionFailed,
     TurnsArchived,
     TurnsRestored,
+    PinsChanged,
     HandoffRequested,
     HandoffProposed,
     HandoffRefined,

@@ -108,6 +108,8 @@ catalog! {
     TurnsArchived = "turns_archived" in Middleware,
     /// Archived messages of the thread were restored, because their medium-term summary was deleted.
     TurnsRestored = "turns_restored" in Middleware,
+    /// The pins of the thread changed: a text was pinned or unpinned, or a handoff brought pins along.
+    PinsChanged = "pins_changed" in Context,
     /// A handoff was requested.
     HandoffRequested = "handoff_requested" in Middleware,
     /// A proposal of a handoff was stored.

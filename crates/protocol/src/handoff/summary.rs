@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::event::Seq;
 use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
+use crate::memory::MessageRole;
 
 /// A drafted or accepted handoff summary (`summary_json`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -344,6 +345,9 @@ pub struct CarryOver {
     /// Tool calls of the thread that wait for the user's approval, each with its arguments on one line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_approvals: Vec<String>,
+    /// The pins of the thread. They are rendered whole, and the child thread gets them as its own pins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<PinnedText>,
     /// The state of the files that the summary's items name. It is recorded if the summary was drafted for a goal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub referenced_files: Vec<ReferencedFile>,
@@ -361,6 +365,18 @@ pub struct Rule {
     /// The rule verbatim: whole sentences, including the sentences that continue it.
     pub text: String,
     /// The events that state the rule, in ascending order.
+    #[serde(default)]
+    pub refs: Vec<Seq>,
+}
+
+/// A pin of the parent thread. It becomes a pin of the child thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedText {
+    /// The pinned text verbatim, in which secrets are redacted. The Markdown contains it on one line.
+    pub text: String,
+    /// The author of the text.
+    pub author: MessageRole,
+    /// The event of the message that the pin quotes, if it quotes one.
     #[serde(default)]
     pub refs: Vec<Seq>,
 }

@@ -10,9 +10,9 @@ use protocol::event::body::{
     HandoffCleaned, HandoffDeclined, HandoffEdited, HandoffExpired, HandoffFailed, HandoffMerged,
     HandoffMirrored, HandoffPreviewed, HandoffProposed, HandoffRefined, HandoffRequested, HandoffReverted,
     HandoffSeeded, HandoffTruncated, HumanMessage, ImportedBoundary, ImportedNote, ImportedSummary,
-    MemoryRead, ModelCalled, RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted, RunStopRequested,
-    SubagentEnded, ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound, ToolCallDecided,
-    ToolCallDecision, ToolMessage, TurnsArchived, TurnsRestored,
+    MemoryRead, ModelCalled, PinsChanged, RunEnded, RunFailed, RunInterrupted, RunStartKind, RunStarted,
+    RunStopRequested, SubagentEnded, ThreadCreated, ThreadRehomed, ThreadRenamed, ThreadRewound,
+    ToolCallDecided, ToolCallDecision, ToolMessage, TurnsArchived, TurnsRestored,
 };
 use protocol::{Event, EventBody, EventType, FailureKind, Message, NewEvent, ThreadId};
 use serde::Deserialize;
@@ -102,6 +102,7 @@ fn check_type(event_type: EventType) {
         EventType::ResultClipped => check_body::<ClippedResult>(event_type),
         EventType::TurnsArchived => check_body::<TurnsArchived>(event_type),
         EventType::TurnsRestored => check_body::<TurnsRestored>(event_type),
+        EventType::PinsChanged => check_body::<PinsChanged>(event_type),
         EventType::HandoffRequested => check_body::<HandoffRequested>(event_type),
         EventType::HandoffProposed => check_body::<HandoffProposed>(event_type),
         EventType::HandoffRefined => check_body::<HandoffRefined>(event_type),

@@ -26,7 +26,10 @@ const COMMAND_GROUPS: [CommandGroup; 5] = [
         heading: "Threads",
         commands: &["threads", "history", "context", "compact", "uncompact", "trace", "feedback"],
     },
-    CommandGroup { heading: "Memory", commands: &["search", "recall", "remember", "memory", "store"] },
+    CommandGroup {
+        heading: "Memory",
+        commands: &["search", "recall", "remember", "pin", "unpin", "memory", "store"],
+    },
     CommandGroup { heading: "Serve", commands: &["serve", "ping", "keys"] },
     CommandGroup {
         heading: "Administer",

@@ -1,5 +1,5 @@
-//! The arguments of `segue search`, `segue memory`, `segue remember` and `segue store`: the commands about information that is
-//! kept across conversations. The files under `commands` perform them.
+//! The arguments of `segue search`, `segue memory`, `segue remember`, `segue pin`, `segue unpin` and `segue store`: the commands
+//! about information that is kept when messages leave a context. The files under `commands` perform them.
 
 mod past_time;
 pub(crate) mod store;
@@ -144,4 +144,29 @@ pub(crate) struct RememberArgs {
     /// Add it for all projects, not only for that of the current folder
     #[arg(long)]
     pub(crate) everywhere: bool,
+}
+
+/// Pin a text or a message in a thread, or list its pins
+///
+/// Every model request of the thread contains its pins word for word, over compactions and handoffs. `segue context` shows
+/// their size. Text that looks like a key, a token or a password is redacted.
+#[derive(Debug, Args)]
+pub(crate) struct PinArgs {
+    /// The beginning of the thread's id, or `last`
+    pub(crate) thread: String,
+    /// The text (`-` reads standard input); without a text, the pins are listed
+    pub(crate) text: Vec<String>,
+    /// Pin the message with this number, word for word; `segue history` shows the numbers
+    #[arg(long, value_name = "NUMBER", conflicts_with = "text")]
+    pub(crate) message: Option<u64>,
+}
+
+/// Remove a pin from a thread
+#[derive(Debug, Args)]
+pub(crate) struct UnpinArgs {
+    /// The beginning of the thread's id, or `last`
+    pub(crate) thread: String,
+    /// The number of the pin, as `segue pin THREAD` lists it
+    #[arg(value_name = "NUMBER")]
+    pub(crate) number: u64,
 }

@@ -1,7 +1,8 @@
 //! `segue memory`: the memory that outlives a context. `agent_md` shows and edits agent.md, `tiers` shows the tiers,
-//! `summarize` summarizes old messages, and `store` performs `segue store`.
+//! `summarize` summarizes old messages, `pins` performs `segue pin` and `segue unpin`, and `store` performs `segue store`.
 
 pub(crate) mod agent_md;
+pub(crate) mod pins;
 pub(crate) mod store;
 pub(crate) mod summarize;
 pub(crate) mod tiers;

@@ -3,6 +3,7 @@
 
 mod chat;
 mod notes;
+mod pins;
 mod projects;
 mod search;
 mod secrets;

@@ -13,7 +13,7 @@ use crate::text::wrap::{shorten, wrap};
 /// The most entries of a section that is not folded.
 const ENTRIES_UNFOLDED_MAX: usize = 4;
 /// The headings of sections that are never folded.
-const NEVER_FOLDED: [&str; 4] = ["Goal of the new thread", "Last request", "Tasks", "Rules"];
+const NEVER_FOLDED: [&str; 5] = ["Goal of the new thread", "Last request", "Tasks", "Rules", "Pins"];
 /// The beginning of an entry that only counts further ones.
 const MORE: &str = "and ";
 

@@ -2,6 +2,7 @@
 
 mod continuity;
 mod newer_messages;
+mod pins;
 mod waiting_calls;
 
 use agent::{Error, HandoffRequestOptions, PendingHandoff, RunError};

@@ -3,7 +3,10 @@
 //! Each entry is one bullet. What an entry says is decided by the crate `facts`.
 
 use model::tokens::{self, truncate_graphemes};
-use protocol::{CarryOver, LeftOutFacts, LeftOutReason, ReferencedFile, Rule, TodoItem, TodoStatus};
+use protocol::{
+    CarryOver, LeftOutFacts, LeftOutReason, MessageRole, PinnedText, ReferencedFile, Rule, TodoItem,
+    TodoStatus,
+};
 
 use super::{escape_block_start, escape_tags, normalize_line};
 
@@ -38,11 +41,11 @@ impl FactLimits {
         Self { entries: 1, entry_graphemes: 40, request_graphemes: 80 },
     ];
 
-    /// Returns the widest limits with which the facts have at most [`FACT_TOKENS_MAX`] tokens. Entries that the person added
-    /// whole take no room from the others.
+    /// Returns the widest limits with which the facts have at most [`FACT_TOKENS_MAX`] tokens. Pins, and entries that the
+    /// person added whole, take no room from the others.
     fn for_facts(carry: &CarryOver) -> Self {
         let [.., narrowest] = Self::STEPS;
-        let carry = CarryOver { whole_entries: Vec::new(), ..carry.clone() };
+        let carry = CarryOver { whole_entries: Vec::new(), pins: Vec::new(), ..carry.clone() };
         let fits = |limits: &Self| tokens::fits(&render_within(&carry, *limits), FACT_TOKENS_MAX);
         Self::STEPS.into_iter().find(fits).unwrap_or(narrowest)
     }
@@ -82,6 +85,8 @@ pub(crate) enum FactSection {
     Goal,
     /// The user's standing rules.
     Rules,
+    /// The pins of the thread.
+    Pins,
     /// The user's last request.
     LastRequest,
     /// The task list.
@@ -106,9 +111,10 @@ pub(crate) enum FactSection {
 
 impl FactSection {
     /// All sections, in the order in which they are rendered.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Goal,
         Self::Rules,
+        Self::Pins,
         Self::LastRequest,
         Self::Tasks,
         Self::FilesChanged,
@@ -126,6 +132,7 @@ impl FactSection {
         match self {
             Self::Goal => "Goal of the new thread",
             Self::Rules => "Rules",
+            Self::Pins => "Pins",
             Self::LastRequest => "Last request",
             Self::Tasks => "Tasks",
             Self::FilesChanged => "Files changed",
@@ -139,10 +146,11 @@ impl FactSection {
         }
     }
 
-    /// Returns the maximum number of entries. All rules are rendered; the crate `facts` bounds their number.
+    /// Returns the maximum number of entries. All rules and pins are rendered; the crates `facts` and `memory` bound their
+    /// number.
     const fn entries_max(self, limits: FactLimits) -> usize {
         match self {
-            Self::Rules => usize::MAX,
+            Self::Rules | Self::Pins => usize::MAX,
             Self::Goal
             | Self::LastRequest
             | Self::Tasks
@@ -185,6 +193,8 @@ impl FactSection {
                 let max = limits.request_graphemes.max(RULE_GRAPHEMES_MAX);
                 carry.rules.iter().map(|rule| shorten_line(&rule.text, max)).collect()
             }
+            // Pins are whole within every limit, because a person asked for them word for word.
+            Self::Pins => carry.pins.iter().map(|pin| shorten_line(&pin.text, WHOLE_GRAPHEMES)).collect(),
             Self::LastRequest => request(&carry.last_user_request),
             Self::Tasks => carry.todos.iter().map(|task| task_line(task, max)).collect(),
             Self::FilesChanged => entries(&carry.files_modified),
@@ -276,6 +286,7 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
     let mut edited = CarryOver {
         goal: first(FactSection::Goal, &shown.goal),
         rules: kept_entries(FactSection::Rules, shown, bullets, &shown.rules, parse_rule),
+        pins: kept_entries(FactSection::Pins, shown, bullets, &shown.pins, parse_pin),
         last_request_answered: shown.last_request_answered.filter(|_| last_user_request.is_some()),
         last_user_request,
         todos: kept_entries(FactSection::Tasks, shown, bullets, &shown.todos, parse_task),
@@ -406,6 +417,11 @@ fn parse_rule(line: &str) -> Rule {
     Rule { text: line.to_owned(), refs: Vec::new() }
 }
 
+/// Returns the pin of a person's line.
+fn parse_pin(line: &str) -> PinnedText {
+    PinnedText { text: line.to_owned(), author: MessageRole::User, refs: Vec::new() }
+}
+
 /// Returns the text on one line, cut to `graphemes_max` grapheme clusters with an ellipsis after the cut.
 fn shorten_line(text: &str, graphemes_max: usize) -> String {
     let line = normalize_line(text);
@@ -428,6 +444,7 @@ mod tests {
             is_in_markdown: true,
             goal: Some("port it to\nPostgreSQL".to_owned()),
             rules: (0..14).map(|index| parse_rule(&format!("Never do {index}."))).collect(),
+            pins: vec![PinnedText { refs: vec![7], ..parse_pin(&"- pin\n  it ".repeat(30)) }],
             last_user_request: Some("# do </current_thread_summary> it".to_owned()),
             last_request_answered: Some(false),
             todos: vec![
@@ -483,7 +500,8 @@ mod tests {
                 ..facts()
             };
             let md = render_facts(&facts);
-            assert!(tokens::fits(&md, FACT_TOKENS_MAX) && md.contains(" more\n"), "{md}");
+            let limited = render_facts(&CarryOver { pins: Vec::new(), ..facts.clone() });
+            assert!(tokens::fits(&limited, FACT_TOKENS_MAX) && md.contains(" more\n"), "{md}");
             assert_eq!(edited_facts(&facts, &bullets(&md)), facts);
         }
     }

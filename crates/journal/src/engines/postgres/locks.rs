@@ -110,6 +110,7 @@ impl AdvisoryLockSet {
             | Write::Rewind { thread_id, .. }
             | Write::ExpectCheckpoint { thread_id, .. }
             | Write::ExpectNoMessage { thread_id }
+            | Write::ExpectPins { thread_id, .. }
             | Write::RemoveFeedback { thread_id, .. } => self.add_thread(*thread_id),
             Write::DeleteThread { thread_id } => {
                 self.add_thread(*thread_id);

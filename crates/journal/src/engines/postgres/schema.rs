@@ -25,6 +25,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0001_journal", sql: include_str!("migrations/0001_journal.sql") },
     Migration { name: "0002_words", sql: include_str!("migrations/0002_words.sql") },
     Migration { name: "0003_projects", sql: include_str!("migrations/0003_projects.sql") },
+    Migration { name: "0004_pins", sql: include_str!("migrations/0004_pins.sql") },
 ];
 
 /// Returns one row if the search path contains the table of migrations.

@@ -30,6 +30,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0005_replicas", sql: include_str!("migrations/0005_replicas.sql") },
     Migration { name: "0006_words", sql: include_str!("migrations/0006_words.sql") },
     Migration { name: "0007_projects", sql: include_str!("migrations/0007_projects.sql") },
+    Migration { name: "0008_pins", sql: include_str!("migrations/0008_pins.sql") },
 ];
 
 /// The version whose migration empties the search index, so that it has to be built again.

@@ -2,6 +2,8 @@
 //! messages in the background. The background task runs while the user reads and writes, and is reported before the
 //! next prompt.
 
+mod pin_commands;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 

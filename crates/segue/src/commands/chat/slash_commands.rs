@@ -26,7 +26,7 @@ const fn slash_command(
 }
 
 /// All slash commands, in the order of `/help`.
-pub(super) const COMMANDS: [SlashCommand; 22] = [
+pub(super) const COMMANDS: [SlashCommand; 25] = [
     slash_command("help", "", "show the commands and keys"),
     slash_command(
         "handoff",
@@ -54,6 +54,13 @@ pub(super) const COMMANDS: [SlashCommand; 22] = [
         "search the messages, summaries and handoffs of the project; write a plain question",
     ),
     slash_command("remember", "[--everywhere] text…", "add a sentence to agent.md for this project"),
+    slash_command(
+        "pin",
+        "TEXT|#NUMBER",
+        "pin a text, or the message with this number: every request contains it word for word",
+    ),
+    slash_command("pins", "", "list the pins of this thread"),
+    slash_command("unpin", "N", "remove a pin"),
     slash_command("memory", "[show|edit]", "show the memory; show or edit agent.md"),
     slash_command("approve", "", "decide on the pending tool calls"),
     slash_command("show", "[N]", "show the last tool call, or the Nth last, in full"),
@@ -113,6 +120,9 @@ impl ChatSession {
             "tools" => self.show_tools().await,
             "search" => self.run_search(&words).await,
             "remember" => self.run_remember(arguments.trim()).await,
+            "pin" => self.run_pin(arguments.trim()).await,
+            "pins" => self.run_pins().await,
+            "unpin" => self.run_unpin(first).await,
             "memory" => self.run_memory(first).await,
             "export" => self.export_thread(Some(arguments.trim()).filter(|file| !file.is_empty())).await,
             "clear" => self.clear_screen(),

@@ -38,6 +38,7 @@ fn thread_writes(theirs: &OwnedRows) -> Vec<Write> {
         Write::ExpectCheckpoint { thread_id, checkpoint_id: Some(theirs.checkpoint_id) },
         Write::ExpectCheckpoint { thread_id, checkpoint_id: None },
         Write::ExpectNoMessage { thread_id },
+        Write::ExpectPins { thread_id, last_change: None },
         Write::ExpectUnchangedContext(ThreadVersion { thread_id, last_seq: 9 }),
         Write::PutFeedback(feedback(&theirs.run, Rating::Down, 2)),
         Write::RemoveFeedback {
@@ -170,6 +171,7 @@ fn kind(write: &Write) -> usize {
         Write::ClaimRuns(_) => 41,
         Write::ExpectNoMessage { .. } => 38,
         Write::ResolveFolder { .. } => 42,
+        Write::ExpectPins { .. } => 43,
     }
 }
 

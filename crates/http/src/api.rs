@@ -73,6 +73,8 @@ fn endpoints() -> OpenApiRouter<AppState> {
         .routes(routes!(threads::fork))
         .routes(routes!(threads::list_subagents))
         .routes(routes!(threads::workspace::rehome))
+        .routes(routes!(threads::pins::list, threads::pins::create))
+        .routes(routes!(threads::pins::delete))
         .routes(routes!(history::get_history))
         .routes(routes!(history::get_marker_messages))
         .routes(routes!(history::list_run_events))

@@ -1,6 +1,7 @@
 //! The endpoints for lists of threads: pages of rows, one thread, renaming, forking, and sub-agents. They read no
 //! message, so they can be polled often. Titles and states are computed by `agent`.
 
+pub(super) mod pins;
 pub(super) mod shapes;
 pub(super) mod workspace;
 

@@ -66,6 +66,9 @@ impl OwnerFixture {
             )
             .await;
         assert!(remembered.0.is_success(), "{remembered:?}");
+        let pin = json!({"text": format!("the {SECRET_WORD} stays")});
+        let path = format!("/api/threads/{thread}/pins");
+        assert!(server.send(caller, Method::POST, &path, &pin).await.0.is_success());
         let feedback = json!({"rating": 1, "comment": SECRET_WORD});
         let path = format!("/api/threads/{thread}/runs/{run}/feedback");
         assert!(server.send(caller, Method::PUT, &path, &feedback).await.0.is_success());
@@ -94,6 +97,7 @@ impl OwnerFixture {
             .replace("{namespace}", "x")
             .replace("{sha256}", &self.file)
             .replace("{seq}", "1")
+            .replace("{number}", "1")
     }
 
     /// Returns the responses that Ada gets for her own data.
@@ -105,6 +109,7 @@ impl OwnerFixture {
             "/threads/{thread_id}/state",
             "/threads/{thread_id}/runs",
             "/api/threads/{thread_id}/history",
+            "/api/threads/{thread_id}/pins",
             "/api/handoffs/{handoff_id}",
             "/api/memory/agent_md",
             "/store/items?key=k&namespace=notes",
@@ -173,6 +178,7 @@ fn foreign_body(method: &Method, path: &str) -> Value {
             | "/api/threads/{thread_id}/rehome",
         ) => json!({}),
         ("PATCH", "/api/threads/{thread_id}") => json!({"name": "mine"}),
+        ("POST", "/api/threads/{thread_id}/pins") => json!({"text": "mine"}),
         ("POST", "/api/threads/{thread_id}/fork") => json!({}),
         ("POST", "/api/threads/{thread_id}/rewind") => json!({"keep_seq": 0}),
         ("POST", "/api/threads/{thread_id}/handoffs") => json!({}),

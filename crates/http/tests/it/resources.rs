@@ -4,6 +4,8 @@ mod assistants;
 #[cfg(test)]
 mod page;
 #[cfg(test)]
+mod pins;
+#[cfg(test)]
 mod rows;
 mod states;
 mod stopped;

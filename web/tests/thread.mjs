@@ -198,6 +198,38 @@ run({
     await page.getByRole("region", { name: "Tasks" }).getByText("Mend the spout").waitFor();
   },
 
+  async "a message and a text are pinned, listed with their size and unpinned"() {
+    const id = await importSession("pins.jsonl", 4, (at) => `The kettle says ${at}.`);
+    const page = await open(`#/threads/${id}`);
+    const pins = page.getByRole("region", { name: "Pins" });
+    const question = log(page).getByRole("article", { name: "You" }).first();
+    await question.getByRole("button", { name: /^Actions for message/ }).click();
+    await page.getByRole("menuitem", { name: "Pin", exact: true }).click();
+    await pins.getByText(/^1 pin, \d+ tokens of every request$/).waitFor();
+    await sendMessage(page, "/pin Never boil it dry.");
+    await pins.getByText(/^2 pins, /).waitFor();
+    equal(await message(page).inputValue(), "");
+    await pins.getByRole("button", { name: /^2 pins/ }).click();
+    equal(await pins.getByRole("listitem").locator("p").allTextContents(), [
+      "The kettle says 0.",
+      "Never boil it dry.",
+    ]);
+    await log(page).getByText("Pin 2 added: “Never boil it dry.”").waitFor();
+    // Another client unpins a text.
+    await ask("DELETE", `/api/threads/${id}/pins/2`);
+    await pins.getByText(/^1 pin, /).waitFor();
+    await page.reload();
+    await pins.getByRole("button", { name: /^1 pin/ }).click();
+    await question.getByRole("button", { name: /^Actions for message/ }).click();
+    await page.getByRole("menuitem", { name: "Unpin" }).waitFor();
+    await page.keyboard.press("Escape");
+    await pins.getByRole("button", { name: "Unpin pin 1" }).click();
+    await pins.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Undo" }).click();
+    await pins.getByText(/^1 pin, /).waitFor();
+    equal((await ask("GET", `/api/threads/${id}/pins`)).pins[0].text, "The kettle says 0.");
+  },
+
   async "a command is shown for approval and runs after it"() {
     const id = await thread();
     const page = await open(`#/threads/${id}`);

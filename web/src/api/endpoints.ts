@@ -22,6 +22,9 @@ import type {
   ModelCatalog,
   PartsEstimate,
   PendingHandoff,
+  Pin,
+  PinReceipt,
+  PinRequest,
   RememberReceipt,
   Run,
   RunFeedback,
@@ -145,6 +148,12 @@ export const api = {
     }),
   deleteFeedback: (id: string, run: string) =>
     requestJson<void>("DELETE", `${threadPath(id)}/runs/${run}/feedback`),
+
+  pins: (id: string) => requestJson<{ pins: Pin[] }>("GET", `${threadPath(id)}/pins`),
+  pin: (id: string, request: PinRequest) =>
+    requestJson<PinReceipt>("POST", `${threadPath(id)}/pins`, request),
+  unpin: (id: string, number: number) =>
+    requestJson<{ pin: Pin; pins: Pin[] }>("DELETE", `${threadPath(id)}/pins/${number}`),
 
   /** With `into`, accepting adds the summary to that child of another handoff. */
   createHandoff: (

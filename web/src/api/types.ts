@@ -173,6 +173,7 @@ export interface AuditEntry extends EntryBase {
     | "tool_call_decided"
     | "thread_renamed"
     | "thread_rewound"
+    | "pins_changed"
     | "run_failed";
   /** One sentence that says what happened and what decided it. */
   text: string;
@@ -288,6 +289,8 @@ export interface Rule {
 }
 export interface CarryOver {
   rules?: Rule[];
+  /** The pins of the parent, with the messages that they quote. */
+  pins?: { text: string; author: "user" | "assistant"; refs: number[] }[];
   last_user_request: string | null;
   todos: (string | JsonObject)[];
   files_read: string[];
@@ -578,6 +581,26 @@ export interface RememberReceipt {
   withheld: number;
   bytes: number;
   bytes_max: number;
+}
+/** A text that every model request of its thread contains word for word. */
+export interface Pin {
+  number: number;
+  text: string;
+  author: "user" | "assistant";
+  /** The quoted message; null for a text that the user wrote and for a pin of an earlier thread. */
+  message_seq: number | null;
+  pinned_at: string;
+  tokens: number;
+}
+/** A text or a message to pin. */
+export type PinRequest = { text: string } | { message_seq: number };
+/** The result of pinning something. */
+export interface PinReceipt {
+  pin: Pin;
+  was_pinned: boolean;
+  /** The number of secrets that were redacted. */
+  withheld: number;
+  pins: Pin[];
 }
 /** A summary of old messages in medium-term memory. */
 export interface StoredSummary {

@@ -2,8 +2,9 @@
 import type { Proposal, SummaryItem } from "../api/types";
 import { factSections, groupItems, type FactSection } from "./review";
 
-/** The heading of the user's rules, the only facts that name their messages. */
+/** The headings of the user's rules and pins, the only facts that name their messages. */
 const RULES_HEADING = "Rules";
+const PINS_HEADING = "Pins";
 
 /** An item or a fact with its sources: the positions of messages in the parent thread. */
 export interface PackageItem {
@@ -17,11 +18,12 @@ export function toPackageItem({ summary_json }: Proposal, item: SummaryItem): Pa
   return { key: `item-${summary_json.body.indexOf(item)}`, refs: item.refs };
 }
 
-/** Returns a fact as an item of the package; without sources, unless it is a rule. */
+/** Returns a fact as an item of the package; without sources, unless it is a rule or a pin. */
 export function factItem(proposal: Proposal, { heading, entries }: FactSection, index: number): PackageItem {
-  const rules = (heading === RULES_HEADING && proposal.summary_json.carry_over.rules) || [];
-  // The Markdown has one line for each rule, in the same order.
-  const refs = rules.length === entries.length ? (rules[index]?.refs ?? []) : [];
+  const { rules = [], pins = [] } = proposal.summary_json.carry_over;
+  const quoted = heading === RULES_HEADING ? rules : heading === PINS_HEADING ? pins : [];
+  // The Markdown has one line for each rule and pin, in the same order.
+  const refs = quoted.length === entries.length ? (quoted[index]?.refs ?? []) : [];
   return { key: `fact-${heading}-${index}`, refs };
 }
 

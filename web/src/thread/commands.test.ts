@@ -4,7 +4,7 @@ import { completions, isComplete, parseCommand } from "./commands";
 const names = (text: string) => completions(text).map(({ name }) => name);
 
 test("a partial command is completed", () => {
-  expect(names("/")).toHaveLength(6);
+  expect(names("/")).toHaveLength(7);
   expect(names("/c")).toEqual(["compact"]);
   expect(names("/HAND")).toEqual(["handoff"]);
   expect(names("/compact now")).toEqual([]);

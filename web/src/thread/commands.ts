@@ -16,6 +16,7 @@ const COMMANDS: readonly SlashCommand[] = [
   { name: "compact", argument: "[focus]", description: "Compact older messages" },
   { name: "uncompact", argument: "", description: "Undo the last compaction" },
   { name: "fork", argument: "", description: "Continue in a copy of this thread" },
+  { name: "pin", argument: "[text]", description: "Keep a text in every request of this thread" },
   { name: "rename", argument: "[name]", description: "Rename this thread" },
   { name: "search", argument: "[words]", description: "Search this thread" },
 ];

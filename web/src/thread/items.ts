@@ -169,6 +169,7 @@ export function conversationItems(
       case "tool_call_decided":
       case "thread_renamed":
       case "thread_rewound":
+      case "pins_changed":
       case "run_failed":
         list.push({ kind: "audit", key, seq, entry });
         break;

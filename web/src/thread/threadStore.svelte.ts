@@ -201,6 +201,11 @@ export class ThreadStore {
     await Promise.all([this.refresh(), this.#readNew(), this.#fetchContext(), this.#readMarkers()]);
   }
 
+  /** Measures the context after a change that is not an update of the stream. */
+  measureContext(): void {
+    this.#scheduleMeasure();
+  }
+
   /** Dismisses the failure of the last run. */
   dismiss(): void {
     this.#dismissedRun = this.detail?.last_run?.run_id ?? null;

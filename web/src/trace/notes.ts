@@ -16,6 +16,7 @@ const EVENT_LABELS: Record<string, string> = {
   thread_created: "Thread created",
   thread_renamed: "Thread renamed",
   thread_rewound: "Thread rewound",
+  pins_changed: "Pins changed",
   compaction_undone: "Compaction undone",
   compaction_failed: "Compaction failed",
   tool_result_clipped: "Result clipped for the model",

@@ -28,6 +28,8 @@ export function auditIcon(type: AuditEntry["type"]): IconName {
       return "edit";
     case "thread_rewound":
       return "undo";
+    case "pins_changed":
+      return "pin";
     default:
       return "handoff";
   }

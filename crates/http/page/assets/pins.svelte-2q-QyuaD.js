@@ -1,0 +1,1 @@
+import{pn as e}from"./base-COP4-wuT.js";var t=e({thread:``,pins:[]});export{t};

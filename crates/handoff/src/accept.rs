@@ -7,6 +7,7 @@
 pub(crate) mod waiting_calls;
 
 use futures::future::BoxFuture;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -206,21 +207,24 @@ impl Acceptance {
         let file = (self.agent_md)(&handoff.assistant_id);
         let path = file.path().to_owned();
         let written = match self.is_newest_pending(handoff).await? {
-            true => write_block(file, proposal.summary_md.clone()).await.map(|written| written.repair),
+            true => write_block(file, proposal.summary_md.clone()).await.map(Some),
             false => Ok(None),
         };
-        if let Ok(Some(repair)) = &written {
+        if let Ok(Some(BlockWrite { repair: Some(repair), .. })) = &written {
             let backup = repair.backup.display();
             let text = format!(
                 "The markers of the block in agent.md were repaired. The file before the repair is {backup}."
             );
             frames.send(Frame::Notice { text });
         }
+        if let Ok(Some(BlockWrite { edit_backup: Some(backup), .. })) = &written {
+            frames.send(replaced_edit_notice(backup));
+        }
         if let Err(problem) = &written {
             HandoffLogLine::NotSeeded(problem).log(handoff, Some(proposal));
             frames.send(Frame::Notice {
                 text: format!(
-                    "{problem}. The new thread still gets its summary. Run `segue doctor` for details."
+                    "Failed to {problem}. The new thread still gets its summary. Run `segue doctor` for details."
                 ),
             });
         }
@@ -237,10 +241,15 @@ impl Acceptance {
     /// Removes the summary of `handoff` from the managed block in `agent.md`. The block then holds the newest other
     /// pending summary of the assistant, or the placeholder. A block that holds another text is not changed.
     ///
+    /// Returns the backup of the file if a person or another program had edited the text in the block.
+    ///
     /// # Errors
     ///
     /// One line that says what could not be read or written.
-    pub fn withdraw_block<'a>(&'a self, handoff: &'a Handoff) -> BoxFuture<'a, Result<(), String>> {
+    pub fn withdraw_block<'a>(
+        &'a self,
+        handoff: &'a Handoff,
+    ) -> BoxFuture<'a, Result<Option<PathBuf>, String>> {
         journal::box_future(async move {
             let failed = |error: journal::Error| error.to_string();
             let own = self.sent_proposals(handoff).await.map_err(failed)?;
@@ -260,10 +269,10 @@ impl Acceptance {
                         None => file.clear_block(&own.summary_md, now)?,
                     };
                     if written.outcome != BlockWriteOutcome::Skipped {
-                        break;
+                        return Ok(written.edit_backup);
                     }
                 }
-                Ok(())
+                Ok(None)
             })
             .await
         })
@@ -341,6 +350,15 @@ impl Acceptance {
             )
         })
     }
+}
+
+/// Returns the notice about a text in the block that a person wrote and that a write replaced.
+pub(crate) fn replaced_edit_notice(backup: &Path) -> Frame {
+    let backup = backup.display();
+    let text = format!(
+        "The block in agent.md had been edited; it belongs to handoffs and was replaced. The file with the edit is {backup}."
+    );
+    Frame::Notice { text }
 }
 
 /// Returns the `handoff_id` in the arguments of an activity.

@@ -9,7 +9,7 @@ use protocol::{Handoff, HandoffMark, HandoffStatus, NewEvent, PendingActivity, T
 use runtime::{Activity, Channel, Channels, Frame, FrameSender, GraphUpdate, Node, StepContext, StepFailure};
 use serde_json::{Map, Value, json};
 
-use crate::accept::{Acceptance, parse_handoff_id};
+use crate::accept::{Acceptance, parse_handoff_id, replaced_edit_notice};
 use crate::lifecycle::log::HandoffLogLine;
 use crate::lifecycle::{HandoffAction, transition_write};
 use crate::request::WAITING_CALL_CHANNEL;
@@ -141,11 +141,15 @@ impl Activity for ClearBlockActivity {
             .log(&handoff, self.acceptance.accepted_proposal(&handoff).await?.as_ref());
             return Ok(GraphUpdate::default());
         }
-        if let Err(problem) = self.acceptance.withdraw_block(&handoff).await {
+        let withdrawn = self.acceptance.withdraw_block(&handoff).await;
+        if let Ok(Some(backup)) = &withdrawn {
+            frames.send(replaced_edit_notice(backup));
+        }
+        if let Err(problem) = withdrawn {
             let accepted = self.acceptance.accepted_proposal(&handoff).await?;
             HandoffLogLine::NotReset(&problem).log(&handoff, accepted.as_ref());
             let text = format!(
-                "{problem}. The block stays in agent.md; clearing it is retried after the next turn."
+                "Failed to {problem}. The block stays in agent.md; clearing it is retried after the next turn."
             );
             frames.send(Frame::Notice { text });
             return Ok(GraphUpdate::default());

@@ -117,6 +117,15 @@ pub struct BlockWrite {
     pub previous: Option<String>,
     /// The repair of the markers, when one was necessary.
     pub repair: Option<MarkerRepair>,
+    /// The path of a backup of the file, if the write replaced a text in the block that another program or a person had put there.
+    pub edit_backup: Option<PathBuf>,
+}
+
+impl BlockWrite {
+    /// Returns the result of a call that left the file as it was.
+    const fn without_change(outcome: BlockWriteOutcome, previous: Option<String>) -> Self {
+        Self { outcome, previous, repair: None, edit_backup: None }
+    }
 }
 
 /// The effect of a block write on the file.
@@ -198,9 +207,10 @@ impl AgentFile {
         self.change_block(None, summary_md, now)
     }
 
-    /// Writes `summary_md` into the block if the block holds `expected`, the text given to an earlier call.
+    /// Writes `summary_md` into the block if the block holds `expected`, the text given to an earlier call, or a version of it
+    /// that a person or another program edited. The file before the edit is lost is kept as a backup; see [`BlockWrite::edit_backup`].
     ///
-    /// A block with any other text belongs to another writer and is left alone. A missing block is not created.
+    /// A block that another writer of this program gave another text is left alone. A missing block is not created.
     ///
     /// # Errors
     /// See [`Self::write_block`].
@@ -214,7 +224,7 @@ impl AgentFile {
         if self.read()?.block.is_none() {
             let record = block_record::read_unlocked(&self.read_cached()?.resolved_path.target);
             if record.and_then(|record| record.block).as_ref() != Some(&expected) {
-                return Ok(BlockWrite { outcome: BlockWriteOutcome::Skipped, previous: None, repair: None });
+                return Ok(BlockWrite::without_change(BlockWriteOutcome::Skipped, None));
             }
         }
         self.change_block(Some(&expected), summary_md, now)
@@ -304,27 +314,35 @@ impl AgentFile {
         let mut first_write: Option<BlockWrite> = None;
         for _ in 0..ATTEMPTS_MAX {
             let target = guard.target.clone();
+            let recorded = guard.record.latest().and_then(|record| record.block.clone());
             let written = self.replace_with(&mut guard, |current| {
                 let old = current.unwrap_or_default();
                 let previous = managed_block::block_content(old);
                 let has_expected =
                     |expected| previous.as_deref().is_some_and(|text| text == expected || text == wanted);
-                if !expected.is_none_or(has_expected) {
-                    return Ok(FileAction::KeepFile(BlockWrite {
-                        outcome: BlockWriteOutcome::Skipped,
-                        previous,
-                        repair: None,
-                    }));
+                // The record says what this program last wrote. Any other text is an edit of it.
+                let is_edited = previous.as_ref().is_some_and(|text| {
+                    recorded.is_some()
+                        && recorded.as_ref() != Some(text)
+                        && !is_own_text(text, expected, &wanted)
+                });
+                let is_own_edited = is_edited && recorded.as_deref() == expected;
+                if !is_own_edited && !expected.is_none_or(has_expected) {
+                    let unchanged = BlockWrite::without_change(BlockWriteOutcome::Skipped, previous);
+                    return Ok(FileAction::KeepFile(unchanged));
                 }
                 let (bytes, repair) = self.render_with_block(&target, old, summary_md, now)?;
                 if bytes == old {
-                    return Ok(FileAction::KeepFile(BlockWrite {
-                        outcome: BlockWriteOutcome::Unchanged,
-                        previous,
-                        repair,
-                    }));
+                    let unchanged = BlockWrite::without_change(BlockWriteOutcome::Unchanged, previous);
+                    return Ok(FileAction::KeepFile(BlockWrite { repair, ..unchanged }));
                 }
-                let report = BlockWrite { outcome: BlockWriteOutcome::Changed, previous, repair };
+                // The backup of a repair is the same file.
+                let edit_backup = match is_edited && repair.is_none() {
+                    true => Some(atomic_replace::write_backup(&backup_path(&target, now), old)?),
+                    false => None,
+                };
+                let report =
+                    BlockWrite { outcome: BlockWriteOutcome::Changed, previous, repair, edit_backup };
                 Ok(FileAction::ReplaceFile {
                     bytes,
                     block: BlockIntent::SetBlock(Some(wanted.clone())),
@@ -422,6 +440,11 @@ impl AgentFile {
     fn contended_error(&self) -> Error {
         Error::Contended { path: self.path.clone(), attempts: ATTEMPTS_MAX }
     }
+}
+
+/// Returns whether the text of a block is one that this program writes: the placeholder, or one of the texts of this call.
+fn is_own_text(text: &str, expected: Option<&str>, wanted: &str) -> bool {
+    text == managed_block::PLACEHOLDER || text == wanted || Some(text) == expected
 }
 
 /// Updates the block record after a call that left the file as it was.

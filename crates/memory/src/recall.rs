@@ -57,6 +57,8 @@ pub struct RecallQuery {
     /// Maximum estimated tokens of [`RecallResult::to_text`]. A limit smaller than the frame of an answer leaves no
     /// room for any message.
     pub tokens_max: u64,
+    /// For words: maximum number of matches in the answer, without the messages adjacent to them.
+    pub matches_max: usize,
 }
 
 impl RecallQuery {
@@ -71,6 +73,7 @@ impl RecallQuery {
             from_char: 0,
             scope: RecallScope::Conversation,
             tokens_max: RECALL_TOKENS_MAX,
+            matches_max: collect::SHOWN_MAX,
         }
     }
 }
@@ -250,7 +253,9 @@ async fn recall_by_words(
         own.before = query.visible_from;
     }
     let visible = query.visible_request.map(|seq| collect::MessageLocation { thread_id, seq });
-    collect::RecallCollector::new(store, parts, query.tokens_max).collect_by_words(text, visible).await
+    let mut collector = collect::RecallCollector::new(store, parts, query.tokens_max);
+    collector.matches_max = query.matches_max;
+    collector.collect_by_words(text, visible).await
 }
 
 /// Returns the thread that a range refers to, limited to the part that may be read.

@@ -122,6 +122,30 @@ impl ContextOpener<'_> {
     }
 }
 
+/// The fields with a name that may be taken from a message.
+const NAME_FIELDS: [&str; 5] = ["name", "first_prompt", "thread_name", "title", "goal"];
+
+/// Redacts secrets in all fields with the name or the beginning of a thread.
+fn redact_names(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Array(items) => items.iter_mut().for_each(redact_names),
+        serde_json::Value::Object(fields) => {
+            for (field, value) in fields {
+                match value {
+                    serde_json::Value::String(text) if NAME_FIELDS.contains(&field.as_str()) => {
+                        *text = agent::redact(text).into_owned();
+                    }
+                    value => redact_names(value),
+                }
+            }
+        }
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::String(_) => {}
+    }
+}
+
 impl CommandContext {
     /// Writes a value to stdout as one line of JSON.
     ///
@@ -133,6 +157,17 @@ impl CommandContext {
         serde_json::to_writer(&mut stdout, value)?;
         stdout.write_all(b"\n")?;
         Ok(())
+    }
+
+    /// Writes a value to stdout as one line of JSON, like [`Self::print_json`], with the secrets redacted in the names and
+    /// beginnings of threads: lists are pasted and logged, and a name may be a person's first message.
+    ///
+    /// # Errors
+    /// As for [`Self::print_json`].
+    pub(crate) fn print_json_with_names(&self, value: &impl Serialize) -> Result<(), CliFailure> {
+        let mut value = serde_json::to_value(value)?;
+        redact_names(&mut value);
+        self.print_json(&value)
     }
 
     /// Prints a warning to stderr. With JSON output, nothing is printed, because the report contains the same

@@ -1,6 +1,6 @@
 // A person's edit of a summary: its operations, its limits and the decision it is sent as. Pure.
 import type { Decision, JsonObject, Proposal, SummaryItem, SummaryKind } from "../api/types";
-import { SUMMARY_KINDS, factSections } from "./review";
+import { CONTINUATION, SUMMARY_KINDS, factSections } from "./review";
 
 /** The limits of contract §4, in grapheme clusters and items. */
 export const TITLE_MAX = 120;
@@ -174,7 +174,8 @@ export function switchToMarkdown(edit: SummaryEdit, base: Proposal | null): Summ
 
 /** Returns the facts of a proposal's Markdown, unchanged. */
 function factsMarkdown(markdown: string): string {
-  const bullets = (entries: string[]) => entries.map((entry) => `- ${entry}\n`).join("");
+  const indented = (entry: string) => entry.replace(/\n(?=[^\n])/g, `\n${CONTINUATION}`);
+  const bullets = (entries: string[]) => entries.map((entry) => `- ${indented(entry)}\n`).join("");
   return factSections(markdown)
     .map(({ heading, entries }) => `\n### ${heading}\n${bullets(entries)}`)
     .join("");

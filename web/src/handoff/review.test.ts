@@ -54,6 +54,15 @@ test("calls that wait for approval are facts", () => {
   ]);
 });
 
+test("an entry of several lines is one entry with its line breaks and indentation", () => {
+  const markdown =
+    "**T**\nD\n\n### Last request\n- Port it:\n\n  ```\n      a\n  ```\n\n### Commands\n- make\n";
+  expect(factSections(markdown)).toEqual([
+    { heading: "Last request", entries: ["Port it:\n\n```\n    a\n```"] },
+    { heading: "Commands", entries: ["make"] },
+  ]);
+});
+
 describe("pieces", () => {
   const render = (line: string, unfound: string[] = []) =>
     splitLine(line, unfound).map(

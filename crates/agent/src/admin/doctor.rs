@@ -169,7 +169,7 @@ impl<'a> AdminService<'a> {
                     None => "no block yet",
                     Some(text) if text == memory::managed_block::PLACEHOLDER => "the block is empty",
                     Some(_) => {
-                        "the block holds a summary, which is removed after the first turn of its thread unless a person has edited it"
+                        "the block holds a summary, which is removed after the first turn of its thread"
                     }
                 };
                 DoctorCheck::new("agent.md", CheckStatus::Ok, format!("{}: {state}", path.display()))

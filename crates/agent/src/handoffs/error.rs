@@ -171,6 +171,10 @@ impl HandoffError {
                 .with_hint(format!("read the new draft in a moment: `segue handoff --decide {handoff_id}`")),
             Self::Superseded { handoff_id, .. } => ErrorClass::Conflict
                 .with_hint(format!("review the current draft: `segue handoff --show {handoff_id}`")),
+            // The time limit has nothing to do with a rewind.
+            Self::Expired { reason, .. } if reason != handoff::UNDECIDED_NOTE => {
+                ErrorClass::Conflict.with_hint("request it again: `segue handoff THREAD`")
+            }
             Self::Expired { .. } => ErrorClass::Conflict.with_hint(
                 "request it again: `segue handoff THREAD`; `handoff.expires_after_days` in config.toml sets the time limit",
             ),
@@ -229,6 +233,9 @@ mod tests {
         let expired = HandoffError::Expired { handoff_id, reason: "nobody decided".to_owned() };
         let text = "decide handoff ID: it expired: nobody decided";
         check(expired, text, ErrorClass::Conflict, "expires_after_days");
+        let reason = "the thread was rewound to a point before it".to_owned();
+        let rewound = HandoffError::Expired { handoff_id, reason };
+        assert!(!rewound.advice().1.unwrap_or_default().contains("expires_after_days"));
         let text = "reach the database: no answer within";
         let silent = HandoffError::Mirror(mirror::Error::Timeout);
         assert!(silent.to_string().starts_with(text));

@@ -27,6 +27,8 @@ enum SweepScope {
     Orphaned,
     /// Threads without an active run.
     Idle,
+    /// Threads whose pending activities belong to a decision that was made, including those with orphaned runs.
+    Decided,
 }
 
 impl<'a> RunService<'a> {
@@ -57,6 +59,19 @@ impl<'a> RunService<'a> {
         Box::pin(self.sweep_threads(SweepScope::Idle, frames, cancel))
     }
 
+    /// Performs what decisions left to do whose process exited: an acceptance is completed. Nothing is drafted. Commands use it
+    /// that only list or show.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn complete_decisions(
+        self,
+        frames: &'a FrameSender,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.sweep_threads(SweepScope::Decided, frames, cancel))
+    }
+
     /// Performs the pending activities of the threads in the scope.
     async fn sweep_threads(
         self,
@@ -64,17 +79,22 @@ impl<'a> RunService<'a> {
         frames: &FrameSender,
         cancel: &CancellationToken,
     ) -> Result<()> {
-        self.agent.mirror.send_leftovers();
+        if !matches!(scope, SweepScope::Decided) {
+            self.agent.mirror.send_leftovers();
+        }
         for checkpoint in self.agent.store.unfinished_checkpoints().await? {
             let thread_id = checkpoint.thread_id;
             // Work that calls a model is skipped. It resumes when a user opens the thread, and a turn then
             // uses that person's permission rules.
             match RunPurpose::from_node(checkpoint.next.as_deref(), Some(&checkpoint.channels)) {
                 RunPurpose::Turn | RunPurpose::Compaction => continue,
+                RunPurpose::Handoff | RunPurpose::Discard if matches!(scope, SweepScope::Decided) => continue,
                 RunPurpose::Handoff | RunPurpose::PendingActivities | RunPurpose::Discard => {}
             }
             let outcome = match scope {
-                SweepScope::Orphaned => self.recover(thread_id, &FrameSender::default(), cancel).await,
+                SweepScope::Orphaned | SweepScope::Decided => {
+                    self.recover(thread_id, &FrameSender::default(), cancel).await
+                }
                 SweepScope::Idle => self.finish_idle_thread(thread_id, cancel).await,
             };
             match outcome {

@@ -17,6 +17,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
 use ::facts::formatting::{to_single_line, truncate_with_ellipsis};
 
+pub(crate) mod block;
 pub(crate) mod facts;
 #[cfg(test)]
 mod tests;

@@ -100,7 +100,7 @@ async fn an_older_postgres_database_gets_a_complete_search_index() {
                  DROP TRIGGER medium_term_memory_changed ON medium_term_memory;
                  DROP TRIGGER medium_term_memory_time ON medium_term_memory;
                  DROP FUNCTION segue_memory_added, segue_memory_changed, segue_memory_time, segue_summary_time;
-                 DROP INDEX summaries_of_project, summaries_project, thread_heads_project;
+                 DROP INDEX events_pins, summaries_of_project, summaries_project, thread_heads_project;
                  ALTER TABLE summaries DROP COLUMN agent_id, DROP COLUMN created_at, DROP COLUMN project_key;
                  ALTER TABLE thread_heads DROP COLUMN project_key;
                  DROP TABLE projects;

@@ -4,7 +4,7 @@
 use journal::{HitLocation, IndexHitKind, ProjectScope, Store, ThreadPrefix};
 use protocol::{OwnerScope, ParentKind, Seq, Thread, ThreadId};
 
-use super::collect::{MATCH_CHARS_MAX, RecallCollector, SHOWN_MAX};
+use super::collect::{MATCH_CHARS_MAX, RecallCollector};
 use super::lineage::LINEAGE_THREADS_MAX;
 use super::messages;
 use super::passage::QueryWordFinder;
@@ -47,7 +47,7 @@ pub(super) async fn recall_from_assistant(
     };
     // Twice as many as are shown, because the visible ones are removed.
     let (words, message_matches) =
-        best_matches(store, &request(vec![IndexHitKind::Message], SHOWN_MAX * 2)).await?;
+        best_matches(store, &request(vec![IndexHitKind::Message], query.matches_max * 2)).await?;
     let (_, notes) =
         best_matches(store, &request(vec![IndexHitKind::Summary, IndexHitKind::Handoff], NOTES_MAX)).await?;
     let mut locations: Vec<(ThreadId, Seq)> = Vec::new();
@@ -71,8 +71,8 @@ pub(super) async fn recall_from_assistant(
     let mut collector = RecallCollector::for_assistant(store, parts, query.tokens_max);
     // Notes are placed first, because their share of the budget is limited and messages may use all that remains.
     let notes = collector.place_notes(notes, query.tokens_max / NOTES_DIVISOR);
-    let skipped = locations.len().saturating_sub(SHOWN_MAX);
-    locations.truncate(SHOWN_MAX);
+    let skipped = locations.len().saturating_sub(query.matches_max);
+    locations.truncate(query.matches_max);
     let (excerpts, hidden) = collector.collect_at(&locations, &finder).await?;
     let remaining = Remaining::Messages((skipped + hidden) as u64);
     Ok(RecallResult {

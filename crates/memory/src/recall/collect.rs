@@ -23,7 +23,7 @@ use super::{
 /// Maximum number of messages that the journal ranks for one query. Only the best of them are shown, and the others are
 /// counted.
 const RANKED_MAX: usize = 100;
-/// Maximum number of matches that are shown for words, without the messages adjacent to them.
+/// Maximum number of matches that are shown for words if a query does not say another, without the messages adjacent to them.
 pub(super) const SHOWN_MAX: usize = 12;
 /// Minimum weight of the words of a match, as a share of the greatest weight that a match has. The score is not
 /// compared, because it is a probability: one likely match would make all others look irrelevant.
@@ -54,6 +54,8 @@ pub(super) struct RecallCollector<'a> {
     thread_parts: Vec<ThreadPrefix>,
     /// Number of hex digits by which the answer names a thread; see [`render::id_digits`].
     id_digits: usize,
+    /// The most matches of the answer; see [`super::RecallQuery::matches_max`].
+    pub(super) matches_max: usize,
     /// The rest of the budget in plain characters, by [`weight`].
     remaining_weight: u64,
     /// Events that the answer already contains, or that are candidates for it. A fork copies events with their ids, so
@@ -93,7 +95,14 @@ impl<'a> RecallCollector<'a> {
         let id_digits = render::id_digits(RecallScope::Conversation, &thread_ids(&thread_parts));
         let remaining_weight =
             (tokens_max.saturating_mul(CHARS_PER_TOKEN)).saturating_sub(render::FRAME_CHARS_MAX);
-        Self { store, thread_parts, id_digits, remaining_weight, placed_events: HashSet::new() }
+        Self {
+            store,
+            thread_parts,
+            id_digits,
+            matches_max: SHOWN_MAX,
+            remaining_weight,
+            placed_events: HashSet::new(),
+        }
     }
 
     /// Returns an empty collector for a recall from everything. It names threads by their full ids, because a short
@@ -139,7 +148,7 @@ impl<'a> RecallCollector<'a> {
         let mut matches: Vec<MatchedMessage> = Vec::new();
         let mut unread = ranked.len();
         for message in &ranked {
-            if matches.len() == SHOWN_MAX {
+            if matches.len() >= self.matches_max {
                 break;
             }
             unread -= 1;

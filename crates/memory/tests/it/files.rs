@@ -90,6 +90,32 @@ fn g11_malformed_markers_are_repaired_once_with_a_backup() {
 }
 
 #[test]
+fn g11_an_edited_block_is_cleared_and_replaced_with_a_backup_of_the_edit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.md");
+    let file = AgentFile::new(&path);
+    file.write_block("of A", NOW).unwrap();
+    let edit = |from: &str, to: &str| {
+        let edited = fs::read_to_string(&path).unwrap().replace(from, to);
+        fs::write(&path, &edited).unwrap();
+        edited
+    };
+    let edited = edit("of A", "of A\nmy own line");
+    assert_eq!(file.clear_block("of B", NOW).unwrap().outcome, BlockWriteOutcome::Skipped);
+    let cleared = file.clear_block("of A", NOW).unwrap();
+    assert_eq!(cleared.outcome, BlockWriteOutcome::Changed);
+    assert_eq!(fs::read_to_string(cleared.edit_backup.unwrap()).unwrap(), edited);
+    assert_eq!(file.read().unwrap().block.as_deref(), Some(PLACEHOLDER));
+    // Neither the placeholder nor a text of its own is an edit.
+    assert_eq!(file.write_block("of C", NOW).unwrap().edit_backup, None);
+    assert_eq!(file.write_block("of D", NOW).unwrap().edit_backup, None);
+    let edited = edit("of D", "mine");
+    let written = file.write_block("of E", NOW).unwrap();
+    assert_eq!(fs::read_to_string(written.edit_backup.unwrap()).unwrap(), edited);
+    assert_eq!(names(folder.path()).len(), 4);
+}
+
+#[test]
 fn f2_an_unusable_file_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.md");

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use protocol::Seq;
 
-use crate::cli::{ModelArgs, parse_positive};
+use crate::cli::{ModelArgs, parse_limit, parse_positive};
 
-use super::memory::PastTime;
+use super::memory::{HITS_MAX, PastTime};
 
 /// The decisions that a decision file can hold, at most 80 columns wide, because clap would break longer lines. The page
 /// `docs/src/decisions.md` describes them in full.
@@ -186,6 +186,9 @@ pub(crate) struct RecallCommandArgs {
     /// The last event of the range [default: the first]
     #[arg(long, value_name = "SEQ", requires = "from")]
     pub(crate) to: Option<Seq>,
+    /// The most matches that are shown
+    #[arg(long, value_name = "N", default_value_t = 12, conflicts_with = "from", value_parser = parse_limit::<1, HITS_MAX>)]
+    pub(crate) limit: u32,
 }
 
 /// Moves `stats` or `export` to the position directly after `handoff` if only global options stand between them.

@@ -12,7 +12,7 @@ use crate::cli::parse_limit;
 pub(crate) use past_time::PastTime;
 
 /// The largest number of hits that a search can be asked for.
-const HITS_MAX: u32 = 100;
+pub(crate) const HITS_MAX: u32 = 100;
 
 /// Search the messages, summaries and handoffs of the project
 ///

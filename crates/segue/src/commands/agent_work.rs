@@ -5,7 +5,7 @@
 use agent::{Agent, CancellationToken, Frame, FrameSender};
 use terminal::{
     Audience, BracketedPasteGuard, NoEchoGuard, ProgressDisplay, ProgressUnit, Screen, TurnTotals, TurnView,
-    TypeAheadBuffer, WatchControl, WatchEvent, watch,
+    TypeAheadBuffer, WatchControl, WatchEvent, sanitize_line, watch,
 };
 
 use crate::cli::OutputFormat;
@@ -108,6 +108,10 @@ pub(crate) async fn run_with_notices<T>(
         },
         |event| {
             match event {
+                // No report contains a notice, such as the cost of a draft that is about to start.
+                WatchEvent::Frame(_, Frame::Notice { text }) if context.format == OutputFormat::Json => {
+                    context.screen.print_to_stderr(sanitize_line(text));
+                }
                 WatchEvent::Frame(_, Frame::Notice { text } | Frame::AttemptFailed { text }) => {
                     bar.suspend(|| context.print_notice(text))
                 }

@@ -36,8 +36,8 @@ pub(crate) async fn run(context: &CommandContext, mut args: HandoffArgs) -> Comm
         Some(HandoffCommand::Export(command)) => return export::run(context, command).await,
         None => {}
     }
-    if args.list || args.show.is_some() {
-        threads::close_expired_handoffs(context).await;
+    if args.list || args.show.is_some() || args.decide.is_some() {
+        threads::settle_handoffs(context).await;
     }
     let outcome = match (&args.show, &args.decide) {
         _ if args.list => return inspect::list_handoffs(context).await.map(|()| ExitReason::Success),
@@ -154,7 +154,6 @@ async fn find_pending(context: &CommandContext, handoff_id: HandoffId) -> Result
     match (review.pending, review.handoff.status) {
         (Some(pending), _) => Ok(pending),
         (None, HandoffStatus::Expired) => {
-            context.agent.handoffs().expire_overdue().await?;
             let reason = review.handoff.note.unwrap_or_else(|| agent::UNDECIDED_NOTE.to_owned());
             Err(agent::Error::from(agent::HandoffError::Expired { handoff_id, reason }).into())
         }

@@ -98,7 +98,7 @@ async fn show_origin(context: &CommandContext, origin: &HandoffOrigin) -> Result
 /// # Errors
 /// Fails if the thread does not exist, or if the journal cannot be read or stdout cannot be written.
 pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandResult {
-    threads::close_expired_handoffs(context).await;
+    threads::settle_handoffs(context).await;
     let thread = context.agent.threads().find(&args.thread).await?;
     let thread_id = thread.thread_id;
     let superseded = if args.all { SupersededVisibility::Shown } else { SupersededVisibility::Hidden };

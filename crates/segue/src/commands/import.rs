@@ -29,7 +29,7 @@ pub(crate) async fn run(context: &CommandContext, args: cli::ImportArgs) -> Comm
     // If nothing could be imported, a script must not continue as if it had been.
     let has_no_session = report.threads.is_empty() && report.failed.is_empty();
     match context.format {
-        OutputFormat::Json => context.print_json(&report)?,
+        OutputFormat::Json => context.print_json_with_names(&report)?,
         OutputFormat::Text if has_no_session => print_problems(context, &report),
         OutputFormat::Text => show_report(context, &report).await?,
     }
@@ -188,7 +188,7 @@ fn new_events_text(thread: &ImportedThread) -> String {
 fn show_discovered_sessions(context: &CommandContext) -> CommandResult {
     let (sessions, problems) = context.agent.threads().discover(TITLES_MAX);
     if context.format == OutputFormat::Json {
-        context.print_json(&json!({"sessions": sessions, "problems": problems}))?;
+        context.print_json_with_names(&json!({"sessions": sessions, "problems": problems}))?;
         return Ok(ExitReason::Success);
     }
     for problem in &problems {

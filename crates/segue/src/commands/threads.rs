@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use agent::{ThreadFilter, ThreadNode};
+use agent::{CancellationToken, FrameSender, ThreadFilter, ThreadNode};
 use jiff::Timestamp;
 use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadState};
 use serde::Serialize;
@@ -27,9 +27,12 @@ const ID_CHARS_MIN: usize = 8;
 /// The most columns of a thread's name within a sentence.
 const NAME_COLUMNS: usize = 60;
 
-/// Closes the handoffs that nobody decided in time, so that no list shows them as waiting.
-pub(crate) async fn close_expired_handoffs(context: &CommandContext) {
+/// Completes the acceptances that a process left half done when it was killed, and closes the handoffs that nobody decided in
+/// time, so that no list shows them as waiting.
+pub(crate) async fn settle_handoffs(context: &CommandContext) {
     // A journal that cannot be written can still be listed. The next decision about the handoff reports the failure.
+    let never = CancellationToken::new();
+    let _ = context.agent.runs().complete_decisions(&FrameSender::default(), &never).await;
     let _ = context.agent.handoffs().expire_overdue().await;
 }
 
@@ -39,7 +42,7 @@ pub(crate) async fn close_expired_handoffs(context: &CommandContext) {
 /// Fails if the thread does not exist, the operation is refused, the journal cannot be used, or stdout cannot be
 /// written.
 pub(crate) async fn run(context: &CommandContext, args: ThreadsCommand) -> CommandResult {
-    close_expired_handoffs(context).await;
+    settle_handoffs(context).await;
     match args {
         ThreadsCommand::List { limit } => list_threads(context, limit as usize).await?,
         ThreadsCommand::Show { thread } => show_thread(context, &thread).await?,
@@ -98,7 +101,7 @@ pub(crate) async fn list_threads(context: &CommandContext, limit: usize) -> Resu
     if context.format == OutputFormat::Json {
         let listed: Vec<ThreadListEntry> =
             threads.iter().map(|thread| ThreadListEntry::new(thread, &states)).collect();
-        return context.print_json(&listed);
+        return context.print_json_with_names(&listed);
     }
     if threads.is_empty() {
         context
@@ -144,7 +147,7 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
     let folder = context.agent.threads().thread_workspace(&thread).await?;
     let folder = folder.map(|folder| folder.to_string_lossy().into_owned());
     if context.format == OutputFormat::Json {
-        return context.print_json(&ThreadReport { entry, folder: folder.as_deref() });
+        return context.print_json_with_names(&ThreadReport { entry, folder: folder.as_deref() });
     }
     let format_time = |time: Timestamp| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     let mut properties = vec![
@@ -176,7 +179,7 @@ async fn show_thread(context: &CommandContext, prefix: &str) -> Result<(), CliFa
         }
     }
     if let Some(prompt) = &thread.first_prompt {
-        properties.push(("begins", sanitize_line(prompt)));
+        properties.push(("begins", sanitize_line(&agent::redact(prompt))));
     }
     let screen = &context.screen;
     screen.print_line(screen.style.bold(wrap(&thread_title(&thread), screen.columns, "", "")))?;
@@ -198,7 +201,7 @@ async fn show_tree(context: &CommandContext, prefix: Option<&str>) -> Result<(),
     };
     let nodes = context.agent.threads().tree(root).await?;
     if context.format == OutputFormat::Json {
-        return context.print_json(&nodes);
+        return context.print_json_with_names(&nodes);
     }
     let mut all_ids = Vec::new();
     collect_ids(&nodes, &mut all_ids);
@@ -397,7 +400,7 @@ async fn export_thread(
 /// Prints a thread that was changed or created. `action` is the beginning of the line, such as `Renamed`.
 async fn print_thread(context: &CommandContext, action: &str, thread: &Thread) -> Result<(), CliFailure> {
     if context.format == OutputFormat::Json {
-        return context.print_json(thread);
+        return context.print_json_with_names(thread);
     }
     let id = context.short_id(thread.thread_id).await;
     let name = thread_title(thread);

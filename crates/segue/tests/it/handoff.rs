@@ -4,6 +4,7 @@ mod agent_requested;
 mod demo;
 mod draft_model;
 mod growth;
+mod interrupted_acceptance;
 mod mirror;
 mod preview;
 mod recall;

@@ -8,8 +8,8 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 
 use crate::ask::question::RawModeGuard;
 use crate::screen::Screen;
-use crate::text::sanitize::sanitize_line;
-use crate::text::wrap::{shorten, wrap};
+use crate::text::sanitize::{sanitize, sanitize_line};
+use crate::text::wrap::{shorten, wrap, wrap_entry};
 
 /// The rows of the pane below and above the text: the title, and the line with the keys.
 const FRAME_ROWS: usize = 2;
@@ -41,7 +41,7 @@ pub struct OutlineSection {
 /// An item of a section.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutlineItem {
-    /// The text, on one line.
+    /// The text; of one line, except for a request or a pin of several.
     pub text: String,
     /// The places that the item refers to.
     pub refs: Vec<u64>,
@@ -240,9 +240,9 @@ impl OutlinePane {
             PaneRow::Item(section, index) => {
                 let item = &self.sections[section].items[index];
                 let refs: Vec<String> = item.refs.iter().map(|seq| format!("#{seq}")).collect();
-                let text = format!("{} {}", sanitize_line(&item.text), refs.join(" "));
+                let text = format!("{} {}", sanitize(&item.text), refs.join(" "));
                 let first = format!("{mark}   • ");
-                let mut lines = split_lines(&wrap(&text, columns, &first, "      "));
+                let mut lines = split_lines(&wrap_entry(text.trim_end(), columns, &first, "      "));
                 for place in item.places.iter().flatten().filter(|_| item.is_open) {
                     let place = wrap(&sanitize_line(place), columns, "        ", "          ");
                     lines.extend(split_lines(&place).into_iter().map(|line| style.dim(line)));

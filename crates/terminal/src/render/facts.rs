@@ -7,8 +7,8 @@ use agent::{facts_markdown, is_summary_heading};
 use protocol::Proposal;
 
 use crate::screen::Screen;
-use crate::text::sanitize::sanitize_line;
-use crate::text::wrap::{shorten, wrap};
+use crate::text::sanitize::{sanitize, sanitize_line};
+use crate::text::wrap::{shorten, wrap_entry};
 
 /// The most entries of a section that is not folded.
 const ENTRIES_UNFOLDED_MAX: usize = 4;
@@ -17,12 +17,15 @@ const NEVER_FOLDED: [&str; 5] = ["Goal of the new thread", "Last request", "Task
 /// The beginning of an entry that only counts further ones.
 const MORE: &str = "and ";
 
+/// The indentation of the lines of an entry after the first.
+const CONTINUATION: &str = "  ";
+
 /// A section of the Markdown.
 pub(crate) struct FactSection<'a> {
     /// The heading.
     pub(crate) heading: &'a str,
-    /// The entries, as they are in the Markdown.
-    pub(crate) entries: Vec<&'a str>,
+    /// The entries, as they are in the Markdown, without bullets. A request or a pin may have several lines.
+    pub(crate) entries: Vec<String>,
 }
 
 /// Returns the sections of facts. A long list is one row.
@@ -65,14 +68,26 @@ pub(crate) fn markdown_of(proposal: &Proposal) -> Cow<'_, str> {
 pub(crate) fn fact_sections(markdown: &str) -> Vec<FactSection<'_>> {
     let mut sections: Vec<FactSection<'_>> = Vec::new();
     let mut is_fact = false;
+    let mut blank_lines = 0;
     for line in markdown.lines() {
+        if line.trim().is_empty() {
+            blank_lines += 1;
+            continue;
+        }
+        let blank_lines = std::mem::take(&mut blank_lines);
         if let Some(heading) = line.strip_prefix("### ") {
             is_fact = !is_summary_heading(heading);
             if is_fact {
                 sections.push(FactSection { heading, entries: Vec::new() });
             }
-        } else if let Some(section) = sections.last_mut().filter(|_| is_fact && !line.trim().is_empty()) {
-            section.entries.push(line.strip_prefix("- ").unwrap_or(line));
+        } else if let Some(section) = sections.last_mut().filter(|_| is_fact) {
+            match (line.strip_prefix(CONTINUATION), section.entries.last_mut()) {
+                (Some(line), Some(entry)) => {
+                    entry.extend(std::iter::repeat_n('\n', blank_lines + 1));
+                    entry.push_str(line);
+                }
+                _ => section.entries.push(line.strip_prefix("- ").unwrap_or(line).to_owned()),
+            }
         }
     }
     sections
@@ -82,14 +97,14 @@ pub(crate) fn fact_sections(markdown: &str) -> Vec<FactSection<'_>> {
 fn full_lines(screen: &Screen, section: &FactSection<'_>) -> Vec<String> {
     let columns = screen.text_columns();
     let heading = screen.style.bold(sanitize_line(section.heading));
-    let entries = section.entries.iter().map(|entry| wrap(&sanitize_line(entry), columns, "  • ", "    "));
+    let entries = section.entries.iter().map(|entry| wrap_entry(&sanitize(entry), columns, "  • ", "    "));
     [String::new(), heading].into_iter().chain(entries).collect()
 }
 
 /// Returns the heading, the number of entries and the beginning of the list, in one row.
 fn folded_row(screen: &Screen, section: &FactSection<'_>) -> String {
-    let named = section.entries.iter().filter(|entry| !entry.starts_with(MORE)).copied();
-    let text = sanitize_line(&named.collect::<Vec<_>>().join(", "));
+    let named = section.entries.iter().filter(|entry| !entry.starts_with(MORE));
+    let text = sanitize_line(&named.map(String::as_str).collect::<Vec<_>>().join(", "));
     let heading = sanitize_line(section.heading);
     let count = section.entries.len();
     let columns = screen.text_columns().saturating_sub(heading.len() + 16);
@@ -107,7 +122,7 @@ mod tests {
     fn long_lists_are_folded_and_every_line_is_in_the_full_rendering() {
         let files: String = (0..6).map(|index| format!("- src/{index}.rs\n")).collect();
         let markdown = format!(
-            "**T**\nD\n\n### Objective\n- o\n\n### Last request (not answered yet)\n- do \u{1b}[2J it\n\n\
+            "**T**\nD\n\n### Objective\n- o\n\n### Last request (not answered yet)\n- do \u{1b}[2J it:\n\n      a = 1\n  b\n\n\
              ### Files changed\n{files}- and 3 more\n\n### Commands\n- make\n"
         );
         let screen = Screen {
@@ -121,6 +136,7 @@ mod tests {
         assert_eq!(headings, ["Last request (not answered yet)", "Files changed", "Commands"]);
         let full: Vec<String> = sections.iter().flat_map(|section| full_lines(&screen, section)).collect();
         assert_eq!(full.len(), 3 * 2 + 1 + 7 + 1);
+        assert!(full[2].ends_with(" it:\n\n        a = 1\n    b"), "{:?}", full[2]);
         assert!(!full.concat().contains('\u{1b}'), "{full:?}");
         assert_eq!(
             folded_row(&screen, &sections[1]),

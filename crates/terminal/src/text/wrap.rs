@@ -94,6 +94,20 @@ pub fn wrap_lines(text: &str, columns_max: usize, lead: &str) -> String {
     lines.join("\n")
 }
 
+/// Returns an entry of one or more lines, each wrapped like [`wrap`] does: the first line with the prefix `first`, all others with
+/// the prefix `next` and the indentation that they have in the text.
+pub fn wrap_entry(text: &str, columns_max: usize, first: &str, next: &str) -> String {
+    let mut lines = text.split('\n');
+    let beginning = wrap(lines.next().unwrap_or_default(), columns_max, first, next);
+    let following = lines.map(|line| {
+        let indent = line.len() - line.trim_start().len();
+        // A narrow screen has no room for deep indentation.
+        let lead = format!("{next}{}", " ".repeat(indent.min(columns_max / 3)));
+        if line.trim().is_empty() { String::new() } else { wrap(line, columns_max, &lead, &lead) }
+    });
+    std::iter::once(beginning).chain(following).collect::<Vec<_>>().join("\n")
+}
+
 /// Returns a word in pieces of at most `columns_max` columns.
 /// Grapheme clusters stay whole, so that an emoji or an accented letter is not split.
 fn split_word(word: &str, columns_max: usize) -> Vec<Cow<'_, str>> {
@@ -137,6 +151,10 @@ mod tests {
         assert_eq!(wrap("one two three", 8, "", ""), "one two\nthree");
         assert_eq!(wrap("one two three", 9, "- ", "  "), "- one two\n  three");
         assert_eq!(wrap("", 9, "- ", "  "), "- ");
+        assert_eq!(
+            wrap_entry("one two three\n\n    if a:\nend", 12, "- ", "  "),
+            "- one two\n  three\n\n      if a:\n  end"
+        );
         let text = "漢字".repeat(30) + " https://example.org/" + &"x".repeat(100) + " end";
         for line in wrap(&text, 30, "• ", "  ").lines() {
             assert!(width(line) <= 30, "{line}");

@@ -47,7 +47,7 @@ async fn every_request_contains_the_pins_after_two_compactions() {
         let text = section["text"].as_str().unwrap().to_owned();
         assert!(text.contains(RULE) && text.contains(&quoted.text), "round {round}: {text}");
         stable.push(text);
-        append(&agent, thread, &turns(9 + 8 * round..17 + 8 * round, 3_000)).await;
+        append(&agent, thread, &turns(9 + 8 * round..17 + 8 * round, 12_000)).await;
     }
     assert_eq!(stable[0], stable[1], "a compaction does not change the section");
 }

@@ -190,12 +190,18 @@ fn changed_parts(shown: &HandoffSummary, edited: &HandoffSummary) -> Vec<(Summar
     if edited.carry_over.is_in_markdown && edited.carry_over != shown.carry_over {
         let before = render::facts_markdown(&shown.carry_over);
         let after = render::facts_markdown(&edited.carry_over);
-        let bullets = after.lines().filter_map(|line| line.strip_prefix("- "));
-        let new =
-            bullets.filter(|bullet| !before.lines().any(|line| line.strip_prefix("- ") == Some(*bullet)));
-        parts.extend(new.map(|bullet| (SummaryPart::Fact, bullet.to_owned())));
+        let before: Vec<String> = entries(&before).collect();
+        parts.extend(
+            entries(&after).filter(|entry| !before.contains(entry)).map(|entry| (SummaryPart::Fact, entry)),
+        );
     }
     parts
+}
+
+/// Returns the entries of facts, each with all its lines.
+fn entries(markdown: &str) -> impl Iterator<Item = String> {
+    let statements = render::block::statements(markdown).into_iter();
+    statements.filter_map(|(_, statement)| statement.strip_prefix("- ").map(str::to_owned))
 }
 
 /// Marks the parts with the names in them that were not found.

@@ -8,6 +8,7 @@ use protocol::{HandoffSummary, SummaryItem, SummaryItemKind};
 use crate::review::edit::error::{EditError, LineLocation};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::render;
+use crate::summary::render::block::CONTINUATION;
 use crate::summary::render::facts::{FactSection, section_of_heading};
 
 /// The characters that start a bullet when white space or the end of the line follows.
@@ -54,12 +55,14 @@ pub(crate) struct ParsedEdit {
     pub(crate) is_tldr_marked: bool,
     /// The bullets of items, in the order of the text.
     pub(crate) bullets: Vec<EditedBullet>,
-    /// The lines of facts with their sections, in the order of the text.
+    /// The texts of facts with their sections, in the order of the text.
     pub(crate) facts: Vec<(FactSection, String)>,
     /// True if the shown text has sections of facts.
     shows_facts: bool,
     /// The section of the last heading; `None` before the first one.
     current_section: Option<EditedSection>,
+    /// True if the line before the current one is blank.
+    is_after_blank: bool,
     /// The open code block: the fence that closes it, and the line on which it started.
     open_fence: Option<(String, LineLocation)>,
 }
@@ -86,10 +89,12 @@ impl ParsedEdit {
             facts: Vec::new(),
             shows_facts: shown.carry_over.is_in_markdown,
             current_section: None,
+            is_after_blank: false,
             open_fence: None,
         };
         for (number, line) in submitted.lines() {
             parsed.parse_line(line, &|| LineLocation::new(number, line))?;
+            parsed.is_after_blank = line.trim().is_empty();
         }
         if let Some((_, location)) = parsed.open_fence {
             return Err(EditError::UnclosedFence(location));
@@ -121,7 +126,7 @@ impl ParsedEdit {
             self.current_section.is_none() && (trimmed == self.shown_title || trimmed == self.shown_tldr);
         if is_as_shown {
             self.push_head_line(trimmed, location);
-        } else if let Some(section) = self.heading_section(trimmed) {
+        } else if let Some(section) = self.heading_section(trimmed).filter(|_| !self.is_continuation(line)) {
             self.current_section = Some(section);
         } else if self.current_section.is_some() {
             self.push_item_line(line, location)?;
@@ -177,11 +182,15 @@ impl ParsedEdit {
     /// Adds a line under a heading. A bullet without indentation starts an item; any other line continues the last one.
     fn push_item_line(&mut self, line: &str, location: &dyn Fn() -> LineLocation) -> Result<(), EditError> {
         let Some(text) = bullet_text(line) else {
-            let indent = line.len() - line.trim_start().len();
-            if indent < INDENT_MIN && (is_heading_marked(line.trim()) || is_bold(line.trim())) {
+            if !is_indented(line) && (is_heading_marked(line.trim()) || is_bold(line.trim())) {
                 return Err(EditError::UnknownHeading(location()));
             }
-            self.continue_text(&plain_text(line), location);
+            match self.current_section {
+                Some(EditedSection::Facts(section)) if section.keeps_line_breaks() => {
+                    self.continue_text(line.trim_end(), location);
+                }
+                Some(_) | None => self.continue_text(&plain_text(line), location),
+            }
             if let Some(last) = self.bullets.last_mut().filter(|_| has_mark(line)) {
                 last.is_marked = true;
             }
@@ -197,6 +206,15 @@ impl ParsedEdit {
             None => {}
         }
         Ok(())
+    }
+
+    /// Returns whether a line continues the entry above it, even if it looks like a heading: it is indented, as the lines of an
+    /// entry that keeps line breaks are.
+    fn is_continuation(&self, line: &str) -> bool {
+        let entry = self.facts.last().map(|(section, _)| *section);
+        let is_open = |section: &FactSection| section.keeps_line_breaks() && entry == Some(*section);
+        is_indented(line)
+            && matches!(&self.current_section, Some(EditedSection::Facts(section)) if is_open(section))
     }
 
     /// Returns the section of a heading line.
@@ -231,11 +249,15 @@ impl ParsedEdit {
             }
             Some(EditedSection::Facts(section)) => {
                 match self.facts.last_mut().filter(|last| last.0 == section) {
+                    Some((_, last)) if section.keeps_line_breaks() => {
+                        last.push_str(if self.is_after_blank { "\n\n" } else { "\n" });
+                        last.push_str(&unescape_tags(text.strip_prefix(CONTINUATION).unwrap_or(text)));
+                    }
                     Some((_, last)) => {
                         last.push(' ');
                         last.push_str(text);
                     }
-                    None => self.facts.push((section, text.to_owned())),
+                    None => self.facts.push((section, text.trim().to_owned())),
                 }
             }
         }
@@ -253,12 +275,17 @@ impl ParsedEdit {
     }
 }
 
+/// Returns whether the line has the indentation of a line that continues an item or entry.
+fn is_indented(line: &str) -> bool {
+    line.len() - line.trim_start().len() >= INDENT_MIN
+}
+
 /// Returns the text without a section of facts: its heading and the lines up to the next heading.
 pub(super) fn remove_section(text: &str, section: FactSection) -> String {
     let mut is_removed = false;
     let mut kept = Vec::new();
     for line in text.lines() {
-        if is_heading_marked(line.trim()) {
+        if is_heading_marked(line.trim()) && !is_indented(line) {
             is_removed = section_of_heading(&heading_name(line)) == Some(section);
         }
         if !is_removed {

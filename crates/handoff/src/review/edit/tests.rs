@@ -11,6 +11,7 @@ use super::*;
 
 mod escaping;
 mod rejected;
+mod several_lines;
 
 fn item(kind: SummaryItemKind, text: &str, verified: bool) -> SummaryItem {
     SummaryItem {

@@ -33,18 +33,18 @@ struct Finding {
 impl LaterFacts<'_> {
     /// Returns the stale lines of a package.
     pub(super) fn stale_lines(&self, package_md: &str) -> Vec<StaleLine> {
-        let mut heading = "";
+        let mut heading = String::new();
         let mut stale: Vec<StaleLine> = Vec::new();
-        for (index, line) in package_md.lines().enumerate() {
+        for (number, line) in render::block::statements(package_md) {
             if let Some(text) = line.strip_prefix("### ") {
-                heading = text;
+                text.clone_into(&mut heading);
                 continue;
             }
             let Some(text) = line.strip_prefix("- ") else { continue };
-            let found = self.find(heading, text);
+            let found = self.find(&heading, text);
             stale.extend(found.map(|Finding { reason, thread_id, seq, replacement }| StaleLine {
-                line: line.to_owned(),
-                number: index + 1,
+                line: line.clone(),
+                number,
                 reason,
                 thread_id,
                 seq,
@@ -130,7 +130,7 @@ impl LaterFacts<'_> {
             return None;
         }
         let request = to_single_line(&newest.text);
-        (request != text).then(|| Finding {
+        (request != plain_text(&to_single_line(text))).then(|| Finding {
             reason: StaleReason::NewerRequest,
             thread_id,
             seq: newest.seq,

@@ -156,13 +156,13 @@ pub(super) fn change_lines(
     line: PackageLine<'_>,
     replacement: Option<&str>,
 ) -> Result<Option<String>, UpdateError> {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let (numbers, mut lines): (Vec<usize>, Vec<String>) = render::block::statements(text).into_iter().unzip();
     // A line may come back from a program that takes other characters for line ends or white space.
     let comparable = |text: &str| render::strip_hidden(text).trim_end().to_owned();
     let wanted = comparable(line.text);
     let is_line = |known: &String| comparable(known) == wanted;
     let at = match line.number {
-        Some(number) => number.checked_sub(1).filter(|at| lines.get(*at).is_some_and(is_line)),
+        Some(number) => numbers.iter().position(|known| *known == number).filter(|at| is_line(&lines[*at])),
         None => lines.iter().position(is_line),
     };
     let Some(at) = at else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! The facts of a handoff as sections of its Markdown, and back: a person edits them like the items of the summary.
 //!
-//! Each entry is one bullet. What an entry says is decided by the crate `facts`.
+//! Each entry is one bullet. The goal, the pins and the last request keep the line breaks of their texts. What an entry says is decided by the crate `facts`.
 
 use model::tokens::{self, truncate_graphemes};
 use protocol::{
@@ -8,7 +8,8 @@ use protocol::{
     TodoStatus,
 };
 
-use super::{escape_block_start, escape_tags, normalize_line};
+use super::block::{normalize_block, render_block, shorten_block};
+use super::normalize_line;
 
 /// Maximum tokens of all facts together. Facts that are longer are rendered with the first narrower limits that suffice.
 const FACT_TOKENS_MAX: u64 = 2_000;
@@ -67,14 +68,14 @@ const ANSWERED: &str = " (answered; not to be done again)";
 /// The state of the last request in its heading.
 const NOT_ANSWERED: &str = " (not answered yet)";
 
-/// The line of an entry.
+/// The text of an entry, which has several lines if its section keeps line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct EntryLine {
-    /// The line of plain text, shortened to the limits unless the person added the entry whole.
+    /// The plain text, shortened to the limits unless the person added the entry whole.
     line: String,
-    /// The line of the whole entry.
+    /// The text of the whole entry.
     whole: String,
-    /// True if the text contains the line, and does not only count it.
+    /// True if the package contains the entry, and does not only count it.
     is_listed: bool,
 }
 
@@ -146,6 +147,16 @@ impl FactSection {
         }
     }
 
+    /// Returns whether an entry keeps the line breaks of its text: a request or a pin may contain code or a table.
+    pub(crate) const fn keeps_line_breaks(self) -> bool {
+        matches!(self, Self::Goal | Self::Pins | Self::LastRequest)
+    }
+
+    /// Returns the text in the form in which an entry of this section is rendered, without escapes.
+    fn normalize(self, text: &str) -> String {
+        if self.keeps_line_breaks() { normalize_block(text) } else { normalize_line(text) }
+    }
+
     /// Returns the maximum number of entries. All rules and pins are rendered; the crates `facts` and `memory` bound their
     /// number.
     const fn entries_max(self, limits: FactLimits) -> usize {
@@ -180,13 +191,16 @@ impl FactSection {
             .collect()
     }
 
-    /// Returns the entries as lines of plain text, all of them, without bullets and escapes.
+    /// Returns the entries as plain text, all of them, without bullets and escapes.
     fn lines(self, carry: &CarryOver, limits: FactLimits) -> Vec<String> {
         let max = limits.entry_graphemes;
         let shortened =
             |texts: &[String], max| texts.iter().map(|text| shorten_line(text, max)).collect::<Vec<_>>();
         let entries = |texts: &[String]| shortened(texts, max);
-        let request = |text: &Option<String>| shortened(text.as_slice(), limits.request_graphemes);
+        let request = |text: &Option<String>| {
+            let max = limits.request_graphemes;
+            text.iter().map(|text| shorten_block(text, max, GRAPHEME_CHARS_MAX)).collect::<Vec<_>>()
+        };
         match self {
             Self::Goal => request(&carry.goal),
             Self::Rules => {
@@ -194,7 +208,7 @@ impl FactSection {
                 carry.rules.iter().map(|rule| shorten_line(&rule.text, max)).collect()
             }
             // Pins are whole within every limit, because a person asked for them word for word.
-            Self::Pins => carry.pins.iter().map(|pin| shorten_line(&pin.text, WHOLE_GRAPHEMES)).collect(),
+            Self::Pins => carry.pins.iter().map(|pin| normalize_block(&pin.text)).collect(),
             Self::LastRequest => request(&carry.last_user_request),
             Self::Tasks => carry.todos.iter().map(|task| task_line(task, max)).collect(),
             Self::FilesChanged => entries(&carry.files_modified),
@@ -232,9 +246,7 @@ fn render_within(carry: &CarryOver, limits: FactLimits) -> String {
             lines.into_iter().partition(|entry| entry.is_listed);
         let more = (!hidden.is_empty()).then(|| more_line(hidden.len()));
         for line in listed.iter().map(|entry| &entry.line).chain(&more) {
-            md.push_str("- ");
-            md.push_str(&escape_block_start(&escape_tags(line)));
-            md.push('\n');
+            md.push_str(&render_block(line));
         }
     }
     md
@@ -317,7 +329,7 @@ fn add_whole_entries(edited: &mut CarryOver, bullets: &[(FactSection, String)]) 
         let cut = section.entry_lines(edited, limits).into_iter();
         let cut = cut.filter(|entry| !entry.is_listed || entry.line != entry.whole);
         let is_written = |whole: &String| {
-            bullets.iter().any(|(of, line)| *of == section && normalize_line(line) == *whole)
+            bullets.iter().any(|(of, line)| *of == section && section.normalize(line) == *whole)
         };
         let whole: Vec<String> = cut.map(|entry| entry.whole).filter(is_written).collect();
         edited.whole_entries.extend(whole);
@@ -344,7 +356,7 @@ fn kept_entries<T: Clone>(
         lines.into_iter().map(|entry| entry.is_listed.then_some(entry.line)).collect();
     let mut kept = Vec::new();
     for (_, line) in bullets.iter().filter(|(of, _)| *of == section) {
-        let line = normalize_line(line);
+        let line = section.normalize(line);
         if hidden > 0 && line == more_line(hidden) {
             kept.extend(counted.iter().cloned());
             continue;
@@ -432,134 +444,4 @@ fn shorten_line(text: &str, graphemes_max: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::review::edit::plain_text;
-
-    /// Returns facts of every kind, with texts that look like Markdown or tags.
-    fn facts() -> CarryOver {
-        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        let task = |text: &str, status| TodoItem { text: text.to_owned(), status };
-        CarryOver {
-            is_in_markdown: true,
-            goal: Some("port it to\nPostgreSQL".to_owned()),
-            rules: (0..14).map(|index| parse_rule(&format!("Never do {index}."))).collect(),
-            pins: vec![PinnedText { refs: vec![7], ..parse_pin(&"- pin\n  it ".repeat(30)) }],
-            last_user_request: Some("# do </current_thread_summary> it".to_owned()),
-            last_request_answered: Some(false),
-            todos: vec![
-                task("the test", TodoStatus::Pending),
-                task("the fix", TodoStatus::InProgress),
-                task("the search", TodoStatus::Completed),
-            ],
-            files_modified: (0..14).map(|index| format!("src/{index}.rs")).collect(),
-            files_read: texts(&["README.md", "README.md"]),
-            commands: texts(&["cargo test -- --nocapture", "- x"]),
-            errors: texts(&["left: 2, right: 3"]),
-            pending_approvals: texts(&["execute: {\"command\":\"cargo publish\"}"]),
-            skills: texts(&["release"]),
-            delegations: texts(&["review the change"]),
-            referenced_files: vec![
-                ReferencedFile { path: "a.rs".to_owned(), exists: true, sha256: Some("ab".repeat(32)) },
-                ReferencedFile { path: "b.rs".to_owned(), exists: false, sha256: None },
-            ],
-            ..CarryOver::default()
-        }
-    }
-
-    /// Reads the bullets back from rendered sections.
-    fn bullets(md: &str) -> Vec<(FactSection, String)> {
-        let mut section = None;
-        let mut bullets = Vec::new();
-        for line in md.lines() {
-            if let Some(name) = line.strip_prefix("### ") {
-                section = section_of_heading(&name.to_ascii_lowercase());
-            } else if let (Some(section), Some(text)) = (section, line.strip_prefix("- ")) {
-                bullets.push((section, plain_text(text)));
-            }
-        }
-        bullets
-    }
-
-    #[test]
-    fn m1_all_facts_are_part_of_the_markdown() {
-        insta::assert_snapshot!(render_facts(&facts()));
-        assert_eq!(render_facts(&CarryOver::default()), "");
-    }
-
-    #[test]
-    fn long_facts_are_rendered_within_the_limit_of_tokens() {
-        for text in ["word ".repeat(500), "\u{4e2d}".repeat(4_000), "e\u{301}".repeat(3_000)] {
-            let texts = || vec![text.clone(); 30];
-            let facts = CarryOver {
-                last_user_request: Some(text.clone()),
-                files_read: texts(),
-                commands: texts(),
-                errors: texts(),
-                delegations: texts(),
-                ..facts()
-            };
-            let md = render_facts(&facts);
-            let limited = render_facts(&CarryOver { pins: Vec::new(), ..facts.clone() });
-            assert!(tokens::fits(&limited, FACT_TOKENS_MAX) && md.contains(" more\n"), "{md}");
-            assert_eq!(edited_facts(&facts, &bullets(&md)), facts);
-        }
-    }
-
-    #[test]
-    fn an_unchanged_text_keeps_all_facts_also_those_that_are_only_counted() {
-        let facts = facts();
-        assert_eq!(edited_facts(&facts, &bullets(&render_facts(&facts))), facts);
-    }
-
-    #[test]
-    fn m4_entries_that_are_counted_or_shortened_are_listed_and_can_be_rendered_whole() {
-        let long = "Explain the duplicate of the nightly run. ".repeat(8).trim().to_owned();
-        let mut facts = facts();
-        facts.todos[0].text.clone_from(&long);
-        let left_out = left_out_facts(&facts);
-        let found: Vec<(&str, usize, LeftOutReason)> =
-            left_out.iter().map(|note| (note.section.as_str(), note.entries.len(), note.reason)).collect();
-        assert_eq!(
-            found,
-            [("Tasks", 1, LeftOutReason::Shortened), ("Files changed", 2, LeftOutReason::TooMany)]
-        );
-        assert!(render_facts(&facts).contains("…\n") && render_facts(&facts).contains("- and 2 more\n"));
-        facts.whole_entries = left_out.into_iter().flat_map(|note| note.entries).collect();
-        let md = render_facts(&facts);
-        assert_eq!(left_out_facts(&facts), []);
-        assert!(md.contains(&format!("- [ ] {long}\n")) && md.contains("- src/13.rs\n"), "{md}");
-        assert!(!md.contains('…') && !md.contains(" more\n"), "{md}");
-        assert_eq!(edited_facts(&facts, &bullets(&md)), facts);
-        let removed = edited_facts(&facts, &bullets(&md.replace("- src/13.rs\n", "")));
-        assert_eq!(removed.files_modified.len(), 13);
-    }
-
-    #[test]
-    fn an_entry_that_the_person_writes_is_not_cut_when_the_text_is_rendered_again() {
-        let shown = facts();
-        let long = "word ".repeat(60).trim().to_owned();
-        let md = render_facts(&shown).replace("- [ ] the test\n", &format!("- [ ] {long}\n"));
-        let edited = edited_facts(&shown, &bullets(&md));
-        assert_eq!(edited.todos[0].text, long);
-        assert!(render_facts(&edited).contains(&format!("- [ ] {long}\n")));
-    }
-
-    #[test]
-    fn each_fact_can_be_removed_and_changed() {
-        let shown = facts();
-        let md = render_facts(&shown);
-        let edit = |from: &str, to: &str| edited_facts(&shown, &bullets(&md.replacen(from, to, 1)));
-        assert_eq!(edit("- and 2 more\n", "").files_modified.len(), 12);
-        assert_eq!(edit("- Never do 3.\n", "").rules.len(), 13);
-        assert_eq!(edit("- src/3.rs\n", "").files_modified.len(), 13);
-        assert_eq!(edit("- port it to PostgreSQL\n", "").goal, None);
-        assert_eq!(edit("- port it to PostgreSQL", "- port it").goal.as_deref(), Some("port it"));
-        assert_eq!(edit("[ ] the test", "[x] the test").todos[0].status, TodoStatus::Completed);
-        assert_eq!(edit("[ ] the fix (in progress)", "the fix").todos[1].status, TodoStatus::Pending);
-        let without_request = edit("- \\# do &lt;/current_thread_summary> it\n", "");
-        assert_eq!((without_request.last_user_request, without_request.last_request_answered), (None, None));
-        assert_eq!(edit("- a.rs (sha256 abababab)\n", "").referenced_files.len(), 1);
-        assert_eq!(edited_facts(&shown, &[]), CarryOver { is_in_markdown: true, ..CarryOver::default() });
-    }
-}
+mod tests;

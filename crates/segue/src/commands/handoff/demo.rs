@@ -169,7 +169,7 @@ async fn review_in_terminal(demo: PreparedDemo, args: &DemoArgs) -> Result<(), C
     };
     let outcome = DemoOutcome::read(context, home, sample, conclusion).await?;
     match context.format {
-        OutputFormat::Json => context.print_json(&outcome.report(context).await?),
+        OutputFormat::Json => context.print_json_with_names(&outcome.report(context).await?),
         OutputFormat::Text => outcome.print(context).await,
     }
 }

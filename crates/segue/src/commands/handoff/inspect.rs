@@ -49,7 +49,7 @@ pub(super) async fn list_handoffs(context: &CommandContext) -> Result<(), CliFai
     let now = Timestamp::now();
     if context.format == OutputFormat::Json {
         let entries: Vec<HandoffListEntry<'_>> = listed.iter().map(|entry| list_entry(entry, now)).collect();
-        return context.print_json(&entries);
+        return context.print_json_with_names(&entries);
     }
     if listed.is_empty() {
         context.screen.print_line("No handoff is pending. `segue handoff THREAD` requests one.")?;
@@ -66,7 +66,7 @@ pub(super) async fn list_handoffs(context: &CommandContext) -> Result<(), CliFai
             status_label(handoff.status).to_owned(),
             (handoff.iteration + 1).to_string(),
             threads::format_age(now, handoff.created_at),
-            sanitize_line(name),
+            sanitize_line(&agent::redact(name)),
         ]);
     }
     let columns = [
@@ -125,7 +125,7 @@ pub(super) async fn show_handoff(
     let review = context.agent.handoffs().review(handoff.handoff_id).await?;
     let proposal = find_draft(&review, draft)?;
     if context.format == OutputFormat::Json {
-        return context.print_json(&HandoffDetail {
+        return context.print_json_with_names(&HandoffDetail {
             outcome: review.handoff.status.outcome(),
             current_iteration: review.handoff.iteration,
             review: &review,

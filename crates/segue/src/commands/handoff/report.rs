@@ -244,7 +244,9 @@ pub(super) async fn report_conclusion(
 ) -> CommandResult {
     let next = conclusion_command(context, &conclusion).await;
     match context.format {
-        OutputFormat::Json => context.print_json(&build_report(context, &conclusion, next).await?)?,
+        OutputFormat::Json => {
+            context.print_json_with_names(&build_report(context, &conclusion, next).await?)?
+        }
         OutputFormat::Text => print_text(context, &conclusion, &next.unwrap_or_default()).await?,
     }
     conclusion.command_result()
@@ -313,7 +315,7 @@ fn block_problem(handoff: &Handoff) -> Option<String> {
     let seeded = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Seeded);
     let problem = seeded.map(|note| {
         let note = sanitize_line(note);
-        format!("{note}. The new thread still gets its summary. Run `segue doctor` for details.")
+        format!("Failed to {note}. The new thread still gets its summary. Run `segue doctor` for details.")
     });
     problem.or_else(|| unwritten_block_note(handoff))
 }

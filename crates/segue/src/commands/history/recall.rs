@@ -47,6 +47,9 @@ struct RecallPassage<'a> {
     text: &'a str,
 }
 
+/// The tokens for which a match with its adjacent messages has room on average.
+const TOKENS_PER_MATCH: u64 = 200;
+
 /// Performs `segue recall`.
 ///
 /// # Errors
@@ -59,7 +62,13 @@ pub(crate) async fn run(context: &CommandContext, args: cli::handoff::RecallComm
             thread: Some(thread_id.to_string()),
             ..RecallQuery::new(MessageFilter::Range(from, args.to.unwrap_or(from)))
         },
-        None => RecallQuery::new(MessageFilter::Words(args.words.join(" "))),
+        None => {
+            let query = RecallQuery::new(MessageFilter::Words(args.words.join(" ")));
+            let matches_max = args.limit as usize;
+            // More matches than an agent gets need more room than its answer has.
+            let tokens_max = query.tokens_max.max(u64::from(args.limit) * TOKENS_PER_MATCH);
+            RecallQuery { matches_max, tokens_max, ..query }
+        }
     };
     show_query(context, thread_id, &query).await.map(|()| ExitReason::Success)
 }

@@ -73,7 +73,7 @@ pub(crate) async fn run(context: &CommandContext, args: PruneArgs) -> CommandRes
 /// Fails if stdout cannot be written.
 fn show_dry_run(context: &CommandContext, plan: &PrunePlan) -> CommandResult {
     if context.format == OutputFormat::Json {
-        context.print_json(&plan)?;
+        context.print_json_with_names(&plan)?;
         return Ok(ExitReason::Success);
     }
     let screen = &context.screen;
@@ -85,7 +85,7 @@ fn show_dry_run(context: &CommandContext, plan: &PrunePlan) -> CommandResult {
             format_age(now, thread.updated_at),
             thread.messages.to_string(),
             format_byte_size(thread.size.bytes),
-            sanitize_line(thread.name.as_deref().unwrap_or("(no name)")),
+            sanitize_line(&agent::redact(thread.name.as_deref().unwrap_or("(no name)"))),
         ]
     };
     let rows: Vec<Vec<String>> = plan.threads.iter().zip(&ids).take(SHOWN_MAX).map(row).collect();
@@ -145,7 +145,7 @@ fn print_result(
             fields.insert("kept".to_owned(), json!(plan.kept));
             fields.insert("vacuumed".to_owned(), json!(shrunk.is_some()));
         }
-        return context.print_json(&report);
+        return context.print_json_with_names(&report);
     }
     let mut text = format!(
         "Deleted {} with {} ({}){}.",

@@ -27,6 +27,10 @@ fn m11_the_child_finds_messages_from_before_the_handoff() {
     assert!(text.code == 0 && text.stdout.contains(&format!("#{seq} you ")), "{text:?}");
     assert!(text.stdout.lines().all(|line| line.chars().count() <= 80), "{text:?}");
 
+    let limited = sandbox.json(&["recall", child, "retries", "clock", "--limit", "1", "--json"]);
+    assert_eq!(limited["excerpts"].as_array().unwrap().len(), 1, "{limited}");
+    assert!(limited["more_messages"].as_u64().unwrap() > 0, "{limited}");
+
     // A range refers to the messages of the named thread.
     let from = seq.to_string();
     let range = sandbox.json(&["recall", parent, "--from", &from, "--to", &from, "--json"]);

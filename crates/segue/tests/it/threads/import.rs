@@ -59,3 +59,28 @@ fn a_folder_is_imported_file_by_file_and_other_files_in_it_are_named_as_skipped(
     assert_eq!(output.code, 0, "{output:?}");
     assert!(output.stdout.contains("1 thread ·") && output.stdout.contains("1 file skipped"), "{output:?}");
 }
+
+#[test]
+fn m16_lists_and_reports_name_no_secret_of_a_first_message() {
+    let sandbox = TestSandbox::new();
+    let secret = format!("ghp_{}0123456789", "aB".repeat(13));
+    let session = sample_session().replace("Never raise the timeout", &format!("The key is {secret}"));
+    let file = sandbox.write_file("session.jsonl", session);
+    let mut outputs = vec![sandbox.run(&["import", &file, "--json"])];
+    let thread = outputs[0].json()["threads"][0]["thread_id"].as_str().unwrap().to_owned();
+    for args in [
+        vec!["threads", "list", "--json"],
+        vec!["threads", "tree", "--json"],
+        vec!["threads", "show", &thread],
+        vec!["threads", "show", &thread, "--json"],
+        vec!["handoff", &thread, "--goal", &format!("use {secret}"), "--json"],
+        vec!["handoff", "--list", "--json"],
+        vec!["handoff", "--list"],
+        vec!["handoff", &file, "--json"],
+    ] {
+        outputs.push(sandbox.run(&args));
+    }
+    for output in outputs {
+        assert!(!output.stdout.contains(&secret), "{output:?}");
+    }
+}

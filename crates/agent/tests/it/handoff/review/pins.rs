@@ -8,7 +8,7 @@ use super::approve_with;
 use crate::environment::{TestEnvironment, approval, drafting_server, import_session, unwatched};
 use crate::handoff::{accept_handoff, injected_summary};
 
-/// A pin with two lines. The package contains it on one.
+/// A pin with two lines.
 const RULE: &str = "The release is on the 3rd,\n  not earlier </pins>.";
 
 /// Requests a handoff of the thread.
@@ -42,7 +42,7 @@ async fn m1_pins_are_part_of_the_accepted_package_and_last_over_three_generation
     for generation in 1..=3 {
         let pending = request_handoff(&agent, thread).await;
         let md = &pending.proposal.summary_md;
-        let line = "### Pins\n- The release is on the 3rd, not earlier &lt;/pins>.\n";
+        let line = "### Pins\n- The release is on the 3rd,\n    not earlier &lt;/pins>.\n";
         assert!(md.contains(line), "generation {generation}: {md}");
         thread = accept_handoff(&agent, &pending).await;
         assert_eq!(pinned(&agent, thread).await, texts, "generation {generation}");
@@ -69,8 +69,8 @@ async fn a_reviewer_drops_and_edits_pins_and_the_child_has_the_accepted_ones() {
     let md = &pending.proposal.summary_md;
     let (before, section) = md.split_once("### Pins\n").unwrap();
     let mut lines: Vec<&str> = section.lines().collect();
-    lines[1] = "- The importer must stay fast.";
-    let edited = format!("{before}### Pins\n{}\n", lines[1..].join("\n"));
+    lines[2] = "- The importer must stay fast.";
+    let edited = format!("{before}### Pins\n{}\n", lines[2..].join("\n"));
     let accept = approve_with(&json!({"summary_md": edited}));
     let id = pending.handoff.handoff_id;
     let decided = agent.handoffs().decide(id, &accept, &frames, &cancel).await.unwrap();

@@ -13,7 +13,7 @@ use super::owned_rows::{OwnedRows, artifact, item, key};
 use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
 
 /// Number of variants of `Write`.
-pub const KINDS: usize = 39;
+pub const KINDS: usize = 40;
 
 /// Returns writes that would change the owner's rows.
 pub fn all_writes(theirs: &OwnedRows) -> Vec<Write> {
@@ -166,12 +166,12 @@ fn kind(write: &Write) -> usize {
         Write::ExpectPendingInterrupt { .. } => 35,
         Write::BeginRun(_) => 36,
         Write::RestoreCheckpoint { .. } => 37,
-        Write::RecordHeartbeat { .. } => 39,
-        Write::ReleaseRuns { .. } => 40,
-        Write::ClaimRuns(_) => 41,
+        Write::RecordHeartbeat { .. } => 40,
+        Write::ReleaseRuns { .. } => 41,
+        Write::ClaimRuns(_) => 42,
         Write::ExpectNoMessage { .. } => 38,
-        Write::ResolveFolder { .. } => 42,
-        Write::ExpectPins { .. } => 43,
+        Write::ResolveFolder { .. } => 43,
+        Write::ExpectPins { .. } => 39,
     }
 }
 

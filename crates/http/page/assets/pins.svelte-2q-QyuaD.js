@@ -1,1 +1,0 @@
-import{pn as e}from"./base-COP4-wuT.js";var t=e({thread:``,pins:[]});export{t};

@@ -287,9 +287,8 @@ pub(crate) fn section_of_heading(name: &str) -> Option<FactSection> {
 /// A line that was shown stands for the entry that it showed, and the line about further entries for those entries. Any
 /// other line is an entry of the person's own. What is not among the lines was removed.
 pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)]) -> CarryOver {
-    let texts = |section: FactSection, entries: &[String]| {
-        kept_entries(section, shown, bullets, entries, str::to_owned)
-    };
+    let edit = FactsEdit { shown, limits: FactLimits::for_facts(shown), bullets };
+    let texts = |section: FactSection, entries: &[String]| edit.kept_entries(section, entries, str::to_owned);
     let first = |section: FactSection, entry: &Option<String>| {
         let lines = texts(section, entry.as_slice());
         (!lines.is_empty()).then(|| lines.join("\n"))
@@ -297,11 +296,11 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
     let last_user_request = first(FactSection::LastRequest, &shown.last_user_request);
     let mut edited = CarryOver {
         goal: first(FactSection::Goal, &shown.goal),
-        rules: kept_entries(FactSection::Rules, shown, bullets, &shown.rules, parse_rule),
-        pins: kept_entries(FactSection::Pins, shown, bullets, &shown.pins, parse_pin),
+        rules: edit.kept_entries(FactSection::Rules, &shown.rules, parse_rule),
+        pins: edit.kept_entries(FactSection::Pins, &shown.pins, parse_pin),
         last_request_answered: shown.last_request_answered.filter(|_| last_user_request.is_some()),
         last_user_request,
-        todos: kept_entries(FactSection::Tasks, shown, bullets, &shown.todos, parse_task),
+        todos: edit.kept_entries(FactSection::Tasks, &shown.todos, parse_task),
         files_modified: texts(FactSection::FilesChanged, &shown.files_modified),
         files_read: texts(FactSection::FilesRead, &shown.files_read),
         commands: texts(FactSection::Commands, &shown.commands),
@@ -309,13 +308,7 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
         pending_approvals: texts(FactSection::PendingApprovals, &shown.pending_approvals),
         skills: texts(FactSection::Skills, &shown.skills),
         delegations: texts(FactSection::Delegations, &shown.delegations),
-        referenced_files: kept_entries(
-            FactSection::GoalFiles,
-            shown,
-            bullets,
-            &shown.referenced_files,
-            parse_file,
-        ),
+        referenced_files: edit.kept_entries(FactSection::GoalFiles, &shown.referenced_files, parse_file),
         ..shown.clone()
     };
     add_whole_entries(&mut edited, bullets);
@@ -336,41 +329,52 @@ fn add_whole_entries(edited: &mut CarryOver, bullets: &[(FactSection, String)]) 
     }
 }
 
-/// Returns the entries of one section for which the lines stand. `parse` reads a line that was not shown.
-fn kept_entries<T: Clone>(
-    section: FactSection,
-    shown: &CarryOver,
-    bullets: &[(FactSection, String)],
-    entries: &[T],
-    parse: impl Fn(&str) -> T,
-) -> Vec<T> {
-    let lines = section.entry_lines(shown, FactLimits::for_facts(shown));
-    let hidden = lines.iter().filter(|entry| !entry.is_listed).count();
-    let counted: Vec<T> = entries
-        .iter()
-        .zip(&lines)
-        .filter(|(_, line)| !line.is_listed)
-        .map(|(entry, _)| entry.clone())
-        .collect();
-    let mut shown_lines: Vec<Option<String>> =
-        lines.into_iter().map(|entry| entry.is_listed.then_some(entry.line)).collect();
-    let mut kept = Vec::new();
-    for (_, line) in bullets.iter().filter(|(of, _)| *of == section) {
-        let line = section.normalize(line);
-        if hidden > 0 && line == more_line(hidden) {
-            kept.extend(counted.iter().cloned());
-            continue;
-        }
-        let index = shown_lines.iter().position(|shown| shown.as_deref() == Some(line.as_str()));
-        match index.and_then(|index| Some((entries.get(index)?, &mut shown_lines[index]))) {
-            Some((entry, shown_line)) => {
-                kept.push(entry.clone());
-                *shown_line = None;
+/// An edit of the sections of facts.
+struct FactsEdit<'a> {
+    /// The facts that were shown.
+    shown: &'a CarryOver,
+    /// The limits within which they were shown.
+    limits: FactLimits,
+    /// The edited entries with their sections.
+    bullets: &'a [(FactSection, String)],
+}
+
+impl FactsEdit<'_> {
+    /// Returns the entries of one section for which the lines stand. `parse` reads a line that was not shown.
+    fn kept_entries<T: Clone>(
+        &self,
+        section: FactSection,
+        entries: &[T],
+        parse: impl Fn(&str) -> T,
+    ) -> Vec<T> {
+        let lines = section.entry_lines(self.shown, self.limits);
+        let hidden = lines.iter().filter(|entry| !entry.is_listed).count();
+        let counted: Vec<T> = entries
+            .iter()
+            .zip(&lines)
+            .filter(|(_, line)| !line.is_listed)
+            .map(|(entry, _)| entry.clone())
+            .collect();
+        let mut shown_lines: Vec<Option<String>> =
+            lines.into_iter().map(|entry| entry.is_listed.then_some(entry.line)).collect();
+        let mut kept = Vec::new();
+        for (_, line) in self.bullets.iter().filter(|(of, _)| *of == section) {
+            let line = section.normalize(line);
+            if hidden > 0 && line == more_line(hidden) {
+                kept.extend(counted.iter().cloned());
+                continue;
             }
-            None => kept.push(parse(&line)),
+            let index = shown_lines.iter().position(|shown| shown.as_deref() == Some(line.as_str()));
+            match index.and_then(|index| Some((entries.get(index)?, &mut shown_lines[index]))) {
+                Some((entry, shown_line)) => {
+                    kept.push(entry.clone());
+                    *shown_line = None;
+                }
+                None => kept.push(parse(&line)),
+            }
         }
+        kept
     }
-    kept
 }
 
 /// Returns whether the last request was answered, for its heading.

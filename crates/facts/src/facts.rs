@@ -61,6 +61,14 @@ impl FileUse {
         self.last_read_seq.max(self.last_write_seq).max(self.deleted_seq)
     }
 
+    /// Adds the uses of the same file under another name.
+    pub(crate) fn join_uses(&mut self, other: &Self) {
+        self.last_read_seq = self.last_read_seq.max(other.last_read_seq);
+        self.last_write_seq = self.last_write_seq.max(other.last_write_seq);
+        self.deleted_seq = self.deleted_seq.max(other.deleted_seq);
+        self.use_count += other.use_count;
+    }
+
     /// Returns whether the file was deleted and not written since.
     pub fn is_deleted(&self) -> bool {
         self.deleted_seq > self.last_write_seq

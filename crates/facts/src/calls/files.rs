@@ -2,6 +2,8 @@
 //! one name although agents use absolute and relative paths for it. Neither does a call without a result: it may wait for an
 //! approval.
 
+mod same_file;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -192,12 +194,9 @@ impl FileTracker {
             };
             let unused = || FileUse { path: path.clone().into_owned(), ..FileUse::default() };
             let joined = files.entry(path.clone()).or_insert_with(unused);
-            joined.last_read_seq = joined.last_read_seq.max(file.last_read_seq);
-            joined.last_write_seq = joined.last_write_seq.max(file.last_write_seq);
-            joined.deleted_seq = joined.deleted_seq.max(file.deleted_seq);
-            joined.use_count += file.use_count;
+            joined.join_uses(file);
         }
-        files.into_values().collect()
+        same_file::join_same_files(files.into_values().collect())
     }
 }
 
@@ -205,11 +204,11 @@ impl FileTracker {
 /// paths continue as a relative path. Pairs with only a file name in common count if the folder has at least half of all
 /// absolute paths. Returns `None` when no absolute and relative path belong together.
 fn working_folder(files: &HashMap<String, FileUse>) -> Option<&str> {
-    let is_absolute = |path: &str| path.starts_with('/') || path.get(1..3) == Some(":/");
+    let is_absolute = same_file::is_absolute;
     let relative: HashSet<&str> = files
         .keys()
         .map(String::as_str)
-        .filter(|path| !is_absolute(path) && !path.starts_with(['~', '.']))
+        .filter(|path| !is_absolute(path) && !path.starts_with('~') && !path.starts_with(".."))
         .collect();
     let absolute: Vec<&str> = files.keys().map(String::as_str).filter(|path| is_absolute(path)).collect();
     let mut support: HashMap<&str, (usize, usize)> = HashMap::new();

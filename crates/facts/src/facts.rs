@@ -132,6 +132,8 @@ pub struct ConversationFacts {
     pub commands: Vec<NameUsage>,
     /// The last run of each check, the latest first.
     pub checks: Vec<CheckRun>,
+    /// The subject of the last commit that a call made.
+    pub last_commit: Option<Quote>,
     /// Errors that no later call resolved, the latest first.
     pub errors: Vec<Quote>,
     /// Errors that a later call resolved, the latest first.

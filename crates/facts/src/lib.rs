@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use model::sentence_ranking::split_sentences;
-use protocol::{AiMessage, ContentBlock, Message, Seq, TodoStatus, ToolMessage};
+use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage};
 
 use crate::identifier::NameKind;
 use crate::limits::{
@@ -20,15 +20,17 @@ use crate::limits::{
 };
 use crate::tool_use::{ToolUse, head_words, tail_words};
 use calls::arguments::ArgumentTracker;
+use calls::commits::CommitTracker;
 use calls::files::FileTracker;
 use calls::outcomes::{self, CallEffect, ToolOutcomeTracker};
+use calls::request_state::trailing_question;
 use calls::tasks::TaskList;
 use name_counter::NameCounter;
 use rules::StandingRules;
 use secrets::redact;
 use text::cues::Author;
-use text::open_work::{self, AnswerReview};
-use text::{cues, rule_cues};
+use text::wrappers::task_template::without_instructions;
+use text::{cues, open_work, rule_cues};
 
 mod calls;
 mod carry_over;
@@ -51,6 +53,7 @@ pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
 pub use text::cues::{is_pasted, states_choice};
 pub use text::open_work::{announces_work, is_conversational, is_farewell, reports_result};
+pub use text::request_kind::begins_with_order;
 pub use text::rule_cues::is_rule_participle;
 pub use text::rule_cues::order::asks_once;
 pub use text::wrappers::strip_answer_wrappers;
@@ -95,6 +98,9 @@ pub struct FactCollector {
     submission_call: Option<String>,
     /// `seq` of the result of that call; 0 without one.
     submission_seq: Seq,
+    /// `seq` of the last request that was answered before another agent began something else; 0 if there is none.
+    settled_request_seq: Seq,
+    commits: CommitTracker,
     tasks: TaskList,
     files: FileTracker,
     tool_outcomes: ToolOutcomeTracker,
@@ -140,6 +146,9 @@ impl FactCollector {
         }
         self.last_seq = item.seq;
         if item.is_subagent {
+            if let TranscriptItemKind::Message(Message::Human(_)) = &item.kind {
+                self.settle_request();
+            }
             return;
         }
         match &item.kind {
@@ -148,7 +157,9 @@ impl FactCollector {
                     self.messages += 1;
                     self.end_pending_calls();
                     if !open_work::is_farewell(&text) {
-                        self.record_request(item.seq, &text);
+                        let task = Some(&text).filter(|_| item.is_imported);
+                        let task = task.and_then(|text| without_instructions(text));
+                        self.record_request(item.seq, &text, task.as_ref().unwrap_or(&text));
                     }
                 }
             }
@@ -197,6 +208,7 @@ impl FactCollector {
     /// They were performed if the thread has no results at all, because then its format records none.
     fn end_pending_calls(&mut self) {
         self.tool_outcomes.abandon_pending_calls();
+        self.commits.abandon_pending();
         if !self.has_tool_results {
             self.tool_outcomes.confirm_pending();
             self.files.confirm_pending();
@@ -205,15 +217,17 @@ impl FactCollector {
         }
     }
 
-    /// Records a message of the user: the request itself, and the rules, decisions and names in it.
-    fn record_request(&mut self, seq: Seq, text: &str) {
+    /// Records a message of the user: the request itself, and the rules, decisions and names in its `task`, which is the text
+    /// without the instructions of a program that posed it.
+    fn record_request(&mut self, seq: Seq, text: &str, task: &str) {
         let head = redacted_head(text);
         let mut quote = quote_head(seq, &head, REQUEST_BYTES_MAX);
         quote.is_cut |= head.len() < text.len() && text.len() > SCAN_BYTES_MAX;
+        let head = redacted_head(task);
         self.last_request_seq = seq;
         self.answer = Quote::default();
         self.first_request.get_or_insert_with(|| quote.clone());
-        self.count_names_at_ends(seq, &head, text);
+        self.count_names_at_ends(seq, &head, task);
         if rule_cues::rule_strictness(&head).is_some() {
             for sentence in split_sentences(&head) {
                 let Some(is_strict) = rule_strictness(sentence) else { continue };
@@ -311,6 +325,7 @@ impl FactCollector {
         self.submission_call = usage.submits_work(name).then(|| id.to_owned());
         self.tool_outcomes.record_call(seq, id, name, &usage);
         self.files.record_call(seq, id, &usage);
+        self.commits.record_call(id, usage.command.as_deref().unwrap_or_default());
         self.arguments.record_call(seq, id, args, &usage);
         if let Some(change) = usage.task {
             self.tasks.record_change(change, id, seq);
@@ -346,6 +361,7 @@ impl FactCollector {
             }
         }
         self.files.record_result(seq, &message.call_id, effect);
+        self.commits.record_result(seq, &message.call_id, effect);
         self.arguments.record_result(&message.call_id, effect);
         if let Some(correction) = outcomes::correction(text).filter(|_| effect == CallEffect::Declined) {
             self.standing_rules.record_correction(seq, &redact(head_words(correction, RULE_TEXT_BYTES_MAX)));
@@ -397,7 +413,7 @@ impl FactCollector {
     /// The collector stays usable: a caller may push more events and call this again. The cost is one copy of what was
     /// collected, plus sorting of the counted names.
     pub fn finish(&self) -> ConversationFacts {
-        let review = open_work::review_answer(&self.answer.text);
+        let review = self.review_answer();
         let left_open = |text: &String| Quote { seq: self.answer.seq, text: text.clone(), is_cut: false };
         let mut requests = self.first_requests.clone();
         requests.extend(self.last_requests.iter().cloned());
@@ -420,6 +436,7 @@ impl FactCollector {
             files: self.files.latest(),
             commands: self.tool_outcomes.commands(),
             checks: self.tool_outcomes.checks().to_vec(),
+            last_commit: self.commits.last_subject().cloned(),
             errors: self.tool_outcomes.errors().cloned().collect(),
             resolved_errors: self.tool_outcomes.resolved_errors().to_vec(),
             error_types: self.tool_outcomes.error_types.latest_names(),
@@ -439,49 +456,6 @@ impl FactCollector {
             statements_about_goal: self.most_relevant_to_goal(&self.statements_about_goal),
             term_frequencies: self.term_frequencies.clone(),
         }
-    }
-
-    /// Returns the question that the answer to the last request ends with, unless it is only polite.
-    fn open_question(&self) -> Option<&Quote> {
-        let is_open = !self.answer.text.is_empty() && !self.tool_outcomes.has_pending_calls();
-        self.open_question.as_ref().filter(|quote| is_open && !open_work::is_courtesy(&quote.text))
-    }
-
-    /// Returns whether the last request was answered; see [`ConversationFacts::request_answered`].
-    fn request_answered(&self, review: &AnswerReview) -> Option<bool> {
-        if self.last_request_seq == 0 {
-            return None;
-        }
-        let todos = self.tasks.items();
-        let are_tasks_done = !todos.is_empty() && self.tasks.seq() > self.last_request_seq;
-        let has_open_tasks = todos.iter().any(|todo| todo.status != TodoStatus::Completed);
-        // The agent ended its work with a call, after its last words.
-        let is_submitted = self.submission_seq > self.last_request_seq;
-        let is_open = !is_submitted && (self.answer.text.is_empty() || !self.is_answer_complete)
-            || self.tool_outcomes.has_pending_calls()
-            || self.tool_outcomes.has_failure_since(self.last_request_seq)
-            || self.open_question().is_some()
-            || !review.left_open.is_empty()
-            || review.ends_in_announcement && !review.has_result
-            || has_open_tasks && self.tasks.seq() > self.last_request_seq;
-        let is_unclear = review.ends_in_announcement
-            || has_open_tasks
-            || self.tool_outcomes.was_declined_since(self.last_request_seq);
-        match (is_open, is_unclear) {
-            (true, _) => Some(false),
-            (false, true) => None,
-            (false, false) => {
-                (is_submitted || review.has_result || are_tasks_done || self.answers_question())
-                    .then_some(true)
-            }
-        }
-    }
-
-    /// Returns whether the last request is a question and the answer has enough words to be one.
-    fn answers_question(&self) -> bool {
-        let request = self.last_requests.back().or(self.first_requests.last());
-        request.is_some_and(|quote| quote.text.trim_end().ends_with(['?', '？']))
-            && formatting::count_content_words(&self.answer.text) >= 3
     }
 
     /// Returns the [`GOAL_QUOTES_MAX`] quotes with the highest score for the goal, the highest first.
@@ -518,17 +492,6 @@ fn rule_strictness(sentence: &str) -> Option<bool> {
 /// Returns whether a sentence is prose: not code, not a table row, and longer than 8 bytes.
 fn is_prose(sentence: &str) -> bool {
     sentence.len() > 8 && !sentence.starts_with(['|', '`', '{', '}', '$']) && !sentence.starts_with("//")
-}
-
-/// Returns the last sentence of the text if it is a question, ignoring Markdown emphasis and closing brackets after it.
-fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
-    let text = text.trim_end();
-    if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {
-        return None;
-    }
-    let tail = redact(tail_words(text, STATEMENT_BYTES_MAX));
-    let last = split_sentences(&tail).last()?;
-    Some(Quote { seq, text: last.to_owned(), is_cut: false })
 }
 
 /// Appends a value to the queue. Returns the oldest value if it was dropped because the queue had `max` values.

@@ -322,6 +322,12 @@ mod tests {
                 "the logs of the importer should not be in the archive folder. and use the new tool",
             ),
             ("This plan must say where to go on.", ""),
+            ("you can look up the old log in /a/b.jsonl if you need to (don't read the full file!)", ""),
+            ("You may not touch the wire format.", "You may not touch the wire format."),
+            (
+                "You can edit the docs, but never touch the code.",
+                "You can edit the docs, but never touch the code.",
+            ),
             ("We advise to print(\"all good, no errors.\") at the end of it.", ""),
             (
                 "**Don't praise the author. Only name defects.** Begin.",

@@ -124,6 +124,25 @@ fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending()
         ("U: Do it.\n C: 1 Bash {\"command\": \"grep -r x .\"}\n E: 1 Exit code 1\n A: Done.", Some(true)),
         ("U: Do it.\n A: Your seat is booked. Is there anything else?", Some(true)),
         ("U: What does it do?\n A: It copies every message to the other database.", Some(true)),
+        // What a report names is its result, and not work that it leaves open.
+        (
+            "U: Review the branch.\n A: Two findings:\\n\\n- The job is broken.\\n- The limit needs to be checked.",
+            Some(true),
+        ),
+        ("U: Review the branch.\n A: The job is broken. I have not looked at the client.", Some(false)),
+        ("U: Review the branch and fix it.\n A: The job is broken.", Some(false)),
+        // A commit proves that it was made, whatever the words after it are about.
+        (
+            "U: commit it\n C: 1 Bash {\"command\": \"git commit -m x\"}\n T: 1 ok\n A: Committed.\n S: Review the branch.\n C: 2 Edit {\"file_path\": \"a.rs\"}\n T: 2 ok\n A: I changed a.rs. It is not committed yet.",
+            Some(true),
+        ),
+        (
+            "U: commit it\n C: 1 Bash {\"command\": \"git commit -m x\"}\n E: 1 hook failed\n A: Committed.",
+            Some(false),
+        ),
+        // The user has another agent begin something else after the answer.
+        ("U: Do it.\n A: Done.\n S: Review the branch.\n A: The job is broken.", Some(true)),
+        ("U: Do it.\n A: I will look at it.\n S: Review the branch.\n A: The job is broken.", Some(false)),
     ] {
         assert_eq!(parse_facts(text).request_answered, is_answered, "{text}");
     }
@@ -531,7 +550,7 @@ fn m16_truncating_a_long_text_leaves_no_part_of_a_secret() {
 fn an_unanswered_question_of_the_assistant_is_collected() {
     assert_eq!(
         parse_facts("U: Do it.\n A: Which one? A or B?").open_question.map(|quote| quote.text),
-        Some("A or B?".into())
+        Some("Which one? A or B?".into())
     );
     assert_eq!(parse_facts("U: Do it.\n A: Done.").open_question, None);
     assert_eq!(parse_facts("U: Do it.\n A: Done.\n U: Why?").unanswered_requests.len(), 1);
@@ -552,4 +571,16 @@ fn the_number_of_facts_is_bounded() {
             && facts.rules.len() < 100
             && facts.identifiers.len() <= crate::limits::NAMES_KEPT_MAX
     );
+}
+
+#[test]
+fn instructions_of_the_program_that_posed_a_task_are_no_rules_and_name_nothing() {
+    let facts = parse_facts(
+        "U: Fix the parser of src/rows.py. Keep the flag of the table.\\nINSTRUCTIONS:\\nNow, you're going to solve this issue on your own.\\nAlways check the code with find_file. Never use vim.\n A: On it.",
+    );
+    // The request itself is carried over word for word.
+    assert!(facts.requests.last().is_some_and(|quote| quote.text.ends_with("Never use vim.")));
+    let rules: Vec<_> = facts.rules.iter().map(|rule| rule.quote.text.as_str()).collect();
+    assert_eq!(rules, ["Keep the flag of the table."]);
+    assert!(facts.identifiers.is_empty() && facts.standing_rules.is_empty(), "{facts:?}");
 }

@@ -4,5 +4,6 @@ pub(crate) mod cues;
 pub mod formatting;
 pub mod identifier;
 pub(crate) mod open_work;
+pub(crate) mod request_kind;
 pub(crate) mod rule_cues;
 pub(crate) mod wrappers;

@@ -154,6 +154,7 @@ const TRIVIAL_ERRORS: &[&str] = &[
     "eisdir",
     "matches of the string",
     "was already stopped",
+    "is not a prompt-based skill",
 ];
 /// Lowercase beginnings of lines that a harness or a program puts before its output. They state no failure.
 const OUTPUT_LABELS: &[&str] = &[

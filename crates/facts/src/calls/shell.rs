@@ -266,7 +266,7 @@ fn is_persistent_file(path: &str) -> bool {
 }
 
 /// Returns whether a path is temporary, a device or a log.
-fn is_temporary_file(path: &str) -> bool {
+pub(crate) fn is_temporary_file(path: &str) -> bool {
     path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log")
 }
 

@@ -160,7 +160,13 @@ impl ToolUse {
                 let path = normalize_path(name);
                 let is_other = !self.writes.contains(&path) && !self.deletes.contains(&path);
                 let is_file = kind == NameKind::Path && is_file_path(&path) && is_readable(&path);
-                if is_file && is_other && !is_module_name(line, name) {
+                let is_temporary = shell::is_temporary_file(&path);
+                if is_file
+                    && is_other
+                    && !is_temporary
+                    && !is_module_name(line, name)
+                    && !is_rest_of_path(line, name)
+                {
                     self.reads.push(path);
                 }
             });
@@ -225,6 +231,13 @@ pub fn is_file_path(path: &str) -> bool {
 fn is_module_name(line: &str, path: &str) -> bool {
     let start = path.as_ptr().addr() - line.as_ptr().addr();
     path.starts_with("../") && line[..start].ends_with(['"', '\''])
+}
+
+/// Returns whether a path in a command is only the end of one: a variable, the output of a command or a pattern is before it, or
+/// its beginning was left out.
+fn is_rest_of_path(line: &str, path: &str) -> bool {
+    let start = path.as_ptr().addr() - line.as_ptr().addr();
+    path.starts_with("...") || line[..start].ends_with(['$', '}', ')', '*'])
 }
 
 /// Returns whether reading the file says something about the work: it is no image, log or document for people.
@@ -416,6 +429,12 @@ mod tests {
             ("Bash", json!({"command": "sed -n 1,9p src/x.ts > /dev/null"}), "src/x.ts", ""),
             ("Bash", json!({"command": "sed 's|\"../a.js\"|\"../b/a.js\"|' ../x.ts"}), "../x.ts", ""),
             ("Bash", json!({"command": "find . -name '*_test.go'"}), "", ""),
+            (
+                "Bash",
+                json!({"command": "cat $(pwd)/a.md $ROOT/b.md ${ROOT}/c.md /tmp/d.md e.md"}),
+                "e.md",
+                "",
+            ),
             (
                 "shell",
                 json!({"command": ["bash", "-lc", "cat > notes.md <<'E'\n> quoted.md\nE"]}),

@@ -60,6 +60,7 @@ pub fn scan_names<'a>(text: &'a str, mut visit: impl FnMut(NameKind, &'a str)) {
         }
         let word = text[offset - length..offset].trim_end_matches(['.', ':', '-', '@', '+', '*']);
         let start = offset - length;
+        let word = without_escape(word, &text[..start]);
         let is_glob = start > 0
             && bytes[start - 1] == b'*'
             && bytes.get(offset) != Some(&b'*')
@@ -70,6 +71,13 @@ pub fn scan_names<'a>(text: &'a str, mut visit: impl FnMut(NameKind, &'a str)) {
             None => {}
         }
     }
+}
+
+/// Returns a word without the letter of an escape, if the text before the word ends in a backslash: the "n" of "\nPress" is a
+/// line break and no part of a name.
+fn without_escape<'a>(word: &'a str, before: &str) -> &'a str {
+    let unescaped = word.strip_prefix(['n', 't', 'r']).filter(|_| before.ends_with('\\'));
+    unescaped.filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase())).unwrap_or(word)
 }
 
 /// Returns the length in bytes of the URL at the beginning of `text`, without punctuation of the sentence at its end.
@@ -274,6 +282,7 @@ mod tests {
                 "#12 ABC-34 v1.2.3 2026-01-31 deadbeef1",
                 "Reference #12, Reference ABC-34, Reference v1.2.3, Reference 2026-01-31, Reference deadbeef1",
             ),
+            (r#""stop\n\nPressAny key\nOf it""#, "Identifier PressAny"),
             ("took 12ms, 1500 rows, 7 files, 40%", "Number 12ms, Number 1500, Number 40%"),
             ("509MB of 20000KB", "Number 509MB, Number 20000KB"),
             ("TypeError and E0308 with --no-verify", "Error TypeError, Error E0308, Identifier --no-verify"),

@@ -154,7 +154,11 @@ pub fn reports_result(sentence: &str) -> bool {
 /// parser".
 pub fn announces_work(sentence: &str) -> bool {
     let lower = strip_markdown(sentence).to_lowercase();
-    is_announcement(&lower) || states_intention(&lower) && !states_result(&lower)
+    // "To complete the task, we should …" and "Before I go on, I'm checking …" state a purpose or a time, and no result.
+    let subordinate = ["to ", "before ", "after "].iter().find_map(|word| lower.strip_prefix(*word));
+    let main =
+        subordinate.and_then(|clause| clause.split_once(", ")).map_or(lower.as_str(), |(_, main)| main);
+    is_announcement(&lower) || is_announcement(main) || states_intention(&lower) && !states_result(main)
 }
 
 /// Returns whether a sentence only keeps up a conversation, such as "You're right" or "Let me know what you think".
@@ -234,6 +238,8 @@ mod tests {
             ("No, that's all for now.", true),
             ("Bye for now!", true),
             ("Take care.", true),
+            ("Thank you! Talk soon.", true),
+            ("See you in the other window.", false),
             ("Have a great weekend!", true),
             ("Take care of the failing tests.", false),
             ("Have a good look at the parser.", false),
@@ -316,6 +322,9 @@ mod tests {
         }
         for (sentence, is_noise) in [
             ("To fix this, we need to change the parser.", true),
+            ("To complete the task, we should update the copyright line.", true),
+            ("Before I close this out, I’m checking the tree so I can report what changed.", true),
+            ("After the port, the reader passes all tests.", false),
             ("After that I'll patch the reader.", true),
             ("First we should find the file.", true),
             ("Let me know which seat you want.", true),

@@ -2,6 +2,8 @@
 //! wrap a request or an answer, and the prompt of a shell. It also recognizes output of an environment that a harness
 //! sends in the user's name. The words inside a wrapper stay as they are.
 
+pub(crate) mod task_template;
+
 use std::borrow::Cow;
 
 /// Elements that agent harnesses insert into a user's message and that are removed with their content. Names ending in
@@ -82,6 +84,7 @@ const HARNESS_LINES: &[&str] = &[
     "# AGENTS.md",
     "Base directory for this skill",
     "System: Please continue.",
+    "Use /help <question> for help",
 ];
 /// Beginnings of the sentences that a harness adds at the end of a message.
 const HARNESS_ENDS: &[&str] = &["If you need specific details from before exiting plan mode"];

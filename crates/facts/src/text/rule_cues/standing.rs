@@ -22,7 +22,7 @@ pub(crate) fn is_standing_rule(sentence: &str) -> bool {
         return false;
     }
     let lower = sentence.to_lowercase();
-    if HEDGES.iter().any(|hedge| lower.contains(hedge)) {
+    if HEDGES.iter().any(|hedge| lower.contains(hedge)) || is_permission(&lower) {
         return false;
     }
     if contains_any_word(&lower, UNIVERSAL_PHRASES)
@@ -33,6 +33,16 @@ pub(crate) fn is_standing_rule(sentence: &str) -> bool {
         return true;
     }
     !contains_any_word(&lower, ONE_TIME_WORDS) && (forbids_or_requires(&lower) || is_lasting_order(&lower))
+}
+
+/// Returns whether a lowercase sentence only permits something, such as "you can look it up (don't read all of it)".
+fn is_permission(lower: &str) -> bool {
+    let permitted =
+        ["you can ", "you may ", "feel free to "].iter().find_map(|start| lower.strip_prefix(start));
+    permitted.is_some_and(|action| {
+        !["only ", "not ", "never ", "always "].iter().any(|word| action.starts_with(word))
+            && !action.contains(", but ")
+    })
 }
 
 /// Returns whether a lowercase sentence with no word of a single occasion forbids or requires something.

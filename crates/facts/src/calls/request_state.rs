@@ -1,0 +1,166 @@
+//! The state of the user's last request: whether the conversation shows that it was answered.
+
+use model::sentence_ranking::split_sentences;
+use protocol::{Seq, TodoStatus};
+use secrets::redact;
+
+use crate::calls::commits::repository_order;
+use crate::facts::Quote;
+use crate::limits::STATEMENT_BYTES_MAX;
+use crate::text::open_work::{self, AnswerReview};
+use crate::text::{cues, request_kind};
+use crate::tool_use::tail_words;
+use crate::{FactCollector, formatting};
+
+/// Minimum content words of an answer that is a text.
+const ANSWER_WORDS_MIN: usize = 3;
+/// Maximum bytes of a question that is asked in several sentences.
+const QUESTION_BYTES_MAX: usize = 400;
+
+impl FactCollector {
+    /// Returns what the answer to the last request says about the state of the work. In the answer to a request for a report,
+    /// such as a review, the problems that it names are results; only what the report itself lacks is left open.
+    pub(crate) fn review_answer(&self) -> AnswerReview {
+        let mut review = open_work::review_answer(&self.answer.text);
+        if self.is_report_requested() {
+            review.left_open.retain(|sentence| request_kind::leaves_report_open(sentence));
+        }
+        review
+    }
+
+    /// Returns the question that the answer to the last request ends with, unless it is only polite.
+    pub(crate) fn open_question(&self) -> Option<&Quote> {
+        let is_open = !self.answer.text.is_empty() && !self.tool_outcomes.has_pending_calls();
+        self.open_question.as_ref().filter(|quote| is_open && !open_work::is_courtesy(&quote.text))
+    }
+
+    /// Remembers that the last request was answered, if it was, because the user has another agent begin something else.
+    pub(crate) fn settle_request(&mut self) {
+        if !self.answer.text.is_empty() && self.request_answered(&self.review_answer()) == Some(true) {
+            self.settled_request_seq = self.last_request_seq;
+        }
+    }
+
+    /// Returns whether the last request was answered; see [`ConversationFacts::request_answered`](crate::ConversationFacts::request_answered).
+    pub(crate) fn request_answered(&self, review: &AnswerReview) -> Option<bool> {
+        if self.last_request_seq == 0 {
+            return None;
+        }
+        let is_report = self.is_report_requested();
+        let is_interrupted = self.tool_outcomes.has_pending_calls()
+            || !is_report && self.tool_outcomes.has_failure_since(self.last_request_seq);
+        if !is_interrupted && (self.is_settled() || self.is_performed()) {
+            return Some(true);
+        }
+        let todos = self.tasks.items();
+        let are_tasks_done = !todos.is_empty() && self.tasks.seq() > self.last_request_seq;
+        let has_open_tasks = todos.iter().any(|todo| todo.status != TodoStatus::Completed);
+        // The agent ended its work with a call, after its last words.
+        let is_submitted = self.submission_seq > self.last_request_seq;
+        let is_open = !is_submitted && (self.answer.text.is_empty() || !self.is_answer_complete)
+            || is_interrupted
+            || self.open_question().is_some()
+            || !review.left_open.is_empty()
+            || review.ends_in_announcement && !review.has_result
+            || has_open_tasks && self.tasks.seq() > self.last_request_seq;
+        let is_unclear = review.ends_in_announcement
+            || has_open_tasks
+            || self.tool_outcomes.was_declined_since(self.last_request_seq);
+        match (is_open, is_unclear) {
+            (true, _) => Some(false),
+            (false, true) => None,
+            (false, false) => {
+                let is_reported = is_report && self.is_answer_worded();
+                (is_submitted
+                    || review.has_result
+                    || are_tasks_done
+                    || is_reported
+                    || self.answers_question())
+                .then_some(true)
+            }
+        }
+    }
+
+    /// Returns whether the last request was answered before the user had another agent begin something else.
+    fn is_settled(&self) -> bool {
+        self.settled_request_seq == self.last_request_seq
+    }
+
+    /// Returns whether the last request orders only a commit or a push, and a call has performed it.
+    fn is_performed(&self) -> bool {
+        let order = self.last_request().and_then(|quote| repository_order(&quote.text));
+        order.is_some_and(|order| self.commits.fulfils(order, self.last_request_seq))
+    }
+
+    /// Returns whether the last request asks only for a report.
+    fn is_report_requested(&self) -> bool {
+        self.last_request().is_some_and(|quote| request_kind::asks_for_report(&quote.text))
+    }
+
+    /// Returns whether the last request is a question and the answer has enough words to be one.
+    fn answers_question(&self) -> bool {
+        let is_question = |quote: &Quote| quote.text.trim_end().ends_with(['?', '？']);
+        self.last_request().is_some_and(is_question) && self.is_answer_worded()
+    }
+
+    /// Returns whether the answer has enough words to tell something.
+    fn is_answer_worded(&self) -> bool {
+        formatting::count_content_words(&self.answer.text) >= ANSWER_WORDS_MIN
+    }
+
+    /// Returns the last request.
+    fn last_request(&self) -> Option<&Quote> {
+        self.last_requests.back().or(self.first_requests.last())
+    }
+}
+
+/// Returns the question at the end of the text, ignoring Markdown emphasis and closing brackets after it; with the questions and
+/// the choices in a list directly before it, which it may continue.
+pub(crate) fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
+    let text = text.trim_end();
+    if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {
+        return None;
+    }
+    let tail = redact(tail_words(text, STATEMENT_BYTES_MAX));
+    let sentences: Vec<&str> = split_sentences(&tail).collect();
+    let last = *sentences.last()?;
+    let offset = |sentence: &str| sentence.as_ptr() as usize - tail.as_ptr() as usize;
+    let end = offset(last) + last.len();
+    let is_part = |sentence: &&&str| {
+        let is_choice =
+            sentence.starts_with(|c: char| c.is_ascii_digit()) || sentence.starts_with(['-', '*', '•']);
+        let is_introduction = sentence.trim_end_matches(['*', ' ']).ends_with(':');
+        let is_short = end - offset(sentence) <= QUESTION_BYTES_MAX;
+        is_short && (is_choice || is_introduction || cues::is_question(sentence))
+    };
+    let parts = sentences.iter().rev().skip(1).take_while(is_part).count();
+    let asks = |sentence: &&&str| {
+        cues::is_question(sentence) || sentence.trim_end_matches(['*', ' ']).ends_with(':')
+    };
+    let first = sentences[sentences.len() - 1 - parts..].iter().find(asks).copied().unwrap_or(last);
+    Some(Quote { seq, text: tail[offset(first)..end].to_owned(), is_cut: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::notation::parse_facts;
+
+    #[test]
+    fn an_open_question_has_the_choices_before_it() {
+        for (answer, expected) in [
+            ("I ported it. Should I commit it?", "Should I commit it?"),
+            (
+                "Ported. Which one do you want? Or should I combine both?",
+                "Which one do you want? Or should I combine both?",
+            ),
+            (
+                "Ported. What now?\\n\\n1. Delete the old file?\\n2. Or keep it?",
+                "What now?\n\n1. Delete the old file?\n2. Or keep it?",
+            ),
+            ("- one\\n- two\\n\\nShall I go on?", "Shall I go on?"),
+        ] {
+            let facts = parse_facts(&format!("U: Port it.\n A: {answer}"));
+            assert_eq!(facts.open_question.map(|quote| quote.text).as_deref(), Some(expected), "{answer}");
+        }
+    }
+}

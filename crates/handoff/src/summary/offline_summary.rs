@@ -10,16 +10,19 @@ use protocol::{CarryOver, Seq, SummaryItem, SummaryItemKind, TodoStatus};
 use crate::limits::TLDR_GRAPHEMES_MAX;
 use crate::summary::render;
 use facts::GoalMatcher;
-use facts::formatting::{count_content_words, pluralize, truncate_with_ellipsis};
+use facts::formatting::{count_content_words, pluralize, strip_markdown, truncate_with_ellipsis};
 use facts::{ConversationFacts, Quote};
 use section::{SECTIONS, SectionSource, ShownText, SummarySection};
+use unicode_segmentation::UnicodeSegmentation;
 
 /// The beginnings of next steps that quote a request, each followed by the quotation.
 pub(crate) const REQUEST_LABELS: [&str; 4] =
     ["Pending request", "Last request", "Before it", "The assistant asked"];
 
+mod current_task;
 mod files;
 mod in_use;
+mod objective;
 pub(crate) mod open_tasks;
 mod quotes;
 mod section;
@@ -229,6 +232,22 @@ pub(crate) fn has_own_objective(facts: &ConversationFacts) -> bool {
     objective_request(facts).is_some_and(|quote| count_content_words(&quote.text) >= REQUEST_WEIGHT_MIN)
 }
 
+/// Returns one sentence about a thread of which no state is known: what the assistant said last about the work, else the last
+/// request, else the number of messages.
+fn tldr_without_state(facts: &ConversationFacts) -> String {
+    let last = facts.statements.last().map(|quote| quote.text.as_str()).unwrap_or_default();
+    let statement = model::sentence_ranking::split_sentences(last)
+        .filter(|sentence| statements::is_statement(sentence) && !statements::is_misleading(facts, sentence))
+        .map(strip_markdown)
+        .find(|sentence| sentence.graphemes(true).count() <= TLDR_GRAPHEMES_MAX);
+    let request = || {
+        let quote = facts.requests.last()?;
+        let line = quotes::quoted_line("The last request was", quote, TLDR_GRAPHEMES_MAX - 8)?;
+        Some(line.text.replacen(": ", " ", 1) + ".")
+    };
+    statement.or_else(request).unwrap_or_else(|| message_count_sentence(facts))
+}
+
 /// Returns the state of the work in one sentence: changed files, the last check, open tasks, and whether the last
 /// request was answered.
 fn tldr(facts: &ConversationFacts) -> String {
@@ -261,7 +280,7 @@ fn tldr(facts: &ConversationFacts) -> String {
         (false, None, None) => {}
     }
     if parts.is_empty() {
-        parts.push(message_count_sentence(facts).trim_end_matches('.').to_owned());
+        return tldr_without_state(facts);
     }
     let sentence = parts.join(", ");
     let mut letters = sentence.chars();

@@ -18,7 +18,7 @@ const QUOTE_BYTES_MAX: usize = 4_000;
 const LOOKUP_FAILURES: &[&str] =
     &["does not exist", "no such file", "no matches found", "file not found", "usage:"];
 /// The label of a quote that is not the whole message.
-const IN_PART: &str = ", in part";
+const IN_PART: &str = " (excerpt)";
 
 /// A part of a message that is shown whole or not at all.
 #[derive(Debug, PartialEq, Eq)]
@@ -127,6 +127,8 @@ pub(super) fn quoted_line(label: &str, quote: &Quote, chars_max: usize) -> Optio
         .filter(|available| *available >= 20 || quote.text.len() <= *available)?;
     let (text, is_whole) = shorten_message(&quote.text, available);
     let text = match is_whole && !quote.is_cut {
+        // What the person put in quotation marks gets no others.
+        true if is_in_quotation_marks(&text) => format!("{label}: {text}"),
         true => format!("{label}: \"{text}\""),
         false => {
             let (text, _) = shorten_message(&quote.text, available.saturating_sub(IN_PART.len()));
@@ -134,6 +136,11 @@ pub(super) fn quoted_line(label: &str, quote: &Quote, chars_max: usize) -> Optio
         }
     };
     Some(SummaryLine { text, refs: vec![quote.seq] })
+}
+
+/// Returns whether a text is inside one pair of quotation marks.
+fn is_in_quotation_marks(text: &str) -> bool {
+    text.len() > 2 && text.starts_with('"') && text.ends_with('"') && text.matches('"').count() == 2
 }
 
 /// The form of the lines of several quotes.

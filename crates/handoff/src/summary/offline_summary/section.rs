@@ -5,13 +5,12 @@
 
 use protocol::{Seq, SummaryItemKind, TodoItem, TodoStatus};
 
-use super::quotes::{
-    QuoteForm, QuotePartKind, fill_with_quotes, quote_parts, quoted_line, resolved_errors, whole_sentences,
-};
+use super::objective::objective_lines;
+use super::quotes::{QuoteForm, fill_with_quotes, quoted_line, resolved_errors};
 use super::statements::{RankedStatement, is_misleading, is_prose, statements};
-use super::title::{is_preparation, strip_opening};
-use super::topic::{names_topic, states_no_task, states_task};
-use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use, objective_request};
+use super::title::strip_opening;
+use super::topic::{names_topic, states_task};
+use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use};
 use facts::GoalMatcher;
 use facts::formatting::{
     ELLIPSIS, count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis,
@@ -110,9 +109,6 @@ const TODO_CHARS_MIN: usize = 56;
 const TODO_CHARS_MAX: usize = 140;
 /// The maximum number of entries in a list that contain no term of the goal, when others do.
 const OTHER_ENTRIES_MAX: usize = 4;
-/// Words with which a clause begins that cannot stand alone.
-const DEPENDENT_OPENERS: &[&str] =
-    &["but", "and", "or", "because", "which", "so", "if", "when", "while", "where", "instead", "as", "since"];
 /// Beginnings of requests that are no decisions, also without a question mark.
 const REQUEST_OPENERS: &[&str] = &[
     "can you",
@@ -133,7 +129,7 @@ const EARLIER_REQUEST_WORDS_MIN: usize = 3;
 /// The number of requests before the last that are searched for one that explains it.
 const EARLIER_REQUESTS_SEARCHED: usize = 3;
 /// The number of bytes at the beginning of a request by which it is recognized.
-const BEGINNING_BYTES: usize = 48;
+pub(super) const BEGINNING_BYTES: usize = 48;
 /// The number of files in a folder from which they are shown as one group, if they were changed or read.
 const CHANGED_GROUP_MIN: usize = 12;
 /// The number of files in a folder from which they are shown as one group, if they were deleted.
@@ -267,95 +263,6 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     lines
 }
 
-/// Returns the objective: the goal of the child thread, then the recent requests up to the first that states enough;
-/// without any, the objective request or an earlier summary.
-fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
-    let facts = request.facts;
-    let mut lines = Vec::new();
-    let mut remaining = request.chars_max;
-    if let Some(goal) = request.source.goal {
-        lines.push(SummaryLine {
-            text: truncate_with_ellipsis(&to_single_line(goal.text()), remaining.max(40)),
-            refs: Vec::new(),
-        });
-        remaining = remaining.saturating_sub(lines[0].text.chars().count() + 3);
-    }
-    let recent = facts.requests.iter().filter(|quote| quote.seq >= facts.recent_from);
-    let mut sources: Vec<&Quote> = recent.take(4).collect();
-    // After a compaction the first request may be older than the recent ones.
-    let older = objective_request(facts).filter(|quote| quote.seq < facts.recent_from);
-    match older {
-        Some(older) => sources.insert(0, older),
-        None if sources.is_empty() => {
-            sources.extend(objective_request(facts).or(facts.grounded_summary.as_ref()));
-        }
-        None => {}
-    }
-    let mut words = 0;
-    for quote in sources {
-        if remaining < 24 || words >= REQUEST_WEIGHT_MIN + 2 {
-            break;
-        }
-        // The last request is quoted in its own section.
-        let beginning = to_single_line(head(&quote.text, BEGINNING_BYTES));
-        if request.shown.contains(&beginning) || !states_task(&quote.text) && !names_topic(&quote.text) {
-            continue;
-        }
-        words += count_content_words(&quote.text);
-        let text = whole_sentences(&objective_text(&quote.text, request.source.title), remaining);
-        if text.is_empty() || text.ends_with(ELLIPSIS) && !lines.is_empty() {
-            continue;
-        }
-        remaining = remaining.saturating_sub(text.chars().count() + 3);
-        lines.push(SummaryLine { text, refs: vec![quote.seq] });
-    }
-    // A summary states its objective even if another section quotes it, unless the title is all of it.
-    if lines.is_empty()
-        && let Some(quote) = objective_request(facts)
-        && facts.requests.last().is_none_or(|last| last.seq != quote.seq)
-    {
-        let text = whole_sentences(&objective_text(&quote.text, request.source.title), request.chars_max);
-        lines.push(SummaryLine { text, refs: vec![quote.seq] });
-    }
-    lines
-}
-
-/// Returns a request without Markdown, code, headings, greetings, and the sentences and clauses that the title has already
-/// stated; an empty text if nothing is left.
-fn objective_text(request: &str, title: &str) -> String {
-    let title = title.trim_end_matches(['…', ' ', '?']).to_lowercase();
-    let sentences = quote_parts(request).into_iter().filter(|part| part.kind == QuotePartKind::Sentence);
-    let sentences = sentences.map(|part| part.text).filter(|sentence| {
-        let is_greeting = facts::is_conversational(sentence) && sentence.split(' ').count() <= 4;
-        // A preparation tells what the work needs, and stays.
-        let states_no_task = states_no_task(sentence) && !is_preparation(sentence);
-        count_content_words(strip_opening(sentence)) >= 1 && !states_no_task && !is_greeting
-    });
-    let stated = sentences.map(|sentence| {
-        let unopened = strip_opening(&sentence);
-        let lower = unopened.to_lowercase();
-        let is_same_length = lower.len() == unopened.len();
-        let stated = lower.find(&title).filter(|_| is_same_length && !title.is_empty());
-        // A letter and its lowercase form can have different lengths, so the title may end inside a letter.
-        match stated.and_then(|start| unopened.get(start + title.len()..)) {
-            Some(after) => {
-                let rest = after.trim_start_matches([' ', ':', ';', ',', '—', '–']);
-                let first = rest.split(' ').next().unwrap_or_default().to_lowercase();
-                let is_clause = after.trim_start().starts_with([':', ';', ',', '(', '—', '–'])
-                    && !DEPENDENT_OPENERS.contains(&first.as_str());
-                match (count_content_words(after) == 0, is_clause) {
-                    (true, _) => String::new(),
-                    (false, true) => rest.to_owned(),
-                    (false, false) => sentence.clone(),
-                }
-            }
-            None => sentence.clone(),
-        }
-    });
-    let rest = stated.filter(|sentence| !sentence.is_empty()).collect::<Vec<_>>().join(" ");
-    rest.trim_end_matches(';').to_owned()
-}
-
 /// Returns the line of the changed files, the most recent first.
 fn changed_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let mut files: Vec<(&str, Seq)> = request
@@ -475,7 +382,9 @@ fn rules(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
 
 /// Returns the sentences with the words of a rule that only ask for one thing. They are requests, and no decisions.
 fn single_requests(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
-    let single = directives(request).into_iter().filter(|quote| facts::asks_once(&quote.text));
+    let tells_enough = |quote: &&Quote| count_content_words(&quote.text) > 1;
+    let single =
+        directives(request).into_iter().filter(|quote| facts::asks_once(&quote.text)).filter(tells_enough);
     fill_with_quotes(single, request, RULE_CHARS, QuoteForm::Labeled("Asked earlier"))
 }
 

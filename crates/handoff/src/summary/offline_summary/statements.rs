@@ -84,7 +84,12 @@ pub(super) fn is_statement(sentence: &str) -> bool {
     let text = strip_markdown(sentence);
     let is_whole =
         text.matches('`').count().is_multiple_of(2) && !text.ends_with(':') && !text.ends_with("...");
+    // A line without a full stop may be a heading. With a colon or a number it states a value.
+    let is_finished = !text.ends_with(|c: char| c.is_ascii_alphanumeric())
+        || text.contains(|c: char| c == ':' || c.is_ascii_digit())
+        || facts::reports_result(&text);
     count_content_words(&text) >= 4
+        && is_finished
         && is_prose(sentence)
         && is_whole
         && !text.trim_end_matches('"').ends_with('?')

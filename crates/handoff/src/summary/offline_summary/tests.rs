@@ -80,6 +80,45 @@ fn work_that_an_answer_leaves_open_is_a_next_step_and_never_told_as_done() {
     assert!(!text.contains("answered") && !text.contains("Nothing"), "{text}");
 }
 
+#[test]
+fn the_title_names_what_the_thread_is_about_at_its_end() {
+    let first = "U: Find out whether the old issues of the tracker are stale, and close them.\n A: I closed two.\n U: ok\n A: Fine.\n U: yes\n A: Fine.";
+    let port = "U: Port the reader of sessions to the new format.\n A: Ported.";
+    let commit = r#"U: commit
+        C: 1 Bash {"command": "git commit -m 'feat(reader): read the new format of sessions'"}
+        T: 1 ok
+        A: Committed."#;
+    for (transcript, expected) in [
+        (format!("{first}\n {port}"), "Port the reader of sessions to the new format"),
+        (format!("{first}\n {port}\n {commit}"), "Read the new format of sessions"),
+        (
+            format!("{first}\n {commit}"),
+            "Find out whether the old issues of the tracker are stale, and close them",
+        ),
+        (
+            format!("U: I see no rows in the table.\n A: They are hidden.\n {commit}"),
+            "Read the new format of sessions",
+        ),
+    ] {
+        let text = summary(&transcript);
+        assert!(text.starts_with(&format!("**{expected}**")), "{text}");
+    }
+    let port = "U: Port the reader of sessions and the writer of tables to the new format of the whole archive.\n A: Ported.";
+    let text = summary(&format!("{first}\n {port}"));
+    assert!(text.contains("- The thread began with: Find out whether the old issues"), "{text}");
+}
+
+#[test]
+fn the_first_line_says_something_when_no_state_is_known() {
+    let many = "A: The old reader keeps every row of the table.\n".repeat(120);
+    for transcript in [format!("U: Say hi.\n {many}"), many] {
+        let parts = build_offline_summary(&parse_facts(&transcript), None, 300);
+        assert!(!parts.tldr.contains("messages"), "{parts:?}");
+    }
+    let parts = build_offline_summary(&parse_facts("U: Say hi.\n A: Hi."), None, 300);
+    assert_eq!(parts.tldr, "The last request was \"Say hi.\".");
+}
+
 /// Checks the lines under a heading of the summary of a transcript.
 fn check_section(transcript: &str, heading: &str, expected: &[&str]) {
     let text = summary(transcript);
@@ -158,6 +197,12 @@ fn every_line_is_whole_and_says_something() {
                 "Last request, answered: \"Port it and tell me.\"",
                 "I ported the reader to the new format: it keeps every row.",
             ],
+        ),
+        // A heading is no statement about the work, and a request that names nothing is not worth a line.
+        (
+            "U: Port it and tell me.\n A: Names of the tools for the new reader\\n\\nI ported the old reader of all recorded sessions.\n U: remove it\n A: Done.\n U: Now please write the release notes about everything that changed.",
+            "Progress",
+            &["I ported the old reader of all recorded sessions."],
         ),
         // What a person cannot remember is no decision.
         (
@@ -288,7 +333,10 @@ fn a_long_request_is_quoted_by_whole_sentences_and_says_so() {
     let details = "The importer must accept every old file. ".repeat(60);
     let text = summary(&format!("U: Port the importer to the new format. {details}"));
     let line = text.lines().find(|line| line.contains("Pending request")).unwrap_or_default();
-    assert!(line.starts_with("- Pending request, in part: \"Port the importer to the new format."), "{text}");
+    assert!(
+        line.starts_with("- Pending request (excerpt): \"Port the importer to the new format."),
+        "{text}"
+    );
     assert!(line.ends_with("every old file.\"") && !text.contains('…'), "{text}");
 }
 
@@ -315,7 +363,10 @@ fn the_goal_of_the_child_thread_comes_first() {
         300,
     );
     assert_eq!(summary_parts.title, "Release 2.0 of the worker");
-    assert!(summary_parts.body[0].text.starts_with("release 2.0 of the worker"), "{:?}", summary_parts.body);
+    // The title and the fact say it. No item repeats it.
+    let items: Vec<&str> = summary_parts.body.iter().map(|item| item.text.as_str()).collect();
+    assert!(items.iter().all(|text| !text.to_lowercase().contains("release 2.0")), "{items:?}");
+    assert!(items[0].starts_with("The sync worker drops messages"), "{items:?}");
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use facts::formatting::{ELLIPSIS, count_content_words, strip_markdown, strip_tags, truncate_with_ellipsis};
 use facts::tool_use::head;
-use facts::{ConversationFacts, is_pasted};
+use facts::{ConversationFacts, Quote, is_pasted};
 use model::sentence_ranking::split_sentences;
 
+use super::current_task::{commit_topic, current_task, is_order, is_related};
 use super::objective_request;
 use super::statements::is_statement;
 use super::topic::{is_polite_order, states_no_task, states_task};
@@ -78,6 +79,11 @@ const OPENINGS: &[&str] = &[
     "you are starting a",
     "you're starting a",
     "you will",
+    "i'm looking to",
+    "i am looking to",
+    "solve this issue",
+    "fix this issue",
+    "github issue",
 ];
 /// Lowercase sentences that introduce a plan or task that follows.
 const INTRODUCTIONS: &[&str] = &[
@@ -148,21 +154,50 @@ const CLAUSE_ENDS: [&[&str]; 3] = [
     &[" with ", " using ", " for ", " from ", " in ", " on ", " at ", " as "],
 ];
 
-/// Returns the title: the goal, else the heading of a plan or the first clause of the objective request, else of an
-/// earlier summary, else of the assistant's first statement.
+/// The number of requests after the objective from which the last commit is a better title, unless it is about the objective.
+const LATER_REQUESTS_MIN: usize = 6;
+/// The minimum number of content words of an objective that is a better title than the last commit.
+const OBJECTIVE_WORDS_MIN: usize = 2;
+
+/// Returns the title: the goal, else the task that the thread is about at its end, else the heading of a plan or the first
+/// clause of the objective request, else of an earlier summary, else of the assistant's first statement.
 pub(super) fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
-    let request = goal.or_else(|| objective_request(facts).map(|quote| quote.text.as_str()));
+    let objective = objective_request(facts).filter(|_| goal.is_none());
+    let current = objective.and_then(|objective| current_task(facts, objective));
+    let commit = objective.and_then(|objective| last_commit(facts, current, objective));
+    let request = goal.or_else(|| objective.map(|quote| quote.text.as_str()));
     let summary = || facts.grounded_summary.as_ref().map(|quote| quote.text.as_str());
     let statements = || facts.statements.iter().map(|quote| quote.text.as_str());
     let statement = || statements().find(|text| split_sentences(text).next().is_some_and(is_statement));
     let others = facts.requests.iter().filter(|quote| goal.is_none() && quote.seq >= facts.recent_from);
     let others = others.map(|quote| quote.text.as_str()).filter(|text| states_task(text));
-    let requests: Vec<String> = request.into_iter().chain(others).map(topic).collect();
+    let current = current.map(|quote| quote.text.as_str()).into_iter().map(topic);
+    let requests = commit.into_iter().chain(current).chain(request.into_iter().chain(others).map(topic));
+    let requests: Vec<String> = requests.collect();
     // Another request is a better title than one that must be cut inside a clause.
     let whole = requests.iter().find(|title| !title.is_empty() && !title.ends_with(ELLIPSIS));
     let title = whole.or(requests.iter().find(|title| !title.is_empty())).cloned();
     let others = || [summary(), statement()].into_iter().flatten().map(topic).find(|title| !title.is_empty());
     title.or_else(others).unwrap_or_else(|| "Thread without a request".to_owned())
+}
+
+/// Returns the topic of the last commit, if it was made for the current task, or for an objective that orders nothing.
+fn last_commit(facts: &ConversationFacts, current: Option<&Quote>, objective: &Quote) -> Option<String> {
+    let orders_work = |quote: &Quote| {
+        let title = topic(&quote.text);
+        is_order(&title, OBJECTIVE_WORDS_MIN)
+            || plan_heading(&quote.text).is_some()
+            || split_sentences(&quote.text)
+                .any(|sentence| is_order(&topic_of_sentence(sentence), OBJECTIVE_WORDS_MIN))
+    };
+    let later = facts.requests.iter().filter(|quote| quote.seq > objective.seq).count();
+    let is_stale = current.is_some() || later >= LATER_REQUESTS_MIN || !orders_work(objective);
+    let since = current.unwrap_or(objective).seq.max(facts.recent_from);
+    let commit = facts.last_commit.as_ref().filter(|commit| is_stale && commit.seq > since)?;
+    if current.is_none() && is_related(&commit.text, &objective.text) {
+        return None;
+    }
+    Some(commit_topic(&commit.text)).filter(|title| count_content_words(title) >= OBJECTIVE_WORDS_MIN)
 }
 
 /// Returns the topic of a text in at most [`TITLE_GRAPHEMES`].
@@ -247,9 +282,23 @@ pub(super) fn is_preparation(sentence: &str) -> bool {
 
 /// Returns a sentence without its opening, and without the question mark of an order in the form of a question.
 fn topic_of_sentence(sentence: &str) -> String {
-    let topic = strip_opening(sentence);
+    let topic = without_file_before_order(strip_opening(sentence));
     let is_order = is_polite_order(sentence);
     topic.trim_end_matches(|c| is_order && matches!(c, '?' | '？')).to_owned()
+}
+
+/// Returns an order without the path of its file, if the path stands before it: "src/lib.rs fill out the table".
+fn without_file_before_order(sentence: &str) -> &str {
+    match sentence.split_once(' ') {
+        Some((path, order))
+            if path.contains(['/', '.'])
+                && !path.ends_with([':', ',', '.'])
+                && facts::begins_with_order(order) =>
+        {
+            order
+        }
+        Some(_) | None => sentence,
+    }
 }
 
 /// Returns the part of a sentence before a line that begins with a greeting. It is the heading of a letter.
@@ -403,6 +452,12 @@ mod tests {
                 "The lexer breaks on tabs",
             ),
             ("src/lib.rs: port the tests", "lib.rs: port the tests"),
+            ("docs/search/GUIDE.md fill out the guide of the search", "Fill out the guide of the search"),
+            ("src/lib.rs is a mess of old code", "lib.rs is a mess of old code"),
+            (
+                "Please solve this issue: GitHub Issue: SyntaxError: invalid syntax",
+                "SyntaxError: invalid syntax",
+            ),
             (
                 "You are a careful reviewer. Your job is to review the reader and report defects.",
                 "Review the reader and report defects",

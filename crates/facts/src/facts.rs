@@ -5,6 +5,7 @@ use protocol::{CarryOver, Rule, Seq, TodoItem};
 use crate::formatting::to_single_line;
 use crate::goal::TermFrequencies;
 use crate::shell::{CheckKind, CheckOutcome};
+use crate::text::known_secrets::KnownSecrets;
 
 /// Maximum entries of each list in [`CarryOver`].
 const CARRY_OVER_ENTRIES_MAX: usize = 50;
@@ -113,6 +114,10 @@ pub struct ConversationFacts {
     /// Messages of the user, oldest first: the first few since `recent_from`, and the latest ones, which may be older than
     /// `recent_from`.
     pub requests: Vec<Quote>,
+    /// The secrets in the person's messages, to be redacted wherever a summary contains them.
+    pub known_secrets: KnownSecrets,
+    /// The last of the requests as it is carried over: whole, unless it is longer than any person writes.
+    pub last_request_text: Option<String>,
     /// True when the last request was answered with a result and nothing is known to be left; false when no answer came,
     /// or the answer, a failed call or an open task says that something is left; `None` when it shows neither.
     pub request_answered: Option<bool>,
@@ -192,7 +197,7 @@ impl ConversationFacts {
             None => format!("{} failed", run.name),
         });
         CarryOver {
-            last_user_request: self.requests.last().map(|quote| quote.text.clone()),
+            last_user_request: self.last_request_text.clone(),
             last_request_answered: self.requests.last().and(self.request_answered),
             rules: self.standing_rules.clone(),
             todos: self.todos.clone(),

@@ -15,8 +15,9 @@ use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage};
 
 use crate::identifier::NameKind;
 use crate::limits::{
-    ANSWER_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUESTS_MAX, REQUEST_BYTES_MAX,
-    RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
+    ANSWER_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUEST_BYTES_MAX, LAST_REQUESTS_MAX,
+    REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX,
+    STATEMENTS_MAX,
 };
 use crate::tool_use::{ToolUse, head_words, tail_words};
 use calls::arguments::ArgumentTracker;
@@ -52,6 +53,7 @@ pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;
 pub use text::cues::{is_pasted, states_choice};
+pub use text::known_secrets::KnownSecrets;
 pub use text::open_work::{announces_work, is_conversational, is_farewell, reports_result};
 pub use text::request_kind::begins_with_order;
 pub use text::rule_cues::is_rule_participle;
@@ -88,6 +90,10 @@ pub struct FactCollector {
     open_question: Option<Quote>,
     /// `seq` of the last request; 0 before there is one.
     last_request_seq: Seq,
+    /// The secrets in the person's messages.
+    known_secrets: KnownSecrets,
+    /// The beginning of the last request, at most [`LAST_REQUEST_BYTES_MAX`] bytes, not redacted yet.
+    last_request_head: Quote,
     /// True when a result of a tool call was recorded. Some formats record none.
     has_tool_results: bool,
     /// The end of the assistant's text since its last tool call and the last request, with the `seq` of its last block.
@@ -221,10 +227,14 @@ impl FactCollector {
     /// without the instructions of a program that posed it.
     fn record_request(&mut self, seq: Seq, text: &str, task: &str) {
         let head = redacted_head(text);
+        if matches!(head, Cow::Owned(_)) {
+            self.known_secrets.add(head_words(text, SCAN_BYTES_MAX));
+        }
         let mut quote = quote_head(seq, &head, REQUEST_BYTES_MAX);
         quote.is_cut |= head.len() < text.len() && text.len() > SCAN_BYTES_MAX;
         let head = redacted_head(task);
         self.last_request_seq = seq;
+        self.last_request_head = quote_head(seq, text, LAST_REQUEST_BYTES_MAX);
         self.answer = Quote::default();
         self.first_request.get_or_insert_with(|| quote.clone());
         self.count_names_at_ends(seq, &head, task);
@@ -427,6 +437,8 @@ impl FactCollector {
             recent_from: self.recent_from,
             first_request: self.first_request.clone(),
             open_question: self.open_question().cloned(),
+            last_request_text: self.last_request_text(),
+            known_secrets: self.known_secrets.clone(),
             requests,
             request_answered: self.request_answered(&review),
             left_open: review.left_open.iter().map(left_open).collect(),
@@ -456,6 +468,13 @@ impl FactCollector {
             statements_about_goal: self.most_relevant_to_goal(&self.statements_about_goal),
             term_frequencies: self.term_frequencies.clone(),
         }
+    }
+
+    /// Returns the last request, redacted, with an ellipsis where it is cut; `None` before there is one.
+    fn last_request_text(&self) -> Option<String> {
+        let head = Some(&self.last_request_head).filter(|head| head.seq > 0)?;
+        let text = redact(&head.text);
+        Some(if head.is_cut { format!("{text}…") } else { text.into_owned() })
     }
 
     /// Returns the [`GOAL_QUOTES_MAX`] quotes with the highest score for the goal, the highest first.

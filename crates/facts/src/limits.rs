@@ -1,9 +1,11 @@
 //! Limits on the facts that are kept of a conversation. Together they bound the memory of a
 //! [`FactCollector`](crate::FactCollector), however long the thread is.
 
-/// Maximum bytes kept of one user message. The limit is larger than the one for statements because the last user message
-/// is carried over verbatim.
+/// Maximum bytes kept of one user message. The limit is larger than the one for statements because requests are quoted.
 pub const REQUEST_BYTES_MAX: usize = 4_000;
+/// Maximum bytes kept of the last user message, which is carried over verbatim. More is a pasted file; the package then shows
+/// where it ends.
+pub const LAST_REQUEST_BYTES_MAX: usize = 65_536;
 /// Maximum bytes kept of one text block of the assistant.
 pub const STATEMENT_BYTES_MAX: usize = 2_400;
 /// Maximum bytes scanned at each end of one message. The middle of a longer message is not scanned.

@@ -3,6 +3,7 @@
 pub(crate) mod cues;
 pub mod formatting;
 pub mod identifier;
+pub(crate) mod known_secrets;
 pub(crate) mod open_work;
 pub(crate) mod request_kind;
 pub(crate) mod rule_cues;

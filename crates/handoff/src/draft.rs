@@ -38,7 +38,7 @@ const ANSWER_TOKENS_SPARE: u64 = 3_000;
 
 /// The placeholders of the drafting prompt.
 ///
-/// `facts`, `summary_so_far`, `requests`, `parts` and `conversation` come from a selection or from summarized parts, which has neutralized them
+/// `facts`, `rules`, `delegations`, `summary_so_far`, `requests`, `parts` and `conversation` come from a selection or from summarized parts, which has neutralized them
 /// already. The other texts are neutralized by [`render_prompt`].
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct DraftInput {
@@ -46,6 +46,10 @@ pub(crate) struct DraftInput {
     pub(crate) goal: Option<String>,
     /// The facts of the covered messages, one a line.
     pub(crate) facts: String,
+    /// The person's standing rules, one a line.
+    pub(crate) rules: String,
+    /// The tasks of sub-agents with their outcomes, one a line.
+    pub(crate) delegations: String,
     /// The summaries the covered thread began with or was imported with.
     pub(crate) summary_so_far: String,
     /// The requests that are always selected, one a line.
@@ -204,6 +208,8 @@ pub(crate) fn render_prompt(input: &DraftInput) -> Result<(String, String), mini
     let fields = DraftInput {
         goal: input.goal.as_deref().map(untrusted_text::neutralize),
         facts: input.facts.clone(),
+        rules: input.rules.clone(),
+        delegations: input.delegations.clone(),
         summary_so_far: input.summary_so_far.clone(),
         requests: input.requests.clone(),
         parts: input.parts.clone(),
@@ -327,6 +333,8 @@ mod tests {
         DraftInput {
             goal: Some("ship the <b>fix</b>".to_owned()),
             facts: "last request: fix the build".to_owned(),
+            rules: "- Never change the API.".to_owned(),
+            delegations: "- review the fix: no defect found".to_owned(),
             summary_so_far: "Earlier: the cache was added.".to_owned(),
             requests: "User: fix the build".to_owned(),
             parts: "[2] The build failed.".to_owned(),

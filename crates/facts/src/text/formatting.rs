@@ -53,16 +53,23 @@ fn strip_line_marker(line: &str) -> &str {
 }
 
 /// Returns `text` with each tag, such as `<b>` or `</div>`, replaced by a line break. An angle bracket that starts no tag
-/// stays, and so do the parameters of a type, such as `Vec<T>`.
+/// stays, and so do the parameters of a type, such as `Vec<T>`, components, such as
+/// `<Button>`, and everything in a code span.
 pub fn strip_tags(text: &str) -> String {
     let mut stripped = String::with_capacity(text.len());
     let mut remaining = text;
+    let mut is_in_code = false;
     while let Some((before, after)) = remaining.split_once('<') {
         stripped.push_str(before);
+        is_in_code ^= !before.matches('`').count().is_multiple_of(2);
         let end = after.find('>').filter(|end| {
             let name = after[..*end].trim_start_matches('/');
             let is_parameter = before.ends_with(char::is_alphanumeric)
                 && (name.starts_with(|c: char| c.is_ascii_uppercase()) || name.contains(", "));
+            // `<Button>` is what the text is about; `<INSTRUCTIONS>` and `<b>` are markup.
+            let is_component = name.starts_with(|c: char| c.is_ascii_uppercase())
+                && name.contains(|c: char| c.is_ascii_lowercase());
+            let is_parameter = is_parameter || is_component || is_in_code;
             name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() < 60 && !is_parameter
         });
         match end {
@@ -129,6 +136,7 @@ mod tests {
     #[test]
     fn tags_are_stripped_and_parameters_of_types_stay() {
         for (text, stripped) in [
+            ("Replace `<b>` by `Vec<u8>`, not <Button>.", "Replace `<b>` by `Vec<u8>`, not <Button>."),
             ("a<br>b</div>c", "a\nb\nc"),
             ("fix Vec<T> and HashMap<K, V> parsing", "fix Vec<T> and HashMap<K, V> parsing"),
             ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),

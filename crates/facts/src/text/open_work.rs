@@ -2,6 +2,7 @@
 //! work or is not known, and whether the answer states a result. It knows nothing of tool calls.
 
 mod phrases;
+mod shortfall;
 
 use model::sentence_ranking::split_sentences;
 
@@ -9,8 +10,9 @@ use super::cues::contains_any_word;
 use crate::formatting::strip_markdown;
 use phrases::{
     ANNOUNCEMENTS, CONVERSATION, COURTESIES, DENIALS, FAREWELL_OPENERS, FAREWELLS, FIRM_CUES,
-    INTENTION_OPENERS, INTENTIONS, LOOSE_CUES, PLANS, PRAISE, RESULTS,
+    INTENTION_OPENERS, INTENTIONS, LOOSE_CUES, OPEN_SIGNS, PLANS, PRAISE, RESULTS,
 };
+use shortfall::states_shortfall;
 
 /// Maximum sentences about open work kept of one answer.
 const SENTENCES_MAX: usize = 6;
@@ -47,7 +49,8 @@ pub(crate) fn review_answer(answer: &str) -> AnswerReview {
         let is_listed = is_below_open_heading && is_list_item(sentence);
         is_below_open_heading &= is_listed;
         let is_checked = lower.starts_with("[x]") || lower.starts_with('✅');
-        if !is_checked && (is_listed || lower.starts_with("[ ]") || says_open(&lower)) {
+        let is_open_item = lower.starts_with("[ ]") || lower.starts_with(OPEN_SIGNS);
+        if !is_checked && (is_listed || is_open_item || says_open(&lower)) {
             let is_name = is_listed && !text.contains(char::is_whitespace);
             let introduction = match open_heading.take() {
                 Some(heading) => Some(format!("{heading} ")),
@@ -95,16 +98,42 @@ fn is_list_item(sentence: &str) -> bool {
         || (1..=2).contains(&digits) && sentence[digits..].starts_with(['.', ')'])
 }
 
-/// Returns whether a lowercase sentence says that something is left.
+/// Beginnings of a further clause, which may say the opposite of the one before it.
+const CLAUSE_STARTS: [&str; 4] = [". ", " but ", ", however ", " although "];
+
+/// Returns whether a clause of a lowercase sentence says that something is left. A result counts only in its own clause.
 fn says_open(lower: &str) -> bool {
+    let next = |text: &str| {
+        let starts = CLAUSE_STARTS.iter().filter_map(|start| Some((text.find(start)?, start.len())));
+        starts.min()
+    };
+    let mut remaining = lower;
+    while let Some((at, length)) = next(remaining) {
+        if clause_says_open(&remaining[..at]) {
+            return true;
+        }
+        remaining = &remaining[at + length..];
+    }
+    clause_says_open(remaining)
+}
+
+/// Returns whether a lowercase clause says that something is left.
+fn clause_says_open(lower: &str) -> bool {
+    let lower = lower.trim_start();
+    if states_shortfall(lower) {
+        return true;
+    }
     if contains_any_word(lower, DENIALS) {
         return false;
     }
     let is_next = lower.starts_with("next")
         && lower[4..].starts_with([' ', ',', ':'])
         && !lower.starts_with("next to ");
+    let is_limit = ["known limitation", "known issue", "known problem"];
+    let is_limit = is_limit.iter().any(|beginning| lower.starts_with(beginning));
     let is_remaining = ["remaining", "the remaining"].iter().any(|beginning| lower.starts_with(beginning));
     is_next
+        || is_limit
         || states_fraction(lower)
         || contains_any_word(lower, FIRM_CUES)
         || (is_remaining || contains_any_word(lower, LOOSE_CUES)) && !states_result(lower)
@@ -295,6 +324,25 @@ mod tests {
             ("Nothing is left to do.", ""),
             ("The job is no longer broken.", ""),
             ("Der Export fehlt noch.", "Der Export fehlt noch."),
+            ("Migrated both tables. 3 tests fail.", "Migrated both tables. 3 tests fail."),
+            ("Tests: 41 passed, 2 failed.", "Tests: 41 passed, 2 failed."),
+            ("Tests: 41 passed, 0 failed.", ""),
+            ("I fixed 2 failing tests.", ""),
+            ("Added a page for 404 errors.", ""),
+            ("Everything is migrated except invoices.", "Everything is migrated except invoices."),
+            ("All tests pass except `test_rollback`.", "All tests pass except `test_rollback`."),
+            ("I added checks: all fields are required except notes.", ""),
+            ("I left invoices alone for now.", "I left invoices alone for now."),
+            ("Tests pass. I ran out of time for invoices.", "I ran out of time for invoices."),
+            ("Orders are migrated, all tests pass. Invoices will follow.", "Invoices will follow."),
+            (
+                "Known limitation: empty names are refused twice.",
+                "Known limitation: empty names are refused twice.",
+            ),
+            ("I fixed the known issue with empty names.", ""),
+            ("✅ orders\n❌ invoices", "❌ invoices"),
+            ("Il reste les factures.", "Il reste les factures."),
+            ("I added the check; the parser fails on bad input now.", ""),
             ("发票尚未迁移。", "发票尚未迁移。"),
             ("```\nTODO in the code\n```\nAdded it.", ""),
         ] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use model::ChatModel;
+use model::{ChatModel, untrusted_text};
 use protocol::event::body::{ModelCallPurpose, ModelCalled};
 use protocol::{Coverage, NewEvent, SummaryItem, Usage};
 use runtime::{FailureKind, Frame, GraphUpdate, StepContext, StepFailure};
@@ -170,9 +170,12 @@ impl DraftCall<'_> {
     fn draft_input(&self, revision: DraftInput, material: &DraftMaterial) -> DraftInput {
         let metadata = &self.pending.in_progress.metadata;
         let selection = &material.selection;
+        let carry_over = self.scan.carry_over();
         DraftInput {
             goal: metadata.options.goal.clone(),
             facts: selection.facts.clone(),
+            rules: list_lines(carry_over.rules.iter().map(|rule| rule.text.as_str())),
+            delegations: list_lines(carry_over.delegations.iter().map(String::as_str)),
             summary_so_far: selection.summary_so_far.clone(),
             requests: selection.requests.clone(),
             parts: material.parts.clone(),
@@ -181,4 +184,10 @@ impl DraftCall<'_> {
             ..revision
         }
     }
+}
+
+/// Returns the texts as a list for a prompt, without secrets and with everything escaped that could be read as a tag.
+fn list_lines<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let lines = texts.map(|text| format!("- {}", untrusted_text::neutralize_line(&secrets::redact(text))));
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -358,7 +358,7 @@ fn assemble_summary(
         },
         notes: ReviewNotes::default(),
     };
-    (redact_summary(summary), draft.material)
+    (redact_summary(summary, &scan.facts().known_secrets), draft.material)
 }
 
 /// Removes the references of items that name no covered message, and records them as false.

@@ -131,7 +131,7 @@ impl ContinuityCheck<'_> {
             frames: self.scope.frames,
         };
         let scan = self.scan_cache.scan_thread(thread, request).await?;
-        Ok(plan_probes(scan.facts(), &scan.carry_over()))
+        Ok(plan_probes(scan.facts(), &scan.carry_over(), &self.proposal.summary_json.carry_over))
     }
 
     /// Has the model answer the questions, and judges the answers. Adds the usage of all calls to `usage`. Answers that could not

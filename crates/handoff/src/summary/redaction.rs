@@ -1,12 +1,14 @@
 //! Redaction of the secrets in a whole summary. The texts of a conversation are redacted where they are read; joining their
 //! lines, or writing about them, can show a secret that no single text did.
 
+use facts::KnownSecrets;
 use protocol::{HandoffSummary, SummaryItem};
 use serde_json::Value;
 
-/// Returns the summary with the secrets in its texts and facts redacted (invariant M16).
-pub(crate) fn redact_summary(summary: HandoffSummary) -> HandoffSummary {
-    let redact = |text: &str| secrets::redact(text).into_owned();
+/// Returns the summary with the secrets in its texts and facts redacted (invariant M16), also those that only a message of the
+/// person shows to be secrets.
+pub(crate) fn redact_summary(summary: HandoffSummary, known: &KnownSecrets) -> HandoffSummary {
+    let redact = |text: &str| known.redact(&secrets::redact(text));
     let body =
         summary.body.into_iter().map(|item| SummaryItem { text: redact(&item.text), ..item }).collect();
     // Serializing cannot fail, and the facts are read back from what was written.
@@ -42,7 +44,7 @@ mod tests {
         summary.body[0].text = format!("The {secret} is set.");
         summary.carry_over.rules = vec![Rule { text: format!("Never commit the {secret}"), refs: vec![1] }];
         summary.carry_over.last_user_request = Some(format!("Set {secret}"));
-        let redacted = redact_summary(summary.clone());
+        let redacted = redact_summary(summary.clone(), &KnownSecrets::default());
         assert!(!format!("{redacted:?}").contains("hunter3"), "{redacted:?}");
         assert_eq!(
             (redacted.carry_over.rules[0].refs.clone(), &redacted.coverage),

@@ -19,10 +19,15 @@ const OPEN_MARK: &str = "[ ] ";
 /// conversation shows that it was not answered. `None` if there is none. A next step that only quotes this request stands for
 /// the request itself.
 ///
-/// The words may be those of a tool or of a file, so everything that could be read as a tag is escaped.
+/// A request is the person's own words and stays as it is. A step may have the words of a tool or of a file, so everything in it
+/// that could be read as a tag is escaped.
 pub fn suggested_message(summary: &HandoffSummary) -> Option<String> {
-    unescaped_message(summary)
-        .map(|text| managed_block::escape_block_tags(&untrusted_text::neutralize(&text)))
+    let text = unescaped_message(summary)?;
+    let is_request = summary.carry_over.last_user_request.as_ref().is_some_and(|own| own.trim() == text);
+    Some(match is_request {
+        true => text,
+        false => managed_block::escape_block_tags(&untrusted_text::neutralize(&text)),
+    })
 }
 
 /// Returns the suggested first message as the summary has it.

@@ -132,7 +132,11 @@ fn sentence_length(paragraph: &str) -> usize {
     let mut length = 0;
     for piece in paragraph.split_sentence_bounds() {
         length += piece.len();
-        if is_sentence_end(piece) {
+        // Without a space after it, the sign is part of code or of a name: "a != b", "main…fix".
+        let is_separated = length == paragraph.len()
+            || piece.ends_with(char::is_whitespace)
+            || piece.ends_with(|c: char| !c.is_ascii() && c != '…');
+        if is_separated && is_sentence_end(piece) {
             break;
         }
     }
@@ -179,6 +183,7 @@ mod tests {
         check("Edit src/lib.rs at v1.2.3 now. Done.", &["Edit src/lib.rs at v1.2.3 now.", "Done."]);
         check("He said “stop.” Then left.", &["He said “stop.”", "Then left."]);
         check("Wait... what? Yes.", &["Wait... what?", "Yes."]);
+        check("Check a != b and main…fix... now. Done.", &["Check a != b and main…fix... now.", "Done."]);
     }
 
     #[test]

@@ -101,7 +101,90 @@ pub(super) const FIRM_CUES: &[&str] = &[
     "未完了",
     "ещё не",
     "осталось",
+    "still breaks",
+    "still crashes",
+    "still throws",
+    "still errors",
+    "still times out",
+    "still hangs",
+    "will follow",
+    "follow later",
+    "follows later",
+    "second step",
+    "later step",
+    "come later",
+    "comes later",
+    "i skipped",
+    "skipped because",
+    "ran out of time",
+    "out of time",
+    "a stub for",
+    "stubbed out",
+    "only a stub",
+    "wrote a placeholder",
+    "only a placeholder",
+    "just a placeholder",
+    "need a decision",
+    "needs a decision",
+    "until you approve",
+    "until you confirm",
+    "until you decide",
+    "want me to continue",
+    "like me to continue",
+    "want me to finish",
+    "like me to finish",
+    "to finish,",
+    "to be done",
+    "remains on the old",
+    "remain on the old",
+    "il reste",
+    "manquent",
+    "faltan",
+    "manca ancora",
+    "не хватает",
 ];
+
+/// Signs at the beginning of a line for something that is not done.
+pub(super) const OPEN_SIGNS: &[char] = &['❌', '✗', '✘', '✖', '⏳', '🚧', '☐', '⬜'];
+
+/// Lowercase words for failures that a number counts.
+pub(super) const COUNTED_FAILURES: &[&str] =
+    &["fail", "fails", "failed", "failing", "failure", "failures", "errors"];
+/// Words that say that the failures in the same clause are over, or part of another count.
+pub(super) const MENDED: &[&str] = &[
+    "fixed",
+    "fixes",
+    "fix",
+    "resolved",
+    "mended",
+    "repaired",
+    "were",
+    "was",
+    "had",
+    "before",
+    "no longer",
+    "previously",
+    "down from",
+    "instead of",
+    "handled",
+    "handles",
+    "handling",
+    "caught",
+    "logged",
+    "retries",
+    "retry",
+    "replaced",
+];
+/// Words before what is an exception from a whole.
+pub(super) const EXCEPTIONS: &[&str] =
+    &[" except", " apart from", " other than", " with the exception of", " außer"];
+/// Words for the whole of the work.
+pub(super) const WHOLES: &[&str] = &["everything", "all", "both", "every", "each", "alles", "alle"];
+/// Words of something that is left as it was.
+pub(super) const SET_ASIDE: &[&str] =
+    &["left", "leave", "leaving", "skipped", "skip", "skipping", "kept", "ignored", "postponed", "deferred"];
+/// Words that say that this is not final.
+pub(super) const PUT_OFF: &[&str] = &["for now", "for the moment", "for later", "at the moment", "vorerst"];
 
 /// Words that say that something is left unless the sentence also states a result, such as "the failing test is fixed".
 pub(super) const LOOSE_CUES: &[&str] = &[
@@ -115,6 +198,7 @@ pub(super) const LOOSE_CUES: &[&str] = &[
     "fails",
     "failing",
     "failed",
+    "errors out",
     "is red",
     "are red",
     "does not pass",

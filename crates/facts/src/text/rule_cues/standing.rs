@@ -91,17 +91,52 @@ fn forbids(lower: &str, object: &str) -> bool {
 
 /// Returns whether a lowercase sentence orders something that is to last, such as "keep functions short".
 fn is_lasting_order(lower: &str) -> bool {
-    WEAK_IMPERATIVES.iter().any(|word| {
-        imperatives(lower, word).any(|object| {
-            let clause = object.split([',', ';']).next().unwrap_or(object);
-            let first = clause.split_whitespace().next().unwrap_or_default();
-            match *word {
-                "stop" => first.len() > 4 && first.ends_with("ing"),
-                "keep" => contains_any_word(clause, STATES) || contains_any_word(clause, GENERAL_WORDS),
-                _ => contains_any_word(object, GENERAL_WORDS),
-            }
+    chooses_means(lower)
+        || protects(lower)
+        || demands_all(lower)
+        || WEAK_IMPERATIVES.iter().any(|word| {
+            imperatives(lower, word).any(|object| {
+                let clause = object.split([',', ';']).next().unwrap_or(object);
+                let first = clause.split_whitespace().next().unwrap_or_default();
+                match *word {
+                    "stop" => first.len() > 4 && first.ends_with("ing"),
+                    "keep" => contains_any_word(clause, STATES) || contains_any_word(clause, GENERAL_WORDS),
+                    _ => contains_any_word(object, GENERAL_WORDS),
+                }
+            })
         })
+}
+
+/// Returns whether a lowercase sentence names the means to use and those not to use: "use pnpm, not npm".
+fn chooses_means(lower: &str) -> bool {
+    imperatives(lower, "use").any(|object| {
+        let is_choice = |cue: &&str| {
+            object.split_once(*cue).is_some_and(|(means, other)| !means.is_empty() && !other.is_empty())
+        };
+        [", not ", " and not ", " instead of ", " rather than "].iter().any(|cue| is_choice(&cue))
     })
+}
+
+/// Returns whether a lowercase sentence orders that something stays as it is: "leave migrations/ alone", "hands off the API".
+fn protects(lower: &str) -> bool {
+    let ends = [" alone", " untouched", " unchanged", " as it is", " as they are", " as is"];
+    let is_left = |word: &str| {
+        imperatives(lower, word).any(|object| {
+            let clause = object.split([',', ';', '!']).next().unwrap_or(object).trim_end_matches('.');
+            let thing = ends.iter().find_map(|end| clause.strip_suffix(end));
+            thing.is_some_and(|thing| !PRONOUNS.contains(&thing.trim()))
+        })
+    };
+    is_left("leave") || lower.starts_with("hands off ")
+}
+
+/// Returns whether a lowercase sentence states what the person wants of everything: "I want every public function documented".
+fn demands_all(lower: &str) -> bool {
+    ["i want ", "i need "].iter().any(|cue| {
+        lower.split_once(cue).is_some_and(|(before, wanted)| {
+            before.trim().is_empty() && ["every ", "all ", "each "].iter().any(|all| wanted.starts_with(all))
+        })
+    }) || ["i prefer ", "we prefer "].iter().any(|cue| lower.starts_with(cue))
 }
 
 /// Returns whether a lowercase sentence orders a habit, such as "run the linter before every commit".
@@ -170,9 +205,12 @@ fn is_verb_in_imperative(text: &str) -> bool {
 /// Returns whether the text after a prohibition is a verb with only a pronoun as its object, such as "do that".
 pub(super) fn is_only_pronoun(text: &str) -> bool {
     let clause = text.split([',', ';', '.', '!', ':']).next().unwrap_or(text);
-    let mut words = clause.split_whitespace().skip(1);
+    let mut words = clause.split_whitespace();
+    let verb = words.next().unwrap_or_default();
     match (words.next(), words.next()) {
         (None, _) => true,
+        // "Don't stash anything" names what is forbidden; "don't do anything" does not.
+        (Some("anything"), None) => ["do", "say"].contains(&verb),
         (Some(word), None) => PRONOUNS.contains(&word),
         (Some(_), Some(_)) => false,
     }

@@ -77,6 +77,18 @@ fn a_rule_that_stays_valid_is_standing() {
         "必ずテストを実行してください。",
         "テストでスリープしないでください。",
         "절대 main에 푸시하지 마세요.",
+        "do not stash anything, read the files you need",
+        "don't delete anything",
+        "use pnpm, not npm",
+        "Ask me before you delete anything.",
+        "Leave migrations/ alone",
+        "Hands off the vendor directory.",
+        "Whatever you do, leave the CI config untouched.",
+        "I want every public function documented.",
+        "and we don't need backward compatibility this will make things over complicated",
+        "I prefer small commits.",
+        "Remember: prod credentials are off limits.",
+        "We agreed that there will be no new dependencies.",
     ];
     let missed: Vec<_> = sentences.into_iter().filter(|sentence| !is_standing_rule(sentence)).collect();
     assert!(missed.is_empty(), "{missed:#?}");

@@ -3,7 +3,7 @@
 
 use facts::formatting::to_single_line;
 use facts::{ConversationFacts, FileUse};
-use protocol::{CarryOver, ContinuityProbe, ProbeJudge, ProbeKind, Seq, TodoStatus};
+use protocol::{CarryOver, ContinuityProbe, ProbeJudge, ProbeKind, Rule, Seq, TodoStatus};
 
 /// The number of answers that are accepted to a question about the newest files or decisions.
 const ALTERNATIVES_MAX: usize = 3;
@@ -58,12 +58,17 @@ impl PlannedProbe {
     }
 }
 
-/// Returns at most one question of each kind; a kind about which the conversation has no fact is left out.
-pub(super) fn plan_probes(facts: &ConversationFacts, carry_over: &CarryOver) -> Vec<PlannedProbe> {
+/// Returns at most one question of each kind about the facts of the conversation, with those that it inherited in `carry_over`.
+/// A kind about which it has no fact is left out. `package` holds the facts of the package that is checked.
+pub(super) fn plan_probes(
+    facts: &ConversationFacts,
+    carry_over: &CarryOver,
+    package: &CarryOver,
+) -> Vec<PlannedProbe> {
     let planned = [
         last_request(facts, carry_over),
         open_task(facts, carry_over),
-        rule(carry_over),
+        rule(carry_over, package),
         file_in_use(facts),
         decision(facts, carry_over),
     ];
@@ -106,9 +111,13 @@ fn open_task(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<Planne
     (!answers.is_empty()).then_some(PlannedProbe { kind: ProbeKind::OpenTask, question, answers, seq })
 }
 
-/// Returns the question about the newest standing rule. The answer has to contain that one.
-fn rule(carry_over: &CarryOver) -> Option<PlannedProbe> {
-    let rule = carry_over.rules.iter().rev().find(|rule| !is_output(&rule.text))?;
+/// Returns the question about the newest standing rule that the package has lost, else about the newest one. The answer has to
+/// contain that one.
+fn rule(carry_over: &CarryOver, package: &CarryOver) -> Option<PlannedProbe> {
+    let mut rules = carry_over.rules.iter().rev().filter(|rule| !is_output(&rule.text)).peekable();
+    let newest = *rules.peek()?;
+    let is_kept = |rule: &Rule| package.rules.iter().any(|kept| kept.text.contains(&rule.text));
+    let rule = rules.find(|rule| !is_kept(rule)).unwrap_or(newest);
     Some(PlannedProbe {
         kind: ProbeKind::Rule,
         question: "Which standing rules has the user given for this work?",

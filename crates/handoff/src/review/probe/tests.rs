@@ -57,7 +57,7 @@ fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
         ],
         ..ConversationFacts::default()
     };
-    let planned = plan_probes(&facts, &carry_over);
+    let planned = plan_probes(&facts, &carry_over, &carry_over);
     let short: Vec<_> =
         planned.iter().map(|probe| (probe.kind, probe.answers.join(" | "), probe.seq)).collect();
     assert_eq!(
@@ -70,7 +70,7 @@ fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
             (ProbeKind::Decision, "Agreed: 1,000 entries. | We decided on an LRU list.".to_owned(), Some(6)),
         ]
     );
-    assert_eq!(plan_probes(&ConversationFacts::default(), &CarryOver::default()), []);
+    assert_eq!(plan_probes(&ConversationFacts::default(), &CarryOver::default(), &CarryOver::default()), []);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn only_a_request_a_rule_and_a_decision_are_asked_about() {
         ],
         ..ConversationFacts::default()
     };
-    let planned = plan_probes(&facts, &carry_over);
+    let planned = plan_probes(&facts, &carry_over, &carry_over);
     let answers: Vec<_> = planned.iter().map(|probe| (probe.answers.join(" | "), probe.seq)).collect();
     assert_eq!(
         answers,
@@ -104,12 +104,12 @@ fn only_a_request_a_rule_and_a_decision_are_asked_about() {
         decisions: facts.decisions[1..].to_vec(),
         ..ConversationFacts::default()
     };
-    assert_eq!(plan_probes(&only_talk, &CarryOver::default()), []);
+    assert_eq!(plan_probes(&only_talk, &CarryOver::default(), &CarryOver::default()), []);
     let named = ConversationFacts {
         decisions: vec![quote(3, "The decision is to keep the format.")],
         ..ConversationFacts::default()
     };
-    assert_eq!(plan_probes(&named, &CarryOver::default()).len(), 1);
+    assert_eq!(plan_probes(&named, &CarryOver::default(), &CarryOver::default()).len(), 1);
 }
 
 #[test]
@@ -180,4 +180,18 @@ fn the_offline_form_finds_an_answer_in_one_item_of_the_text() {
 fn the_instructions_match_their_reviewed_snapshot() {
     insta::assert_snapshot!("probe_answer", super::call::ANSWER_INSTRUCTIONS);
     insta::assert_snapshot!("probe_judge", super::call::JUDGE_INSTRUCTIONS);
+}
+
+#[test]
+fn the_question_about_rules_is_about_one_that_the_package_has_lost() {
+    let rule = |text: &str| protocol::Rule { text: text.to_owned(), refs: Vec::new() };
+    let known =
+        CarryOver { rules: vec![rule("Never stash."), rule("No new files.")], ..CarryOver::default() };
+    let package = CarryOver { rules: vec![rule("No new files.")], ..CarryOver::default() };
+    let asked = |package: &CarryOver| {
+        let planned = plan_probes(&ConversationFacts::default(), &known, package);
+        planned.iter().map(|probe| probe.answers.join(" | ")).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&package), ["Never stash."]);
+    assert_eq!(asked(&known), ["No new files."]);
 }

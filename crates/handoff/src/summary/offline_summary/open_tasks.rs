@@ -42,6 +42,8 @@ const ALL_TASKS: [&str; 6] =
     ["all tasks", "all the tasks", "all of the tasks", "both tasks", "every task", "all todos"];
 /// Minimum letters of a word that distinguishes a task.
 const WORD_CHARS_MIN: usize = 4;
+/// Minimum letters of the verb with which a task begins.
+const VERB_CHARS_MIN: usize = 3;
 /// The length of a word's beginning that is compared, in bytes, so that "test" and "tests" are the same.
 const WORD_BYTES: usize = 6;
 
@@ -72,14 +74,21 @@ pub(crate) fn done_task_claims(summary: &HandoffSummary) -> Vec<DoneTaskClaim> {
 /// Returns whether a line names the task by most of its words, and tells it as done.
 pub(crate) fn tells_as_done(line: &str, task: &str) -> bool {
     let lower = line.to_lowercase();
-    if !DONE_WORDS.iter().any(|word| lower.contains(word)) || has_reservation(&lower) {
+    let is_done = DONE_WORDS.iter().any(|word| lower.contains(word)) || facts::reports_result(line);
+    if !is_done || has_reservation(&lower) {
         return false;
     }
-    let words: Vec<String> = task
-        .to_lowercase()
+    // The verb at the beginning counts however short it is: "Fix the lexer" is told by "Fixed the lexer".
+    let is_distinctive = |(index, word): &(usize, &str)| {
+        word.chars().count() >= if *index == 0 { VERB_CHARS_MIN } else { WORD_CHARS_MIN }
+    };
+    let task = task.to_lowercase();
+    let words: Vec<&str> = task
         .split(|c: char| !c.is_alphanumeric())
-        .filter(|word| word.chars().count() >= WORD_CHARS_MIN)
-        .map(str::to_owned)
+        .filter(|word| !word.is_empty())
+        .enumerate()
+        .filter(is_distinctive)
+        .map(|(_, word)| word)
         .collect();
     let hits =
         words.iter().filter(|word| lower.contains(&word[..word.floor_char_boundary(WORD_BYTES)])).count();
@@ -115,6 +124,9 @@ mod tests {
             ("One task is open.", "Write the retry tests: completed", 1),
             ("All tasks are finished.", "The retry tests are implemented.", 2),
             ("Half done.", "[x] Write the retry tests", 1),
+            ("Half done.", "I wrote the retry tests.", 1),
+            ("Half done.", "Ported the reader and added the retry tests.", 1),
+            ("Half done.", "Write the retry tests: done", 1),
             ("Half done.", "[ ] Write the retry tests", 0),
             ("Half done.", "The retry tests are not done yet.", 0),
             ("Half done.", "Write the retry tests once the reader is done.", 0),

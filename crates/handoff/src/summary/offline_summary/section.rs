@@ -228,7 +228,7 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     };
     for (index, quote) in facts.requests.iter().rev().enumerate().filter(is_informative) {
         let label = match (index, facts.request_answered, facts.open_question.is_some()) {
-            (0, _, true) => "Last request, answered with a question",
+            (0, _, true) => "Last request, the assistant asked back",
             (0, Some(true), false) => "Last request, answered",
             (0, Some(false), false) if has_statement => "Last request, not finished",
             (0, Some(false), false) => "Pending request",

@@ -148,7 +148,8 @@ pub(super) fn is_prose(sentence: &str) -> bool {
 }
 
 /// Returns whether a sentence contradicts the facts: it claims that tests pass or fail although their last run had the
-/// opposite result, or that an open task is done. The task list and the last run are newer than the sentence.
+/// opposite result, or that an open task is done. A claim that all tests pass is not quoted either: the recorded runs say how the
+/// tests ended, and a claim does not tell when it was true. The task list and the last run are newer than the sentence.
 pub(super) fn is_misleading(facts: &ConversationFacts, sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     if let Some(run) = facts.checks.iter().find(|run| run.kind == CheckKind::Test)
@@ -161,7 +162,44 @@ pub(super) fn is_misleading(facts: &ConversationFacts, sentence: &str) -> bool {
         {
             return true;
         }
+        if claims_all_tests(&lower) {
+            return true;
+        }
     }
     let mut open = facts.todos.iter().filter(|todo| todo.status != TodoStatus::Completed);
     open.any(|todo| tells_as_done(sentence, &todo.text))
+}
+
+/// The most words between "all" and "tests", or between "tests" and "pass".
+const CLAIM_GAP_MAX: usize = 3;
+
+/// Returns whether a lowercase sentence claims that all tests pass, such as "all 1,274 tests pass".
+fn claims_all_tests(lower: &str) -> bool {
+    let words: Vec<&str> =
+        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_all = |word: &&str| matches!(*word, "all" | "every") || word.bytes().all(|c| c.is_ascii_digit());
+    let is_passed = |word: &&str| word.starts_with("pass") || *word == "green";
+    (0..words.len()).filter(|index| matches!(words[*index], "test" | "tests")).any(|index| {
+        words[index.saturating_sub(CLAIM_GAP_MAX)..index].iter().any(is_all)
+            && words[index + 1..].iter().take(CLAIM_GAP_MAX).any(is_passed)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_all_tests_pass_is_recognised() {
+        for (sentence, expected) in [
+            ("verification: all 1274 tests pass, lint clean.", true),
+            ("all tests are passing now.", true),
+            ("43 tests passed.", true),
+            ("every test is green.", true),
+            ("the test passes because the clock is passed in.", false),
+            ("all handlers pass the token to the tests.", false),
+        ] {
+            assert_eq!(claims_all_tests(sentence), expected, "{sentence}");
+        }
+    }
 }

@@ -16,8 +16,8 @@ const TAB: &str = "    ";
 
 /// Returns `text` without characters that hide or reorder others, with its line breaks and the indentation of its lines.
 ///
-/// Of several blank lines one is kept. Indentation that all lines have is removed. The fences of a code block stay if each is
-/// closed. A text of one line is normalized like every other line, by [`normalize_line`].
+/// Of several blank lines one is kept. Indentation that all lines have is removed. A code block that is not closed gets a
+/// closing fence. A text of one line is normalized like every other line, by [`normalize_line`].
 pub(crate) fn normalize_block(text: &str) -> String {
     let lines: Vec<String> =
         text.lines().map(|line| strip_hidden(&line.replace('\t', TAB)).trim_end().to_owned()).collect();
@@ -43,7 +43,7 @@ pub(crate) fn normalize_block(text: &str) -> String {
         }
         is_after_blank = false;
     }
-    if block.contains('\n') { close_or_remove_fences(block) } else { normalize_line(&block) }
+    if block.contains('\n') { close_fence(block) } else { normalize_line(&block) }
 }
 
 /// Returns the block cut to `graphemes_max` grapheme clusters of at most `chars_per_grapheme` characters on average, with an
@@ -54,7 +54,7 @@ pub(super) fn shorten_block(text: &str, graphemes_max: usize, chars_per_grapheme
     let chars_max = graphemes_max * chars_per_grapheme;
     let head = head.char_indices().nth(chars_max).map_or(head, |(end, _)| &head[..end]);
     match head.len() < block.len() {
-        true => close_or_remove_fences(format!("{}…", head.trim_end())),
+        true => close_fence(format!("{}…", head.trim_end())),
         false => block,
     }
 }
@@ -111,25 +111,25 @@ fn escape_line_tags(line: &str) -> String {
     managed_block::escape_block_tags(&untrusted_text::neutralize(line))
 }
 
-/// Returns the block without its fences if one of them is not closed: it would take what follows for code.
-fn close_or_remove_fences(block: String) -> String {
-    let mut open: Option<&str> = None;
+/// Returns the block with its last code block closed, which would otherwise take what follows for code.
+fn close_fence(mut block: String) -> String {
+    let mut open: Option<String> = None;
     for line in block.lines() {
-        let line = line.trim();
-        match (open, fence(line)) {
-            (None, fence) => open = fence,
-            (Some(opening), Some(closing)) if closing == line && closing.starts_with(opening) => open = None,
-            (Some(_), _) => {}
+        let trimmed = line.trim();
+        match (&open, fence(trimmed)) {
+            (None, Some(signs)) => {
+                let indentation = &line[..line.len() - line.trim_start().len()];
+                open = Some(format!("{indentation}{signs}"));
+            }
+            (Some(opening), Some(closing)) if closing == trimmed && closing.starts_with(opening.trim()) => {
+                open = None;
+            }
+            (None | Some(_), _) => {}
         }
     }
-    if open.is_none() {
-        return block;
-    }
-    let mut block = block;
-    for (fence, sign) in [("```", "`"), ("~~~", "~")] {
-        while block.contains(fence) {
-            block = block.replace(fence, sign);
-        }
+    if let Some(closing) = open {
+        block.push('\n');
+        block.push_str(&closing);
     }
     block
 }
@@ -170,14 +170,16 @@ mod tests {
     #[test]
     fn a_code_block_that_is_not_closed_does_not_take_what_follows() {
         for (text, expected) in [
-            ("see\n```\ncode", "see\n`\ncode"),
-            ("```\ncode", "`\ncode"),
+            ("see\n```\ncode", "see\n```\ncode\n```"),
+            ("see\r\n```python\r\ncode\r\n```", "see\n```python\ncode\n```"),
+            ("````\ncode\n```", "````\ncode\n```\n````"),
             ("~~~\n~~~~\n", "~~~\n~~~~"),
-            ("~~~\n```\n", "~\n`"),
+            ("~~~\n```\n", "~~~\n```\n~~~"),
         ] {
             assert_eq!(normalize_block(text), expected, "{text}");
+            assert_eq!(normalize_block(expected), expected, "{text}");
         }
-        assert_eq!(shorten_block(REQUEST, 20, 4), "Port this:\n\n`rust…");
+        assert_eq!(shorten_block(REQUEST, 25, 4), "Port this:\n\n```rust\nfn a…\n```");
         assert!(shorten_block(&"a\nb ".repeat(300), 100, 4).ends_with('…'));
     }
 

@@ -1,21 +1,25 @@
 //! Assignments, sentences and headers that announce a secret: `DB_PASSWORD=…`, `api key: …`, `password is …`,
-//! `Authorization: Bearer …`, `Cookie: session=…`. This file reads their syntax; [`context`](crate::context) judges the
-//! name and [`value`](crate::value) the value.
+//! `Authorization: Bearer …`, `Cookie: session=…`. This file reads the syntax of assignments and sentences, and
+//! [`headers`] that of headers; [`context`](crate::context) judges the name and [`value`](crate::value) the value.
+
+pub mod headers;
+mod sentence;
 
 use std::ops::Range;
+
+use self::sentence::{is_sentence_value, read_note, read_phrase};
 
 use crate::context::{NameClass, classify_name};
 use crate::rule_set::RuleTarget;
 use crate::scan::WINDOW_BYTES;
-use crate::shape::{
-    is_code_open, is_placeholder, is_reference, is_value_byte, looks_random, looks_scrambled,
-};
+use crate::shape::{is_value_byte, looks_scrambled};
 use crate::value::{AssignedValue, is_secret_value};
 
 /// Words by which assignments, authorization headers and cookies are recognized.
 pub const ASSIGNMENT_WORDS: &[(&str, RuleTarget)] = &[
     ("pass", RuleTarget::Name),
     ("pwd", RuleTarget::Name),
+    ("pw", RuleTarget::Name),
     ("kennwort", RuleTarget::Name),
     ("contraseña", RuleTarget::Name),
     ("CONTRASEÑA", RuleTarget::Name),
@@ -33,8 +37,9 @@ pub const ASSIGNMENT_WORDS: &[(&str, RuleTarget)] = &[
     ("auth", RuleTarget::Name),
     ("bearer ", RuleTarget::Scheme),
     ("basic ", RuleTarget::Scheme),
-    ("authorization: token ", RuleTarget::Scheme),
-    ("cookie: ", RuleTarget::Cookie),
+    ("authorization", RuleTarget::Header),
+    ("cookie", RuleTarget::Cookie),
+    ("-b ", RuleTarget::Cookie),
 ];
 
 /// The maximum number of bytes of a name before and behind its word.
@@ -45,8 +50,6 @@ const BLANKS_MAX: usize = 40;
 const PAIR_BYTES_MAX: usize = 80;
 /// The minimum length of a value, in bytes.
 const VALUE_BYTES_MIN: usize = 6;
-/// The maximum length of the words between a name and a verb, as in `the password for staging is`, in bytes.
-const PHRASE_BYTES_MAX: usize = 40;
 
 /// The kind of an assigned secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,14 +156,12 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
     // `--- PASS: TestLogin` is a line of a test runner, and `pass = count > 3` a condition.
     if name.eq_ignore_ascii_case("pass")
         && value.quoting == Quoting::None
+        && !(operator == Operator::Verb && before.ends_with("my "))
         && !(operator == Operator::Equals && name == "PASS")
     {
         return None;
     }
-    // `aws configure set aws_secret_access_key …` has no hyphens.
-    let is_option = name.starts_with('-')
-        || name.contains('_') && value.range.len() >= 20 && looks_scrambled(&text[value.range.clone()]);
-    if operator == Operator::Option && !is_option {
+    if operator == Operator::Option && !is_option_value(name, before, &text[value.range.clone()]) {
         return None;
     }
     let class = classify_name(name, before)?;
@@ -178,6 +179,8 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
         operator,
         quoting: value.quoting,
         next: bytes.get(value.range.end).copied().unwrap_or(b'\n'),
+        rest: &text[value.range.end..],
+        before,
     };
     if value.range.len() >= VALUE_BYTES_MIN && is_secret_value(&assigned) {
         let kind = match class {
@@ -193,54 +196,15 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
     Some(reading)
 }
 
-/// Reads the credentials behind the name of their scheme.
-pub fn read_credentials(text: &str, word: Range<usize>) -> Option<AssignmentReading> {
-    let is_inside = text[..word.start].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    let start = word.end + count_blanks(&text.as_bytes()[word.end..]);
-    let value = unquoted_range(text, start);
-    let secret = text.get(value.clone())?;
-    let is_secret = !is_inside
-        && secret.len() >= VALUE_BYTES_MIN
-        && !is_placeholder(secret)
-        && !is_reference(secret)
-        && !is_code_open(text.as_bytes().get(value.end).copied())
-        && (looks_random(secret) || looks_scrambled(secret));
-    let secrets = if is_secret { vec![(AssignmentKind::Credentials, value.clone())] } else { Vec::new() };
-    Some(AssignmentReading { secrets, end: value.end.max(word.end), window_end: start + WINDOW_BYTES })
-}
-
-/// Reads the cookies of a header.
-pub fn read_cookies(text: &str, word: Range<usize>) -> Option<AssignmentReading> {
-    let window_end = text.floor_char_boundary(word.end + WINDOW_BYTES);
-    let header = text[word.end..window_end].split(['\n', '"', '\'', '`']).next()?;
-    let header = header.split(r"\n").next()?;
-    let mut secrets = Vec::new();
-    let mut position = word.end;
-    for pair in header.split_inclusive(';') {
-        if let Some((name, value)) = pair.trim_end_matches([';', ' ', '\r']).split_once('=') {
-            let start = position + name.len() + 1;
-            if is_session_cookie(name.trim(), value) {
-                secrets.push((AssignmentKind::Cookie, start..start + value.len()));
-            }
-        }
-        position += pair.len();
-    }
-    Some(AssignmentReading { secrets, end: word.end + header.len(), window_end: word.end + WINDOW_BYTES })
-}
-
-/// Returns whether a cookie identifies a session. Settings, such as a theme, do not.
-fn is_session_cookie(name: &str, value: &str) -> bool {
-    const SESSION_NAME_PARTS: [&str; 9] =
-        ["sess", "sid", "auth", "token", "jwt", "login", "remember", "csrf", "xsrf"];
-    let name = name.to_ascii_lowercase();
-    let is_id = name.rsplit(['-', '_', '.']).next() == Some("id");
-    let is_named = is_id || SESSION_NAME_PARTS.iter().any(|part| name.contains(part));
-    let is_short = value.len() < VALUE_BYTES_MIN || value.contains(char::is_whitespace);
-    !is_short
-        && !is_placeholder(value)
-        && !is_reference(value)
-        && (is_named && (value.bytes().any(|byte| byte.is_ascii_digit()) || looks_scrambled(value))
-            || value.len() >= 20 && looks_random(value))
+/// Returns whether a value that only a space separates from its name belongs to it: an option, the argument of a command that
+/// sets a variable, or a password in a sentence.
+fn is_option_value(name: &str, before: &str, value: &str) -> bool {
+    const SETTERS: [&str; 2] = ["setx ", "configure set "];
+    // `aws configure set aws_secret_access_key …` has no hyphens.
+    let is_variable = name.contains('_')
+        && (SETTERS.iter().any(|command| before.ends_with(command))
+            || value.len() >= 20 && looks_scrambled(value));
+    name.starts_with('-') || is_variable || is_sentence_value(name, value)
 }
 
 /// A value in a text.
@@ -310,6 +274,7 @@ fn read_operator(text: &str, name_end: usize) -> Option<(Operator, usize)> {
         [b',', ..] if is_quoted => Some((Operator::Comma, position + 1)),
         [b'>', ..] if blanks == 0 => Some((Operator::Tag, position + 1)),
         [b'|', ..] if blanks > 0 && !is_quoted => Some((Operator::Cell, position + 1)),
+        [b'(', ..] if blanks > 0 && !is_quoted => read_note(text, position),
         [_, ..] if blanks > 0 && !is_quoted => read_phrase(text, position),
         _ => None,
     }
@@ -336,26 +301,16 @@ fn read_typed(text: &str, start: usize) -> (Operator, usize) {
     let length = window.iter().take_while(|byte| is_type(byte)).count();
     let has_type = window[..length].iter().any(u8::is_ascii_alphabetic);
     match window.get(length) {
-        Some(b'=') if has_type => (Operator::Equals, start + length + 1),
+        // The end of Base64 is no operator.
+        Some(b'=')
+            if has_type
+                && (window[length - 1] == b' '
+                    || !matches!(window.get(length + 1), Some(b'=' | b'\n') | None)) =>
+        {
+            (Operator::Equals, start + length + 1)
+        }
         _ => (Operator::Colon, start),
     }
-}
-
-/// Reads a verb, possibly after a phrase such as `for staging`; else the space is the operator of an option.
-fn read_phrase(text: &str, start: usize) -> Option<(Operator, usize)> {
-    const VERBS: [&str; 8] = ["is ", "is: ", "ist ", "ist: ", "lautet ", "lautet: ", "es ", "est "];
-    const PREPOSITIONS: [&str; 5] = ["for ", "of ", "to ", "on ", "für "];
-    let end = text.floor_char_boundary(start + PHRASE_BYTES_MAX);
-    let window = &text[start..end];
-    if let Some(verb) = VERBS.iter().find(|verb| window.starts_with(**verb)) {
-        return Some((Operator::Verb, start + verb.len()));
-    }
-    if PREPOSITIONS.iter().any(|word| window.starts_with(word)) {
-        let position =
-            VERBS.iter().filter_map(|verb| Some(window.find(&format!(" {verb}"))? + 1 + verb.len())).min()?;
-        return (!window[..position].contains(['.', '\n'])).then_some((Operator::Verb, start + position));
-    }
-    Some((Operator::Option, start))
 }
 
 /// Reads the value after an operator, with or without quotes.

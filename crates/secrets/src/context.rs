@@ -23,6 +23,11 @@ const PASSWORD_WORDS: &[&str] = &[
     "contraseña",
     "contrasena",
     "pwd",
+    "bindpw",
+    "rootpw",
+    "sshpass",
+    "dbpass",
+    "dbpasswd",
     "пароль",
     "密码",
     "密碼",
@@ -41,6 +46,13 @@ const SECRET_WORDS: &[&str] = &[
     "secretkey",
     "accesskey",
     "authtoken",
+    "accesstoken",
+    "bearertoken",
+    "clientsecret",
+    "identitytoken",
+    "refreshtoken",
+    "secretaccesskey",
+    "sessiontoken",
 ];
 /// Words that make a key secret.
 const KEY_QUALIFIERS: &[&str] = &[
@@ -56,6 +68,7 @@ const KEY_QUALIFIERS: &[&str] = &[
     "deploy",
     "deployment",
     "encryption",
+    "functions",
     "license",
     "master",
     "private",
@@ -220,7 +233,8 @@ pub fn classify_name(name: &str, before: &str) -> Option<NameClass> {
         || words
             .iter()
             .any(|word| word.contains("password") && !["passwords", "passwordless"].contains(word))
-        || last == "pass"
+        || ["pass", "pw"].contains(&last)
+        || lower == "rediscli_auth"
         || last == "passe" && before.ends_with("mot de ");
     if is_password {
         return Some(NameClass::Password);
@@ -237,6 +251,7 @@ pub fn classify_name(name: &str, before: &str) -> Option<NameClass> {
         "key" | "keys" if words.len() > 1 && has(KEY_QUALIFIERS) => Some(NameClass::Secret),
         "key" if words.len() > 1 && is_environment => Some(NameClass::EnvironmentKey),
         "key" if words.len() > 1 => Some(NameClass::Key),
+        "auth" if name.eq_ignore_ascii_case("x-auth") => Some(NameClass::Secret),
         "auth" if name.trim_start_matches(['_', '/', ':', '-']) == "auth" => Some(NameClass::Key),
         _ => None,
     }

@@ -1,10 +1,17 @@
-//! The end of a private key in PEM form, whose first line a rule has found.
+//! The extent of a private key in PEM form, of which a rule has found the first line or the last.
+
+use std::sync::LazyLock;
 
 use memchr::memmem;
+use regex::bytes::Regex;
+
+use crate::shape::looks_scrambled;
 
 /// The minimum length of a run of Base64 by which a body with quotes is a key: quotes also stand around the first line
 /// in code that only looks for keys.
 const RUN_BYTES_MIN: usize = 40;
+/// The maximum length of a key before its last line, in bytes.
+const CUT_BYTES_MAX: usize = 16 << 10;
 /// The maximum length of the last line of a key, in bytes.
 const LAST_LINE_BYTES_MAX: usize = 100;
 
@@ -22,6 +29,31 @@ pub fn key_end(text: &str, header_end: usize) -> Option<usize> {
         return Some(header_end + body_end + end);
     }
     cut_body_end(body).map(|end| header_end + end)
+}
+
+/// The lines of Base64 at the end of a text. Between them stand line breaks, also escaped ones as in JSON, with the quotes
+/// and signs of code, of a diff or of numbered lines.
+static CUT_LINES: LazyLock<Regex> = LazyLock::new(|| {
+    let line_break =
+        r#"(?:["',+ ]{0,4}(?:\r?\n|(?:\\+r)?\\+n)(?:\s|["'>|,]|\+ ?|\d{1,6}(?:\t|\xe2\x86\x92|[:|] ?))*)"#;
+    let line = "[A-Za-z0-9+/]{16,}={0,2}";
+    let pattern = format!(
+        "(?-u)(?:{line}(?:{line_break}{line})*(?:{line_break}=?[A-Za-z0-9+/]{{2,}}={{0,2}}){{0,2}}|(?:[A-Za-z0-9+/]{{40,}} )+[A-Za-z0-9+/]{{2,}}={{0,2}}){line_break}? ?\\z"
+    );
+    Regex::new(&pattern).expect("the pattern is a constant that the tests compile")
+});
+
+/// Returns the start of the key whose last line begins at `end_line`, or `None` if no lines of Base64 stand before it.
+/// The first line was cut off.
+pub fn cut_key_start(text: &str, end_line: usize) -> Option<usize> {
+    let limit = end_line.saturating_sub(CUT_BYTES_MAX);
+    let bytes = &text.as_bytes()[limit..end_line];
+    // The lines contain no two hyphens, so that a search from each of many last lines stays linear.
+    let start = memmem::rfind(bytes, b"--").map_or(0, |position| position + 2);
+    let lines = CUT_LINES.find(&bytes[start..])?;
+    let is_random = |run: &[u8]| std::str::from_utf8(run).is_ok_and(looks_scrambled);
+    let has_key = lines.as_bytes().split(|byte| !is_base64(char::from(*byte))).any(is_random);
+    has_key.then_some(limit + start + lines.start())
 }
 
 /// Returns whether `body` is that of a key, and not code between two constants.

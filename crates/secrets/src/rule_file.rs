@@ -34,7 +34,7 @@ pub struct RuleRecord {
     pub description: String,
     /// Where the pattern is tried.
     pub scope: RuleScope,
-    /// The words by which the rule is tried, in lower case.
+    /// The words by which the rule is tried, in lower case. `[ab]` in a word stands for each of its characters.
     pub words: Vec<String>,
     /// The condition on the text before a match.
     #[serde(default)]
@@ -49,6 +49,9 @@ pub struct RuleRecord {
     /// A further condition on the value.
     #[serde(default)]
     pub check: ValueCheck,
+    /// The commands of which one must call the match as its argument. Empty for a rule of any text.
+    #[serde(default)]
+    pub commands: Vec<String>,
     /// Patterns of values that are not secrets.
     #[serde(default)]
     pub allow: Vec<String>,
@@ -64,6 +67,9 @@ pub enum RuleScope {
     Near,
 }
 
+/// The minimum length of a word that an underscore may join to a name before it, in bytes.
+pub const JOINED_WORD_BYTES_MIN: usize = 4;
+
 /// The condition on the text before a match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -71,7 +77,8 @@ pub enum Boundary {
     /// Anything.
     #[default]
     Any,
-    /// No letter, digit or underscore, or an escaped line break or tab.
+    /// No letter or digit, or an escaped line break or tab. An underscore may stand before a word of
+    /// [`JOINED_WORD_BYTES_MIN`] or more, as in the file name `backup_ghp_….json`.
     Word,
     /// A space, or the start of the text.
     Space,
@@ -92,10 +99,12 @@ pub enum ValueCheck {
     Digit,
     /// The value is no placeholder and no reference.
     Literal,
-    /// The value is no placeholder, and the line calls `curl` before it.
-    Curl,
-    /// The value has the body of a private key.
+    /// The value is no placeholder and no reference, and it is no word: it contains a digit or a sign.
+    Password,
+    /// The body of a private key follows the value.
     PrivateKey,
+    /// The lines of a private key stand before the value, which is its last line.
+    PrivateKeyEnd,
 }
 
 /// Returns the built-in rule files.

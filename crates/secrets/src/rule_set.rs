@@ -1,6 +1,7 @@
 //! The compiled rules: one automaton over the words of all rules, and patterns that are compiled when they are first
 //! needed.
 
+use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
@@ -57,7 +58,9 @@ pub enum RuleTarget {
     Name,
     /// The credentials of an authorization header, behind the name of their scheme.
     Scheme,
-    /// The cookies of a header.
+    /// An authorization header, at its name.
+    Header,
+    /// The cookies of a header, at its name, or of an option of `curl`.
     Cookie,
 }
 
@@ -81,9 +84,11 @@ impl RuleSet {
     fn compile(files: impl IntoIterator<Item = RuleFile>) -> Self {
         let mut words: Vec<String> = Vec::new();
         let mut targets: Vec<Vec<RuleTarget>> = Vec::new();
-        let mut add_target = |word: &str, target| match words.iter().position(|other| other == word) {
-            Some(index) => targets[index].push(target),
+        let mut indexes: HashMap<String, usize> = HashMap::new();
+        let mut add_target = |word: &str, target| match indexes.get(word) {
+            Some(index) => targets[*index].push(target),
             None => {
+                indexes.insert(word.to_owned(), words.len());
                 words.push(word.to_owned());
                 targets.push(vec![target]);
             }
@@ -92,12 +97,12 @@ impl RuleSet {
         for file in files {
             let origin = format!("{} {}", file.name, file.version).trim_end().to_owned();
             for record in file.rules {
-                for word in &record.words {
+                for word in record.words.iter().flat_map(|word| expand_classes(word)) {
                     let target = match record.scope {
                         RuleScope::Start => RuleTarget::Start(rules.len()),
                         RuleScope::Near => RuleTarget::Near(rules.len()),
                     };
-                    add_target(word, target);
+                    add_target(&word, target);
                 }
                 rules.push(CompiledRule {
                     record,
@@ -142,6 +147,15 @@ impl CompiledRule {
             self.stopwords.iter().any(|word| memchr::memmem::find(&lower, word.as_bytes()).is_some())
         }
     }
+}
+
+/// Returns the words for which a word with classes such as `[ab]` stands.
+pub fn expand_classes(word: &str) -> Vec<String> {
+    let parts = word.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?)));
+    let Some((before, (class, rest))) = parts else { return vec![word.to_owned()] };
+    let ends = expand_classes(rest);
+    let starts = class.chars().map(|character| format!("{before}{character}"));
+    starts.flat_map(|start| ends.iter().map(move |end| format!("{start}{end}"))).collect()
 }
 
 /// Compiles a pattern of a built-in rule.

@@ -3,6 +3,7 @@
 //! Each attempt examines a bounded window. A value that a rule has matched or rejected is not examined again by the same
 //! rule, so a text of repeated prefixes is linear too.
 
+pub mod command_line;
 mod invisible;
 
 use std::ops::Range;
@@ -11,11 +12,12 @@ use aho_corasick::Input;
 use regex::bytes::Captures;
 
 use self::invisible::remove_invisible;
-use crate::assignment::{self, AssignmentKind};
+use crate::assignment::{self, AssignmentKind, headers};
 use crate::patterns::installed_patterns;
 use crate::pem;
-use crate::rule_file::{Boundary, ValueCheck};
+use crate::rule_file::{Boundary, JOINED_WORD_BYTES_MIN, ValueCheck};
 use crate::rule_set::{CompiledRule, RuleSet, RuleTarget, builtin_rules};
+use crate::scan::command_line::is_argument_of;
 use crate::shape::{is_placeholder, is_reference, is_value_byte, looks_random, shannon_entropy};
 
 /// The number of bytes that one attempt examines. The longest tokens of fixed length are shorter; a longer run of a
@@ -25,9 +27,6 @@ pub const WINDOW_BYTES: usize = 4096;
 const NEAR_BYTES: usize = 512;
 /// The maximum length of a word of a rule, in bytes.
 pub const WORD_BYTES_MAX: usize = 64;
-/// The number of bytes before an option in which the name of the command must stand.
-const COMMAND_BYTES: usize = 512;
-
 /// A secret in a text. `start` and `end` are offsets in bytes, on character boundaries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretMatch {
@@ -125,16 +124,18 @@ impl Scanner<'_> {
             RuleTarget::Start(rule) => rule,
             RuleTarget::Near(rule) => return self.add_region(rule, word),
             RuleTarget::Name => self.rules.rules.len(),
-            RuleTarget::Scheme | RuleTarget::Cookie => self.rules.rules.len() + 1,
+            RuleTarget::Scheme | RuleTarget::Header | RuleTarget::Cookie => self.rules.rules.len() + 1,
         };
         if word.start < self.examined.get(slot).copied().unwrap_or(0) {
             return;
         }
         let examined_end = match target {
-            RuleTarget::Start(rule) => self.try_pattern(rule, word.start),
-            RuleTarget::Near(_) | RuleTarget::Name | RuleTarget::Scheme | RuleTarget::Cookie => {
-                self.try_assignment(target, word)
-            }
+            RuleTarget::Start(rule) => self.try_pattern(rule, word),
+            RuleTarget::Near(_)
+            | RuleTarget::Name
+            | RuleTarget::Scheme
+            | RuleTarget::Header
+            | RuleTarget::Cookie => self.try_assignment(target, word),
         };
         if let Some(end) = examined_end {
             if self.examined.len() <= slot {
@@ -144,12 +145,13 @@ impl Scanner<'_> {
         }
     }
 
-    /// Tries the pattern of a rule at `start`. Returns the end of what it matched, whether it is a secret or not.
-    fn try_pattern(&mut self, index: usize, start: usize) -> Option<usize> {
+    /// Tries the pattern of a rule at a word. Returns the end of what it matched, whether it is a secret or not.
+    fn try_pattern(&mut self, index: usize, word: Range<usize>) -> Option<usize> {
         let rule = &self.rules.rules[index];
-        if !has_boundary(self.text, start, rule.record.boundary) {
+        if !has_boundary(self.text, &word, rule.record.boundary) {
             return None;
         }
+        let start = word.start;
         self.result.attempts += 1;
         let bytes = self.text.as_bytes();
         let window = &bytes[start..bytes.len().min(start + WINDOW_BYTES)];
@@ -173,8 +175,17 @@ impl Scanner<'_> {
         let rule = &self.rules.rules[index];
         let secret = match rule.record.check {
             ValueCheck::PrivateKey => secret.start..pem::key_end(self.text, secret.end)?,
+            ValueCheck::PrivateKeyEnd => {
+                let start = pem::cut_key_start(self.text, secret.start)?;
+                self.result.examined += (secret.start - start) as u64;
+                start..secret.end
+            }
             check => passes_check(self.text, &secret, check).then_some(secret)?,
         };
+        let commands = &rule.record.commands;
+        if !commands.is_empty() && !is_argument_of(self.text, secret.start, commands) {
+            return None;
+        }
         let value = &self.text.as_bytes()[secret.clone()];
         if rule.record.entropy.is_some_and(|entropy_min| shannon_entropy(value) <= entropy_min)
             || rule.is_allowed(value)
@@ -192,8 +203,9 @@ impl Scanner<'_> {
         self.result.attempts += 1;
         let word_start = word.start;
         let reading = match target {
-            RuleTarget::Scheme => assignment::read_credentials(self.text, word),
-            RuleTarget::Cookie => assignment::read_cookies(self.text, word),
+            RuleTarget::Scheme => headers::read_credentials(self.text, word),
+            RuleTarget::Header => headers::read_authorization(self.text, word),
+            RuleTarget::Cookie => headers::read_cookies(self.text, word),
             RuleTarget::Name | RuleTarget::Start(_) | RuleTarget::Near(_) => {
                 assignment::read_assignment(self.text, word)
             }
@@ -260,9 +272,9 @@ fn secret_group(rule: &CompiledRule, captures: &Captures<'_>, offset: usize) -> 
     Some(group.start() + offset..group.end() + offset)
 }
 
-/// Returns whether what stands before `start` satisfies the boundary of a rule.
-fn has_boundary(text: &str, start: usize, boundary: Boundary) -> bool {
-    let bytes = text.as_bytes();
+/// Returns whether what stands before a word satisfies the boundary of a rule.
+fn has_boundary(text: &str, word: &Range<usize>, boundary: Boundary) -> bool {
+    let (bytes, start) = (text.as_bytes(), word.start);
     let Some(before) = start.checked_sub(1).map(|index| bytes[index]) else { return true };
     match boundary {
         Boundary::Any => true,
@@ -270,7 +282,8 @@ fn has_boundary(text: &str, start: usize, boundary: Boundary) -> bool {
         Boundary::Parameter => matches!(before, b'?' | b'&' | b';'),
         Boundary::Word => {
             let is_escape = start >= 2 && bytes[start - 2] == b'\\' && matches!(before, b'n' | b'r' | b't');
-            !(before.is_ascii_alphanumeric() || before == b'_') || is_escape
+            let is_joined = before == b'_' && word.len() < JOINED_WORD_BYTES_MIN;
+            !(before.is_ascii_alphanumeric() || is_joined) || is_escape
         }
     }
 }
@@ -280,14 +293,13 @@ fn passes_check(text: &str, value: &Range<usize>, check: ValueCheck) -> bool {
     let Some(secret) = text.get(value.clone()) else { return true };
     let is_literal = || !is_placeholder(secret) && !is_reference(secret);
     match check {
-        ValueCheck::None | ValueCheck::PrivateKey => true,
+        ValueCheck::None | ValueCheck::PrivateKey | ValueCheck::PrivateKeyEnd => true,
         ValueCheck::Random => looks_random(secret),
         ValueCheck::Digit => secret.bytes().filter(u8::is_ascii_digit).count() >= 2,
         ValueCheck::Literal => is_literal(),
-        ValueCheck::Curl => {
-            let start = text.floor_char_boundary(value.start.saturating_sub(COMMAND_BYTES));
-            let line = text[start..value.start].rsplit('\n').next().unwrap_or_default();
-            is_literal() && memchr::memmem::find(line.as_bytes(), b"curl").is_some()
+        ValueCheck::Password => {
+            let is_sign = |byte: u8| byte.is_ascii_digit() || b"!@#^+=$%&*~?".contains(&byte);
+            is_literal() && secret.bytes().any(is_sign)
         }
     }
 }

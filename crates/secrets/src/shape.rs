@@ -21,6 +21,7 @@ const PLACEHOLDERS: &[&str] = &[
     "null",
     "omitted",
     "optional",
+    "pass",
     "password",
     "passwd",
     "placeholder",

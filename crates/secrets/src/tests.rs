@@ -1,5 +1,7 @@
 //! Tests of the crate's functions, and of its rules on generated secrets.
 
+mod forms;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -165,6 +167,14 @@ fn the_work_is_linear_in_the_length_of_the_text() {
         "adafruit = atlasv1 sourcegraph ",
         "curl -u a:b ",
         "sk-ab-",
+        "-----END RSA PRIVATE KEY-----",
+        "MIIBaB3dE5fG7hI9jK1l\n-----END RSA PRIVATE KEY-----\n",
+        "mysql -phunter2 ",
+        "Cookie: a=b; sid=x7kQ2p; ",
+        "Authorization: Basic dXNlcjpwYXNz ",
+        "*:*:*:me:hunter2 ",
+        "echo a | sudo -S ",
+        "MTk4.abcdef.",
     ] {
         let counts = [100_000, 200_000, 400_000].map(|length| {
             let result = scan::find_matches(&unit.repeat(length / unit.len()));

@@ -12,6 +12,72 @@ const KEY_BYTES_MIN: usize = 16;
 /// The minimum length of a hexadecimal value of such a key in an environment variable, in bytes.
 const HEX_KEY_BYTES_MIN: usize = 32;
 
+/// The number of bytes before a name in which the key `stringData` of a manifest must stand.
+const MANIFEST_BYTES_MAX: usize = 400;
+/// The ends of words that are said of passwords.
+const PREDICATE_ENDS: &[&str] = &[
+    "al", "ant", "ar", "ary", "ble", "ect", "ed", "en", "ent", "er", "ere", "est", "ful", "ic", "id", "ine",
+    "ing", "ion", "ity", "ive", "less", "ly", "ment", "ness", "one", "ory", "ous", "text", "thing", "ure",
+    "ways",
+];
+/// Words that are said of passwords and have none of these ends.
+const PREDICATES: &[&str] = &[
+    "above",
+    "again",
+    "complete",
+    "base",
+    "bcrypt",
+    "behind",
+    "bekannt",
+    "below",
+    "blank",
+    "datetime",
+    "default",
+    "enough",
+    "expire",
+    "falsch",
+    "false",
+    "geheim",
+    "gleich",
+    "hashes",
+    "inside",
+    "korrekt",
+    "literal",
+    "nullish",
+    "object",
+    "plain",
+    "random",
+    "reset",
+    "richtig",
+    "same",
+    "secret",
+    "sicher",
+    "simple",
+    "strong",
+    "though",
+    "unique",
+    "unset",
+    "unsafe",
+    "wichtig",
+    "within",
+    "without",
+    "wrong",
+    "yours",
+    "leer",
+    "null",
+    "undef",
+    "inputs",
+    "values",
+    "users",
+    "stars",
+    "bytes",
+    "asterisks",
+    "characters",
+    "letters",
+    "digits",
+    "words",
+];
+
 /// A value with its context.
 #[derive(Debug, Clone, Copy)]
 pub struct AssignedValue<'t> {
@@ -27,6 +93,10 @@ pub struct AssignedValue<'t> {
     pub quoting: Quoting,
     /// The byte after the value.
     pub next: u8,
+    /// The text before the name.
+    pub before: &'t str,
+    /// The text after the value.
+    pub rest: &'t str,
 }
 
 /// Returns whether a value looks like a secret in its context. References (`$NAME`), calls, paths, placeholders and values
@@ -74,12 +144,53 @@ fn is_password(assigned: &AssignedValue<'_>) -> bool {
             !is_label && (has_digit || !is_words)
         }
         Operator::Verb if is_quoted => !is_words,
+        Operator::Colon | Operator::Verb if is_chosen_word(assigned) => true,
+        // A type of a language.
+        Operator::Colon if value.starts_with('_') => looks_random(value) && has_symbol,
         Operator::Colon | Operator::Cell => {
             has_letter && has_symbol || has_digit && (has_letter || is_number(value)) || looks_random(value)
         }
         Operator::Verb => has_letter && (has_digit && !is_words || has_symbol) || looks_random(value),
+        // `define('DB_PASSWORD', '…')` names a variable of the environment.
+        Operator::Comma if assigned.name.contains('_') && !is_words => {
+            is_quoted && has_letter && (has_digit || has_symbol)
+        }
         Operator::Comma => is_quoted && looks_random(value),
     }
+}
+
+/// Returns whether a value is a word that a sentence gives as the password: `my password is swordfish.` The value ends its
+/// clause, and it is not said of the password, as `required` and `optional` are. A colon gives a word only behind `my`,
+/// and in the strings of a Kubernetes secret.
+fn is_chosen_word(assigned: &AssignedValue<'_>) -> bool {
+    let value = assigned.value;
+    let is_own = ["my ", "My ", "mein ", "Mein "].iter().any(|word| assigned.before.ends_with(word));
+    let is_given = assigned.operator == Operator::Verb || is_own || is_manifest_string(assigned.before);
+    let clause = assigned.rest.trim_start_matches(['.', '!', '"', '\'', '`', ')', '*']);
+    let is_clause_end = clause.is_empty()
+        || clause.starts_with(['\n', '\r', ',', ';', '\\'])
+        || clause.len() < assigned.rest.len() && clause.starts_with(char::is_whitespace);
+    // `the backward pass of the step is complete`.
+    let is_given = is_given && !assigned.name.eq_ignore_ascii_case("pass");
+    let is_letters = value.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    let has_small = value.contains(|c: char| c.is_ascii_lowercase());
+    is_letters && has_small && is_clause_end && is_given && !is_predicate(value)
+}
+
+/// Returns whether a name stands under the key `stringData` of a manifest of Kubernetes.
+fn is_manifest_string(before: &str) -> bool {
+    let start = before.floor_char_boundary(before.len().saturating_sub(MANIFEST_BYTES_MAX));
+    let block = before[start..].rsplit_once("stringData:\n").map(|(_, block)| block);
+    block.is_some_and(|block| block.lines().all(|line| line.is_empty() || line.starts_with([' ', '\t'])))
+}
+
+/// Returns whether a word says something about a password, and is none.
+fn is_predicate(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    let last = word.rsplit('-').next().unwrap_or_default();
+    PREDICATE_ENDS.iter().any(|end| last.ends_with(end))
+        || PREDICATES.contains(&last)
+        || PREDICATES.contains(&word.as_str())
 }
 
 /// Returns whether a value is a token, an API key or another secret.

@@ -17,6 +17,13 @@ const BARE: &[&str] = &[
     "curl https://api.test/v1 -H 'Authorization: Bearer {}'",
     "`{}`",
     "the new one is {}",
+    "cat keys/{}.json",
+    "rm /tmp/{}.env",
+    "see {}.txt: it has the key",
+    "docs/{}/notes.md",
+    "mv backup-{}.yml old",
+    "https://api.test/{}?page=2#top",
+    "https://api.test/x?key={}&page=2",
 ];
 
 /// Texts around a secret that its name announces. `N` stands for the name and `{}` for the secret.

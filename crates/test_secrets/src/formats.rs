@@ -23,7 +23,7 @@ pub struct SecretFormat {
 }
 
 /// Returns a format.
-const fn format(kind: &'static str, template: &'static str, placement: Placement) -> SecretFormat {
+pub const fn format(kind: &'static str, template: &'static str, placement: Placement) -> SecretFormat {
     SecretFormat { kind, template, placement }
 }
 

@@ -3,6 +3,7 @@
 //! The generators are written from the formats that services document, not from the patterns of the crate `secrets`.
 //! All values are random and made when a test runs: no key is in the repository. The same seed generates the same texts.
 
+mod command_formats;
 mod contexts;
 mod formats;
 mod harmless;
@@ -39,7 +40,7 @@ impl SecretSample {
 pub fn secret_samples(seed: u64, count: usize) -> Vec<SecretSample> {
     let mut random = RandomSource::new(seed);
     let mut samples = Vec::new();
-    for format in formats::FORMATS {
+    for format in formats::FORMATS.iter().chain(command_formats::COMMAND_FORMATS) {
         for index in 0..count {
             let secret = random.fill_template(format.template);
             let text = contexts::place_secret(&mut random, format, &secret, index);

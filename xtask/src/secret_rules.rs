@@ -71,6 +71,11 @@ const VALUE_END: &str = r#"(?:[\x60'"\s;]|\\[nr]|$)"#;
 /// The replacement of [`VALUE_END`]: punctuation may follow a value, as it does in prose.
 const PROSE_VALUE_END: &str = r"(?:[^\w+/=.-]|\.(?:\W|$)|$)";
 
+/// The replacement of [`PROSE_VALUE_END`] behind a value that its prefix tells: the name or the extension of a file may follow.
+const PREFIXED_VALUE_END: &str = r"(?:[^\w+=-]|$)";
+/// The rules with a prefix whose values may go on behind a slash, with their ends.
+const SLASH_VALUE_ENDS: [(&str, &str); 1] = [("square-access-token", r"(?:[^\w+/=-]|$)")];
+
 /// The file of gitleaks.
 #[derive(Debug, Deserialize)]
 struct UpstreamConfig {
@@ -199,7 +204,11 @@ fn convert_rule(rule: &UpstreamRule) -> anyhow::Result<ConvertedRule> {
         None => starting_words(&start)?,
     };
     let (scope, boundary, pattern, words) = match words {
-        Some(words) => ("start", has_boundary.then_some("word"), format!("^(?:{start})"), words),
+        Some(words) => {
+            let start =
+                if rule.regex.contains(ASSIGNMENT) { start } else { end_prefixed_value(rule, &start) };
+            ("start", has_boundary.then_some("word"), format!("^(?:{start})"), words)
+        }
         None => ("near", None, regex, rule.keywords.iter().map(|word| word.to_lowercase()).collect()),
     };
     let compiled = compile_pattern(&pattern)?;
@@ -224,6 +233,12 @@ fn convert_rule(rule: &UpstreamRule) -> anyhow::Result<ConvertedRule> {
         entropy: rule.entropy,
         allow,
     })
+}
+
+/// Returns the pattern of a rule whose values begin with a prefix, with the end of such a value.
+fn end_prefixed_value(rule: &UpstreamRule, pattern: &str) -> String {
+    let other = SLASH_VALUE_ENDS.iter().find(|(id, _)| *id == rule.id);
+    pattern.replace(PROSE_VALUE_END, other.map_or(PREFIXED_VALUE_END, |(_, end)| *end))
 }
 
 /// Escapes braces that are no repetition. Go accepts them as literals, Rust does not.

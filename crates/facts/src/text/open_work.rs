@@ -37,7 +37,8 @@ pub(crate) fn review_answer(answer: &str) -> AnswerReview {
     let mut review = AnswerReview::default();
     let mut is_below_open_heading = false;
     let mut open_heading = None;
-    for sentence in split_sentences(answer).filter(|sentence| !sentence.starts_with(['`', '>', '|', '{'])) {
+    let sentences = split_sentences(answer).flat_map(split_status_lines);
+    for sentence in sentences.filter(|sentence| !sentence.starts_with(['`', '>', '|', '{'])) {
         let text = strip_markdown(sentence);
         let lower = text.to_lowercase();
         if is_heading(sentence) {
@@ -67,6 +68,15 @@ pub(crate) fn review_answer(answer: &str) -> AnswerReview {
     review.left_open.extend(open_heading);
     review.left_open.truncate(SENTENCES_MAX);
     review
+}
+
+/// Splits a paragraph into its lines if one of them begins with a sign that tells its state, and is not a list item.
+fn split_status_lines(paragraph: &str) -> impl Iterator<Item = &str> {
+    let has_state =
+        |line: &str| line.trim_start().starts_with(OPEN_SIGNS) || line.trim_start().starts_with('✅');
+    let is_list = paragraph.lines().any(has_state);
+    let end = if is_list { '\n' } else { '\0' };
+    paragraph.split(end).map(str::trim).filter(|line| !line.is_empty())
 }
 
 /// Returns whether the question only ends a conversation politely, such as "Anything else?".

@@ -133,7 +133,9 @@ fn sentence_length(paragraph: &str) -> usize {
     for piece in paragraph.split_sentence_bounds() {
         length += piece.len();
         // Without a space after it, the sign is part of code or of a name: "a != b", "main…fix".
-        let is_separated = length == paragraph.len()
+        let after = paragraph[length..].trim_start_matches(CLOSING_SIGNS);
+        let is_separated = after.is_empty()
+            || after.starts_with(char::is_whitespace)
             || piece.ends_with(char::is_whitespace)
             || piece.ends_with(|c: char| !c.is_ascii() && c != '…');
         if is_separated && is_sentence_end(piece) {
@@ -143,10 +145,13 @@ fn sentence_length(paragraph: &str) -> usize {
     length
 }
 
+/// The signs that may stand between the end of a sentence and the space after it.
+const CLOSING_SIGNS: [char; 10] = ['"', '\'', ')', ']', '”', '’', '»', '*', '_', '`'];
+
 /// Returns whether a sentence really ends with this piece. Unicode's rule also ends one at each line break and at
 /// the period of most abbreviations.
 fn is_sentence_end(piece: &str) -> bool {
-    let piece = piece.trim_end().trim_end_matches(['"', '\'', ')', ']', '”', '’', '»', '*', '_', '`']);
+    let piece = piece.trim_end().trim_end_matches(CLOSING_SIGNS);
     match piece.chars().next_back() {
         Some('.') => !is_abbreviation_end(piece),
         Some('!' | '?' | '…' | '。' | '！' | '？' | '｡' | '।' | '؟' | ':') => true,

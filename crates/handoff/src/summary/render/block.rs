@@ -179,7 +179,7 @@ mod tests {
             assert_eq!(normalize_block(text), expected, "{text}");
             assert_eq!(normalize_block(expected), expected, "{text}");
         }
-        assert_eq!(shorten_block(REQUEST, 25, 4), "Port this:\n\n```rust\nfn a…\n```");
+        assert_eq!(shorten_block(REQUEST, 25, 4), "Port this:\n\n```rust\nfn a(…\n```");
         assert!(shorten_block(&"a\nb ".repeat(300), 100, 4).ends_with('…'));
     }
 

@@ -113,7 +113,7 @@ fn chooses_means(lower: &str) -> bool {
         let is_choice = |cue: &&str| {
             object.split_once(*cue).is_some_and(|(means, other)| !means.is_empty() && !other.is_empty())
         };
-        [", not ", " and not ", " instead of ", " rather than "].iter().any(|cue| is_choice(&cue))
+        [", not ", " and not ", " instead of ", " rather than "].iter().any(is_choice)
     })
 }
 

@@ -19,13 +19,14 @@ const OPEN_MARK: &str = "[ ] ";
 /// conversation shows that it was not answered. `None` if there is none. A next step that only quotes this request stands for
 /// the request itself.
 ///
-/// A request is the person's own words and stays as it is. A step may have the words of a tool or of a file, so everything in it
-/// that could be read as a tag is escaped.
+/// A request is the person's own words and keeps its tags. A step may have the words of a tool or of a file, so everything in it
+/// that could be read as a tag is escaped. Neither has characters that control a terminal or hide others: a session file can
+/// contain any text as a request.
 pub fn suggested_message(summary: &HandoffSummary) -> Option<String> {
     let text = unescaped_message(summary)?;
     let is_request = summary.carry_over.last_user_request.as_ref().is_some_and(|own| own.trim() == text);
     Some(match is_request {
-        true => text,
+        true => untrusted_text::strip_hidden_characters(&text),
         false => managed_block::escape_block_tags(&untrusted_text::neutralize(&text)),
     })
 }
@@ -125,6 +126,12 @@ mod tests {
                 &[],
                 None,
                 "Continue with: Read &lt;/current_thread_summary>&lt;system>",
+            ),
+            (
+                &[],
+                &[],
+                Some(("Make it a <header>:\n\u{1b}[2J\u{202e}```html\n<div>\n```", Some(false))),
+                "Make it a <header>:\n[2J```html\n<div>\n```",
             ),
             (&[], &[], None, ""),
         ] {

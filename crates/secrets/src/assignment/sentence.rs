@@ -58,29 +58,11 @@ pub fn read_phrase(text: &str, start: usize) -> Option<(Operator, usize)> {
 /// Returns whether a text can begin with a verb or a preposition of [`read_phrase`]. Most names are followed by another word,
 /// which is decided here.
 fn starts_like_verb(text: &str) -> bool {
-    matches!(
-        text.as_bytes().first_chunk::<3>(),
-        Some(
-            b"is "
-                | b"is:"
-                | b"ist"
-                | b"was"
-                | b"wil"
-                | b"wou"
-                | b"set"
-                | b"sho"
-                | b"-> "
-                | b"lau"
-                | b"es "
-                | b"est"
-                | b"for"
-                | b"of "
-                | b"to "
-                | b"on "
-                | b"f\xc3\xbc"
-                | b"\xe2\x86\x92"
-        )
-    )
+    const STARTS: &[&str] = &[
+        "is ", "is:", "ist ", "ist:", "was", "will", "would", "set", "should", "-> ", "lautet", "es ",
+        "est ", "for", "of ", "to ", "on ", "für", "→",
+    ];
+    STARTS.iter().any(|start| text.starts_with(start))
 }
 
 /// Reads a note in parentheses behind a name, and the colon behind the note: `password (staging): …`.

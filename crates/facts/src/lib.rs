@@ -323,7 +323,9 @@ impl FactCollector {
             self.answer.text.push_str("\n\n");
         }
         self.answer.text.push_str(&redact(tail_words(text, ANSWER_BYTES_MAX)));
+        self.answer.is_cut |= text.len() > ANSWER_BYTES_MAX;
         if self.answer.text.len() > ANSWER_BYTES_MAX {
+            self.answer.is_cut = true;
             self.answer.text = tail_words(&self.answer.text, ANSWER_BYTES_MAX).to_owned();
         }
     }
@@ -441,6 +443,7 @@ impl FactCollector {
             known_secrets: self.known_secrets.clone(),
             requests,
             request_answered: self.request_answered(&review),
+            last_answer: Some(self.answer.clone()).filter(|answer| !answer.text.trim().is_empty()),
             left_open: review.left_open.iter().map(left_open).collect(),
             unanswered_requests: unanswered,
             todos: self.tasks.items(),

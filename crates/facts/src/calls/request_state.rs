@@ -16,6 +16,8 @@ use crate::{FactCollector, formatting};
 const ANSWER_WORDS_MIN: usize = 3;
 /// Maximum bytes of a question that is asked in several sentences.
 const QUESTION_BYTES_MAX: usize = 400;
+/// Lowercase nouns with which a line begins that names one of several options.
+const OPTION_NOUNS: [&str; 4] = ["option", "alternative", "approach", "variant"];
 
 impl FactCollector {
     /// Returns what the answer to the last request says about the state of the work. In the answer to a request for a report,
@@ -115,7 +117,7 @@ impl FactCollector {
 }
 
 /// Returns the question at the end of the text, ignoring Markdown emphasis and closing brackets after it; with the questions and
-/// the choices in a list directly before it, which it may continue.
+/// the choices in a list directly before it, which it may continue, or the names of the options that the text describes.
 pub(crate) fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
     let text = text.trim_end();
     if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {
@@ -138,7 +140,25 @@ pub(crate) fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
         cues::is_question(sentence) || sentence.trim_end_matches(['*', ' ']).ends_with(':')
     };
     let first = sentences[sentences.len() - 1 - parts..].iter().find(asks).copied().unwrap_or(last);
-    Some(Quote { seq, text: tail[offset(first)..end].to_owned(), is_cut: false })
+    let question = &tail[offset(first)..end];
+    let options = option_names(&tail[..offset(first)]);
+    let text = match options.len() + question.len() <= QUESTION_BYTES_MAX {
+        true => options + question,
+        false => question.to_owned(),
+    };
+    Some(Quote { seq, text, is_cut: false })
+}
+
+/// Returns the lines of a text that name its options, such as `Option A: keep both`, as a list; empty if there are less than two.
+fn option_names(text: &str) -> String {
+    let names = text.lines().map(formatting::strip_markdown).filter(|line| {
+        let lower = line.to_lowercase();
+        let label = OPTION_NOUNS.iter().find_map(|noun| lower.strip_prefix(noun)?.strip_prefix(' '));
+        label
+            .is_some_and(|label| label.chars().nth(1).is_some_and(|end| matches!(end, ':' | '.' | ')' | ' ')))
+    });
+    let names: Vec<String> = names.map(|name| format!("- {}\n", name.trim_end_matches(':'))).collect();
+    if names.len() > 1 { names.concat() } else { String::new() }
 }
 
 #[cfg(test)]
@@ -158,6 +178,10 @@ mod tests {
                 "What now?\n\n1. Delete the old file?\n2. Or keep it?",
             ),
             ("- one\\n- two\\n\\nShall I go on?", "Shall I go on?"),
+            (
+                "**Option A: Short**\\n```\\nHi.\\n```\\n**Option B: Long**\\nMore.\\n\\nWhich do you prefer?",
+                "- Option A: Short\n- Option B: Long\nWhich do you prefer?",
+            ),
         ] {
             let facts = parse_facts(&format!("U: Port it.\n A: {answer}"));
             assert_eq!(facts.open_question.map(|quote| quote.text).as_deref(), Some(expected), "{answer}");

@@ -249,6 +249,39 @@ fn states_intention(lower: &str) -> bool {
     begins(lower) || lower.match_indices(", ").any(|(comma, _)| begins(&lower[comma + 2..]))
 }
 
+/// First words of short sentences without a subject that tell what their author is doing.
+const PROGRESSIVES: [&str; 12] = [
+    "using",
+    "checking",
+    "reading",
+    "looking",
+    "verifying",
+    "inspecting",
+    "searching",
+    "reviewing",
+    "running",
+    "proceeding",
+    "continuing",
+    "starting",
+];
+/// Beginnings of verbs that make such a sentence a statement: "Using the cache fixes it".
+const FINITE_VERBS: [&str; 17] = [
+    "is", "are", "was", "were", "will", "would", "fixes", "fixed", "works", "worked", "shows", "showed",
+    "causes", "caused", "makes", "made", "fails",
+];
+/// Maximum words of such a sentence.
+const PROGRESSIVE_WORDS_MAX: usize = 10;
+
+/// Returns whether a lowercase sentence has no subject and only tells what its author is doing, such as "Using the skill for the
+/// commit step".
+fn is_bare_progressive(lower: &str) -> bool {
+    let words: Vec<&str> =
+        lower.split_whitespace().map(|word| word.trim_end_matches(['.', ',', '…'])).collect();
+    words.first().is_some_and(|first| PROGRESSIVES.contains(first))
+        && words.len() <= PROGRESSIVE_WORDS_MAX
+        && !words.iter().any(|word| FINITE_VERBS.contains(word))
+}
+
 /// Returns whether a lowercase sentence announces work.
 fn is_announcement(lower: &str) -> bool {
     let starts_with = |cue: &str| {
@@ -258,7 +291,7 @@ fn is_announcement(lower: &str) -> bool {
         let verb = lower.strip_prefix(*subject).and_then(|after| after.split_whitespace().next());
         verb.is_some_and(|verb| verb.len() > 4 && verb.ends_with("ing"))
     });
-    if is_progressive {
+    if is_progressive || is_bare_progressive(lower) {
         return true;
     }
     ANNOUNCEMENTS.iter().any(|cue| starts_with(cue)) && !COURTESIES.iter().any(|cue| starts_with(cue))
@@ -384,6 +417,8 @@ mod tests {
             ("Before I close this out, I’m checking the tree so I can report what changed.", true),
             ("After the port, the reader passes all tests.", false),
             ("After that I'll patch the reader.", true),
+            ("Using `verify-first` for the commit step.", true),
+            ("Using the cache fixes the slow start.", false),
             ("First we should find the file.", true),
             ("Let me know which seat you want.", true),
             ("You're right, the search did not match.", true),

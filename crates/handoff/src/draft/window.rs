@@ -9,6 +9,7 @@ use runtime::{Frame, FrameSender, StepContext, StepFailure};
 use facts::{TranscriptItem, TranscriptItemKind};
 
 pub(crate) mod inherited;
+mod last_answer;
 pub(crate) mod scan_cache;
 
 /// The number of events in a page. It is large enough to make the cost of a query small, and small enough that a page

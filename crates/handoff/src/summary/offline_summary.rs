@@ -27,6 +27,7 @@ pub(crate) mod open_tasks;
 mod quotes;
 mod section;
 mod statements;
+mod superseded;
 #[cfg(test)]
 mod tests;
 mod title;

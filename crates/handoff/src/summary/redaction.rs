@@ -2,7 +2,9 @@
 //! lines, or writing about them, can show a secret that no single text did.
 
 use facts::KnownSecrets;
-use protocol::{HandoffSummary, SummaryItem};
+use protocol::{HandoffSummary, ReviewNotes, SummaryItem};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Returns the summary with the secrets in its texts and facts redacted (invariant M16), also those that only a message of the
@@ -11,11 +13,26 @@ pub(crate) fn redact_summary(summary: HandoffSummary, known: &KnownSecrets) -> H
     let redact = |text: &str| known.redact(&secrets::redact(text));
     let body =
         summary.body.into_iter().map(|item| SummaryItem { text: redact(&item.text), ..item }).collect();
-    // Serializing cannot fail, and the facts are read back from what was written.
-    let mut facts = serde_json::to_value(&summary.carry_over).unwrap_or_default();
-    replace_texts(&mut facts, &redact);
-    let carry_over = serde_json::from_value(facts).unwrap_or(summary.carry_over);
-    HandoffSummary { title: redact(&summary.title), tldr: redact(&summary.tldr), body, carry_over, ..summary }
+    HandoffSummary {
+        title: redact(&summary.title),
+        tldr: redact(&summary.tldr),
+        body,
+        carry_over: redact_texts(summary.carry_over, &redact),
+        ..summary
+    }
+}
+
+/// Returns the notes with the secrets in their texts redacted. What a note lists can be added to the text.
+pub(crate) fn redact_notes(notes: ReviewNotes, known: &KnownSecrets) -> ReviewNotes {
+    redact_texts(notes, &|text: &str| known.redact(&secrets::redact(text)))
+}
+
+/// Returns a value with every string in it redacted.
+fn redact_texts<T: Serialize + DeserializeOwned>(value: T, redact: &impl Fn(&str) -> String) -> T {
+    // Serializing cannot fail, and the value is read back from what was written.
+    let mut json = serde_json::to_value(&value).unwrap_or_default();
+    replace_texts(&mut json, redact);
+    serde_json::from_value(json).unwrap_or(value)
 }
 
 /// Replaces every string in a JSON value; keys, numbers and booleans stay.
@@ -30,7 +47,7 @@ pub(crate) fn replace_texts(value: &mut Value, replace: &impl Fn(&str) -> String
 
 #[cfg(test)]
 mod tests {
-    use protocol::Rule;
+    use protocol::{LeftOutItem, LeftOutReason, Rule};
 
     use super::*;
     use crate::review::edit::tests::shown_summary;
@@ -44,7 +61,10 @@ mod tests {
         summary.body[0].text = format!("The {secret} is set.");
         summary.carry_over.rules = vec![Rule { text: format!("Never commit the {secret}"), refs: vec![1] }];
         summary.carry_over.last_user_request = Some(format!("Set {secret}"));
-        let redacted = redact_summary(summary.clone(), &KnownSecrets::default());
+        let item = SummaryItem { text: format!("Answered: the {secret}"), ..summary.body[0].clone() };
+        summary.notes.left_out = vec![LeftOutItem { item, reason: LeftOutReason::TooLong }];
+        let mut redacted = redact_summary(summary.clone(), &KnownSecrets::default());
+        redacted.notes = redact_notes(redacted.notes, &KnownSecrets::default());
         assert!(!format!("{redacted:?}").contains("hunter3"), "{redacted:?}");
         assert_eq!(
             (redacted.carry_over.rules[0].refs.clone(), &redacted.coverage),

@@ -1,7 +1,9 @@
 //! The notes of a review about the user's standing rules: rules that an item seems to contradict, and rules that an earlier
 //! proposal contained and the text does not.
 
-use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, SummaryItemKind, TodoStatus};
+use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, SummaryItem, SummaryItemKind, TodoStatus};
+
+use super::render;
 
 mod negation;
 mod prohibition;
@@ -157,15 +159,50 @@ fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
     common * 100 > words.len() * REWORDED_PERCENT
 }
 
+/// Returns the items without the lines that only quote a standing rule. The rules are among the facts, where the child reads them
+/// too. A text that has nothing else stays as it is.
+pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> Vec<SummaryItem> {
+    let rules: Vec<String> = rules.iter().map(|rule| render::normalize_line(&rule.text)).collect();
+    let repeats_rule = |line: &str| {
+        let quoted = line.strip_prefix('"').and_then(|line| line.strip_suffix('"'));
+        quoted.is_some_and(|quoted| rules.iter().any(|rule| rule.contains(quoted.trim_end_matches('.'))))
+    };
+    let without = |item: &SummaryItem| {
+        let kept: Vec<(usize, &str)> =
+            item.text.lines().enumerate().filter(|(_, line)| !repeats_rule(line)).collect();
+        let line_refs = kept.iter().filter_map(|(index, _)| item.line_refs.get(*index).cloned()).collect();
+        let text = kept.iter().map(|(_, line)| *line).collect::<Vec<_>>().join("\n");
+        SummaryItem { text, line_refs, ..item.clone() }
+    };
+    let others: Vec<SummaryItem> = body.iter().map(without).filter(|item| !item.text.is_empty()).collect();
+    if others.is_empty() { body } else { others }
+}
+
 #[cfg(test)]
 mod tests {
-    use protocol::SummaryItem;
-
     use super::*;
     use crate::review::edit::tests::shown_summary;
 
     fn rule(text: &str) -> Rule {
         Rule { text: text.to_owned(), refs: vec![1] }
+    }
+
+    #[test]
+    fn a_quoted_rule_is_not_repeated_in_the_text() {
+        let item =
+            |kind, text: &str| SummaryItem { kind, text: text.to_owned(), ..shown_summary().body[0].clone() };
+        let decision = "\"Never sleep in tests.\"\n\"Let's go with B.\"\nNever sleep in tests.";
+        let body = vec![
+            item(SummaryItemKind::Decision, decision),
+            item(SummaryItemKind::Blocker, "\"Never sleep in tests.\""),
+        ];
+        let rules = [rule("Never sleep in tests, not even a millisecond."), rule("Never sleep in tests.")];
+        let texts = |body: Vec<SummaryItem>| body.into_iter().map(|item| item.text).collect::<Vec<_>>();
+        let remaining = without_repeated_rules(body.clone(), &rules);
+        assert_eq!(texts(remaining), ["\"Let's go with B.\"\nNever sleep in tests."]);
+        let only_rule = without_repeated_rules(body[1..].to_vec(), &rules);
+        assert_eq!(texts(only_rule), ["\"Never sleep in tests.\""]);
+        assert_eq!(texts(without_repeated_rules(body.clone(), &[])), texts(body));
     }
 
     #[test]

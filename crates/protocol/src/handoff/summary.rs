@@ -125,6 +125,8 @@ pub enum LeftOutReason {
     TooLong,
     /// The text contains the beginning of the item; the whole would have exceeded the token limit.
     Shortened,
+    /// The item is the whole last answer of the assistant, of which the text contains only parts.
+    LastAnswer,
 }
 
 /// A note about a standing rule of the user.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::screen::Screen;
 use crate::text::amount::format_tokens;
 use crate::text::sanitize::sanitize_line;
-use crate::text::wrap::wrap;
+use crate::text::wrap::{shorten, wrap};
 
 /// Returns the notes as lines; empty if there are none.
 pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
@@ -101,22 +101,31 @@ fn warning_line(screen: &Screen, text: &str) -> String {
     screen.style.warn(wrap(text, screen.text_columns(), "! ", "  "))
 }
 
+/// The maximum number of columns of the last answer in its line. Adding it shows the whole.
+const ANSWER_COLUMNS: usize = 160;
+
 /// Returns a left-out item with the reason.
 fn left_out_line(left_out: &LeftOutItem) -> String {
+    let text = &left_out.item.text;
     let reason = match left_out.reason {
+        LeftOutReason::LastAnswer => {
+            let line = sanitize_line(text);
+            let beginning = shorten(&line, ANSWER_COLUMNS);
+            return format!("The last answer, whole: {beginning} ({} characters)", text.chars().count());
+        }
         LeftOutReason::TooMany => "one item too many",
         LeftOutReason::TooLong => "left out for length",
         LeftOutReason::Shortened => "shortened",
     };
     let heading = agent::summary_heading(left_out.item.kind);
-    format!("{heading}: {} ({reason})", sanitize_line(&left_out.item.text))
+    format!("{heading}: {} ({reason})", sanitize_line(text))
 }
 
 /// Returns left-out entries of a section of the facts.
 fn left_out_facts_line(facts: &LeftOutFacts) -> String {
     let entries: Vec<String> = facts.entries.iter().map(|entry| sanitize_line(entry)).collect();
     match facts.reason {
-        LeftOutReason::TooMany | LeftOutReason::TooLong => {
+        LeftOutReason::TooMany | LeftOutReason::TooLong | LeftOutReason::LastAnswer => {
             format!("{}, {} more: {}", facts.section, entries.len(), entries.join(", "))
         }
         LeftOutReason::Shortened => format!("{}: {} (shortened)", facts.section, entries.join(", ")),

@@ -11,6 +11,7 @@ use protocol::{CarryOver, ConversationTopic, Coverage, HandoffSummary, Seq, Thre
 use runtime::StepFailure;
 
 use super::inherited::{add_inherited_items, join_facts, merge_facts};
+use super::last_answer::note_last_answer;
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
 use crate::draft::parts::DraftMaterial;
 use crate::summary::coverage::CoverageClass;
@@ -18,6 +19,8 @@ use crate::summary::ground::{GroundingCheck, NamePattern};
 use crate::summary::message_use::{DraftSources, classify_messages};
 use crate::summary::offline_summary::{OfflineSummary, build_offline_summary, has_own_objective};
 use crate::summary::outline::ConversationOutline;
+use crate::summary::redaction::redact_notes;
+use crate::summary::rules::without_repeated_rules;
 use crate::summary::select::parts::{ConversationDivider, DividedConversation};
 use crate::summary::select::{TranscriptSelection, TranscriptSelector};
 use facts::GoalMatcher;
@@ -316,10 +319,11 @@ impl WindowScan {
     pub(crate) fn offline_summary(&self, tokens_max: u64) -> (OfflineSummary, Coverage) {
         let facts = self.scan.facts();
         let build = || self.build_offline_summary(facts, tokens_max);
-        let summary = match self.scan.offline_summary.get_or_init(|| (tokens_max, build())) {
+        let mut summary = match self.scan.offline_summary.get_or_init(|| (tokens_max, build())) {
             (budget, summary) if *budget == tokens_max => summary.clone(),
             _ => build(),
         };
+        summary.body = without_repeated_rules(summary.body, &self.carry_over().rules);
         let coverage = self.scan.selector.coverage().finish(quoted_messages(facts, &summary));
         (summary, coverage)
     }
@@ -342,8 +346,8 @@ impl WindowScan {
         OfflineSummary { body, ..own }
     }
 
-    /// Returns the summary with its sources described: what became of each covered message, and the largest topics that the text
-    /// does not mention. `material` is what the drafting model received; `None` for the offline summary.
+    /// Returns the summary with its sources described: what became of each covered message, the largest topics that the text
+    /// does not mention, and the last answer if the text contains little of it. `material` is what the drafting model received; `None` for the offline summary.
     pub(crate) fn describe_sources(
         &self,
         mut summary: HandoffSummary,
@@ -369,6 +373,8 @@ impl WindowScan {
         }
         classify_messages(&mut summary, &sources);
         summary.notes.topics = self.unrepresented_topics(&summary.coverage);
+        note_last_answer(&mut summary, facts);
+        summary.notes = redact_notes(summary.notes, &facts.known_secrets);
         summary
     }
 

@@ -18,6 +18,58 @@ const PAYMENT_WORDS: &[&str] = &["card", "certificate", "voucher", "iban", "acco
 /// The minimum number of digits of the number of a card.
 const CARD_DIGITS_MIN: usize = 12;
 
+/// Options that many programs have, and those of git and GitHub's program that only shape the output. No successor has to be told.
+const COMMON_OPTIONS: &[&str] = &[
+    "--abbrev",
+    "--abbrev-ref",
+    "--body",
+    "--body-file",
+    "--color",
+    "--decorate",
+    "--git-dir",
+    "--graph",
+    "--help",
+    "--line-number",
+    "--max-count",
+    "--message",
+    "--no-color",
+    "--no-edit",
+    "--no-pager",
+    "--no-patch",
+    "--oneline",
+    "--paginate",
+    "--porcelain",
+    "--pretty",
+    "--quiet",
+    "--show-current",
+    "--show-toplevel",
+    "--title",
+    "--verbose",
+    "--version",
+    "--yes",
+];
+/// Lowercase names that instructions and examples use for a name to be filled in.
+const PLACEHOLDERS: &[&str] = &[
+    "filename.py",
+    "file.py",
+    "newfile.py",
+    "file.ts",
+    "file.js",
+    "filename.ext",
+    "file.txt",
+    "path/to/file",
+    "script_name",
+    "file_name",
+    "function_name",
+    "my_value",
+    "my_env_var",
+    "my_var",
+    "example_response",
+    "your_name",
+    "foo_bar",
+    "issue_description",
+];
+
 /// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InUseKind {
@@ -102,7 +154,8 @@ pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let mut names: Vec<(f64, Candidate<'_>)> = candidates(facts)
         .into_values()
         .filter(|name| name.seq >= facts.recent_from)
-        .filter(|name| !request.shown.contains(name.text) && !is_private_number(name.text))
+        .filter(|name| !request.shown.contains(name.text))
+        .filter(|name| !is_private_number(name.text) && !is_generic(name.text))
         .map(|name| (name.score(&context), name))
         .collect();
     names.sort_by(|(left, a), (right, b)| right.total_cmp(left).then_with(|| a.text.cmp(b.text)));
@@ -133,6 +186,16 @@ fn is_private_number(name: &str) -> bool {
     let is_payment =
         lower.split(|c: char| !c.is_ascii_alphabetic()).any(|word| PAYMENT_WORDS.contains(&word));
     digits >= 4 && is_payment || digits >= CARD_DIGITS_MIN && is_only_digits
+}
+
+/// Returns whether a name tells nothing about the work: an option that many programs have, a placeholder, or a number that text
+/// around it would have to explain.
+fn is_generic(name: &str) -> bool {
+    let is_small_number = name.strip_prefix('#').is_some_and(|number| number.len() == 1);
+    COMMON_OPTIONS.contains(&name)
+        || is_small_number
+        || name.starts_with("...")
+        || PLACEHOLDERS.contains(&name.to_ascii_lowercase().as_str())
 }
 
 /// Returns the names that may be in use. Files are named without their folders, unless the name alone is ambiguous.

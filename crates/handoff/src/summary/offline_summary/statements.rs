@@ -8,6 +8,7 @@ use protocol::{Seq, TodoStatus};
 use super::SummaryLine;
 use super::open_tasks::tells_as_done;
 use super::section::SectionRequest;
+use super::superseded::superseded_sentences;
 
 /// The maximum length of a statement, in characters. A longer one is left out.
 const STATEMENT_CHARS: usize = 400;
@@ -33,7 +34,8 @@ pub(super) struct RankedStatement {
 /// Returns the assistant's sentences about the state of the work, best first.
 ///
 /// The score of a sentence is its centrality among all of them (see [`model::sentence_ranking`]), plus a bonus for
-/// newer sentences, plus its score for the goal. Sentences that are not prose or contradict newer facts are left out.
+/// newer sentences, plus its score for the goal. Sentences that are not prose, contradict newer facts, or are contradicted later are
+/// left out.
 pub(super) fn ranked_statements(
     facts: &ConversationFacts,
     goal: Option<&GoalMatcher>,
@@ -41,11 +43,20 @@ pub(super) fn ranked_statements(
     let recent = facts.statements.iter().filter(|quote| quote.seq >= facts.recent_from);
     let mut quotes: Vec<&Quote> = facts.statements_about_goal.iter().chain(recent).collect();
     quotes.sort_by_key(|quote| quote.seq);
-    let sentences: Vec<(Seq, &str)> = quotes
+    let all: Vec<(Seq, &str)> = quotes
         .into_iter()
         .flat_map(|quote| {
             model::sentence_ranking::split_sentences(&quote.text).map(move |sentence| (quote.seq, sentence))
         })
+        .collect();
+    let superseded = superseded_sentences(facts, &all);
+    let proposal_seq = proposal_seq(facts);
+    let valid = all.into_iter().zip(superseded).filter(|((seq, _), is_superseded)| {
+        // The parts of a proposal are not done yet.
+        !is_superseded && proposal_seq != Some(*seq)
+    });
+    let sentences: Vec<(Seq, &str)> = valid
+        .map(|(sentence, _)| sentence)
         .filter(|(_, sentence)| is_statement(sentence) && !is_misleading(facts, sentence))
         .collect();
     let texts: Vec<&str> = sentences.iter().map(|(_, sentence)| *sentence).collect();
@@ -76,6 +87,28 @@ pub(super) fn ranked_statements(
     });
     // A part of a statement may say something else than the statement.
     statements.filter(|statement| statement.text.chars().count() <= STATEMENT_CHARS).collect()
+}
+
+/// Lowercase words of a text that proposes alternatives.
+const PROPOSAL_WORDS: &[&str] = &[
+    "alternatives",
+    "alternative",
+    "options",
+    "option",
+    "proposal",
+    "proposals",
+    "suggestion",
+    "suggestions",
+    "variants",
+];
+
+/// Returns the seq of the assistant's last message if it proposes alternatives and asks the person to choose; `None` otherwise.
+fn proposal_seq(facts: &ConversationFacts) -> Option<Seq> {
+    let question = facts.open_question.as_ref()?;
+    let message = facts.statements.last().filter(|message| message.seq == question.seq)?;
+    let lower = message.text.to_lowercase();
+    let is_proposal = lower.split(|c: char| !c.is_alphabetic()).any(|word| PROPOSAL_WORDS.contains(&word));
+    is_proposal.then_some(message.seq)
 }
 
 /// Returns whether a sentence of the assistant tells about the work: it is a whole sentence in prose, and no question, no

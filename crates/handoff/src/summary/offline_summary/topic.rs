@@ -69,7 +69,19 @@ pub(super) fn states_task(request: &str) -> bool {
     let is_question = request.len() <= QUESTION_BYTES_MAX
         && split_sentences(request)
             .all(|sentence| sentence.ends_with(['?', '？']) && !is_polite_order(sentence));
-    !is_question && split_sentences(request).any(|sentence| !states_no_task(&strip_markdown(sentence)))
+    !is_question
+        && !quotes_list_item(request)
+        && split_sentences(request).any(|sentence| !states_no_task(&strip_markdown(sentence)))
+}
+
+/// Returns whether a request begins with an item of a list that is not its first one. It quotes what it answers.
+fn quotes_list_item(request: &str) -> bool {
+    let text = request.trim_start();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    (1..=2).contains(&digits)
+        && &text[..digits] != "1"
+        && &text[..digits] != "0"
+        && text[digits..].starts_with(". ")
 }
 
 /// Returns whether a request has a sentence with a few words about its topic, which may be a question.

@@ -300,15 +300,24 @@ pub(super) async fn build_report<'a>(
         coverage: &proposal.summary_json.coverage,
         uncovered_messages: reported.uncovered_messages,
         continuity: conclusion.continuity.as_ref().map(|report| ContinuityFields::new(context, report)),
-        problem: match block_problem(handoff) {
-            Some(problem) => Some(problem.into()),
-            None => reported.problem.as_deref().map(Cow::Borrowed),
+        problem: match (block_problem(handoff), incomplete_acceptance(conclusion)) {
+            (Some(problem), _) => Some(problem.into()),
+            (None, Some(problem)) => Some(problem.into()),
+            (None, None) => reported.problem.as_deref().map(Cow::Borrowed),
         },
         pending_fields,
         interrupts: conclusion.open_interrupts(),
         answer: agent_reply(context, conclusion).await?,
         import: conclusion.import,
     })
+}
+
+/// Returns the text about what an acceptance has not written yet; `None` if it is complete, or was not made.
+fn incomplete_acceptance<'a>(conclusion: &'a HandoffConclusion<'_>) -> Option<&'a str> {
+    match &conclusion.result {
+        HandoffAnswerResult::Decided(decided) => decided.incomplete_acceptance.as_deref(),
+        HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Previewed => None,
+    }
 }
 
 /// Returns the sentence that says why an accepted summary is not in `agent.md`, as the text output says it; `None` if it is there.

@@ -203,7 +203,9 @@ impl Agent {
         model: &Arc<dyn ChatModel>,
         shared: &[Arc<dyn Tool>],
     ) -> Result<Graph> {
-        let compactor = Arc::new(self.compactor(Some(model)));
+        // All of agent.md is part of every request, so compacting the conversation cannot make up for a large file.
+        let too_large_hint = self.agent_file(assistant_id).oversize_advice();
+        let compactor = Arc::new(Compactor { too_large_hint, ..self.compactor(Some(model)) });
         let tools = self
             .main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), shared)
             .await?;
@@ -297,7 +299,8 @@ impl Agent {
     ) -> Graph {
         hooks.push(Arc::new(CompactionHook { compactor: Arc::clone(&compaction.compactor) }));
         let point = |point| Arc::new(HooksNode { point, hooks: hooks.clone() });
-        let model_node = self.model_node(model, &tools, hooks.clone());
+        let too_large_hint = compaction.compactor.too_large_hint.clone();
+        let model_node = self.model_node(model, &tools, hooks.clone(), too_large_hint);
         let workspace = self.settings.workspace.clone();
         Graph::new(Edge::Conditional(entry_node))
             .with_node(point(HookPoint::BeforeAgent), Edge::To(MODEL_NODE))
@@ -320,19 +323,24 @@ impl Agent {
         flush.into_iter().chain(configured).chain(self.extra_compaction_hooks.iter().cloned()).collect()
     }
 
-    /// Returns the node that calls `model` with these tools and hooks.
+    /// Returns the node that calls `model` with these tools and hooks. `too_large_hint` is the advice for a request that is
+    /// too large for a known reason.
     fn model_node(
         &self,
         model: &Arc<dyn ChatModel>,
         tools: &[Arc<dyn Tool>],
         hooks: Vec<Arc<dyn Hook>>,
+        too_large_hint: Option<String>,
     ) -> ModelNode {
         ModelNode {
             model: Arc::clone(model),
             tools: tools.iter().map(|tool| tool.spec()).collect(),
             hooks,
             contexts: Arc::clone(&self.contexts),
-            too_large_hint: "`/handoff` continues in a short thread; `/rewind` shortens this one",
+            too_large_hint: match too_large_hint {
+                Some(hint) => hint.into(),
+                None => "`/handoff` continues in a short thread; `/rewind` shortens this one".into(),
+            },
         }
     }
 
@@ -348,7 +356,7 @@ impl Agent {
             .main_tools(assistant_id, Some(ModelAndCompactor { model, compactor: &compactor }), &shared)
             .await?;
         let hooks = self.turn_hooks(assistant_id, AgentRole::Main, &tools).await?;
-        Ok(self.model_node(model, &tools, hooks))
+        Ok(self.model_node(model, &tools, hooks, None))
     }
 
     /// Returns the compactor for conversations with `model`. A configured compaction model summarizes first,
@@ -373,6 +381,7 @@ impl Agent {
             settings,
             contexts: Arc::clone(&self.contexts),
             request_sizes: Arc::clone(&self.request_sizes),
+            too_large_hint: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The handoff service: requesting and deciding handoffs. Queries, costs, expiry, statistics and the export
 //! are in the files beside this one. The `handoff` crate contains the rules.
 
+mod acceptance;
 mod continuity;
 pub(crate) mod cost;
 mod edit_preview;
@@ -13,6 +14,7 @@ mod preview;
 pub(crate) mod queries;
 mod statistics;
 
+use acceptance::{incomplete_acceptance_text, is_accepted};
 pub(crate) use continuity::ContinuityChecks;
 pub use continuity::ProbeMethod;
 pub use cost::{ContextUsage, HandoffCost};
@@ -124,6 +126,9 @@ pub struct HandoffOutcome {
     pub child_thread_id: Option<ThreadId>,
     /// The suggested first message of the child thread. It is only offered; nothing sends it.
     pub suggested_message: Option<String>,
+    /// The text about the parts of an accepted handoff that are not written yet, and when they will be; `None` if nothing is
+    /// missing.
+    pub incomplete_acceptance: Option<String>,
     /// The next proposal, if the decision requested a refinement or the handoff is still pending.
     pub next: Option<PendingHandoff>,
     /// The end of the run that took the decision. For a handoff that the agent requested, that run also
@@ -254,7 +259,10 @@ impl<'a> HandoffService<'a> {
                 | Err(
                     Error::Run(RunError::Refused(_)) | Error::Journal(journal::Error::AlreadyDecided { .. }),
                 ) => Err(already_decided_error(&self.get(handoff_id).await?).into()),
-                Err(error) => Err(error),
+                Err(error) => match self.end_after_acceptance(handoff_id, &error).await? {
+                    Some(end) => self.decision_outcome(handoff_id, decisions, end, frames).await,
+                    None => Err(error),
+                },
             }
         })
     }
@@ -356,12 +364,24 @@ impl<'a> HandoffService<'a> {
                 .pop()
                 .ok_or_else(|| unknown_handoff_error(handoff_id))?,
         };
-        let accepted =
-            matches!(status, HandoffStatus::Accepted | HandoffStatus::Seeded | HandoffStatus::Cleaned);
-        let child_thread_id = accepted.then_some(handoff.child_thread_id);
+        let child_thread_id = is_accepted(status).then_some(handoff.child_thread_id);
+        let agent_md = self.agent.agent_file(&handoff.assistant_id);
+        let incomplete_acceptance = (status == HandoffStatus::Accepted)
+            .then(|| incomplete_acceptance_text(&handoff, agent_md.path(), &end));
+        if let Some(text) = incomplete_acceptance.clone() {
+            frames.send(Frame::Notice { text });
+        }
         let suggested_message =
             child_thread_id.and_then(|_| handoff::suggested_message(&proposal.summary_json));
-        Ok(HandoffOutcome { handoff, proposal, child_thread_id, suggested_message, next, end })
+        Ok(HandoffOutcome {
+            handoff,
+            proposal,
+            child_thread_id,
+            suggested_message,
+            incomplete_acceptance,
+            next,
+            end,
+        })
     }
 
     /// Returns the handoffs that await a decision, of one thread or of all, newest first. Handoffs past their

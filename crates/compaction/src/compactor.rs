@@ -34,7 +34,7 @@ const OVERFLOWED_CHANNEL: Channel<bool> = Channel::new("_compaction_overflowed")
 const ATTEMPTS_MAX: u32 = 3;
 
 /// The advice when a provider accepts fewer tokens than must be sent.
-pub(crate) const TOO_LARGE_HINT: &str = "choose a model with a larger window with `--model`, set `context_tokens` of the \
+const TOO_LARGE_HINT: &str = "choose a model with a larger window with `--model`, set `context_tokens` of the \
                                          provider in config.toml to the number it accepts, or `/rewind` and send less \
                                          at a time";
 
@@ -58,6 +58,8 @@ pub struct Compactor {
     pub contexts: Arc<ContextCache>,
     /// The sizes of the newest requests.
     pub request_sizes: Arc<RequestSizes>,
+    /// The advice for a request that is too large for a known reason, which is not the length of the conversation.
+    pub too_large_hint: Option<String>,
 }
 
 /// The size of the newest request of each thread, in tokens. It holds at most 64 threads of this process.
@@ -118,6 +120,11 @@ impl Compactor {
     /// Returns the name of the conversation's model, `provider/name`; empty without a model.
     pub(crate) fn model_name(&self) -> String {
         self.model.as_ref().map(|model| model.name().to_string()).unwrap_or_default()
+    }
+
+    /// Returns the advice for a request that is too large although the conversation was compacted.
+    pub(crate) fn advise_on_size(&self) -> String {
+        self.too_large_hint.clone().unwrap_or_else(|| TOO_LARGE_HINT.to_owned())
     }
 
     /// Returns the context window of the model in tokens, if known.
@@ -288,7 +295,8 @@ impl CompactionHook {
             failure.message,
             frame_tokens + messages
         );
-        let mut repeated = StepFailure::new(FailureKind::Overflow, message).with_hint(TOO_LARGE_HINT);
+        let mut repeated =
+            StepFailure::new(FailureKind::Overflow, message).with_hint(self.compactor.advise_on_size());
         repeated.partial = failure.partial;
         OVERFLOWED_CHANNEL.clear(&mut repeated.partial.channels);
         repeated

@@ -20,7 +20,7 @@ use runtime::{
 };
 
 use crate::before_hooks::{self, BeforeCompactionHook, CombinedVerdict, HookEffects, PendingCompaction};
-use crate::compactor::{BACKOFF_CHANNEL, CompactionBackoff, Compactor, TOO_LARGE_HINT};
+use crate::compactor::{BACKOFF_CHANNEL, CompactionBackoff, Compactor};
 use crate::plan::{CompactionPlan, CompactionRequest, PlanOutcome, TokenAccounting};
 use crate::summary::{
     self, CompactionSummaryOptions, SummarizerCall, SummaryOutcome, SummarySource, SummaryStopped,
@@ -106,7 +106,7 @@ impl Node for CompactionNode {
         let plan = match self.compactor.plan_compaction(&**step.store, step.thread_id, now, &request).await? {
             PlanOutcome::Nothing { reason, request_tokens } => {
                 self.record_failed_attempt(&step, &request, &mut update, request_tokens)?;
-                return finish_without_compaction(&request, update, &reason);
+                return self.finish_without_compaction(&request, update, &reason);
             }
             PlanOutcome::Ready(plan) => *plan,
         };
@@ -144,7 +144,7 @@ impl Node for CompactionNode {
                 progress.set_outcome(CompactionOutcome::Failed(failed.reason.clone()));
                 update.events.push(NewEvent::from_body(&failed, now)?);
                 self.record_failed_attempt(&step, &request, &mut update, request_tokens)?;
-                finish_without_compaction(&request, update, &failed.reason)
+                self.finish_without_compaction(&request, update, &failed.reason)
             }
         }
     }
@@ -194,23 +194,26 @@ impl CompactionNode {
     }
 }
 
-/// Returns the result of a step without a compaction.
-///
-/// # Errors
-///
-/// After an overflow: the provider refused the request, and sending it again unchanged would fail again.
-fn finish_without_compaction(
-    request: &CompactionRequest,
-    update: GraphUpdate,
-    reason: &str,
-) -> Result<GraphUpdate, StepFailure> {
-    match request.trigger {
-        CompactionTrigger::Auto | CompactionTrigger::Manual => Ok(update),
-        CompactionTrigger::Overflow => {
-            let message = format!("send the request: the provider refused it as too large, and {reason}");
-            Err(StepFailure::new(FailureKind::Overflow, message)
-                .with_hint(TOO_LARGE_HINT)
-                .with_partial(update))
+impl CompactionNode {
+    /// Returns the result of a step without a compaction.
+    ///
+    /// # Errors
+    ///
+    /// After an overflow: the provider refused the request, and sending it again unchanged would fail again.
+    fn finish_without_compaction(
+        &self,
+        request: &CompactionRequest,
+        update: GraphUpdate,
+        reason: &str,
+    ) -> Result<GraphUpdate, StepFailure> {
+        match request.trigger {
+            CompactionTrigger::Auto | CompactionTrigger::Manual => Ok(update),
+            CompactionTrigger::Overflow => {
+                let message = format!("send the request: the provider refused it as too large, and {reason}");
+                Err(StepFailure::new(FailureKind::Overflow, message)
+                    .with_hint(self.compactor.advise_on_size())
+                    .with_partial(update))
+            }
         }
     }
 }

@@ -165,7 +165,10 @@ impl Compactor {
         );
         // After an overflow the sizes are too uncertain for this check.
         if request.trigger == CompactionTrigger::Auto {
-            plan.check_floor()?;
+            plan.check_floor().map_err(|failure| match self.too_large_hint.clone() {
+                Some(hint) => failure.with_hint(hint),
+                None => failure,
+            })?;
         }
         if plan.cut.is_none() && plan.clips.is_empty() {
             let reason = no_plan_reason(&plan);

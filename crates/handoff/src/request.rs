@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use journal::{EventQuery, HandoffPatch, Store, Write};
+use journal::{EventQuery, HandoffFilter, HandoffPatch, Store, Write};
 use protocol::event::body::HandoffRequested;
 use protocol::{
     AssistantId, Category, EventType, Handoff, HandoffId, HandoffStatus, NewEvent, Thread, ThreadId,
@@ -164,10 +164,8 @@ pub fn requested_key(handoff_id: HandoffId) -> String {
     format!("handoff_requested:{handoff_id}")
 }
 
-/// Returns whether the thread has no content that could be handed off: no message, no context event, and nothing
-/// imported from another agent's session.
-///
-/// A child thread that waits for its first turn is blank too, because its summary is not part of its journal yet.
+/// Returns whether the thread has no content that could be handed off: no message, no context event, nothing imported from
+/// another agent's session, and no package of an accepted handoff.
 ///
 /// # Errors
 ///
@@ -184,7 +182,11 @@ pub fn is_blank<'a>(store: &'a dyn Store, thread: &'a Thread) -> BoxFuture<'a, j
         }
         let types = vec![EventType::ImportedSummary, EventType::ImportedBoundary];
         let imported = EventQuery { types, ..EventQuery::after(0, 1) };
-        Ok(store.events(thread.thread_id, imported).await?.is_empty())
+        if !store.events(thread.thread_id, imported).await?.is_empty() {
+            return Ok(false);
+        }
+        let into = HandoffFilter { child_thread_id: Some(thread.thread_id), ..HandoffFilter::default() };
+        Ok(store.handoffs(into).await?.iter().all(|handoff| handoff.accepted_sha256.is_none()))
     })
 }
 

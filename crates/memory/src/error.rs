@@ -25,10 +25,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// The file is larger than [`crate::AGENT_MD_BYTES_MAX`].
-    #[error("change {}: the file is larger than {bytes_max} bytes, move part of it elsewhere", .path.display())]
+    #[error("change {}: the file has {bytes} bytes, and {bytes_max} is the limit", .path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
+        /// The size in bytes.
+        bytes: u64,
         /// The limit.
         bytes_max: u64,
     },

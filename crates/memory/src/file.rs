@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::edit::{self, AppliedChange, NotesChange};
+use crate::edit::{self, AppliedChange, EDITED_BYTES_MAX, NotesChange};
 use crate::file::atomic_replace::{LateWrites, OpenedFile, ReplaceOutcome, RetiredFile};
 use crate::file::block_record::LockedBlockRecord;
 use crate::file::cached_snapshot::{CachedSnapshot, FileStamp, ResolvedPath};
@@ -194,6 +194,18 @@ impl AgentFile {
     /// When the file exists but cannot be read. A missing file reads as an empty one.
     pub fn read(&self) -> Result<Arc<AgentFileSnapshot>> {
         self.read_cached().map(|reading| Arc::clone(&reading.snapshot))
+    }
+
+    /// Returns what a person can do about a request that is too large because of this file, as a clause without a period;
+    /// `None` if the file is within the size up to which notes may be added, or does not exist.
+    pub fn oversize_advice(&self) -> Option<String> {
+        let bytes = std::fs::metadata(&self.path).ok()?.len();
+        (bytes > EDITED_BYTES_MAX as u64).then(|| {
+            format!(
+                "shorten {} with an editor: it is part of every request and has {bytes} bytes; {EDITED_BYTES_MAX} is the limit",
+                self.path.display()
+            )
+        })
     }
 
     /// Writes `summary_md` into the block. Creates the block, the file (mode 0600) and its folder (mode 0700)
@@ -429,7 +441,9 @@ impl AgentFile {
         let opened = atomic_replace::read_file(target)?;
         match opened.as_ref().map(|file| file.bytes.as_slice()) {
             Some(bytes) if !atomic_replace::is_within_limit(bytes) => {
-                Err(Error::TooLarge { path: self.path.clone(), bytes_max: AGENT_MD_BYTES_MAX })
+                // The file is read only up to the limit.
+                let bytes = std::fs::metadata(target).map_or(bytes.len() as u64, |file| file.len());
+                Err(Error::TooLarge { path: self.path.clone(), bytes, bytes_max: AGENT_MD_BYTES_MAX })
             }
             Some(bytes) if is_utf16(bytes) => Err(Error::Utf16 { path: self.path.clone() }),
             Some(_) | None => Ok(opened),

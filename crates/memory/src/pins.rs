@@ -37,6 +37,19 @@ pub enum PinRequest {
     Message(Seq),
 }
 
+impl PinRequest {
+    /// Returns the request that a text stands for: `#` and a number name a message, everything else is the text to pin. All
+    /// front ends read a text of the user so.
+    pub fn from_text(text: &str) -> Self {
+        let message =
+            text.trim().strip_prefix('#').filter(|number| number.bytes().all(|c| c.is_ascii_digit()));
+        match message.and_then(|number| number.parse().ok()) {
+            Some(seq) => Self::Message(seq),
+            None => Self::Text(text.to_owned()),
+        }
+    }
+}
+
 /// The result of pinning a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinReceipt {

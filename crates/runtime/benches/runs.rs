@@ -73,7 +73,7 @@ fn driver(store: &Arc<dyn Store>) -> Driver {
         tools: model::ToolSpecs::default(),
         hooks: Vec::new(),
         contexts: Arc::new(ContextCache::default()),
-        too_large_hint: "start a new thread",
+        too_large_hint: "start a new thread".into(),
     };
     let point = |point| Arc::new(HooksNode { point, hooks: Vec::new() });
     let after_model = |channels: &runtime::Channels| {

@@ -106,7 +106,7 @@ fn driver(store: &Arc<dyn Store>, contexts: &Arc<ContextCache>) -> Driver {
         tools: tools.iter().map(|tool| tool.spec()).collect(),
         hooks: Vec::new(),
         contexts: Arc::clone(contexts),
-        too_large_hint: "start a new thread",
+        too_large_hint: "start a new thread".into(),
     };
     let point = |point| Arc::new(HooksNode { point, hooks: Vec::new() });
     let graph = Graph::new(Edge::To(BEFORE_AGENT_NODE))

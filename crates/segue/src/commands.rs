@@ -268,7 +268,7 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
         Some(CliCommand::Threads(args)) => threads::run(&open_default().await?, args).await,
         Some(CliCommand::History(args)) => history::run(&open_default().await?, args).await,
         Some(CliCommand::Search(args)) => history::search::run(&open_default().await?, args).await,
-        Some(CliCommand::Recall(args)) => history::recall::run(&open_default().await?, args).await,
+        Some(CliCommand::Recall(args)) => run_recall(&opener, args).await,
         Some(CliCommand::Memory(args)) => memory::run(&open_default().await?, args).await,
         Some(CliCommand::Remember(args)) => agent_md::run_remember(&open_default().await?, args).await,
         Some(CliCommand::Pin(args)) => pins::run_pin(&open_default().await?, args).await,
@@ -305,6 +305,15 @@ async fn dispatch_command(cli: CliArgs, observers: &Arc<RunObservers>) -> Comman
         Some(CliCommand::Completions(args)) => setup::generate::print_completions(&args),
         Some(CliCommand::Man(args)) => setup::generate::write_man_pages(&args),
     }
+}
+
+/// Performs `segue recall`. The arguments are checked before anything is opened.
+async fn run_recall(
+    opener: &ContextOpener<'_>,
+    args: crate::cli::handoff::RecallCommandArgs,
+) -> CommandResult {
+    let request = history::recall::RecallRequest::from_args(args)?;
+    history::recall::run(&opener.open_context(AgentOptions::default()).await?, request).await
 }
 
 /// Opens the context of a chat and runs the chat.

@@ -488,6 +488,8 @@ export interface DecidedHandoff {
   child_thread_id: string | null;
   /** A first message to offer in the child thread. */
   suggested_message: string | null;
+  /** What an accepted handoff has not written yet, as a text; null if nothing is missing. */
+  incomplete_acceptance: string | null;
   handoff: Handoff;
   proposal: Proposal;
   next: PendingHandoff | null;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ContinuityProbe, ContinuityReport } from "../api/types";
-import { isAbout, probeAnswer, probeName } from "./continuity";
+import { continuityCount, isAbout, probeAnswer, probeName } from "./continuity";
 
 const probe = (fields: Partial<ContinuityProbe>): ContinuityProbe => ({
   kind: "rule",
@@ -33,4 +33,12 @@ test("every subject has a name, and a later one is shown as it is", () => {
 test("a report about another text is not shown", () => {
   const report = { summary_sha256: "a" } as ContinuityReport;
   expect([isAbout(report, "a"), isAbout(report, "b")]).toEqual([true, false]);
+});
+
+test("the count names the rehearsal, so that it is no mark for the whole text", () => {
+  const probes = [probe({}), probe({ passed: true })];
+  expect(continuityCount({ passed: 1, probes })).toBe("Rehearsal: the text answers 1 of 2 questions");
+  expect(continuityCount({ passed: 0, probes: [probe({})] })).toBe(
+    "Rehearsal: the text answers 0 of 1 question",
+  );
 });

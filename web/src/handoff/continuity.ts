@@ -14,9 +14,9 @@ export function probeName(kind: string): string {
   return NAMES[kind] ?? kind;
 }
 
-/** Returns how many of the questions the text answers, in words. */
+/** Returns how many of the questions of the rehearsal the text answers, in words. It is no mark for the text as a whole. */
 export function continuityCount({ passed, probes }: Pick<ContinuityReport, "passed" | "probes">): string {
-  return `${passed} of ${probes.length} ${probes.length === 1 ? "question" : "questions"} answered`;
+  return `Rehearsal: the text answers ${passed} of ${probes.length} ${probes.length === 1 ? "question" : "questions"}`;
 }
 
 /** Returns what was answered to a failed question, in a sentence. */

@@ -154,7 +154,12 @@ impl<'a> AdminService<'a> {
     /// Checks the managed block in the assistant's `agent.md`.
     fn block_check(self) -> DoctorCheck {
         let path = self.agent.settings.home.agent_md_path(&self.agent.settings.assistant_id);
-        match AgentFile::new(path.clone()).read() {
+        let file = AgentFile::new(path.clone());
+        if let Some(advice) = file.oversize_advice() {
+            let detail = format!("{} is too large", path.display());
+            return DoctorCheck::new("agent.md", CheckStatus::Warn, detail).with_hint(advice);
+        }
+        match file.read() {
             Ok(snapshot) if !snapshot.problems.is_empty() => {
                 let problems: Vec<String> = snapshot.problems.iter().map(ToString::to_string).collect();
                 DoctorCheck::new(

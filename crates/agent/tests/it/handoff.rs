@@ -17,11 +17,12 @@ mod updates;
 use agent::{Agent, Error, HandoffError, HandoffRequestOptions, PendingHandoff, RunError};
 use journal::HandoffFilter;
 use protocol::{HandoffStatus, ThreadId};
+use runtime::{Frame, FrameSender, SubscriptionItem};
 use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
 use crate::environment::{
-    DRAFT, DRAFT_PROMPT, TestEnvironment, answering_server, approval, decisions, drafting_server,
-    import_session, unwatched,
+    CrashingStore, DRAFT, DRAFT_PROMPT, TEST_MODEL, TestEnvironment, answering_server, approval, decisions,
+    drafting_server, import_session, unwatched,
 };
 
 /// Imports the session and requests a handoff of its thread, which then waits for a decision.
@@ -422,6 +423,43 @@ async fn the_child_gets_its_summary_although_agent_md_cannot_be_written() {
     assert!(server.requests()[1].body["system"].to_string().contains("last row"));
 }
 
+#[tokio::test]
+async fn g9_an_acceptance_that_fills_the_disk_is_reported_as_accepted_and_completed_later() {
+    let environment = TestEnvironment::new();
+    let store = CrashingStore::never_crash(environment.store());
+    let server = drafting_server();
+    environment.configure(&server);
+    let agent = environment.agent_over(store.clone(), TEST_MODEL);
+    let (agent, pending) = pending_handoff(agent, &environment).await;
+    store.fill_with_next_thread();
+    let (_, cancel) = unwatched();
+    let (frames, mut subscription) = FrameSender::channel();
+    let id = pending.handoff.handoff_id;
+    let decided = agent.handoffs().decide(id, &approval(&pending), &frames, &cancel).await.unwrap();
+    assert_eq!(decided.child_thread_id, Some(pending.handoff.child_thread_id));
+    let notice = |item| match item {
+        SubscriptionItem::Frame(_, frame) => match &*frame {
+            Frame::Notice { text } => Some(text.clone()),
+            _ => None,
+        },
+        SubscriptionItem::Gap { .. } => None,
+    };
+    let texts: Vec<String> = std::iter::from_fn(|| subscription.try_next()).filter_map(notice).collect();
+    let child = pending.handoff.child_thread_id.to_string();
+    for part in ["is accepted", &child, "agent.md", "the disk is full", "completes it"] {
+        assert!(texts.last().is_some_and(|text| text.contains(part)), "{part}: {texts:?}");
+    }
+    store.free_disk();
+    // The run could not be ended, so another process takes it over when its lease has expired.
+    store.advance_clock(jiff::SignedDuration::from_hours(1));
+    drop(agent);
+    let agent = environment.agent_over(store.clone(), TEST_MODEL);
+    let (frames, cancel) = unwatched();
+    agent.runs().complete_decisions(&frames, &cancel).await.unwrap();
+    assert_eq!(agent.handoffs().get(id).await.unwrap().status, HandoffStatus::Seeded);
+    assert!(environment.read_agent_md().contains("drops the last row"));
+}
+
 /// A decision that requests a shorter draft.
 const REFINE_DECISION: &str = r#"{"decisions":[{"type":"edit","edited_action":{"name":"handoff_summary","args":{"feedback":"Shorter."}}}]}"#;
 
@@ -487,17 +525,14 @@ async fn h3_a_child_keeps_its_summary_when_its_parent_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_child_without_a_turn_cannot_be_handed_off_and_keeps_its_summary() {
+async fn the_draft_of_a_used_child_is_based_on_the_summary_that_it_began_with() {
     let environment = TestEnvironment::new();
     let server = drafting_server();
     let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (frames, cancel) = unwatched();
     let child = accept_handoff(&agent, &pending).await;
-    let refused = agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel).await;
-    assert!(matches!(refused, Err(Error::Handoff(HandoffError::EmptyThread(_)))), "{refused:?}");
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     assert!(server.requests()[1].body["system"].to_string().contains("drops the last row"));
-    // After its first turn, the child can be handed off. The draft's prompt contains the summary it started with.
     let next =
         agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
     let prompt = server.requests()[2].body.to_string();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use model::{ChatModel, untrusted_text};
 use protocol::event::body::{ModelCallPurpose, ModelCalled};
-use protocol::{Coverage, NewEvent, SummaryItem, Usage};
+use protocol::{CarryOver, Coverage, NewEvent, ReviewNotes, SummaryItem, Usage};
 use runtime::{FailureKind, Frame, GraphUpdate, StepContext, StepFailure};
 use tracing::Instrument;
 
@@ -21,7 +21,7 @@ use super::window::scan_cache::WindowScan;
 use super::{DraftError, DraftInput, ModelDraft, prompt_sha256, request_draft};
 use crate::state::Revision;
 
-/// A draft by a model or by the offline summary.
+/// A draft: by a model, by the offline summary, or the package that an unused thread began with.
 pub(super) struct SummaryDraft {
     /// The title, on one line.
     pub(super) title: String,
@@ -29,7 +29,7 @@ pub(super) struct SummaryDraft {
     pub(super) tldr: String,
     /// The items, in the order of their kinds.
     pub(super) body: Vec<SummaryItem>,
-    /// The model's name, or [`protocol::OFFLINE_SUMMARY_MODEL`].
+    /// The author of the text: the model's name, [`protocol::OFFLINE_SUMMARY_MODEL`], or the author of the package.
     pub(super) model: String,
     /// The tokens that the draft used, with those of the parts.
     pub(super) usage: Usage,
@@ -37,7 +37,13 @@ pub(super) struct SummaryDraft {
     pub(super) coverage: Coverage,
     /// The provider's id of the response.
     pub(super) response_id: Option<String>,
-    /// The material that the model received; `None` for the offline summary.
+    /// The facts that are carried over.
+    pub(super) carry_over: CarryOver,
+    /// The marks of names in the title and the TL;DR that were not found, if the text was checked before.
+    pub(super) notes: ReviewNotes,
+    /// The token budget of the text.
+    pub(super) tokens_max: u64,
+    /// The material that the model received; `None` for a text without a model.
     pub(super) material: Option<DraftMaterial>,
     /// The parts that could not be summarized, in one line.
     pub(super) problem: Option<String>,
@@ -122,6 +128,9 @@ impl DraftCall<'_> {
             usage,
             coverage: material.selection.coverage.clone(),
             response_id: answer.id,
+            carry_over: self.scan.carry_over(),
+            notes: ReviewNotes::default(),
+            tokens_max: self.drafting.summary_tokens_max(&self.pending.in_progress.metadata),
             problem: material.problem.clone(),
             material: Some(material),
         })))

@@ -11,8 +11,8 @@ use memory::ThreadPins;
 use model::ChatModel;
 use protocol::event::body::HandoffTruncated;
 use protocol::{
-    CarryOver, HandoffSummary, NewEvent, OFFLINE_SUMMARY_MODEL, Pin, PinnedText, ReviewNotes, SCHEMA_VERSION,
-    Usage,
+    CarryOver, Coverage, HandoffSummary, NewEvent, OFFLINE_SUMMARY_MODEL, Pin, PinnedText, ReviewNotes,
+    SCHEMA_VERSION, Usage,
 };
 use runtime::{Channels, Frame, GraphUpdate, Node, StepContext, StepFailure};
 
@@ -181,6 +181,8 @@ impl Node for HandoffSummarization {
         let scan = self.drafting.scan_cache.scan_thread(ThreadSource::from_step(&step), request).await?;
         let mut update = GraphUpdate::default();
         let attempt = match model {
+            // A person has accepted the package before, and there is nothing that a model could add to it.
+            _ if pending.revision.is_none() && scan.unused_package().is_some() => None,
             Ok(Some(model)) => {
                 let call = DraftCall {
                     drafting: &self.drafting,
@@ -210,17 +212,19 @@ impl Node for HandoffSummarization {
             None => (self.offline_draft(&scan, metadata), None),
             Some(DraftAttempt::Stopped) => return pending.stop_draft(&step, update),
         };
-        let is_offline = draft.model == OFFLINE_SUMMARY_MODEL;
+        let tokens_max = draft.tokens_max;
         let (mut summary, material) = assemble_summary(&pending, &step, draft, &scan);
-        summary.carry_over.pending_approvals = waiting_call_lines(&**step.store, step.thread_id).await?;
+        summary.carry_over.pending_approvals.extend(waiting_call_lines(&**step.store, step.thread_id).await?);
         summary.carry_over.pins = pinned_texts(&step).await?;
         remove_false_refs(&mut summary);
-        // The offline summary contains only names from the covered events, which the tests prove.
-        if !is_offline {
+        // The offline summary contains only names from the covered events, which the tests prove. The items of a package have
+        // kept their marks.
+        if material.is_some() {
             ground_draft(&step, &pending, &scan, &mut summary).await?;
         }
         check_referenced_files(metadata, &mut summary).await;
-        let render::FittedSummary { summary, cut } = self.fit_to_review(&pending, &step, summary).await?;
+        let render::FittedSummary { summary, cut } =
+            fit_to_review(&pending, &step, summary, tokens_max).await?;
         let mut summary = scan.describe_sources(summary, material.as_ref());
         pending.note_user_texts(&step, &mut summary).await?;
         if let Some(render::SummaryCut { tokens_before, tokens_after }) = cut {
@@ -233,30 +237,13 @@ impl Node for HandoffSummarization {
 }
 
 impl HandoffSummarization {
-    /// Returns the summary within its budget, with the changes that the person made to the proposals before it.
-    async fn fit_to_review(
-        &self,
-        pending: &PendingDraft,
-        step: &StepContext<'_>,
-        mut summary: HandoffSummary,
-    ) -> Result<render::FittedSummary, StepFailure> {
-        let changes = pending.reviewer_changes(step).await?;
-        summary.carry_over = changes.apply_to_facts(summary.carry_over);
-        let tokens_max = self.drafting.summary_tokens_max(&pending.in_progress.metadata);
-        let mut fitted = render::fit_summary(summary, tokens_max);
-        if pending.covered_until().is_some() {
-            // A model is asked to keep the person's words; the offline summary is written anew, so they are put in.
-            changes.apply_to_title(&mut fitted.summary);
-            if fitted.summary.model == OFFLINE_SUMMARY_MODEL {
-                changes.apply_to_items(&mut fitted.summary);
-            }
-        }
-        Ok(fitted)
-    }
-
-    /// Returns the offline summary as a draft.
+    /// Returns a draft without a model: the package of a thread that was not used yet, otherwise the offline summary.
     fn offline_draft(&self, scan: &WindowScan, metadata: &HandoffMetadata) -> SummaryDraft {
-        let (summary, coverage) = scan.offline_summary(self.drafting.summary_tokens_max(metadata));
+        let tokens_max = self.drafting.summary_tokens_max(metadata);
+        if let Some(package) = scan.unused_package() {
+            return package_draft(package, scan.coverage_without_quotes());
+        }
+        let (summary, coverage) = scan.offline_summary(tokens_max);
         SummaryDraft {
             title: summary.title,
             tldr: summary.tldr,
@@ -265,10 +252,51 @@ impl HandoffSummarization {
             usage: Usage::default(),
             coverage,
             response_id: None,
+            carry_over: scan.carry_over(),
+            notes: ReviewNotes::default(),
+            tokens_max,
             material: None,
             problem: None,
         }
     }
+}
+
+/// Returns the package of an unused thread as a draft. It is not cut, because a person has accepted its length.
+fn package_draft(package: HandoffSummary, coverage: Coverage) -> SummaryDraft {
+    SummaryDraft {
+        title: package.title,
+        tldr: package.tldr,
+        body: package.body,
+        model: package.model,
+        usage: Usage::default(),
+        coverage,
+        response_id: None,
+        carry_over: package.carry_over,
+        notes: package.notes,
+        tokens_max: u64::MAX,
+        material: None,
+        problem: None,
+    }
+}
+
+/// Returns the summary within its budget, with the changes that the person made to the proposals before it.
+async fn fit_to_review(
+    pending: &PendingDraft,
+    step: &StepContext<'_>,
+    mut summary: HandoffSummary,
+    tokens_max: u64,
+) -> Result<render::FittedSummary, StepFailure> {
+    let changes = pending.reviewer_changes(step).await?;
+    summary.carry_over = changes.apply_to_facts(summary.carry_over);
+    let mut fitted = render::fit_summary(summary, tokens_max);
+    if pending.covered_until().is_some() {
+        // A model is asked to keep the person's words; the offline summary is written anew, so they are put in.
+        changes.apply_to_title(&mut fitted.summary);
+        if fitted.summary.model == OFFLINE_SUMMARY_MODEL {
+            changes.apply_to_items(&mut fitted.summary);
+        }
+    }
+    Ok(fitted)
 }
 
 /// Returns the pins of the thread as facts.
@@ -334,7 +362,7 @@ fn assemble_summary(
     scan: &WindowScan,
 ) -> (HandoffSummary, Option<DraftMaterial>) {
     let handoff = &pending.handoff;
-    let inherited = scan.carry_over();
+    let carry_over = draft.carry_over;
     let summary = HandoffSummary {
         schema_version: SCHEMA_VERSION,
         handoff_id: handoff.handoff_id,
@@ -353,10 +381,10 @@ fn assemble_summary(
         coverage: draft.coverage,
         carry_over: CarryOver {
             is_in_markdown: true,
-            goal: pending.goal().or(inherited.goal.clone()),
-            ..inherited
+            goal: pending.goal().or(carry_over.goal.clone()),
+            ..carry_over
         },
-        notes: ReviewNotes::default(),
+        notes: draft.notes,
     };
     (redact_summary(summary, &scan.facts().known_secrets), draft.material)
 }

@@ -42,7 +42,8 @@ impl AgentFile {
             return Ok(RewriteOutcome::NewSecrets { count });
         }
         if edited.len() as u64 > AGENT_MD_BYTES_MAX {
-            return Err(Error::TooLarge { path: self.path.clone(), bytes_max: AGENT_MD_BYTES_MAX });
+            let bytes = edited.len() as u64;
+            return Err(Error::TooLarge { path: self.path.clone(), bytes, bytes_max: AGENT_MD_BYTES_MAX });
         }
         let mut guard = self.lock()?;
         self.replace_with(&mut guard, |current| {

@@ -104,7 +104,7 @@ impl ItemError {
             Self::BadFilter { .. } => {
                 "give each field a value that it equals, or an object such as {\"$gte\": 3}".to_owned()
             }
-            Self::BadLimit { .. } => "give another limit".to_owned(),
+            Self::BadLimit { .. } => format!("ask for 1 to {PAGE_ROWS_MAX}"),
             Self::Journal(_) => "try again".to_owned(),
         }
     }

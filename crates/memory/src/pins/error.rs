@@ -79,7 +79,9 @@ impl PinError {
             Self::Blank => "write the text to pin, or the number of a message as `#12`".to_owned(),
             Self::TooLong { .. } => "pin the sentences that matter as a text".to_owned(),
             Self::TooMany { .. } | Self::NoRoom { .. } => "unpin what is no longer needed".to_owned(),
-            Self::NoMessage { .. } => "the history shows the number of each message".to_owned(),
+            Self::NoMessage { .. } => {
+                "`segue history THREAD`, or `/history` in a chat, shows the number of each message".to_owned()
+            }
             Self::ToolMessage { .. } => {
                 "pin a message of yours or of the agent, or pin the lines that matter as a text".to_owned()
             }

@@ -133,7 +133,7 @@ fn f2_an_unusable_file_is_an_error_that_names_it() {
     check("use agent.md: the file is UTF-16, save it as UTF-8");
     assert!(matches!(file.read(), Err(Error::Utf16 { .. })));
     fs::write(&path, vec![b'a'; 300_000]).unwrap();
-    check("change agent.md: the file is larger than 262144 bytes, move part of it elsewhere");
+    check("change agent.md: the file has 300000 bytes, and 262144 is the limit");
     let read = file.read().unwrap();
     assert_eq!((read.extent, read.bytes.len() as u64), (ReadExtent::Beginning, AGENT_MD_BYTES_MAX));
     let mut permissions = fs::metadata(&path).unwrap().permissions();

@@ -208,7 +208,7 @@ impl AgentMdFixture {
             tools: self.tools.iter().map(|tool| tool.spec()).collect(),
             hooks: hooks.clone(),
             contexts: Arc::new(ContextCache::default()),
-            too_large_hint: "begin again",
+            too_large_hint: "begin again".into(),
         };
         let after_model = |channels: &Channels| {
             Ok(Some(if has_tool_calls(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }))

@@ -104,7 +104,7 @@ async fn f2_a_file_over_the_limit_is_reported_once_a_turn() {
     assert!(end.notices[0].contains("is longer than 262144 bytes"), "{:?}", end.notices);
     assert!(world.system_prompts()[1].contains("the rest is left out"));
     let results = world.tool_results(thread_id).await;
-    assert!(results[0].1.contains("the file is larger than 262144 bytes"), "{results:?}");
+    assert!(results[0].1.contains("the file has 320000 bytes, and 262144 is the limit"), "{results:?}");
 }
 
 #[tokio::test]

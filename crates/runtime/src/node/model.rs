@@ -1,6 +1,7 @@
 //! The model node: builds the request from the journal, streams the model's answer and returns it as one event.
 
 use futures::future::BoxFuture;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -58,7 +59,7 @@ pub struct ModelNode {
     /// The cache of contexts.
     pub contexts: Arc<ContextCache>,
     /// The advice for a person when a conversation does not fit the model's window.
-    pub too_large_hint: &'static str,
+    pub too_large_hint: Cow<'static, str>,
 }
 
 #[async_trait]
@@ -209,9 +210,8 @@ impl ModelNode {
                 request.messages = fitted.messages;
                 Ok((update, fitted.tokens))
             }
-            Err(error) => {
-                Err(StepFailure::new(FailureKind::Limit, error.to_string()).with_hint(self.too_large_hint))
-            }
+            Err(error) => Err(StepFailure::new(FailureKind::Limit, error.to_string())
+                .with_hint(self.too_large_hint.clone())),
         }
     }
     /// Calls the model itself. If the run is stopped, the text that had arrived is the answer, marked as
@@ -287,7 +287,7 @@ impl ModelNode {
     fn call_failure(&self, error: model::Error) -> StepFailure {
         let is_overflow = matches!(error, model::Error::ContextOverflow { .. });
         let failure = StepFailure::from(error);
-        if is_overflow { failure.with_hint(self.too_large_hint) } else { failure }
+        if is_overflow { failure.with_hint(self.too_large_hint.clone()) } else { failure }
     }
 
     /// Returns the failure of an answer without content. The tokens of the answer are counted.

@@ -144,7 +144,7 @@ pub fn build_driver(
         tools: tools.iter().map(|tool| tool.spec()).collect(),
         hooks: hooks.clone(),
         contexts: Arc::new(ContextCache::default()),
-        too_large_hint: "start a new thread",
+        too_large_hint: "start a new thread".into(),
     };
     let after_model =
         |channels: &Channels| Ok(Some(if has_tool_calls(channels)? { TOOLS_NODE } else { AFTER_AGENT_NODE }));

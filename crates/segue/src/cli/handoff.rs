@@ -174,21 +174,23 @@ pub(crate) enum HandoffExportCommand {
 ///
 /// The search covers the original messages, including compacted ones. The newest message comes first. The agent has the same search as a tool.
 #[derive(Debug, Args)]
+#[command(override_usage = "segue recall [OPTIONS] <THREAD> [WORDS]...")]
 pub(crate) struct RecallCommandArgs {
     /// The beginning of the thread's id, or `last`
-    pub(crate) thread: String,
+    // The command itself reports what is missing, because the parser's report does not say what to write.
+    #[arg(required = false)]
+    pub(crate) thread: Option<String>,
     /// Words to search for; a message matches if it contains any of them
-    #[arg(required_unless_present = "from")]
     pub(crate) words: Vec<String>,
     /// Read a range of events instead, from this one on
-    #[arg(long, value_name = "SEQ", conflicts_with = "words")]
+    #[arg(long, value_name = "SEQ")]
     pub(crate) from: Option<Seq>,
     /// The last event of the range [default: the first]
-    #[arg(long, value_name = "SEQ", requires = "from")]
+    #[arg(long, value_name = "SEQ")]
     pub(crate) to: Option<Seq>,
-    /// The most matches that are shown
-    #[arg(long, value_name = "N", default_value_t = 12, conflicts_with = "from", value_parser = parse_limit::<1, HITS_MAX>)]
-    pub(crate) limit: u32,
+    /// The most matches that are shown [default: 12]
+    #[arg(long, value_name = "N", value_parser = parse_limit::<1, HITS_MAX>)]
+    pub(crate) limit: Option<u32>,
 }
 
 /// Moves `stats` or `export` to the position directly after `handoff` if only global options stand between them.

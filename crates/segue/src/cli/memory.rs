@@ -154,7 +154,7 @@ pub(crate) struct RememberArgs {
 pub(crate) struct PinArgs {
     /// The beginning of the thread's id, or `last`
     pub(crate) thread: String,
-    /// The text (`-` reads standard input); without a text, the pins are listed
+    /// The text, `#N` for the message with that number, or `-` for standard input; without it, the pins are listed
     pub(crate) text: Vec<String>,
     /// Pin the message with this number, word for word; `segue history` shows the numbers
     #[arg(long, value_name = "NUMBER", conflicts_with = "text")]

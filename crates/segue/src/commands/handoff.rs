@@ -19,7 +19,8 @@ use terminal::{Audience, TypeAheadBuffer, sanitize_line, sanitize_path, shorten}
 
 use crate::cli::OutputFormat;
 use crate::cli::handoff::{HandoffArgs, HandoffCommand};
-use crate::commands::{CommandContext, import, review, threads};
+use crate::commands::review::{self, FoldedLists};
+use crate::commands::{CommandContext, import, threads};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 use answer::{HandoffAnswerSource, answer_source, apply_answer};
 use inspect::durable_handoff_id;
@@ -191,8 +192,16 @@ async fn answer_and_report(
     // A review at the terminal makes the check itself.
     let is_probed = is_probed && !matches!(answer, HandoffAnswerSource::Ask);
     let thread = context.agent.threads().find(&pending.handoff.parent_thread_id.to_string()).await?;
+    let lists = match answer {
+        HandoffAnswerSource::Ask => FoldedLists::ReviewKey,
+        HandoffAnswerSource::Preview
+        | HandoffAnswerSource::Apply
+        | HandoffAnswerSource::Redraft
+        | HandoffAnswerSource::FromFile(_)
+        | HandoffAnswerSource::NoAnswer => FoldedLists::JsonOption,
+    };
     let shown = match context.format {
-        OutputFormat::Text => show_pending(context, &thread, pending).await,
+        OutputFormat::Text => show_pending(context, &thread, pending, lists).await,
         OutputFormat::Json => Ok(()),
     };
     match (shown, &answer) {
@@ -225,14 +234,15 @@ async fn show_pending(
     context: &CommandContext,
     thread: &Thread,
     pending: &PendingHandoff,
+    lists: FoldedLists,
 ) -> Result<(), CliFailure> {
     let (screen, id) = (&context.screen, context.short_id(thread.thread_id).await);
     let heading = format!("Handoff of {id} {}", threads::thread_title(thread));
     screen.print_line(screen.style.dim(shorten(&heading, screen.columns)))?;
-    review::show_proposal(context, pending).await
+    review::show_proposal(context, pending, lists).await
 }
 
-/// Prints the child thread of an accepted handoff, and a warning if `agent.md` could not be written.
+/// Prints the child thread of an accepted handoff. A notice has said before if `agent.md` could not be written.
 ///
 /// # Errors
 /// Fails if stdout cannot be written.
@@ -252,19 +262,7 @@ pub(crate) async fn show_child_thread(
     let is_merged = handoff.options.get("into").is_some_and(|into| !into.is_null());
     let lead = if is_merged { "Added to thread" } else { "New thread" };
     screen.print_line(format!("{lead} {short} {}", style.dim(format!("({child})"))))?;
-    if let Some(note) = unwritten_block_note(handoff) {
-        screen.print_to_stderr(style.warn(note));
-    }
     Ok(())
-}
-
-/// Returns the sentence that says why an accepted summary is not in `agent.md`; `None` if it is there.
-fn unwritten_block_note(handoff: &Handoff) -> Option<String> {
-    let note = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Accepted)?;
-    Some(format!(
-        "agent.md could not be written; the thread gets its summary from the database instead: {}",
-        sanitize_line(note)
-    ))
 }
 
 /// The conversation to hand off.

@@ -27,7 +27,7 @@ use crate::commands::agent_work::{WorkResult, WorkVisibility};
 use crate::exit::{self, CliFailure, error_chain};
 pub(crate) use change::draft_origin;
 use choices::{HandoffRequester, ReviewAnswer, ReviewState, review_choices};
-pub(crate) use panel::show_proposal;
+pub(crate) use panel::{FoldedLists, show_proposal};
 use user_text::UserTextEditor;
 
 pub(crate) use continuity::{requested_report, show_report};
@@ -392,7 +392,7 @@ impl<'a> HandoffReviewSession<'a> {
         }
         let id = self.pending.handoff.handoff_id;
         self.proposals = self.context.agent.handoffs().review(id).await?.proposals;
-        show_proposal(self.context, &self.pending).await?;
+        show_proposal(self.context, &self.pending, FoldedLists::ReviewKey).await?;
         if is_other {
             if let Some(earlier) = change::find_identical_draft(&self.proposals, &self.pending.proposal) {
                 screen.print_line(format!("Same as draft {}.", earlier.iteration + 1))?;

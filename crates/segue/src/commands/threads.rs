@@ -15,7 +15,8 @@ use serde::Serialize;
 use serde_json::json;
 use terminal::{Audience, KeyChoice, TableColumn, ask, sanitize, sanitize_line, shorten, table, width, wrap};
 
-use crate::cli::{ExportFormat, OutputFormat, ThreadsCommand};
+use crate::cli::OutputFormat;
+use crate::cli::threads::{ExportFormat, ThreadsCommand};
 use crate::commands::chat::message_draft::FILE_BLOCK;
 use crate::commands::compact::{active_compaction, active_compaction_change_text};
 use crate::commands::{CommandContext, NO_TERMINAL, approval};

@@ -26,6 +26,9 @@ const USES: [(MessageUse, &str, char); 5] = [
 /// Returns the message counts on one line, unwrapped and without emphasis.
 pub fn render_line(coverage: &Coverage) -> String {
     let CoverageCounts { messages, verbatim, summarized, truncated, excluded, .. } = count_coverage(coverage);
+    if messages == 0 {
+        return "No messages since the summary that this thread began with".to_owned();
+    }
     let noun = if messages == 1 { "message" } else { "messages" };
     match count_message_uses(coverage) {
         Some(uses) => format!(
@@ -130,6 +133,8 @@ mod tests {
             unread: Vec::new(),
             ..coverage()
         };
+        let unused = "No messages since the summary that this thread began with";
+        assert_eq!(render_line(&Coverage::default()), unused);
         let expected = "240 messages: 11 verbatim, 180 summarized, 49 truncated, 0 excluded";
         assert_eq!(render_line(&earlier), expected);
     }

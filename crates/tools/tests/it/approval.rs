@@ -148,7 +148,7 @@ fn driver(
         tools: bench.tools.iter().map(|tool| tool.spec()).collect(),
         hooks: hooks.clone(),
         contexts: Arc::new(ContextCache::default()),
-        too_large_hint: "begin again",
+        too_large_hint: "begin again".into(),
     };
     let after_model = |channels: &Channels| Ok(has_tool_calls(channels)?.then_some(TOOLS_NODE));
     let graph = Graph::new(Edge::To(MODEL_NODE))

@@ -142,3 +142,31 @@ async fn e7_with_automatic_compaction_off_an_overflow_error_has_a_hint() {
     );
     assert!(end.failure.clone().unwrap().hint.unwrap().contains("/compact"));
 }
+
+#[tokio::test]
+async fn e7_a_request_that_is_too_large_because_of_agent_md_names_the_file_its_size_and_the_limit() {
+    let notes = "- A note that is to be remembered always.\n".repeat(7_000);
+    // A model with a known window is not called; one with an unknown window refuses the request.
+    for window in [30_000, 0] {
+        let environment = TestEnvironment::new();
+        let replies = [record_reply(), too_large_reply().with_repeat()];
+        let server = ScriptedServer::start(Script::new(replies)).unwrap();
+        let agent_md = environment.agent_md();
+        std::fs::create_dir_all(agent_md.parent().unwrap()).unwrap();
+        std::fs::write(&agent_md, &notes).unwrap();
+        let agent = match window {
+            0 => {
+                environment.configure(&server);
+                environment.agent_over(environment.store(), "openai-chat/unknown-model")
+            }
+            window => agent_of(&environment, &server, (window, "")),
+        };
+        let thread = agent.threads().create(None).await.unwrap().thread_id;
+        let (frames, cancel) = unwatched();
+        let end = agent.runs().send_message(thread, "Hello.", &frames, &cancel).await.unwrap();
+        let hint = end.failure.as_ref().and_then(|failure| failure.hint.clone()).unwrap_or_default();
+        for part in [agent_md.to_str().unwrap(), &notes.len().to_string(), "65536 is the limit"] {
+            assert!(hint.contains(part), "{window}: {part}: {end:?}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use journal::{
     Artifact, CheckpointRef, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
     IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery,
     RankedMessage, RunFilter, SearchQuery, Store, StoreHealth, StoredSummary, SummaryQuery,
-    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery,
+    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
 };
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
@@ -36,6 +36,10 @@ pub struct CrashingStore {
     is_hanging: AtomicBool,
     /// True if the store reports that other hosts can reach it.
     is_remote: AtomicBool,
+    /// True if the disk becomes full with the commit of the next new thread.
+    fills_with_thread: AtomicBool,
+    /// True if every commit fails, because the disk is full.
+    is_full: AtomicBool,
 }
 
 impl CrashingStore {
@@ -51,6 +55,8 @@ impl CrashingStore {
             clock_offset: Mutex::default(),
             is_hanging: AtomicBool::new(false),
             is_remote: AtomicBool::new(false),
+            fills_with_thread: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
         })
     }
 
@@ -72,6 +78,16 @@ impl CrashingStore {
     /// Sets whether commits that start after this call never return.
     pub fn set_hanging(&self, is_hanging: bool) {
         self.is_hanging.store(is_hanging, Ordering::SeqCst);
+    }
+
+    /// Makes all commits fail after the one that creates the next thread, as if it had filled the disk.
+    pub fn fill_with_next_thread(&self) {
+        self.fills_with_thread.store(true, Ordering::SeqCst);
+    }
+
+    /// Frees the disk again.
+    pub fn free_disk(&self) {
+        self.is_full.store(false, Ordering::SeqCst);
     }
 
     /// Runs `operation`, which stands for another process, right before the next commit.
@@ -99,6 +115,13 @@ impl Store for CrashingStore {
         }
         if self.is_hanging.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
+        }
+        if self.is_full.load(Ordering::SeqCst) {
+            return Err(journal::Error::DiskFull { path: "/full/segue.db".into() });
+        }
+        let creates_thread = transaction.writes.iter().any(|write| matches!(write, Write::CreateThread(_)));
+        if creates_thread && self.fills_with_thread.swap(false, Ordering::SeqCst) {
+            self.is_full.store(true, Ordering::SeqCst);
         }
         let number = self.commits.fetch_add(1, Ordering::SeqCst);
         if self.crash_boundary == number * 2 {

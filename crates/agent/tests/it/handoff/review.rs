@@ -3,6 +3,7 @@
 mod continuity;
 mod newer_messages;
 mod pins;
+mod unused_child;
 mod waiting_calls;
 
 use agent::{Error, HandoffRequestOptions, PendingHandoff, RunError};

@@ -3,7 +3,9 @@
 //!
 //! What the thread itself says takes precedence.
 
-use protocol::{CarryOver, HandoffSummary, Rule, SummaryItem, SummaryItemKind, TodoItem, TodoStatus};
+use protocol::{
+    CarryOver, HandoffSummary, ReviewNotes, Rule, SummaryItem, SummaryItemKind, TodoItem, TodoStatus,
+};
 
 use crate::limits::BODY_ITEMS_MAX;
 use crate::summary::render;
@@ -58,6 +60,52 @@ pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarryOver>)
             ..merge_facts(newer.clone(), &older)
         }
     }))
+}
+
+/// Returns the package of a thread in which nothing was said since it began with these summaries, the oldest first; `None` if
+/// there are none. Its text and its facts are whole, because no work of the thread can have made a part of them untrue. Several
+/// summaries are joined: title and TL;DR are those of the newest.
+pub(crate) fn join_packages(summaries: &[HandoffSummary]) -> Option<HandoffSummary> {
+    let newest = summaries.last()?;
+    let mut facts = join_facts(summaries.iter().map(|summary| &summary.carry_over))?;
+    facts.rules = without_refs(&facts.rules);
+    let mut body: Vec<SummaryItem> = Vec::new();
+    for item in summaries.iter().rev().flat_map(|summary| &summary.body) {
+        if !body.iter().any(|known| known.kind == item.kind && known.text == item.text) {
+            body.push(without_item_refs(item));
+        }
+    }
+    body.sort_by_key(|item| item.kind);
+    if body.len() > BODY_ITEMS_MAX {
+        body = join_items_of_one_kind(body);
+    }
+    let notes = ReviewNotes {
+        title_unfound: newest.notes.title_unfound.clone(),
+        tldr_unfound: newest.notes.tldr_unfound.clone(),
+        ..ReviewNotes::default()
+    };
+    Some(HandoffSummary { body, notes, carry_over: facts, ..newest.clone() })
+}
+
+/// Returns an item without references, because they would name events of another thread.
+fn without_item_refs(item: &SummaryItem) -> SummaryItem {
+    SummaryItem { refs: Vec::new(), line_refs: Vec::new(), false_refs: Vec::new(), ..item.clone() }
+}
+
+/// Joins the verified items of each kind into one, whose lines are rendered as the items were.
+fn join_items_of_one_kind(items: Vec<SummaryItem>) -> Vec<SummaryItem> {
+    let mut joined: Vec<SummaryItem> = Vec::new();
+    for item in items {
+        let is_same = |known: &&mut SummaryItem| known.kind == item.kind && known.verified && item.verified;
+        match joined.last_mut().filter(is_same) {
+            Some(known) => {
+                known.text.push('\n');
+                known.text.push_str(&item.text);
+            }
+            None => joined.push(item),
+        }
+    }
+    joined
 }
 
 /// Returns the thread's own tasks and the inherited open ones that are not among them. The list of the thread may be one of

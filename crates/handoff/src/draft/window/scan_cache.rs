@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use protocol::{CarryOver, ConversationTopic, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::StepFailure;
 
-use super::inherited::{add_inherited_items, join_facts, merge_facts};
+use super::inherited::{add_inherited_items, join_facts, join_packages, merge_facts};
 use super::last_answer::note_last_answer;
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
 use crate::draft::parts::DraftMaterial;
@@ -288,6 +288,19 @@ impl WindowScan {
             Some(inherited) => merge_facts(own, &inherited),
             None => own,
         }
+    }
+
+    /// Returns the package that the thread began with, if the thread has no message yet; `None` otherwise.
+    pub(crate) fn unused_package(&self) -> Option<HandoffSummary> {
+        if self.scan.facts().messages > 0 {
+            return None;
+        }
+        join_packages(&self.scan.inherited)
+    }
+
+    /// Returns the coverage of a text that quotes no message of the thread.
+    pub(crate) fn coverage_without_quotes(&self) -> Coverage {
+        self.scan.selector.coverage().finish(Vec::new())
     }
 
     /// Returns the transcript selected for a model, within `tokens_max` tokens.

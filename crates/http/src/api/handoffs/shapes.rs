@@ -381,6 +381,9 @@ pub(crate) struct DecisionResultShape {
     /// A first message to offer in the child thread: the next step, or the request that was not answered. It is never
     /// sent by itself. `null` if there is none.
     suggested_message: Option<String>,
+    /// The text about the parts of an accepted handoff that are not written yet, because a write failed after the acceptance was
+    /// durable, and when they will be; `null` if nothing is missing.
+    incomplete_acceptance: Option<String>,
     /// The handoff after the decision.
     handoff: HandoffShape,
     /// The proposal that was decided, or the next one.
@@ -412,6 +415,7 @@ impl DecisionResultShape {
             outcome: outcome.handoff.status.outcome(),
             child_thread_id: outcome.child_thread_id,
             suggested_message: outcome.suggested_message,
+            incomplete_acceptance: outcome.incomplete_acceptance,
             run: DecisionRunShape {
                 run_id: outcome.end.run_id,
                 status: outcome.end.status.as_str(),

@@ -49,7 +49,7 @@ pub(crate) struct PinsBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PinRequestBody {
-    /// The text.
+    /// The text; `#` and a number stand for the message with that `seq`.
     text: Option<String>,
     /// The `seq` of a message of the user or the model, to be quoted word for word.
     message_seq: Option<Seq>,
@@ -106,7 +106,7 @@ pub(crate) async fn create(
 ) -> Result<Json<PinResultBody>, ApiError> {
     langgraph::find_thread(&caller, thread_id).await?;
     let request = match (text, message_seq) {
-        (Some(text), None) => PinRequest::Text(text),
+        (Some(text), None) => PinRequest::from_text(&text),
         (None, Some(seq)) => PinRequest::Message(seq),
         (Some(_), Some(_)) | (None, None) => {
             return Err(ApiError::invalid("send either `text` or `message_seq`"));

@@ -7,7 +7,7 @@ use terminal::{Audience, KeyChoice, ask_while_typing, sanitize, sanitize_line, w
 
 use crate::commands::chat::ChatSession;
 use crate::commands::handoff::show_child_thread;
-use crate::commands::review::{self, HandoffReviewSession, ReviewOutcome};
+use crate::commands::review::{self, FoldedLists, HandoffReviewSession, ReviewOutcome};
 use crate::commands::threads::format_age;
 use crate::exit::{CliFailure, ExitReason};
 
@@ -88,14 +88,14 @@ impl ChatSession {
         let decision = match args.answer {
             HandoffAnswerMode::Apply => review::acceptance(&pending),
             HandoffAnswerMode::Ask if self.context.screen.audience == Audience::Program => {
-                review::show_proposal(&self.context, &pending).await?;
+                review::show_proposal(&self.context, &pending, FoldedLists::OnlyFolded).await?;
                 return self.print_info("The handoff is pending; /handoff --apply accepts it.");
             }
             HandoffAnswerMode::Ask | HandoffAnswerMode::Preview => {
                 return self.review_and_continue(pending, ReviewOccasion::Handoff).await;
             }
         };
-        review::show_proposal(&self.context, &pending).await?;
+        review::show_proposal(&self.context, &pending, FoldedLists::OnlyFolded).await?;
         let mut review = HandoffReviewSession::open(&self.context, pending, &mut self.type_ahead).await?;
         let outcome = review.submit_decision(decision).await;
         let totals = std::mem::take(&mut review.totals);
@@ -129,7 +129,7 @@ impl ChatSession {
             Ok(None) => return self.print_info("Stopped. Nothing was stored."),
             Ok(Some(pending)) => pending,
         };
-        review::show_proposal(&self.context, &pending).await?;
+        review::show_proposal(&self.context, &pending, FoldedLists::OnlyFolded).await?;
         self.print_info(match pending.is_new {
             true => "Only shown: nothing was stored. /handoff drafts it for a decision.",
             false => "The handoff is pending; /handoff asks for the decision.",
@@ -276,7 +276,7 @@ impl ChatSession {
     ) -> Result<Option<RunEnd>, CliFailure> {
         self.context.screen.update_width();
         self.thread_totals = None;
-        review::show_proposal(&self.context, &pending).await?;
+        review::show_proposal(&self.context, &pending, FoldedLists::ReviewKey).await?;
         let mut review = HandoffReviewSession::open(&self.context, pending, &mut self.type_ahead).await?;
         review.totals.pending_calls = std::mem::take(&mut self.pending_calls);
         if occasion == ReviewOccasion::New {

@@ -4,7 +4,7 @@
 use agent::{HistoryEntry, HistoryItem, HistoryQuery};
 use protocol::{Message, Proposal, Thread, ThreadId};
 use terminal::marker::CardFold;
-use terminal::{facts, sanitize_line, shorten, summary};
+use terminal::{facts, sanitize_line, shorten, summary, wrap};
 
 use crate::commands::history::entry::{EntryDisplay, show_entry};
 use crate::commands::history::markers::CompactionMarkers;
@@ -53,7 +53,18 @@ pub(super) async fn show_thread_intro(
         screen.print_lines(facts::render_folded(screen, proposal))?;
         screen.print_line("")?;
     }
-    Ok(())
+    let models = context.agent.model_status();
+    match (models.default, models.problem, proposals.last()) {
+        (Some(_), None, _) | (_, _, None) => Ok(()),
+        (_, _, Some(newest)) => {
+            let text = format!(
+                "No model can answer here. To continue in another agent, give it this summary: `segue handoff --show {} --json \
+                 | jq -r '.proposals[-1].summary_md'` prints it whole.",
+                newest.handoff_id
+            );
+            Ok(screen.print_line(style.dim(wrap(&text, screen.text_columns(), "", "  ")))?)
+        }
+    }
 }
 
 /// Returns the summaries that were handed to the thread, as they are now, if the thread's first turn has not ended yet.

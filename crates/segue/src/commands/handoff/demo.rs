@@ -22,8 +22,9 @@ use super::show_pending;
 use crate::cli::demo::DemoArgs;
 use crate::cli::serve::ServeArgs;
 use crate::cli::{GlobalArgs, OutputFormat};
+use crate::commands::CommandContext;
+use crate::commands::review::{self, FoldedLists};
 use crate::commands::setup::serve::{ServerPresentation, serve_until_signal};
-use crate::commands::{CommandContext, review};
 use crate::exit::{CliFailure, CommandResult, ExitReason, report_result};
 use crate::observers::RunObservers;
 use home::DemoHome;
@@ -154,7 +155,8 @@ async fn review_in_terminal(demo: PreparedDemo, args: &DemoArgs) -> Result<(), C
         let text = "Rules wrote this summary and chose the facts below it, without a model. The new thread reads all of it. \
                     Nothing happens unless you accept.";
         print_text(&context.screen, text)?;
-        show_pending(context, &sample.thread, &pending).await?;
+        let lists = if args.yes { FoldedLists::OnlyFolded } else { FoldedLists::ReviewKey };
+        show_pending(context, &sample.thread, &pending, lists).await?;
         if args.yes {
             context.screen.print_line(context.screen.style.dim("→ Accept (--yes)"))?;
         }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use terminal::{TableColumn, sanitize_line, shorten, summary, table, wrap};
 
 use crate::cli::OutputFormat;
-use crate::commands::{CommandContext, review, threads};
+use crate::commands::review::{self, FoldedLists};
+use crate::commands::{CommandContext, threads};
 use crate::exit::{CliFailure, ExitReason};
 
 /// The fewest characters of a handoff id that are shown. They contain the whole timestamp, so that a handoff that is
@@ -138,7 +139,7 @@ pub(super) async fn show_handoff(
     };
     match &review.pending {
         Some(pending) if pending.proposal.iteration == proposal.iteration => {
-            review::show_proposal(context, pending).await?;
+            review::show_proposal(context, pending, FoldedLists::JsonOption).await?;
         }
         Some(_) | None => {
             let time = review.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");

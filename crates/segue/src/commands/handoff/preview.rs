@@ -15,7 +15,8 @@ use super::{
 };
 use crate::cli::OutputFormat;
 use crate::cli::handoff::HandoffArgs;
-use crate::commands::{CommandContext, import, review, threads};
+use crate::commands::review::{self, FoldedLists};
+use crate::commands::{CommandContext, import, threads};
 use crate::exit::{CliFailure, CommandResult};
 
 /// A conversation to preview a handoff of.
@@ -66,9 +67,11 @@ pub(super) async fn run(context: &CommandContext, args: &HandoffArgs) -> Command
             let heading = format!("Handoff of {}", threads::thread_title(&source.thread));
             let screen = &context.screen;
             screen.print_line(screen.style.dim(shorten(&heading, screen.columns)))?;
-            review::show_proposal(context, &pending).await?;
+            review::show_proposal(context, &pending, FoldedLists::JsonOption).await?;
         }
-        OutputFormat::Text => show_pending(context, &source.thread, &pending).await?,
+        OutputFormat::Text => {
+            show_pending(context, &source.thread, &pending, FoldedLists::JsonOption).await?
+        }
         OutputFormat::Json => {}
     }
     let (last_seq_before, import) = (source.thread.last_seq, source.import.as_ref());

@@ -17,10 +17,11 @@ use terminal::{Audience, sanitize_line, wrap};
 
 use super::answer::HandoffAnswerResult;
 use super::inspect::durable_handoff_id;
-use super::{show_child_thread, unwritten_block_note};
+use super::show_child_thread;
 use crate::cli::OutputFormat;
+use crate::commands::review::{self, FoldedLists};
 use crate::commands::run::output::{next_command, print_pending_interrupts};
-use crate::commands::{CommandContext, history, review};
+use crate::commands::{CommandContext, history};
 use crate::exit::{self, CliFailure, CommandResult, ExitReason};
 
 /// The most history entries that are read after a decision to find the agent's reply.
@@ -299,9 +300,10 @@ pub(super) async fn build_report<'a>(
         coverage: &proposal.summary_json.coverage,
         uncovered_messages: reported.uncovered_messages,
         continuity: conclusion.continuity.as_ref().map(|report| ContinuityFields::new(context, report)),
-        problem: match block_problem(handoff) {
-            Some(problem) => Some(problem.into()),
-            None => reported.problem.as_deref().map(Cow::Borrowed),
+        problem: match (block_problem(handoff), incomplete_acceptance(conclusion)) {
+            (Some(problem), _) => Some(problem.into()),
+            (None, Some(problem)) => Some(problem.into()),
+            (None, None) => reported.problem.as_deref().map(Cow::Borrowed),
         },
         pending_fields,
         interrupts: conclusion.open_interrupts(),
@@ -310,14 +312,21 @@ pub(super) async fn build_report<'a>(
     })
 }
 
+/// Returns the text about what an acceptance has not written yet; `None` if it is complete, or was not made.
+fn incomplete_acceptance<'a>(conclusion: &'a HandoffConclusion<'_>) -> Option<&'a str> {
+    match &conclusion.result {
+        HandoffAnswerResult::Decided(decided) => decided.incomplete_acceptance.as_deref(),
+        HandoffAnswerResult::Pending | HandoffAnswerResult::Viewed | HandoffAnswerResult::Previewed => None,
+    }
+}
+
 /// Returns the sentence that says why an accepted summary is not in `agent.md`, as the text output says it; `None` if it is there.
 fn block_problem(handoff: &Handoff) -> Option<String> {
     let seeded = handoff.note.as_ref().filter(|_| handoff.status == HandoffStatus::Seeded);
-    let problem = seeded.map(|note| {
+    seeded.map(|note| {
         let note = sanitize_line(note);
         format!("Failed to {note}. The new thread still gets its summary. Run `segue doctor` for details.")
-    });
-    problem.or_else(|| unwritten_block_note(handoff))
+    })
 }
 
 /// Returns the fields that only a pending handoff has.
@@ -398,7 +407,7 @@ async fn print_text(
                 }
             }
             (None, Some(next)) => {
-                review::show_proposal(context, next).await?;
+                review::show_proposal(context, next, FoldedLists::JsonOption).await?;
                 if next.unused_feedback.is_some() {
                     screen.print_line("Your feedback is kept: Refine starts with it.")?;
                 }

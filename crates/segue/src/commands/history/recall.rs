@@ -47,27 +47,70 @@ struct RecallPassage<'a> {
     text: &'a str,
 }
 
+/// The matches that are shown without `--limit`.
+const MATCHES_SHOWN: u32 = 12;
+
+/// Complete commands, one for each use.
+const RECALL_EXAMPLES: &str =
+    "for example `segue recall last parser error`, or `segue recall last --from 3 --to 5` for a range";
+
 /// The tokens for which a match with its adjacent messages has room on average.
 const TOKENS_PER_MATCH: u64 = 200;
+
+/// A complete request of `segue recall`.
+pub(crate) struct RecallRequest {
+    /// The beginning of the thread's id, or `last`.
+    thread: String,
+    /// The messages to find.
+    filter: MessageFilter,
+    /// The most matches that are shown for words.
+    limit: u32,
+}
+
+impl RecallRequest {
+    /// Returns the request of the arguments. It is checked before anything is opened, so that incomplete arguments create no
+    /// folder.
+    ///
+    /// # Errors
+    /// Fails if the arguments name no thread, or neither words nor a range, or both.
+    pub(crate) fn from_args(args: cli::handoff::RecallCommandArgs) -> Result<Self, CliFailure> {
+        let incomplete = |problem: &str| {
+            CliFailure::new(ExitReason::User, format!("recall: {problem}")).with_hint(RECALL_EXAMPLES)
+        };
+        let thread = args.thread.ok_or_else(|| incomplete("the thread is missing"))?;
+        let filter = match (args.from, args.to) {
+            (None, Some(_)) => return Err(incomplete("`--to` needs `--from`, the beginning of the range")),
+            (Some(_), _) if !args.words.is_empty() => {
+                return Err(incomplete("give words to search for, or a range, not both"));
+            }
+            (Some(_), _) if args.limit.is_some() => {
+                return Err(incomplete("a range ends at `--to`; `--limit` belongs to words"));
+            }
+            (Some(from), to) => MessageFilter::Range(from, to.unwrap_or(from)),
+            (None, None) if args.words.is_empty() => {
+                return Err(incomplete("words to search for, or a range, are missing"));
+            }
+            (None, None) => MessageFilter::Words(args.words.join(" ")),
+        };
+        Ok(Self { thread, filter, limit: args.limit.unwrap_or(MATCHES_SHOWN) })
+    }
+}
 
 /// Performs `segue recall`.
 ///
 /// # Errors
 /// Fails if the thread does not exist, if the words contain no word, or if the journal cannot be used.
-pub(crate) async fn run(context: &CommandContext, args: cli::handoff::RecallCommandArgs) -> CommandResult {
-    let thread_id = context.agent.threads().find(&args.thread).await?.thread_id;
-    let query = match args.from {
+pub(crate) async fn run(context: &CommandContext, request: RecallRequest) -> CommandResult {
+    let RecallRequest { thread, filter, limit } = request;
+    let thread_id = context.agent.threads().find(&thread).await?.thread_id;
+    let query = RecallQuery::new(filter);
+    let query = match query.filter {
         // A range of event numbers refers to the given thread, not to the threads it came from.
-        Some(from) => RecallQuery {
-            thread: Some(thread_id.to_string()),
-            ..RecallQuery::new(MessageFilter::Range(from, args.to.unwrap_or(from)))
-        },
-        None => {
-            let query = RecallQuery::new(MessageFilter::Words(args.words.join(" ")));
-            let matches_max = args.limit as usize;
+        MessageFilter::Range(..) => RecallQuery { thread: Some(thread_id.to_string()), ..query },
+        MessageFilter::Words(_) => {
             // More matches than an agent gets need more room than its answer has.
-            let tokens_max = query.tokens_max.max(u64::from(args.limit) * TOKENS_PER_MATCH);
-            RecallQuery { matches_max, tokens_max, ..query }
+            let tokens_max = query.tokens_max.max(u64::from(limit) * TOKENS_PER_MATCH);
+            RecallQuery { matches_max: limit as usize, tokens_max, ..query }
         }
     };
     show_query(context, thread_id, &query).await.map(|()| ExitReason::Success)

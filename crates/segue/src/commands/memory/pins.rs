@@ -24,7 +24,7 @@ pub(crate) async fn run_pin(context: &CommandContext, args: PinArgs) -> CommandR
         (Some(seq), _) => PinRequest::Message(seq),
         (None, []) => return list_pins(context, thread_id, CommandSyntax::Shell).await,
         (None, [only]) if only == "-" => PinRequest::Text(read_stdin("the text to pin")?),
-        (None, words) => PinRequest::Text(words.join(" ")),
+        (None, words) => PinRequest::from_text(&words.join(" ")),
     };
     let receipt = context.agent.memory().pin(thread_id, &request).await?;
     match context.format {
@@ -70,7 +70,9 @@ pub(crate) async fn list_pins(
         }
         OutputFormat::Text if pins.is_empty() => {
             let hint = match syntax {
-                CommandSyntax::Shell => "`segue pin THREAD TEXT` pins a text, `--message N` a message.",
+                CommandSyntax::Shell => {
+                    "`segue pin THREAD TEXT` pins a text, `segue pin THREAD '#N'` the message with this number."
+                }
                 CommandSyntax::Chat => "/pin TEXT pins a text, /pin #N the message with this number.",
             };
             let text = format!("Nothing is pinned in this thread. {hint}");

@@ -40,7 +40,10 @@ pub(crate) async fn run_stats(context: &CommandContext) -> CommandResult {
 /// # Errors
 /// Fails if stdout cannot be written.
 pub(crate) fn show_stats(context: &CommandContext, stats: &MemoryStats) -> Result<(), CliFailure> {
-    context.screen.print_lines(stats_lines(&context.screen, stats))?;
+    let screen = &context.screen;
+    screen.print_lines(stats_lines(screen, stats))?;
+    let text = "Messages are those of you and the agent with text, in all threads, without calls and results of tools.";
+    screen.print_line(screen.style.dim(wrap(text, screen.text_columns(), "", "")))?;
     let problem = stats.agent_md.problem.as_ref().map(|problem| format!("failed to {problem}"));
     if let Some(notice) = problem.or_else(|| size_warning(stats)) {
         context.print_notice(&notice);
@@ -58,7 +61,7 @@ fn stats_lines(screen: &Screen, stats: &MemoryStats) -> Vec<String> {
     };
     let row = |tier: &str, content: String, size: String| vec![tier.to_owned(), content, size];
     let rows = [
-        row("short-term", "messages in the context".to_owned(), stats.turns.active.to_string()),
+        row("short-term", "active messages with text".to_owned(), stats.turns.active.to_string()),
         row("medium-term", "summaries of old messages".to_owned(), stats.summaries.to_string()),
         row("", "summarized messages".to_owned(), stats.turns.summarised.to_string()),
         row("", "rewound messages".to_owned(), stats.turns.withdrawn.to_string()),

@@ -92,7 +92,7 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     let failed = state.is_failed;
     let is_preview_first = state.requester == HandoffRequester::AgentForPreview;
     let has_earlier = state.proposal_count > 1;
-    add('p', "Preview only (ends it)", ReviewAnswer::Preview, is_preview_first);
+    add('p', "Preview only (ends the handoff)", ReviewAnswer::Preview, is_preview_first);
     add('t', "Try again", ReviewAnswer::Redraft, failed);
     add('m', "Another model", ReviewAnswer::OtherModel, failed);
     add('n', "Redraft with the newer messages", ReviewAnswer::CoverNewer, state.is_outdated);
@@ -110,7 +110,7 @@ pub(super) fn review_choices(state: &ReviewState) -> Vec<KeyChoice<ReviewAnswer>
     // Decline has the capital letter, because `d` always shows the diff: no key changes its meaning.
     let decline = if failed { "Decline (stay here)" } else { "Decline" };
     add('D', decline, ReviewAnswer::Decline, true);
-    add('p', "Preview only (ends it)", ReviewAnswer::Preview, !is_preview_first);
+    add('p', "Preview only (ends the handoff)", ReviewAnswer::Preview, !is_preview_first);
     add('d', "Diff", ReviewAnswer::Diff, has_earlier);
     add('u', "Earlier draft", ReviewAnswer::EarlierDraft, has_earlier);
     add('c', "Check", ReviewAnswer::Check, !state.is_checked);
@@ -145,47 +145,50 @@ mod tests {
             offers_blank_thread: false,
             requester: HandoffRequester::Person,
         };
-        check(state, "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · l List all");
+        check(
+            state,
+            "a Accept · r Refine · e Edit · D Decline · p Preview only (ends the handoff) · l List all",
+        );
         check(
             ReviewState { has_notes: true, ..state },
-            "a Accept · r Refine · e Edit · + Add · D Decline · p Preview only (ends it) · l List all",
+            "a Accept · r Refine · e Edit · + Add · D Decline · p Preview only (ends the handoff) · l List all",
         );
         check(
             ReviewState { is_checked: false, has_pane: true, ..state },
-            "a Accept · r Refine · e Edit · D Decline · p Preview only (ends it) · c Check · o Open sections · \
+            "a Accept · r Refine · e Edit · D Decline · p Preview only (ends the handoff) · c Check · o Open sections · \
              l List all",
         );
         check(
             ReviewState { has_unanswered: true, ..state },
-            "a Accept · r Refine · f Fill in what is missing · e Edit · D Decline · p Preview only (ends it) · \
+            "a Accept · r Refine · f Fill in what is missing · e Edit · D Decline · p Preview only (ends the handoff) · \
              l List all",
         );
         check(
             ReviewState { is_outdated: true, refinements_left: 0, ..state },
-            "n Redraft with the newer messages · a Accept · e Edit · D Decline · p Preview only (ends it) · l List all",
+            "n Redraft with the newer messages · a Accept · e Edit · D Decline · p Preview only (ends the handoff) · l List all",
         );
         check(
             ReviewState { proposal_count: 3, refinements_left: 0, ..state },
-            "a Accept · e Edit · D Decline · p Preview only (ends it) · d Diff · u Earlier draft · l List all",
+            "a Accept · e Edit · D Decline · p Preview only (ends the handoff) · d Diff · u Earlier draft · l List all",
         );
         check(
             ReviewState { is_failed: true, is_offline_summary: true, ..state },
             "t Try again · m Another model · a Accept the offline summary · r Refine · e Edit · \
-             s Continue without a summary · D Decline (stay here) · p Preview only (ends it) · l List all",
+             s Continue without a summary · D Decline (stay here) · p Preview only (ends the handoff) · l List all",
         );
         let failed =
             ReviewState { is_failed: true, requester: HandoffRequester::Agent, refinements_left: 0, ..state };
         check(
             failed,
-            "t Try again · m Another model · x Offline summary · a Accept · e Edit · D Decline (stay here) · p Preview only (ends it) · l List all",
+            "t Try again · m Another model · x Offline summary · a Accept · e Edit · D Decline (stay here) · p Preview only (ends the handoff) · l List all",
         );
         check(
             ReviewState { offers_blank_thread: true, refinements_left: 0, ..state },
-            "a Accept · e Edit · s Skip the summary · D Decline · p Preview only (ends it) · l List all",
+            "a Accept · e Edit · s Skip the summary · D Decline · p Preview only (ends the handoff) · l List all",
         );
         check(
             ReviewState { requester: HandoffRequester::AgentForPreview, ..state },
-            "p Preview only (ends it) · a Accept · r Refine · e Edit · D Decline · l List all",
+            "p Preview only (ends the handoff) · a Accept · r Refine · e Edit · D Decline · l List all",
         );
     }
 

@@ -10,13 +10,25 @@ use super::requester;
 use crate::commands::CommandContext;
 use crate::exit::CliFailure;
 
-/// Prints the panel of a pending handoff.
+/// The way to the whole of the lists that a panel folds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoldedLists {
+    /// A review follows, whose key `l` lists all.
+    ReviewKey,
+    /// The command prints all with `--json`.
+    JsonOption,
+    /// There is no other way here.
+    OnlyFolded,
+}
+
+/// Prints the panel of a pending handoff. `lists` is named if it folds a list.
 ///
 /// # Errors
 /// Fails if stdout cannot be written or the journal cannot be read.
 pub(crate) async fn show_proposal(
     context: &CommandContext,
     pending: &PendingHandoff,
+    lists: FoldedLists,
 ) -> Result<(), CliFailure> {
     let (screen, style) = (&context.screen, context.screen.style);
     let columns = screen.text_columns();
@@ -35,8 +47,13 @@ pub(crate) async fn show_proposal(
         screen.print_line(style.warn(wrap(&note, columns, "", "  ")))?;
     }
     if facts::is_any_folded(screen, &pending.proposal) {
-        let note = "Long lists are folded here; the new thread reads every line of them. `l` lists all.";
-        screen.print_line(style.dim(wrap(note, columns, "", "  ")))?;
+        let way = match lists {
+            FoldedLists::ReviewKey => " `l` lists all.",
+            FoldedLists::JsonOption => " `--json` prints all.",
+            FoldedLists::OnlyFolded => "",
+        };
+        let note = format!("Long lists are folded here; the new thread reads every line of them.{way}");
+        screen.print_line(style.dim(wrap(&note, columns, "", "  ")))?;
     }
     let cost = summary::render_cost(screen, &context.agent.handoffs().cost(pending).await?);
     if !cost.is_empty() {

@@ -187,3 +187,29 @@ fn g15_a_preview_in_the_chat_stores_no_handoff() {
     assert!(chat.stdout.contains("Only shown: nothing was stored."), "{chat:?}");
     assert!(rows(&sandbox) == before);
 }
+
+#[test]
+fn a_preview_names_no_key_because_none_works_there() {
+    let sandbox = TestSandbox::new();
+    let calls: Vec<Value> = (0..40)
+        .flat_map(|n| {
+            let arguments = json!({"file_path": format!("src/part_{n}.rs")}).to_string();
+            let function = json!({"name": "read_file", "arguments": arguments});
+            let call = json!({"id": format!("c{n}"), "type": "function", "function": function});
+            [
+                json!({"role": "assistant", "content": "I read on.", "tool_calls": [call]}),
+                json!({"role": "tool", "tool_call_id": format!("c{n}"), "content": "fn part() {}"}),
+            ]
+        })
+        .collect();
+    let request =
+        json!({"role": "user", "content": "Read all parts of the parser and list their functions."});
+    let messages: Vec<Value> = std::iter::once(request).chain(calls).collect();
+    let path = sandbox.home().join("long.json");
+    std::fs::create_dir_all(sandbox.home()).unwrap();
+    std::fs::write(&path, Value::from(messages).to_string()).unwrap();
+    let output = sandbox.run(&["handoff", path.to_str().unwrap(), "--preview"]);
+    let text = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Long lists are folded here") && text.contains("`--json` prints all."), "{text}");
+    assert!(!text.contains("`l` lists all"), "{text}");
+}

@@ -54,3 +54,21 @@ fn m11_the_chat_has_the_recall_command() {
     assert!(chat.stdout.contains("src/backoff.rs") && chat.stdout.contains("#"), "{chat:?}");
     assert!(chat.stderr.contains("no words were given"), "{chat:?}");
 }
+
+#[test]
+fn a_recall_with_missing_arguments_says_what_is_missing_in_one_line_with_an_example() {
+    let sandbox = TestSandbox::new();
+    for (args, problem) in [
+        (&["recall", "--from", "3", "--limit", "2"][..], "the thread is missing"),
+        (&["recall"], "the thread is missing"),
+        (&["recall", "last"], "words to search for, or a range, are missing"),
+        (&["recall", "last", "--to", "4"], "`--to` needs `--from`"),
+        (&["recall", "last", "--from", "3", "--limit", "2"], "`--limit` belongs to words"),
+        (&["recall", "last", "clock", "--from", "3"], "not both"),
+    ] {
+        let output = sandbox.run(args);
+        output.assert_error(2, problem);
+        assert!(output.stderr.contains("segue recall last --from 3 --to 5"), "{output:?}");
+        assert!(!output.stderr.contains("Usage"), "{output:?}");
+    }
+}

@@ -437,7 +437,7 @@ fn a_review_checks_what_the_draft_answers_with_the_model_and_refines_what_is_mis
     fs::create_dir_all(sandbox.home()).unwrap();
     fs::write(sandbox.home().join("config.toml"), "[handoff]\nprobe = \"auto\"\n").unwrap();
     let (terminal, screen) = start_review(&sandbox, 100);
-    assert!(screen.contains("This text alone answers 0 of ") && screen.contains("✗ rule"), "{screen}");
+    assert!(screen.contains("this text alone answers 0 of ") && screen.contains("✗ rule"), "{screen}");
     assert!(
         screen.contains("(asked anthropic/") && screen.contains("[f] Fill in what is missing"),
         "{screen}"

@@ -62,6 +62,7 @@ fn what_cannot_be_pinned_is_refused_with_a_hint() {
         (&["pin", "last", " "][..], "pin a text: it is empty"),
         (&["pin", "last", &long], "a pin has at most 4000"),
         (&["pin", "last", "--message", "999"], "pin message #999: the thread has no such message"),
+        (&["pin", "last", "#999"], "pin message #999: the thread has no such message"),
         (&["unpin", "last", "7"], "unpin 7: the thread has no such pin"),
     ] {
         let output = sandbox.run(args);
@@ -69,6 +70,18 @@ fn what_cannot_be_pinned_is_refused_with_a_hint() {
     }
     let usage = sandbox.run(&["pin", "last", "text", "--message", "1"]);
     assert_eq!(usage.code, 2, "{usage:?}");
+}
+
+#[test]
+fn a_number_sign_and_a_number_pin_that_message_in_every_front_end() {
+    let (_server, sandbox) = sandbox_with_thread();
+    let answer = format!("#{}", seq_of(&sandbox, "ai"));
+    let pinned = sandbox.json(&["pin", "last", &answer, "--json"]);
+    assert_eq!(pinned["pin"]["text"], "The port is 4711.", "{pinned}");
+    let in_chat = sandbox.run_with(&["chat", "-c"], &format!("/pin {answer}\n"));
+    assert!(in_chat.stdout.contains("Pinned already:"), "{in_chat:?}");
+    let text = sandbox.json(&["pin", "last", &format!("{answer} is the port"), "--json"]);
+    assert_eq!(text["pin"]["message_seq"], Value::Null, "{text}");
 }
 
 #[test]

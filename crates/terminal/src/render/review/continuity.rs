@@ -36,7 +36,7 @@ pub fn render_report(
     }
     let passed = report.passed_count();
     let heading = format!(
-        "This text alone answers {passed} of {total} questions about the work{}.",
+        "Rehearsal of the next thread: this text alone answers {passed} of {total} questions about the work{}.",
         answerer(report, handoffs)
     );
     let heading = wrap(&heading, columns, "", "  ");

@@ -11,10 +11,10 @@ impl ChatSession {
     /// Performs `/pin TEXT` and `/pin #NUMBER`: pins a text or a message of the current thread. Creates the thread if there
     /// is none. Without an argument, the pins are listed.
     pub(in crate::commands::chat) async fn run_pin(&mut self, arguments: &str) -> Result<(), CliFailure> {
-        let request = match parse_pin_request(arguments) {
-            None => return self.run_pins().await,
-            Some(request) => request,
-        };
+        if arguments.is_empty() {
+            return self.run_pins().await;
+        }
+        let request = PinRequest::from_text(arguments);
         let thread_id = match (&self.thread, &request) {
             (Some(thread), _) => thread.thread_id,
             (None, PinRequest::Message(_)) => return self.current_thread_id().map(drop),
@@ -47,30 +47,5 @@ impl ChatSession {
         let receipt = self.context.agent.memory().unpin(thread_id, number).await?;
         self.is_status_stale = true;
         pins::print_unpin_receipt(&self.context.screen, &receipt)
-    }
-}
-
-/// Returns the text or message to pin; `None` if there is neither. `#` and a number stand for a message.
-fn parse_pin_request(arguments: &str) -> Option<PinRequest> {
-    let message = arguments.strip_prefix('#').and_then(|number| number.parse().ok());
-    match (message, arguments) {
-        (_, "") => None,
-        (Some(seq), _) => Some(PinRequest::Message(seq)),
-        (None, text) => Some(PinRequest::Text(text.to_owned())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_sign_and_a_number_stand_for_a_message() {
-        let text = |text: &str| Some(PinRequest::Text(text.to_owned()));
-        assert_eq!(parse_pin_request(""), None);
-        assert_eq!(parse_pin_request("#12"), Some(PinRequest::Message(12)));
-        for other in ["12", "#12 is the issue", "# 12", "#", "no tests that sleep"] {
-            assert_eq!(parse_pin_request(other), text(other));
-        }
     }
 }

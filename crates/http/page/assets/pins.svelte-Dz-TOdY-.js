@@ -1,0 +1,1 @@
+import{pn as e}from"./base-DjXVc2K5.js";var t=e({thread:``,pins:[]});export{t};

@@ -1,1 +1,0 @@
-import{pn as e}from"./base-DjXVc2K5.js";var t=e({thread:``,pins:[]});export{t};

@@ -438,8 +438,9 @@ fn a_review_checks_what_the_draft_answers_with_the_model_and_refines_what_is_mis
     fs::write(sandbox.home().join("config.toml"), "[handoff]\nprobe = \"auto\"\n").unwrap();
     let (terminal, screen) = start_review(&sandbox, 100);
     assert!(screen.contains("this text alone answers 0 of ") && screen.contains("✗ rule"), "{screen}");
+    let unwrapped = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        screen.contains("(asked anthropic/") && screen.contains("[f] Fill in what is missing"),
+        unwrapped.contains("(asked anthropic/") && screen.contains("[f] Fill in what is missing"),
         "{screen}"
     );
     answer_question(&terminal, "f");

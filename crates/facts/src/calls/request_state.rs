@@ -119,13 +119,14 @@ impl FactCollector {
 /// Returns the question at the end of the text, ignoring Markdown emphasis and closing brackets after it; with the questions and
 /// the choices in a list directly before it, which it may continue, or the names of the options that the text describes.
 pub(crate) fn trailing_question(seq: Seq, text: &str) -> Option<Quote> {
-    let text = text.trim_end();
-    if !text.trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？']) {
-        return None;
-    }
-    let tail = redact(tail_words(text, STATEMENT_BYTES_MAX));
+    let tail = redact(tail_words(text.trim_end(), STATEMENT_BYTES_MAX));
     let sentences: Vec<&str> = split_sentences(&tail).collect();
     let last = *sentences.last()?;
+    if !text.trim_end().trim_end_matches(['*', '_', ')', ' ']).ends_with(['?', '？'])
+        && !open_work::asks_for_choice(last)
+    {
+        return None;
+    }
     let offset = |sentence: &str| sentence.as_ptr() as usize - tail.as_ptr() as usize;
     let end = offset(last) + last.len();
     let is_part = |sentence: &&&str| {
@@ -178,6 +179,7 @@ mod tests {
                 "What now?\n\n1. Delete the old file?\n2. Or keep it?",
             ),
             ("- one\\n- two\\n\\nShall I go on?", "Shall I go on?"),
+            ("There are two ways. Let me know which one to take.", "Let me know which one to take."),
             (
                 "**Option A: Short**\\n```\\nHi.\\n```\\n**Option B: Long**\\nMore.\\n\\nWhich do you prefer?",
                 "- Option A: Short\n- Option B: Long\nWhich do you prefer?",

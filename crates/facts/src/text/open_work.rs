@@ -79,6 +79,36 @@ fn split_status_lines(paragraph: &str) -> impl Iterator<Item = &str> {
     paragraph.split(end).map(str::trim).filter(|line| !line.is_empty())
 }
 
+/// Lowercase beginnings of sentences that have the person choose, without a question mark.
+const CHOICE_REQUESTS: [&str; 20] = [
+    "tell me which",
+    "tell me whether",
+    "tell me what you prefer",
+    "tell me what you would prefer",
+    "tell me your choice",
+    "let me know which",
+    "let me know whether",
+    "let me know what you prefer",
+    "let me know what you'd prefer",
+    "let me know your choice",
+    "let me know how you want",
+    "let me know how you'd like",
+    "please choose",
+    "please pick",
+    "please decide",
+    "please select",
+    "choose one",
+    "pick one",
+    "your call",
+    "it's your call",
+];
+
+/// Returns whether a sentence has the person choose without being a question, such as "Let me know which one to take".
+pub(crate) fn asks_for_choice(sentence: &str) -> bool {
+    let lower = strip_markdown(sentence).to_lowercase().replace('’', "'");
+    CHOICE_REQUESTS.iter().any(|beginning| lower.starts_with(beginning))
+}
+
 /// Returns whether the question only ends a conversation politely, such as "Anything else?".
 pub(crate) fn is_courtesy(question: &str) -> bool {
     let lower = question.to_lowercase();
@@ -139,15 +169,24 @@ fn clause_says_open(lower: &str) -> bool {
     let is_next = lower.starts_with("next")
         && lower[4..].starts_with([' ', ',', ':'])
         && !lower.starts_with("next to ");
+    let is_not_yet = lower.split(" not ").skip(1).any(|after| {
+        let words = after.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.take(NOT_YET_WORDS).any(|word| word == "yet")
+    });
+    let is_not_yet = is_not_yet && ![" so i ", ", i ", " i've "].iter().any(|work| lower.contains(work));
     let is_limit = ["known limitation", "known issue", "known problem"];
     let is_limit = is_limit.iter().any(|beginning| lower.starts_with(beginning));
     let is_remaining = ["remaining", "the remaining"].iter().any(|beginning| lower.starts_with(beginning));
     is_next
+        || is_not_yet
         || is_limit
         || states_fraction(lower)
         || contains_any_word(lower, FIRM_CUES)
         || (is_remaining || contains_any_word(lower, LOOSE_CUES)) && !states_result(lower)
 }
+
+/// The maximum number of words from "not" to "yet" in a clause that says that something is not done.
+const NOT_YET_WORDS: usize = 3;
 
 /// The numbers that a sentence about a part of the work is likely to spell out, from one.
 const SMALL_NUMBERS: [&str; 12] =
@@ -351,6 +390,10 @@ mod tests {
             ("## Remaining\n1. Port the parser.\n\nThe lexer is ported.", "Port the parser."),
             ("- [x] lexer\n- [ ] parser", "[ ] parser"),
             ("The tests were not yet run.", "The tests were not yet run."),
+            ("The notes are written. The tag is not pushed yet.", "The tag is not pushed yet."),
+            ("The folder does not exist yet, so I created it.", ""),
+            ("Added it. Docs are missing for `--old`.", "Docs are missing for `--old`."),
+            ("Added it. The key is missing in the old format.", ""),
             ("I have not looked at the client.", "I have not looked at the client."),
             ("The deploy is blocked by a missing key.", "The deploy is blocked by a missing key."),
             ("TODO: the retry limit.", "TODO: the retry limit."),

@@ -4,7 +4,8 @@
 //! What the thread itself says takes precedence.
 
 use protocol::{
-    CarryOver, HandoffSummary, ReviewNotes, Rule, SummaryItem, SummaryItemKind, TodoItem, TodoStatus,
+    CarryOver, HandoffSummary, LeftOutItem, LeftOutReason, ReviewNotes, Rule, SummaryItem, SummaryItemKind,
+    TodoItem, TodoStatus,
 };
 
 use crate::limits::BODY_ITEMS_MAX;
@@ -129,6 +130,26 @@ fn without_refs(rules: &[Rule]) -> Vec<Rule> {
     rules.iter().map(|rule| Rule { text: rule.text.clone(), refs: Vec::new() }).collect()
 }
 
+/// Lists the items of an inherited summary that the text lacks among what it leaves out: its results and artifacts are not handed
+/// on by themselves.
+pub(crate) fn note_inherited_items(summary: &mut HandoffSummary, inherited: &HandoffSummary) {
+    let text = render::render_summary(summary);
+    for item in inherited.body.iter().filter(|item| !LASTING_KINDS.contains(&item.kind)) {
+        let lines = render::normalize_lines(&item.text);
+        let missing: Vec<&str> =
+            lines.lines().filter(|line| !text.contains(&render::escape_tags(line))).collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let item =
+            SummaryItem { text: missing.join("\n"), refs: Vec::new(), line_refs: Vec::new(), ..item.clone() };
+        let left_out = LeftOutItem { item, reason: LeftOutReason::TooLong };
+        if !summary.notes.left_out.contains(&left_out) {
+            summary.notes.left_out.push(left_out);
+        }
+    }
+}
+
 /// Adds the lasting items of the inherited summary to the thread's own, in the order of the kinds, as long as the Markdown
 /// has at most `tokens_max` tokens. An inherited item has no references, because they would name events of another thread.
 pub(crate) fn add_inherited_items(
@@ -159,6 +180,7 @@ pub(crate) fn add_inherited_items(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::review::edit::tests::shown_summary;
 
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
@@ -170,6 +192,27 @@ mod tests {
 
     fn task(text: &str, status: TodoStatus) -> TodoItem {
         TodoItem { text: text.to_owned(), status }
+    }
+
+    #[test]
+    fn the_results_of_an_inherited_package_that_the_text_lacks_are_listed_once() {
+        let item =
+            |kind, text: &str| SummaryItem { kind, text: text.to_owned(), ..shown_summary().body[0].clone() };
+        let inherited = HandoffSummary {
+            body: vec![
+                item(SummaryItemKind::Progress, "Ported the reader.\nMeasured the writer."),
+                item(SummaryItemKind::Decision, "Keep the format."),
+                item(SummaryItemKind::Artifact, "Changed: a.rs"),
+            ],
+            ..shown_summary()
+        };
+        let mut summary = shown_summary();
+        summary.body = vec![item(SummaryItemKind::Progress, "Measured the writer.")];
+        note_inherited_items(&mut summary, &inherited);
+        note_inherited_items(&mut summary, &inherited);
+        let listed: Vec<&str> = summary.notes.left_out.iter().map(|left| left.item.text.as_str()).collect();
+        assert_eq!(listed, ["Ported the reader.", "Changed: a.rs"]);
+        assert!(summary.notes.left_out.iter().all(|left| left.item.refs.is_empty()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::{HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem, SummaryI
 use crate::summary::render::{normalize_lines, render_summary};
 
 /// The minimum length of a last answer that is listed, in characters. A shorter one says little more than the summary.
-const ANSWER_CHARS_MIN: usize = 300;
+const ANSWER_CHARS_MIN: usize = 40;
 /// The number of characters at the beginning of a sentence by which it is found in the text.
 const BEGINNING_CHARS: usize = 40;
 
@@ -59,7 +59,7 @@ mod tests {
     use crate::review::edit::tests::shown_summary;
 
     /// Returns the texts that are listed for a session with this last answer.
-    fn noted(answer: &str, tldr: &str) -> Vec<String> {
+    fn listed_answers(answer: &str, tldr: &str) -> Vec<String> {
         let facts = parse_facts(&format!("U: Review the branch.\n A: {answer}"));
         let mut summary = shown_summary();
         summary.tldr = tldr.to_owned();
@@ -74,17 +74,22 @@ mod tests {
         let answer = format!(
             "Found 3 issues worth fixing.\\n\\n1. **High** {finding}\\n2. The exception list matches the package only.\\n3. The test does not cover chunked uploads, which the worker accepts.\\n\\n```\\nlet x = 1;\\n```"
         );
-        let listed = noted(&answer, "Reviewed.");
+        let listed = listed_answers(&answer, "Reviewed.");
         assert_eq!(listed.len(), 1);
         assert!(listed[0].contains(finding) && listed[0].contains("let x = 1;"), "{listed:?}");
         assert!(!listed[0].contains("```") && !listed[0].contains("**"), "{listed:?}");
-        assert_eq!(noted("Found nothing.", "Reviewed."), [""; 0]);
+        assert_eq!(listed_answers("Found nothing.", "Reviewed."), [""; 0]);
+        let settings = r#"{"strategy_options":{"summarize":{"enabled":true}}}"#;
+        assert_eq!(listed_answers(settings, "Reviewed."), [settings]);
         let whole = answer.replace("\\n", " ");
         assert_eq!(
-            noted(&format!("{}. It is long. {}", "It ends ".repeat(20), "And so on. ".repeat(20)), &whole)
-                .len(),
+            listed_answers(
+                &format!("{}. It is long. {}", "It ends ".repeat(20), "And so on. ".repeat(20)),
+                &whole
+            )
+            .len(),
             1
         );
-        assert_eq!(noted(&format!("{finding} {finding} {finding}"), finding), [""; 0]);
+        assert_eq!(listed_answers(&format!("{finding} {finding} {finding}"), finding), [""; 0]);
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use protocol::{CarryOver, ConversationTopic, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::StepFailure;
 
-use super::inherited::{add_inherited_items, join_facts, join_packages, merge_facts};
+use super::inherited::{add_inherited_items, join_facts, join_packages, merge_facts, note_inherited_items};
 use super::last_answer::note_last_answer;
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
 use crate::draft::parts::DraftMaterial;
@@ -387,6 +387,9 @@ impl WindowScan {
         classify_messages(&mut summary, &sources);
         summary.notes.topics = self.unrepresented_topics(&summary.coverage);
         note_last_answer(&mut summary, facts);
+        for inherited in self.scan.inherited.iter() {
+            note_inherited_items(&mut summary, inherited);
+        }
         summary.notes = redact_notes(summary.notes, &facts.known_secrets);
         summary
     }

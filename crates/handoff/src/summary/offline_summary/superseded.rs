@@ -36,6 +36,9 @@ const NEGATIONS: &[&str] = &["not", "never", "cannot", "can't", "couldn't", "una
 /// Lowercase words that report a failure without a negation.
 const FAILURES: &[&str] =
     &["wrong", "incorrect", "incorrectly", "failed", "fails", "fail", "broken", "unsuccessful"];
+/// Lowercase texts with which a sentence takes back something that was said.
+const CORRECTIONS: &[&str] =
+    &["i was wrong", "was wrong", "was mistaken", "correction:", "scratch that", "it turns out"];
 /// Lowercase words that tell nothing about the object of a statement.
 const STOP_WORDS: &[&str] = &[
     "the",
@@ -100,6 +103,8 @@ struct ComparedStatement {
     seq: Seq,
     /// The result that it reports.
     outcome: StatedOutcome,
+    /// True when it corrects something that was said before.
+    is_correction: bool,
     /// The lowercase words for what it is about.
     objects: HashSet<String>,
 }
@@ -145,7 +150,9 @@ impl ComparedStatement {
         };
         let singular =
             |word: &str| word.strip_suffix('s').filter(|word| word.len() > 3).unwrap_or(word).to_owned();
-        Self { seq, outcome, objects: words().filter(is_object).map(singular).collect() }
+        let is_correction = CORRECTIONS.iter().any(|cue| lower.contains(cue)) && words().any(is_negation)
+            || CORRECTIONS.iter().any(|cue| lower.starts_with(cue));
+        Self { seq, outcome, is_correction, objects: words().filter(is_object).map(singular).collect() }
     }
 
     /// Returns whether a later statement reports the opposite result about the same object.
@@ -156,7 +163,8 @@ impl ComparedStatement {
                 | (StatedOutcome::Failure, StatedOutcome::Success)
         );
         let shared = self.objects.intersection(&later.objects).count();
-        is_opposite && shared > 0 && shared * 2 >= self.objects.len()
+        let is_corrected = later.is_correction && !self.is_correction && shared > 1;
+        (is_opposite && shared > 0 || is_corrected) && shared * 2 >= self.objects.len()
     }
 }
 
@@ -220,6 +228,12 @@ mod tests {
             ("I fixed the parser.", "The lexer is not fixed.", false),
             ("I fixed the parser.", "I fixed the lexer too.", false),
             ("The parser reads both forms.", "The parser does not read a third one.", false),
+            (
+                "The root cause is a double free in the pool.",
+                "I was wrong: the root cause is not a double free.",
+                true,
+            ),
+            ("The pool holds eight connections.", "I was wrong about the double free.", false),
             ("The export works.", "The export is broken on empty tables.", true),
         ] {
             let sentences = [(2, earlier), (4, later)];

@@ -86,10 +86,11 @@ fn quotes_list_item(request: &str) -> bool {
 
 /// Returns whether a request has a sentence with a few words about its topic, which may be a question.
 pub(super) fn names_topic(request: &str) -> bool {
-    split_sentences(request).any(|sentence| {
-        let sentence = strip_markdown(sentence);
-        !states_no_task(&sentence) && count_content_words(strip_opening(&sentence)) >= TOPIC_WORDS_MIN
-    })
+    !quotes_list_item(request)
+        && split_sentences(request).any(|sentence| {
+            let sentence = strip_markdown(sentence);
+            !states_no_task(&sentence) && count_content_words(strip_opening(&sentence)) >= TOPIC_WORDS_MIN
+        })
 }
 
 /// Returns whether a sentence without Markdown is about no task: it greets, introduces or prepares, tells who its author

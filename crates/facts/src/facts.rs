@@ -121,7 +121,7 @@ pub struct ConversationFacts {
     /// True when the last request was answered with a result and nothing is known to be left; false when no answer came,
     /// or the answer, a failed call or an open task says that something is left; `None` when it shows neither.
     pub request_answered: Option<bool>,
-    /// The text of the answer to the last request after its last tool call, at most the last
+    /// The last message of the answer to the last request, after its last tool call, at most its last
     /// [`ANSWER_BYTES_MAX`](crate::limits::ANSWER_BYTES_MAX) bytes; `None` before there is one.
     pub last_answer: Option<Quote>,
     /// The sentences of the answer to the last request that say what is left.

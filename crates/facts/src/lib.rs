@@ -98,6 +98,8 @@ pub struct FactCollector {
     has_tool_results: bool,
     /// The end of the assistant's text since its last tool call and the last request, with the `seq` of its last block.
     answer: Quote,
+    /// The last message of that text, redacted, at most its last [`ANSWER_BYTES_MAX`] bytes.
+    last_answer: Quote,
     /// True when that text is a complete message.
     is_answer_complete: bool,
     /// The id of the last tool call if it hands in the work.
@@ -236,6 +238,7 @@ impl FactCollector {
         self.last_request_seq = seq;
         self.last_request_head = quote_head(seq, text, LAST_REQUEST_BYTES_MAX);
         self.answer = Quote::default();
+        self.last_answer = Quote::default();
         self.first_request.get_or_insert_with(|| quote.clone());
         self.count_names_at_ends(seq, &head, task);
         if rule_cues::rule_strictness(&head).is_some() {
@@ -292,6 +295,7 @@ impl FactCollector {
                 }
                 ContentBlock::ToolCall { id, name, args } => {
                     self.answer = Quote::default();
+                    self.last_answer = Quote::default();
                     self.record_tool_call(seq, id, name, args);
                 }
                 ContentBlock::Text { .. }
@@ -318,16 +322,23 @@ impl FactCollector {
 
     /// Appends a text block to the answer to the last request, of which the last [`ANSWER_BYTES_MAX`] bytes are kept.
     fn record_answer(&mut self, seq: Seq, text: &str) {
+        let is_cut = text.len() > ANSWER_BYTES_MAX;
+        if self.last_answer.seq != seq {
+            self.last_answer = Quote { seq, ..Quote::default() };
+        }
         self.answer.seq = seq;
-        if !self.answer.text.is_empty() {
-            self.answer.text.push_str("\n\n");
+        let text = redact(tail_words(text, ANSWER_BYTES_MAX));
+        for answer in [&mut self.answer, &mut self.last_answer] {
+            if !answer.text.is_empty() {
+                answer.text.push_str("\n\n");
+            }
+            answer.text.push_str(&text);
+            if answer.text.len() > ANSWER_BYTES_MAX {
+                answer.is_cut = true;
+                answer.text = tail_words(&answer.text, ANSWER_BYTES_MAX).to_owned();
+            }
         }
-        self.answer.text.push_str(&redact(tail_words(text, ANSWER_BYTES_MAX)));
-        self.answer.is_cut |= text.len() > ANSWER_BYTES_MAX;
-        if self.answer.text.len() > ANSWER_BYTES_MAX {
-            self.answer.is_cut = true;
-            self.answer.text = tail_words(&self.answer.text, ANSWER_BYTES_MAX).to_owned();
-        }
+        self.last_answer.is_cut |= is_cut;
     }
 
     /// Records a tool call: the files, programs and argument values it names, and its change to the task list.
@@ -426,7 +437,14 @@ impl FactCollector {
     /// collected, plus sorting of the counted names.
     pub fn finish(&self) -> ConversationFacts {
         let review = self.review_answer();
-        let left_open = |text: &String| Quote { seq: self.answer.seq, text: text.clone(), is_cut: false };
+        // The answer may have several messages.
+        let source =
+            |text: &str| self.statements.iter().rev().find(|statement| statement.text.contains(text));
+        let left_open = |text: &String| Quote {
+            seq: source(text).map_or(self.answer.seq, |statement| statement.seq),
+            text: text.clone(),
+            is_cut: false,
+        };
         let mut requests = self.first_requests.clone();
         requests.extend(self.last_requests.iter().cloned());
         requests.sort_by_key(|quote| quote.seq);
@@ -443,7 +461,7 @@ impl FactCollector {
             known_secrets: self.known_secrets.clone(),
             requests,
             request_answered: self.request_answered(&review),
-            last_answer: Some(self.answer.clone()).filter(|answer| !answer.text.trim().is_empty()),
+            last_answer: Some(self.last_answer.clone()).filter(|answer| !answer.text.trim().is_empty()),
             left_open: review.left_open.iter().map(left_open).collect(),
             unanswered_requests: unanswered,
             todos: self.tasks.items(),

@@ -167,6 +167,17 @@ mod tests {
     use crate::notation::parse_facts;
 
     #[test]
+    fn the_last_answer_is_the_last_message_and_what_is_left_keeps_its_place() {
+        let facts = parse_facts("U: Port it.\nA: The tag is not pushed yet.\nA: The reader is ported.");
+        let last = facts.last_answer.unwrap();
+        assert_eq!((last.seq, last.text.as_str()), (3, "The reader is ported."));
+        assert_eq!((facts.left_open.len(), facts.left_open[0].seq), (1, 2));
+        let unanswered =
+            parse_facts("U: Port it.\nA: Reading it.\nC: r Read {\"file_path\":\"/a\"}\nT: r ok");
+        assert_eq!(unanswered.last_answer, None);
+    }
+
+    #[test]
     fn an_open_question_has_the_choices_before_it() {
         for (answer, expected) in [
             ("I ported it. Should I commit it?", "Should I commit it?"),

@@ -187,6 +187,10 @@ pub(crate) fn add_items(
         });
         match shortened {
             Some(item) => *item = left_out.item.clone(),
+            None if left_out.reason == LeftOutReason::LastAnswer => {
+                let item = without_known_lines(&left_out.item, &summary.body);
+                summary.body.push(item);
+            }
             None => summary.body.push(left_out.item.clone()),
         }
     }
@@ -223,6 +227,17 @@ pub(crate) fn add_items(
     summary.body.sort_by_key(|item| item.kind);
     let summary_md = render::render_summary(&summary);
     check_limits(shown, summary, summary_md, TextLocations::default())
+}
+
+/// Returns an item without the lines that the body has already, unless it has all of them.
+fn without_known_lines(item: &SummaryItem, body: &[SummaryItem]) -> SummaryItem {
+    let is_known = |line: &&str| body.iter().any(|known| known.text.lines().any(|known| known == *line));
+    let lines: Vec<&str> = item.text.lines().filter(|line| !is_known(line)).collect();
+    if lines.is_empty() {
+        return item.clone();
+    }
+    let line_refs = item.line_refs.iter().take(lines.len()).cloned().collect();
+    SummaryItem { text: lines.join("\n"), line_refs, ..item.clone() }
 }
 
 /// Returns the accepted text, `edited` or else the shown one, without the calls that wait for an approval; `edited` itself if it

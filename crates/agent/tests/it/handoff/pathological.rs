@@ -500,7 +500,8 @@ async fn g8_a_rule_from_before_a_compaction_is_in_the_summary() {
     let md = &pending.proposal.summary_md;
     assert!(md.contains("Never touch the ledger schema"), "{md}");
     assert!(agent::estimate_tokens(md) <= 1_000);
-    let rule = pending.proposal.summary_json.body.iter().find(|item| item.text.contains("ledger schema"));
+    let rules = &pending.proposal.summary_json.carry_over.rules;
+    let rule = rules.iter().find(|rule| rule.text.contains("ledger schema"));
     let source = events.iter().find(|event| event.content.get().contains("ledger schema")).unwrap();
     assert!(rule.unwrap().refs.contains(&source.seq), "{rule:?}");
 }

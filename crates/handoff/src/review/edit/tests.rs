@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use protocol::{
-    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, SummaryItem, SummaryItemKind, ThreadId,
+    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem,
+    SummaryItemKind, ThreadId,
 };
 use serde_json::json;
 
@@ -62,6 +63,19 @@ fn edit_text(from: &str, to: &str) -> (HandoffSummary, EditedSummary) {
     let text = clean_submitted_text(&md, &md.replace(from, to)).unwrap().expect("the text differs");
     let edited = parse_markdown(&shown, text, None).unwrap();
     (shown, edited)
+}
+
+#[test]
+fn an_added_last_answer_repeats_no_line_of_the_text() {
+    let mut shown = shown_summary();
+    shown.body = vec![item(SummaryItemKind::Progress, "Ported it.", true)];
+    let answer = item(SummaryItemKind::Progress, "Ported it.\nThe old flag is gone.", true);
+    shown.notes.left_out = vec![LeftOutItem { item: answer, reason: LeftOutReason::LastAnswer }];
+    let added = AddedItems { left_out: vec![0], ..AddedItems::default() };
+    let edited = add_items(&shown, &added).unwrap();
+    assert_eq!(edited.summary_md.matches("Ported it.").count(), 1, "{}", edited.summary_md);
+    assert!(edited.summary_md.contains("- The old flag is gone."), "{}", edited.summary_md);
+    assert!(edited.summary_json.notes.left_out.is_empty());
 }
 
 #[test]

@@ -114,7 +114,7 @@ pub struct ConversationFacts {
     /// Messages of the user, oldest first: the first few since `recent_from`, and the latest ones, which may be older than
     /// `recent_from`.
     pub requests: Vec<Quote>,
-    /// The secrets in the person's messages, to be redacted wherever a summary contains them.
+    /// The secrets in messages and results, to be redacted wherever a summary contains them.
     pub known_secrets: KnownSecrets,
     /// The last of the requests as it is carried over: whole, unless it is longer than any person writes.
     pub last_request_text: Option<String>,

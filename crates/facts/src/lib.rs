@@ -16,8 +16,8 @@ use protocol::{AiMessage, ContentBlock, Message, Seq, ToolMessage};
 use crate::identifier::NameKind;
 use crate::limits::{
     ANSWER_BYTES_MAX, FIRST_REQUESTS_MAX, GOAL_QUOTES_MAX, LAST_REQUEST_BYTES_MAX, LAST_REQUESTS_MAX,
-    REQUEST_BYTES_MAX, RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX, SCAN_BYTES_MAX, STATEMENT_BYTES_MAX,
-    STATEMENTS_MAX,
+    REQUEST_BYTES_MAX, RESULT_SECRETS_BYTES_MAX, RULE_CHARS_MAX, RULE_TEXT_BYTES_MAX, RULES_MAX,
+    SCAN_BYTES_MAX, STATEMENT_BYTES_MAX, STATEMENTS_MAX,
 };
 use crate::tool_use::{ToolUse, head_words, tail_words};
 use calls::arguments::ArgumentTracker;
@@ -90,7 +90,7 @@ pub struct FactCollector {
     open_question: Option<Quote>,
     /// `seq` of the last request; 0 before there is one.
     last_request_seq: Seq,
-    /// The secrets in the person's messages.
+    /// The secrets in messages and results.
     known_secrets: KnownSecrets,
     /// The beginning of the last request, at most [`LAST_REQUEST_BYTES_MAX`] bytes, not redacted yet.
     last_request_head: Quote,
@@ -309,6 +309,9 @@ impl FactCollector {
     /// Records a text block of the assistant: the statement itself, and the decisions, names and trailing question in it.
     fn record_statement(&mut self, seq: Seq, text: &str) {
         let head = redacted_head(text);
+        if matches!(head, Cow::Owned(_)) {
+            self.known_secrets.add(head_words(text, SCAN_BYTES_MAX));
+        }
         self.count_names_at_ends(seq, &head, text);
         self.record_decisions(seq, head_words(&head, STATEMENT_BYTES_MAX), Author::Assistant);
         self.open_question = trailing_question(seq, text);
@@ -367,6 +370,7 @@ impl FactCollector {
         });
         let text = text.unwrap_or_default();
         let head = head_words(text, SCAN_BYTES_MAX);
+        self.known_secrets.add(head_words(text, RESULT_SECRETS_BYTES_MAX));
         let effect = outcomes::call_effect(text, message.status);
         self.has_tool_results = true;
         self.tasks.record_result(&message.call_id, head, seq, effect);

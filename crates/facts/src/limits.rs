@@ -8,6 +8,8 @@ pub const REQUEST_BYTES_MAX: usize = 4_000;
 pub const LAST_REQUEST_BYTES_MAX: usize = 65_536;
 /// Maximum bytes kept of one text block of the assistant.
 pub const STATEMENT_BYTES_MAX: usize = 2_400;
+/// Maximum bytes at the beginning of a result that are searched for secrets whose values later texts may repeat.
+pub const RESULT_SECRETS_BYTES_MAX: usize = 4_096;
 /// Maximum bytes scanned at each end of one message. The middle of a longer message is not scanned.
 pub const SCAN_BYTES_MAX: usize = 16_384;
 /// Number of user messages kept from the beginning of the part after the last compaction boundary.

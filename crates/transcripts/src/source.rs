@@ -2,7 +2,7 @@
 //! inspected here.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -75,8 +75,14 @@ impl TranscriptSource {
     /// Opens the file from its start.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::Folder`] or [`Error::Io`].
+    /// [`Error::Missing`], [`Error::Folder`] or [`Error::Io`], also for a pipe, which has no end and can be read only once.
     pub(crate) fn open(&self) -> Result<File, Error> {
+        // Opening a pipe that nobody writes to would never return.
+        if self.path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+            return Err(
+                self.io_error(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"))
+            );
+        }
         File::open(&self.path).map_err(|source| self.io_error(source))
     }
 

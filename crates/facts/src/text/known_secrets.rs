@@ -1,4 +1,4 @@
-//! The secrets that a person has written. Later messages and results may contain their values without a word that tells what
+//! The secrets that a conversation names as such. Later messages and results may contain their values without a word that tells what
 //! they are, such as the password in the path of a file.
 
 use secrets::{REDACTED, secret_values};
@@ -8,7 +8,7 @@ const VALUES_MAX: usize = 64;
 /// Minimum bytes of a value. A shorter one occurs in other words.
 const VALUE_BYTES_MIN: usize = 8;
 
-/// The values of the secrets in the messages of a person. Its debug output shows only their number.
+/// The values of the secrets in messages and results. Its debug output shows only their number.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KnownSecrets {
     /// The values, the longest first, so that no value is replaced within another one.
@@ -24,6 +24,7 @@ impl std::fmt::Debug for KnownSecrets {
 impl KnownSecrets {
     /// Adds the secrets of a text. A value of letters only may be a word, so it is not added.
     pub(crate) fn add(&mut self, text: &str) {
+        let before = self.values.len();
         for value in secret_values(text) {
             let value = value.trim();
             let is_distinctive =
@@ -33,7 +34,9 @@ impl KnownSecrets {
                 self.values.push(value.to_owned());
             }
         }
-        self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        if self.values.len() > before {
+            self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        }
     }
 
     /// Returns the text with each known value replaced by [`REDACTED`].
@@ -49,6 +52,21 @@ impl KnownSecrets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn m16_a_value_that_a_result_or_an_answer_names_is_known() {
+        for conversation in [
+            "U: Deploy it.\nC: b Bash {\"command\":\"cat .env\"}\nT: b DB_PASSWORD=Kp4Rz9Tw2Mx7",
+            "U: Deploy it.\nA: The password is Kp4Rz9Tw2Mx7.",
+        ] {
+            let known = crate::notation::parse_facts(conversation).known_secrets;
+            assert_eq!(
+                known.redact("I deployed with `Kp4Rz9Tw2Mx7`."),
+                "I deployed with `[redacted]`.",
+                "{conversation}"
+            );
+        }
+    }
 
     #[test]
     fn m16_a_value_is_found_where_nothing_tells_that_it_is_a_secret() {

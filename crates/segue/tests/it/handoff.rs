@@ -152,6 +152,7 @@ fn an_unreadable_decision_file_fails_before_the_session_is_imported() {
     let sandbox = TestSandbox::new();
     let session = sandbox.write_session();
     sandbox.run(&["handoff", &session, "--decision-file", "/nowhere.json"]).assert_error(2, "/nowhere.json");
+    sandbox.run(&["handoff", &session, "--decision-file", "/dev/zero"]).assert_error(2, "more than 8 MiB");
     sandbox
         .run_with(&["handoff", &session, "--decision-file", "-"], "no json")
         .assert_error(2, "read the decision");

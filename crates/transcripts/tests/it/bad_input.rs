@@ -34,6 +34,10 @@ fn files_that_are_not_sessions_have_specific_errors() {
     let missing = detect_format(&TranscriptSource::from_file(folder.path().join("none.jsonl")));
     assert!(matches!(missing, Err(Error::Missing { .. })));
     assert!(matches!(detect_format(&TranscriptSource::from_file(folder.path())), Err(Error::Folder { .. })));
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let refused = detect_format(&TranscriptSource::from_file(pipe));
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
     for empty in [&b""[..], b"  \n\n", b"\xef\xbb\xbf"] {
         assert!(matches!(detect_bytes(empty), Err(Error::Empty { .. })));
     }

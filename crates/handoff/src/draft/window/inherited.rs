@@ -65,12 +65,17 @@ pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarryOver>)
 
 /// Returns the package of a thread in which nothing was said since it began with these summaries, the oldest first; `None` if
 /// there are none. Its text and its facts are whole, because no work of the thread can have made a part of them untrue. Several
-/// summaries are joined: title and TL;DR are those of the newest.
+/// summaries are joined: title and TL;DR are those of the newest, and those of the others are objectives.
 pub(crate) fn join_packages(summaries: &[HandoffSummary]) -> Option<HandoffSummary> {
     let newest = summaries.last()?;
     let mut facts = join_facts(summaries.iter().map(|summary| &summary.carry_over))?;
     facts.rules = without_refs(&facts.rules);
     let mut body: Vec<SummaryItem> = Vec::new();
+    for older in summaries.iter().rev().skip(1) {
+        facts.files_read = concatenate(&facts.files_read, &older.carry_over.files_read);
+        facts.commands = concatenate(&facts.commands, &older.carry_over.commands);
+        body.push(objective_of(older));
+    }
     for item in summaries.iter().rev().flat_map(|summary| &summary.body) {
         if !body.iter().any(|known| known.kind == item.kind && known.text == item.text) {
             body.push(without_item_refs(item));
@@ -86,6 +91,21 @@ pub(crate) fn join_packages(summaries: &[HandoffSummary]) -> Option<HandoffSumma
         ..ReviewNotes::default()
     };
     Some(HandoffSummary { body, notes, carry_over: facts, ..newest.clone() })
+}
+
+/// Returns the title and the TL;DR of a summary as an item.
+fn objective_of(summary: &HandoffSummary) -> SummaryItem {
+    let notes = &summary.notes;
+    let unfound: Vec<String> = notes.title_unfound.iter().chain(&notes.tldr_unfound).cloned().collect();
+    SummaryItem {
+        kind: SummaryItemKind::Objective,
+        text: format!("{}\n{}", summary.title, summary.tldr),
+        refs: Vec::new(),
+        verified: unfound.is_empty(),
+        unfound,
+        line_refs: Vec::new(),
+        false_refs: Vec::new(),
+    }
 }
 
 /// Returns an item without references, because they would name events of another thread.
@@ -192,6 +212,29 @@ mod tests {
 
     fn task(text: &str, status: TodoStatus) -> TodoItem {
         TodoItem { text: text.to_owned(), status }
+    }
+
+    #[test]
+    fn joined_packages_keep_every_title_file_and_command() {
+        let package = |name: &str| {
+            let mut summary = HandoffSummary {
+                title: format!("Port {name}"),
+                tldr: format!("{name} waits."),
+                ..shown_summary()
+            };
+            summary.carry_over.files_read = texts(&[name]);
+            summary.carry_over.commands = texts(&[name]);
+            summary
+        };
+        let joined = join_packages(&[package("a.rs"), package("b.rs")]).unwrap();
+        assert_eq!(joined.title, "Port b.rs");
+        let objective = joined.body.iter().find(|item| item.text.contains("Port a.rs")).unwrap();
+        assert_eq!(
+            (objective.kind, objective.text.as_str()),
+            (SummaryItemKind::Objective, "Port a.rs\na.rs waits.")
+        );
+        assert_eq!(joined.carry_over.files_read, texts(&["b.rs", "a.rs"]));
+        assert_eq!(joined.carry_over.commands, texts(&["b.rs", "a.rs"]));
     }
 
     #[test]

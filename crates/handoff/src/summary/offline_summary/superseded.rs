@@ -176,9 +176,8 @@ pub(super) fn superseded_sentences(facts: &ConversationFacts, sentences: &[(Seq,
     // The sentences of one message are true together.
     let is_contradicted = |index: usize| {
         let statement = &compared[index];
-        let later = compared[index + 1..].iter().filter(|later| later.seq > statement.seq);
-        statement.outcome != StatedOutcome::None
-            && later.into_iter().any(|later| statement.is_contradicted_by(later))
+        let mut later = compared[index + 1..].iter().filter(|later| later.seq > statement.seq);
+        later.any(|later| statement.is_contradicted_by(later))
     };
     sentences
         .iter()

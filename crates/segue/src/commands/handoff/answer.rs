@@ -1,6 +1,8 @@
 //! The answer to a handoff: from the user at the terminal, an option, or a file. The crate `handoff` decides the effect
 //! of an answer.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use agent::{ErrorClass, HandoffOutcome, PendingHandoff};
@@ -12,6 +14,9 @@ use crate::cli::handoff::HandoffArgs;
 use crate::commands::handoff::inspect::durable_handoff_id;
 use crate::commands::{CommandContext, read_stdin, review};
 use crate::exit::{CliFailure, ExitReason};
+
+/// The maximum size of a file with decisions, in bytes. The largest edit of a package is far smaller.
+const DECISION_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// The source of the answer to a handoff.
 pub(super) enum HandoffAnswerSource {
@@ -77,7 +82,7 @@ pub(crate) enum DecisionFileKind {
 pub(crate) fn read_decisions(path: &Path, kind: DecisionFileKind) -> Result<Decisions, CliFailure> {
     let text = match path.as_os_str() == "-" {
         true => read_stdin("the decision")?,
-        false => std::fs::read_to_string(path).map_err(|error| {
+        false => read_decision_file(path).map_err(|error| {
             CliFailure::new(ExitReason::User, format!("read the decision in {}: {error}", path.display()))
                 .with_hint("nothing was decided; check the path")
         })?,
@@ -91,6 +96,16 @@ pub(crate) fn read_decisions(path: &Path, kind: DecisionFileKind) -> Result<Deci
             "nothing was decided; the file must contain {{\"decisions\":[{{\"type\":\"{types}\", …}}]}}; `{command}` shows examples"
         ))
     })
+}
+
+/// Reads a file of at most [`DECISION_BYTES_MAX`] bytes, which may be a pipe.
+fn read_decision_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let length = File::open(path)?.take(DECISION_BYTES_MAX + 1).read_to_string(&mut text)?;
+    match length as u64 > DECISION_BYTES_MAX {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 8 MiB")),
+        false => Ok(text),
+    }
 }
 
 /// Answers a pending handoff.

@@ -36,7 +36,7 @@ const NEGATIONS: &[&str] = &["not", "never", "cannot", "can't", "couldn't", "una
 /// Lowercase words that report a failure without a negation.
 const FAILURES: &[&str] =
     &["wrong", "incorrect", "incorrectly", "failed", "fails", "fail", "broken", "unsuccessful"];
-/// Lowercase texts with which a sentence takes back something that was said.
+/// Lowercase texts with which a sentence withdraws something that was said.
 const CORRECTIONS: &[&str] =
     &["i was wrong", "was wrong", "was mistaken", "correction:", "scratch that", "it turns out"];
 /// Lowercase words that tell nothing about the object of a statement.

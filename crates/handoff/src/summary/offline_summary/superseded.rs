@@ -37,8 +37,7 @@ const NEGATIONS: &[&str] = &["not", "never", "cannot", "can't", "couldn't", "una
 const FAILURES: &[&str] =
     &["wrong", "incorrect", "incorrectly", "failed", "fails", "fail", "broken", "unsuccessful"];
 /// Lowercase texts with which a sentence withdraws something that was said.
-const CORRECTIONS: &[&str] =
-    &["i was wrong", "was wrong", "was mistaken", "correction:", "scratch that", "it turns out"];
+const CORRECTIONS: &[&str] = &["i was wrong", "was wrong", "was mistaken", "correction:", "scratch that"];
 /// Lowercase words that tell nothing about the object of a statement.
 const STOP_WORDS: &[&str] = &[
     "the",

@@ -69,11 +69,9 @@ pub struct PendingHandoff {
     pub uncovered_messages: u64,
     /// The number of refinements that are still allowed.
     pub remaining_refinements: u32,
-    /// A problem with the newest draft, in one line; `None` if there was none. Unless the draft is partial, the
-    /// proposal is the offline summary that replaces the draft, or the proposal before it.
+    /// A problem with the newest draft, in one line; `None` if there was none. The proposal is the offline
+    /// summary that replaces the draft, or the proposal before it.
     pub problem: Option<String>,
-    /// True if the proposal is the newest draft, although parts of the conversation could not be summarized for it.
-    pub is_partial_draft: bool,
     /// The feedback that the failed draft was to incorporate.
     pub unused_feedback: Option<String>,
     /// True if this call created the proposal. `false` if it existed before and is returned again.
@@ -103,8 +101,6 @@ impl PendingHandoff {
             uncovered_messages: number("uncovered_messages"),
             remaining_refinements: u32::try_from(number("remaining_refinements")).unwrap_or(u32::MAX),
             problem: text("problem"),
-            is_partial_draft: args
-                .is_some_and(|args| args.get("is_partial_draft") == Some(&serde_json::Value::Bool(true))),
             unused_feedback: text("unused_feedback"),
             is_new: presentation == ProposalPresentation::First,
             draft_usage: None,

@@ -50,7 +50,7 @@ pub fn render_carry_over(carry: &CarryOver) -> String {
 fn render_last_request(request: &str, carry: &CarryOver) -> String {
     let state = match carry.last_request_answered {
         Some(true) => " (answered; not to be done again)",
-        Some(false) => " (not answered yet)",
+        Some(false) => " (still open)",
         None => "",
     };
     format!("The user's last request there{state}: {}", to_truncated_line(request, REQUEST_GRAPHEMES_MAX))

@@ -351,7 +351,9 @@ impl FactCollector {
         self.submission_call = usage.submits_work(name).then(|| id.to_owned());
         self.tool_outcomes.record_call(seq, id, name, &usage);
         self.files.record_call(seq, id, &usage);
-        self.commits.record_call(id, usage.command.as_deref().unwrap_or_default());
+        let command = usage.command.as_deref().unwrap_or_default();
+        self.known_secrets.add(head_words(command, RESULT_SECRETS_BYTES_MAX));
+        self.commits.record_call(id, command);
         self.arguments.record_call(seq, id, args, &usage);
         if let Some(change) = usage.task {
             self.tasks.record_change(change, id, seq);

@@ -89,20 +89,12 @@ pub(crate) struct DraftProblem {
     /// The feedback that the shown proposal does not contain, because its refinement failed or was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unused_feedback: Option<String>,
-    /// True if the proposal is the newest draft, although parts of the conversation could not be summarized for it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_partial: bool,
 }
 
 impl DraftProblem {
     /// Returns the problem of a draft that failed, so that another proposal is shown in its place.
     pub(crate) const fn failed(problem: String) -> Self {
-        Self { problem, unused_feedback: None, is_partial: false }
-    }
-
-    /// Returns the problem of a draft that succeeded without the summaries of some parts.
-    pub(crate) const fn partial(problem: String) -> Self {
-        Self { problem, unused_feedback: None, is_partial: true }
+        Self { problem, unused_feedback: None }
     }
 }
 

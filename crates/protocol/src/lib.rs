@@ -30,7 +30,7 @@ pub use handoff::continuity::{ContinuityProbe, ContinuityReport, ProbeJudge, Pro
 pub use handoff::summary::{
     CarryOver, ConversationTopic, Coverage, DoneTaskClaim, HandoffSummary, LeftOutFacts, LeftOutItem,
     LeftOutReason, PinnedText, ReferencedFile, ReviewNotes, Rule, RuleNote, RuleProblem, SummaryItem,
-    SummaryItemKind, TodoItem, TodoStatus,
+    SummaryItemKind, TodoItem, TodoStatus, UnsummarizedPart,
 };
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};

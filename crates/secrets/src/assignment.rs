@@ -7,7 +7,7 @@ mod sentence;
 
 use std::ops::Range;
 
-use self::sentence::{is_sentence_value, read_note, read_phrase};
+use self::sentence::{is_quoted_sentence_value, is_sentence_value, read_note, read_phrase};
 
 use crate::context::{NameClass, classify_name};
 use crate::rule_set::RuleTarget;
@@ -153,15 +153,7 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
         false => after_operator,
     };
     let value = read_value(text, value_start)?;
-    // `--- PASS: TestLogin` is a line of a test runner, and `pass = count > 3` a condition.
-    if name.eq_ignore_ascii_case("pass")
-        && value.quoting == Quoting::None
-        && !(operator == Operator::Verb && before.ends_with("my "))
-        && !(operator == Operator::Equals && name == "PASS")
-    {
-        return None;
-    }
-    if operator == Operator::Option && !is_option_value(name, before, &text[value.range.clone()]) {
+    if !is_value_of_name(name, before, operator, value.quoting, &text[value.range.clone()]) {
         return None;
     }
     let class = classify_name(name, before)?;
@@ -196,6 +188,19 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
     Some(reading)
 }
 
+/// Returns whether the operator between a name and a value makes it the value of the name.
+fn is_value_of_name(name: &str, before: &str, operator: Operator, quoting: Quoting, value: &str) -> bool {
+    // `--- PASS: TestLogin` is a line of a test runner, and `pass = count > 3` a condition.
+    if name.eq_ignore_ascii_case("pass") && quoting == Quoting::None {
+        return operator == Operator::Verb && before.ends_with("my ")
+            || operator == Operator::Equals && name == "PASS"
+            || operator == Operator::Colon && names_user(before);
+    }
+    operator != Operator::Option
+        || is_option_value(name, before, value)
+        || quoting == Quoting::Quoted && is_quoted_sentence_value(name, value)
+}
+
 /// Returns whether a value that only a space separates from its name belongs to it: an option, the argument of a command that
 /// sets a variable, or a password in a sentence.
 fn is_option_value(name: &str, before: &str, value: &str) -> bool {
@@ -205,6 +210,15 @@ fn is_option_value(name: &str, before: &str, value: &str) -> bool {
         && (SETTERS.iter().any(|command| before.ends_with(command))
             || value.len() >= 20 && looks_scrambled(value));
     name.starts_with('-') || is_variable || is_sentence_value(name, value)
+}
+
+/// Returns whether the line that `before` ends in names a user, as in `user: admin pass: …`.
+fn names_user(before: &str) -> bool {
+    const USER_WORDS: [&str; 4] = ["user", "login", "email", "account"];
+    let start = before.floor_char_boundary(before.len().saturating_sub(PAIR_BYTES_MAX));
+    let line = before[start..].rsplit('\n').next().unwrap_or_default().to_ascii_lowercase();
+    let mut words = line.split(|c: char| !c.is_alphanumeric());
+    words.any(|word| USER_WORDS.iter().any(|user| word.starts_with(user)))
 }
 
 /// A value in a text.

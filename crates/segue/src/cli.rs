@@ -72,6 +72,7 @@ impl CliArgs {
             return Err(version);
         }
         let command = Self::command();
+        let args = help::replace_help_command(args);
         let args = handoff::move_subcommand_before_options(args, &command);
         // The help pages take longer than the parsing, and only a help page or an error shows them.
         let matches = command.try_get_matches_from(&args).or_else(|_| {

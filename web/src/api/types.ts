@@ -347,6 +347,8 @@ export interface ReviewNotes {
   topics?: ConversationTopic[];
   /** The lines that tell an open task as done. */
   done_task_claims?: { task: string; line: string }[];
+  /** The parts of a long conversation that the model could not summarize. */
+  unsummarized_parts?: { first_seq: number; last_seq: number; reason: string }[];
   rules?: RuleNote[];
 }
 export interface HandoffSummary {

@@ -189,7 +189,7 @@ test("fields become Markdown with the marks of unchanged items", () => {
 });
 
 test("the facts stay when fields become Markdown", () => {
-  const facts = "\n### Last request (not answered yet)\n- Mend it\n\n### Tasks\n- [ ] Buy glue\n- [x] Look\n";
+  const facts = "\n### Last request (still open)\n- Mend it\n\n### Tasks\n- [ ] Buy glue\n- [x] Look\n";
   const withFacts = { ...proposal, summary_md: proposal.summary_md + facts };
   const edit = { ...createEdit(withFacts), title: "Pot" };
   const { markdown } = switchToMarkdown(edit, withFacts);

@@ -88,7 +88,7 @@ async fn m1_the_injected_text_with_its_facts_and_goal_has_the_accepted_hash_in_t
     let agent = environment.agent_with(&server);
     let mut thread = import_session(&environment, &agent).await.unwrap();
     for (goal, request_state) in
-        [(Some("Port the importer to streams"), "not answered yet"), (None, "answered; not to be done again")]
+        [(Some("Port the importer to streams"), "still open"), (None, "answered; not to be done again")]
     {
         let options =
             HandoffRequestOptions { goal: goal.map(str::to_owned), ..HandoffRequestOptions::default() };
@@ -160,7 +160,7 @@ async fn m7_the_facts_reach_the_child_although_the_model_drafts_garbage() {
     let systems: Vec<String> =
         server.requests()[1..].iter().map(|request| request.body["system"].to_string()).collect();
     for fact in [
-        "### Last request (not answered yet)\\n- Good. Now add a test for a file with one row only",
+        "### Last request (still open)\\n- Good. Now add a test for a file with one row only",
         "### Files changed\\n- src/import.rs",
     ] {
         assert!(pending.proposal.summary_md.contains(&fact.replace("\\n", "\n")), "{fact}");

@@ -58,6 +58,7 @@ mod tests {
         for conversation in [
             "U: Deploy it.\nC: b Bash {\"command\":\"cat .env\"}\nT: b DB_PASSWORD=Kp4Rz9Tw2Mx7",
             "U: Deploy it.\nA: The password is Kp4Rz9Tw2Mx7.",
+            "U: Deploy it.\nC: b Bash {\"command\":\"mysql -u root -pKp4Rz9Tw2Mx7 app\"}\nT: b ok",
         ] {
             let known = crate::notation::parse_facts(conversation).known_secrets;
             assert_eq!(

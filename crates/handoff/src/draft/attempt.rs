@@ -45,8 +45,6 @@ pub(super) struct SummaryDraft {
     pub(super) tokens_max: u64,
     /// The material that the model received; `None` for a text without a model.
     pub(super) material: Option<DraftMaterial>,
-    /// The parts that could not be summarized, in one line.
-    pub(super) problem: Option<String>,
 }
 
 /// The outcome of an attempt.
@@ -129,9 +127,11 @@ impl DraftCall<'_> {
             coverage: material.selection.coverage.clone(),
             response_id: answer.id,
             carry_over: self.scan.carry_over(),
-            notes: ReviewNotes::default(),
+            notes: ReviewNotes {
+                unsummarized_parts: material.unsummarized.clone(),
+                ..ReviewNotes::default()
+            },
             tokens_max: self.drafting.summary_tokens_max(&self.pending.in_progress.metadata),
-            problem: material.problem.clone(),
             material: Some(material),
         })))
     }

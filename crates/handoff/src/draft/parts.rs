@@ -12,7 +12,7 @@ use journal::{EventQuery, SupersededVisibility};
 use minijinja::{Environment, UndefinedBehavior};
 use model::{ChatModel, ChatRequest, tokens, untrusted_text};
 use protocol::event::body::{ModelCallPurpose, ModelCalled, SummarizedPart};
-use protocol::{Category, Handoff, Message, NewEvent, Seq, Usage};
+use protocol::{Category, Handoff, Message, NewEvent, Seq, UnsummarizedPart, Usage};
 use runtime::{FailureKind, Frame, GraphUpdate, StepContext, StepFailure};
 use serde::Serialize;
 use tracing::Instrument;
@@ -97,8 +97,8 @@ pub(crate) struct DraftMaterial {
     pub(crate) read: Vec<Seq>,
     /// The tokens of the calls.
     pub(crate) usage: Usage,
-    /// The parts that could not be summarized, in one line.
-    pub(crate) problem: Option<String>,
+    /// The parts that could not be summarized, in order.
+    pub(crate) unsummarized: Vec<UnsummarizedPart>,
 }
 
 /// The placeholders of the prompt.
@@ -135,7 +135,13 @@ enum PartOutcome {
 impl DraftMaterial {
     /// Returns the material of a draft without parts.
     pub(crate) fn from_selection(selection: TranscriptSelection) -> Self {
-        Self { selection, parts: String::new(), read: Vec::new(), usage: Usage::default(), problem: None }
+        Self {
+            selection,
+            parts: String::new(),
+            read: Vec::new(),
+            usage: Usage::default(),
+            unsummarized: Vec::new(),
+        }
     }
 }
 
@@ -250,7 +256,6 @@ impl PartCalls<'_> {
         if plan.omitted_messages > 0 {
             material.parts = format!("The {} oldest messages were not read.\n", plan.omitted_messages);
         }
-        let mut problems: Vec<String> = Vec::new();
         let mut failed_calls = 0;
         for (index, planned) in plan.parts.iter().enumerate() {
             let part = &planned.part;
@@ -278,8 +283,8 @@ impl PartCalls<'_> {
                 }
                 PartOutcome::Stopped => return Ok(None),
                 PartOutcome::Unusable(reason) | PartOutcome::Failed(reason) => {
-                    let (first, last) = (part.first_seq, part.last_seq);
-                    problems.push(format!("messages {first} to {last} ({reason})"));
+                    let ConversationPart { first_seq, last_seq, .. } = *part;
+                    material.unsummarized.push(UnsummarizedPart { first_seq, last_seq, reason });
                     self.extract(part, plan.limits.summary_tokens).await?
                 }
             };
@@ -287,7 +292,6 @@ impl PartCalls<'_> {
             material.parts += &format!("{heading}{summary}\n");
         }
         material.parts.truncate(material.parts.trim_end().len());
-        material.problem = problem_line(&problems);
         Ok(Some(material))
     }
 
@@ -440,17 +444,6 @@ fn split_note(line: &str) -> Option<(Vec<Seq>, &str)> {
         rest = after.trim_start();
     }
     (!numbers.is_empty()).then_some((numbers, rest))
-}
-
-/// Returns the line about the parts that could not be summarized; `None` if there are none.
-fn problem_line(problems: &[String]) -> Option<String> {
-    let shown = problems.first()?;
-    let more = match problems.len() - 1 {
-        0 => String::new(),
-        1 => " and of 1 other part".to_owned(),
-        more => format!(" and of {more} other parts"),
-    };
-    Some(format!("the model could not summarize {shown}{more}: facts that need no model take their place"))
 }
 
 #[cfg(test)]

@@ -197,10 +197,7 @@ impl Node for HandoffSummarization {
             Err(problem) => Some(DraftAttempt::Failed(problem)),
         };
         let (draft, problem) = match attempt {
-            Some(DraftAttempt::Drafted(draft)) => {
-                let problem = draft.problem.clone().map(DraftProblem::partial);
-                (*draft, problem)
-            }
+            Some(DraftAttempt::Drafted(draft)) => (*draft, None),
             Some(DraftAttempt::Failed(cause)) if pending.revision.is_some() => {
                 let problem = report_failure(&step, &cause);
                 return pending.keep_proposal(&step, update, Some(problem));
@@ -256,7 +253,6 @@ impl HandoffSummarization {
             notes: ReviewNotes::default(),
             tokens_max,
             material: None,
-            problem: None,
         }
     }
 }
@@ -275,7 +271,6 @@ fn package_draft(package: HandoffSummary, coverage: Coverage) -> SummaryDraft {
         notes: package.notes,
         tokens_max: u64::MAX,
         material: None,
-        problem: None,
     }
 }
 

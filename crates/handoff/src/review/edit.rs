@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 
 use protocol::{
-    CarryOver, HandoffSummary, LeftOutReason, RuleNote, RuleProblem, SummaryItem, SummaryItemKind,
+    CarryOver, HandoffSummary, LeftOutReason, RuleNote, RuleProblem, Seq, SummaryItem, SummaryItemKind,
 };
 use runtime::DecisionRejection;
 use serde::Deserialize;
@@ -431,25 +431,56 @@ fn match_items(shown: &HandoffSummary, mut bullets: &[EditedBullet]) -> Vec<(Sum
             in_own_tasks = false;
             continue;
         }
-        let own_item = |is_marked: bool, text: &str| match is_marked {
-            true => mended_item(shown, *kind, text),
-            false => confirmed_item(user_item(shown, *kind, text)),
+        let own_item = |is_marked: bool, text: &str, line_refs: Vec<Vec<Seq>>| {
+            let own = match is_marked {
+                true => mended_item(shown, *kind, text),
+                false => confirmed_item(user_item(shown, *kind, text)),
+            };
+            with_line_refs(own, line_refs)
         };
+        let refs = unchanged_line_refs(&known, *kind, text);
         // Consecutive tasks belong to one list, however many of its lines were edited.
         let list = body.last_mut().filter(|(last, _)| in_own_tasks && last.kind == *kind && is_task(text));
         match list {
             Some((list, _)) => {
                 let lines = format!("{}\n{text}", list.text);
-                *list = own_item(*is_marked || !list.verified, &lines);
+                let mut line_refs: Vec<Vec<Seq>> =
+                    list.lines_with_refs().into_iter().map(|(_, refs)| refs).collect();
+                line_refs.push(refs);
+                *list = own_item(*is_marked || !list.verified, &lines, line_refs);
             }
             None => {
-                body.push((own_item(*is_marked, text), location.clone()));
+                body.push((own_item(*is_marked, text, vec![refs]), location.clone()));
             }
         }
         in_own_tasks = is_task(text);
         bullets = &bullets[1..];
     }
     body
+}
+
+/// Returns the references of a line that an item of the kind contains unchanged, although its other lines were edited. An
+/// item whose references are not known by line has all of them for each line.
+fn unchanged_line_refs(known: &[(&SummaryItem, Vec<String>)], kind: SummaryItemKind, line: &str) -> Vec<Seq> {
+    let remaining = known.iter().filter(|(item, lines)| item.kind == kind && !lines.is_empty());
+    for (item, lines) in remaining {
+        let Some(index) = lines.iter().position(|known| known == line) else { continue };
+        let is_by_line = item.line_refs.len() >= lines.len();
+        return match item.lines_with_refs().into_iter().nth(index).filter(|_| is_by_line) {
+            Some((_, refs)) => refs,
+            None => item.refs.clone(),
+        };
+    }
+    Vec::new()
+}
+
+/// Returns the item with the references of its lines.
+fn with_line_refs(item: SummaryItem, line_refs: Vec<Vec<Seq>>) -> SummaryItem {
+    let mut refs: Vec<Seq> = line_refs.iter().flatten().copied().collect();
+    refs.sort_unstable();
+    refs.dedup();
+    let line_refs = if line_refs.len() > 1 && !refs.is_empty() { line_refs } else { Vec::new() };
+    SummaryItem { refs, line_refs, ..item }
 }
 
 /// Returns the indexes of the shown items that the bullets start with: all remaining items of the kind in order, or

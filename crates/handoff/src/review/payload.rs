@@ -15,7 +15,7 @@ pub const ACTION_NAME: &str = "handoff_summary";
 pub const ACTION_ALIAS: &str = "approve_handoff";
 
 /// All arguments that a payload can have. A client may send each of them back with its decision.
-pub(crate) const PAYLOAD_FIELDS: [&str; 18] = [
+pub(crate) const PAYLOAD_FIELDS: [&str; 17] = [
     "handoff_id",
     "assistant_id",
     "parent_thread_id",
@@ -32,7 +32,6 @@ pub(crate) const PAYLOAD_FIELDS: [&str; 18] = [
     "goal",
     "tool_call_id",
     "problem",
-    "is_partial_draft",
     "unused_feedback",
 ];
 
@@ -83,9 +82,6 @@ pub(crate) fn review_payload(
     args.extend(optional.into_iter().filter_map(|(key, text)| Some((key.to_owned(), json!(text.as_ref()?)))));
     if let Some(problem) = &context.problem {
         args.insert("problem".to_owned(), json!(problem.problem));
-        if problem.is_partial {
-            args.insert("is_partial_draft".to_owned(), true.into());
-        }
         args.extend(problem.unused_feedback.iter().map(|text| ("unused_feedback".to_owned(), json!(text))));
     }
     // The decision `edit` carries feedback, so it is not allowed at the limit of refinements. The person can still
@@ -137,7 +133,7 @@ mod tests {
             ..HandoffOptions::default()
         };
         let unused_feedback = Some("longer".to_owned());
-        let problem = DraftProblem { unused_feedback, ..DraftProblem::partial("no".to_owned()) };
+        let problem = DraftProblem { unused_feedback, ..DraftProblem::failed("no".to_owned()) };
         let context = ReviewContext {
             options,
             feedback_history: vec!["shorter".to_owned()],

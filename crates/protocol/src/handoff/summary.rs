@@ -77,6 +77,20 @@ pub struct ReviewNotes {
     /// The lines that tell an open task of the task list as done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub done_task_claims: Vec<DoneTaskClaim>,
+    /// The parts of a long conversation that the model could not summarize for the draft, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsummarized_parts: Vec<UnsummarizedPart>,
+}
+
+/// A part of a long conversation that the model could not summarize. The draft relies on its offline summary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsummarizedPart {
+    /// The first event of the part.
+    pub first_seq: Seq,
+    /// The last event of the part (inclusive).
+    pub last_seq: Seq,
+    /// Why the model could not summarize it, in one line.
+    pub reason: String,
 }
 
 /// A line of a text that tells a task as done which the task list contains as open.

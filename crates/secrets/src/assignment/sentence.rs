@@ -1,7 +1,7 @@
 //! Sentences about passwords: `the password for staging is …`, `with password …`.
 
 use super::Operator;
-use crate::shape::{is_technical_name, is_word_list, looks_random};
+use crate::shape::{is_hex, is_technical_name, is_word_list, looks_random};
 
 /// The maximum length of the words between a name and a verb, as in `the password for staging is`, in bytes.
 const PHRASE_BYTES_MAX: usize = 40;
@@ -73,13 +73,34 @@ pub fn read_note(text: &str, start: usize) -> Option<(Operator, usize)> {
     is_colon.then(|| (Operator::Colon, start + note.len() + 2))
 }
 
+/// The minimum length of a token directly behind its name in a sentence, in bytes.
+const SENTENCE_TOKEN_BYTES_MIN: usize = 12;
+
+/// Returns whether a value in quotes directly behind its name in a sentence is a secret: `the passphrase "Tr0ub4dor"`,
+/// `use token 'x7kQ2paLm9wZ'`.
+pub fn is_quoted_sentence_value(name: &str, value: &str) -> bool {
+    const TOKEN_NAMES: [&str; 4] = ["token", "secret", "apikey", "credential"];
+    let is_mixed = value.bytes().any(|byte| byte.is_ascii_digit())
+        && value.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let is_token = TOKEN_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+        && value.len() >= SENTENCE_TOKEN_BYTES_MIN
+        && looks_random(value)
+        && !is_hex(value);
+    let is_password = is_password_name(name) && is_mixed && !is_word_list(value);
+    (is_token || is_password) && !is_technical_name(value)
+}
+
+/// Returns whether a name is a word for a password.
+fn is_password_name(name: &str) -> bool {
+    const NAMES: [&str; 5] = ["password", "passwort", "passphrase", "passwd", "kennwort"];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
 /// Returns whether a value directly behind the word `password` in a sentence is one: `log in with password x7kQ2pa`. A
 /// word with a number at its end, such as `field1`, and a name such as `SHA256` are none.
 pub fn is_sentence_value(name: &str, value: &str) -> bool {
-    const NAMES: [&str; 5] = ["password", "passwort", "passphrase", "passwd", "kennwort"];
-    let is_name = NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
     let is_exclaimed = value.ends_with('!') && value.bytes().any(|byte| byte.is_ascii_digit());
-    is_name
+    is_password_name(name)
         && (looks_random(value) || is_exclaimed)
         && !is_technical_name(value)
         && !value.contains(['/', ':', '=', '(', '.', '_', '-', '%', '[', '+'])

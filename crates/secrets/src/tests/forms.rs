@@ -194,6 +194,12 @@ fn m16_a_password_in_a_sentence_is_redacted() {
         "password (staging): «hunter2»",
         "log in with password «Sommer2024!» as me",
         "credentials: admin / «hunter2»",
+        "unlock it with the passphrase \"«Tr0ub4dor»\"",
+        "use the password '«hunter2hunter2»' there",
+        "call it with token '«{A24}»'",
+        "user: admin pass: «hunter2xy9»",
+        "GET https://x.test/a?sv=2020&sig=«{A43}»&se=1",
+        "GET https://x.test/maps?key=«{A24}»&zoom=2",
     ]);
     check_unchanged(&[
         "the password is required",
@@ -209,6 +215,11 @@ fn m16_a_password_in_a_sentence_is_redacted() {
         "the password to provide, possibly empty",
         "pw: __uint64,",
         "password SHA256 hash",
+        "Unexpected token '<' in JSON",
+        "unexpected token 'identifier1'",
+        "the password \"field\" is empty",
+        "--- PASS: TestLogin2 (0.00s)",
+        "https://x.test/list?key=created_at&order=desc",
     ]);
 }
 

@@ -76,6 +76,15 @@ impl HelpLength {
     }
 }
 
+/// Returns the arguments of `segue help COMMAND` as `segue COMMAND --help`; others as they are.
+pub(super) fn replace_help_command(mut args: Vec<OsString>) -> Vec<OsString> {
+    if args.get(1).is_some_and(|arg| arg == "help") {
+        args.remove(1);
+        args.push(OsString::from("--help"));
+    }
+    args
+}
+
 /// Returns the command with the layout of its help pages.
 ///
 /// Both lengths are made from clap's short layout, one or two rows for each option: its long layout has three or more, and
@@ -312,6 +321,18 @@ mod tests {
         assert_eq!(asks(&["segue", "run", "-h"]), HelpLength::Short);
         assert_eq!(asks(&["segue", "run", "--help"]), HelpLength::Full);
         assert_eq!(asks(&["segue"]), HelpLength::Full);
+    }
+
+    #[test]
+    fn the_command_help_prints_the_page_of_the_command_that_follows() {
+        let parse = |args: &[&str]| {
+            let args = args.iter().map(OsString::from).collect();
+            crate::cli::CliArgs::parse_from_args(args).unwrap_err().to_string()
+        };
+        assert_eq!(parse(&["segue", "help"]), parse(&["segue", "--help"]));
+        let page = parse(&["segue", "help", "threads", "list"]);
+        assert_eq!(page, parse(&["segue", "threads", "list", "--help"]));
+        assert!(parse(&["segue", "help", "handof"]).contains("handoff"), "a misspelt name is suggested");
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl<'a> HandoffReviewSession<'a> {
     /// Returns the state on which the offered answers depend.
     fn review_state(&self) -> ReviewState {
         ReviewState {
-            is_failed: self.pending.problem.is_some() && !self.pending.is_partial_draft,
+            is_failed: self.pending.problem.is_some(),
             is_offline_summary: self.pending.proposal.summary_json.model == OFFLINE_SUMMARY_MODEL,
             refinements_left: self.pending.remaining_refinements,
             proposal_count: self.proposals.len(),

@@ -122,7 +122,7 @@ mod tests {
     fn long_lists_are_folded_and_every_line_is_in_the_full_rendering() {
         let files: String = (0..6).map(|index| format!("- src/{index}.rs\n")).collect();
         let markdown = format!(
-            "**T**\nD\n\n### Objective\n- o\n\n### Last request (not answered yet)\n- do \u{1b}[2J it:\n\n      a = 1\n  b\n\n\
+            "**T**\nD\n\n### Objective\n- o\n\n### Last request (still open)\n- do \u{1b}[2J it:\n\n      a = 1\n  b\n\n\
              ### Files changed\n{files}- and 3 more\n\n### Commands\n- make\n"
         );
         let screen = Screen {
@@ -133,7 +133,7 @@ mod tests {
         };
         let sections = fact_sections(&markdown);
         let headings: Vec<&str> = sections.iter().map(|section| section.heading).collect();
-        assert_eq!(headings, ["Last request (not answered yet)", "Files changed", "Commands"]);
+        assert_eq!(headings, ["Last request (still open)", "Files changed", "Commands"]);
         let full: Vec<String> = sections.iter().flat_map(|section| full_lines(&screen, section)).collect();
         assert_eq!(full.len(), 3 * 2 + 1 + 7 + 1);
         assert!(full[2].ends_with(" it:\n\n        a = 1\n    b"), "{:?}", full[2]);

@@ -32,12 +32,13 @@ pub fn render_notes(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
     lines
 }
 
-/// Returns the warnings as lines: open tasks that the text tells as done, rules that the text may contradict, and names of the user that the conversation does not
-/// contain.
+/// Returns the warnings as lines: parts that the model could not summarize, open tasks that the text tells as done, rules
+/// that the text may contradict, and names of the user that the conversation does not contain.
 pub fn render_warnings(screen: &Screen, notes: &ReviewNotes) -> Vec<String> {
     let claims = notes.done_task_claims.iter().map(done_task_line);
+    let warnings = unsummarized_line(notes).into_iter().chain(claims);
     let warnings =
-        claims.chain(notes.rules.iter().filter_map(contradiction_line)).chain(user_names_line(notes));
+        warnings.chain(notes.rules.iter().filter_map(contradiction_line)).chain(user_names_line(notes));
     warnings.map(|line| warning_line(screen, &line)).collect()
 }
 
@@ -94,6 +95,18 @@ pub(crate) fn user_names_line(notes: &ReviewNotes) -> Option<String> {
     let names: Vec<String> = notes.names_by_user.iter().map(|name| sanitize_line(name)).collect();
     (!names.is_empty())
         .then(|| format!("Written by you, not found in the conversation: {}", names.join(", ")))
+}
+
+/// Returns the warning about the parts of the conversation that the model could not summarize; `None` if there are none.
+pub(crate) fn unsummarized_line(notes: &ReviewNotes) -> Option<String> {
+    let first = notes.unsummarized_parts.first()?;
+    let parts = notes.unsummarized_parts.iter();
+    let places: Vec<String> = parts.map(|part| format!("#{}–#{}", part.first_seq, part.last_seq)).collect();
+    let reason = sanitize_line(&first.reason);
+    Some(format!(
+        "The model could not summarize {} ({reason}). Of these messages the draft contains only what the offline summary found.",
+        places.join(", ")
+    ))
 }
 
 /// Returns a warning, wrapped.

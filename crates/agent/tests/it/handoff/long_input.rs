@@ -172,10 +172,9 @@ async fn a_part_that_the_model_cannot_summarize_is_represented_by_facts_and_trie
     let (environment, server) = (TestEnvironment::new(), server_with([refusal]));
     let (agent, thread) = long_thread(&environment, &server).await;
     let pending = request(&agent, thread).await;
-    let problem = pending.problem.clone().unwrap();
-    assert!(problem.starts_with("the model could not summarize messages 1 to "), "{problem}");
-    assert!(problem.contains("no line of it refers to a message"), "{problem}");
-    assert!(pending.is_partial_draft);
+    let parts = &pending.proposal.summary_json.notes.unsummarized_parts;
+    assert_eq!((pending.problem.as_deref(), parts.len(), parts[0].first_seq), (None, 1, 1), "{parts:?}");
+    assert!(parts[0].reason.contains("no line of it refers to a message"), "{parts:?}");
     assert_eq!(pending.proposal.summary_json.title, "Importer drops the last row", "the draft goes on");
     assert!(!pending.proposal.summary_json.coverage.scanned.is_empty(), "the part was not read");
     let draft = draft_request(&server);
@@ -183,7 +182,7 @@ async fn a_part_that_the_model_cannot_summarize_is_represented_by_facts_and_trie
     let parts = part_requests(&server).len();
     decide(&agent, &pending, json!({"type": "reject"})).await;
     let second = request(&agent, thread).await;
-    assert_eq!((second.problem, second.is_partial_draft), (None, false));
+    assert_eq!((second.problem, second.proposal.summary_json.notes.unsummarized_parts.len()), (None, 0));
     assert_eq!(part_requests(&server).len(), parts + 1, "only the failed part is read again");
 }
 
@@ -195,7 +194,12 @@ async fn two_failed_calls_in_a_row_end_the_calls_for_parts() {
     let (agent, thread) = long_thread(&environment, &server).await;
     let pending = request(&agent, thread).await;
     assert_eq!((part_requests(&server).len(), server.call_count()), (2, 3));
-    assert!(pending.is_partial_draft && pending.problem.unwrap().contains("too large"));
+    let parts = &pending.proposal.summary_json.notes.unsummarized_parts;
+    assert!(parts.len() > 2 && parts[0].reason.contains("too large"), "{parts:?}");
+    assert_eq!(parts[2].reason, "the calls before it failed");
+    let action = json!({"name": "handoff_summary", "args": {"title": "Importer", "save_draft": true}});
+    let edited = decide(&agent, &pending, json!({"type": "edit", "edited_action": action})).await.unwrap();
+    assert_eq!(&edited.proposal.summary_json.notes.unsummarized_parts, parts, "an edit keeps the note");
 }
 
 #[tokio::test]

@@ -1,12 +1,12 @@
 //! Tests of a child's package that later work contradicts: the line is found, a person changes it, and the child is sent the
 //! changed package from its next request on.
 
-use agent::{Error, HandoffError, LineUpdate, StaleReason};
+use agent::{Error, HandoffError, HandoffRequestOptions, LineUpdate, StaleReason};
 use protocol::EventType;
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
 use super::{accept_handoff, injected_summary, pending_handoff};
-use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, drafting_server, unwatched};
+use crate::environment::{DRAFT, DRAFT_PROMPT, TestEnvironment, decisions, drafting_server, unwatched};
 
 #[tokio::test]
 async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
@@ -44,7 +44,7 @@ async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
     assert_eq!(protocol::sha256_hex(&sent), updated.summary_sha256);
     assert_eq!(block().trim(), memory::managed_block::PLACEHOLDER, "the first turn clears the block");
     let changed = pending.proposal.summary_md.replace(&stale.line, "- Leave the test, and use less memory.");
-    let changed = changed.replace("### Last request (not answered yet)\n", "### Last request\n");
+    let changed = changed.replace("### Last request (still open)\n", "### Last request\n");
     assert_eq!(sent.trim(), changed.trim(), "only that line and the state of the request have changed");
     assert_eq!(agent.handoffs().packages(child).await.unwrap()[0].stale, []);
     // The accepted package is what the history shows, and the child's journal has the update.
@@ -80,4 +80,37 @@ async fn an_update_that_leaves_no_valid_package_or_has_no_child_is_refused() {
     assert!(matches!(refused, Err(Error::Handoff(HandoffError::InvalidPackage { .. }))), "{refused:?}");
     let proposals = agent.handoffs().review(handoff_id).await.unwrap().proposals;
     assert_eq!(proposals.len(), 1, "nothing was stored");
+}
+
+#[tokio::test]
+async fn m1_an_updated_line_is_in_the_next_draft_of_a_child_that_was_drafted_before() {
+    let environment = TestEnvironment::new();
+    let draft = ScriptedReply::text(DRAFT).when_body_contains(DRAFT_PROMPT).with_repeat();
+    let server =
+        ScriptedServer::start(Script::new([draft, ScriptedReply::text("Done.").with_repeat()])).unwrap();
+    let (agent, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
+    let child = accept_handoff(&agent, &pending).await;
+    let (frames, cancel) = unwatched();
+    agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
+    let request = || agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel);
+    let rules = |pending: &agent::PendingHandoff| -> Vec<String> {
+        pending.proposal.summary_json.carry_over.rules.iter().map(|rule| rule.text.clone()).collect()
+    };
+    let before = request().await.unwrap();
+    let rule = rules(&before)[0].clone();
+    let decline = decisions(r#"{"decisions":[{"type":"reject"}]}"#);
+    agent.handoffs().decide(before.handoff.handoff_id, &decline, &frames, &cancel).await.unwrap();
+    let line = format!("- {rule}");
+    // A decision of the draft has the same words above the rules.
+    let number = pending.proposal.summary_md.lines().collect::<Vec<_>>();
+    let number = number.iter().rposition(|known| *known == line).map(|at| at + 1);
+    let update = LineUpdate {
+        summary_sha256: pending.proposal.summary_sha256.clone(),
+        line,
+        number,
+        replacement: Some("- Never change the layout of the file.".to_owned()),
+    };
+    agent.handoffs().update_package(pending.handoff.handoff_id, &update).await.unwrap();
+    let after = rules(&request().await.unwrap());
+    assert_eq!(after, ["Never change the layout of the file."]);
 }

@@ -187,12 +187,17 @@ impl ThreadScan {
         Ok(scan)
     }
 
-    /// Reads the events after the end of `cached`; `None` when the thread was rewound to a point before that end.
+    /// Reads the events after the end of `cached`; `None` when the thread was rewound to a point before that end, or when
+    /// another handoff has added a summary to it or updated its own since.
     async fn scan_new_events(
         mut cached: Arc<Self>,
         thread: ThreadSource<'_>,
     ) -> Result<Option<Arc<Self>>, StepFailure> {
         let Some(end) = cached.end else { return Ok(None) };
+        let window = HandoffWindow::open(thread, None).await?;
+        if !window.inherited_summaries().eq(cached.inherited.iter()) {
+            return Ok(None);
+        }
         let Some(newest) = visit_new_events(thread, end, &mut CopyOnWriteScan(&mut cached)).await? else {
             return Ok(None);
         };

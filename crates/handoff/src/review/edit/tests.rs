@@ -108,6 +108,37 @@ fn m6_unedited_items_keep_their_refs_and_marks() {
 }
 
 #[test]
+fn m6_the_unchanged_lines_of_an_edited_item_keep_their_refs() {
+    let mut shown = shown_summary();
+    let lines = "Read the log.\nBuilt it.\nTested it.";
+    let progress = SummaryItem {
+        refs: vec![3, 5, 8],
+        line_refs: vec![vec![3], vec![5], vec![8]],
+        ..item(SummaryItemKind::Progress, lines, true)
+    };
+    let steps = SummaryItem {
+        refs: vec![11, 12, 13],
+        line_refs: vec![vec![11], vec![12], vec![13]],
+        ..item(SummaryItemKind::NextStep, "[ ] One\n[ ] Two\n[ ] Three", true)
+    };
+    shown.body = vec![progress, steps];
+    let md = render::render_summary(&shown);
+    let text = md.replace("Built it.", "Built the server.").replace("[ ] Two", "[ ] Two twice");
+    let text = clean_submitted_text(&md, &text).unwrap().expect("the text differs");
+    let edited = parse_markdown(&shown, text, None).unwrap().summary_json;
+    let refs: Vec<(&str, Vec<Seq>)> = edited.body.iter().flat_map(|item| item.lines_with_refs()).collect();
+    let expected = [
+        ("Read the log.", vec![3]),
+        ("Built the server.", vec![]),
+        ("Tested it.", vec![8]),
+        ("[ ] One", vec![11]),
+        ("[ ] Two twice", vec![]),
+        ("[ ] Three", vec![13]),
+    ];
+    assert_eq!(refs, expected);
+}
+
+#[test]
 fn m6_a_name_mended_in_an_unverified_item_is_unverified_until_its_mark_is_removed() {
     let (_, edited) = edit_text("9999", "9998");
     let blocker = &edited.summary_json.body[3];

@@ -12,7 +12,7 @@ use super::{PackageLine, StaleLine, StaleReason, add_other_changes, update_packa
 use crate::review::edit::tests::shown_summary;
 
 const PACKAGE: &str = "**Cache**\nHalf done.\n\n### Next steps\n- [ ] Write the docs\n- [ ] Explain the duplicate of the…\n\n\
-    ### Last request (not answered yet)\n- Make it faster.\n\n### Files changed\n- src/cache.rs\n- src/old.rs\n\n\
+    ### Last request (still open)\n- Make it faster.\n\n### Files changed\n- src/cache.rs\n- src/old.rs\n\n\
     ### Unresolved errors\n- cargo test: 2 failed\n";
 
 fn todo(text: &str, status: TodoStatus) -> TodoItem {
@@ -201,7 +201,7 @@ fn one_line_changes_and_an_empty_section_goes_with_it() {
 #[test]
 fn m1_a_statement_changes_in_all_its_places() {
     let text = "**Cache**\nHalf done.\n\n### Next steps\n- [ ] Explain the duplicate of the…\n- Pending request: \"Make it \
-        faster.\"\n\n### Last request (not answered yet)\n- Make it faster.\n\n### Tasks\n- [ ] Explain the duplicate of the \
+        faster.\"\n\n### Last request (still open)\n- Make it faster.\n\n### Tasks\n- [ ] Explain the duplicate of the \
         nightly run (in progress)\n- [ ] Ship\n";
     let done = "- [x] Explain the duplicate of the nightly run";
     let line =

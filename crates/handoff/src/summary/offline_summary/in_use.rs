@@ -142,6 +142,11 @@ impl Candidate<'_> {
     }
 }
 
+/// Returns whether a name contains a secret that the conversation names, or is what redacting one left of a longer name.
+fn is_part_of_secret(facts: &ConversationFacts, name: &str) -> bool {
+    name.contains("[redacted") || facts.known_secrets.redact(name) != name
+}
+
 /// Returns the line of the names in use that no other section shows, the most likely first.
 pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     let facts = request.facts;
@@ -156,6 +161,7 @@ pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         .filter(|name| name.seq >= facts.recent_from)
         .filter(|name| !request.shown.contains(name.text))
         .filter(|name| !is_private_number(name.text) && !is_generic(name.text))
+        .filter(|name| !is_part_of_secret(facts, name.text))
         .map(|name| (name.score(&context), name))
         .collect();
     names.sort_by(|(left, a), (right, b)| right.total_cmp(left).then_with(|| a.text.cmp(b.text)));

@@ -271,6 +271,15 @@ fn the_names_in_use_are_specific_and_shown_nowhere_else() {
             T: 2 ok"#,
             &["Changed: rows.ts", "In use: columns.ts, store/index.ts"][..],
         ),
+        // What redacting a password leaves of a longer name is no name.
+        (
+            r#"U: Look at the table and tell me about it.
+            C: 1 Bash {"command": "mysql -u root -pKp4Rz9Tw2Mx7 orders_db"}
+            T: 1 ok
+            C: 2 Bash {"command": "curl https://me:Kp4Rz9Tw2Mx7@host.test/a"}
+            T: 2 ok"#,
+            &["In use: curl, mysql, orders_db"],
+        ),
         // A sentence names parse_row already.
         (
             r#"U: Port it and tell me about it.

@@ -66,7 +66,7 @@ pub(crate) const IN_PROGRESS: &str = " (in progress)";
 /// The state of the last request in its heading.
 const ANSWERED: &str = " (answered; not to be done again)";
 /// The state of the last request in its heading.
-const NOT_ANSWERED: &str = " (not answered yet)";
+const STILL_OPEN: &str = " (still open)";
 
 /// The text of an entry, which has several lines if its section keeps line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -381,7 +381,7 @@ impl FactsEdit<'_> {
 const fn request_state(carry: &CarryOver) -> &'static str {
     match carry.last_request_answered {
         Some(true) => ANSWERED,
-        Some(false) => NOT_ANSWERED,
+        Some(false) => STILL_OPEN,
         None => "",
     }
 }

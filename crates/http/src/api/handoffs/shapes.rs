@@ -253,10 +253,8 @@ pub(crate) struct PendingHandoffShape {
     uncovered_messages: u64,
     /// Number of refinements that are still possible.
     remaining_refinements: u32,
-    /// The problem with the newest draft, in one line. Unless the draft is partial, the shown proposal replaces it.
+    /// The problem with the newest draft, in one line. The shown proposal replaces it.
     problem: Option<String>,
-    /// True if the shown proposal is the newest draft, although parts of the conversation could not be summarized for it.
-    is_partial_draft: bool,
     /// The feedback that the replaced draft was to include.
     unused_feedback: Option<String>,
     /// True if this request drafted the proposal; `false` if it was pending already.
@@ -335,7 +333,6 @@ impl PendingHandoffShape {
             uncovered_messages: pending.uncovered_messages,
             remaining_refinements: pending.remaining_refinements,
             problem: pending.problem,
-            is_partial_draft: pending.is_partial_draft,
             unused_feedback: pending.unused_feedback,
             is_new: pending.is_new,
             cost: cost.into(),

@@ -123,8 +123,6 @@ struct PendingHandoffFields<'a> {
     remaining_refinements: u32,
     /// The feedback of earlier refinements, oldest first.
     feedback_history: Vec<&'a str>,
-    /// True if the proposal is the newest draft, although parts of the conversation could not be summarized for it.
-    is_partial_draft: bool,
     /// Feedback that was given for a draft that failed.
     unused_feedback: Option<&'a str>,
     /// The cost of the draft, and an estimate of the child's first request.
@@ -343,7 +341,6 @@ async fn pending_fields<'a>(
         allowed_decisions: allowed.map(String::as_str).collect(),
         remaining_refinements: pending.remaining_refinements,
         feedback_history: history.filter_map(Value::as_str).collect(),
-        is_partial_draft: pending.is_partial_draft,
         unused_feedback: pending.unused_feedback.as_deref(),
         cost: context.agent.handoffs().cost(pending).await?,
     })

@@ -37,9 +37,7 @@ pub(crate) async fn show_proposal(
     }
     if let Some(problem) = &pending.problem {
         screen.print_line(style.bad(wrap(&sanitize_line(problem), columns, "", "  ")))?;
-        if !pending.is_partial_draft {
-            screen.print_line(style.warn(wrap(&fallback_note(pending), columns, "", "  ")))?;
-        }
+        screen.print_line(style.warn(wrap(&fallback_note(pending), columns, "", "  ")))?;
     }
     screen.print_line("")?;
     screen.print_line(summary::render_proposal(screen, &pending.proposal))?;
@@ -83,9 +81,15 @@ fn request_notes(pending: &PendingHandoff) -> Vec<String> {
     notes.extend(request.map(str::to_owned));
     if !pending.is_new {
         let time = pending.handoff.created_at.strftime("%Y-%m-%d %H:%M UTC");
-        notes.push(format!(
-            "This handoff was requested at {time} and is still pending, with the same proposal."
-        ));
+        notes.push(match pending.proposal.iteration {
+            0 => {
+                format!("This handoff was requested at {time} and is still pending, with the same proposal.")
+            }
+            draft => format!(
+                "This handoff was requested at {time} and is still pending. Its newest draft is number {}.",
+                draft + 1
+            ),
+        });
     }
     if let Some(into) = pending.handoff.options.get("into").and_then(Value::as_str) {
         notes.push(format!("Accepting adds this summary to thread {into}; no new thread is created."));

@@ -88,17 +88,19 @@ fn fact_places(proposal: &Proposal, entry: &str) -> Vec<Seq> {
     rules.iter().find(|rule| entry.contains(&rule.text)).map(|rule| rule.refs.clone()).unwrap_or_default()
 }
 
-/// Returns the warnings about rules that a line of the text may contradict, with the places of the rules, and about open
-/// tasks that it tells as done.
+/// Returns the warnings: parts that the model could not summarize, rules that a line of the text may contradict, with the
+/// places of the rules, and open tasks that it tells as done.
 fn warning_items(proposal: &Proposal) -> Vec<OutlineItem> {
     let claims = proposal.summary_json.notes.done_task_claims.iter();
     let warnings = proposal.summary_json.notes.rules.iter();
-    warnings
+    let unsummarized = notes::unsummarized_line(&proposal.summary_json.notes);
+    let unsummarized = unsummarized.as_deref().map(text_item).into_iter();
+    let warnings = warnings
         .filter_map(|note| Some((notes::contradiction_line(note)?, note.rule.refs.clone())))
         .map(|(line, refs)| OutlineItem { refs, ..text_item(&line) })
         .chain(claims.map(|claim| text_item(&notes::done_task_line(claim))))
-        .chain(notes::user_names_line(&proposal.summary_json.notes).as_deref().map(text_item))
-        .collect()
+        .chain(notes::user_names_line(&proposal.summary_json.notes).as_deref().map(text_item));
+    unsummarized.chain(warnings).collect()
 }
 
 /// Returns what the text leaves out, with its places.

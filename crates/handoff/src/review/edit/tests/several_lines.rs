@@ -35,7 +35,7 @@ fn edit_facts(shown: &HandoffSummary, from: &str, to: &str) -> (CarryOver, Strin
 #[test]
 fn m1_a_request_is_rendered_with_its_line_breaks_and_code() {
     let md = render::render_summary(&summary_with_request(REQUEST));
-    let expected = "### Last request (not answered yet)\n- Port this:\n\n  ```rust\n  fn a() {\n      if x < 1 {  }\n\n  }\n  ```\n\n  \
+    let expected = "### Last request (still open)\n- Port this:\n\n  ```rust\n  fn a() {\n      if x < 1 {  }\n\n  }\n  ```\n\n  \
                     ### Commands\n  - test it\n  **Rules**\n  \\# no heading\n  | a  | b |\n\n### Commands\n- make\n";
     assert!(md.ends_with(expected), "{md}");
 }

@@ -1,1 +1,0 @@
-import{I as e,Wt as t,b as n}from"./base-d4I5rdy5.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

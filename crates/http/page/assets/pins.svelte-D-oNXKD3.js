@@ -1,1 +1,0 @@
-import{pn as e}from"./base-d4I5rdy5.js";var t=e({thread:``,pins:[]});export{t};

@@ -98,5 +98,5 @@ pub(crate) fn create_private_folder(path: &Path) -> Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    Ok(builder.create(path).map_err(|error| HomeError::unusable(path, error))?)
+    Ok(builder.create(path).map_err(|error| HomeError::from_io(path, &error))?)
 }

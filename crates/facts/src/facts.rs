@@ -8,7 +8,7 @@ use crate::shell::{CheckKind, CheckOutcome};
 use crate::text::known_secrets::KnownSecrets;
 
 /// Maximum entries of each list in [`CarryOver`].
-const CARRY_OVER_ENTRIES_MAX: usize = 50;
+const CARRY_OVER_ENTRIES_MAX: usize = 500;
 
 /// A verbatim part of a message: redacted, and cut where it exceeds a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,6 +54,10 @@ pub struct FileUse {
     pub deleted_seq: Seq,
     /// Number of calls that read, named or wrote the file.
     pub use_count: u32,
+    /// `seq` of the first call that used the file; 0 if there is none.
+    pub first_use_seq: Seq,
+    /// True if that call wrote the file, and no shell command did: the thread created it.
+    pub is_created: bool,
 }
 
 impl FileUse {
@@ -62,12 +66,29 @@ impl FileUse {
         self.last_read_seq.max(self.last_write_seq).max(self.deleted_seq)
     }
 
+    /// Records a call that uses the file.
+    pub(crate) fn record_use(&mut self, seq: Seq) {
+        self.use_count += 1;
+        if self.first_use_seq == 0 {
+            self.first_use_seq = seq;
+        }
+    }
+
     /// Adds the uses of the same file under another name.
     pub(crate) fn join_uses(&mut self, other: &Self) {
         self.last_read_seq = self.last_read_seq.max(other.last_read_seq);
         self.last_write_seq = self.last_write_seq.max(other.last_write_seq);
         self.deleted_seq = self.deleted_seq.max(other.deleted_seq);
         self.use_count += other.use_count;
+        let is_earlier = self.first_use_seq == 0 || other.first_use_seq < self.first_use_seq;
+        if is_earlier && other.first_use_seq > 0 {
+            (self.first_use_seq, self.is_created) = (other.first_use_seq, other.is_created);
+        }
+    }
+
+    /// Returns whether the thread created the file and deleted it again, so that nothing has changed.
+    pub fn is_temporary(&self) -> bool {
+        self.is_created && self.is_deleted()
     }
 
     /// Returns whether the file was deleted and not written since.
@@ -184,7 +205,7 @@ pub struct ConversationFacts {
 impl ConversationFacts {
     /// Returns the facts that are stored with a summary independently of its text, so that a model cannot lose them.
     ///
-    /// The lists of files and errors have at most 50 entries each. Fields that the collector does not cover, such as
+    /// The lists of files and errors have at most 500 entries each. Fields that the collector does not cover, such as
     /// skills and delegations, have their default value.
     pub fn carry_over(&self) -> CarryOver {
         let paths = |is_included: fn(&FileUse) -> bool| {

@@ -47,6 +47,7 @@ mod tests;
 mod text;
 mod transcript_item;
 
+pub use calls::files::same_file::is_common_file_name;
 pub use calls::{shell, tool_use};
 pub use carry_over::render_carry_over;
 pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule};
@@ -58,6 +59,7 @@ pub use text::open_work::{announces_work, is_conversational, is_farewell, report
 pub use text::request_kind::begins_with_order;
 pub use text::rule_cues::is_rule_participle;
 pub use text::rule_cues::order::asks_once;
+pub use text::stated_values::changes_stated_value;
 pub use text::wrappers::strip_answer_wrappers;
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};

@@ -23,7 +23,7 @@ pub const GOAL_QUOTES_MAX: usize = 24;
 /// Number of the latest rules kept, and of the latest decisions.
 pub const RULES_MAX: usize = 48;
 /// Number of the latest standing rules kept.
-pub const STANDING_RULES_MAX: usize = 20;
+pub const STANDING_RULES_MAX: usize = 100;
 /// Number of standing rules kept of one message. A message with more is a pasted document.
 pub const RULES_PER_MESSAGE_MAX: usize = 10;
 /// Maximum bytes of a standing rule with the sentences that continue it.
@@ -35,7 +35,7 @@ pub const ARGUMENT_BYTES_MAX: usize = 8_192;
 /// Maximum characters of a rule. A longer sentence is a paragraph, not a rule.
 pub const RULE_CHARS_MAX: usize = 300;
 /// Number of the latest unresolved errors kept, and of the latest checks.
-pub const ERRORS_MAX: usize = 12;
+pub const ERRORS_MAX: usize = 100;
 /// Maximum entries of a task list. Later entries are ignored.
 pub const TASKS_MAX: usize = 200;
 /// Maximum tool calls that wait for a result at a time. Above it, the oldest call is dropped.
@@ -47,6 +47,6 @@ pub const NAMES_COUNTED_MAX: usize = 4_096;
 /// rarely but was used just now is more likely to be used next than one that was used often long ago.
 pub const NAMES_KEPT_MAX: usize = 256;
 /// Number of commands in the result, and of files that were only read.
-pub const USES_KEPT_MAX: usize = 64;
+pub const USES_KEPT_MAX: usize = 512;
 /// Maximum bytes of one name. Longer texts are not names.
 pub const NAME_BYTES_MAX: usize = 200;

@@ -475,7 +475,7 @@ fn files_are_shown_as_they_are_at_the_end_and_by_one_name() {
             "C: 1 Bash {\"command\": \"rm a.rs\"}\n T: 1 ok\n C: 2 Write {\"file_path\": \"a.rs\"}\n T: 2 ok",
             "changed: a.rs",
         ),
-        ("C: 1 Bash {\"command\": \"git mv a.rs b.rs\"}\n T: 1 ok", "read: b.rs; commands: git mv"),
+        ("C: 1 Bash {\"command\": \"git mv a.rs b.rs\"}\n T: 1 ok", "changed: b.rs; commands: git mv"),
         (
             "C: 1 Edit {\"file_path\": \"/w/src/a.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"cat src/a.rs\"}\n T: 2 ok",
             "changed: src/a.rs",

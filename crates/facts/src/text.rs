@@ -7,4 +7,5 @@ pub(crate) mod known_secrets;
 pub(crate) mod open_work;
 pub(crate) mod request_kind;
 pub(crate) mod rule_cues;
+pub(crate) mod stated_values;
 pub(crate) mod wrappers;

@@ -210,6 +210,12 @@ impl Acceptance {
             true => write_block(file, proposal.summary_md.clone()).await.map(Some),
             false => Ok(None),
         };
+        // Another process may have deleted the child in the meantime. It found no block to clear.
+        if matches!(written, Ok(Some(_))) && !self.is_pending(handoff).await? {
+            self.withdraw_block(handoff)
+                .await
+                .map_err(|problem| StepFailure::new(FailureKind::Internal, problem))?;
+        }
         if let Ok(Some(BlockWrite { repair: Some(repair), .. })) = &written {
             let backup = repair.backup.display();
             let text = format!(
@@ -254,12 +260,17 @@ impl Acceptance {
             let failed = |error: journal::Error| error.to_string();
             let own = self.sent_proposals(handoff).await.map_err(failed)?;
             let other = match self.newest_other_pending(handoff).await.map_err(failed)? {
-                Some(other) => self.sent_proposals(&other).await.map_err(failed)?.pop(),
+                Some(other) => {
+                    let sent = self.sent_proposals(&other).await.map_err(failed)?.pop();
+                    sent.map(|proposal| (other, proposal))
+                }
                 None => None,
             };
+            let other_handoff = other.as_ref().map(|(handoff, _)| handoff.clone());
+            let other = other.map(|(_, proposal)| proposal);
             let file = (self.agent_md)(&handoff.assistant_id);
             let now = Timestamp::now();
-            run_blocking(move || {
+            let withdrawn = run_blocking(move || {
                 // After an update the block usually holds the newest text. A process that exited in between left an older one.
                 for own in own.iter().rev() {
                     let written = match &other {
@@ -274,7 +285,14 @@ impl Acceptance {
                 }
                 Ok(None)
             })
-            .await
+            .await?;
+            // The other child may have been deleted, or have had its first turn, before the block got its summary.
+            if let Some(other) = other_handoff
+                && !self.is_pending(&other).await.map_err(failed)?
+            {
+                self.withdraw_block(&other).await?;
+            }
+            Ok(withdrawn)
         })
     }
 

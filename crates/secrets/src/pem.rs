@@ -28,7 +28,34 @@ pub fn key_end(text: &str, header_end: usize) -> Option<usize> {
         let end = memmem::find(&line[8..], b"-----").map_or(8, |position| 8 + position + 5);
         return Some(header_end + body_end + end);
     }
-    cut_body_end(body).map(|end| header_end + end)
+    cut_body_end(body).or_else(|| flat_body_end(body)).map(|end| header_end + end)
+}
+
+/// The minimum length of the first line of a key whose line breaks became spaces, in bytes.
+const FLAT_LINE_BYTES_MIN: usize = 32;
+/// The minimum length of its further lines, in bytes.
+const FLAT_REST_BYTES_MIN: usize = 16;
+
+/// Returns the end of a key whose line breaks became spaces and whose end was cut off; `None` if `body` begins with no line of
+/// Base64.
+fn flat_body_end(body: &str) -> Option<usize> {
+    let mut end = None;
+    let mut position = 0;
+    loop {
+        let rest = &body[position..];
+        let blanks = rest.len() - rest.trim_start_matches(' ').len();
+        let line = &rest[blanks..];
+        let length = line.find(|c| !is_base64(c)).unwrap_or(line.len());
+        let is_line = match end {
+            None => length >= FLAT_LINE_BYTES_MIN && looks_scrambled(&line[..length]),
+            Some(_) => length >= FLAT_REST_BYTES_MIN,
+        };
+        if !is_line || blanks == 0 {
+            return end;
+        }
+        position += blanks + length;
+        end = Some(position);
+    }
 }
 
 /// The lines of Base64 at the end of a text. Between them stand line breaks, also escaped ones as in JSON, with the quotes

@@ -202,7 +202,8 @@ fn is_secret(assigned: &AssignedValue<'_>) -> bool {
     }
     if is_path(value) {
         // A secret access key of AWS has 40 characters, of which the first can be a slash.
-        let is_path_start = value.starts_with(['.', '~']) || value.starts_with('/') && value.len() != 40;
+        let is_path_start =
+            value.starts_with(['.', '~']) || value.starts_with('/') && value.len() != 40 && !is_base64(value);
         return looks_scrambled(value) && value.len() >= KEY_BYTES_MIN && !is_path_start;
     }
     if looks_random(value) {
@@ -219,6 +220,12 @@ fn is_secret(assigned: &AssignedValue<'_>) -> bool {
     has_letter
         && !is_words
         && (has_digit && (is_assigned || is_known_prefix && value.len() >= 8) || has_symbol && is_assigned)
+}
+
+/// Returns whether a value with slashes is Base64, and no path: a long part of it is scrambled.
+fn is_base64(value: &str) -> bool {
+    value.split('/').any(|part| part.len() >= KEY_BYTES_MIN && looks_scrambled(part))
+        && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'+' | b'='))
 }
 
 /// Returns whether a value is long enough and random enough for a key of an unknown kind.

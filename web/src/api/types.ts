@@ -311,7 +311,7 @@ export type CoverageRanges = { first_seq: number; last_seq: number } & Partial<
 /** An item of the draft that the text leaves out or shortens. */
 export interface LeftOutItem {
   item: SummaryItem;
-  reason: "too_many" | "too_long" | "shortened" | "last_answer";
+  reason: "too_many" | "too_long" | "shortened" | "inherited" | "last_answer";
 }
 /** Entries of a section of the facts that the text only counts or shortens. */
 export interface LeftOutFacts {

@@ -9,6 +9,7 @@ const REASONS: Record<LeftOutItem["reason"], string> = {
   too_many: "Left out because the draft had too many items.",
   too_long: "Left out because the text would be too long.",
   shortened: "The text contains only its beginning; the whole would be too long.",
+  inherited: "The package that this thread began with contains it.",
   last_answer: "The assistant's last answer, whole. The text contains less than half of it.",
 };
 

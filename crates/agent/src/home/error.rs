@@ -1,5 +1,6 @@
 //! Errors of opening the home folder, its configuration and the database.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ErrorClass;
@@ -15,6 +16,12 @@ pub enum HomeError {
         path: PathBuf,
         /// The cause.
         reason: String,
+    },
+    /// The disk of the home folder is full.
+    #[error("use the home folder {}: no space is left on its disk", path.display())]
+    Full {
+        /// The path of the folder or of a file in it.
+        path: PathBuf,
     },
     /// The configuration file cannot be read, or a setting is invalid.
     #[error("read {}: {reason}", path.display())]
@@ -49,6 +56,14 @@ pub enum HomeError {
 }
 
 impl HomeError {
+    /// Builds the error for a path that the system refused.
+    pub(crate) fn from_io(path: &Path, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path: path.to_owned() },
+            _ => Self::unusable(path, error),
+        }
+    }
+
     /// Builds [`HomeError::Unusable`] for a path.
     pub(crate) fn unusable(path: &Path, reason: impl ToString) -> Self {
         Self::Unusable { path: path.to_owned(), reason: reason.to_string() }
@@ -57,6 +72,9 @@ impl HomeError {
     /// Returns the class of the failure and a hint for the person.
     pub(crate) fn advice(&self) -> ErrorAdvice {
         match self {
+            Self::Full { .. } => {
+                ErrorClass::Store.with_hint("free some space on the disk of that folder and try again")
+            }
             Self::Unusable { .. } => ErrorClass::Store.with_hint("set SEGUE_HOME to a folder you can write to"),
             Self::Config { .. } => {
                 ErrorClass::Config.with_hint("fix the file, or move it away to use the defaults")
@@ -95,6 +113,13 @@ mod tests {
         let (path, reason) = (|| PathBuf::from("p"), || "why".to_owned());
         let home = HomeError::Unusable { path: path(), reason: reason() };
         check(home, "use the home folder p: why", ErrorClass::Store, "SEGUE_HOME");
+        let full = HomeError::from_io(&path(), &io::ErrorKind::StorageFull.into());
+        check(
+            full,
+            "use the home folder p: no space is left on its disk",
+            ErrorClass::Store,
+            "free some space",
+        );
         let config = HomeError::Config { path: path(), reason: reason() };
         check(config, "read p: why", ErrorClass::Config, "fix the file");
         let source = secrets::PatternError::Empty("x".to_owned());

@@ -41,7 +41,7 @@ impl ProcessLock {
         create_private_folder(folder)?;
         let name = Uuid::now_v7().simple().to_string();
         let path = folder.join(&name);
-        let lock_error = |error: std::io::Error| HomeError::unusable(&path, error);
+        let lock_error = |error: std::io::Error| HomeError::from_io(&path, &error);
         let mut lock = OpenOptions::new().create_new(true).write(true).open(&path).map_err(lock_error)?;
         lock.lock().map_err(lock_error)?;
         // The machine id is written after the lock is taken. A reader that finds a machine id in an unlocked

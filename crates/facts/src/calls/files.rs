@@ -2,7 +2,7 @@
 //! one name although agents use absolute and relative paths for it. Neither does a call without a result: it may wait for an
 //! approval.
 
-mod same_file;
+pub(crate) mod same_file;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -53,14 +53,15 @@ impl FileTracker {
         let before = paths.map(|path| self.file_at(path)).collect();
         for path in &usage.reads {
             self.change(path, |file| {
+                file.record_use(seq);
                 file.last_read_seq = seq;
-                file.use_count += 1;
             });
         }
         for path in &usage.writes {
             self.change(path, |file| {
+                file.is_created |= file.first_use_seq == 0 && usage.command.is_none();
+                file.record_use(seq);
                 file.last_write_seq = seq;
-                file.use_count += 1;
             });
         }
         let oldest = self.pending.iter().min_by_key(|(_, call)| call.order).map(|(id, _)| id.clone());

@@ -64,6 +64,7 @@ const DECLINED_CUES: &[&str] = &[
     "person declined",
     "not condensed:",
     "not compacted:",
+    "not done: this call needs approval",
     "tool use was rejected",
     "sibling tool call",
 ];
@@ -154,6 +155,8 @@ const TRIVIAL_ERRORS: &[&str] = &[
     "eisdir",
     "matches of the string",
     "was already stopped",
+    "read it with read_file first",
+    "ls or glob shows what there is",
     "is not a prompt-based skill",
 ];
 /// Lowercase beginnings of lines that a harness or a program puts before its output. They state no failure.

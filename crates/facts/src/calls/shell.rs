@@ -61,7 +61,7 @@ static TEST_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
 /// Matches the invocation of a build or type check.
 static BUILD_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
-        r"(?-u:\b)(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)(?-u:\b)",
+        r"(?m)(?-u:\b)(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)(?-u:\b)",
     )
 });
 /// Matches the invocation of a linter or formatter.
@@ -93,10 +93,12 @@ fn compile_regex(pattern: &str) -> Regex {
 /// Returns the kind of check that a command runs, and the matched part of the command, which identifies the check. Only
 /// the first 2,048 bytes are searched. A command that runs several checks counts as a test, else as a build.
 pub fn detect_check(command: &str) -> Option<(CheckKind, String)> {
-    let head = crate::tool_use::head(command, 2_048);
+    // A pattern that ends with the command matches each command of a sequence or pipe.
+    let head = crate::tool_use::head(command, 2_048).replace("2>&1", "");
+    let head = head.split(['|', ';', '&']).map(str::trim).collect::<Vec<_>>().join("\n");
     [(CheckKind::Test, &TEST_COMMAND), (CheckKind::Build, &BUILD_COMMAND), (CheckKind::Lint, &LINT_COMMAND)]
         .into_iter()
-        .find_map(|(check, pattern)| pattern.find(head).map(|matched| (check, matched.as_str().to_owned())))
+        .find_map(|(check, pattern)| pattern.find(&head).map(|matched| (check, matched.as_str().to_owned())))
 }
 
 /// Returns the outcome that the end of a check's output reports, or `None` if it reports neither. A failure counts even if
@@ -250,10 +252,27 @@ pub fn collect_written_files(command: &str, files: &mut Vec<String>) {
             };
             files.extend(target.map(crate::tool_use::normalize_path).filter(|path| is_persistent_file(path)));
         }
-        if words.contains(&"-i") && words.first().is_some_and(|word| *word == "sed" || *word == "perl") {
-            let last = words.last().map(|word| crate::tool_use::normalize_path(word));
-            files.extend(last.filter(|path| is_persistent_file(path)));
+        for part in line.split(['|', ';', '&', '(', ')']) {
+            let written = files_written_by(part).into_iter().map(crate::tool_use::normalize_path);
+            files.extend(written.filter(|path| is_persistent_file(path)));
         }
+    }
+}
+
+/// Returns the files that one command edits in place, creates, or copies or moves to.
+fn files_written_by(command: &str) -> Vec<&str> {
+    let mut words =
+        command.split_whitespace().skip_while(|word| matches!(*word, "sudo" | "git" | "then" | "do"));
+    let program = words.next().unwrap_or_default();
+    let (options, paths): (Vec<&str>, Vec<&str>) = words.partition(|word| word.starts_with('-'));
+    // `-i`, `-i.bak`, `-Ei`
+    let is_in_place =
+        options.iter().any(|option| option.starts_with("-i") || option.len() < 5 && option.ends_with('i'));
+    match program {
+        "sed" | "perl" if is_in_place => paths.last().copied().into_iter().collect(),
+        "touch" => paths,
+        "mv" | "cp" if paths.len() == 2 => vec![paths[1]],
+        _ => Vec::new(),
     }
 }
 
@@ -323,6 +342,9 @@ mod tests {
             ("cargo nextest run -p x", CheckKind::Test, "cargo nextest run"),
             ("cd a; npm run build", CheckKind::Build, "npm run build"),
             ("cargo clippy --all", CheckKind::Lint, "cargo clippy"),
+            ("make", CheckKind::Build, "make"),
+            ("cd /a && make 2>&1 | tail -3", CheckKind::Build, "make"),
+            ("make 2>&1", CheckKind::Build, "make"),
         ] {
             assert_eq!(detect_check(command), Some((check, name.to_owned())), "{command:?}");
         }
@@ -349,6 +371,8 @@ mod tests {
             ("make 2>&1 | tee /tmp/x.log", ""),
             ("sed -i 's/a/b/' d.py", "d.py"),
             ("grep 'a -> b' e.rs", ""),
+            ("cd /p && git mv a.rs b.rs && sed -Ei s/x/y/ src/e.rs; touch new.txt", "b.rs src/e.rs new.txt"),
+            ("sed -n 3p d.py && cp a.rs /tmp/b.rs", ""),
         ] {
             let mut files = Vec::new();
             collect_written_files(command, &mut files);

@@ -359,6 +359,8 @@ mod tests {
             ("Thanks, now move the tests.", false),
             ("Thanks for the test but it fails.", false),
             ("Thanks for it. Move the tests.", false),
+            ("I really appreciate your help with this. Thank you.", true),
+            ("I really appreciate your view on the parser: is it right?", false),
         ] {
             assert_eq!(is_farewell(message), expected, "{message:?}");
         }
@@ -419,6 +421,21 @@ mod tests {
             ("All tests pass except `test_rollback`.", "All tests pass except `test_rollback`."),
             ("I added checks: all fields are required except notes.", ""),
             ("I left invoices alone for now.", "I left invoices alone for now."),
+            (
+                "I could not reproduce the bug, and have changed nothing. All 12 tests pass.",
+                "I could not reproduce the bug, and have changed nothing.",
+            ),
+            (
+                "I dropped one table. The other two I left alone since they are locked.",
+                "The other two I left alone since they are locked.",
+            ),
+            ("I renamed it. The old name is left untouched, as you asked.", ""),
+            ("I have no access to mail. Here is a draft.", "I have no access to mail."),
+            ("I cannot tell: ssh to prod-1 timed out.", "I cannot tell: ssh to prod-1 timed out."),
+            (
+                "Staging runs 1.9.2. Production still runs the old version; I wait until 18:00.",
+                "Production still runs the old version; I wait until 18:00.",
+            ),
             ("Tests pass. I ran out of time for invoices.", "I ran out of time for invoices."),
             ("Orders are migrated, all tests pass. Invoices will follow.", "Invoices will follow."),
             (

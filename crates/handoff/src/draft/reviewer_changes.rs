@@ -2,7 +2,7 @@
 //! changed or added stay so until they go back to an earlier proposal.
 
 use protocol::{
-    CarryOver, HandoffSummary, PinnedText, Proposal, ReferencedFile, Rule, SummaryItem, SummaryItemKind,
+    CarryOver, HandoffSummary, PinnedText, Proposal, ReferencedFile, Rule, Seq, SummaryItem, SummaryItemKind,
     TodoItem,
 };
 
@@ -142,7 +142,7 @@ impl ReviewerChanges {
         }
     }
 
-    /// Drops, changes and adds the items that the person did. A sentence that the person wrote instead of the TL;DR
+    /// Drops, changes and adds the lines of items that the person did. A sentence that the person wrote instead of the TL;DR
     /// stays as long as the draft would still have that TL;DR.
     pub(crate) fn apply_to_items(&self, summary: &mut HandoffSummary) {
         for Edit { before, after } in &self.edits {
@@ -153,9 +153,10 @@ impl ReviewerChanges {
             let mut body = Vec::new();
             for kind in SummaryItemKind::ALL {
                 let of_kind = |items: &[SummaryItem]| -> Vec<SummaryItem> {
-                    items.iter().filter(|item| item.kind == kind).cloned().collect()
+                    items.iter().filter(|item| item.kind == kind).flat_map(split_into_lines).collect()
                 };
-                body.extend(replay(&of_kind(&before.body), &of_kind(&after.body), of_kind(&summary.body)));
+                let lines = replay(&of_kind(&before.body), &of_kind(&after.body), of_kind(&summary.body));
+                body.extend(join_lines(lines));
             }
             // A summary needs an item: without one, the draft's own are better than none.
             if !body.is_empty() {
@@ -163,6 +164,45 @@ impl ReviewerChanges {
             }
         }
     }
+}
+
+/// Returns an item for each line of a verified item, with the references of the line. An unverified item stays whole, because
+/// its mark belongs to all of it.
+fn split_into_lines(item: &SummaryItem) -> Vec<SummaryItem> {
+    if !item.verified {
+        return vec![item.clone()];
+    }
+    let line_item = |(text, refs): (&str, Vec<Seq>)| SummaryItem {
+        text: text.to_owned(),
+        refs,
+        line_refs: Vec::new(),
+        ..item.clone()
+    };
+    item.lines_with_refs().into_iter().map(line_item).collect()
+}
+
+/// Joins the verified lines of one kind that follow each other into one item, as an offline summary has them.
+fn join_lines(lines: Vec<SummaryItem>) -> Vec<SummaryItem> {
+    let mut joined: Vec<SummaryItem> = Vec::new();
+    for line in lines {
+        match joined.last_mut().filter(|item| item.verified && line.verified) {
+            Some(item) => {
+                item.text.push('\n');
+                item.text.push_str(&line.text);
+                item.refs.extend(&line.refs);
+                item.line_refs.push(line.refs);
+            }
+            None => joined.push(SummaryItem { line_refs: vec![line.refs.clone()], ..line }),
+        }
+    }
+    for item in &mut joined {
+        item.refs.sort_unstable();
+        item.refs.dedup();
+        if item.line_refs.len() < 2 {
+            item.line_refs.clear();
+        }
+    }
+    joined
 }
 
 /// Returns the single entry `fresh` of a later draft after the change from `before` to `after`. An entry that the person
@@ -199,6 +239,7 @@ mod tests {
     use protocol::TodoStatus;
 
     use super::*;
+    use crate::review::edit::tests::shown_summary;
 
     #[test]
     fn changes_of_a_list_are_replayed_on_a_later_list() {
@@ -217,6 +258,27 @@ mod tests {
             let replayed = replay(&list(before), &list(after), list(fresh));
             assert_eq!(replayed.join(" "), expected, "{before} -> {after} on {fresh}");
         }
+    }
+
+    #[test]
+    fn m6_a_changed_line_stays_changed_in_a_later_draft_with_more_lines() {
+        let item = |lines: &[(&str, Seq)]| SummaryItem {
+            text: lines.iter().map(|(line, _)| *line).collect::<Vec<_>>().join("\n"),
+            refs: lines.iter().map(|(_, seq)| *seq).collect(),
+            line_refs: lines.iter().map(|(_, seq)| vec![*seq]).collect(),
+            ..shown_summary().body[0].clone()
+        };
+        let summary = |body: Vec<SummaryItem>| HandoffSummary { body, ..shown_summary() };
+        let own = SummaryItem { text: "Ported and reviewed.".to_owned(), ..item(&[]) };
+        let before = summary(vec![item(&[("Ported.", 3), ("Removed it.", 5), ("Noise.", 6)])]);
+        let after = summary(vec![own, item(&[("Removed it.", 5)])]);
+        let changes = ReviewerChanges { edits: vec![Edit { before, after }] };
+        let mut fresh =
+            summary(vec![item(&[("Ported.", 3), ("Removed it.", 5), ("Noise.", 6), ("Measured it.", 9)])]);
+        changes.apply_to_items(&mut fresh);
+        let lines: Vec<&str> = fresh.body.iter().flat_map(|item| item.text.lines()).collect();
+        assert_eq!(lines, ["Removed it.", "Measured it.", "Ported and reviewed."]);
+        assert_eq!((fresh.body.len(), &fresh.body[0].line_refs), (1, &vec![vec![5], vec![9], vec![]]));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) use parse::plain_text;
 /// apply to a person's text, but limited because the text goes into a prompt.
 const EDITED_TOKENS_MAX: u64 = 4_000;
 /// The maximum size of a submitted text in bytes, including comments. A larger text is rejected unread.
-const SUBMITTED_BYTES_MAX: usize = 1024 * 1024;
+const SUBMITTED_BYTES_MAX: usize = 256 * 1024;
 
 /// The value of the summary's `model` field when a person wrote the text.
 pub(crate) const AUTHOR: &str = "user";
@@ -304,7 +304,7 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
     let is_in_markdown = shown.carry_over.is_in_markdown;
     let carry_over = match json.get("carry_over").filter(|_| is_in_markdown) {
         Some(facts) => serde_json::from_value::<CarryOver>(facts.clone())
-            .map(|facts| CarryOver { is_in_markdown, ..facts })
+            .map(|facts| with_covered_refs(shown, CarryOver { is_in_markdown, ..facts }))
             .map_err(|error| EditError::CarryOver(error.to_string()))?,
         None => shown.carry_over.clone(),
     };
@@ -313,6 +313,22 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
     keep_marks(shown, &mut summary);
     let summary_md = render::render_summary(&summary);
     check_limits(shown, summary, summary_md, TextLocations::default())
+}
+
+/// Returns submitted facts without empty rules and pins, and without references that neither the shown facts have nor the
+/// covered part of the thread.
+fn with_covered_refs(shown: &HandoffSummary, mut facts: CarryOver) -> CarryOver {
+    let shown_refs = shown.carry_over.rules.iter().map(|rule| &rule.refs);
+    let shown_refs: Vec<Seq> =
+        shown_refs.chain(shown.carry_over.pins.iter().map(|pin| &pin.refs)).flatten().copied().collect();
+    let covered = shown.coverage.first_seq..=shown.coverage.last_seq;
+    facts.rules.retain(|rule| !rule.text.trim().is_empty());
+    facts.pins.retain(|pin| !pin.text.trim().is_empty());
+    let refs = facts.rules.iter_mut().map(|rule| &mut rule.refs);
+    for refs in refs.chain(facts.pins.iter_mut().map(|pin| &mut pin.refs)) {
+        refs.retain(|seq| covered.contains(seq) || shown_refs.contains(seq));
+    }
+    facts
 }
 
 /// Returns the Markdown that is stored if `json`, a person's edit of the shown summary, is accepted.

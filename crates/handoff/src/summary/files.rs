@@ -17,6 +17,8 @@ mod tests;
 
 /// The size of the read buffer in bytes.
 const READ_BYTES: usize = 64 * 1024;
+/// The number of files of which none exists, from which on the conversation was about a folder that is not here.
+const ELSEWHERE_FILES_MIN: usize = 3;
 
 /// Returns the state of the files that the items of `summary` name and of the modified files, at most
 /// [`REFERENCED_FILES_MAX`].
@@ -40,7 +42,9 @@ pub fn referenced_files(summary: &HandoffSummary, workspace: &Path) -> Vec<Refer
         }
         files.extend(inspect_file(path, &root.join(relative), &root));
     }
-    files
+    // The conversation was about another folder, of which nothing is known here.
+    let is_elsewhere = files.len() >= ELSEWHERE_FILES_MIN && files.iter().all(|file| !file.exists);
+    if is_elsewhere { Vec::new() } else { files }
 }
 
 /// Returns the paths named in the items, then those of the modified files. A short path is replaced by the known file
@@ -52,6 +56,10 @@ fn named_paths(summary: &HandoffSummary) -> Vec<String> {
     for item in &summary.body {
         names::scan_names(&item.text, |name| {
             let Some(path) = names::path_of(&name) else { return };
+            // The draft has invented the file.
+            if item.unfound.iter().any(|unfound| unfound.contains(&path)) {
+                return;
+            }
             let whole = known.iter().find(|known| is_path_suffix(known, &path));
             paths.push(whole.map_or(path, |known| (*known).clone()));
         });

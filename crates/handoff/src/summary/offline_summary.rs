@@ -17,7 +17,20 @@ use unicode_segmentation::UnicodeSegmentation;
 
 /// The beginnings of next steps that quote a request, each followed by the quotation.
 pub(crate) const REQUEST_LABELS: [&str; 4] =
-    ["Pending request", "Last request", "Before it", "The assistant asked"];
+    ["Pending request", "Last request", EARLIER_REQUEST_LABEL, QUESTION_LABEL];
+/// The label of a request before the last one.
+pub(crate) const EARLIER_REQUEST_LABEL: &str = "Before it";
+/// The label of a question of the assistant.
+pub(crate) const QUESTION_LABEL: &str = "The assistant asked";
+/// The label of a last request that was answered.
+pub(crate) const ANSWERED_REQUEST_LABEL: &str = "Last request, answered";
+
+/// Returns the label and the quote of a next step that quotes a request.
+pub(crate) fn quoted_request(text: &str) -> Option<(&str, &str)> {
+    let (label, quote) = text.split_once(": \"")?;
+    let quote = quote.trim_end_matches('.').strip_suffix('"')?;
+    REQUEST_LABELS.iter().any(|known| label.starts_with(known)).then_some((label, quote))
+}
 
 mod current_task;
 mod files;

@@ -91,7 +91,9 @@ fn first_sentences(text: &str) -> Option<String> {
     let beginning = facts::tool_use::head_words(text, ANSWER_BYTES_READ);
     let line = render::normalize_line(&redact(&facts::formatting::strip_markdown(beginning)));
     let mut answer = String::new();
-    for sentence in model::sentence_ranking::split_sentences(&line) {
+    let sentences = model::sentence_ranking::split_sentences(&line);
+    // "Perfect!" says nothing about the work.
+    for sentence in sentences.skip_while(|sentence| facts::is_conversational(sentence)) {
         let longer = format!("{answer} {}", sentence.trim());
         if longer.graphemes(true).count() > ANSWER_GRAPHEMES {
             break;

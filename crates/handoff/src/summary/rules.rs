@@ -1,7 +1,8 @@
 //! The notes of a review about the user's standing rules: rules that an item seems to contradict, and rules that an earlier
 //! proposal contained and the text does not.
 
-use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, SummaryItem, SummaryItemKind, TodoStatus};
+use model::sentence_ranking::split_sentences;
+use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, Seq, SummaryItem, SummaryItemKind, TodoStatus};
 
 use super::render;
 
@@ -159,8 +160,8 @@ fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
     common * 100 > words.len() * REWORDED_PERCENT
 }
 
-/// Returns the items without the lines that only quote a standing rule. The rules are among the facts, where the child reads them
-/// too. A text that has nothing else stays as it is.
+/// Returns the items without the lines that only quote a standing rule, and objectives without the sentences whose number a rule
+/// has changed. The rules are among the facts, where the child reads them too. A text that has nothing else stays as it is.
 pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> Vec<SummaryItem> {
     let rules: Vec<String> = rules.iter().map(|rule| render::normalize_line(&rule.text)).collect();
     let repeats_rule = |line: &str| {
@@ -168,14 +169,35 @@ pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> 
         quoted.is_some_and(|quoted| rules.iter().any(|rule| rule.contains(quoted.trim_end_matches('.'))))
     };
     let without = |item: &SummaryItem| {
+        if item.kind == SummaryItemKind::Objective {
+            return SummaryItem { text: without_changed_values(&item.text, &rules), ..item.clone() };
+        }
         let kept: Vec<(usize, &str)> =
             item.text.lines().enumerate().filter(|(_, line)| !repeats_rule(line)).collect();
-        let line_refs = kept.iter().filter_map(|(index, _)| item.line_refs.get(*index).cloned()).collect();
+        let line_refs: Vec<Vec<Seq>> =
+            kept.iter().filter_map(|(index, _)| item.line_refs.get(*index).cloned()).collect();
         let text = kept.iter().map(|(_, line)| *line).collect::<Vec<_>>().join("\n");
-        SummaryItem { text, line_refs, ..item.clone() }
+        // A reference of a line that is gone supports nothing any more.
+        let is_kept = |seq: &Seq| {
+            let is_of_line = |refs: &Vec<Seq>| refs.contains(seq);
+            line_refs.iter().any(is_of_line) || !item.line_refs.iter().any(is_of_line)
+        };
+        let refs = item.refs.iter().copied().filter(is_kept).collect();
+        SummaryItem { text, refs, line_refs, ..item.clone() }
     };
     let others: Vec<SummaryItem> = body.iter().map(without).filter(|item| !item.text.is_empty()).collect();
     if others.is_empty() { body } else { others }
+}
+
+/// Returns a text without the sentences that state a number which one of the rules has changed, unless it has no other.
+fn without_changed_values(text: &str, rules: &[String]) -> String {
+    let is_changed = |sentence: &str| rules.iter().any(|rule| facts::changes_stated_value(sentence, rule));
+    let without = |line: &str| match split_sentences(line).any(&is_changed) {
+        true => split_sentences(line).filter(|sentence| !is_changed(sentence)).collect::<Vec<_>>().join(" "),
+        false => line.to_owned(),
+    };
+    let lines: Vec<String> = text.lines().map(without).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() { text.to_owned() } else { lines.join("\n") }
 }
 
 #[cfg(test)]
@@ -200,9 +222,30 @@ mod tests {
         let texts = |body: Vec<SummaryItem>| body.into_iter().map(|item| item.text).collect::<Vec<_>>();
         let remaining = without_repeated_rules(body.clone(), &rules);
         assert_eq!(texts(remaining), ["\"Let's go with B.\"\nNever sleep in tests."]);
+        let referenced = SummaryItem {
+            refs: vec![3, 4, 5],
+            line_refs: vec![vec![3, 4], vec![4], vec![5]],
+            ..item(SummaryItemKind::Decision, decision)
+        };
+        let remaining = without_repeated_rules(vec![referenced], &rules);
+        assert_eq!((&remaining[0].refs, remaining[0].line_refs.len()), (&vec![4, 5], 2));
         let only_rule = without_repeated_rules(body[1..].to_vec(), &rules);
         assert_eq!(texts(only_rule), ["\"Never sleep in tests.\""]);
         assert_eq!(texts(without_repeated_rules(body.clone(), &[])), texts(body));
+    }
+
+    #[test]
+    fn an_objective_states_no_number_that_a_rule_has_changed() {
+        let rules = [rule("Change the port to 9090, 8080 is taken.")];
+        for (objective, expected) in [
+            ("Build a server. It must listen on port 8080.", "Build a server."),
+            ("Build a server.\nIt must listen on port 8080.", "Build a server."),
+            ("It must listen on port 8080.", "It must listen on port 8080."),
+            ("Build a server for 80 users.  It is fast.", "Build a server for 80 users.  It is fast."),
+        ] {
+            let item = SummaryItem { text: objective.to_owned(), ..shown_summary().body[0].clone() };
+            assert_eq!(without_repeated_rules(vec![item], &rules)[0].text, expected);
+        }
     }
 
     #[test]

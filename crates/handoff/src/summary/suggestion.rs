@@ -67,7 +67,15 @@ fn open_step(line: &str) -> Option<&str> {
     let is_done = line.len() >= DONE_MARK.len()
         && line.get(..DONE_MARK.len()).is_some_and(|mark| mark.eq_ignore_ascii_case(DONE_MARK));
     let text = line.strip_prefix(OPEN_MARK).unwrap_or(line).trim();
-    Some(text).filter(|text| !is_done && !text.is_empty())
+    Some(text).filter(|text| !is_done && !text.is_empty() && !denies_step(text))
+}
+
+/// Returns whether a next step only says that there is none, such as "Nothing is left to do."
+fn denies_step(text: &str) -> bool {
+    let lower = text.trim_end_matches(['.', '!']).to_lowercase();
+    ["nothing", "none", "no open", "no further", "no remaining", "no next"]
+        .iter()
+        .any(|word| lower.strip_prefix(*word).is_some_and(|after| after.is_empty() || after.starts_with(' ')))
 }
 
 #[cfg(test)]
@@ -119,6 +127,8 @@ mod tests {
             (&["Pending request: \"And the lid?\"", "Ship"], &todos, open, "And the lid?"),
             (&["Pending request: \"And the lid?\"", "Ship"], &todos, None, "Continue with: Ship"),
             (&["The thread records no open task."], &[], None, ""),
+            (&["Nothing is left to do."], &[], open, "And the lid?"),
+            (&["Nothing_yet.rs needs a test"], &[], None, "Continue with: Nothing_yet.rs needs a test"),
             (&[], &[], Some(("And the lid?", Some(true))), ""),
             (&[], &[], Some(("And the lid?", None)), ""),
             (

@@ -141,6 +141,8 @@ pub enum LeftOutReason {
     Shortened,
     /// The item is the whole last answer of the assistant, of which the text contains only parts.
     LastAnswer,
+    /// The package that the thread began with contains the item, and the draft does not.
+    Inherited,
 }
 
 /// A note about a standing rule of the user.

@@ -98,7 +98,9 @@ pub fn read_cookies(text: &str, word: Range<usize>) -> Option<AssignmentReading>
             let value_start = position + name.len() + 1;
             let value = value.split([' ', '\t', '\r', ',', ';', '\\', ')']).next().unwrap_or_default();
             let value = value.trim_end_matches(['.', ':', '?']);
-            if is_session_cookie(name.trim(), value) {
+            // The name of the header may stand before the cookie once more.
+            let name = name.trim().rsplit([' ', ':']).next().unwrap_or_default();
+            if is_session_cookie(name, value) {
                 secrets.push((AssignmentKind::Cookie, value_start..value_start + value.len()));
             }
         }

@@ -160,6 +160,18 @@ fn m16_a_password_on_a_command_line_is_redacted() {
 }
 
 #[test]
+fn m16_a_private_key_on_one_line_whose_end_was_cut_is_redacted() {
+    check_redacted(&[
+        "Bash cat > key <<E «-----BEGIN RSA PRIVATE KEY----- {b64} {b64} {b20}»",
+        "- Deploy with key «-----BEGIN OPENSSH PRIVATE KEY----- {b64}»",
+    ]);
+    check_unchanged(&[
+        "grep -----BEGIN RSA PRIVATE KEY----- in the files",
+        "-----BEGIN PRIVATE KEY----- begins each of the configuration files",
+    ]);
+}
+
+#[test]
 fn m16_a_private_key_without_its_first_line_is_redacted() {
     for (lines, line_break) in [
         ("some text ends\n«{b40}~{b64}~{b20}==~-----END RSA PRIVATE KEY-----»\nafter", "\n"),
@@ -200,6 +212,8 @@ fn m16_a_password_in_a_sentence_is_redacted() {
         "user: admin pass: «hunter2xy9»",
         "GET https://x.test/a?sv=2020&sig=«{A43}»&se=1",
         "GET https://x.test/maps?key=«{A24}»&zoom=2",
+        "Always use AccountKey=«/{A40}/{A43}==» for the blobs.",
+        "Always use this for cookie: Cookie: sessionid=«{A24}» and never another one.",
     ]);
     check_unchanged(&[
         "the password is required",

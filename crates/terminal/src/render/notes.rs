@@ -129,6 +129,7 @@ fn left_out_line(left_out: &LeftOutItem) -> String {
         LeftOutReason::TooMany => "one item too many",
         LeftOutReason::TooLong => "left out for length",
         LeftOutReason::Shortened => "shortened",
+        LeftOutReason::Inherited => "from the package that this thread began with",
     };
     let heading = agent::summary_heading(left_out.item.kind);
     format!("{heading}: {} ({reason})", sanitize_line(text))
@@ -138,7 +139,10 @@ fn left_out_line(left_out: &LeftOutItem) -> String {
 fn left_out_facts_line(facts: &LeftOutFacts) -> String {
     let entries: Vec<String> = facts.entries.iter().map(|entry| sanitize_line(entry)).collect();
     match facts.reason {
-        LeftOutReason::TooMany | LeftOutReason::TooLong | LeftOutReason::LastAnswer => {
+        LeftOutReason::TooMany
+        | LeftOutReason::TooLong
+        | LeftOutReason::LastAnswer
+        | LeftOutReason::Inherited => {
             format!("{}, {} more: {}", facts.section, entries.len(), entries.join(", "))
         }
         LeftOutReason::Shortened => format!("{}: {} (shortened)", facts.section, entries.join(", ")),

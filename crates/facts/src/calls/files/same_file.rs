@@ -10,6 +10,7 @@ const COMMON_NAMES: &[&str] = &[
     "index",
     "main",
     "mod",
+    "types.d",
     "lib",
     "readme",
     "__init__",
@@ -81,7 +82,7 @@ fn join_into_longer(slots: &mut [Option<FileUse>], index: usize, candidates: &[u
         .collect();
     let are_absolute = longer.iter().all(|at| path_at(*at).is_some_and(is_absolute));
     let depth = suffix.matches('/').count();
-    let is_common = COMMON_NAMES.contains(&stem(suffix).to_lowercase().as_str());
+    let is_common = is_common_file_name(file_name(suffix));
     // Several absolute paths that end in the same folders are one file in several worktrees.
     let is_one = match (longer.len(), depth) {
         (0, _) => false,
@@ -113,10 +114,10 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns the file name of a path without its extension.
-fn stem(path: &str) -> &str {
-    let name = file_name(path);
-    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+/// Returns whether many folders have a file of this name, so that the name alone does not tell which file is meant.
+pub fn is_common_file_name(name: &str) -> bool {
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    COMMON_NAMES.iter().any(|common| common.eq_ignore_ascii_case(stem))
 }
 
 #[cfg(test)]

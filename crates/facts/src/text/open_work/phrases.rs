@@ -150,6 +150,44 @@ pub(super) const FIRM_CUES: &[&str] = &[
     "не хватает",
 ];
 
+/// Words with which an answer admits that it did less than was asked, whatever else the sentence says.
+pub(super) const ADMISSIONS: &[&str] = &[
+    "changed nothing",
+    "nothing was changed",
+    "could not reproduce",
+    "couldn't reproduce",
+    "couldn’t reproduce",
+    "cannot reproduce",
+    "can't reproduce",
+    "can’t reproduce",
+    "i cannot tell",
+    "i can't tell",
+    "i can’t tell",
+    "i could not tell",
+    "i couldn't tell",
+    "have no access",
+    "don't have access",
+    "don’t have access",
+    "do not have access",
+    "was not sure",
+    "wasn't sure",
+    "wasn’t sure",
+    "somebody has to",
+    "i wait until",
+    "i wait for",
+    "i'm waiting",
+    "i’m waiting",
+    "still runs the old",
+    "still run the old",
+    "still uses the old",
+    "still use the old",
+    "still on the old",
+    "by hand first",
+];
+
+/// Words with which an answer says that it left a part as it was.
+pub(super) const LEFT_ALONE: &[&str] = &["left alone", "left it alone", "left them alone", "left untouched"];
+
 /// Signs at the beginning of a line for something that is not done.
 pub(super) const OPEN_SIGNS: &[char] = &['❌', '✗', '✘', '✖', '⏳', '🚧', '☐', '⬜'];
 
@@ -376,6 +414,8 @@ pub(super) const FAREWELLS: &[(&str, &[&str])] = &[
     ("speak soon", &[]),
     ("see you", &["later", "soon", "then", "tomorrow"]),
     ("i appreciate it", &[]),
+    ("i really appreciate it", &[]),
+    ("i really appreciate your", &["help", "patience", "work", "effort", "time", "support"]),
     ("i appreciate your", &["help", "patience", "work", "effort", "time", "support"]),
     ("i'll get back to you", &["when", "once", "later", "soon", "tomorrow", "with", "on", "if"]),
     ("i’ll get back to you", &["when", "once", "later", "soon", "tomorrow", "with", "on", "if"]),

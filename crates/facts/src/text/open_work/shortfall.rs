@@ -1,11 +1,15 @@
 //! Finds sentences that state a shortfall beside a result: tests that failed, an exception, or a part that was put off.
 
-use super::phrases::{COUNTED_FAILURES, EXCEPTIONS, MENDED, PUT_OFF, RESULTS, SET_ASIDE, WHOLES};
+use super::phrases::{
+    ADMISSIONS, COUNTED_FAILURES, EXCEPTIONS, LEFT_ALONE, MENDED, PUT_OFF, RESULTS, SET_ASIDE, WHOLES,
+};
 use crate::text::cues::contains_any_word;
 
 /// Returns whether a lowercase clause states that something is left although it may also state a result.
 pub(super) fn states_shortfall(clause: &str) -> bool {
-    counts_failures(clause) || makes_exception(clause) || sets_aside(clause)
+    let is_admission = contains_any_word(clause, ADMISSIONS);
+    let is_left = contains_any_word(clause, LEFT_ALONE) && !clause.contains("as you ");
+    is_admission || is_left || counts_failures(clause) || makes_exception(clause) || sets_aside(clause)
 }
 
 /// Returns whether the clause counts failures that were not mended, such as "41 passed, 2 failed".

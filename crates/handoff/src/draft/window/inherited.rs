@@ -9,6 +9,9 @@ use protocol::{
 };
 
 use crate::limits::BODY_ITEMS_MAX;
+use crate::summary::offline_summary::{
+    ANSWERED_REQUEST_LABEL, EARLIER_REQUEST_LABEL, QUESTION_LABEL, quoted_request,
+};
 use crate::summary::render;
 
 /// The kinds of inherited items that stay true until the thread says otherwise. Progress is history by then, and artifacts
@@ -163,7 +166,7 @@ pub(crate) fn note_inherited_items(summary: &mut HandoffSummary, inherited: &Han
         }
         let item =
             SummaryItem { text: missing.join("\n"), refs: Vec::new(), line_refs: Vec::new(), ..item.clone() };
-        let left_out = LeftOutItem { item, reason: LeftOutReason::TooLong };
+        let left_out = LeftOutItem { item, reason: LeftOutReason::Inherited };
         if !summary.notes.left_out.contains(&left_out) {
             summary.notes.left_out.push(left_out);
         }
@@ -180,14 +183,21 @@ pub(crate) fn add_inherited_items(
     tokens_max: u64,
 ) -> Vec<SummaryItem> {
     let mut body = own;
+    let own_steps = body.iter().filter(|item| item.kind == SummaryItemKind::NextStep);
+    let has_own_request =
+        own_steps.flat_map(|item| item.text.lines()).any(|line| quoted_request(line).is_some());
     for kind in LASTING_KINDS {
         for item in inherited.body.iter().filter(|item| item.kind == kind) {
             let text = render::normalize_lines(&item.text);
-            if body.len() >= BODY_ITEMS_MAX || body.iter().any(|known| known.text.contains(&text)) {
+            let text = if has_own_request { as_earlier_requests(&text) } else { text };
+            if text.is_empty()
+                || body.len() >= BODY_ITEMS_MAX
+                || body.iter().any(|known| known.text.contains(&text))
+            {
                 continue;
             }
             let mut longer = body.clone();
-            longer.push(SummaryItem { text, refs: Vec::new(), ..item.clone() });
+            longer.push(SummaryItem { text, ..without_item_refs(item) });
             longer.sort_by_key(|item| item.kind);
             if model::tokens::fits(&render::render_markdown(title, tldr, &longer), tokens_max) {
                 body = longer;
@@ -195,6 +205,17 @@ pub(crate) fn add_inherited_items(
         }
     }
     body
+}
+
+/// Returns the lines of an item as they are true in a thread in which the user has said more: an inherited request is an
+/// earlier one, and an answered one or a question of the assistant is history.
+fn as_earlier_requests(text: &str) -> String {
+    let lines = text.lines().filter_map(|line| match quoted_request(line) {
+        Some((ANSWERED_REQUEST_LABEL | QUESTION_LABEL, _)) => None,
+        Some((label, _)) => Some(line.replacen(label, EARLIER_REQUEST_LABEL, 1)),
+        None => Some(line.to_owned()),
+    });
+    lines.collect::<Vec<String>>().join("\n")
 }
 
 #[cfg(test)]
@@ -256,6 +277,30 @@ mod tests {
         let listed: Vec<&str> = summary.notes.left_out.iter().map(|left| left.item.text.as_str()).collect();
         assert_eq!(listed, ["Ported the reader.", "Changed: a.rs"]);
         assert!(summary.notes.left_out.iter().all(|left| left.item.refs.is_empty()));
+    }
+
+    #[test]
+    fn an_inherited_request_is_an_earlier_one_once_the_thread_has_its_own() {
+        let step = |text: &str| SummaryItem {
+            kind: SummaryItemKind::NextStep,
+            text: text.to_owned(),
+            ..shown_summary().body[0].clone()
+        };
+        let inherited = HandoffSummary {
+            body: vec![step(
+                "Last request, the assistant asked back: \"Port it.\"\nThe assistant asked: \"Now?\"\n[ ] Write docs",
+            )],
+            ..shown_summary()
+        };
+        let steps = |own: Vec<SummaryItem>| -> Vec<String> {
+            let body = add_inherited_items("T", "D", own, &inherited, 4_000);
+            body.iter().flat_map(|item| item.text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+        };
+        assert_eq!(
+            steps(vec![step("Last request, answered: \"Go on.\"")]),
+            ["Last request, answered: \"Go on.\"", "Before it: \"Port it.\"", "[ ] Write docs"]
+        );
+        assert_eq!(steps(Vec::new())[0], "Last request, the assistant asked back: \"Port it.\"");
     }
 
     #[test]

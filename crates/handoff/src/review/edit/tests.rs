@@ -108,6 +108,22 @@ fn m6_unedited_items_keep_their_refs_and_marks() {
 }
 
 #[test]
+fn m6_submitted_facts_have_no_empty_pins_and_no_false_refs() {
+    let mut shown = shown_summary();
+    shown.carry_over.is_in_markdown = true;
+    (shown.coverage.first_seq, shown.coverage.last_seq) = (1, 9);
+    let json = json!({"title": "T", "tldr": "D", "body": [{"kind": "progress", "text": "x"}], "carry_over": {
+        "rules": [{"text": "Never sleep.", "refs": [3, 99_999]}, {"text": " ", "refs": [4]}],
+        "pins": [{"text": "", "author": "user", "refs": []}, {"text": "Keep it.", "author": "user", "refs": [77]}],
+    }});
+    let facts = parse_json(&shown, &json).unwrap().summary_json.carry_over;
+    let rules: Vec<_> = facts.rules.iter().map(|rule| (rule.text.as_str(), rule.refs.as_slice())).collect();
+    let pins: Vec<_> = facts.pins.iter().map(|pin| (pin.text.as_str(), pin.refs.as_slice())).collect();
+    assert_eq!(rules, [("Never sleep.", &[3][..])]);
+    assert_eq!(pins, [("Keep it.", &[][..])]);
+}
+
+#[test]
 fn m6_the_unchanged_lines_of_an_edited_item_keep_their_refs() {
     let mut shown = shown_summary();
     let lines = "Read the log.\nBuilt it.\nTested it.";

@@ -39,6 +39,7 @@ fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
         last_write_seq: write,
         deleted_seq: deleted,
         use_count: 1,
+        ..FileUse::default()
     };
     let facts = ConversationFacts {
         requests: vec![quote(1, "add a cache"), quote(9, "now make it\nfaster")],

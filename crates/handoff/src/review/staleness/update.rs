@@ -12,12 +12,10 @@ use super::task_count::TaskCounts;
 use super::{CUT_TASK_BYTES_MIN, ELLIPSIS, PackageLine};
 use crate::review::decide::EditedSummary;
 use crate::review::edit;
-use crate::summary::offline_summary::REQUEST_LABELS;
+use crate::summary::offline_summary::{EARLIER_REQUEST_LABEL, quoted_request};
 use crate::summary::render;
 use crate::summary::render::facts::{DONE, FactSection, IN_PROGRESS, OPEN, section_of_heading};
 
-/// The label of a request before the last one in a next step.
-const EARLIER_REQUEST_LABEL: &str = "Before it";
 /// The beginning of a heading.
 const HEADING: &str = "### ";
 /// The beginning of the line of an item or a fact.
@@ -233,13 +231,6 @@ fn update_request(lines: &mut [String], before: &str, replacement: Option<&str>,
             None => removed.push(index),
         }
     }
-}
-
-/// Returns the label and the quote of a next step that quotes a request.
-fn quoted_request(text: &str) -> Option<(&str, &str)> {
-    let (label, quote) = text.split_once(": \"")?;
-    let quote = quote.trim_end_matches('.').strip_suffix('"')?;
-    REQUEST_LABELS.iter().any(|known| label.starts_with(known)).then_some((label, quote))
 }
 
 /// Returns the section of facts that contains a line; `None` for a line of an item.

@@ -49,6 +49,18 @@ fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
     }
 }
 
+#[test]
+fn invented_files_and_those_of_another_folder_are_not_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("top.md"), "top").unwrap();
+    let paths = |files: Vec<ReferencedFile>| files.into_iter().map(|file| file.path).collect::<Vec<_>>();
+    let mut invented = summary(&["See top.md and src/late.rs", "Wrote src/invented.rs."], &[]);
+    invented.body[1].unfound = vec!["src/invented.rs".to_owned()];
+    assert_eq!(paths(referenced_files(&invented, folder.path())), ["top.md", "src/late.rs"]);
+    let elsewhere = summary(&["Changed src/a.rs, src/b.rs and src/c.rs."], &[]);
+    assert_eq!(paths(referenced_files(&elsewhere, folder.path())), Vec::<String>::new());
+}
+
 /// Returns the inspected files, each as `path exists hash`.
 fn describe_files(workspace: &Path, texts: &[&str], modified: &[&str]) -> String {
     let describe = |file: &ReferencedFile| {

@@ -2,36 +2,6 @@
 
 use std::collections::BTreeMap;
 
-/// File names, without extension, that are ambiguous without their folder.
-const COMMON_NAMES: [&str; 26] = [
-    "index",
-    "main",
-    "mod",
-    "lib",
-    "readme",
-    "__init__",
-    "package",
-    "cargo",
-    "test",
-    "tests",
-    "types",
-    "utils",
-    "config",
-    "settings",
-    "app",
-    "setup",
-    "makefile",
-    "dockerfile",
-    "go",
-    "page",
-    "skill",
-    "types.d",
-    "conftest",
-    "error",
-    "client",
-    "server",
-];
-
 /// Returns `label` and as many of the paths, in order, as fit in `chars_max` characters, with the number of those
 /// left out. Returns an empty text when not even one path fits.
 ///
@@ -145,14 +115,12 @@ fn common_folder<'a>(paths: &[&'a str]) -> &'a str {
     &first[..end]
 }
 
-/// Returns the name of a file, with its folder when the name is one of [`COMMON_NAMES`].
+/// Returns the name of a file, with its folder when many folders have a file of the name.
 pub(super) fn short_name(path: &str) -> &str {
     let mut slashes = path.rmatch_indices('/').map(|(slash, _)| slash);
     let (last, folder) = (slashes.next(), slashes.next());
     let name = last.map_or(path, |slash| &path[slash + 1..]);
-    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let is_common = COMMON_NAMES.iter().any(|common| common.eq_ignore_ascii_case(stem));
-    if is_common { folder.map_or(path, |slash| &path[slash + 1..]) } else { name }
+    if facts::is_common_file_name(name) { folder.map_or(path, |slash| &path[slash + 1..]) } else { name }
 }
 
 #[cfg(test)]

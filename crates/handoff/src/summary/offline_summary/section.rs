@@ -10,7 +10,10 @@ use super::quotes::{QuoteForm, fill_with_quotes, quoted_line, resolved_errors};
 use super::statements::{RankedStatement, is_misleading, is_prose, statements};
 use super::title::strip_opening;
 use super::topic::{names_topic, states_task};
-use super::{REQUEST_WEIGHT_MIN, SummaryLine, files, in_use};
+use super::{
+    ANSWERED_REQUEST_LABEL, EARLIER_REQUEST_LABEL, QUESTION_LABEL, REQUEST_WEIGHT_MIN, SummaryLine, files,
+    in_use,
+};
 use facts::GoalMatcher;
 use facts::formatting::{
     ELLIPSIS, count_content_words, strip_markdown, to_single_line, truncate_with_ellipsis,
@@ -229,11 +232,11 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     for (index, quote) in facts.requests.iter().rev().enumerate().filter(is_informative) {
         let label = match (index, facts.request_answered, facts.open_question.is_some()) {
             (0, _, true) => "Last request, the assistant asked back",
-            (0, Some(true), false) => "Last request, answered",
+            (0, Some(true), false) => ANSWERED_REQUEST_LABEL,
             (0, Some(false), false) if has_statement => "Last request, not finished",
             (0, Some(false), false) => "Pending request",
             (0, None, false) => "Last request",
-            _ => "Before it",
+            _ => EARLIER_REQUEST_LABEL,
         };
         // A question of the assistant needs room beside the request that it is about.
         let question_chars =
@@ -250,7 +253,7 @@ fn last_request(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         lines.push(line);
         if index == 0
             && let Some(question) = &facts.open_question
-            && let Some(line) = quoted_line("The assistant asked", question, remaining.min(QUESTION_CHARS))
+            && let Some(line) = quoted_line(QUESTION_LABEL, question, remaining.min(QUESTION_CHARS))
         {
             remaining = remaining.saturating_sub(line.text.chars().count() + 3);
             lines.push(line);
@@ -285,7 +288,7 @@ fn changed_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
 
 /// Returns the line of the files that were deleted, the most recent first.
 fn deleted_files(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
-    let deleted = request.facts.files.iter().filter(|file| file.is_deleted());
+    let deleted = request.facts.files.iter().filter(|file| file.is_deleted() && !file.is_temporary());
     let recent = deleted.filter(|file| file.deleted_seq >= request.facts.recent_from.max(1));
     let mut files: Vec<(&str, Seq)> = recent.map(|file| (file.path.as_str(), file.deleted_seq)).collect();
     files.sort_by_key(|(_, seq)| std::cmp::Reverse(*seq));
@@ -441,7 +444,12 @@ fn blockers(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
         facts.error_types.iter().filter(|name| name.seq >= facts.recent_from).take(6).collect();
     let mut shown = ShownText::default();
     shown.add_lines(&lines);
-    let types: Vec<&NameUsage> = types.into_iter().filter(|name| !shown.contains(&name.text)).collect();
+    let is_resolved = |name: &NameUsage| {
+        let mut resolved = facts.resolved_errors.iter();
+        resolved.any(|quote| quote.seq >= name.seq && quote.text.contains(&name.text))
+    };
+    let types: Vec<&NameUsage> =
+        types.into_iter().filter(|name| !shown.contains(&name.text) && !is_resolved(name)).collect();
     lines.extend(name_line("Failures named", &types, request.shown, remaining.min(120)));
     lines
 }

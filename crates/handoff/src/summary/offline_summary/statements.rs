@@ -18,6 +18,8 @@ const STATEMENT_CHARS_MIN: usize = 12;
 const GOAL_FACTOR: f32 = 1.0;
 /// The weight of a result in the score of a statement.
 const RESULT_BONUS: f32 = 1.0;
+/// The weight of a conclusion in the score of a statement.
+const CONCLUSION_BONUS: f32 = 1.0;
 /// The weight of the last answer in the score of a statement.
 const LAST_ANSWER_BONUS: f32 = 0.5;
 
@@ -68,6 +70,9 @@ pub(super) fn ranked_statements(
         if facts::reports_result(sentence) {
             *score += RESULT_BONUS;
         }
+        if states_conclusion(sentence) {
+            *score += CONCLUSION_BONUS;
+        }
         if facts.statements.last().is_some_and(|quote| quote.seq == seq) {
             *score += LAST_ANSWER_BONUS;
         }
@@ -87,6 +92,16 @@ pub(super) fn ranked_statements(
     });
     // A part of a statement may say something else than the statement.
     statements.filter(|statement| statement.text.chars().count() <= STATEMENT_CHARS).collect()
+}
+
+/// Returns whether a sentence says what the assistant concludes, such as "So it is most likely the second lock".
+fn states_conclusion(sentence: &str) -> bool {
+    let lower = strip_markdown(sentence).to_lowercase();
+    let begins = ["so it is", "so it's", "so the", "therefore", "in short", "conclusion"];
+    let contains =
+        ["most likely", "root cause is", "the cause is", "the reason is", "is caused by", "was caused by"];
+    begins.iter().any(|beginning| lower.starts_with(beginning))
+        || contains.iter().any(|cue| lower.contains(cue))
 }
 
 /// Lowercase words of a text that proposes alternatives.
@@ -221,6 +236,15 @@ fn claims_all_tests(lower: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_conclusion_is_preferred_to_an_explanation() {
+        let facts = facts::notation::parse_facts(
+            "U: Why is the job delivered twice?\nA: In the log worker 17 holds the job again by then, as delivery 2. The sweep did nothing wrong in this log, nobody had renewed it. So it is most likely the ack grace, not the race from before.",
+        );
+        let ranked = ranked_statements(&facts, None);
+        assert_eq!(ranked[0].text, "So it is most likely the ack grace, not the race from before.");
+    }
 
     #[test]
     fn a_claim_that_all_tests_pass_is_recognised() {

@@ -178,10 +178,17 @@ pub(super) fn superseded_sentences(facts: &ConversationFacts, sentences: &[(Seq,
         let mut later = compared[index + 1..].iter().filter(|later| later.seq > statement.seq);
         later.any(|later| statement.is_contradicted_by(later))
     };
+    let has_former_value = |index: usize| {
+        let (seq, sentence) = sentences[index];
+        let mut later = sentences[index + 1..].iter().filter(|(later, _)| *later > seq);
+        later.any(|(_, later)| facts::changes_stated_value(sentence, later))
+    };
     sentences
         .iter()
         .enumerate()
-        .map(|(index, (seq, sentence))| contradicts_files(facts, *seq, sentence) || is_contradicted(index))
+        .map(|(index, (seq, sentence))| {
+            contradicts_files(facts, *seq, sentence) || is_contradicted(index) || has_former_value(index)
+        })
         .collect()
 }
 
@@ -233,6 +240,8 @@ mod tests {
             ),
             ("The pool holds eight connections.", "I was wrong about the double free.", false),
             ("The export works.", "The export is broken on empty tables.", true),
+            ("The server listens on port 8080.", "The server now listens on port 9090.", true),
+            ("The server listens on port 8080.", "The metrics listen on port 9090.", false),
         ] {
             let sentences = [(2, earlier), (4, later)];
             let facts = ConversationFacts::default();

@@ -90,6 +90,10 @@ fn the_title_names_what_the_thread_is_about_at_its_end() {
         A: Committed."#;
     for (transcript, expected) in [
         (format!("{first}\n {port}"), "Port the reader of sessions to the new format"),
+        (
+            "U: No new dependencies please, add a flag.\n A: Added.".to_owned(),
+            "No new dependencies please, add a flag",
+        ),
         (format!("{first}\n {port}\n {commit}"), "Read the new format of sessions"),
         (
             format!("{first}\n {commit}"),
@@ -163,7 +167,13 @@ fn each_section_holds_only_what_belongs_there() {
         ),
         // Files that were deleted are not changed.
         (
-            "U: Clean up.\n C: 1 Edit {\"file_path\": \"src/old.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"git rm src/old.rs\"}\n T: 2 ok",
+            "U: Clean up.\n C: 0 Read {\"file_path\": \"src/old.rs\"}\n T: 0 ok\n C: 1 Edit {\"file_path\": \"src/old.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"git rm src/old.rs\"}\n T: 2 ok",
+            "Artifacts",
+            &["Deleted in src: old.rs", "In use: git rm"],
+        ),
+        // A file that was created and deleted again has not changed; one that was read first has.
+        (
+            "U: Clean up.\n C: 0 Read {\"file_path\": \"src/old.rs\"}\n T: 0 ok\n C: 1 Edit {\"file_path\": \"src/old.rs\"}\n T: 1 ok\n C: 2 Write {\"file_path\": \"check.py\"}\n T: 2 ok\n C: 3 Bash {\"command\": \"git rm src/old.rs check.py\"}\n T: 3 ok",
             "Artifacts",
             &["Deleted in src: old.rs", "In use: git rm"],
         ),

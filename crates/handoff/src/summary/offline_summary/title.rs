@@ -328,19 +328,24 @@ fn before_pasted_text(sentence: &str) -> Cow<'_, str> {
     }
 }
 
+/// The characters that may follow an opening.
+const OPENING_ENDS: [char; 6] = [' ', ',', '!', '.', '-', ':'];
+
 /// Returns a sentence without the words of conversation that it begins with, if a few content words remain.
 pub(super) fn strip_opening(sentence: &str) -> &str {
     let mut text = sentence;
     loop {
         let lower = head(text, 32).to_lowercase();
         let opening = OPENINGS.iter().filter(|opening| {
-            lower
-                .strip_prefix(**opening)
-                .is_some_and(|after| after.starts_with([' ', ',', '!', '.', '-', ':']))
+            lower.strip_prefix(**opening).is_some_and(|after| {
+                // "No new dependencies" is an order, and "No, new dependencies" an answer with one.
+                let ends = if **opening == "no" { &[',', '!', '.', ':'][..] } else { &OPENING_ENDS };
+                after.starts_with(ends)
+            })
         });
         let Some(length) = opening.map(|opening| opening.len()).max() else { break };
         let Some(after) = text.get(length..) else { break };
-        let after = after.trim_start_matches([' ', ',', '!', '.', '-', ':']);
+        let after = after.trim_start_matches(OPENING_ENDS);
         if count_content_words(after) < 2 {
             break;
         }

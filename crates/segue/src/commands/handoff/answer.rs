@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use agent::{ErrorClass, HandoffOutcome, PendingHandoff};
+use agent::{Error, ErrorClass, HandoffError, HandoffOutcome, PendingHandoff};
 use protocol::{Decision, Decisions};
 use terminal::{Audience, TypeAheadBuffer};
 
@@ -134,9 +134,16 @@ pub(super) async fn apply_answer(
         Ok(decided) => Ok(HandoffAnswerResult::Decided(Box::new(decided))),
         Err(error) if error.class() == ErrorClass::User => {
             let id = durable_handoff_id(context, pending.handoff.handoff_id).await;
-            Err(CliFailure::from(error).with_hint(format!(
-                "nothing was changed and the handoff is still pending; `segue handoff --show {id}` shows it, `--help` the decisions"
-            )))
+            let hint = match error {
+                // The thread named by `--into` was used in the meantime, so no other decision can succeed.
+                Error::Handoff(HandoffError::NotMergeable { .. }) => format!(
+                    "nothing was changed; decline it (`segue handoff --decide {id}`), then request the handoff again without `--into`"
+                ),
+                _ => format!(
+                    "nothing was changed and the handoff is still pending; `segue handoff --show {id}` shows it, `--help` the decisions"
+                ),
+            };
+            Err(CliFailure::from(error).with_hint(hint))
         }
         Err(error) => Err(error.into()),
     }

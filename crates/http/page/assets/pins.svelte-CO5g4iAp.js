@@ -1,0 +1,1 @@
+import{pn as e}from"./base-Df3t4m0Q.js";var t=e({thread:``,pins:[]});export{t};

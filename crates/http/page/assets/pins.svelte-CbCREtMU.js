@@ -1,1 +1,0 @@
-import{pn as e}from"./base-DcJKYBXd.js";var t=e({thread:``,pins:[]});export{t};

@@ -87,8 +87,8 @@ pub use journal::view::{
 pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_future};
 pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use journal::{
-    EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexHitKind, OutboxCursor, ProjectScope,
-    RunFilter, SearchUnit, SortDirection, StoredSummary, SubagentVisibility, SummaryProject,
+    EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexBacklog, IndexHitKind, OutboxCursor,
+    ProjectScope, RunFilter, SearchUnit, SortDirection, StoredSummary, SubagentVisibility, SummaryProject,
     SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey,
 };
 pub use mcp::{

@@ -7,6 +7,7 @@ pub(crate) mod sql;
 pub(crate) mod sqlite;
 
 use std::any::Any;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -25,13 +26,20 @@ use crate::tables::events::{self, rewinds};
 use crate::tables::keyed_rows::{self, api_keys};
 use crate::tables::memory::{items, summaries, turns};
 use crate::tables::runs::{self, claims, feedback, requests};
+use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{
     Artifact, CheckpointRef, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
-    IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery,
-    RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary,
-    SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
+    IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem,
+    OutboxQuery, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth,
+    StoreScope, StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction,
+    TurnQuery, UnclaimedRunsQuery,
 };
+
+/// Maximum number of batches that a search adds to the index before it answers. A batch has at most 500 messages, so four
+/// have room for the messages of any turn. On a laptop they take about 100 ms, so a search on a machine that is five times
+/// slower still answers within a second.
+const SEARCH_BATCHES_MAX: usize = 4;
 
 /// The expected size of a read. An engine uses it to choose the thread on which it executes the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +102,17 @@ pub(crate) trait Engine: Send + Sync {
     /// Adds to the search index everything that was committed before this call.
     fn update_index(&self) -> impl Future<Output = Result<()>> + Send;
 
+    /// Adds one batch of a scope to the search index. The scope is incomplete if the batch is full, or if another
+    /// process keeps the index locked.
+    fn index_scope_batch(
+        &self,
+        scope: Arc<IndexScope>,
+    ) -> impl Future<Output = Result<ScopeIndexState>> + Send;
+
+    /// Starts to add everything to the search index in the background, unless that is in progress. It stops when the
+    /// store is dropped. A failure is logged.
+    fn update_index_in_background(&self);
+
     /// Returns the state of the database: counts and, at depth [`HealthCheckDepth::Integrity`], the problems found.
     fn check_health(&self, depth: HealthCheckDepth) -> impl Future<Output = Result<StoreHealth>> + Send;
 
@@ -105,6 +124,47 @@ pub(crate) trait Engine: Send + Sync {
 
     /// Returns the current time of the clock that all processes of this database share.
     fn database_time(&self) -> impl Future<Output = Result<Timestamp>> + Send;
+}
+
+/// Adds the scope to the index as far as [`SEARCH_BATCHES_MAX`] allows, and executes a query on the index. If a part of
+/// the scope is missing, the index is completed in the background.
+async fn query_index<E: Engine, T: Send + 'static>(
+    engine: &E,
+    scope: IndexScope,
+    query: impl Fn(&SqlConnection<'_>) -> Result<Vec<T>> + Send + 'static,
+) -> Result<IndexAnswer<T>> {
+    let scope = Arc::new(scope);
+    let state = index_for_search(engine, &scope).await?;
+    let answer = engine
+        .read(ReadSize::Large, move |db| {
+            let backlog = match state {
+                // Messages that were stored after the search began are not its concern.
+                ScopeIndexState::Complete => IndexBacklog::default(),
+                ScopeIndexState::Incomplete => search::scope_backlog(db, &scope)?,
+            };
+            Ok(IndexAnswer { hits: query(db)?, backlog })
+        })
+        .await?;
+    if state == ScopeIndexState::Incomplete {
+        // It starts after the answer, because it would compete with the query.
+        engine.update_index_in_background();
+    }
+    Ok(answer)
+}
+
+/// Adds the scope to the index as far as [`SEARCH_BATCHES_MAX`] allows.
+async fn index_for_search<E: Engine>(engine: &E, scope: &Arc<IndexScope>) -> Result<ScopeIndexState> {
+    // Most searches find the index up to date. They must not wait for a writer.
+    let checked = Arc::clone(scope);
+    if !engine.read(ReadSize::Small, move |db| search::is_scope_behind(db, &checked)).await? {
+        return Ok(ScopeIndexState::Complete);
+    }
+    for _ in 0..SEARCH_BATCHES_MAX {
+        if engine.index_scope_batch(Arc::clone(scope)).await? == ScopeIndexState::Complete {
+            return Ok(ScopeIndexState::Complete);
+        }
+    }
+    Ok(ScopeIndexState::Incomplete)
 }
 
 #[async_trait]
@@ -161,14 +221,14 @@ impl<E: Engine> Store for E {
         self.read(ReadSize::Small, move |db| events::seq_of_event_key(db, thread_id, &event_key)).await
     }
 
-    async fn search(&self, query: SearchQuery) -> Result<Vec<IndexHit>> {
-        self.update_index().await?;
-        self.read(ReadSize::Large, move |db| search::search(db, &query)).await
+    async fn search(&self, query: SearchQuery) -> Result<IndexAnswer<IndexHit>> {
+        let scope = IndexScope::Search(query.clone());
+        query_index(self, scope, move |db| search::search(db, &query)).await
     }
 
-    async fn rank_messages(&self, query: RankQuery) -> Result<Vec<RankedMessage>> {
-        self.update_index().await?;
-        self.read(ReadSize::Large, move |db| search::rank_messages(db, &query)).await
+    async fn rank_messages(&self, query: RankQuery) -> Result<IndexAnswer<RankedMessage>> {
+        let scope = IndexScope::Threads(query.threads.iter().map(|thread| thread.thread_id).collect());
+        query_index(self, scope, move |db| search::rank_messages(db, &query)).await
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
@@ -351,6 +411,16 @@ impl<E: Engine> Store for E {
 
     async fn update_search_index(&self) -> Result<()> {
         self.update_index().await
+    }
+
+    fn start_index_update(&self) {
+        self.update_index_in_background();
+    }
+
+    async fn index_backlog(&self, scope: &OwnerScope) -> Result<IndexBacklog> {
+        let query = SearchQuery { scope: Some(scope.clone()), ..SearchQuery::default() };
+        let scope = IndexScope::Search(query);
+        self.read(ReadSize::Large, move |db| search::scope_backlog(db, &scope)).await
     }
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {

@@ -31,10 +31,10 @@ pub use error::Error;
 pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, NamespaceQuery};
 pub use query::outbox::{OutboxCursor, OutboxQuery};
 pub use query::{
-    CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexHit, IndexHitKind,
-    MemoryCounts, PartialDate, ProjectScope, RankQuery, RankedMessage, RunFilter, SearchQuery, SearchUnit,
-    SortDirection, StoreHealth, StoredSummary, SubagentVisibility, SummaryProject, SummaryQuery,
-    SupersededVisibility, ThreadFilter, ThreadPrefix, ThreadSort, ThreadSortKey, TurnQuery,
+    CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexAnswer, IndexBacklog,
+    IndexHit, IndexHitKind, MemoryCounts, PartialDate, ProjectScope, RankQuery, RankedMessage, RunFilter,
+    SearchQuery, SearchUnit, SortDirection, StoreHealth, StoredSummary, SubagentVisibility, SummaryProject,
+    SummaryQuery, SupersededVisibility, ThreadFilter, ThreadPrefix, ThreadSort, ThreadSortKey, TurnQuery,
     UnclaimedRunsQuery, WordMatchMode,
 };
 pub use scoped::ScopedStore;

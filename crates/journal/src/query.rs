@@ -9,6 +9,7 @@ use protocol::{
     AssistantId, Category, CheckpointId, EventType, HandoffId, HandoffStatus, MediumTermSummary, OwnerScope,
     RunStatus, Seq, SummaryId, ThreadId, ThreadState, ThreadStatus,
 };
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Matches any label in a query for namespaces.
@@ -287,6 +288,31 @@ impl PartialDate {
             false => 0,
         }
     }
+}
+
+/// The messages in the scope of a search that the index does not contain yet, so that the search could not find them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct IndexBacklog {
+    /// Number of messages, estimated for threads of which a part is indexed.
+    pub messages: u64,
+    /// Number of threads with such messages.
+    pub threads: u64,
+}
+
+impl IndexBacklog {
+    /// Returns whether everything in the scope was searched.
+    pub const fn is_empty(self) -> bool {
+        self.messages == 0
+    }
+}
+
+/// The answer of the search index.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexAnswer<T> {
+    /// The hits, best first.
+    pub hits: Vec<T>,
+    /// The messages that were not searched.
+    pub backlog: IndexBacklog,
 }
 
 /// The location of a search hit.

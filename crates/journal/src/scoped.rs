@@ -26,10 +26,10 @@ use self::owner_prefix::OwnerPrefix;
 use self::scope_cache::ScopeCache;
 use crate::{
     Artifact, CheckpointRef, CommitFeed, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth,
-    HitLocation, ImportSource, IndexHit, ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts, NamespaceQuery,
-    OutboxItem, OutboxQuery, PAGE_ROWS_MAX, RankQuery, RankedMessage, Replica, Result, RunFilter,
-    SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery, SupersededVisibility,
-    ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
+    HitLocation, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed,
+    MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, PAGE_ROWS_MAX, RankQuery, RankedMessage, Replica,
+    Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
+    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
 };
 
 /// A store that shows and changes only rows of a scope. A thread of another owner is indistinguishable from a missing
@@ -204,20 +204,20 @@ impl Store for ScopedStore {
         self.inner.seq_of_event_key(self.thread_in_scope(thread_id).await?, event_key).await
     }
 
-    async fn search(&self, query: SearchQuery) -> Result<Vec<IndexHit>> {
-        let mut hits = self
+    async fn search(&self, query: SearchQuery) -> Result<IndexAnswer<IndexHit>> {
+        let mut answer = self
             .inner
             .search(SearchQuery { scope: self.narrow_optional_scope(query.scope), ..query })
             .await?;
-        for hit in &mut hits {
+        for hit in &mut answer.hits {
             if let HitLocation::Item { namespace, .. } = &mut hit.location {
                 self.prefix.strip(namespace);
             }
         }
-        Ok(hits)
+        Ok(answer)
     }
 
-    async fn rank_messages(&self, mut query: RankQuery) -> Result<Vec<RankedMessage>> {
+    async fn rank_messages(&self, mut query: RankQuery) -> Result<IndexAnswer<RankedMessage>> {
         let mut in_scope = Vec::with_capacity(query.threads.len());
         for thread in query.threads {
             if self.has_thread(thread.thread_id).await? {
@@ -452,6 +452,14 @@ impl Store for ScopedStore {
 
     async fn update_search_index(&self) -> Result<()> {
         self.inner.update_search_index().await
+    }
+
+    fn start_index_update(&self) {
+        self.inner.start_index_update();
+    }
+
+    async fn index_backlog(&self, scope: &OwnerScope) -> Result<IndexBacklog> {
+        self.inner.index_backlog(self.narrow_scope(scope)).await
     }
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {

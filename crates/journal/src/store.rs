@@ -13,10 +13,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Artifact, CheckpointRef, CommitFeed, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource, IndexHit,
-    ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery,
-    RankedMessage, Replica, Result, RunFilter, SearchQuery, StoreHealth, StoredSummary, SummaryQuery,
-    SupersededVisibility, ThreadFilter, TurnQuery, UnclaimedRunsQuery, Write,
+    Artifact, CheckpointRef, CommitFeed, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
+    IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts, NamespaceQuery,
+    OutboxItem, OutboxQuery, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, StoreHealth,
+    StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, TurnQuery, UnclaimedRunsQuery, Write,
 };
 
 /// Writes that are applied together or not at all.
@@ -120,12 +120,16 @@ pub trait Store: Send + Sync {
 
     /// Returns documents that contain the words of a query, best first. Superseded messages are left out. Messages
     /// copied by forks, and tool results with identical text, are returned once.
-    async fn search(&self, query: SearchQuery) -> Result<Vec<IndexHit>>;
+    ///
+    /// Before it answers, a search adds a bounded number of messages of its scope to the index, those of the most
+    /// recently changed threads first. The answer tells what the index does not contain then. The process indexes the
+    /// rest in the background for as long as the store exists, and further searches continue too.
+    async fn search(&self, query: SearchQuery) -> Result<IndexAnswer<IndexHit>>;
 
     /// Returns messages of given threads that contain any of the query's words, best first. Of equally good messages
     /// of a thread, the later one comes first. Superseded messages are left out. Words are compared as in
-    /// [`Self::search`].
-    async fn rank_messages(&self, query: RankQuery) -> Result<Vec<RankedMessage>>;
+    /// [`Self::search`], and the index is updated in the same way.
+    async fn rank_messages(&self, query: RankQuery) -> Result<IndexAnswer<RankedMessage>>;
 
     /// Returns the run with this id, or `None`.
     async fn run(&self, run_id: RunId) -> Result<Option<Run>>;
@@ -272,8 +276,16 @@ pub trait Store: Send + Sync {
     /// Returns a page of the namespaces in use, in ascending order.
     async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>>;
 
-    /// Updates the search index. A search does this itself; calling it in advance saves the search the wait.
+    /// Adds to the search index everything that was committed before this call, and returns then.
     async fn update_search_index(&self) -> Result<()>;
+
+    /// Starts to add to the search index, in the background, everything that is missing there, and returns at once.
+    /// Dropping the store stops it.
+    fn start_index_update(&self);
+
+    /// Returns the messages of a scope that the search index does not contain. A [`crate::ScopedStore`] replaces `scope`
+    /// by its own.
+    async fn index_backlog(&self, scope: &OwnerScope) -> Result<IndexBacklog>;
 
     /// Returns the import of a session, or `None`.
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>>;

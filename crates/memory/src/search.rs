@@ -9,7 +9,10 @@ mod search_match;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use journal::{IndexHitKind, PAGE_ROWS_MAX, ProjectScope, SearchQuery, SearchUnit, Store, WordMatchMode};
+use journal::{
+    IndexAnswer, IndexBacklog, IndexHitKind, PAGE_ROWS_MAX, ProjectScope, SearchQuery, SearchUnit, Store,
+    WordMatchMode,
+};
 use protocol::{AssistantId, HandoffId, Seq, SummaryId, ThreadId};
 
 use crate::recall::query_words;
@@ -74,6 +77,18 @@ pub struct SearchResults {
     pub hits: Vec<SearchHit>,
     /// The words of the request that were searched for.
     pub words: Vec<String>,
+    /// The messages of the searched threads that are not indexed yet, so that they were not searched.
+    pub backlog: IndexBacklog,
+}
+
+/// The best matches of a request.
+pub(crate) struct BestMatches {
+    /// The words that were searched for.
+    pub(crate) words: Vec<String>,
+    /// The matches, in the order of [`search`].
+    pub(crate) matches: Vec<SearchMatch>,
+    /// The messages that were not searched.
+    pub(crate) backlog: IndexBacklog,
 }
 
 /// A search hit.
@@ -160,23 +175,23 @@ pub fn search<'a>(
     request: &'a SearchRequest,
 ) -> BoxFuture<'a, Result<SearchResults, RecallError>> {
     journal::box_future(async move {
-        let (words, read) = best_matches(store, request).await?;
-        let mut hits = Vec::with_capacity(read.len());
-        for search_match in &read {
+        let BestMatches { words, matches, backlog } = best_matches(store, request).await?;
+        let mut hits = Vec::with_capacity(matches.len());
+        for search_match in &matches {
             hits.push(search_match.to_search_hit(store).await?);
         }
-        Ok(SearchResults { hits, words })
+        Ok(SearchResults { hits, words, backlog })
     })
 }
 
-/// Returns the words that were searched for, and their best matches in the order of [`search`].
+/// Returns the best matches of a request.
 ///
 /// # Errors
 /// The errors of [`search`].
 pub(crate) async fn best_matches(
     store: &dyn Store,
     request: &SearchRequest,
-) -> Result<(Vec<String>, Vec<SearchMatch>), RecallError> {
+) -> Result<BestMatches, RecallError> {
     if !(1..=PAGE_ROWS_MAX).contains(&request.limit) {
         return Err(RecallError::BadLimit { limit: request.limit });
     }
@@ -199,11 +214,21 @@ pub(crate) async fn best_matches(
         unit: request.unit,
         limit: considered.saturating_mul(CANDIDATE_FACTOR).min(PAGE_ROWS_MAX),
     };
-    let (read, weights) = read_candidates(store, query, considered).await?;
+    let Candidates { matches: read, weights, backlog } = read_candidates(store, query, considered).await?;
     let order = rank_order(&read, &weights);
     let mut read: Vec<Option<SearchMatch>> = read.into_iter().map(Some).collect();
-    let best = order.into_iter().take(request.limit).filter_map(|index| read[index].take()).collect();
-    Ok((words, best))
+    let matches = order.into_iter().take(request.limit).filter_map(|index| read[index].take()).collect();
+    Ok(BestMatches { words, matches, backlog })
+}
+
+/// Matches in the order of the index.
+struct Candidates {
+    /// The matches.
+    matches: Vec<SearchMatch>,
+    /// The weights of the words, by all candidates of the index.
+    weights: WordWeights,
+    /// The messages that were not searched.
+    backlog: IndexBacklog,
 }
 
 /// Reads the best `considered` matches, or all when there are fewer, and weighs the words by all candidates.
@@ -214,10 +239,10 @@ async fn read_candidates(
     store: &dyn Store,
     mut query: SearchQuery,
     considered: usize,
-) -> Result<(Vec<SearchMatch>, WordWeights), RecallError> {
+) -> Result<Candidates, RecallError> {
     loop {
         let limit = query.limit;
-        let candidates = store.search(query.clone()).await?;
+        let IndexAnswer { hits: candidates, backlog } = store.search(query.clone()).await?;
         let weights =
             WordWeights::from_matches(&candidates.iter().map(|hit| hit.matched_words).collect::<Vec<_>>());
         let is_all = candidates.len() < limit || limit == PAGE_ROWS_MAX;
@@ -229,7 +254,7 @@ async fn read_candidates(
             read.extend(SearchMatch::read(store, candidate).await?);
         }
         if is_all || read.len() == considered {
-            return Ok((read, weights));
+            return Ok(Candidates { matches: read, weights, backlog });
         }
         query.limit = PAGE_ROWS_MAX;
     }

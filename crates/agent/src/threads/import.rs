@@ -22,6 +22,7 @@ use transcripts::{TranscriptProblem, TranscriptSource};
 use crate::ThreadService;
 use crate::{Error, ErrorClass, Result, ThreadError};
 
+use background_index::finish_indexing;
 use source_import::SourceImport;
 
 /// The result of an import.
@@ -104,6 +105,9 @@ impl<'a> ThreadService<'a> {
     /// If several paths are given, a file that cannot be read or contains no session is listed in
     /// [`ImportReport::failed`], and the others are imported. Cancelling stops between batches.
     ///
+    /// Messages are indexed for searches while the import goes on. When it returns, all of them are, unless it failed or
+    /// was cancelled.
+    ///
     /// # Errors
     /// Fails if the only path cannot be read or contains no session, or if the journal fails. Batches that
     /// were stored before are kept, and the same call resumes from there.
@@ -124,15 +128,16 @@ impl<'a> ThreadService<'a> {
                     outcome => outcome?,
                 }
                 if cancel.is_cancelled() {
-                    break;
+                    return Ok(report);
                 }
             }
+            finish_indexing(self.agent, report.bytes, RunScope { frames, cancel }).await;
             Ok(report)
         })
     }
 
     /// Imports one uploaded session from a temporary file, which is removed afterwards. Reports name it
-    /// `name`.
+    /// `name`. Its messages are indexed in the background, also after this returns.
     ///
     /// # Errors
     /// Fails if the file cannot be read to its end or contains no session, or if the journal fails. As with

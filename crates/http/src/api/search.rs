@@ -2,7 +2,8 @@
 //! done by the `memory` crate.
 
 use agent::{
-    AdjacentMessage, IndexHitKind, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker,
+    AdjacentMessage, IndexBacklog, IndexHitKind, SearchHit, SearchHitSource, SearchRequest, SearchResults,
+    Speaker,
 };
 use axum::Json;
 use jiff::Timestamp;
@@ -24,8 +25,20 @@ const HITS_MAX: usize = 200;
 pub(crate) struct SearchResultBody {
     /// The words that were searched for.
     words: Vec<String>,
+    /// The messages of the searched threads that are not indexed yet, so that they were not searched. Each search indexes
+    /// more of them, and the server continues in the background.
+    not_indexed: IndexBacklogShape,
     /// The hits, best first.
     hits: Vec<SearchHitShape>,
+}
+
+/// Messages that are not indexed yet.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct IndexBacklogShape {
+    /// Number of messages, estimated for threads of which a part is indexed.
+    messages: u64,
+    /// Number of threads with such messages.
+    threads: u64,
 }
 
 /// A search hit.
@@ -177,7 +190,9 @@ fn parse_since(text: &str) -> Result<Timestamp, ApiError> {
 
 impl From<SearchResults> for SearchResultBody {
     fn from(results: SearchResults) -> Self {
-        Self { words: results.words, hits: results.hits.into_iter().map(SearchHitShape::from).collect() }
+        let IndexBacklog { messages, threads } = results.backlog;
+        let hits = results.hits.into_iter().map(SearchHitShape::from).collect();
+        Self { words: results.words, not_indexed: IndexBacklogShape { messages, threads }, hits }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
 use crate::engines::{Engine, ErasedQuery, ErasedResult, ReadSize};
 use crate::tables::replicas;
+use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::tables::threads::ThreadHeadCache;
 use crate::{CommitReceipt, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
@@ -141,6 +142,18 @@ impl Engine for PostgresStore {
             .update_index(&self.0.pool)
             .await
             .map_err(|error| self.0.location.classify_error(error))
+    }
+
+    async fn index_scope_batch(&self, scope: Arc<IndexScope>) -> Result<ScopeIndexState> {
+        self.0
+            .index_updater
+            .index_scope_batch(&self.0.pool, scope)
+            .await
+            .map_err(|error| self.0.location.classify_error(error))
+    }
+
+    fn update_index_in_background(&self) {
+        self.0.index_updater.start_background(Arc::downgrade(&self.0));
     }
 
     async fn check_health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {

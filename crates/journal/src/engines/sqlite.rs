@@ -28,12 +28,13 @@ use self::errors::DatabasePath;
 pub(crate) use self::errors::prepare_error;
 use self::reader_pool::ReaderPool;
 pub(crate) use self::schema::checksum;
-use self::writer::{CommitRequest, QUEUE_MAX, SharedConnection, SqliteWriter, WriterJob};
+use self::writer::{CommitRequest, IndexScopeRequest, QUEUE_MAX, SharedConnection, SqliteWriter, WriterJob};
 use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
 use crate::engines::{Engine, ErasedQuery, ErasedResult, ReadSize};
+use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::{CommitReceipt, Error, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
 /// Maximum number of large reads of a process on the writer's connection. It exceeds the number that a command makes.
@@ -261,6 +262,17 @@ impl Engine for SqliteStore {
 
     async fn update_index(&self) -> Result<()> {
         self.submit_job(WriterJob::Index).await?
+    }
+
+    async fn index_scope_batch(&self, scope: Arc<IndexScope>) -> Result<ScopeIndexState> {
+        self.submit_job(|reply| WriterJob::IndexScope(IndexScopeRequest { scope, reply })).await?
+    }
+
+    fn update_index_in_background(&self) {
+        if let Some(jobs) = &self.jobs {
+            // If the queue is full, the next search starts the update.
+            let _ = jobs.try_send(WriterJob::IndexInBackground);
+        }
     }
 
     async fn check_health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {

@@ -20,7 +20,7 @@ async fn kinds(store: &dyn Store, text: &str) -> Vec<IndexHitKind> {
     };
     let kinds = vec![IndexHitKind::Message, IndexHitKind::Summary, IndexHitKind::Handoff, IndexHitKind::Item];
     let query = journal::SearchQuery { kinds, ..search_for(text) };
-    let mut kinds: Vec<IndexHitKind> = store.search(query).await.unwrap().iter().map(kind).collect();
+    let mut kinds: Vec<IndexHitKind> = store.search(query).await.unwrap().hits.iter().map(kind).collect();
     kinds.sort_unstable();
     kinds
 }

@@ -277,6 +277,12 @@ against_every_backend! {
         a_filter_finds_a_hit_that_rows_outside_it_outrank
         copies_in_forks_do_not_displace_other_hits
         identical_tool_results_are_found_once;
+    backlog:
+        a_large_backlog_is_indexed_step_by_step
+        the_last_turn_is_found_before_a_backlog_is_indexed
+        the_last_turn_is_ranked_before_a_backlog_is_indexed
+        a_search_of_a_thread_does_not_wait_for_others
+        an_update_in_the_background_indexes_everything;
     rank:
         any_word_matches_and_rare_words_weigh_more
         equally_ranked_messages_are_newest_first
@@ -299,6 +305,8 @@ macro_rules! against_every_store {
 }
 
 against_every_store! {
+    backlog:
+        k1_messages_of_other_owners_are_not_counted;
     isolation:
         k1_a11_rows_of_other_owners_are_not_read
         k1_a11_reads_by_name_return_the_owners_own_rows

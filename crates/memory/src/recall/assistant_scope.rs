@@ -9,7 +9,7 @@ use super::lineage::LINEAGE_THREADS_MAX;
 use super::messages;
 use super::passage::QueryWordFinder;
 use super::{NoteSource, RecallError, RecallNote, RecallQuery, RecallResult, RecallScope, Remaining};
-use crate::search::{SearchMatch, SearchRequest, best_matches};
+use crate::search::{BestMatches, SearchMatch, SearchRequest, best_matches};
 
 /// Maximum number of summaries and handoffs in an answer.
 const NOTES_MAX: usize = 3;
@@ -46,10 +46,10 @@ pub(super) async fn recall_from_assistant(
         ..SearchRequest::new(text)
     };
     // Twice as many as are shown, because the visible ones are removed.
-    let (words, message_matches) =
+    let BestMatches { words, matches: message_matches, backlog } =
         best_matches(store, &request(vec![IndexHitKind::Message], query.matches_max * 2)).await?;
-    let (_, notes) =
-        best_matches(store, &request(vec![IndexHitKind::Summary, IndexHitKind::Handoff], NOTES_MAX)).await?;
+    let note_kinds = vec![IndexHitKind::Summary, IndexHitKind::Handoff];
+    let notes = best_matches(store, &request(note_kinds, NOTES_MAX)).await?.matches;
     let mut locations: Vec<(ThreadId, Seq)> = Vec::new();
     for message in &message_matches {
         if let HitLocation::Message { thread_id: match_thread_id, seq, .. } = *message.location()
@@ -81,6 +81,7 @@ pub(super) async fn recall_from_assistant(
         excerpts,
         notes,
         remaining,
+        backlog,
         resume_at: None,
         departed_at: None,
     })

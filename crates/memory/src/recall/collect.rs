@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use journal::{EventQuery, RankQuery, RankedMessage, Store, ThreadPrefix};
+use journal::{EventQuery, IndexAnswer, IndexBacklog, RankQuery, RankedMessage, Store, ThreadPrefix};
 use model::tokens::{CHARS_PER_TOKEN, weight};
 use protocol::{Category, EventId, Seq, ThreadId};
 
@@ -134,7 +134,7 @@ impl<'a> RecallCollector<'a> {
             question: text.to_owned(),
             limit: RANKED_MAX,
         };
-        let mut ranked = self.store.rank_messages(query).await?;
+        let IndexAnswer { hits: mut ranked, backlog } = self.store.rank_messages(query).await?;
         let all_words: Vec<u32> = ranked.iter().map(|message| message.matched_words).collect();
         let all_weights = WordWeights::from_matches(&all_words);
         let weight_max = all_words.iter().map(|words| all_weights.sum_of(*words)).fold(0.0, f64::max);
@@ -161,7 +161,7 @@ impl<'a> RecallCollector<'a> {
         let excerpts = self.build_excerpts(messages).await?;
         let hidden = read - excerpts.len();
         let remaining = Remaining::Messages((unread + hidden) as u64);
-        Ok(self.build_result(excerpts, remaining))
+        Ok(RecallResult { backlog, ..self.build_result(excerpts, remaining) })
     }
 
     /// Returns a result of the scope of a conversation with these excerpts, and without notes.
@@ -172,6 +172,7 @@ impl<'a> RecallCollector<'a> {
             notes: Vec::new(),
             excerpts,
             remaining,
+            backlog: IndexBacklog::default(),
             resume_at: None,
             departed_at: None,
         }

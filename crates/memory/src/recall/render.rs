@@ -23,6 +23,8 @@ const NOTES_INTRO: &str = include_str!("../../prompts/recall/notes.md");
 const MORE_MESSAGES: &str = include_str!("../../prompts/recall/more_messages.md");
 /// The closing sentence of a range that extends beyond the point at which the conversation left the thread.
 const THREAD_DEPARTED: &str = include_str!("../../prompts/recall/left.md");
+/// The closing sentence when messages are not indexed yet.
+const NOT_INDEXED: &str = include_str!("../../prompts/recall/not_indexed.md");
 /// The closing sentence of a range whose first message was cut.
 const MESSAGE_CONTINUES: &str = include_str!("../../prompts/recall/goes_on.md");
 
@@ -73,17 +75,19 @@ impl RecallResult {
         self.excerpts.is_empty() && self.notes.is_empty()
     }
 
-    /// Returns the closing sentences: how to read on in a message that was cut, and which messages remain.
+    /// Returns the closing sentences: how to read on in a message that was cut, which messages remain, and which were
+    /// not searched.
     fn remaining_text(&self) -> String {
-        match self.resume_at {
-            None => self.remaining_messages_text(),
-            Some((seq, chars)) => {
-                // The tool's argument `from_char` counts from one.
-                let continues = fill_number(MESSAGE_CONTINUES, "{{seq}}", seq)
-                    .replace("{{char}}", &(chars + 1).to_string());
-                format!("{continues} {}", self.remaining_messages_text())
-            }
-        }
+        let continues = self.resume_at.map(|(seq, chars)| {
+            // The tool's argument `from_char` counts from one.
+            fill_number(MESSAGE_CONTINUES, "{{seq}}", seq).replace("{{char}}", &(chars + 1).to_string())
+        });
+        let not_indexed = (!self.backlog.is_empty()).then(|| {
+            fill_number(NOT_INDEXED, "{{messages}}", self.backlog.messages)
+                .replace("{{threads}}", &self.backlog.threads.to_string())
+        });
+        let sentences = [continues, Some(self.remaining_messages_text()), not_indexed];
+        sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
     /// Returns the sentence about the messages that the excerpts do not contain.

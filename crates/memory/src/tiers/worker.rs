@@ -164,8 +164,8 @@ impl SummarizationWorker {
                 }
             }
             if !cancel.is_cancelled() {
-                // Otherwise the next search would have to wait for the update.
-                self.summarization.store.update_search_index().await?;
+                // Otherwise the next search would have to index the turn.
+                self.summarization.store.start_index_update();
             }
             Ok(completed)
         })

@@ -52,12 +52,13 @@ pub fn long_thread(mut sandbox: TestSandbox, turns: usize) -> TestSandbox {
             "user" => format!("Question {turn}: what is in module {turn}?"),
             _ => format!("Answer {turn}: {}", "it parses what it is given, line by line. ".repeat(20)),
         };
+        let hour = 10 + at / 60;
         let parent = (at > 0).then(|| format!("00000000-0000-4000-8000-{:012}", at - 1));
         let line = json!({
             "parentUuid": parent, "isSidechain": false, "userType": "external", "cwd": sandbox.work_folder(), "version": "2.1.0",
             "sessionId": "11111111-2222-4333-8444-555555555555", "type": role,
             "uuid": format!("00000000-0000-4000-8000-{at:012}"),
-            "timestamp": format!("2026-11-20T{:02}:{:02}:00.000Z", 10 + at / 60, at % 60),
+            "timestamp": format!("2026-11-{}T{:02}:{:02}:00.000Z", 20 + hour / 24, hour % 24, at % 60),
             "message": {"role": role, "content": [{"type": "text", "text": text}]},
         });
         lines.push_str(&line.to_string());

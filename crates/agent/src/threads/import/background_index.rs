@@ -1,54 +1,55 @@
-//! Indexes imported messages while the import goes on, so that the first search after an import does not have to index
-//! all of it before it answers.
+//! Indexes imported messages while the import goes on, and reports the progress of the rest.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use journal::Store;
-use tokio::task::JoinHandle;
+use protocol::OwnerScope;
+use runtime::{Frame, RunScope};
+use tokio::time::{MissedTickBehavior, interval};
 
 use crate::agent::Agent;
 
-/// Updates of the search index in the background. At most one runs at a time.
+/// Interval between two reports of the progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Starts to index what the agent's journal has stored. Does not wait for it. A scratch journal is not searched, so it is
+/// not indexed.
+pub(super) fn start_indexing(agent: &Agent) {
+    if agent.scratch_of.is_none() {
+        agent.store.start_index_update();
+    }
+}
+
+/// Indexes everything that the agent's journal has stored, and reports the progress as a share of `bytes`, the bytes that
+/// were imported. Stops when it is cancelled; the next search continues.
 ///
-/// A failed update does not fail the import, because what was imported is stored, and the next search indexes the rest.
-pub(super) struct BackgroundIndexing {
-    /// The journal; `None` for a scratch journal, which is not searched.
-    store: Option<Arc<dyn Store>>,
-    /// The update that was started last.
-    running: Option<JoinHandle<()>>,
-}
-
-impl BackgroundIndexing {
-    /// Returns the indexing for the journal of an agent. Starts nothing yet.
-    pub(super) fn new(agent: &Agent) -> Self {
-        let store = agent.scratch_of.is_none().then(|| Arc::clone(&agent.store));
-        Self { store, running: None }
+/// A failure is logged and does not fail the import, because what was imported is stored.
+pub(super) async fn finish_indexing(agent: &Agent, bytes: u64, scope: RunScope<'_>) {
+    if agent.scratch_of.is_some() {
+        return;
     }
-
-    /// Starts an update, unless one is running. Does not wait for it.
-    pub(super) fn start_update(&mut self) {
-        let Some(store) = &self.store else { return };
-        if self.running.as_ref().is_none_or(JoinHandle::is_finished) {
-            let store = Arc::clone(store);
-            self.running = Some(tokio::spawn(async move { update_index(&*store).await }));
+    let update = agent.store.update_search_index();
+    tokio::pin!(update);
+    let mut ticks = interval(PROGRESS_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut total = None;
+    loop {
+        tokio::select! {
+            biased;
+            result = &mut update => {
+                if let Err(error) = result {
+                    tracing::warn!(%error, "failed to index imported messages; the next search tries again");
+                }
+                return;
+            }
+            () = scope.cancel.cancelled() => return,
+            _ = ticks.tick() => {
+                // The progress is only displayed. The update reports the failure of the journal.
+                let Ok(backlog) = agent.store.index_backlog(&OwnerScope::Everyone).await else { continue };
+                let total = *total.get_or_insert(backlog.messages.max(1));
+                let missing = bytes * backlog.messages.min(total) / total;
+                let what = "index".to_owned();
+                scope.frames.send(Frame::Progress { what, done: bytes - missing, total: Some(bytes) });
+            }
         }
-    }
-
-    /// Waits for the running update, and indexes everything that was stored since it began.
-    pub(super) async fn finish(self) {
-        if let Some(running) = self.running {
-            // The join fails only if the update panicked. What it left is indexed below.
-            let _ = running.await;
-        }
-        if let Some(store) = &self.store {
-            update_index(&**store).await;
-        }
-    }
-}
-
-/// Indexes everything that is stored. A failure is logged.
-async fn update_index(store: &dyn Store) {
-    if let Err(error) = store.update_search_index().await {
-        tracing::warn!(%error, "failed to index imported messages; the next search tries again");
     }
 }

@@ -9,7 +9,7 @@ use protocol::{Thread, ThreadId};
 use runtime::{Frame, RunScope};
 use transcripts::{ConversationInfo, TranscriptSource};
 
-use super::background_index::BackgroundIndexing;
+use super::background_index::start_indexing;
 use super::conversation_import::{ConversationImport, ConversationImportState, ConversationRetry};
 use super::reader::{ReaderEvent, SourceReader};
 use super::{ImportReport, ImportedThread, SessionImportProblem};
@@ -40,31 +40,17 @@ pub(super) struct SourceImport<'a> {
     source: Arc<TranscriptSource>,
     /// The counts of added events so far, by thread.
     added_by_thread: HashMap<ThreadId, AddedCounts>,
-    /// The indexing of what is imported.
-    indexing: BackgroundIndexing,
 }
 
 impl<'a> SourceImport<'a> {
     /// Creates the import of a source. Reads nothing yet.
     pub(super) fn new(agent: &'a Agent, source: TranscriptSource) -> Self {
-        let indexing = BackgroundIndexing::new(agent);
-        Self { agent, source: Arc::new(source), added_by_thread: HashMap::new(), indexing }
+        Self { agent, source: Arc::new(source), added_by_thread: HashMap::new() }
     }
 
     /// Imports all conversations of the source. Conversations that are not stored after [`PASSES_MAX`]
-    /// readings are reported as problems.
-    ///
-    /// What was stored is indexed when this returns, unless the import failed or was cancelled.
+    /// readings are reported as problems. What is stored is indexed in the background.
     pub(super) async fn run(mut self, report: &mut ImportReport, scope: RunScope<'_>) -> Result<()> {
-        self.import_conversations(report, scope).await?;
-        if !scope.cancel.is_cancelled() {
-            self.indexing.finish().await;
-        }
-        Ok(())
-    }
-
-    /// Imports all conversations of the source, in as many readings as needed.
-    async fn import_conversations(&mut self, report: &mut ImportReport, scope: RunScope<'_>) -> Result<()> {
         let mut retries = self.read_pass(None, report, scope).await?;
         for _ in 1..PASSES_MAX {
             if retries.is_empty() || scope.cancel.is_cancelled() {
@@ -104,7 +90,7 @@ impl<'a> SourceImport<'a> {
                         let total = self.added_by_thread.entry(import.thread_id).or_default();
                         total.events += added.events;
                         total.is_new |= added.is_new;
-                        self.indexing.start_update();
+                        start_indexing(self.agent);
                     }
                 }
                 ReaderEvent::End(conversation) => {

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use journal::{
     Artifact, CheckpointRef, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
-    IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, RankQuery,
-    RankedMessage, RunFilter, SearchQuery, Store, StoreHealth, StoredSummary, SummaryQuery,
-    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
+    IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem,
+    OutboxQuery, RankQuery, RankedMessage, RunFilter, SearchQuery, Store, StoreHealth, StoredSummary,
+    SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
 };
 use protocol::{
     ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
@@ -219,10 +219,10 @@ impl Store for CrashingStore {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         self.inner.seq_of_event_key(thread_id, event_key).await
     }
-    async fn search(&self, query: SearchQuery) -> journal::Result<Vec<IndexHit>> {
+    async fn search(&self, query: SearchQuery) -> journal::Result<IndexAnswer<IndexHit>> {
         self.inner.search(query).await
     }
-    async fn rank_messages(&self, query: RankQuery) -> journal::Result<Vec<RankedMessage>> {
+    async fn rank_messages(&self, query: RankQuery) -> journal::Result<IndexAnswer<RankedMessage>> {
         self.inner.rank_messages(query).await
     }
     async fn run(&self, run_id: RunId) -> journal::Result<Option<Run>> {
@@ -285,6 +285,14 @@ impl Store for CrashingStore {
     }
     async fn update_search_index(&self) -> journal::Result<()> {
         self.inner.update_search_index().await
+    }
+
+    fn start_index_update(&self) {
+        self.inner.start_index_update();
+    }
+
+    async fn index_backlog(&self, scope: &OwnerScope) -> journal::Result<IndexBacklog> {
+        self.inner.index_backlog(scope).await
     }
     async fn import_source(&self, source_key: &str) -> journal::Result<Option<ImportSource>> {
         self.inner.import_source(source_key).await

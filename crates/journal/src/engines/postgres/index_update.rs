@@ -1,20 +1,27 @@
-//! Updates of the search index before a search. Only one process updates the index at a time, and only one task of
-//! that process. Callers that wait for another update hold no connection.
+//! Updates of the search index before a search and in the background. Only one process updates the index at a time, and
+//! only one task of that process. Tasks that wait for another update hold no connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use postgres::Pool;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
-use super::locks;
+use super::{PostgresInner, locks};
 use crate::engines::sql::SqlConnection;
-use crate::tables::search::{self, IndexBatchResult, IndexPass};
+use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, ScopeIndexState};
 use crate::tables::threads::ThreadHeadCache;
 use crate::{Error, Result};
 
-/// Interval at which a waiting process checks whether another process has finished the update.
-const PEER_POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Interval at which a waiting process checks whether another process has released the index. It is shorter than
+/// [`YIELD_PAUSE`], so that a search gets its turn between two batches of another process.
+const PEER_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Pause after a batch of a pass over all threads, for searches of other processes.
+const YIELD_PAUSE: Duration = Duration::from_millis(15);
+/// Maximum time that a search waits for the index while others update it. Then it answers from what is indexed.
+const SEARCH_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// Coordinates the index updates of one process.
 #[derive(Default)]
@@ -23,6 +30,11 @@ pub(super) struct IndexUpdater {
     requested: AtomicU64,
     /// The results of finished passes. Its lock is held by the task that runs a pass.
     progress: Mutex<IndexPassProgress>,
+    /// Held while this process indexes a batch. Waiting tasks get it in order, so a search waits for one batch of a
+    /// pass.
+    batch: Mutex<()>,
+    /// The update in the background that was started last.
+    background: parking_lot::Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The results of the passes of this process.
@@ -37,7 +49,7 @@ struct IndexPassProgress {
 impl IndexUpdater {
     /// Updates the index so that it contains everything committed before this call. Concurrent callers share a pass.
     pub(super) async fn update_index(&self, pool: &Pool) -> Result<()> {
-        // Most searches find an index that is up to date, and must not wait for an update in progress.
+        // Most updates find an index that is up to date, and must not wait for an update in progress.
         if !is_behind(pool, IndexPass::default()).await? {
             return Ok(());
         }
@@ -51,7 +63,7 @@ impl IndexUpdater {
         }
         // A pass that starts after these requests sees everything that they need.
         let served = self.requested.load(Ordering::SeqCst);
-        let result = run_pass(pool).await;
+        let result = self.run_pass(pool).await;
         match &result {
             Ok(()) => progress.completed = served,
             Err(Error::Postgres(failure)) => progress.failure = Some((served, failure.clone())),
@@ -59,32 +71,100 @@ impl IndexUpdater {
         }
         result
     }
-}
 
-/// Runs one pass over all threads, batch by batch. If another process holds the lock, waits until the index is up to
-/// date or the lock is free.
-async fn run_pass(pool: &Pool) -> Result<()> {
-    let mut pass = IndexPass::default();
-    loop {
-        let batch = pool.write(Vec::new(), move |connection| {
-            let heads = ThreadHeadCache::default();
-            let tables = SqlConnection::Postgres(connection, &heads);
-            match locks::try_index_lock(&tables)? {
-                true => search::index_batch(&tables, pass).map(Some),
-                false => Ok(None),
-            }
-        });
-        match batch.await? {
-            Some(IndexBatchResult::Finished) => return Ok(()),
-            Some(IndexBatchResult::Unfinished(next)) => pass = next,
-            None => {
-                tokio::time::sleep(PEER_POLL_INTERVAL).await;
-                if !is_behind(pool, pass).await? {
-                    return Ok(());
-                }
+    /// Indexes one batch of a scope. The scope is incomplete if others keep the index locked for [`SEARCH_WAIT_MAX`].
+    pub(super) async fn index_scope_batch(
+        &self,
+        pool: &Pool,
+        scope: Arc<IndexScope>,
+    ) -> Result<ScopeIndexState> {
+        let deadline = Instant::now() + SEARCH_WAIT_MAX;
+        let Ok(_turn) = tokio::time::timeout(SEARCH_WAIT_MAX, self.batch.lock()).await else {
+            return Ok(ScopeIndexState::Incomplete);
+        };
+        loop {
+            let scope = Arc::clone(&scope);
+            let batch =
+                with_index_lock(pool, move |tables| search::index_scope_batch(tables, &scope)).await?;
+            match batch {
+                Some(state) => return Ok(state),
+                None if Instant::now() >= deadline => return Ok(ScopeIndexState::Incomplete),
+                None => tokio::time::sleep(PEER_POLL_INTERVAL).await,
             }
         }
     }
+
+    /// Starts a task that runs a pass, unless one is running. It ends when the last owner of the store is dropped.
+    pub(super) fn start_background(&self, store: Weak<PostgresInner>) {
+        let mut background = self.background.lock();
+        if background.as_ref().is_none_or(JoinHandle::is_finished) {
+            *background = Some(tokio::spawn(async move {
+                if let Err(error) = run_pass_in_background(store).await {
+                    tracing::warn!(%error, "failed to update the search index in the background");
+                }
+            }));
+        }
+    }
+
+    /// Runs one pass over all threads, batch by batch. If another process holds the lock, waits until the index is up to
+    /// date or the lock is free.
+    async fn run_pass(&self, pool: &Pool) -> Result<()> {
+        let mut pass = IndexPass::default();
+        while let IndexBatchResult::Unfinished(next) = self.continue_pass(pool, pass).await? {
+            pass = next;
+        }
+        Ok(())
+    }
+
+    /// Indexes one batch of a pass, or waits for another process that has the lock.
+    async fn continue_pass(&self, pool: &Pool, pass: IndexPass) -> Result<IndexBatchResult> {
+        let batch = {
+            let _turn = self.batch.lock().await;
+            with_index_lock(pool, move |tables| search::index_batch(tables, pass)).await?
+        };
+        match batch {
+            Some(IndexBatchResult::Finished) => Ok(IndexBatchResult::Finished),
+            Some(unfinished) => {
+                tokio::time::sleep(YIELD_PAUSE).await;
+                Ok(unfinished)
+            }
+            None => {
+                tokio::time::sleep(PEER_POLL_INTERVAL).await;
+                Ok(match is_behind(pool, pass).await? {
+                    true => IndexBatchResult::Unfinished(pass),
+                    false => IndexBatchResult::Finished,
+                })
+            }
+        }
+    }
+}
+
+/// Runs one pass over all threads while the store exists.
+async fn run_pass_in_background(store: Weak<PostgresInner>) -> Result<()> {
+    let mut pass = IndexPass::default();
+    while let Some(inner) = store.upgrade()
+        && let IndexBatchResult::Unfinished(next) =
+            inner.index_updater.continue_pass(&inner.pool, pass).await?
+    {
+        pass = next;
+    }
+    Ok(())
+}
+
+/// Executes `work` in a transaction that holds the index lock. Returns `None` if another process holds it.
+async fn with_index_lock<T: Send + 'static>(
+    pool: &Pool,
+    work: impl Fn(&SqlConnection<'_>) -> Result<T> + Send + 'static,
+) -> Result<Option<T>> {
+    pool.write(Vec::new(), move |connection| {
+        let heads = ThreadHeadCache::default();
+        let tables = SqlConnection::Postgres(connection, &heads);
+        match locks::try_index_lock(&tables)? {
+            true => work(&tables).map(Some),
+            false => Ok(None),
+        }
+    })
+    .await
 }
 
 /// Returns whether rows that the pass has not reached yet are missing in the index.
@@ -164,7 +244,9 @@ mod tests {
         drop(release);
         holder.join().unwrap();
         for search in searches {
-            assert_eq!(search.await.unwrap().unwrap().len(), 1);
+            let answer = search.await.unwrap().unwrap();
+            // A search that had to wait for too long has answered without the message, and says so.
+            assert_eq!(answer.hits.len() as u64 + answer.backlog.messages, 1);
         }
     }
 }

@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::errors::DatabasePath;
 use super::wal;
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
-use crate::tables::search::{self, IndexBatchResult, IndexPass};
+use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, ScopeIndexState};
 use crate::{CommitReceipt, Error, Result, Transaction};
 
 /// Maximum number of transactions in one commit.
@@ -48,6 +49,10 @@ pub(crate) enum WriterJob {
     Commit(CommitRequest),
     /// Update the search index and report when it is complete.
     Index(oneshot::Sender<Result<()>>),
+    /// Index one batch of the scope of a search.
+    IndexScope(IndexScopeRequest),
+    /// Update the search index while the queue is empty, until it is complete or the queue is closed.
+    IndexInBackground,
     /// Execute a query on the writer's connection. An in-memory database has no other connection.
     Query(WriterQuery),
 }
@@ -58,6 +63,23 @@ pub(crate) struct CommitRequest {
     pub(crate) transaction: Transaction,
     /// Receives the result after the commit.
     pub(crate) reply: oneshot::Sender<Result<CommitReceipt>>,
+}
+
+/// A scope of which one batch is to be indexed, and the channel of the result.
+pub(crate) struct IndexScopeRequest {
+    /// The scope.
+    pub(crate) scope: Arc<IndexScope>,
+    /// Receives the state of the scope after the commit.
+    pub(crate) reply: oneshot::Sender<Result<ScopeIndexState>>,
+}
+
+/// The state of the update of the search index for which no caller waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BackgroundIndexing {
+    /// It indexes one batch after each job, and while there is no job.
+    Running,
+    /// It was not started since the index was complete.
+    Stopped,
 }
 
 /// The writer. It runs on its own thread until the queue is closed and empty.
@@ -72,6 +94,8 @@ pub(crate) struct SqliteWriter {
     deferred_job: Option<WriterJob>,
     /// Callers that wait for the search index to be complete.
     index_waiters: Vec<oneshot::Sender<Result<()>>>,
+    /// The state of the update of the index for which no caller waits.
+    background_indexing: BackgroundIndexing,
     /// Number of transactions that the next commit is expected to have, estimated from recent commits.
     expected_group: usize,
     /// Maximum time to wait for the lock of another process.
@@ -97,6 +121,7 @@ impl SqliteWriter {
             jobs,
             deferred_job: None,
             index_waiters: Vec::new(),
+            background_indexing: BackgroundIndexing::Stopped,
             expected_group: 0,
             lock_wait,
             burst_start: now,
@@ -116,6 +141,8 @@ impl SqliteWriter {
                     self.commit_group(group);
                 }
                 Some(WriterJob::Index(waiter)) => self.index_waiters.push(waiter),
+                Some(WriterJob::IndexScope(request)) => self.index_scope(request),
+                Some(WriterJob::IndexInBackground) => self.background_indexing = BackgroundIndexing::Running,
                 Some(WriterJob::Query(query)) => query(&self.connection.lock()),
                 None => {}
             }
@@ -151,10 +178,20 @@ impl SqliteWriter {
         if let Some(job) = self.deferred_job.take() {
             return Some(Some(job));
         }
-        if self.index_waiters.is_empty() {
+        if !self.is_indexing() {
             return self.jobs.blocking_recv().map(Some);
         }
-        Some(self.jobs.try_recv().ok())
+        match self.jobs.try_recv() {
+            Ok(job) => Some(Some(job)),
+            Err(TryRecvError::Empty) => Some(None),
+            // The store is dropped. A process that ends does not wait for the index.
+            Err(TryRecvError::Disconnected) => None,
+        }
+    }
+
+    /// Returns whether the index is being updated.
+    fn is_indexing(&self) -> bool {
+        !self.index_waiters.is_empty() || self.background_indexing == BackgroundIndexing::Running
     }
 
     /// Returns `first` together with further queued commits. Waits for them for up to [`GATHER_WAIT_MAX`], because
@@ -194,16 +231,29 @@ impl SqliteWriter {
         }
     }
 
-    /// Indexes one batch. If the index is complete or the batch failed, sends the result to all waiting callers.
+    /// Indexes one batch of a scope and sends the result. The connection is free again before.
+    fn index_scope(&self, request: IndexScopeRequest) {
+        let outcome = self.with_session(|session| session.index_scope_batch(&request.scope));
+        // The send fails if the caller was dropped. The result is not needed in that case.
+        let _ = request.reply.send(outcome.map_err(|error| self.path.convert_error(&error)));
+    }
+
+    /// Indexes one batch if the index is being updated. If it is complete or the batch failed, sends the result to all
+    /// waiting callers. Callers that do not wait any more are forgotten.
     fn update_index(&mut self) {
-        if self.index_waiters.is_empty() {
+        self.index_waiters.retain(|waiter| !waiter.is_closed());
+        if !self.is_indexing() {
             return;
         }
         let outcome = self.with_session(|session| session.index_batch());
         if matches!(outcome, Ok(IndexBatchResult::Unfinished(_))) {
             return;
         }
+        self.background_indexing = BackgroundIndexing::Stopped;
         let failure = outcome.err();
+        if let Some(error) = failure.as_ref().filter(|_| self.index_waiters.is_empty()) {
+            tracing::warn!(%error, path = %self.path.0.display(), "failed to update the search index in the background");
+        }
         for waiter in self.index_waiters.drain(..) {
             let _ = waiter.send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
         }
@@ -291,6 +341,14 @@ impl WriteSession<'_> {
         }
         execute_sql(self.connection, "RELEASE request")?;
         Ok(outcome)
+    }
+
+    /// Indexes one batch of a scope in a transaction.
+    fn index_scope_batch(&self, scope: &IndexScope) -> rusqlite::Result<ScopeIndexState> {
+        self.in_transaction(|| {
+            Ok(search::index_scope_batch(&sql::SqlConnection::Sqlite(self.connection), scope))
+        })?
+        .map_err(to_engine_error)
     }
 
     /// Indexes one batch of rows in a transaction.

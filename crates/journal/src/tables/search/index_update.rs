@@ -1,15 +1,20 @@
-//! Incremental update of the index with messages and handoffs that were stored since. It works in small batches, so
-//! that appends are not delayed. Searching is not done here.
+//! Incremental update of the index with messages and handoffs that were stored since, and the backlog that is left. It
+//! works in small batches, so that appends are not delayed. Searching is not done here.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
-use crate::engines::sql::SqlConnection;
+use protocol::{AssistantId, ThreadId};
+
+use crate::engines::sql::{SqlConnection, SqlRow};
 
 use super::document_index::{self, DocumentKind};
+use super::search_scope::SEARCHED_THREADS;
 use super::{documents, index, message_row};
-use crate::Result;
-use crate::tables::columns::encode_counter;
+use crate::tables::columns::{encode_counter, encode_time};
 use crate::tables::memory::turns::visible_text;
+use crate::tables::threads::projects;
+use crate::tables::{owners, threads};
+use crate::{IndexBacklog, IndexHitKind, Result, SearchQuery};
 
 /// Maximum number of messages in a batch. An append waits for one batch at most.
 const BATCH_ROWS_MAX: usize = 500;
@@ -19,6 +24,77 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 const BATCH_THREADS_MAX: usize = 100;
 /// Maximum number of handoffs in a batch.
 const BATCH_HANDOFFS_MAX: usize = 100;
+
+/// Estimated number of messages of a thread that are not indexed yet. It is exact if nothing of the thread is indexed;
+/// otherwise, messages are assumed to be spread evenly among the events.
+const UNINDEXED_MESSAGES: &str = "CASE WHEN indexed_seq <= base_seq - copied_count THEN message_count
+    ELSE (message_count * (last_seq - indexed_seq) + last_seq - base_seq + copied_count - 1)
+        / (last_seq - base_seq + copied_count) END";
+
+/// The messages that a search needs in the index.
+#[derive(Debug, Clone)]
+pub(crate) enum IndexScope {
+    /// The messages that match the filters of a search.
+    Search(SearchQuery),
+    /// The messages of these threads. Those of the first thread are indexed first.
+    Threads(Vec<ThreadId>),
+}
+
+impl IndexScope {
+    /// Returns whether the scope contains messages.
+    fn includes_messages(&self) -> bool {
+        match self {
+            Self::Search(query) => query.kinds.is_empty() || query.kinds.contains(&IndexHitKind::Message),
+            Self::Threads(_) => true,
+        }
+    }
+
+    /// Returns whether the scope contains handoffs.
+    fn includes_handoffs(&self) -> bool {
+        match self {
+            Self::Search(query) => query.kinds.is_empty() || query.kinds.contains(&IndexHitKind::Handoff),
+            Self::Threads(_) => false,
+        }
+    }
+}
+
+/// A filter of the heads of threads.
+struct HeadFilter<'a> {
+    /// The filters of a search; `None` if only the keys decide.
+    query: Option<&'a SearchQuery>,
+    /// The key of the only project; `None` means any.
+    project_key: Option<i64>,
+    /// The keys of the threads.
+    keys: RangeInclusive<i64>,
+}
+
+impl HeadFilter<'_> {
+    /// Returns the SQL condition for matching threads with unindexed events.
+    fn condition() -> String {
+        format!("indexed_seq < last_seq AND {SEARCHED_THREADS} AND thread_key BETWEEN $5 AND $6")
+    }
+
+    /// Returns the parameters of [`Self::condition`].
+    fn params(&self) -> (Option<&str>, Option<String>, Option<&str>, Option<i64>, i64, i64) {
+        (
+            self.query.and_then(|query| query.assistant_id.as_ref()).map(AssistantId::as_str),
+            self.query.and_then(|query| query.since).map(encode_time),
+            owners::owner_column_value(self.query.and_then(|query| query.scope.as_ref())),
+            self.project_key,
+            *self.keys.start(),
+            *self.keys.end(),
+        )
+    }
+}
+
+/// The state of the index for a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScopeIndexState {
+    /// Everything in the scope that was committed before the update began is indexed.
+    Complete,
+    /// A part of the scope is not indexed yet.
+    Incomplete,
+}
 
 /// The position of a pass over all threads. A finished pass guarantees that everything committed before it started is
 /// indexed, even if the threads that it has passed receive further messages.
@@ -47,34 +123,143 @@ pub(crate) fn is_behind(db: &SqlConnection, pass: IndexPass) -> Result<bool> {
         .exists([pass.next_thread_key])
 }
 
+/// Returns whether something in the scope is not indexed yet.
+pub(crate) fn is_scope_behind(db: &SqlConnection, scope: &IndexScope) -> Result<bool> {
+    let has_due_handoff = || db.prepare("SELECT 1 FROM handoff_index WHERE is_due = 1 LIMIT 1")?.exists(());
+    Ok(!heads_behind(db, scope, 1)?.is_empty() || (scope.includes_handoffs() && has_due_handoff()?))
+}
+
+/// Returns the messages of the scope that are not indexed yet.
+pub(crate) fn scope_backlog(db: &SqlConnection, scope: &IndexScope) -> Result<IndexBacklog> {
+    let mut statement = db.prepare(&format!(
+        "SELECT CAST(coalesce(sum({UNINDEXED_MESSAGES}), 0) AS BIGINT),
+             CAST(coalesce(sum(CASE WHEN message_count > 0 THEN 1 ELSE 0 END), 0) AS BIGINT)
+         FROM thread_heads WHERE {}",
+        HeadFilter::condition()
+    ))?;
+    let mut backlog = IndexBacklog::default();
+    for filter in head_filters(db, scope)? {
+        let (messages, threads): (i64, i64) =
+            statement.query_row(filter.params(), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        backlog.messages += messages.unsigned_abs();
+        backlog.threads += threads.unsigned_abs();
+    }
+    Ok(backlog)
+}
+
+/// Indexes one batch of a scope, the most recently changed threads first. The caller commits.
+pub(crate) fn index_scope_batch(db: &SqlConnection, scope: &IndexScope) -> Result<ScopeIndexState> {
+    let handoffs = if scope.includes_handoffs() { index_handoffs(db)? } else { 0 };
+    let mut heads = heads_behind(db, scope, BATCH_THREADS_MAX)?;
+    let is_last = heads.len() < BATCH_THREADS_MAX && handoffs < BATCH_HANDOFFS_MAX;
+    let budget = index_heads(db, &mut heads)?;
+    Ok(match is_last && !budget.is_exhausted() {
+        true => ScopeIndexState::Complete,
+        false => ScopeIndexState::Incomplete,
+    })
+}
+
 /// Indexes one batch. The caller commits.
 pub(crate) fn index_batch(db: &SqlConnection, pass: IndexPass) -> Result<IndexBatchResult> {
-    let heads: Vec<(i64, i64, i64)> = db
+    let mut heads = db
         .prepare(
             "SELECT thread_key, indexed_seq, last_seq FROM thread_heads
              WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1 ORDER BY thread_key LIMIT $2",
         )?
-        .query_map([pass.next_thread_key, encode_counter(BATCH_THREADS_MAX as u64)], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
+        .query_map([pass.next_thread_key, encode_counter(BATCH_THREADS_MAX as u64)], read_head)?;
+    let handoffs = index_handoffs(db)?;
+    let is_last = heads.len() < BATCH_THREADS_MAX && handoffs < BATCH_HANDOFFS_MAX;
+    let budget = index_heads(db, &mut heads)?;
+    let next_thread_key = match heads.last() {
+        Some(head) if head.indexed_seq < head.last_seq => head.key,
+        Some(head) => head.key + 1,
+        None => pass.next_thread_key,
+    };
+    Ok(match is_last && !budget.is_exhausted() {
+        true => IndexBatchResult::Finished,
+        false => IndexBatchResult::Unfinished(IndexPass { next_thread_key }),
+    })
+}
+
+/// How far a thread is indexed.
+struct UnindexedHead {
+    /// The key of the thread.
+    key: i64,
+    /// The seq up to which the thread is indexed.
+    indexed_seq: i64,
+    /// The last seq of the thread.
+    last_seq: i64,
+}
+
+/// Reads the columns `thread_key`, `indexed_seq` and `last_seq`.
+fn read_head(row: &SqlRow<'_>) -> Result<UnindexedHead> {
+    Ok(UnindexedHead { key: row.get(0)?, indexed_seq: row.get(1)?, last_seq: row.get(2)? })
+}
+
+/// Returns the filters that match the threads of a scope.
+fn head_filters<'a>(db: &SqlConnection, scope: &'a IndexScope) -> Result<Vec<HeadFilter<'a>>> {
+    // A thread that does not exist has no messages, and no thread has the key 0.
+    let keys = |thread_id| threads::thread_key(db, thread_id).map(|key| key.map_or(0..=0, |key| key..=key));
+    match scope {
+        IndexScope::Search(_) if !scope.includes_messages() => Ok(Vec::new()),
+        IndexScope::Search(query) => Ok(vec![HeadFilter {
+            query: Some(query),
+            project_key: projects::scope_key(db, &query.project)?,
+            keys: query.thread_id.map_or(Ok(0..=i64::MAX), keys)?,
+        }]),
+        IndexScope::Threads(thread_ids) => {
+            let mut filters: Vec<HeadFilter<'_>> = Vec::with_capacity(thread_ids.len());
+            for thread_id in thread_ids {
+                let keys = keys(*thread_id)?;
+                // A thread that is named twice must not be indexed twice.
+                if filters.iter().all(|filter| filter.keys != keys) {
+                    filters.push(HeadFilter { query: None, project_key: None, keys });
+                }
+            }
+            Ok(filters)
+        }
+    }
+}
+
+/// Returns up to `limit` threads of the scope with unindexed events. Named threads keep their order. Threads of a search are
+/// sorted by the time of their last change, so that the messages of a turn that has just ended come before those of an
+/// import.
+fn heads_behind(db: &SqlConnection, scope: &IndexScope, limit: usize) -> Result<Vec<UnindexedHead>> {
+    let mut statement = db.prepare(&format!(
+        "SELECT thread_key, indexed_seq, last_seq FROM thread_heads WHERE {}
+         ORDER BY updated_at DESC, thread_key DESC LIMIT $7",
+        HeadFilter::condition()
+    ))?;
+    let mut heads = Vec::new();
+    for filter in head_filters(db, scope)? {
+        let (assistant_id, since, owner, project_key, first_key, last_key) = filter.params();
+        let limit = encode_counter((limit - heads.len()) as u64);
+        let params = (assistant_id, since, owner, project_key, first_key, last_key, limit);
+        heads.extend(statement.query_map(params, read_head)?);
+    }
+    Ok(heads)
+}
+
+/// Indexes the unindexed messages of threads in this order until the batch is full. Removes the threads that it has not
+/// reached from `heads`, and returns the rest of the budget.
+fn index_heads(db: &SqlConnection, heads: &mut Vec<UnindexedHead>) -> Result<IndexBatchBudget> {
     let mut budget = IndexBatchBudget { rows: BATCH_ROWS_MAX, bytes: BATCH_BYTES_MAX };
-    let mut reached = Vec::with_capacity(heads.len());
-    let mut next = pass;
-    for (key, indexed_seq, last_seq) in &heads {
-        let seq = index_thread(db, *key, *indexed_seq, *last_seq, &mut budget)?;
-        next.next_thread_key = if seq < *last_seq { *key } else { *key + 1 };
-        reached.push((key, seq));
+    let mut reached = 0;
+    for head in heads.iter_mut() {
         if budget.is_exhausted() {
             break;
         }
+        head.indexed_seq = index_thread(db, head, &mut budget)?;
+        reached += 1;
     }
-    let handoffs = if budget.is_exhausted() { 0 } else { index_handoffs(db)? };
+    heads.truncate(reached);
     // Heads are updated at the end and in ascending order, like in other transactions, because appends to a locked
     // head wait until the commit.
+    let mut positions: Vec<(i64, i64)> = heads.iter().map(|head| (head.key, head.indexed_seq)).collect();
+    positions.sort_unstable();
     let mut update = db.prepare("UPDATE thread_heads SET indexed_seq = $2 WHERE thread_key = $1")?;
-    reached.into_iter().try_for_each(|position| update.execute_deferred(position))?;
-    let is_full = budget.is_exhausted() || heads.len() == BATCH_THREADS_MAX || handoffs == BATCH_HANDOFFS_MAX;
-    Ok(if is_full { IndexBatchResult::Unfinished(next) } else { IndexBatchResult::Finished })
+    positions.into_iter().try_for_each(|position| update.execute_deferred(position))?;
+    Ok(budget)
 }
 
 /// The remaining capacity of a batch.
@@ -93,13 +278,8 @@ impl IndexBatchBudget {
 }
 
 /// Indexes messages of a thread until the budget is exhausted, and returns the seq up to which the thread is indexed.
-fn index_thread(
-    db: &SqlConnection,
-    key: i64,
-    indexed_seq: i64,
-    last_seq: i64,
-    budget: &mut IndexBatchBudget,
-) -> Result<i64> {
+fn index_thread(db: &SqlConnection, head: &UnindexedHead, budget: &mut IndexBatchBudget) -> Result<i64> {
+    let UnindexedHead { key, indexed_seq, last_seq } = *head;
     let mut statement = db.prepare(
         "SELECT seq, content FROM events
          WHERE thread_key = $1 AND seq > $2 AND seq <= $3 AND category = 'message' ORDER BY seq

@@ -27,7 +27,8 @@ const MESSAGES_MAX: i64 = 20_000;
 const RANGES_MAX: usize = 64;
 /// The SQL condition for the searched threads: of an assistant (`$1`), active since a time (`$2`), of an owner
 /// (`$3`), of a project (`$4`). NULL means any.
-const SEARCHED_THREADS: &str = "updated_at IS NOT NULL AND (CAST($1 AS TEXT) IS NULL OR assistant_id = $1)
+pub(super) const SEARCHED_THREADS: &str =
+    "updated_at IS NOT NULL AND (CAST($1 AS TEXT) IS NULL OR assistant_id = $1)
     AND (CAST($2 AS TEXT) IS NULL OR updated_at >= $2) AND (CAST($3 AS TEXT) IS NULL OR owner = $3)
     AND (CAST($4 AS BIGINT) IS NULL OR project_key = $4)";
 

@@ -241,7 +241,7 @@ pub fn search_for(text: &str) -> SearchQuery {
 
 /// Returns the messages that contain every word of `text`.
 pub async fn messages(store: &dyn Store, text: &str) -> Vec<(ThreadId, Seq)> {
-    let hits = store.search(search_for(text)).await.unwrap();
+    let hits = store.search(search_for(text)).await.unwrap().hits;
     let place = |hit: IndexHit| match hit.location {
         HitLocation::Message { thread_id, seq, .. } => Some((thread_id, seq)),
         HitLocation::Summary { .. } | HitLocation::Handoff { .. } | HitLocation::Item { .. } => None,

@@ -15,7 +15,7 @@ fn query(threads: &[ThreadId], words: &[&str]) -> RankQuery {
 
 /// Ranks the messages and returns their seqs, best first.
 async fn seqs(store: &SharedStore, threads: &[ThreadId], words: &[&str]) -> Vec<u64> {
-    let ranked = store.rank_messages(query(threads, words)).await.unwrap();
+    let ranked = store.rank_messages(query(threads, words)).await.unwrap().hits;
     assert!(ranked.is_sorted_by(|a, b| a.score >= b.score) && ranked.iter().all(|hit| hit.score > 0.0));
     ranked.iter().map(|hit| hit.seq).collect()
 }
@@ -43,7 +43,7 @@ pub async fn any_word_matches_and_rare_words_weigh_more(store: SharedStore) {
     );
     assert_eq!(seqs(&store, &[thread_id], &["absent"]).await, [0; 0]);
     assert_eq!(seqs(&store, &[thread_id], &[]).await, [0; 0]);
-    let ranked = store.rank_messages(query(&[thread_id], &["port", "absent", "STAGING"])).await.unwrap();
+    let ranked = store.rank_messages(query(&[thread_id], &["port", "absent", "STAGING"])).await.unwrap().hits;
     let matched: Vec<(u64, u32)> = ranked.iter().map(|hit| (hit.seq, hit.matched_words)).collect();
     assert_eq!(matched, [(41, 0b101), (43, 0b001), (45, 0b100)]);
     assert!(
@@ -60,7 +60,8 @@ pub async fn equally_ranked_messages_are_newest_first(store: SharedStore) {
     append(&*store, thread_id, events.to_vec()).await.unwrap();
     assert_eq!(seqs(&store, &[thread_id], &["port"]).await, [4, 3, 1]);
     let two = RankQuery { limit: 2, ..query(&[thread_id], &["port"]) };
-    let ranked_seqs: Vec<u64> = store.rank_messages(two).await.unwrap().iter().map(|hit| hit.seq).collect();
+    let ranked_seqs: Vec<u64> =
+        store.rank_messages(two).await.unwrap().hits.iter().map(|hit| hit.seq).collect();
     assert_eq!(ranked_seqs, [4, 3]);
 }
 
@@ -81,11 +82,11 @@ pub async fn only_the_requested_threads_are_searched(store: SharedStore) {
         (vec![one], vec![(one, 1)]),
         (vec![two, unknown, one, two], vec![(one, 1), (two, 2)]),
     ] {
-        let found = locations(store.rank_messages(query(&threads, &["word"])).await.unwrap());
+        let found = locations(store.rank_messages(query(&threads, &["word"])).await.unwrap().hits);
         assert_eq!(found, expected, "{threads:?}");
     }
     commit(&*store, vec![Write::DeleteThread { thread_id: two }]).await.unwrap();
-    assert_eq!(locations(store.rank_messages(query(&[one, two], &["word"])).await.unwrap()), [(one, 1)]);
+    assert_eq!(locations(store.rank_messages(query(&[one, two], &["word"])).await.unwrap().hits), [(one, 1)]);
     append(&*store, one, vec![human("another word")]).await.unwrap();
     assert_eq!(
         seqs(&store, &[one, two], &["another"]).await,
@@ -109,7 +110,7 @@ pub async fn a_thread_is_searched_up_to_the_given_seq(store: SharedStore) {
     ] {
         let part = |thread_id, before| ThreadPrefix { thread_id, before };
         let threads = vec![part(one, before), part(two, None)];
-        let ranked = store.rank_messages(RankQuery { threads, ..query(&[], &["word"]) }).await.unwrap();
+        let ranked = store.rank_messages(RankQuery { threads, ..query(&[], &["word"]) }).await.unwrap().hits;
         let mut seqs: Vec<u64> = ranked.iter().map(|hit| hit.seq).collect();
         seqs.sort_unstable();
         assert_eq!(seqs, expected, "{before:?}");
@@ -126,7 +127,7 @@ pub async fn superseded_messages_are_not_ranked(store: SharedStore) {
     assert_eq!(seqs(&store, &[thread_id], &["word"]).await, [6, 1]);
     let both = RankQuery { limit: 2, ..query(&[thread_id], &["word"]) };
     assert_eq!(
-        store.rank_messages(both).await.unwrap().len(),
+        store.rank_messages(both).await.unwrap().hits.len(),
         2,
         "hidden messages do not count against the limit"
     );
@@ -164,7 +165,7 @@ pub async fn a_ranking_has_its_limits(store: SharedStore) {
         words: [words(QUERY_WORDS_MAX - 1), vec!["last".to_owned()]].concat(),
         ..query(&[thread_id], &[])
     };
-    assert!(store.rank_messages(full).await.unwrap()[0].matches_word(QUERY_WORDS_MAX - 1));
+    assert!(store.rank_messages(full).await.unwrap().hits[0].matches_word(QUERY_WORDS_MAX - 1));
     let long = RankQuery { words: words(QUERY_WORDS_MAX + 1), ..query(&[thread_id], &[]) };
     assert!(matches!(store.rank_messages(long).await, Err(Error::InvalidRequest { .. })));
     for limit in [0, PAGE_ROWS_MAX + 1] {

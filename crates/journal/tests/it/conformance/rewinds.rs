@@ -144,7 +144,11 @@ pub async fn superseded_messages_are_not_found(store: SharedStore) {
     hit_seqs.sort_unstable();
     assert_eq!(hit_seqs, [1, 5]);
     let one = SearchQuery { limit: 1, ..search_for("word") };
-    assert_eq!(store.search(one).await.unwrap().len(), 1, "hidden messages do not count against the limit");
+    assert_eq!(
+        store.search(one).await.unwrap().hits.len(),
+        1,
+        "hidden messages do not count against the limit"
+    );
 }
 
 pub async fn the_first_prompt_is_the_first_visible_message(store: SharedStore) {

@@ -1,5 +1,6 @@
 //! Full-text search for messages, summaries, handoffs and items.
 
+pub mod backlog;
 pub mod scope;
 
 use std::sync::Arc;
@@ -30,7 +31,7 @@ fn any_of(text: &str) -> SearchQuery {
 
 /// Searches and returns the seqs of the hits, best first, with 0 for a hit that is not a message.
 async fn seqs(store: &SharedStore, query: SearchQuery) -> Vec<Seq> {
-    let hits = store.search(query).await.unwrap();
+    let hits = store.search(query).await.unwrap().hits;
     assert!(hits.is_sorted_by(|a, b| a.score >= b.score) && hits.iter().all(|hit| hit.score > 0.0));
     let seq = |hit: &IndexHit| match hit.location {
         HitLocation::Message { seq, .. } => seq,
@@ -49,14 +50,14 @@ fn kind(hit: &IndexHit) -> IndexHitKind {
 }
 
 async fn kinds(store: &SharedStore, query: SearchQuery) -> Vec<IndexHitKind> {
-    let mut kinds: Vec<IndexHitKind> = store.search(query).await.unwrap().iter().map(kind).collect();
+    let mut kinds: Vec<IndexHitKind> = store.search(query).await.unwrap().hits.iter().map(kind).collect();
     kinds.sort_unstable();
     kinds
 }
 
 /// Returns the snippets of the hits, with the matching words marked.
 async fn snippets(store: &SharedStore, text: &str) -> Vec<String> {
-    store.search(search_for(text)).await.unwrap().into_iter().map(|hit| hit.snippet).collect()
+    store.search(search_for(text)).await.unwrap().hits.into_iter().map(|hit| hit.snippet).collect()
 }
 
 pub async fn a_search_for_all_words_requires_every_word(store: SharedStore) {
@@ -90,7 +91,7 @@ pub async fn a_search_for_all_words_requires_every_word(store: SharedStore) {
     append(&*store, thread_id, vec![human("connecting again")]).await.unwrap();
     assert_eq!(find(&store, "connect").await, [4, 5], "messages added since the last search are found");
     let one = SearchQuery { limit: 1, ..search_for("connect") };
-    assert_eq!(store.search(one).await.unwrap().len(), 1);
+    assert_eq!(store.search(one).await.unwrap().hits.len(), 1);
     for limit in [0, PAGE_ROWS_MAX + 1] {
         let refused = store.search(SearchQuery { limit, ..search_for("connect") }).await;
         assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{limit}");
@@ -107,7 +108,7 @@ pub async fn a_search_for_any_word_ranks_hits_with_more_words_higher(store: Shar
         ai("nothing of it"),
     ]);
     append(&*store, thread_id, events).await.unwrap();
-    let hits = store.search(any_of("port absent STAGING")).await.unwrap();
+    let hits = store.search(any_of("port absent STAGING")).await.unwrap().hits;
     let matched_words: Vec<u32> = hits.iter().map(|hit| hit.matched_words).collect();
     assert_eq!(matched_words, [0b101, 0b001], "each hit reports the words that it contains");
     assert_eq!(seqs(&store, any_of("storm server")).await[0], 43, "the hit with the rare word is first");
@@ -132,7 +133,7 @@ pub async fn words_near_the_other_words_rank_higher(store: SharedStore) {
     ];
     append(&*store, one, lines.map(human).to_vec()).await.unwrap();
     append(&*store, other, vec![human("the port is blue"), human("the port is red")]).await.unwrap();
-    let hits = store.search(any_of("port staging")).await.unwrap();
+    let hits = store.search(any_of("port staging")).await.unwrap().hits;
     let first = |thread_id, seq| HitLocation::Message { thread_id, seq, role: "human".to_owned() };
     assert_eq!(hits[0].location, first(one, 3), "it has the rarer word");
     assert_eq!(hits[1].location, first(one, 1), "the other word is near it");
@@ -151,6 +152,7 @@ pub async fn a_word_of_nearly_all_messages_is_found(store: SharedStore) {
         let events = (page * 1_000 + 1..=page * 1_000 + 1_000).map(|number| human(&text(number))).collect();
         append(&*store, thread_id, events).await.unwrap();
     }
+    store.update_search_index().await.unwrap();
     let few = |text: &str| SearchQuery { limit: 3, ..any_of(text) };
     assert_eq!(
         seqs(&store, few("usual")).await,
@@ -159,7 +161,7 @@ pub async fn a_word_of_nearly_all_messages_is_found(store: SharedStore) {
     );
     assert_eq!(seqs(&store, few("the usual heron")).await[0], 4_000);
     assert_eq!(seqs(&store, few("the absent usual")).await.len(), 3);
-    assert_eq!(store.search(few("heron usual")).await.unwrap()[0].matched_words, 0b11);
+    assert_eq!(store.search(few("heron usual")).await.unwrap().hits[0].matched_words, 0b11);
     let every = SearchQuery { match_mode: WordMatchMode::All, ..few("the usual plain") };
     assert_eq!(seqs(&store, every).await, [8_998]);
 }
@@ -231,7 +233,7 @@ pub async fn k9_deleted_texts_are_not_found(store: SharedStore) {
     commit(&*store, vec![Write::SummarizeTurns(summarization(deleted, (1, 2), "secret summary"))])
         .await
         .unwrap();
-    assert_eq!(store.search(search_for("secret")).await.unwrap().len(), 6);
+    assert_eq!(store.search(search_for("secret")).await.unwrap().hits.len(), 6);
     append(&*store, deleted, vec![human("secret not yet indexed")]).await.unwrap();
     commit(&*store, vec![Write::DeleteThread { thread_id: deleted }]).await.unwrap();
     assert_eq!(threads().await, [retained]);
@@ -243,7 +245,7 @@ pub async fn k9_deleted_texts_are_not_found(store: SharedStore) {
     for thread_id in [child, orphan, retained] {
         commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
     }
-    assert_eq!(store.search(search_for("secret")).await.unwrap(), []);
+    assert_eq!(store.search(search_for("secret")).await.unwrap().hits, []);
 }
 
 pub async fn snippets_mark_the_matching_words(store: SharedStore) {
@@ -256,7 +258,7 @@ pub async fn snippets_mark_the_matching_words(store: SharedStore) {
         human("forged \u{2}mark\u{3} pin"),
     ];
     append(&*store, thread_id, events).await.unwrap();
-    let hits = store.search(search_for("run")).await.unwrap();
+    let hits = store.search(search_for("run")).await.unwrap().hits;
     let expected = IndexHit {
         location: HitLocation::Message { thread_id, seq: 1, role: "human".to_owned() },
         score: hits[0].score,
@@ -266,7 +268,7 @@ pub async fn snippets_mark_the_matching_words(store: SharedStore) {
         created_at: at(1),
     };
     assert_eq!(hits, [expected]);
-    let hits = store.search(search_for("needle")).await.unwrap();
+    let hits = store.search(search_for("needle")).await.unwrap().hits;
     assert!(hits[0].snippet.contains("the \u{2}needle\u{3} is here"), "{}", hits[0].snippet);
     assert_eq!(hits[0].location, HitLocation::Message { thread_id, seq: 2, role: "ai".to_owned() });
     let hits = snippets(&store, "haystack").await;
@@ -311,7 +313,7 @@ pub async fn every_kind_of_hit_has_its_location(store: SharedStore) {
     {
         assert_eq!(kinds(&store, with(&expected_kind)).await, expected_kind);
     }
-    let hits = store.search(with(&[Summary, Handoff, Item])).await.unwrap();
+    let hits = store.search(with(&[Summary, Handoff, Item])).await.unwrap().hits;
     for hit in hits {
         match hit.location {
             HitLocation::Summary { thread_id, first_turn, last_turn, .. } => {
@@ -405,7 +407,7 @@ pub async fn searches_and_appends_do_not_block_each_other(store: SharedStore) {
             for number in 0..EVENTS {
                 append(&*store, thread_id, vec![human(&format!("heron {writer} {number}"))]).await.unwrap();
                 let own = SearchQuery { limit: 5, ..search_for(&format!("heron {writer} {number}")) };
-                assert!(!store.search(own).await.unwrap().is_empty(), "an appended message is found");
+                assert!(!store.search(own).await.unwrap().hits.is_empty(), "an appended message is found");
             }
         }));
     }
@@ -414,5 +416,5 @@ pub async fn searches_and_appends_do_not_block_each_other(store: SharedStore) {
     }
     store.update_search_index().await.unwrap();
     let all = SearchQuery { limit: 1_000, ..search_for("heron") };
-    assert_eq!(store.search(all).await.unwrap().len() as u64, WRITERS * EVENTS);
+    assert_eq!(store.search(all).await.unwrap().hits.len() as u64, WRITERS * EVENTS);
 }

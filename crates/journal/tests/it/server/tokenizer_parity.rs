@@ -88,7 +88,8 @@ impl StorePair {
         let stores: [&dyn Store; 2] = [&self.sqlite, &*self.postgres];
         let mut results = Vec::new();
         for store in stores {
-            let hits = store.search(query.clone()).await.unwrap_or_else(|error| panic!("{query:?}: {error}"));
+            let hits =
+                store.search(query.clone()).await.unwrap_or_else(|error| panic!("{query:?}: {error}")).hits;
             let seqs = hits.into_iter().filter_map(|hit| match hit.location {
                 journal::HitLocation::Message { seq, .. } => Some(seq),
                 _ => None,
@@ -233,7 +234,7 @@ async fn k1_owners_with_few_and_with_many_threads_find_their_own_messages() {
             SearchQuery { assistant_id: Some(assistant_id.clone()), ..search_for("heron") },
         ];
         for query in queries {
-            let found = store.search(query).await.unwrap();
+            let found = store.search(query).await.unwrap().hits;
             let found: Vec<ThreadId> = found
                 .iter()
                 .filter_map(|hit| match &hit.location {

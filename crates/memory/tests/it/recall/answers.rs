@@ -220,7 +220,31 @@ async fn a_recall_writes_nothing() {
     assert_eq!(journal.store.thread(thread_id).await.unwrap(), before);
     let threads = vec![ThreadPrefix { thread_id, before: None }];
     let query = RankQuery { threads, words: vec!["heron".to_owned()], limit: 9, ..RankQuery::default() };
-    assert_eq!(journal.store.rank_messages(query).await.unwrap().len(), 1);
+    assert_eq!(journal.store.rank_messages(query).await.unwrap().hits.len(), 1);
+}
+
+#[tokio::test]
+async fn an_answer_counts_the_messages_that_are_not_indexed_yet() {
+    let journal = RecallFixture::new();
+    let parent = journal.create_thread(None).await;
+    journal.append_messages(parent, 0, (0..3_000).map(|_| Message::human("a heron"))).await;
+    let child = journal.create_child_thread(parent).await;
+    let turns = [Message::human("a kingfisher"), Message::ai("yes"), Message::human("hm")];
+    journal.append_messages(child, 2, turns).await;
+    let (_, text) = journal.call_tool(child, json!({"query": "kingfisher", "thread": child})).await;
+    assert!(
+        text.contains("a kingfisher") && !text.contains("not indexed"),
+        "only the child is searched: {text}"
+    );
+    let (_, text) = journal.call_tool(child, json!({"query": "heron"})).await;
+    // The acceptance of the handoff counts as a part of a message in the estimate.
+    let note = "Messages that are not indexed yet were not searched (1001 messages in 1 threads)";
+    assert!(text.contains("a heron") && text.contains(note), "{text}");
+    let (_, text) = journal.call_tool(child, json!({"query": "heron"})).await;
+    assert!(
+        text.contains("a heron") && !text.contains("not indexed"),
+        "the next call has indexed the rest: {text}"
+    );
 }
 
 /// A whole answer for the model.

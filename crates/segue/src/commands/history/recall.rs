@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::{MessageFilter, RecallQuery, RecallResult, RecalledMessage, Remaining};
+use agent::{IndexBacklog, MessageFilter, RecallQuery, RecallResult, RecalledMessage, Remaining};
 use jiff::Timestamp;
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use terminal::search_hits::speaker_name;
 use terminal::{format_minute, sanitize, wrap, wrap_lines};
 
 use crate::cli::{self, OutputFormat};
-use crate::commands::history::search::SpeakerFields;
+use crate::commands::history::search::{SpeakerFields, backlog_note};
 use crate::commands::import::format_count;
 use crate::commands::{CommandContext, threads};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
@@ -26,6 +26,9 @@ struct RecallReport<'a> {
     /// A lower bound of the number of further matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     more_messages: Option<u64>,
+    /// For words: the messages of the searched threads that are not indexed yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_indexed: Option<IndexBacklog>,
     /// The event at which the remaining part of the requested range starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_seq: Option<Seq>,
@@ -163,7 +166,9 @@ fn print_recall(context: &CommandContext, result: &RecallResult) -> Result<(), C
             screen.print_line(wrap_lines(&sanitize(&passage.text), screen.text_columns(), "  "))?;
         }
     }
-    screen.print_line(style.dim(wrap(&remainder_text(result), screen.text_columns(), "", "")))?;
+    for note in [Some(remainder_text(result)), backlog_note(result.backlog)].into_iter().flatten() {
+        screen.print_line(style.dim(wrap(&note, screen.text_columns(), "", "")))?;
+    }
     Ok(())
 }
 
@@ -195,13 +200,13 @@ fn remainder_text(result: &RecallResult) -> String {
 
 /// Returns the output of `--json`.
 fn recall_report(result: &RecallResult) -> RecallReport<'_> {
-    let (more_messages, next_seq) = match result.remaining {
-        Remaining::Messages(more) => (Some(more), None),
-        Remaining::Range { next_seq } => (None, next_seq),
+    let (more_messages, not_indexed, next_seq) = match result.remaining {
+        Remaining::Messages(more) => (Some(more), Some(result.backlog), None),
+        Remaining::Range { next_seq } => (None, None, next_seq),
     };
     let excerpts =
         result.excerpts.iter().map(|excerpt| excerpt.iter().map(recall_passage).collect()).collect();
-    RecallReport { threads: &result.threads, excerpts, more_messages, next_seq }
+    RecallReport { threads: &result.threads, excerpts, more_messages, not_indexed, next_seq }
 }
 
 /// Converts a message to its JSON form.

@@ -2,8 +2,8 @@
 //! `memory` decides which of them match and in which order.
 
 use agent::{
-    AdjacentMessage, IndexHitKind, ProjectScope, SearchHit, SearchHitSource, SearchRequest, SearchResults,
-    SearchUnit, Speaker,
+    AdjacentMessage, IndexBacklog, IndexHitKind, ProjectScope, SearchHit, SearchHitSource, SearchRequest,
+    SearchResults, SearchUnit, Speaker,
 };
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
@@ -13,6 +13,7 @@ use terminal::{sanitize_line, shorten, wrap};
 
 use crate::cli::OutputFormat;
 use crate::cli::memory::{SearchArgs, SearchKind};
+use crate::commands::import::format_count;
 use crate::commands::memory::project_scope;
 use crate::commands::{CommandContext, threads};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
@@ -40,6 +41,8 @@ pub(crate) struct SearchReport<'a> {
     words: &'a [String],
     /// The project to which the search was limited; `null` if it was not limited to one.
     project: Option<&'a str>,
+    /// The messages of the searched threads that are not indexed yet.
+    not_indexed: IndexBacklog,
     /// The hits, best first.
     hits: Vec<SearchHitReport<'a>>,
 }
@@ -209,6 +212,8 @@ pub(crate) async fn show_search(
                 format!("No matches for {query} in this project. {OTHER_PROJECTS_NOTE}")
             }
         };
+        let text =
+            [Some(text), backlog_note(results.backlog)].into_iter().flatten().collect::<Vec<_>>().join(" ");
         screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
         return Ok(());
     }
@@ -219,12 +224,28 @@ pub(crate) async fn show_search(
         }
         screen.print_lines(render_hit(screen, hit, &names))?;
     }
-    let hint = wrap(&navigation_hint(&results.hits, &names, syntax), screen.text_columns(), "", "  ");
-    match syntax {
-        CommandSyntax::Shell => screen.print_to_stderr(screen.style.dim(hint)),
-        CommandSyntax::Chat => screen.print_line(screen.style.dim(hint))?,
+    for note in [Some(navigation_hint(&results.hits, &names, syntax)), backlog_note(results.backlog)] {
+        let Some(note) = note else { continue };
+        let note = screen.style.dim(wrap(&note, screen.text_columns(), "", "  "));
+        match syntax {
+            CommandSyntax::Shell => screen.print_to_stderr(note),
+            CommandSyntax::Chat => screen.print_line(note)?,
+        }
     }
     Ok(())
+}
+
+/// Returns the note about messages that were not searched; `None` if all were.
+pub(crate) fn backlog_note(backlog: IndexBacklog) -> Option<String> {
+    let IndexBacklog { messages, threads } = backlog;
+    let verbs = if messages == 1 { "is not indexed yet and was" } else { "are not indexed yet and were" };
+    (!backlog.is_empty()).then(|| {
+        format!(
+            "{} of {} {verbs} not searched. Each search indexes more of them.",
+            format_count(messages, "message"),
+            format_count(threads, "thread"),
+        )
+    })
 }
 
 /// Returns the short ids and titles of the hits' threads.
@@ -324,7 +345,8 @@ pub(crate) fn search_report<'a>(results: &'a SearchResults, scope: &'a ProjectSc
         ProjectScope::Project(path) => Some(path.as_str()),
         ProjectScope::Any | ProjectScope::Personal | ProjectScope::OfThread(_) => None,
     };
-    SearchReport { words: &results.words, project, hits: results.hits.iter().map(hit_report).collect() }
+    let hits = results.hits.iter().map(hit_report).collect();
+    SearchReport { words: &results.words, project, not_indexed: results.backlog, hits }
 }
 
 /// Converts a hit to its JSON form.
@@ -420,7 +442,7 @@ mod tests {
 
     #[test]
     fn m11_the_page_shows_the_json_of_every_kind_of_hit() {
-        let results = SearchResults { hits: hits(), words: Vec::new() };
+        let results = SearchResults { hits: hits(), words: Vec::new(), backlog: IndexBacklog::default() };
         let lines: Vec<String> = search_report(&results, &ProjectScope::Any)
             .hits
             .iter()
@@ -428,6 +450,19 @@ mod tests {
             .collect();
         let shown: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"kind\":")).collect();
         assert_eq!(shown, lines, "docs/src/memory-json.md must show:\n{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn messages_that_were_not_searched_are_counted() {
+        let note = |messages, threads| backlog_note(IndexBacklog { messages, threads });
+        assert_eq!(note(0, 0), None);
+        assert_eq!(
+            note(1, 1).unwrap(),
+            "1 message of 1 thread is not indexed yet and was not searched. Each search indexes more of them."
+        );
+        assert!(
+            note(900, 7).unwrap().starts_with("900 messages of 7 threads are not indexed yet and were not")
+        );
     }
 
     #[test]

@@ -53,6 +53,46 @@ fn m11_a_page_around_an_event_does_not_exceed_the_thread() {
     assert_eq!(sandbox.run(&["history", "last", "--around", "3", "--before", "9"]).code, 2);
 }
 
+/// A large import that was stopped leaves messages without an index.
+#[test]
+fn a_search_answers_before_everything_is_indexed_and_counts_the_rest() {
+    // A search indexes 2,000 messages before it answers.
+    let sandbox = long_thread(TestSandbox::new().with_file_database(), 1_500);
+    let clear_index = || {
+        sandbox.execute_sql("INSERT INTO search_index (search_index) VALUES ('delete-all')");
+        sandbox.execute_sql("UPDATE thread_heads SET indexed_seq = 0");
+    };
+    let rest = json!({"messages": 1_000, "threads": 1});
+    let search = ["search", "module", "--everywhere", "--limit", "1"];
+    clear_index();
+    let output = sandbox.run(&search);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.stdout.contains("module"), "what is indexed is found: {output:?}");
+    let note = "1000 messages of 1 thread are not indexed yet and were not searched. Each search indexes more of them.";
+    assert_eq!(
+        output.stderr.split_whitespace().collect::<Vec<_>>().join(" ").matches(note).count(),
+        1,
+        "{output:?}"
+    );
+    clear_index();
+    assert_eq!(sandbox.json(&[&search[..], &["--json"]].concat())["not_indexed"], rest);
+    let later = sandbox.json(&[&search[..], &["--json"]].concat());
+    assert_eq!(
+        later["not_indexed"],
+        json!({"messages": 0, "threads": 0}),
+        "the next search has indexed the rest"
+    );
+    clear_index();
+    let output = sandbox.run(&["recall", "last", "module"]);
+    assert!(output.stdout.replace('\n', " ").contains(note), "{output:?}");
+    clear_index();
+    assert_eq!(sandbox.json(&["recall", "last", "module", "--json"])["not_indexed"], rest);
+    let nothing = ["search", "zyzzyva", "--everywhere"];
+    clear_index();
+    let output = sandbox.run(&nothing);
+    assert!(output.stdout.contains("No matches") && output.stdout.contains("not indexed yet"), "{output:?}");
+}
+
 #[test]
 fn a_search_is_narrowed_by_thread_time_kind_and_assistant() {
     let server = summarizing_server();

@@ -261,6 +261,7 @@ fn messages_are_searched_and_memory_is_read_and_changed() {
     let search =
         api.get("/api/search?q=why%20does%20retries_after_timeout%20fail&limit=3&scope=everything").json();
     assert_eq!(search["hits"][0]["thread_id"], parent.as_str(), "{search}");
+    assert_eq!(search["not_indexed"], json!({"messages": 0, "threads": 0}));
     let question = "why does retries_after_timeout fail";
     let printed = sandbox.json(&["search", question, "--limit", "3", "--everywhere", "--json"]);
     assert_eq!(printed["hits"], search["hits"], "both front ends show the same");

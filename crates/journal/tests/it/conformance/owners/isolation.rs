@@ -147,7 +147,7 @@ pub async fn k1_a11_lists_have_only_the_owners_rows(store: SharedStore) {
             let agents = vec!["agents".to_owned(), mine.assistant_id.to_string(), "notes".to_owned()];
             assert_eq!(namespaces, [agents, labels("birds")]);
             let query = SearchQuery { scope: Some(scope), ..everything() };
-            let hits = own.search(query).await.unwrap();
+            let hits = own.search(query).await.unwrap().hits;
             assert_eq!(hits.len(), 5, "{name}: {hits:?}");
             assert!(hits.iter().all(|hit| hit.snippet.contains(&mine.word)), "{name}: {hits:?}");
         }
@@ -372,6 +372,6 @@ pub async fn each_scope_sees_the_requested_rows(store: SharedStore) {
     }
     let rooted = everyone.item(&labels("@alice/birds"), "heron").await.unwrap().unwrap();
     assert_eq!(rooted.value["of"], "alice");
-    let hits = everyone.search(everything()).await.unwrap();
+    let hits = everyone.search(everything()).await.unwrap().hits;
     assert_eq!(hits.len(), 15);
 }

@@ -55,7 +55,7 @@ pub async fn items_belong_to_the_assistant_in_their_namespace(store: SharedStore
     commit(&*store, items.map(Write::PutItem).to_vec()).await.unwrap();
     let found = async |query: SearchQuery| {
         let query = SearchQuery { kinds: vec![IndexHitKind::Item], ..query };
-        let hits = store.search(query).await.unwrap();
+        let hits = store.search(query).await.unwrap().hits;
         let mut stored: Vec<_> = hits.iter().map(|hit| hit.created_at).collect();
         stored.sort_unstable();
         stored
@@ -91,7 +91,7 @@ pub async fn a_filter_finds_a_hit_that_rows_outside_it_outrank(store: SharedStor
     commit(&*store, others.collect()).await.unwrap();
     let kinds = vec![IndexHitKind::Summary];
     let query = SearchQuery { thread_id: Some(own), kinds, limit: 5, ..any_of("heron") };
-    let hits = store.search(query).await.unwrap();
+    let hits = store.search(query).await.unwrap().hits;
     assert_eq!(hits.len(), 1);
     assert_eq!(hits[0].text, summary);
 }
@@ -107,6 +107,7 @@ pub async fn copies_in_forks_do_not_displace_other_hits(store: SharedStore) {
         append(&*store, fork, vec![human("a plain egret")]).await.unwrap();
         forks.push(fork);
     }
+    store.update_search_index().await.unwrap();
     let of_everything = SearchQuery { limit: 30, ..any_of("heron") };
     let mut hit_seqs = seqs(&store, of_everything.clone()).await;
     hit_seqs.sort_unstable();
@@ -158,5 +159,5 @@ pub async fn identical_tool_results_are_found_once(store: SharedStore) {
     found.retain(|(thread_id, _)| *thread_id == one);
     let seqs: std::collections::BTreeSet<Seq> = found.iter().map(|(_, seq)| *seq).collect();
     assert!(seqs.is_superset(&[1, 3, 4].into()), "{seqs:?}: messages that a user repeats are each found");
-    assert_eq!(store.search(search_for("todo list")).await.unwrap().len(), 4);
+    assert_eq!(store.search(search_for("todo list")).await.unwrap().hits.len(), 4);
 }

@@ -148,10 +148,10 @@ pub async fn items_are_found_by_words(store: SharedStore) {
         limit: 5,
         ..SearchQuery::default()
     };
-    let hits = store.search(query.clone()).await.unwrap();
+    let hits = store.search(query.clone()).await.unwrap().hits;
     assert_eq!(hits.len(), 1);
     assert_eq!(hits[0].location, HitLocation::Item { namespace: labels("n"), key: "greeting".to_owned() });
-    let everything = store.search(SearchQuery { kinds: Vec::new(), ..query }).await.unwrap();
+    let everything = store.search(SearchQuery { kinds: Vec::new(), ..query }).await.unwrap().hits;
     assert_eq!(everything, [], "items are found only on request");
 }
 

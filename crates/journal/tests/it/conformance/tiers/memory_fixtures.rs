@@ -126,7 +126,7 @@ pub async fn append_turns(store: &dyn Store, thread_id: ThreadId, turns: usize) 
 pub async fn search_summaries(store: &dyn Store, word: &str) -> Vec<SummaryId> {
     let kinds = vec![IndexHitKind::Summary];
     let query = SearchQuery { words: vec![word.to_owned()], kinds, limit: 10, ..SearchQuery::default() };
-    let hits = store.search(query).await.unwrap();
+    let hits = store.search(query).await.unwrap().hits;
     let ids = hits.into_iter().filter_map(|hit| match hit.location {
         HitLocation::Summary { summary_id, .. } => Some(summary_id),
         _ => None,

@@ -149,7 +149,7 @@ pub async fn a_search_finds_only_documents_of_its_project(store: SharedStore) {
     use IndexHitKind::{Handoff, Item, Message, Summary};
     let found = async |project: ProjectScope, kind: IndexHitKind| {
         let query = SearchQuery { project, kinds: vec![kind], ..search_for("heron") };
-        store.search(query).await.unwrap().len()
+        store.search(query).await.unwrap().hits.len()
     };
     for scope in scopes().into_iter().take(3).chain(threads.iter().map(|id| ProjectScope::OfThread(*id))) {
         let mut counts = Vec::new();

@@ -132,6 +132,7 @@ pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
         ("all keys", render_result(own.api_keys().await)),
         ("how much waits in the outbox", render_result(own.outbox_backlog("kind", None).await)),
         ("an item of the outbox", render_result(own.outbox_item("kind", "key").await)),
+        ("the backlog of the index", render_result(own.index_backlog(&OwnerScope::Everyone).await)),
         ("a key that is not there", render_result(own.api_key("none").await)),
     ]
 }

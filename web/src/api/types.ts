@@ -551,8 +551,14 @@ export type SearchHit = SearchHitBase &
     | { kind: "handoff"; handoff_id: string; parent_thread_id: string; child_thread_id: string }
     | { kind: "item"; namespace: string[]; key: string }
   );
+/** Messages of the searched threads that the server has not indexed yet, so that they were not searched. */
+export interface IndexBacklog {
+  messages: number;
+  threads: number;
+}
 export interface SearchResults {
   words: string[];
+  not_indexed: IndexBacklog;
   hits: SearchHit[];
 }
 

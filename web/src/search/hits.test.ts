@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
 import type { SearchHit } from "../api/types";
-import { groupHits, hitKey, rangeStart, hitAddress, speakerName } from "./hits";
+import { backlogNote, groupHits, hitKey, rangeStart, hitAddress, speakerName } from "./hits";
 
 vi.mock("../app/router.svelte", () => ({
   paths: {
@@ -78,4 +78,14 @@ test("a time range starts at a whole minute", () => {
   const now = Date.parse("2026-03-08T09:00:41.5Z");
   expect(rangeStart("ever", now)).toBeUndefined();
   expect(rangeStart("week", now)).toBe("2026-03-01T09:00:00.000Z");
+});
+
+test("messages that were not searched are counted", () => {
+  expect(backlogNote({ messages: 0, threads: 0 })).toBe("");
+  expect(backlogNote({ messages: 1, threads: 1 })).toBe(
+    "1 message of 1 thread is not indexed yet and was not searched. The hits are updated as they are indexed.",
+  );
+  expect(backlogNote({ messages: 12_000, threads: 7 })).toMatch(
+    /^12,000 messages of 7 threads are not indexed yet and were not searched\./,
+  );
 });

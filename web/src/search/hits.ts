@@ -1,6 +1,7 @@
 // View logic of search hits: grouping, addresses and labels. Pure.
-import type { SearchHit } from "../api/types";
+import type { IndexBacklog, SearchHit } from "../api/types";
 import { paths } from "../app/router.svelte";
+import { formatCount } from "../ui/format";
 
 /** A heading and its hits, best first. */
 export interface HitGroup {
@@ -64,6 +65,13 @@ export function groupHits(hits: readonly SearchHit[]): HitGroup[] {
     groups.set(key, group);
   }
   return [...groups.values()];
+}
+
+/** Returns the note about messages that were not searched; empty if all were. */
+export function backlogNote({ messages, threads }: IndexBacklog): string {
+  if (messages === 0) return "";
+  const verbs = messages === 1 ? "is not indexed yet and was" : "are not indexed yet and were";
+  return `${formatCount(messages, "message")} of ${formatCount(threads, "thread")} ${verbs} not searched. The hits are updated as they are indexed.`;
 }
 
 /** The time ranges of the filter. */

@@ -1,1 +1,0 @@
-import{pn as e}from"./base-Df3t4m0Q.js";var t=e({thread:``,pins:[]});export{t};

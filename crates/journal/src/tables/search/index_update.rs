@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 
 use protocol::{AssistantId, ThreadId};
 
-use crate::engines::sql::{SqlConnection, SqlRow};
+use crate::engines::sql::{SqlConnection, SqlParams, SqlRow};
 
 use super::document_index::{self, DocumentKind};
 use super::search_scope::SEARCHED_THREADS;
@@ -75,7 +75,7 @@ impl HeadFilter<'_> {
     }
 
     /// Returns the parameters of [`Self::condition`].
-    fn params(&self) -> (Option<&str>, Option<String>, Option<&str>, Option<i64>, i64, i64) {
+    fn params(&self) -> impl SqlParams {
         (
             self.query.and_then(|query| query.assistant_id.as_ref()).map(AssistantId::as_str),
             self.query.and_then(|query| query.since).map(encode_time),
@@ -227,16 +227,14 @@ fn head_filters<'a>(db: &SqlConnection, scope: &'a IndexScope) -> Result<Vec<Hea
 fn heads_behind(db: &SqlConnection, scope: &IndexScope, limit: usize) -> Result<Vec<UnindexedHead>> {
     let mut statement = db.prepare(&format!(
         "SELECT thread_key, indexed_seq, last_seq FROM thread_heads WHERE {}
-         ORDER BY updated_at DESC, thread_key DESC LIMIT $7",
+         ORDER BY updated_at DESC, thread_key DESC LIMIT {limit}",
         HeadFilter::condition()
     ))?;
     let mut heads = Vec::new();
     for filter in head_filters(db, scope)? {
-        let (assistant_id, since, owner, project_key, first_key, last_key) = filter.params();
-        let limit = encode_counter((limit - heads.len()) as u64);
-        let params = (assistant_id, since, owner, project_key, first_key, last_key, limit);
-        heads.extend(statement.query_map(params, read_head)?);
+        heads.extend(statement.query_map(filter.params(), read_head)?);
     }
+    heads.truncate(limit);
     Ok(heads)
 }
 

@@ -518,8 +518,8 @@ mod tests {
     #[test]
     fn the_number_of_rules_is_bounded_and_the_newest_stay() {
         let mut rules = StandingRules::default();
-        (1..100).for_each(|seq| rules.record_message(seq, &format!("Never touch part {seq}.")));
+        (1..300).for_each(|seq| rules.record_message(seq, &format!("Never touch part {seq}.")));
         assert_eq!(rules.to_vec().len(), STANDING_RULES_MAX);
-        assert_eq!(rules.to_vec().last().map(|rule| rule.refs.clone()), Some(vec![99]));
+        assert_eq!(rules.to_vec().last().map(|rule| rule.refs.clone()), Some(vec![299]));
     }
 }

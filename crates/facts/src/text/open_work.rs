@@ -421,21 +421,6 @@ mod tests {
             ("All tests pass except `test_rollback`.", "All tests pass except `test_rollback`."),
             ("I added checks: all fields are required except notes.", ""),
             ("I left invoices alone for now.", "I left invoices alone for now."),
-            (
-                "I could not reproduce the bug, and have changed nothing. All 12 tests pass.",
-                "I could not reproduce the bug, and have changed nothing.",
-            ),
-            (
-                "I dropped one table. The other two I left alone since they are locked.",
-                "The other two I left alone since they are locked.",
-            ),
-            ("I renamed it. The old name is left untouched, as you asked.", ""),
-            ("I have no access to mail. Here is a draft.", "I have no access to mail."),
-            ("I cannot tell: ssh to prod-1 timed out.", "I cannot tell: ssh to prod-1 timed out."),
-            (
-                "Staging runs 1.9.2. Production still runs the old version; I wait until 18:00.",
-                "Production still runs the old version; I wait until 18:00.",
-            ),
             ("Tests pass. I ran out of time for invoices.", "I ran out of time for invoices."),
             ("Orders are migrated, all tests pass. Invoices will follow.", "Invoices will follow."),
             (
@@ -448,6 +433,29 @@ mod tests {
             ("I added the check; the parser fails on bad input now.", ""),
             ("发票尚未迁移。", "发票尚未迁移。"),
             ("```\nTODO in the code\n```\nAdded it.", ""),
+        ] {
+            assert_eq!(review_answer(answer).left_open.join("|"), left, "{answer}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_admits_less_than_was_asked_leaves_it_open() {
+        for (answer, left) in [
+            (
+                "I could not reproduce the bug, and have changed nothing. All 12 tests pass.",
+                "I could not reproduce the bug, and have changed nothing.",
+            ),
+            (
+                "I dropped one table. The other two I left alone since they are locked.",
+                "The other two I left alone since they are locked.",
+            ),
+            ("I renamed it. I left it alone, as you asked.", ""),
+            ("I have no access to mail. Here is a draft.", "I have no access to mail."),
+            ("I cannot tell: ssh to prod-1 timed out.", "I cannot tell: ssh to prod-1 timed out."),
+            (
+                "Staging runs 1.9.2. Production still runs the old version; I wait until 18:00.",
+                "Production still runs the old version; I wait until 18:00.",
+            ),
         ] {
             assert_eq!(review_answer(answer).left_open.join("|"), left, "{answer}");
         }

@@ -65,8 +65,6 @@ const UNITS: &[&str] = &[
     "kib",
     "mib",
     "gib",
-    "retry",
-    "retrie",
     "attempt",
     "worker",
     "thread",

@@ -172,7 +172,6 @@ pub(super) const ADMISSIONS: &[&str] = &[
     "was not sure",
     "wasn't sure",
     "wasn’t sure",
-    "somebody has to",
     "i wait until",
     "i wait for",
     "i'm waiting",

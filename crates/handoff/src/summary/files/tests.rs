@@ -143,6 +143,8 @@ fn the_number_and_the_size_of_files_are_bounded() {
     let large = fs::File::create(folder.path().join("large.bin")).unwrap();
     large.set_len(REFERENCED_BYTES_MAX + 1).unwrap();
     assert_eq!(describe_files(folder.path(), &[], &["large.bin"]), "large.bin true -");
+    fs::create_dir(folder.path().join("src")).unwrap();
+    fs::write(folder.path().join("src/f0.rs"), "").unwrap();
     let many: Vec<String> = (0..REFERENCED_FILES_MAX + 20).map(|index| format!("src/f{index}.rs")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert_eq!(referenced_files(&summary(&[], &many), folder.path()).len(), REFERENCED_FILES_MAX);

@@ -55,10 +55,10 @@ run({
     equal(await shownItem.getAttribute("aria-current"), "true");
 
     // All sources of an item are marked, also those that are further away.
-    const decision = summary.body.find(({ kind, refs }) => kind === "decision" && refs.length > 1);
-    const decisionItem = itemWith(page, decision.text.split("\n")[0].slice(0, 30));
-    for (const seq of decision.refs) {
-      await decisionItem.getByRole("link", { name: `Message ${seq}`, exact: true }).click();
+    const changed = summary.body.find(({ kind }) => kind === "artifact");
+    const changedItem = itemWith(page, changed.text.split("\n")[0].slice(0, 30));
+    for (const seq of changed.line_refs[0].slice(0, 2)) {
+      await changedItem.getByRole("link", { name: `Message ${seq}`, exact: true }).click();
       await waitUntilVisible(message(page, seq), `source ${seq} is shown`);
       await waitUntil(() => message(page, seq).evaluate((one) => one.matches(":focus")), "it has the focus");
       check(await isMarked(message(page, seq)), { seq });

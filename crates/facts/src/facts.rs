@@ -56,7 +56,7 @@ pub struct FileUse {
     pub use_count: u32,
     /// `seq` of the first call that used the file; 0 if there is none.
     pub first_use_seq: Seq,
-    /// True if that call wrote the file, and no shell command did: the thread created it.
+    /// True if that call wrote the whole file, so that the thread probably created it.
     pub is_created: bool,
 }
 

@@ -4,10 +4,13 @@
 use model::sentence_ranking::split_sentences;
 use protocol::{Rule, Seq};
 
+use changes::RuleChange;
+
 use crate::limits::{RULE_TEXT_BYTES_MAX, RULES_PER_MESSAGE_MAX, STANDING_RULES_MAX};
-use crate::text::stated_values::changes_stated_value;
 use crate::text::{cues, rule_cues};
 use crate::tool_use::head_words;
+
+mod changes;
 
 /// Lowercase words that may stand before a question.
 const QUESTION_OPENINGS: &[&str] = &["wait", "so", "but", "and", "hmm", "ok", "okay", "hey"];
@@ -71,41 +74,6 @@ const ANNOUNCED_NOUNS: &[&str] = &[
 /// Number words of an announcement, beginning with two.
 const NUMBER_WORDS: &[&str] = &["two", "three", "four", "five", "six", "seven"];
 
-/// Lowercase phrases with which a person revokes a rule.
-const REVOCATIONS: &[&str] = &[
-    "forget the rule",
-    "forget that rule",
-    "forget my rule",
-    "forget about the rule",
-    "drop the rule",
-    "ignore the rule",
-    "ignore that rule",
-    "the rule is gone",
-    "no longer a rule",
-    "no longer applies",
-];
-/// Lowercase phrases with which a person permits something.
-const PERMISSIONS: &[&str] = &[
-    "you may",
-    "you can",
-    "is fine now",
-    "are fine now",
-    "is okay now",
-    "are okay now",
-    "is ok now",
-    "are ok now",
-    "is allowed",
-    "are allowed",
-    "after all",
-];
-/// Lowercase words of a rule that forbids something.
-const PROHIBITIONS: &[&str] =
-    &["never", "no", "not", "don't", "don’t", "dont", "without", "only", "mustn't", "cannot", "avoid"];
-/// Lowercase words of a sentence that permits only a part.
-const DENIALS: &[&str] = &["never", "no", "not", "don't", "don’t", "dont", "only", "mustn't", "cannot"];
-/// The share of the words of a rule, in percent, that a sentence has to have to withdraw it.
-const WITHDRAWN_PERCENT: usize = 60;
-
 /// Minimum bytes of a sentence that may be several, written without capital letters.
 const RUN_ON_BYTES_MIN: usize = 200;
 
@@ -121,16 +89,17 @@ impl StandingRules {
         for rule in rules_in(text).into_iter().take(RULES_PER_MESSAGE_MAX) {
             self.record(seq, rule);
         }
-        let changes = |sentence: &&str| {
-            let known = self.rules.iter().filter(|rule| rule.refs.iter().all(|known| *known < seq));
-            known.clone().any(|rule| changes_stated_value(&rule.text, sentence))
+        let is_earlier = |rule: &&Rule| rule.refs.iter().all(|known| *known < seq);
+        let concerns_rule = |change: &RuleChange<'_>| {
+            self.rules.iter().filter(is_earlier).any(|rule| change.concerns(&rule.text))
         };
-        let changes: Vec<&str> = split_sentences(text).filter(changes).take(RULES_PER_MESSAGE_MAX).collect();
+        let changes: Vec<&str> = split_sentences(text)
+            .filter_map(RuleChange::read)
+            .filter(concerns_rule)
+            .map(|change| change.sentence())
+            .take(RULES_PER_MESSAGE_MAX)
+            .collect();
         changes.into_iter().for_each(|sentence| self.record(seq, sentence));
-        for withdrawal in split_sentences(text).filter_map(Withdrawal::read) {
-            let is_earlier = |rule: &Rule| rule.refs.iter().all(|known| *known < seq);
-            self.rules.retain(|rule| !is_earlier(rule) || !withdrawal.concerns(&rule.text));
-        }
     }
 
     /// Records what the user said when they refused a tool call: the whole text if each sentence says how to work from then
@@ -185,11 +154,10 @@ fn is_program_output(text: &str) -> bool {
 /// Returns the earlier rules and the new ones, at most [`STANDING_RULES_MAX`], without the oldest above that.
 ///
 /// A new rule replaces an earlier one with the same words, or with the same words and the opposite order ("always",
-/// "never"), and an earlier one of one clause whose number it changes. A repeated rule keeps the references of both.
+/// "never"). A repeated rule keeps the references of both.
 pub fn merge_rules(earlier: Vec<Rule>, new: Vec<Rule>) -> Vec<Rule> {
     let mut merged = earlier;
     for mut rule in new {
-        merged.retain(|known| !is_one_clause(&known.text) || !changes_stated_value(&known.text, &rule.text));
         let subject = subject_words(&rule.text);
         if let Some(index) =
             merged.iter().position(|known| is_same_subject(&subject_words(&known.text), &subject))
@@ -206,50 +174,6 @@ pub fn merge_rules(earlier: Vec<Rule>, new: Vec<Rule>) -> Vec<Rule> {
     let excess = merged.len().saturating_sub(STANDING_RULES_MAX);
     merged.drain(..excess);
     merged
-}
-
-/// A sentence that permits something or revokes a rule.
-struct Withdrawal {
-    /// True if it revokes a rule of any kind, and not only a prohibition.
-    is_revocation: bool,
-    /// The stems of its words.
-    words: Vec<String>,
-}
-
-impl Withdrawal {
-    /// Reads a sentence; `None` if it neither permits nor revokes.
-    fn read(sentence: &str) -> Option<Self> {
-        let lower = sentence.to_lowercase();
-        let is_revocation = cues::contains_any_word(&lower, REVOCATIONS);
-        let is_permission =
-            cues::contains_any_word(&lower, PERMISSIONS) && !cues::contains_any_word(&lower, DENIALS);
-        let words = || subject_words(sentence).iter().map(|word| stem(word)).collect();
-        (is_revocation || is_permission).then(|| Self { is_revocation, words: words() })
-    }
-
-    /// Returns whether the rule is withdrawn: the sentence has most of the words that the rule is about.
-    fn concerns(&self, rule: &str) -> bool {
-        if !self.is_revocation && !cues::contains_any_word(&rule.to_lowercase(), PROHIBITIONS) {
-            return false;
-        }
-        let subject: Vec<String> =
-            subject_words(rule).iter().filter(|word| word.len() > 2).map(|word| stem(word)).collect();
-        let shared = subject.iter().filter(|word| self.words.contains(word)).count();
-        shared > 0 && shared * 100 >= subject.len() * WITHDRAWN_PERCENT
-    }
-}
-
-/// Returns a word without the ending of its plural.
-fn stem(word: &str) -> String {
-    match word.strip_suffix("ies") {
-        Some(stem) => format!("{stem}y"),
-        None => word.strip_suffix('s').unwrap_or(word).to_owned(),
-    }
-}
-
-/// Returns whether a rule says one thing, so that a new number for it replaces the whole rule.
-fn is_one_clause(rule: &str) -> bool {
-    !rule.trim_end_matches(['.', '!']).contains([',', ';', '.', '\n']) && !rule.contains(" and ")
 }
 
 /// Returns whether two rules are about the same. A rule that has no words but polarity is about nothing.
@@ -481,30 +405,12 @@ mod tests {
             (&["Never use mocks.", "Never use sleeps."][..], "Never use mocks. [1]|Never use sleeps. [2]"),
             (
                 &["It must listen on port 8080.", "Add a log. Change the port to 9090, 8080 is taken."][..],
-                "Change the port to 9090, 8080 is taken. [2]",
+                "It must listen on port 8080. [1]|Change the port to 9090, 8080 is taken. [2]",
             ),
+            (&["Never use unsafe.", "Did you forget the rule about unsafe?"][..], "Never use unsafe. [1]"),
             (
-                &["Always use a timeout of 10 seconds and never retry.", "No, 25 seconds."][..],
-                "Always use a timeout of 10 seconds and never retry. [1]|No, 25 seconds. [2]",
-            ),
-            (&["It must listen on port 8080.", "Now add 4 workers."][..], "It must listen on port 8080. [1]"),
-            (&["Never use unsafe.", "And forget the rule about unsafe, use it wherever you like."][..], ""),
-            (
-                &["Never use unsafe.", "You can look at the unsafe code of the parser."][..],
-                "Never use unsafe. [1]",
-            ),
-            (&["No new dependencies.", "New dependencies are fine now."][..], ""),
-            (
-                &["No new dependencies.", "Two dependencies are allowed to stay."][..],
-                "No new dependencies. [1]",
-            ),
-            (
-                &["Never push to main.", "You can push, but never to main."][..],
-                "Never push to main. [1]|You can push, but never to main. [2]",
-            ),
-            (
-                &["Never commit without asking.", "Yes, from now on you may commit without asking."][..],
-                "Yes, from now on you may commit without asking. [2]",
+                &["No new dependencies.", "New dependencies are fine now."][..],
+                "No new dependencies. [1]|New dependencies are fine now. [2]",
             ),
         ] {
             let mut rules = StandingRules::default();

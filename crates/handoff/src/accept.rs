@@ -211,10 +211,13 @@ impl Acceptance {
             false => Ok(None),
         };
         // Another process may have deleted the child in the meantime. It found no block to clear.
-        if matches!(written, Ok(Some(_))) && !self.is_pending(handoff).await? {
-            self.withdraw_block(handoff)
-                .await
-                .map_err(|problem| StepFailure::new(FailureKind::Internal, problem))?;
+        let withdrawn = match matches!(written, Ok(Some(_))) && !self.is_pending(handoff).await? {
+            true => self.withdraw_block(handoff).await,
+            false => Ok(None),
+        };
+        match withdrawn {
+            Ok(backup) => backup.iter().for_each(|backup| frames.send(replaced_edit_notice(backup))),
+            Err(problem) => HandoffLogLine::NotReset(&problem).log(handoff, Some(proposal)),
         }
         if let Ok(Some(BlockWrite { repair: Some(repair), .. })) = &written {
             let backup = repair.backup.display();

@@ -194,7 +194,7 @@ fn is_value_of_name(name: &str, before: &str, operator: Operator, quoting: Quoti
     if name.eq_ignore_ascii_case("pass") && quoting == Quoting::None {
         return operator == Operator::Verb && before.ends_with("my ")
             || operator == Operator::Equals && name == "PASS"
-            || operator == Operator::Colon && names_user(before);
+            || operator == Operator::Colon && name != "PASS" && names_user(before);
     }
     operator != Operator::Option
         || is_option_value(name, before, value)
@@ -214,11 +214,11 @@ fn is_option_value(name: &str, before: &str, value: &str) -> bool {
 
 /// Returns whether the line that `before` ends in names a user, as in `user: admin pass: …`.
 fn names_user(before: &str) -> bool {
-    const USER_WORDS: [&str; 4] = ["user", "login", "email", "account"];
+    const USER_FIELDS: [&str; 8] =
+        ["user:", "user=", "username:", "username=", "login:", "login=", "email:", "account:"];
     let start = before.floor_char_boundary(before.len().saturating_sub(PAIR_BYTES_MAX));
     let line = before[start..].rsplit('\n').next().unwrap_or_default().to_ascii_lowercase();
-    let mut words = line.split(|c: char| !c.is_alphanumeric());
-    words.any(|word| USER_WORDS.iter().any(|user| word.starts_with(user)))
+    USER_FIELDS.iter().any(|field| line.contains(field))
 }
 
 /// A value in a text.

@@ -59,7 +59,7 @@ impl FileTracker {
         }
         for path in &usage.writes {
             self.change(path, |file| {
-                file.is_created |= file.first_use_seq == 0 && usage.command.is_none();
+                file.is_created |= file.first_use_seq == 0 && usage.writes_whole_file;
                 file.record_use(seq);
                 file.last_write_seq = seq;
             });

@@ -61,7 +61,7 @@ static TEST_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
 /// Matches the invocation of a build or type check.
 static BUILD_COMMAND: LazyLock<Regex> = LazyLock::new(|| {
     compile_regex(
-        r"(?m)(?-u:\b)(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)(?-u:\b)",
+        r"(?m)(?-u:\b)(cargo (?:build|check)|go (?:build|vet)|tsc|npm run (?:build|typecheck|type-check|check)|(?:pnpm|yarn|bun) (?:run )?(?:build|typecheck|type-check)|^make(?: build| all)?$|make build|cmake --build|mvn (?:package|compile|install)|gradlew? build|dotnet build|mypy|pyright|next build|vite build)(?-u:\b)",
     )
 });
 /// Matches the invocation of a linter or formatter.
@@ -95,7 +95,10 @@ fn compile_regex(pattern: &str) -> Regex {
 pub fn detect_check(command: &str) -> Option<(CheckKind, String)> {
     // A pattern that ends with the command matches each command of a sequence or pipe.
     let head = crate::tool_use::head(command, 2_048).replace("2>&1", "");
-    let head = head.split(['|', ';', '&']).map(str::trim).collect::<Vec<_>>().join("\n");
+    let head = head
+        .split(['|', ';', '&'])
+        .map(|part| part.trim().trim_start_matches("sudo ").trim_start_matches("time "));
+    let head = head.collect::<Vec<_>>().join("\n");
     [(CheckKind::Test, &TEST_COMMAND), (CheckKind::Build, &BUILD_COMMAND), (CheckKind::Lint, &LINT_COMMAND)]
         .into_iter()
         .find_map(|(check, pattern)| pattern.find(&head).map(|matched| (check, matched.as_str().to_owned())))
@@ -252,7 +255,7 @@ pub fn collect_written_files(command: &str, files: &mut Vec<String>) {
             };
             files.extend(target.map(crate::tool_use::normalize_path).filter(|path| is_persistent_file(path)));
         }
-        for part in line.split(['|', ';', '&', '(', ')']) {
+        for part in mask_quoted_text(line).split(['|', ';', '&', '(', ')']) {
             let written = files_written_by(part).into_iter().map(crate::tool_use::normalize_path);
             files.extend(written.filter(|path| is_persistent_file(path)));
         }
@@ -349,6 +352,7 @@ mod tests {
             assert_eq!(detect_check(command), Some((check, name.to_owned())), "{command:?}");
         }
         assert_eq!(detect_check("ls"), None);
+        assert_eq!(detect_check("apt-get install -y gcc make && ./configure"), None);
         for (output, outcome) in [
             ("test result: ok. 3 passed; 0 failed", Some(CheckOutcome::Passed)),
             ("3 passed, 1 failed", Some(CheckOutcome::Failed)),
@@ -373,6 +377,7 @@ mod tests {
             ("grep 'a -> b' e.rs", ""),
             ("cd /p && git mv a.rs b.rs && sed -Ei s/x/y/ src/e.rs; touch new.txt", "b.rs src/e.rs new.txt"),
             ("sed -n 3p d.py && cp a.rs /tmp/b.rs", ""),
+            ("sed -i 's/clock.advance(1); x/y/' src/e.rs", "src/e.rs"),
         ] {
             let mut files = Vec::new();
             collect_written_files(command, &mut files);

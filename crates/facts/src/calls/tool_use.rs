@@ -20,6 +20,8 @@ pub struct ToolUse {
     pub command: Option<String>,
     /// The change that the call makes to a task list.
     pub task: Option<TaskChange>,
+    /// True if the call writes a whole file, and does not edit a part of it.
+    pub writes_whole_file: bool,
     /// Ids and codes among the arguments. Filled only for tools other than file, shell and task tools, as the objects that
     /// such a tool acts on.
     pub values: Vec<String>,
@@ -121,6 +123,9 @@ impl ToolUse {
             // `str_replace_editor` also views files; its argument `command` says which.
             let is_view = args.get("command").and_then(Value::as_str) == Some("view");
             usage.record_paths(args, if is_view { FileAccess::Read } else { FileAccess::Write });
+            let is_edit = ["old_string", "old_str", "patch", "edits", "insert_line"];
+            usage.writes_whole_file =
+                !is_view && tool != "edit" && is_edit.iter().all(|key| args.get(*key).is_none());
         } else if READ_TOOLS.contains(&tool.as_str()) {
             usage.record_paths(args, FileAccess::Read);
         } else {

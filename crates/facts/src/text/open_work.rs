@@ -12,6 +12,7 @@ use phrases::{
     ANNOUNCEMENTS, CONVERSATION, COURTESIES, DENIALS, FAREWELL_OPENERS, FAREWELLS, FIRM_CUES,
     INTENTION_OPENERS, INTENTIONS, LOOSE_CUES, OPEN_SIGNS, PLANS, PRAISE, RESULTS,
 };
+pub(crate) use shortfall::admits_less;
 use shortfall::states_shortfall;
 
 /// Maximum sentences about open work kept of one answer.

@@ -262,7 +262,8 @@ pub fn begins_with_order(sentence: &str) -> bool {
 
 /// Returns whether a sentence of a report says that the report is not complete, and not only what is wrong with its object.
 pub(crate) fn leaves_report_open(sentence: &str) -> bool {
-    contains_any_word(&sentence.to_lowercase(), UNREPORTED)
+    let lower = sentence.to_lowercase();
+    contains_any_word(&lower, UNREPORTED) || super::open_work::admits_less(&lower)
 }
 
 /// Returns a lowercase clause without the words before its verb.

@@ -7,11 +7,8 @@ const CHANGE_WORDS: &[&str] = &[
     "instead",
     "change",
     "changed",
-    "changes",
     "switch",
     "switched",
-    "move",
-    "moved",
     "raise",
     "raised",
     "increase",
@@ -22,93 +19,74 @@ const CHANGE_WORDS: &[&str] = &[
     "lowered",
     "reduce",
     "reduced",
-    "update",
-    "updated",
+    "set",
     "correction",
     "rather",
-    "may",
-    "no",
-    "not",
-    "sorry",
     "actually",
+    "misspoke",
+];
+/// Lowercase words with which a sentence corrects the message before it, at its beginning.
+const CORRECTIONS: &[&str] = &["no", "nope", "sorry"];
+/// Lowercase nouns of which a thing has one value. Others, such as "step" or "version", number different things.
+const VALUE_NOUNS: &[&str] = &[
+    "port",
+    "timeout",
+    "limit",
+    "delay",
+    "interval",
+    "retry",
+    "attempt",
+    "size",
+    "ttl",
+    "budget",
+    "width",
+    "height",
+    "margin",
+    "threshold",
+    "rate",
+    "pause",
+    "period",
+    "depth",
+    "capacity",
+    "quota",
+    "maximum",
+    "minimum",
+    "max",
+    "min",
+    "concurrency",
+    "parallelism",
+    "precision",
+    "tolerance",
+    "backoff",
 ];
 /// Lowercase words between the name of something and its number.
 const LINKS: &[&str] = &[
     "of", "to", "is", "be", "at", "on", "the", "a", "an", "with", "must", "should", "was", "are", "number",
-    "set", "only", "about", "default", "defaults", "and", "equals", "than", "more", "less", "most", "least",
-    "up", "maximum", "minimum", "max", "min",
+    "set", "only", "about", "default", "defaults", "equals", "than", "more", "less", "most", "least", "up",
 ];
-/// Lowercase words before a number that name nothing that it could belong to.
-const NO_SUBJECTS: &[&str] =
-    &["never", "always", "remember", "use", "go", "keep", "may", "it", "we", "you", "i"];
 /// Lowercase words before a number that no longer applies.
 const FORMER_LINKS: &[&str] = &["from", "not"];
 /// Units of numbers, in the singular.
 const UNITS: &[&str] = &[
-    "second",
-    "sec",
-    "s",
-    "ms",
-    "millisecond",
-    "minute",
-    "min",
-    "hour",
-    "h",
-    "day",
-    "week",
-    "percent",
-    "%",
-    "byte",
-    "kb",
-    "mb",
-    "gb",
-    "kib",
-    "mib",
-    "gib",
-    "attempt",
-    "worker",
-    "thread",
-    "connection",
-    "row",
-    "line",
-    "token",
-    "character",
-    "space",
-    "column",
-    "item",
-    "message",
-    "replica",
+    "second", "sec", "s", "ms", "minute", "min", "hour", "h", "day", "percent", "%", "byte", "kb", "mb",
+    "gb", "kib", "mib", "gib",
 ];
 /// Maximum words between the name of something and its number.
 const LINKS_MAX: usize = 4;
+/// Maximum words of a correction that gives only a number and its unit, such as "No, 25 seconds".
+const BARE_WORDS_MAX: usize = 4;
 
 /// A number that a sentence states.
 #[derive(Debug, PartialEq, Eq)]
 struct StatedValue {
-    /// The lowercase noun that the number belongs to; empty if there is none.
-    subject: String,
+    /// The noun that the number belongs to; `None` if it is none of [`VALUE_NOUNS`].
+    subject: Option<String>,
     /// The digits.
     number: String,
-    /// The word that follows, such as a unit, in the singular; empty if there is none.
+    /// The unit in the singular; empty if there is none.
     unit: String,
     /// True if the sentence says that the number applied before.
     is_former: bool,
-}
-
-impl StatedValue {
-    /// Returns whether both are values of the same thing.
-    fn is_of_same_thing(&self, other: &Self) -> bool {
-        let is_same_unit = self.unit == other.unit;
-        match (self.subject.is_empty(), other.subject.is_empty()) {
-            (false, false) => {
-                self.subject == other.subject
-                    && (is_same_unit || self.unit.is_empty() || other.unit.is_empty())
-            }
-            // "No, 25 seconds" names nothing, so it is about whatever was given in seconds.
-            (true, _) => is_same_unit && UNITS.contains(&self.unit.as_str()),
-            (false, true) => false,
-        }
-    }
 }
 
 /// Returns whether the later sentence gives a number that the earlier one states another value: it says that something has
@@ -119,12 +97,21 @@ pub fn changes_stated_value(earlier: &str, later: &str) -> bool {
         return false;
     }
     let words = lowercase_words(later);
-    if !words.iter().any(|word| CHANGE_WORDS.contains(&word.as_str())) {
+    let first = words.iter().find(|word| !matches!(word.as_str(), "and" | "but" | "oh"));
+    let is_correction = first.is_some_and(|word| CORRECTIONS.contains(&word.as_str()));
+    if !is_correction && !words.iter().any(|word| CHANGE_WORDS.contains(&word.as_str())) {
         return false;
     }
+    // "No, 25 seconds" names nothing, so it is about whatever was given in seconds.
+    let is_bare = is_correction && words.len() <= BARE_WORDS_MAX;
     let (before, after) = (stated_values(&lowercase_words(earlier)), stated_values(&words));
-    before.iter().filter(|value| !value.is_former).any(|old| {
-        let same: Vec<&StatedValue> = after.iter().filter(|new| new.is_of_same_thing(old)).collect();
+    before.iter().filter(|value| !value.is_former && value.subject.is_some()).any(|old| {
+        let is_same = |new: &&StatedValue| {
+            let is_unit_known = !old.unit.is_empty() && !new.unit.is_empty();
+            let is_same_subject = new.subject == old.subject && (!is_unit_known || new.unit == old.unit);
+            is_same_subject || is_bare && is_unit_known && new.unit == old.unit
+        };
+        let same: Vec<&StatedValue> = after.iter().filter(is_same).collect();
         let is_kept = same.iter().any(|new| new.number == old.number && !new.is_former);
         !is_kept && same.iter().any(|new| new.number != old.number && !new.is_former)
     })
@@ -138,49 +125,35 @@ fn lowercase_words(sentence: &str) -> Vec<String> {
         let word = word.trim_matches(['.', '-']);
         let digits = word.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(word.len());
         let (number, rest) = word.split_at(digits);
-        if !number.is_empty() {
-            words.push(number.to_owned());
-        }
-        if !rest.is_empty() {
-            words.push(rest.to_owned());
-        }
+        words.extend([number, rest].into_iter().filter(|part| !part.is_empty()).map(str::to_owned));
     }
     words
 }
 
 /// Returns the numbers that the words of a sentence state for something.
 fn stated_values(words: &[String]) -> Vec<StatedValue> {
-    let is_number = |word: &String| word.starts_with(|c: char| c.is_ascii_digit());
+    let is_number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let singular = |word: &str| match word {
+        "retries" => "retry".to_owned(),
+        _ => word.strip_suffix('s').filter(|stem| stem.len() > 2).unwrap_or(word).to_owned(),
+    };
     let mut values = Vec::new();
     for (index, number) in words.iter().enumerate().filter(|(_, word)| is_number(word)) {
-        let before = words[..index].iter().rev();
-        let links = before.clone().take(LINKS_MAX).take_while(|word| LINKS.contains(&word.as_str())).count();
-        let subject = words[..index].iter().rev().nth(links);
-        let subject = subject.filter(|word| !is_number(word) && word.chars().all(char::is_alphabetic));
-        let is_former = before.clone().next().is_some_and(|word| FORMER_LINKS.contains(&word.as_str()));
-        let subject = match is_former {
-            // "the port from 8080 to 9090"
-            true => words[..index].iter().rev().nth(1).filter(|word| !is_number(word)),
-            false => subject.filter(|word| {
-                let nameless = [CHANGE_WORDS, NO_SUBJECTS, UNITS];
-                !nameless.iter().any(|words| words.contains(&word.as_str()))
-            }),
+        let mut before = words[..index].iter().rev().map(String::as_str);
+        let is_former = before.clone().next().is_some_and(|word| FORMER_LINKS.contains(&word));
+        // "the timeout from 10 s to 25 s": a number and its unit stand between the noun and the second number.
+        let is_between = |word: &&str| {
+            LINKS.contains(word) || FORMER_LINKS.contains(word) || UNITS.contains(word) || is_number(word)
         };
-        let is_noun = |word: &&String| {
-            let word = word.as_str();
-            (word == "%" || word.chars().all(char::is_alphabetic))
-                && !LINKS.contains(&word)
-                && !CHANGE_WORDS.contains(&word)
-        };
-        let unit = words.get(index + 1).filter(is_noun).map(|word| word.as_str());
-        let unit = unit.map(|word| word.strip_suffix('s').filter(|word| !word.is_empty()).unwrap_or(word));
-        let unit = unit.unwrap_or_default();
-        values.push(StatedValue {
-            subject: subject.cloned().unwrap_or_default(),
-            number: number.clone(),
-            unit: unit.to_owned(),
-            is_former,
-        });
+        let links = before.clone().take(LINKS_MAX + 2).take_while(is_between).count();
+        let behind = words.get(index + 1).map(|word| singular(word)).unwrap_or_default();
+        let unit = if UNITS.contains(&behind.as_str()) { behind.clone() } else { String::new() };
+        // "9090, 8080 is taken": the second number belongs to nothing before it.
+        let follows_number = before.clone().next().is_some_and(is_number);
+        let known = |word: &str| VALUE_NOUNS.contains(&word).then(|| word.to_owned());
+        let noun = before.nth(links).filter(|_| !follows_number).map(singular);
+        let subject = noun.and_then(|word| known(&word)).or_else(|| known(&behind));
+        values.push(StatedValue { subject, number: number.clone(), unit, is_former });
     }
     values
 }
@@ -197,16 +170,18 @@ mod tests {
             ("Always use a timeout of 10 seconds.", "And no, the timeout is 25 seconds.", true),
             ("Always use a timeout of 10 seconds.", "No, 25 seconds.", true),
             ("The timeout is 10s.", "I raised the timeout from 10s to 25s.", true),
-            ("Use 4 workers.", "Use 8 workers instead.", true),
-            ("Remember: never more than 60 s.", "I was wrong, you may go up to 120 s.", true),
-            ("Never sleep more than 5 s.", "No, it took 12 s.", false),
-            ("Retry 3 times.", "No, the run used 7 workers.", false),
+            ("Use 3 retries.", "Use 5 retries instead.", true),
             ("The server listens on port 8080.", "The metrics listen on port 9090.", false),
             ("The API is on port 8080.", "Port 8080 serves the API, and port 9090 now the metrics.", false),
             ("The server listens on port 8080.", "The server now uses 4 workers.", false),
             ("Always use a timeout of 10 seconds.", "The timeout is now configurable.", false),
+            ("Always use a timeout of 10 seconds.", "No, 25 seconds passed and it still hangs.", false),
             ("Keep lines below 100 characters.", "No, 3 tests fail.", false),
             ("Use Rust 1.95.", "Now read line 12.", false),
+            ("Never touch migration 12.", "Now write migration 13.", false),
+            ("Always use Node 20.", "Node 18 is not installed here.", false),
+            ("Functions have at most 70 lines.", "Files have no more than 600 lines now.", false),
+            ("Issue 24 is fixed.", "Issue 25 is not fixed now.", false),
             ("I found 3 errors in the parser.", "I now found 5 files in the cache.", false),
         ] {
             assert_eq!(changes_stated_value(earlier, later), expected, "{earlier} / {later}");

@@ -178,7 +178,12 @@ fn split_into_lines(item: &SummaryItem) -> Vec<SummaryItem> {
         line_refs: Vec::new(),
         ..item.clone()
     };
-    item.lines_with_refs().into_iter().map(line_item).collect()
+    let lines = item.lines_with_refs();
+    // The references of an item whose lines have none of their own belong to each line.
+    let is_by_line = item.line_refs.len() >= lines.len();
+    let lines =
+        lines.into_iter().map(|(text, refs)| (text, if is_by_line { refs } else { item.refs.clone() }));
+    lines.map(line_item).collect()
 }
 
 /// Joins the verified lines of one kind that follow each other into one item, as an offline summary has them.

@@ -57,7 +57,7 @@ fn named_paths(summary: &HandoffSummary) -> Vec<String> {
         names::scan_names(&item.text, |name| {
             let Some(path) = names::path_of(&name) else { return };
             // The draft has invented the file.
-            if item.unfound.iter().any(|unfound| unfound.contains(&path)) {
+            if item.unfound.iter().any(|unfound| unfound == &path || unfound.ends_with(&format!("/{path}"))) {
                 return;
             }
             let whole = known.iter().find(|known| is_path_suffix(known, &path));

@@ -163,15 +163,12 @@ fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
 /// Returns the items without the lines that only quote a standing rule, and objectives without the sentences whose number a rule
 /// has changed. The rules are among the facts, where the child reads them too. A text that has nothing else stays as it is.
 pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> Vec<SummaryItem> {
-    let rules: Vec<String> = rules.iter().map(|rule| render::normalize_line(&rule.text)).collect();
+    let rule_texts: Vec<String> = rules.iter().map(|rule| render::normalize_line(&rule.text)).collect();
     let repeats_rule = |line: &str| {
         let quoted = line.strip_prefix('"').and_then(|line| line.strip_suffix('"'));
-        quoted.is_some_and(|quoted| rules.iter().any(|rule| rule.contains(quoted.trim_end_matches('.'))))
+        quoted.is_some_and(|quoted| rule_texts.iter().any(|rule| rule.contains(quoted.trim_end_matches('.'))))
     };
     let without = |item: &SummaryItem| {
-        if item.kind == SummaryItemKind::Objective {
-            return SummaryItem { text: without_changed_values(&item.text, &rules), ..item.clone() };
-        }
         let kept: Vec<(usize, &str)> =
             item.text.lines().enumerate().filter(|(_, line)| !repeats_rule(line)).collect();
         let line_refs: Vec<Vec<Seq>> =
@@ -185,19 +182,31 @@ pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> 
         let refs = item.refs.iter().copied().filter(is_kept).collect();
         SummaryItem { text, refs, line_refs, ..item.clone() }
     };
-    let others: Vec<SummaryItem> = body.iter().map(without).filter(|item| !item.text.is_empty()).collect();
+    let others = body.iter().map(without).filter(|item| !item.text.is_empty());
+    let others: Vec<SummaryItem> = others.map(|item| without_changed_values(item, rules)).collect();
     if others.is_empty() { body } else { others }
 }
 
-/// Returns a text without the sentences that state a number which one of the rules has changed, unless it has no other.
-fn without_changed_values(text: &str, rules: &[String]) -> String {
-    let is_changed = |sentence: &str| rules.iter().any(|rule| facts::changes_stated_value(sentence, rule));
+/// Returns an objective without the sentences that state a number which a later rule has changed, unless it has no other.
+fn without_changed_values(item: SummaryItem, rules: &[Rule]) -> SummaryItem {
+    let last = item.refs.iter().max();
+    let is_later = |rule: &&Rule| rule.refs.iter().min() > last;
+    let later: Vec<&Rule> = rules.iter().filter(is_later).collect();
+    if item.kind != SummaryItemKind::Objective || later.is_empty() {
+        return item;
+    }
+    let is_changed =
+        |sentence: &str| later.iter().any(|rule| facts::changes_stated_value(sentence, &rule.text));
     let without = |line: &str| match split_sentences(line).any(&is_changed) {
         true => split_sentences(line).filter(|sentence| !is_changed(sentence)).collect::<Vec<_>>().join(" "),
         false => line.to_owned(),
     };
-    let lines: Vec<String> = text.lines().map(without).filter(|line| !line.is_empty()).collect();
-    if lines.is_empty() { text.to_owned() } else { lines.join("\n") }
+    let lines: Vec<String> = item.text.lines().map(without).collect();
+    // A line that is gone would take its references with it.
+    match lines.iter().any(String::is_empty) {
+        true => item,
+        false => SummaryItem { text: lines.join("\n"), ..item },
+    }
 }
 
 #[cfg(test)]
@@ -236,14 +245,23 @@ mod tests {
 
     #[test]
     fn an_objective_states_no_number_that_a_rule_has_changed() {
-        let rules = [rule("Change the port to 9090, 8080 is taken.")];
-        for (objective, expected) in [
-            ("Build a server. It must listen on port 8080.", "Build a server."),
-            ("Build a server.\nIt must listen on port 8080.", "Build a server."),
-            ("It must listen on port 8080.", "It must listen on port 8080."),
-            ("Build a server for 80 users.  It is fast.", "Build a server for 80 users.  It is fast."),
+        for (seq, objective, expected) in [
+            (9, "Build a server. It must listen on port 8080.", "Build a server."),
+            (
+                2,
+                "Build a server. It must listen on port 8080.",
+                "Build a server. It must listen on port 8080.",
+            ),
+            (9, "It must listen on port 8080.", "It must listen on port 8080."),
+            (9, "Build a server for 80 users.  It is fast.", "Build a server for 80 users.  It is fast."),
         ] {
-            let item = SummaryItem { text: objective.to_owned(), ..shown_summary().body[0].clone() };
+            let rules =
+                [Rule { text: "Change the port to 9090, 8080 is taken.".to_owned(), refs: vec![seq] }];
+            let item = SummaryItem {
+                text: objective.to_owned(),
+                refs: vec![3, 5],
+                ..shown_summary().body[0].clone()
+            };
             assert_eq!(without_repeated_rules(vec![item], &rules)[0].text, expected);
         }
     }

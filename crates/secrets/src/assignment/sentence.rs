@@ -86,7 +86,10 @@ pub fn is_quoted_sentence_value(name: &str, value: &str) -> bool {
         && value.len() >= SENTENCE_TOKEN_BYTES_MIN
         && looks_random(value)
         && !is_hex(value);
-    let is_password = is_password_name(name) && is_mixed && !is_word_list(value);
+    // `field1` is a word with a number.
+    let is_numbered_word =
+        value.trim_end_matches(|c: char| c.is_ascii_digit()).bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_password = is_password_name(name) && is_mixed && !is_numbered_word && !is_word_list(value);
     (is_token || is_password) && !is_technical_name(value)
 }
 

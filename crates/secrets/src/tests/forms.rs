@@ -233,6 +233,8 @@ fn m16_a_password_in_a_sentence_is_redacted() {
         "unexpected token 'identifier1'",
         "the password \"field\" is empty",
         "--- PASS: TestLogin2 (0.00s)",
+        "login_test.go:12: PASS: TestLogin2",
+        "the password \"field1\" is empty",
         "https://x.test/list?key=created_at&order=desc",
     ]);
 }

@@ -99,14 +99,17 @@ pub(crate) fn user_names_line(notes: &ReviewNotes) -> Option<String> {
 
 /// Returns the warning about the parts of the conversation that the model could not summarize; `None` if there are none.
 pub(crate) fn unsummarized_line(notes: &ReviewNotes) -> Option<String> {
-    let first = notes.unsummarized_parts.first()?;
-    let parts = notes.unsummarized_parts.iter();
-    let places: Vec<String> = parts.map(|part| format!("#{}–#{}", part.first_seq, part.last_seq)).collect();
-    let reason = sanitize_line(&first.reason);
-    Some(format!(
-        "The model could not summarize {} ({reason}). Of these messages the draft contains only what the offline summary found.",
-        places.join(", ")
-    ))
+    let places = notes
+        .unsummarized_parts
+        .iter()
+        .map(|part| format!("#{}–#{} ({})", part.first_seq, part.last_seq, sanitize_line(&part.reason)));
+    let places: Vec<String> = places.collect();
+    (!places.is_empty()).then(|| {
+        format!(
+            "The model could not summarize {}. Of these messages the draft contains only what the offline summary found.",
+            places.join(", ")
+        )
+    })
 }
 
 /// Returns a warning, wrapped.

@@ -165,15 +165,14 @@ pub(super) const ADMISSIONS: &[&str] = &[
     "i can’t tell",
     "i could not tell",
     "i couldn't tell",
-    "have no access",
-    "don't have access",
-    "don’t have access",
-    "do not have access",
+    "i have no access",
+    "i don't have access",
+    "i don’t have access",
+    "i do not have access",
     "was not sure",
     "wasn't sure",
     "wasn’t sure",
     "i wait until",
-    "i wait for",
     "i'm waiting",
     "i’m waiting",
     "still runs the old",
@@ -181,7 +180,6 @@ pub(super) const ADMISSIONS: &[&str] = &[
     "still uses the old",
     "still use the old",
     "still on the old",
-    "by hand first",
 ];
 
 /// Words with which an answer says that it left a part as it was.

@@ -7,9 +7,13 @@ use crate::text::cues::contains_any_word;
 
 /// Returns whether a lowercase clause states that something is left although it may also state a result.
 pub(super) fn states_shortfall(clause: &str) -> bool {
-    let is_admission = contains_any_word(clause, ADMISSIONS);
     let is_left = contains_any_word(clause, LEFT_ALONE) && !clause.contains("as you ");
-    is_admission || is_left || counts_failures(clause) || makes_exception(clause) || sets_aside(clause)
+    admits_less(clause) || is_left || counts_failures(clause) || makes_exception(clause) || sets_aside(clause)
+}
+
+/// Returns whether a lowercase clause admits that less was done or found than was asked: "I cannot tell".
+pub(crate) fn admits_less(clause: &str) -> bool {
+    contains_any_word(clause, ADMISSIONS)
 }
 
 /// Returns whether the clause counts failures that were not mended, such as "41 passed, 2 failed".

@@ -91,6 +91,10 @@ fn the_title_names_what_the_thread_is_about_at_its_end() {
     for (transcript, expected) in [
         (format!("{first}\n {port}"), "Port the reader of sessions to the new format"),
         (
+            "U: Never commit without asking. Write the parser of dates.\n A: Written.".to_owned(),
+            "Write the parser of dates",
+        ),
+        (
             "U: No new dependencies please, add a flag.\n A: Added.".to_owned(),
             "No new dependencies please, add a flag",
         ),

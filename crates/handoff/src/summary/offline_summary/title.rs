@@ -171,14 +171,26 @@ pub(super) fn title(facts: &ConversationFacts, goal: Option<&str>) -> String {
     let statement = || statements().find(|text| split_sentences(text).next().is_some_and(is_statement));
     let others = facts.requests.iter().filter(|quote| goal.is_none() && quote.seq >= facts.recent_from);
     let others = others.map(|quote| quote.text.as_str()).filter(|text| states_task(text));
-    let current = current.map(|quote| quote.text.as_str()).into_iter().map(topic);
-    let requests = commit.into_iter().chain(current).chain(request.into_iter().chain(others).map(topic));
+    let current = current.map(|quote| quote.text.as_str());
+    let texts = current.into_iter().chain(request).chain(others);
+    let requests = commit.into_iter().chain(texts.map(|text| topic(&without_rules(facts, text))));
     let requests: Vec<String> = requests.collect();
     // Another request is a better title than one that must be cut inside a clause.
     let whole = requests.iter().find(|title| !title.is_empty() && !title.ends_with(ELLIPSIS));
     let title = whole.or(requests.iter().find(|title| !title.is_empty())).cloned();
     let others = || [summary(), statement()].into_iter().flatten().map(topic).find(|title| !title.is_empty());
     title.or_else(others).unwrap_or_else(|| "Thread without a request".to_owned())
+}
+
+/// Returns a request without the sentences that state a standing rule, if the others state a task.
+fn without_rules<'a>(facts: &ConversationFacts, request: &'a str) -> Cow<'a, str> {
+    let is_rule =
+        |sentence: &str| facts.standing_rules.iter().any(|rule| rule.text.contains(sentence.trim()));
+    if !split_sentences(request).any(is_rule) {
+        return Cow::Borrowed(request);
+    }
+    let task = split_sentences(request).filter(|sentence| !is_rule(sentence)).collect::<Vec<_>>().join(" ");
+    if states_task(&task) { Cow::Owned(task) } else { Cow::Borrowed(request) }
 }
 
 /// Returns the topic of the last commit, if it was made for the current task, or for an objective that orders nothing.

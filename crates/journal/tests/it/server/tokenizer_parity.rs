@@ -221,6 +221,7 @@ async fn k1_owners_with_few_and_with_many_threads_find_their_own_messages() {
         }
         commit(store, writes).await.unwrap();
     }
+    store.update_search_index().await.unwrap();
     for assistant_id in [&ann, &bob] {
         let own: BTreeSet<ThreadId> = created
             .iter()

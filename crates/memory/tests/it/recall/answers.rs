@@ -238,7 +238,7 @@ async fn an_answer_counts_the_messages_that_are_not_indexed_yet() {
     );
     let (_, text) = journal.call_tool(child, json!({"query": "heron"})).await;
     // The acceptance of the handoff counts as a part of a message in the estimate.
-    let note = "Messages that are not indexed yet were not searched (1001 messages in 1 threads)";
+    let note = "Messages that are not indexed yet were not searched (messages: about 1001, threads: 1)";
     assert!(text.contains("a heron") && text.contains(note), "{text}");
     let (_, text) = journal.call_tool(child, json!({"query": "heron"})).await;
     assert!(

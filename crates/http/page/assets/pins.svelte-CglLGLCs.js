@@ -1,1 +1,0 @@
-import{pn as e}from"./base-DukfuoYk.js";var t=e({thread:``,pins:[]});export{t};

@@ -59,7 +59,7 @@ pub use text::open_work::{announces_work, is_conversational, is_farewell, report
 pub use text::request_kind::begins_with_order;
 pub use text::rule_cues::is_rule_participle;
 pub use text::rule_cues::order::asks_once;
-pub use text::stated_values::changes_stated_value;
+pub use text::stated_values::ValueChange;
 pub use text::wrappers::strip_answer_wrappers;
 pub use text::{formatting, identifier};
 pub use transcript_item::{TranscriptItem, TranscriptItemKind};

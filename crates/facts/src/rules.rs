@@ -81,6 +81,8 @@ const RUN_ON_BYTES_MIN: usize = 200;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StandingRules {
     rules: Vec<Rule>,
+    /// The words that each rule is about, so that a new rule is compared with a hundred of them in one pass.
+    subjects: Vec<Vec<String>>,
 }
 
 impl StandingRules {
@@ -130,8 +132,7 @@ impl StandingRules {
             return;
         }
         let text = head_words(text, RULE_TEXT_BYTES_MAX).to_owned();
-        let rules = std::mem::take(&mut self.rules);
-        self.rules = merge_rules(rules, vec![Rule { text, refs: vec![seq] }]);
+        merge_rule(&mut self.rules, &mut self.subjects, Rule { text, refs: vec![seq] });
     }
 
     /// Returns the rules in the order in which they were stated.
@@ -157,23 +158,30 @@ fn is_program_output(text: &str) -> bool {
 /// "never"). A repeated rule keeps the references of both.
 pub fn merge_rules(earlier: Vec<Rule>, new: Vec<Rule>) -> Vec<Rule> {
     let mut merged = earlier;
-    for mut rule in new {
-        let subject = subject_words(&rule.text);
-        if let Some(index) =
-            merged.iter().position(|known| is_same_subject(&subject_words(&known.text), &subject))
-        {
-            let known = merged.remove(index);
-            if known.text.eq_ignore_ascii_case(&rule.text) {
-                rule.refs.extend(known.refs);
-                rule.refs.sort_unstable();
-                rule.refs.dedup();
-            }
-        }
-        merged.push(rule);
-    }
+    let mut subjects: Vec<Vec<String>> = merged.iter().map(|rule| subject_words(&rule.text)).collect();
+    new.into_iter().for_each(|rule| merge_rule(&mut merged, &mut subjects, rule));
     let excess = merged.len().saturating_sub(STANDING_RULES_MAX);
     merged.drain(..excess);
     merged
+}
+
+/// Adds a rule to the earlier ones, of which `subjects` has the words; see [`merge_rules`].
+fn merge_rule(rules: &mut Vec<Rule>, subjects: &mut Vec<Vec<String>>, mut rule: Rule) {
+    let subject = subject_words(&rule.text);
+    if let Some(index) = subjects.iter().position(|known| is_same_subject(known, &subject)) {
+        subjects.remove(index);
+        let known = rules.remove(index);
+        if known.text.eq_ignore_ascii_case(&rule.text) {
+            rule.refs.extend(known.refs);
+            rule.refs.sort_unstable();
+            rule.refs.dedup();
+        }
+    }
+    rules.push(rule);
+    subjects.push(subject);
+    let excess = rules.len().saturating_sub(STANDING_RULES_MAX);
+    rules.drain(..excess);
+    subjects.drain(..excess);
 }
 
 /// Returns whether two rules are about the same. A rule that has no words but polarity is about nothing.

@@ -210,10 +210,11 @@ impl Acceptance {
             true => write_block(file, proposal.summary_md.clone()).await.map(Some),
             false => Ok(None),
         };
-        // Another process may have deleted the child in the meantime. It found no block to clear.
-        let withdrawn = match matches!(written, Ok(Some(_))) && !self.is_pending(handoff).await? {
-            true => self.withdraw_block(handoff).await,
-            false => Ok(None),
+        // Another process may have deleted the child before the block was written, by this call or by one that was interrupted.
+        // It found no block to clear.
+        let withdrawn = match self.is_pending(handoff).await? {
+            true => Ok(None),
+            false => self.withdraw_block(handoff).await,
         };
         match withdrawn {
             Ok(backup) => backup.iter().for_each(|backup| frames.send(replaced_edit_notice(backup))),

@@ -123,9 +123,9 @@ impl ToolUse {
             // `str_replace_editor` also views files; its argument `command` says which.
             let is_view = args.get("command").and_then(Value::as_str) == Some("view");
             usage.record_paths(args, if is_view { FileAccess::Read } else { FileAccess::Write });
-            let is_edit = ["old_string", "old_str", "patch", "edits", "insert_line"];
+            let edit_arguments = ["old_string", "old_str", "patch", "edits", "insert_line"];
             usage.writes_whole_file =
-                !is_view && tool != "edit" && is_edit.iter().all(|key| args.get(*key).is_none());
+                !is_view && tool != "edit" && edit_arguments.iter().all(|key| args.get(*key).is_none());
         } else if READ_TOOLS.contains(&tool.as_str()) {
             usage.record_paths(args, FileAccess::Read);
         } else {

@@ -3,7 +3,7 @@
 
 use super::{asks_without_mark, subject_words};
 use crate::text::cues;
-use crate::text::stated_values::changes_stated_value;
+use crate::text::stated_values::ValueChange;
 use crate::tool_use::head;
 
 /// Lowercase phrases with which a sentence revokes a rule, at its beginning.
@@ -29,10 +29,16 @@ const PROHIBITIONS: &[&str] =
 /// The number of words of a rule that a sentence with "actually" has to have to be about the same.
 const RESTATED_WORDS_MIN: usize = 2;
 
+/// Lowercase words that tell nothing about what a rule is about.
+const COMMON_WORDS: &[&str] =
+    &["the", "and", "for", "with", "this", "that", "are", "was", "all", "any", "has", "have", "its", "our"];
+
 /// A sentence that may change a rule.
 pub(super) struct RuleChange<'a> {
     /// The sentence.
     sentence: &'a str,
+    /// The other number that it gives.
+    value: Option<ValueChange>,
     /// The kind of its change; `None` if it can only give another number.
     kind: Option<ChangeKind>,
     /// The stems of its words.
@@ -46,7 +52,7 @@ enum ChangeKind {
     Revoked,
     /// The action that the rule forbids is permitted.
     Permitted,
-    /// Something is other than was said: "Actually we use spaces".
+    /// The user says how something is after all: "Actually we use spaces".
     Restated,
 }
 
@@ -59,15 +65,15 @@ impl<'a> RuleChange<'a> {
         }
         let lower = head(sentence, 200).to_lowercase();
         let kind = change_kind(&lower);
-        let has_number = sentence.bytes().any(|byte| byte.is_ascii_digit());
-        if kind.is_none() && !has_number {
+        let value = ValueChange::read(sentence);
+        if kind.is_none() && value.is_none() {
             return None;
         }
         let words = match kind {
             Some(_) => subject_words(sentence).iter().map(|word| stem(word)).collect(),
             None => Vec::new(),
         };
-        Some(Self { sentence, kind, words })
+        Some(Self { sentence, value, kind, words })
     }
 
     /// Returns the sentence.
@@ -77,12 +83,15 @@ impl<'a> RuleChange<'a> {
 
     /// Returns whether the sentence is about this rule.
     pub(super) fn concerns(&self, rule: &str) -> bool {
-        if changes_stated_value(rule, self.sentence) {
+        if self.value.as_ref().is_some_and(|value| value.changes(rule)) {
             return true;
         }
         let Some(kind) = self.kind else { return false };
-        let subject: Vec<String> =
-            subject_words(rule).iter().filter(|word| word.len() > 2).map(|word| stem(word)).collect();
+        let subject: Vec<String> = subject_words(rule)
+            .iter()
+            .filter(|word| word.len() > 2 && !COMMON_WORDS.contains(&word.as_str()))
+            .map(|word| stem(word))
+            .collect();
         let shared = subject.iter().filter(|word| self.words.contains(word)).count();
         match kind {
             ChangeKind::Revoked => shared > 0,
@@ -99,8 +108,12 @@ impl<'a> RuleChange<'a> {
 /// Returns what a lowercase sentence says about a rule.
 fn change_kind(lower: &str) -> Option<ChangeKind> {
     let mut clause = lower.trim();
-    while let Some(rest) = OPENINGS.iter().find_map(|word| clause.strip_prefix(*word)) {
-        clause = rest.trim_start_matches([',', ' ']);
+    let opened = |clause: &'_ str| {
+        let length = OPENINGS.iter().filter(|word| clause.starts_with(**word)).map(|word| word.len());
+        length.filter(|length| clause[*length..].starts_with([',', ' '])).max()
+    };
+    while let Some(length) = opened(clause) {
+        clause = clause[length..].trim_start_matches([',', ' ']);
     }
     let begins = |cues: &[&str]| cues.iter().any(|cue| clause.starts_with(cue));
     let end = clause.trim_end_matches(['.', '!']);
@@ -136,6 +149,8 @@ mod tests {
             ("We use tabs here, not spaces.", "Actually we use spaces now.", true),
             ("Never use unsafe.", "You can look at the unsafe code of the parser.", false),
             ("No new dependencies.", "Two dependencies are allowed to stay.", false),
+            ("No new dependencies.", "Okay, you may add new dependencies.", true),
+            ("Keep the tests and the docs.", "Actually the parser and the lexer look good.", false),
             ("No mocks.", "Did you forget the rule about mocks?", false),
             ("No mocks.", "Please don't forget the rule about mocks.", false),
             ("It must listen on port 8080.", "Why does it listen on port 9090 now?", false),

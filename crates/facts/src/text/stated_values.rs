@@ -89,32 +89,48 @@ struct StatedValue {
     is_former: bool,
 }
 
-/// Returns whether the later sentence gives a number that the earlier one states another value: it says that something has
-/// changed, and does not say that the earlier number still applies.
-pub fn changes_stated_value(earlier: &str, later: &str) -> bool {
-    let has_digit = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
-    if !has_digit(earlier) || !has_digit(later) {
-        return false;
+/// A sentence that says that something has changed, with the numbers that it states.
+#[derive(Debug)]
+pub struct ValueChange {
+    /// The numbers.
+    values: Vec<StatedValue>,
+    /// True for a correction that gives only a number and its unit. It names nothing, so it is about whatever was given in that
+    /// unit.
+    is_bare: bool,
+}
+
+impl ValueChange {
+    /// Reads a sentence; `None` if it states no number or no change.
+    pub fn read(sentence: &str) -> Option<Self> {
+        if !sentence.bytes().any(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let words = lowercase_words(sentence);
+        let first = words.iter().find(|word| !matches!(word.as_str(), "and" | "but" | "oh"));
+        let is_correction = first.is_some_and(|word| CORRECTIONS.contains(&word.as_str()));
+        let is_change = is_correction || words.iter().any(|word| CHANGE_WORDS.contains(&word.as_str()));
+        let is_bare = is_correction && words.len() <= BARE_WORDS_MAX;
+        is_change.then(|| Self { values: stated_values(&words), is_bare })
     }
-    let words = lowercase_words(later);
-    let first = words.iter().find(|word| !matches!(word.as_str(), "and" | "but" | "oh"));
-    let is_correction = first.is_some_and(|word| CORRECTIONS.contains(&word.as_str()));
-    if !is_correction && !words.iter().any(|word| CHANGE_WORDS.contains(&word.as_str())) {
-        return false;
+
+    /// Returns whether the sentence gives a number that the earlier one states another value, and does not say that the earlier
+    /// number still applies.
+    pub fn changes(&self, earlier: &str) -> bool {
+        if !earlier.bytes().any(|byte| byte.is_ascii_digit()) {
+            return false;
+        }
+        let before = stated_values(&lowercase_words(earlier));
+        before.iter().filter(|value| !value.is_former && value.subject.is_some()).any(|old| {
+            let is_same = |new: &&StatedValue| {
+                let is_unit_known = !old.unit.is_empty() && !new.unit.is_empty();
+                let is_same_subject = new.subject == old.subject && (!is_unit_known || new.unit == old.unit);
+                is_same_subject || self.is_bare && is_unit_known && new.unit == old.unit
+            };
+            let same: Vec<&StatedValue> = self.values.iter().filter(is_same).collect();
+            let is_kept = same.iter().any(|new| new.number == old.number && !new.is_former);
+            !is_kept && same.iter().any(|new| new.number != old.number && !new.is_former)
+        })
     }
-    // "No, 25 seconds" names nothing, so it is about whatever was given in seconds.
-    let is_bare = is_correction && words.len() <= BARE_WORDS_MAX;
-    let (before, after) = (stated_values(&lowercase_words(earlier)), stated_values(&words));
-    before.iter().filter(|value| !value.is_former && value.subject.is_some()).any(|old| {
-        let is_same = |new: &&StatedValue| {
-            let is_unit_known = !old.unit.is_empty() && !new.unit.is_empty();
-            let is_same_subject = new.subject == old.subject && (!is_unit_known || new.unit == old.unit);
-            is_same_subject || is_bare && is_unit_known && new.unit == old.unit
-        };
-        let same: Vec<&StatedValue> = after.iter().filter(is_same).collect();
-        let is_kept = same.iter().any(|new| new.number == old.number && !new.is_former);
-        !is_kept && same.iter().any(|new| new.number != old.number && !new.is_former)
-    })
 }
 
 /// Returns the words of a sentence in lowercase; a number is a word of its own, and so is the unit that it ends with.
@@ -184,7 +200,8 @@ mod tests {
             ("Issue 24 is fixed.", "Issue 25 is not fixed now.", false),
             ("I found 3 errors in the parser.", "I now found 5 files in the cache.", false),
         ] {
-            assert_eq!(changes_stated_value(earlier, later), expected, "{earlier} / {later}");
+            let change = ValueChange::read(later);
+            assert_eq!(change.is_some_and(|change| change.changes(earlier)), expected, "{earlier} / {later}");
         }
     }
 }

@@ -1,13 +1,18 @@
 //! Tests of the transaction of an acceptance.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use journal::{SqliteStore, Store, Transaction, Write};
+use memory::AgentFile;
 use protocol::{
     AssistantId, EventType, Handoff, HandoffStatus, Message, NewEvent, ParentKind, Proposal, Thread, ThreadId,
 };
+use runtime::FrameSender;
 use serde_json::json;
 
-use super::accept_update;
+use super::{Acceptance, accept_update};
+use crate::mirror::{MirrorSettings, SummaryMirror};
 use crate::review::edit::tests::shown_summary;
 
 /// Stores a parent, a child that another handoff created, and the pending handoff of the parent into the child.
@@ -76,4 +81,29 @@ async fn a_merge_is_an_event_of_the_child() {
     let events = store.events(handoff.child_thread_id, journal::EventQuery::after(0, 9)).await.unwrap();
     let kinds: Vec<_> = events.iter().filter_map(|event| event.kind()).collect();
     assert_eq!(kinds, [EventType::HandoffMerged]);
+}
+
+#[tokio::test]
+async fn m2_a_repeated_acceptance_clears_the_block_of_a_child_that_was_deleted_meanwhile() {
+    let store = Arc::new(SqliteStore::in_memory().unwrap());
+    let (pending, proposal) = pending_merge(&store).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
+    // The process was killed after it had written the block. No thread waits for this handoff since.
+    file.write_block(&proposal.summary_md, Timestamp::UNIX_EPOCH).unwrap();
+    let accepted = Handoff {
+        status: HandoffStatus::Accepted,
+        accepted_sha256: Some(proposal.summary_sha256.clone()),
+        child_thread_id: ThreadId::generate(),
+        ..pending
+    };
+    let agent_md = Arc::clone(&file);
+    let acceptance = Acceptance {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        agent_md: Arc::new(move |_: &AssistantId| Arc::clone(&agent_md)),
+        mirror: SummaryMirror::new(&MirrorSettings::default(), None, store).unwrap(),
+    };
+    acceptance.seed_child(&accepted, &proposal, &FrameSender::default()).await.unwrap();
+    let block = file.read().unwrap().block.clone();
+    assert_eq!(block.as_deref(), Some(memory::managed_block::PLACEHOLDER));
 }

@@ -80,7 +80,8 @@ pub(crate) fn clean_submitted_text(
     shown_md: &str,
     text: &str,
 ) -> Result<Option<SubmittedText>, DecisionRejection> {
-    if text.len() > SUBMITTED_BYTES_MAX {
+    // The shown text may be larger, because a person has added whole entries to it.
+    if text.len() > SUBMITTED_BYTES_MAX.max(2 * shown_md.len()) {
         let tokens = model::tokens::estimate_tokens(text);
         return Err(EditError::TooLong { tokens, tokens_max: EDITED_TOKENS_MAX }.into());
     }

@@ -1,6 +1,7 @@
 //! The notes of a review about the user's standing rules: rules that an item seems to contradict, and rules that an earlier
 //! proposal contained and the text does not.
 
+use facts::ValueChange;
 use model::sentence_ranking::split_sentences;
 use protocol::{HandoffSummary, Rule, RuleNote, RuleProblem, Seq, SummaryItem, SummaryItemKind, TodoStatus};
 
@@ -191,12 +192,12 @@ pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> 
 fn without_changed_values(item: SummaryItem, rules: &[Rule]) -> SummaryItem {
     let last = item.refs.iter().max();
     let is_later = |rule: &&Rule| rule.refs.iter().min() > last;
-    let later: Vec<&Rule> = rules.iter().filter(is_later).collect();
+    let later = rules.iter().filter(is_later).filter_map(|rule| ValueChange::read(&rule.text));
+    let later: Vec<ValueChange> = later.collect();
     if item.kind != SummaryItemKind::Objective || later.is_empty() {
         return item;
     }
-    let is_changed =
-        |sentence: &str| later.iter().any(|rule| facts::changes_stated_value(sentence, &rule.text));
+    let is_changed = |sentence: &str| later.iter().any(|change| change.changes(sentence));
     let without = |line: &str| match split_sentences(line).any(&is_changed) {
         true => split_sentences(line).filter(|sentence| !is_changed(sentence)).collect::<Vec<_>>().join(" "),
         false => line.to_owned(),

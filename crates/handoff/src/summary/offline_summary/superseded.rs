@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use facts::ConversationFacts;
 use facts::identifier::{self, NameKind};
+use facts::{ConversationFacts, ValueChange};
 use protocol::Seq;
 
 /// Lowercase texts that say that something does not exist.
@@ -178,10 +178,11 @@ pub(super) fn superseded_sentences(facts: &ConversationFacts, sentences: &[(Seq,
         let mut later = compared[index + 1..].iter().filter(|later| later.seq > statement.seq);
         later.any(|later| statement.is_contradicted_by(later))
     };
+    let changes: Vec<(Seq, ValueChange)> =
+        sentences.iter().filter_map(|(seq, sentence)| Some((*seq, ValueChange::read(sentence)?))).collect();
     let has_former_value = |index: usize| {
         let (seq, sentence) = sentences[index];
-        let mut later = sentences[index + 1..].iter().filter(|(later, _)| *later > seq);
-        later.any(|(_, later)| facts::changes_stated_value(sentence, later))
+        changes.iter().any(|(later, change)| *later > seq && change.changes(sentence))
     };
     sentences
         .iter()

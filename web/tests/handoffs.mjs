@@ -108,7 +108,7 @@ run({
       "a third proposal",
     );
     const { proposals } = await loadHandoff(handoff.handoff_id);
-    equal(proposals[2].summary_md, proposals[0].summary_md);
+    equal(proposals[2].package_md, proposals[0].package_md);
     equal(new Set(proposals.map((one) => one.summary_json.handoff_id)).size, 1);
   },
 
@@ -125,7 +125,7 @@ run({
     await page.waitForURL(/#\/threads\//);
     const { proposals } = await loadHandoff(handoff.handoff_id);
     equal(proposals.at(-1).summary_json.title, "The kettle 👩‍👩‍👧 goes on");
-    check(proposals.at(-1).summary_md.includes("The lid is off and"), proposals.at(-1));
+    check(proposals.at(-1).package_md.includes("The lid is off and"), proposals.at(-1));
   },
 
   async "g15 declining creates nothing, and Enter alone decides nothing"() {
@@ -398,7 +398,7 @@ run({
     await button(page, "Update: [ ] Mend the spout (in progress)").click();
     await page.getByText("1 line outdated").waitFor({ state: "detached" });
     const { packages } = await ask("GET", `/api/threads/${child}/packages`);
-    check(packages[0].summary_md.includes("- [x] Mend the spout"), packages[0].summary_md);
+    check(packages[0].package_md.includes("- [x] Mend the spout"), packages[0].package_md);
   },
 
   async "the lineage shows and links parents, children and forks"() {

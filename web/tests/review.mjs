@@ -65,7 +65,7 @@ run({
     }
 
     // A message leads back to the items and rules that come from it.
-    const rule = summary.carry_over.rules.find(({ refs }) => refs.includes(first));
+    const rule = summary.carried.rules.find(({ refs }) => refs.includes(first));
     const ruleItem = page.locator("details [data-item]").filter({ hasText: rule.text.slice(0, 30) });
     await ruleItem.waitFor({ state: "hidden" });
     await shownItem.focus();
@@ -179,8 +179,8 @@ run({
     equal([proposals.length, pending.uncovered_messages], [count + 1, 0]);
 
     const { summary_json, summary_sha256 } = pending.proposal;
-    const [rule] = summary_json.carry_over.rules;
-    summary_json.carry_over.rules = summary_json.carry_over.rules.slice(1);
+    const [rule] = summary_json.carried.rules;
+    summary_json.carried.rules = summary_json.carried.rules.slice(1);
     const args = { summary_json, save_draft: true, summary_sha256 };
     const edit = { type: "edit", edited_action: { name: "handoff_summary", args } };
     await ask("POST", `/api/handoffs/${handoff}/decision`, { decisions: [edit] });
@@ -188,7 +188,7 @@ run({
     const omitted = page.getByRole("region", { name: "Not in this text" });
     await button(omitted, `Add: ${rule.text}`).click();
     const hasRule = async () =>
-      (await review()).pending?.proposal.summary_json.carry_over.rules.some(({ text }) => text === rule.text);
+      (await review()).pending?.proposal.summary_json.carried.rules.some(({ text }) => text === rule.text);
     await waitUntil(hasRule, "the rule is put back");
     await button(omitted, `Add: ${rule.text}`).waitFor({ state: "hidden" });
   },

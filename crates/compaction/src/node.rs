@@ -412,7 +412,7 @@ impl Compactor {
             model: outcome.as_ref().map_or_else(String::new, |outcome| outcome.model.clone()),
             summary,
             sections: outcome.as_ref().map(|outcome| outcome.sections.clone()).unwrap_or_default(),
-            carry_over: outcome.as_ref().map(|outcome| outcome.carry_over.clone()).unwrap_or_default(),
+            carried: outcome.as_ref().map(|outcome| outcome.carried.clone()).unwrap_or_default(),
             last_request_seq: cut.and_then(|cut| cut.last_request_seq),
             previous_seq: previous.map(|(seq, _)| seq),
             focus: focus.map(str::to_owned),

@@ -4,7 +4,7 @@
 //! The model gets the earlier record and only the newly dropped messages. Nothing here reads the journal or stores
 //! anything.
 
-mod carry_over;
+mod carried_facts;
 mod model_summary;
 mod offline;
 mod record;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use facts::{FactCollector, GoalMatcher};
 use jiff::Timestamp;
 use model::ChatModel;
-use protocol::{CarryOver, Compaction, CondensedSummary, OFFLINE_SUMMARY_MODEL, Usage};
+use protocol::{CarriedFacts, Compaction, CondensedSummary, OFFLINE_SUMMARY_MODEL, Usage};
 use runtime::RunScope;
 
 use crate::cut::ContextMessage;
@@ -77,7 +77,7 @@ pub(crate) struct SummaryOutcome {
     /// The record in its sections.
     pub sections: CondensedSummary,
     /// The facts of everything that has been compacted so far.
-    pub carry_over: CarryOver,
+    pub carried: CarriedFacts,
     /// Record and facts as Markdown, for users and for the model.
     pub summary: String,
     /// The name of the model that wrote the record, or [`OFFLINE_SUMMARY_MODEL`].
@@ -116,7 +116,7 @@ pub(crate) async fn summarize_dropped(
     let mut collector = FactCollector::with_goal(source.focus.map(|focus| Arc::new(GoalMatcher::new(focus))));
     source.dropped_messages.iter().for_each(|message| collector.push(&message.item));
     let facts = collector.finish();
-    let carry_over = carry_over::merge_carry_over(source, &facts);
+    let carried = carried_facts::merge_carried_facts(source, &facts);
     let mut calls = Vec::new();
     let mut problems = Vec::new();
     let mut model_record = None;
@@ -138,18 +138,17 @@ pub(crate) async fn summarize_dropped(
     let (record, model) = model_record
         .unwrap_or_else(|| (offline::summarize_offline(source, &facts), OFFLINE_SUMMARY_MODEL.to_owned()));
     let full_record =
-        CondensedSummary { user_messages: carry_over::merge_user_messages(source, &facts), ..record };
+        CondensedSummary { user_messages: carried_facts::merge_user_messages(source, &facts), ..record };
     let mut sections = record::normalize_record(full_record);
     if sections.goal.is_empty() {
         sections.goal = offline::goal(source, &facts);
     }
     let tokens_max = options.max_summary_tokens.min(SUMMARY_TOKENS_MAX);
     let last_seq = source.dropped_messages.last().map_or(0, |message| message.item.seq);
-    let summary =
-        render::render_within(&sections, &carry_over, last_seq, source.request_answered, tokens_max);
+    let summary = render::render_within(&sections, &carried, last_seq, source.request_answered, tokens_max);
     let mut usage = Usage::default();
     calls.iter().for_each(|call: &SummarizerCall| usage.add(call.usage));
-    Ok(SummaryOutcome { sections, carry_over, summary, model, usage, calls, prompt_sha256, problems })
+    Ok(SummaryOutcome { sections, carried, summary, model, usage, calls, prompt_sha256, problems })
 }
 
 #[cfg(test)]

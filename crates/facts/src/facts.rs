@@ -1,13 +1,13 @@
 //! The collected facts as plain values, each with the `seq` of its source event, so that a summary can cite them.
 
-use protocol::{CarryOver, Rule, Seq, TodoItem};
+use protocol::{CarriedFacts, CarriedFiles, Rule, Seq, TodoItem};
 
 use crate::formatting::to_single_line;
 use crate::goal::TermFrequencies;
 use crate::shell::{CheckKind, CheckOutcome};
 use crate::text::known_secrets::KnownSecrets;
 
-/// Maximum entries of each list in [`CarryOver`].
+/// Maximum entries of each list in [`CarriedFacts`].
 const CARRY_OVER_ENTRIES_MAX: usize = 500;
 
 /// A verbatim part of a message: redacted, and cut where it exceeds a limit.
@@ -207,7 +207,7 @@ impl ConversationFacts {
     ///
     /// The lists of files and errors have at most 500 entries each. Fields that the collector does not cover, such as
     /// skills and delegations, have their default value.
-    pub fn carry_over(&self) -> CarryOver {
+    pub fn carried_facts(&self) -> CarriedFacts {
         let paths = |is_included: fn(&FileUse) -> bool| {
             self.files
                 .iter()
@@ -220,19 +220,22 @@ impl ConversationFacts {
             Some(detail) => format!("{}: {detail}", run.name),
             None => format!("{} failed", run.name),
         });
-        CarryOver {
+        CarriedFacts {
             last_user_request: self.last_request_text.clone(),
             last_request_answered: self.requests.last().and(self.request_answered),
             rules: self.standing_rules.clone(),
             todos: self.todos.clone(),
-            files_read: paths(|file| file.last_write_seq == 0 && !file.is_deleted()),
-            files_modified: paths(|file| file.last_write_seq > 0 && !file.is_deleted()),
+            files: CarriedFiles {
+                changed: paths(|file| file.last_write_seq > 0 && !file.is_deleted()),
+                read: paths(|file| file.last_write_seq == 0 && !file.is_deleted()),
+                deleted: paths(|file| file.is_deleted() && !file.is_temporary()),
+            },
             commands: self.commands.iter().map(|name| name.text.clone()).collect(),
             errors: failing
                 .chain(self.errors.iter().map(|quote| to_single_line(&quote.text)))
                 .take(CARRY_OVER_ENTRIES_MAX)
                 .collect(),
-            ..CarryOver::default()
+            ..CarriedFacts::default()
         }
     }
 }

@@ -34,7 +34,7 @@ use text::wrappers::task_template::without_instructions;
 use text::{cues, open_work, rule_cues};
 
 mod calls;
-mod carry_over;
+mod carried_facts;
 mod facts;
 mod goal;
 pub mod limits;
@@ -49,7 +49,7 @@ mod transcript_item;
 
 pub use calls::files::same_file::is_common_file_name;
 pub use calls::{shell, tool_use};
-pub use carry_over::render_carry_over;
+pub use carried_facts::render_carried_facts;
 pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule};
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::merge_rules;

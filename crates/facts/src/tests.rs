@@ -151,7 +151,7 @@ fn l7_a_request_is_unanswered_until_the_assistant_answers_with_no_call_pending()
 #[test]
 fn the_difference_of_handed_in_work_names_the_changed_files() {
     let facts = parse_facts("U: Do it.\n C: 1 submit {}\n T: 1 diff --git a/src/a.py b/src/a.py");
-    assert_eq!(facts.carry_over().files_modified, ["src/a.py"]);
+    assert_eq!(facts.carried_facts().files.changed, ["src/a.py"]);
 }
 
 #[test]
@@ -278,11 +278,11 @@ fn files_are_listed_with_the_last_used_first() {
 
 /// Returns the facts that are carried over of a transcript, as one line for each kind that is present.
 fn carried(text: &str) -> String {
-    let carry = parse_facts(text).carry_over();
+    let carry = parse_facts(text).carried_facts();
     let rules = carry.rules.iter().map(|rule| format!("{} {:?}", rule.text, rule.refs)).collect();
     [
-        ("changed", carry.files_modified),
-        ("read", carry.files_read),
+        ("changed", carry.files.changed),
+        ("read", carry.files.read),
         ("commands", carry.commands),
         ("errors", carry.errors),
         ("rules", rules),
@@ -521,7 +521,7 @@ fn standing_rules_are_collected_from_the_whole_thread() {
     let facts = parse_facts(
         "U: Fix it. Two rules: don't touch the public API. And never sleep in tests, not even a millisecond.\n A: Done.\n B:\n U: Go on.",
     );
-    let rules: Vec<_> = facts.carry_over().rules.into_iter().map(|rule| (rule.text, rule.refs)).collect();
+    let rules: Vec<_> = facts.carried_facts().rules.into_iter().map(|rule| (rule.text, rule.refs)).collect();
     let text = "Two rules: don't touch the public API. And never sleep in tests, not even a millisecond.";
     assert_eq!(rules, [(text.to_owned(), vec![1])]);
 }

@@ -112,7 +112,7 @@ fn warm_extract(bencher: Bencher<'_, '_>, messages: u64) {
     bencher.with_inputs(|| collector.clone()).bench_local_values(|mut collector| {
         new.iter().for_each(|item| collector.push(item));
         let facts = collector.finish();
-        (build_offline_summary(&facts, None, 300), facts.carry_over())
+        (build_offline_summary(&facts, None, 300), facts.carried_facts())
     });
 }
 
@@ -197,6 +197,6 @@ fn summary(offline: OfflineSummary) -> HandoffSummary {
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
         coverage: Coverage::default(),
-        carry_over: offline.carry_over,
+        carried: offline.carried,
     }
 }

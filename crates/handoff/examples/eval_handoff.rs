@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use facts::{FactCollector, TranscriptItem};
 use handoff::limits::INPUT_TOKENS_MAX;
-use handoff::{TranscriptSelector, build_offline_summary, render};
+use handoff::{TranscriptSelector, build_offline_summary};
 use jiff::Timestamp;
 use model::ChatModel;
 use protocol::{Event, EventId, NewEvent, ThreadId};
@@ -149,10 +149,7 @@ async fn answer(case: EvalCase, model: Option<&Arc<dyn ChatModel>>) -> serde_jso
             continue;
         }
         let summary = build_offline_summary(&facts, None, budget);
-        summaries.insert(
-            budget.to_string(),
-            render::render_markdown(&summary.title, &summary.tldr, &summary.body).into(),
-        );
+        summaries.insert(budget.to_string(), summary.to_markdown().into());
     }
     let selection = case.selector.select(&facts, INPUT_TOKENS_MAX).text();
     serde_json::json!({"entries": case.entries, "summaries": summaries, "selection": selection})

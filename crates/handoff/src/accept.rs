@@ -169,7 +169,7 @@ fn pin_writes(
     own: &ThreadPins,
     now: Timestamp,
 ) -> Result<Vec<Write>, StepFailure> {
-    let accepted = &proposal.summary_json.carry_over.pins;
+    let accepted = &proposal.summary_json.carried.pins;
     match own.hand_over(handoff.handoff_id, accepted, now) {
         Some(change) => Ok(own.change_writes(handoff.child_thread_id, &change, now)?),
         None => Ok(Vec::new()),
@@ -207,7 +207,7 @@ impl Acceptance {
         let file = (self.agent_md)(&handoff.assistant_id);
         let path = file.path().to_owned();
         let written = match self.is_newest_pending(handoff).await? {
-            true => write_block(file, proposal.summary_md.clone()).await.map(Some),
+            true => write_block(file, proposal.package_md.clone()).await.map(Some),
             false => Ok(None),
         };
         // Another process may have deleted the child before the block was written, by this call or by one that was interrupted.
@@ -279,9 +279,9 @@ impl Acceptance {
                 for own in own.iter().rev() {
                     let written = match &other {
                         Some(other) => {
-                            file.compare_and_swap_block(&own.summary_md, &other.summary_md, now)?
+                            file.compare_and_swap_block(&own.package_md, &other.package_md, now)?
                         }
-                        None => file.clear_block(&own.summary_md, now)?,
+                        None => file.clear_block(&own.package_md, now)?,
                     };
                     if written.outcome != BlockWriteOutcome::Skipped {
                         return Ok(written.edit_backup);

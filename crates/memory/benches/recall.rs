@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use journal::{SqliteStore, Store, Transaction, Write};
 use memory::{MessageFilter, RecallQuery, RecallResult, recall};
 use protocol::{
-    AssistantId, CarryOver, Coverage, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary, Message,
-    NewEvent, ParentKind, Proposal, Thread, ThreadId,
+    AssistantId, CarriedFacts, Coverage, EventType, Handoff, HandoffId, HandoffStatus, HandoffSummary,
+    Message, NewEvent, ParentKind, Proposal, Thread, ThreadId,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -111,13 +111,13 @@ fn accepted_handoff_writes(
         iteration: 0,
         created_at,
         coverage: Coverage { first_seq: 1, last_seq: messages, ..Coverage::default() },
-        carry_over: CarryOver::default(),
+        carried: CarriedFacts::default(),
     };
     let proposal = Proposal {
         handoff_id,
         iteration: 0,
         summary_json,
-        summary_md: String::new(),
+        package_md: String::new(),
         summary_sha256: "0".repeat(64),
         feedback: None,
         created_at,

@@ -62,7 +62,7 @@ impl AgentMdHook {
         let summaries =
             inherited_summary::find_inherited_summaries(&**step.store, step.thread_id, self.retention)
                 .await?;
-        let bytes = summaries.iter().map(|summary| summary.summary_md.len()).sum();
+        let bytes = summaries.iter().map(|summary| summary.package_md.len()).sum();
         let summaries = Arc::new(summaries);
         self.summaries.insert(run, Arc::clone(&summaries), bytes);
         Ok(summaries)

@@ -2,7 +2,7 @@
 //! data. The caller decides which summary applies and when.
 
 use model::untrusted_text;
-use protocol::CarryOver;
+use protocol::CarriedFacts;
 
 use crate::file::project_notes::{NotesScope, remove_hidden_notes};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFileSnapshot, ReadExtent};
@@ -44,9 +44,9 @@ struct AgentMdFields {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InheritedSummary {
     /// The summary with its facts, as it was accepted.
-    pub summary_md: String,
+    pub package_md: String,
     /// The facts of a summary of an older version, which its text does not contain.
-    pub separate_facts: Option<CarryOver>,
+    pub separate_facts: Option<CarriedFacts>,
 }
 
 /// Returns the section of the system prompt with the notes of `agent_md` in this scope and the summaries handed over to
@@ -77,15 +77,15 @@ pub fn build_prompt_section(
         PromptSource { name: "prompts/agent_md.md", sha256: protocol::sha256_hex(AGENT_MD_TEMPLATE) },
     ];
     let texts: Vec<String> =
-        summaries.iter().map(|summary| untrusted_text::neutralize(&summary.summary_md)).collect();
+        summaries.iter().map(|summary| untrusted_text::neutralize(&summary.package_md)).collect();
     let shown = if texts.is_empty() { PLACEHOLDER.to_owned() } else { texts.join("\n\n") };
     let mut text = fill_template(&AgentMdFields { agent_md: notes, current_thread_summary: shown });
     for summary in summaries {
         sources.push(PromptSource {
             name: "current_thread_summary",
-            sha256: protocol::sha256_hex(&summary.summary_md),
+            sha256: protocol::sha256_hex(&summary.package_md),
         });
-        let facts = summary.separate_facts.as_ref().map(facts::render_carry_over).unwrap_or_default();
+        let facts = summary.separate_facts.as_ref().map(facts::render_carried_facts).unwrap_or_default();
         if !facts.is_empty() {
             sources.push(PromptSource { name: "carried_over", sha256: protocol::sha256_hex(&facts) });
             text.push('\n');

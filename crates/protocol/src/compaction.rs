@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::Seq;
-use crate::handoff::summary::CarryOver;
+use crate::handoff::carried_facts::CarriedFacts;
 use crate::message::Usage;
 
 /// The content of a `middleware:summarize` event, the boundary of a compaction. From this event on, the model is sent
@@ -31,12 +31,13 @@ pub struct Compaction {
     pub tokens_after: u64,
     /// `provider/name` of the model that wrote the summary, or `extractive` for an offline summary.
     pub model: String,
-    /// The summary as Markdown, rendered from `sections` and `carry_over`. Users see and the model receives this text.
+    /// The summary as Markdown, rendered from `sections` and `carried`. Users see and the model receives this text.
     pub summary: String,
     /// The sections of the summary. The next compaction updates them instead of starting from nothing.
     pub sections: CondensedSummary,
     /// Facts computed without a model over all events that this and earlier compactions cover.
-    pub carry_over: CarryOver,
+    #[serde(rename = "carry_over")]
+    pub carried: CarriedFacts,
     /// The event of the user's last request if the summary replaces it. The request is sent verbatim after the summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_request_seq: Option<Seq>,

@@ -1,12 +1,14 @@
 //! The stored rows of a handoff and its proposals. The `handoff` crate defines the legal transitions between statuses.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use self::summary::HandoffSummary;
 use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
 
+pub mod carried_facts;
 pub mod continuity;
 pub mod summary;
 
@@ -87,8 +89,8 @@ pub struct Handoff {
 }
 
 /// A stored proposal. An accepted edit is stored as another proposal, so that the child always receives the text of a
-/// stored proposal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// stored proposal. Its JSON contains the package twice: as `package_md`, and as `summary_md` for readers of version 1.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Proposal {
     /// The handoff it belongs to.
     pub handoff_id: HandoffId,
@@ -96,12 +98,29 @@ pub struct Proposal {
     pub iteration: u32,
     /// The structured summary.
     pub summary_json: HandoffSummary,
-    /// The rendered summary. The user reviews, the journal stores and the child receives exactly these bytes.
-    pub summary_md: String,
-    /// Lowercase hex SHA-256 of `summary_md`.
+    /// The rendered package: the summary and the carried facts. The user reviews, the journal stores and the child receives
+    /// exactly these bytes.
+    #[serde(rename = "summary_md")]
+    pub package_md: String,
+    /// Lowercase hex SHA-256 of `package_md`.
     pub summary_sha256: String,
     /// The feedback from which this proposal was drafted; `None` for the first.
     pub feedback: Option<String>,
     /// Time at which the proposal was stored.
     pub created_at: Timestamp,
+}
+
+impl Serialize for Proposal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut json = serializer.serialize_struct("Proposal", 8)?;
+        json.serialize_field("handoff_id", &self.handoff_id)?;
+        json.serialize_field("iteration", &self.iteration)?;
+        json.serialize_field("summary_json", &self.summary_json)?;
+        json.serialize_field("package_md", &self.package_md)?;
+        json.serialize_field("summary_md", &self.package_md)?;
+        json.serialize_field("summary_sha256", &self.summary_sha256)?;
+        json.serialize_field("feedback", &self.feedback)?;
+        json.serialize_field("created_at", &self.created_at)?;
+        json.end()
+    }
 }

@@ -26,11 +26,13 @@ pub use event::body::{EventBody, EventBodyError};
 pub use event::catalog::{Category, EventType};
 pub use event::surrogate::lone_surrogate;
 pub use event::{Event, NewEvent, RawJson, Seq};
+pub use handoff::carried_facts::{
+    CarriedFacts, CarriedFiles, PinnedText, ReferencedFile, Rule, TodoItem, TodoStatus,
+};
 pub use handoff::continuity::{ContinuityProbe, ContinuityReport, ProbeJudge, ProbeKind};
 pub use handoff::summary::{
-    CarryOver, ConversationTopic, Coverage, DoneTaskClaim, HandoffSummary, LeftOutFacts, LeftOutItem,
-    LeftOutReason, PinnedText, ReferencedFile, ReviewNotes, Rule, RuleNote, RuleProblem, SummaryItem,
-    SummaryItemKind, TodoItem, TodoStatus, UnsummarizedPart,
+    ConversationTopic, Coverage, DoneTaskClaim, HandoffSummary, LeftOutFacts, LeftOutItem, LeftOutReason,
+    ReviewNotes, RuleNote, RuleProblem, SummaryItem, SummaryItemKind, UnsummarizedPart,
 };
 pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};
@@ -55,7 +57,8 @@ pub use run::request::{DisconnectMode, MultitaskStrategy, RunCommand, RunRequest
 pub use run::{Checkpoint, CheckpointEntry, CheckpointSource, PendingActivity, Run, RunRef, RunStatus};
 pub use thread::{HandoffMark, ParentKind, Thread, ThreadState, ThreadStateInputs, ThreadStatus};
 
-/// The current version of every stored or sent shape that has a `schema_version` field. Readers ignore unknown
+/// The current version of the stored and sent shapes that have a `schema_version` field, except for the summary of a handoff
+/// ([`HandoffSummary::SCHEMA_VERSION`]). Readers ignore unknown
 /// fields, so that a later version may add some.
 pub const SCHEMA_VERSION: u32 = 1;
 

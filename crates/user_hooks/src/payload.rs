@@ -134,9 +134,11 @@ pub struct HandoffHookPayload {
     pub title: String,
     /// The summary in one or two sentences.
     pub tldr: String,
-    /// The whole summary as Markdown.
+    /// The whole package as Markdown.
+    pub package_md: String,
+    /// The text of `package_md`, under its name of version 1.
     pub summary_md: String,
-    /// Lowercase hex SHA-256 of the summary as it is stored, shown for review and injected. The redacted `summary_md` can
+    /// Lowercase hex SHA-256 of the package as it is stored, shown for review and injected. The redacted `package_md` can
     /// differ from that text.
     pub summary_sha256: String,
     /// The child thread. It exists once the handoff is accepted.
@@ -277,13 +279,15 @@ async fn handoff_details(
 
 /// Returns the details of a proposal, redacted.
 fn handoff_payload(handoff: &Handoff, proposal: &Proposal) -> HandoffHookPayload {
+    let package_md = redact_text(&proposal.package_md);
     HandoffHookPayload {
         handoff_id: handoff.handoff_id,
         iteration: proposal.iteration,
         goal: handoff.goal.as_deref().map(redact_text),
         title: redact_text(&proposal.summary_json.title),
         tldr: redact_text(&proposal.summary_json.tldr),
-        summary_md: redact_text(&proposal.summary_md),
+        summary_md: package_md.clone(),
+        package_md,
         summary_sha256: proposal.summary_sha256.clone(),
         child_thread_id: handoff.child_thread_id,
     }

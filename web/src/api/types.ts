@@ -287,14 +287,15 @@ export interface Rule {
   text: string;
   refs: number[];
 }
-export interface CarryOver {
+export interface CarriedFacts {
   rules?: Rule[];
   /** The pins of the parent, with the messages that they quote. */
   pins?: { text: string; author: "user" | "assistant"; refs: number[] }[];
   last_user_request: string | null;
   todos: (string | JsonObject)[];
-  files_read: string[];
-  files_modified: string[];
+  files: { changed: string[]; read: string[]; deleted: string[] };
+  /** The names that the next turns will probably use. */
+  in_use: string[];
   commands: string[];
   errors: string[];
   /** Tool calls of the thread that wait for approval. */
@@ -359,7 +360,7 @@ export interface HandoffSummary {
   tokens_used: number;
   iteration: number;
   coverage: CoverageRanges;
-  carry_over: CarryOver;
+  carried: CarriedFacts;
   notes?: ReviewNotes;
   created_at: string;
 }
@@ -389,7 +390,7 @@ export interface ListedHandoff extends Handoff {
 export interface Proposal {
   iteration: number;
   summary_json: HandoffSummary;
-  summary_md: string;
+  package_md: string;
   summary_sha256: string;
   feedback: string | null;
   coverage: {

@@ -19,7 +19,7 @@ import {
 
 const proposal = {
   summary_sha256: "abc",
-  summary_md: "**Kettle**\nIt leaks.\n\n### Objective\n- Mend it\n",
+  package_md: "**Kettle**\nIt leaks.\n\n### Objective\n- Mend it\n",
   summary_json: {
     title: "Kettle",
     tldr: "It leaks.",
@@ -164,19 +164,19 @@ test("g1_an edit is accepted instead of its base", () => {
   expect(acceptEdit({ ...edit, format: "markdown" })).toEqual({
     type: "approve",
     summary_sha256: "abc",
-    args: { summary_md: proposal.summary_md },
+    args: { package_md: proposal.package_md },
   });
 });
 
 test("the text of an edit can be sent with another decision", () => {
   const edit = { ...createEdit(proposal), title: "Lid" };
   expect(textArgs(edit)).toMatchObject({ summary_json: { title: "Lid", tldr: "It leaks." } });
-  expect(textArgs({ ...edit, format: "markdown", markdown: "**Lid**" })).toEqual({ summary_md: "**Lid**" });
+  expect(textArgs({ ...edit, format: "markdown", markdown: "**Lid**" })).toEqual({ package_md: "**Lid**" });
 });
 
 test("fields become Markdown with the marks of unchanged items", () => {
   const edit = createEdit(proposal);
-  expect(switchToMarkdown(edit, proposal).markdown).toBe(proposal.summary_md);
+  expect(switchToMarkdown(edit, proposal).markdown).toBe(proposal.package_md);
   const items = edit.items.map((item) => (item.text === "Buy glue" ? { ...item, text: "Buy\nglue" } : item));
   const switched = switchToMarkdown({ ...edit, items }, proposal);
   expect(switched.format).toBe("markdown");
@@ -190,7 +190,7 @@ test("fields become Markdown with the marks of unchanged items", () => {
 
 test("the facts stay when fields become Markdown", () => {
   const facts = "\n### Last request (still open)\n- Mend it\n\n### Tasks\n- [ ] Buy glue\n- [x] Look\n";
-  const withFacts = { ...proposal, summary_md: proposal.summary_md + facts };
+  const withFacts = { ...proposal, package_md: proposal.package_md + facts };
   const edit = { ...createEdit(withFacts), title: "Pot" };
   const { markdown } = switchToMarkdown(edit, withFacts);
   expect(markdown.startsWith("**Pot**") && markdown.endsWith(facts)).toBe(true);

@@ -55,7 +55,7 @@ export function createEdit(proposal: Proposal): SummaryEdit {
     title,
     tldr,
     items: toEditItems(body),
-    markdown: proposal.summary_md,
+    markdown: proposal.package_md,
     isMarkdownEdited: false,
   };
 }
@@ -98,7 +98,7 @@ export function addItem(items: readonly EditItem[], kind: SummaryKind): EditItem
 
 /** Returns true if the edit differs from the proposal. */
 export function isChanged(edit: SummaryEdit, proposal: Proposal): boolean {
-  if (edit.format === "markdown") return edit.markdown !== proposal.summary_md;
+  if (edit.format === "markdown") return edit.markdown !== proposal.package_md;
   const { title, tldr, body } = proposal.summary_json;
   const items = toEditItems(body);
   const contentOf = (of: readonly EditItem[]) => JSON.stringify(of.map(({ kind, text }) => [kind, text]));
@@ -149,7 +149,7 @@ export function acceptEdit(edit: SummaryEdit, summary_sha256 = edit.sha256): Dec
 
 /** Returns the text of the edit as arguments of a decision. */
 export function textArgs(edit: SummaryEdit): JsonObject {
-  if (edit.format === "markdown") return { summary_md: edit.markdown };
+  if (edit.format === "markdown") return { package_md: edit.markdown };
   const body = edit.items
     .filter((item) => item.text.trim())
     .map(({ kind, text, refs, draftText }) => {
@@ -168,8 +168,8 @@ export function editDecision(args: Extract<Decision, { type: "edit" }>["edited_a
 export function switchToMarkdown(edit: SummaryEdit, base: Proposal | null): SummaryEdit {
   if (edit.isMarkdownEdited) return { ...edit, format: "markdown" };
   const isSame = base && !isChanged({ ...edit, format: "fields" }, base);
-  const facts = base ? factsMarkdown(base.summary_md) : "";
-  return { ...edit, format: "markdown", markdown: isSame ? base.summary_md : renderMarkdown(edit) + facts };
+  const facts = base ? factsMarkdown(base.package_md) : "";
+  return { ...edit, format: "markdown", markdown: isSame ? base.package_md : renderMarkdown(edit) + facts };
 }
 
 /** Returns the facts of a proposal's Markdown, unchanged. */

@@ -11,8 +11,8 @@ const item = (kind: SummaryItem["kind"], refs: number[]): SummaryItem => ({
 
 /** Returns a proposal with only the fields that the tested functions read. */
 function proposal(body: SummaryItem[], rules: number[][] = [], markdown = ""): Proposal {
-  const carry_over = { rules: rules.map((refs) => ({ text: "Never.", refs })) };
-  return { summary_json: { body, carry_over }, summary_md: markdown } as Proposal;
+  const carried = { rules: rules.map((refs) => ({ text: "Never.", refs })) };
+  return { summary_json: { body, carried }, package_md: markdown } as Proposal;
 }
 
 const RULES =

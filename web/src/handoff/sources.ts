@@ -20,7 +20,7 @@ export function toPackageItem({ summary_json }: Proposal, item: SummaryItem): Pa
 
 /** Returns a fact as an item of the package; without sources, unless it is a rule or a pin. */
 export function factItem(proposal: Proposal, { heading, entries }: FactSection, index: number): PackageItem {
-  const { rules = [], pins = [] } = proposal.summary_json.carry_over;
+  const { rules = [], pins = [] } = proposal.summary_json.carried;
   const quoted = heading === RULES_HEADING ? rules : heading === PINS_HEADING ? pins : [];
   // The Markdown has one line for each rule and pin, in the same order.
   const refs = quoted.length === entries.length ? (quoted[index]?.refs ?? []) : [];
@@ -32,7 +32,7 @@ export function packageItems(proposal: Proposal): PackageItem[] {
   const items = groupItems(proposal.summary_json.body)
     .flatMap((group) => group.items)
     .map((item) => toPackageItem(proposal, item));
-  const facts = factSections(proposal.summary_md).flatMap((section) =>
+  const facts = factSections(proposal.package_md).flatMap((section) =>
     section.entries.map((_, index) => factItem(proposal, section, index)),
   );
   return [...items, ...facts].filter(({ refs }) => refs.length > 0);

@@ -5,7 +5,7 @@ import { storeEdit, loadUnsent } from "./storage";
 
 const proposal = {
   summary_sha256: "abc",
-  summary_md: "**Kettle**\n",
+  package_md: "**Kettle**\n",
   summary_json: { title: "Kettle", tldr: "", body: [] },
 } as unknown as Proposal;
 

@@ -9,11 +9,11 @@ test("an accept says what becomes of the calls that wait for approval", () => {
     args: { pending_approvals: "transfer" },
   });
   expect(
-    withWaitingCalls({ type: "approve", summary_sha256: "ab", args: { summary_md: "x" } }, "cancel"),
+    withWaitingCalls({ type: "approve", summary_sha256: "ab", args: { package_md: "x" } }, "cancel"),
   ).toEqual({
     type: "approve",
     summary_sha256: "ab",
-    args: { summary_md: "x", pending_approvals: "cancel" },
+    args: { package_md: "x", pending_approvals: "cancel" },
   });
   const edited_action = { name: "handoff_summary", args: { summary_json: {}, summary_sha256: "ab" } };
   expect(withWaitingCalls({ type: "edit", edited_action }, "leave")).toEqual({
@@ -27,7 +27,7 @@ test("an accept says what becomes of the calls that wait for approval", () => {
 });
 
 test("the choice is offered for the calls that the text lists", () => {
-  const proposal = (carry_over: object) => ({ summary_json: { carry_over } }) as unknown as Proposal;
+  const proposal = (carried: object) => ({ summary_json: { carried } }) as unknown as Proposal;
   expect(waitingCalls(proposal({}))).toEqual([]);
   expect(waitingCalls(proposal({ pending_approvals: ["execute: {}"] }))).toEqual(["execute: {}"]);
   expect(waitingCallsLabel(1)).toBe("1 call waits for approval:");

@@ -15,7 +15,7 @@ export const WAITING_CALLS: { choice: WaitingCalls; label: string }[] = [
 
 /** Returns the calls that the text lists as waiting for approval. */
 export function waitingCalls(proposal: Proposal): readonly string[] {
-  return proposal.summary_json.carry_over?.pending_approvals ?? [];
+  return proposal.summary_json.carried?.pending_approvals ?? [];
 }
 
 /** Returns the label of the choice. */

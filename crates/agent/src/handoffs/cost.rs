@@ -72,7 +72,7 @@ impl<'a> HandoffService<'a> {
             let frame_tokens: u64 =
                 context.parts.iter().filter(is_outside_conversation).map(|part| part.tokens).sum();
             let first_turn_tokens =
-                frame_tokens + model::tokens::estimate_tokens(&pending.proposal.summary_md);
+                frame_tokens + model::tokens::estimate_tokens(&pending.proposal.package_md);
             let Some(model) = &context.model else { return Ok(cost) };
             let price = |tokens| {
                 self.agent.admin().usage_price(model, &Usage { input_tokens: tokens, ..Usage::default() })

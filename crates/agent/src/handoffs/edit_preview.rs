@@ -11,7 +11,7 @@ use crate::{HandoffError, HandoffService, Result};
 
 impl<'a> HandoffService<'a> {
     /// Returns the proposal that a text of the person would become if they accepted it, with the notes for its review: rules
-    /// that it has lost or may contradict, and names that the conversation does not contain. `args` are `summary_md`, `title` or
+    /// that it has lost or may contradict, and names that the conversation does not contain. `args` are `package_md`, `title` or
     /// `summary_json`, as in a decision. Nothing is stored.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ impl<'a> HandoffService<'a> {
     /// Puts an updated package in the place of the one before it in `agent.md`, if the block still holds that one.
     async fn update_block(self, handoff: &Handoff, before: &Proposal, updated: &Proposal) {
         let file = self.agent.agent_file(&handoff.assistant_id);
-        let (before, updated) = (before.summary_md.clone(), updated.summary_md.clone());
+        let (before, updated) = (before.package_md.clone(), updated.package_md.clone());
         let swap = move || file.compare_and_swap_block(&before, &updated, Timestamp::now());
         // The child is sent the package of the journal, also if the file cannot be written. `segue doctor` reports the file.
         let _ = tokio::task::spawn_blocking(swap).await;

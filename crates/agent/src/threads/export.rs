@@ -155,7 +155,7 @@ mod tests {
             model: "extractive".to_owned(),
             summary: "# Not a heading".to_owned(),
             sections: protocol::CondensedSummary::default(),
-            carry_over: protocol::CarryOver::default(),
+            carried: protocol::CarriedFacts::default(),
             last_request_seq: None,
             previous_seq: None,
             focus: None,

@@ -21,8 +21,8 @@ use runtime::{Frame, FrameSender, SubscriptionItem};
 use test_model::{Script, ScriptedFault, ScriptedReply, ScriptedServer};
 
 use crate::environment::{
-    CrashingStore, DRAFT, DRAFT_PROMPT, TEST_MODEL, TestEnvironment, answering_server, approval, decisions,
-    drafting_server, import_session, unwatched,
+    CrashingStore, DRAFT, DRAFT_PROMPT, SESSION_JSON, TEST_MODEL, TestEnvironment, answering_server,
+    approval, decisions, drafting_server, import_session, unwatched,
 };
 
 /// Imports the session and requests a handoff of its thread, which then waits for a decision.
@@ -63,11 +63,11 @@ async fn m1_the_shown_proposal_is_stored_and_injected_byte_for_byte() {
     assert_eq!(server.call_count(), 1, "the model was called once for one iteration");
     assert_eq!(decided.handoff.accepted_sha256.as_deref(), Some(shown.proposal.summary_sha256.as_str()));
     let block = memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
-    assert_eq!(block.trim(), shown.proposal.summary_md.trim());
+    assert_eq!(block.trim(), shown.proposal.package_md.trim());
     let child = decided.child_thread_id.unwrap();
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     let request = server.requests()[1].body["system"].to_string();
-    let injected = serde_json::to_string(shown.proposal.summary_md.trim()).unwrap();
+    let injected = serde_json::to_string(shown.proposal.package_md.trim()).unwrap();
     assert!(request.contains(injected.trim_matches('"')), "{request}\n{injected}");
 }
 
@@ -93,7 +93,7 @@ async fn m1_the_injected_text_with_its_facts_and_goal_has_the_accepted_hash_in_t
         let options =
             HandoffRequestOptions { goal: goal.map(str::to_owned), ..HandoffRequestOptions::default() };
         let pending = agent.handoffs().request(thread, options, &frames, &cancel).await.unwrap();
-        let md = &pending.proposal.summary_md;
+        let md = &pending.proposal.package_md;
         for part in ["### Goal of the new thread\n- Port the importer to streams", "- src/import.rs"] {
             assert!(md.contains(part), "{part}: {md}");
         }
@@ -163,8 +163,30 @@ async fn m7_the_facts_reach_the_child_although_the_model_drafts_garbage() {
         "### Last request (still open)\\n- Good. Now add a test for a file with one row only",
         "### Files changed\\n- src/import.rs",
     ] {
-        assert!(pending.proposal.summary_md.contains(&fact.replace("\\n", "\n")), "{fact}");
+        assert!(pending.proposal.package_md.contains(&fact.replace("\\n", "\n")), "{fact}");
         assert!(systems.iter().all(|system| system.contains(fact)), "{fact}: {systems:?}");
+    }
+}
+
+#[tokio::test]
+async fn m7_a_draft_by_a_model_has_the_names_in_use_that_it_does_not_contain() {
+    let session = SESSION_JSON.replace("The loop stops", "The loop in `row_reader` stops");
+    let with_name = DRAFT.replace("The loop is mended", "The loop in `row_reader` is mended");
+    for (draft, names) in [(DRAFT, &["row_reader"][..]), (&with_name, &[])] {
+        let environment = TestEnvironment::new();
+        let path = environment.folder().join("session.json");
+        std::fs::write(&path, &session).unwrap();
+        let server = answering_server(draft);
+        let agent = environment.agent_with(&server);
+        let (frames, cancel) = unwatched();
+        let report = agent.threads().import(&[path], &frames, &cancel).await.unwrap();
+        let (parent, options) = (report.threads[0].thread_id, HandoffRequestOptions::default());
+        let pending = agent.handoffs().request(parent, options, &frames, &cancel).await.unwrap();
+        let summary = &pending.proposal.summary_json;
+        assert_ne!(summary.model, protocol::OFFLINE_SUMMARY_MODEL);
+        assert_eq!(summary.carried.in_use, names, "the changed file is among the files");
+        let md = &pending.proposal.package_md;
+        assert_eq!(md.contains("\n### In use\n- row_reader\n"), !names.is_empty(), "{md}");
     }
 }
 
@@ -293,7 +315,7 @@ async fn g1_an_edited_text_is_stored_and_injected() {
         .unwrap();
     assert_eq!(decided.proposal.summary_json.title, "My title");
     assert_eq!(decided.proposal.summary_json.body.len(), 2);
-    assert_eq!(decided.proposal.summary_md, text.trim());
+    assert_eq!(decided.proposal.package_md, text.trim());
     assert_eq!(
         memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap(),
         text.trim()
@@ -361,7 +383,7 @@ async fn m4_a_model_without_a_usable_answer_never_prevents_a_handoff() {
             agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await;
         let pending = pending.unwrap_or_else(|error| panic!("{case}: {error}"));
         assert_eq!(pending.proposal.summary_json.model, "extractive", "{case}");
-        assert!(pending.proposal.summary_md.contains("importer drops the last row"), "{case}");
+        assert!(pending.proposal.package_md.contains("importer drops the last row"), "{case}");
     }
 }
 
@@ -373,7 +395,7 @@ async fn m6_a_name_that_the_thread_does_not_contain_is_flagged() {
     let (_, pending) = pending_handoff(environment.agent_with(&server), &environment).await;
     let flags: Vec<bool> = pending.proposal.summary_json.body.iter().map(|item| item.verified).collect();
     assert_eq!(flags, [true, true, false]);
-    assert!(pending.proposal.summary_md.contains("unverified"));
+    assert!(pending.proposal.package_md.contains("unverified"));
 }
 
 #[tokio::test]

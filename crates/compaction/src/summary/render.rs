@@ -3,9 +3,9 @@
 //!
 //! All texts are untrusted data: every entry is neutralized, so that it can neither leave its line nor open an element.
 
-use facts::render_carry_over;
+use facts::render_carried_facts;
 use model::{tokens, untrusted_text};
-use protocol::{CarryOver, CondensedSummary, Seq, TodoStatus};
+use protocol::{CarriedFacts, CondensedSummary, Seq, TodoStatus};
 
 use super::CARRY_OVER_PERCENT;
 use super::record::{SECTIONS, drop_least_needed_entry, estimate_tokens};
@@ -30,13 +30,13 @@ const PENDING_NOTE: &str = "The user's last request then follows, word for word.
 /// still too long, the facts are dropped as well.
 pub(super) fn render_within(
     record: &CondensedSummary,
-    carry_over: &CarryOver,
+    carried: &CarriedFacts,
     last_seq: Seq,
     answered: Option<bool>,
     tokens_max: u64,
 ) -> String {
     let mut record = record.clone();
-    let facts = trim_facts(carry_over, answered, tokens_max * CARRY_OVER_PERCENT / 100);
+    let facts = trim_facts(carried, answered, tokens_max * CARRY_OVER_PERCENT / 100);
     let mut summary = render_record(&record, &facts, last_seq, answered);
     loop {
         let excess = tokens::estimate_tokens(&summary).saturating_sub(tokens_max);
@@ -49,7 +49,7 @@ pub(super) fn render_within(
             is_shorter = true;
         }
         if !is_shorter {
-            return render_record(&record, &CarryOver::default(), last_seq, answered);
+            return render_record(&record, &CarriedFacts::default(), last_seq, answered);
         }
         summary = render_record(&record, &facts, last_seq, answered);
     }
@@ -59,7 +59,7 @@ pub(super) fn render_within(
 /// most to the least needed one, the next step, the facts, and the note about the last request.
 fn render_record(
     record: &CondensedSummary,
-    carry_over: &CarryOver,
+    carried: &CarriedFacts,
     last_seq: Seq,
     answered: Option<bool>,
 ) -> String {
@@ -71,7 +71,7 @@ fn render_record(
         push_list(&mut md, section.name, &entries);
     }
     push_section(&mut md, "Next step", &record.next_step);
-    let facts = render_carry_over(&facts_to_render(carry_over, answered));
+    let facts = render_carried_facts(&facts_to_render(carried, answered));
     if !facts.is_empty() {
         md.push_str("\n\n### Facts\n");
         md.push_str(&facts);
@@ -109,8 +109,8 @@ fn push_list(md: &mut String, name: &str, entries: &[String]) {
 }
 
 /// Returns the facts to render. The last request is left out when it follows the summary verbatim.
-fn facts_to_render(carry_over: &CarryOver, answered: Option<bool>) -> CarryOver {
-    let mut facts = carry_over.clone();
+fn facts_to_render(carried: &CarriedFacts, answered: Option<bool>) -> CarriedFacts {
+    let mut facts = carried.clone();
     if answered.is_some() {
         facts.last_user_request = None;
     }
@@ -119,21 +119,21 @@ fn facts_to_render(carry_over: &CarryOver, answered: Option<bool>) -> CarryOver 
 
 /// Returns the facts, reduced until they have at most `tokens_max` tokens: completed tasks are dropped first, then the
 /// oldest half of all lists repeatedly, then the last request.
-fn trim_facts(carry_over: &CarryOver, answered: Option<bool>, tokens_max: u64) -> CarryOver {
-    let mut facts = facts_to_render(carry_over, answered);
-    let fits = |facts: &CarryOver| tokens::fits(&render_carry_over(facts), tokens_max);
+fn trim_facts(carried: &CarriedFacts, answered: Option<bool>, tokens_max: u64) -> CarriedFacts {
+    let mut facts = facts_to_render(carried, answered);
+    let fits = |facts: &CarriedFacts| tokens::fits(&render_carried_facts(facts), tokens_max);
     if fits(&facts) {
         return facts;
     }
     facts.todos.retain(|todo| todo.status != TodoStatus::Completed);
-    let mut entries = facts.files_read.len().max(facts.files_modified.len()).max(facts.commands.len());
+    let mut entries = facts.files.read.len().max(facts.files.changed.len()).max(facts.commands.len());
     entries = entries.max(facts.errors.len()).max(facts.todos.len());
     while entries > 0 && !fits(&facts) {
         entries /= 2;
         let lists = [
-            &mut facts.files_read,
+            &mut facts.files.read,
             &mut facts.commands,
-            &mut facts.files_modified,
+            &mut facts.files.changed,
             &mut facts.errors,
             &mut facts.delegations,
             &mut facts.skills,

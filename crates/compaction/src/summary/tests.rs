@@ -33,7 +33,7 @@ fn to_compaction(outcome: &SummaryOutcome) -> Compaction {
         model: outcome.model.clone(),
         summary: outcome.summary.clone(),
         sections: outcome.sections.clone(),
-        carry_over: outcome.carry_over.clone(),
+        carried: outcome.carried.clone(),
         last_request_seq: None,
         previous_seq: None,
         focus: None,
@@ -98,14 +98,14 @@ async fn e17_tasks_skills_and_delegations_survive_later_compactions() {
         None,
     )
     .await;
-    assert_eq!(next.carry_over.skills, ["testing", "rust-style"]);
-    assert_eq!(next.carry_over.delegations, ["look for other readers"]);
-    let todos: Vec<&str> = next.carry_over.todos.iter().map(|todo| todo.text.as_str()).collect();
+    assert_eq!(next.carried.skills, ["testing", "rust-style"]);
+    assert_eq!(next.carried.delegations, ["look for other readers"]);
+    let todos: Vec<&str> = next.carried.todos.iter().map(|todo| todo.text.as_str()).collect();
     assert_eq!(todos, ["find the fault", "add a test"]);
     for fact in ["rust-style", "look for other readers", "add a test", "src/import.rs"] {
         assert!(next.summary.contains(fact), "{fact} is missing: {}", next.summary);
     }
-    assert_eq!(next.carry_over.last_user_request.as_deref(), Some("Go on."));
+    assert_eq!(next.carried.last_user_request.as_deref(), Some("Go on."));
 }
 
 #[tokio::test]
@@ -113,32 +113,32 @@ async fn e17_a_task_list_that_is_written_again_replaces_the_old_one() {
     let first = summarize_offline(&parse_messages(WORK), None, None).await;
     let rewritten = r#"C: 9 write_todos {"todos": [{"content": "publish", "status": "pending"}]}"#;
     let next = summarize_offline(&parse_messages(rewritten), Some(&to_compaction(&first)), None).await;
-    assert_eq!(next.carry_over.todos.len(), 1);
+    assert_eq!(next.carried.todos.len(), 1);
     let emptied = summarize_offline(
         &parse_messages(r#"C: 9 write_todos {"todos": []}"#),
         Some(&to_compaction(&next)),
         None,
     )
     .await;
-    assert_eq!(emptied.carry_over.todos, []);
+    assert_eq!(emptied.carried.todos, []);
 }
 
 #[tokio::test]
 async fn m7_an_error_is_carried_over_until_its_check_runs_again() {
     let first = summarize_offline(&parse_messages(WORK), None, None).await;
     assert!(
-        first.carry_over.errors.iter().any(|error| error.contains("last_row failed")),
+        first.carried.errors.iter().any(|error| error.contains("last_row failed")),
         "{:?}",
-        first.carry_over
+        first.carried
     );
     let continued = parse_messages("U: And the docs?\nA: They are fine.");
     let next = summarize_offline(&continued, Some(&to_compaction(&first)), None).await;
-    assert_eq!(next.carry_over.errors, first.carry_over.errors);
+    assert_eq!(next.carried.errors, first.carried.errors);
     let fixed = parse_messages(
         "C: 9 execute {\"command\": \"cargo test import\"}\nT: 9 test result: ok. 3 passed; 0 failed",
     );
     let next = summarize_offline(&fixed, Some(&to_compaction(&next)), None).await;
-    assert_eq!(next.carry_over.errors, Vec::<String>::new());
+    assert_eq!(next.carried.errors, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn l7_a_request_that_follows_the_summary_is_marked_and_not_repeated_in_it(
     ] {
         let outcome = summarize_offline(&dropped, None, answered).await;
         assert!(outcome.summary.ends_with(mark), "{}", outcome.summary);
-        assert_eq!(outcome.carry_over.last_request_answered, answered);
+        assert_eq!(outcome.carried.last_request_answered, answered);
         assert!(!outcome.summary.contains("last request there"), "{}", outcome.summary);
     }
     let outcome = summarize_offline(&dropped, None, None).await;

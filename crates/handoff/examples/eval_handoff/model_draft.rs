@@ -9,7 +9,7 @@ use handoff::{
 use jiff::Timestamp;
 use journal::{SqliteStore, Store, Transaction, Write};
 use model::{ChatModel, ModelName, ProviderSettings};
-use protocol::{AssistantId, HandoffId, NewEvent, Thread, ThreadId};
+use protocol::{AssistantId, CarriedFacts, HandoffId, NewEvent, Thread, ThreadId};
 use runtime::{FrameSender, RunScope};
 use tokio_util::sync::CancellationToken;
 
@@ -75,5 +75,7 @@ pub async fn draft_with_model(
         let args = preview.payload.action_requests.first().map(|request| request.args["problem"].clone());
         return Err(args.and_then(|problem| Some(problem.as_str()?.to_owned())).unwrap_or_default());
     }
-    Ok(render::render_markdown(&summary.title, &summary.tldr, &summary.body))
+    let names = CarriedFacts { in_use: summary.carried.in_use, ..CarriedFacts::default() };
+    let text = render::render_markdown(&summary.title, &summary.tldr, &summary.body);
+    Ok(text + &render::facts_markdown(&names))
 }

@@ -36,12 +36,12 @@ async fn pending_merge(store: &SqliteStore) -> (Handoff, Proposal) {
         created_at: now,
         updated_at: now,
     };
-    let summary_md = crate::render_summary(&summary);
+    let package_md = crate::render_summary(&summary);
     let proposal = Proposal {
         handoff_id: handoff.handoff_id,
         iteration: 0,
-        summary_sha256: protocol::sha256_hex(&summary_md),
-        summary_md,
+        summary_sha256: protocol::sha256_hex(&package_md),
+        package_md,
         summary_json: summary,
         feedback: None,
         created_at: now,
@@ -90,7 +90,7 @@ async fn m2_a_repeated_acceptance_clears_the_block_of_a_child_that_was_deleted_m
     let folder = tempfile::tempdir().unwrap();
     let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
     // The process was killed after it had written the block. No thread waits for this handoff since.
-    file.write_block(&proposal.summary_md, Timestamp::UNIX_EPOCH).unwrap();
+    file.write_block(&proposal.package_md, Timestamp::UNIX_EPOCH).unwrap();
     let accepted = Handoff {
         status: HandoffStatus::Accepted,
         accepted_sha256: Some(proposal.summary_sha256.clone()),

@@ -110,7 +110,7 @@ pub(crate) async fn closing_update(
     if !choice.closes_calls() || questions.is_empty() || unseen_call(store, proposals).await?.is_some() {
         return Ok(GraphUpdate::default());
     }
-    let (seen, listed) = (seen_calls(proposals), &accepted.summary_json.carry_over.pending_approvals);
+    let (seen, listed) = (seen_calls(proposals), &accepted.summary_json.carried.pending_approvals);
     let result_text = |call: OpenCall<'_>| {
         let line = call_line(call.name, call.args);
         // A seen call that is not listed was taken out by the reviewer.
@@ -156,7 +156,7 @@ async fn call_questions(store: &dyn Store, thread_id: ThreadId) -> journal::Resu
 
 /// Returns the calls that the proposals list.
 fn seen_calls(proposals: &[Proposal]) -> HashSet<&str> {
-    let lists = proposals.iter().map(|proposal| &proposal.summary_json.carry_over.pending_approvals);
+    let lists = proposals.iter().map(|proposal| &proposal.summary_json.carried.pending_approvals);
     lists.flatten().map(String::as_str).collect()
 }
 

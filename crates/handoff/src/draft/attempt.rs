@@ -7,7 +7,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use model::{ChatModel, untrusted_text};
 use protocol::event::body::{ModelCallPurpose, ModelCalled};
-use protocol::{CarryOver, Coverage, NewEvent, ReviewNotes, SummaryItem, Usage};
+use protocol::{CarriedFacts, Coverage, NewEvent, ReviewNotes, SummaryItem, Usage};
 use runtime::{FailureKind, Frame, GraphUpdate, StepContext, StepFailure};
 use tracing::Instrument;
 
@@ -20,6 +20,7 @@ use super::window::ThreadSource;
 use super::window::scan_cache::WindowScan;
 use super::{DraftError, DraftInput, ModelDraft, prompt_sha256, request_draft};
 use crate::state::Revision;
+use crate::summary::render;
 
 /// A draft: by a model, by the offline summary, or the package that an unused thread began with.
 pub(super) struct SummaryDraft {
@@ -38,7 +39,7 @@ pub(super) struct SummaryDraft {
     /// The provider's id of the response.
     pub(super) response_id: Option<String>,
     /// The facts that are carried over.
-    pub(super) carry_over: CarryOver,
+    pub(super) carried: CarriedFacts,
     /// The marks of names in the title and the TL;DR that were not found, if the text was checked before.
     pub(super) notes: ReviewNotes,
     /// The token budget of the text.
@@ -118,6 +119,11 @@ impl DraftCall<'_> {
         };
         let mut usage = own_usage;
         usage.add(material.usage);
+        let tokens_max = self.drafting.summary_tokens_max(&self.pending.in_progress.metadata);
+        let mut carried = self.scan.carried_facts();
+        carried.in_use = self
+            .scan
+            .names_in_use(&shown_text(&render::render_markdown(&title, &tldr, &body), &carried), tokens_max);
         Ok(DraftAttempt::Drafted(Box::new(SummaryDraft {
             title,
             tldr,
@@ -126,12 +132,12 @@ impl DraftCall<'_> {
             usage,
             coverage: material.selection.coverage.clone(),
             response_id: answer.id,
-            carry_over: self.scan.carry_over(),
+            carried,
             notes: ReviewNotes {
                 unsummarized_parts: material.unsummarized.clone(),
                 ..ReviewNotes::default()
             },
-            tokens_max: self.drafting.summary_tokens_max(&self.pending.in_progress.metadata),
+            tokens_max,
             material: Some(material),
         })))
     }
@@ -179,12 +185,12 @@ impl DraftCall<'_> {
     fn draft_input(&self, revision: DraftInput, material: &DraftMaterial) -> DraftInput {
         let metadata = &self.pending.in_progress.metadata;
         let selection = &material.selection;
-        let carry_over = self.scan.carry_over();
+        let carried = self.scan.carried_facts();
         DraftInput {
             goal: metadata.options.goal.clone(),
             facts: selection.facts.clone(),
-            rules: list_lines(carry_over.rules.iter().map(|rule| rule.text.as_str())),
-            delegations: list_lines(carry_over.delegations.iter().map(String::as_str)),
+            rules: list_lines(carried.rules.iter().map(|rule| rule.text.as_str())),
+            delegations: list_lines(carried.delegations.iter().map(String::as_str)),
             summary_so_far: selection.summary_so_far.clone(),
             requests: selection.requests.clone(),
             parts: material.parts.clone(),
@@ -193,6 +199,13 @@ impl DraftCall<'_> {
             ..revision
         }
     }
+}
+
+/// Returns the text of a draft with the facts that name files and work in full, so that the names in use do not repeat them.
+fn shown_text(draft: &str, carried: &CarriedFacts) -> String {
+    let rules = carried.rules.iter().map(|rule| &rule.text);
+    let facts = carried.files.changed.iter().chain(&carried.last_user_request).chain(rules);
+    facts.fold(draft.to_owned(), |text, fact| text + "\n" + fact)
 }
 
 /// Returns the texts as a list for a prompt, without secrets and with everything escaped that could be read as a tag.

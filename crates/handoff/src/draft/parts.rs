@@ -365,7 +365,11 @@ impl PartCalls<'_> {
             let seq = item.refs.first().unwrap_or(&part.first_seq);
             untrusted_text::neutralize_line(&format!("[{seq}] {}", normalize_line(&redact(&item.text))))
         });
-        Ok(lines.collect::<Vec<_>>().join("\n"))
+        let names = summary.carried.in_use.join(", ");
+        let names = redact(&names);
+        let names = (!names.is_empty())
+            .then(|| untrusted_text::neutralize_line(&format!("[{}] In use: {names}", part.first_seq)));
+        Ok(lines.chain(names).collect::<Vec<_>>().join("\n"))
     }
 }
 

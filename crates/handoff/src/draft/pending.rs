@@ -61,13 +61,13 @@ impl PendingDraft {
         mut update: GraphUpdate,
     ) -> Result<GraphUpdate, StepFailure> {
         let now = Timestamp::now();
-        let summary_md = render::render_summary(&summary_json);
+        let package_md = render::render_summary(&summary_json);
         let proposal = Proposal {
             handoff_id: self.handoff.handoff_id,
             iteration: self.handoff.iteration,
             summary_json,
-            summary_sha256: protocol::sha256_hex(&summary_md),
-            summary_md,
+            summary_sha256: protocol::sha256_hex(&package_md),
+            package_md,
             feedback: self.revision.as_ref().and_then(Revision::feedback).map(str::to_owned),
             created_at: now,
         };
@@ -161,7 +161,7 @@ impl PendingDraft {
         let last = earlier.last().map(|proposal| &proposal.summary_json);
         rules::note_rules(summary, &last.map(rules::known_rules).unwrap_or_default());
         summary.notes.done_task_claims = open_tasks::done_task_claims(summary);
-        summary.notes.left_out_facts = render::facts::left_out_facts(&summary.carry_over);
+        summary.notes.left_out_facts = render::facts::left_out_facts(&summary.carried);
         let text = render::render_summary(summary);
         let names = last.into_iter().flat_map(|last| &last.notes.names_by_user);
         summary.notes.names_by_user = names.filter(|name| text.contains(name.as_str())).cloned().collect();

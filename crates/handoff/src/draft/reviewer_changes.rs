@@ -2,8 +2,8 @@
 //! changed or added stay so until they go back to an earlier proposal.
 
 use protocol::{
-    CarryOver, HandoffSummary, PinnedText, Proposal, ReferencedFile, Rule, Seq, SummaryItem, SummaryItemKind,
-    TodoItem,
+    CarriedFacts, CarriedFiles, HandoffSummary, PinnedText, Proposal, ReferencedFile, Rule, Seq, SummaryItem,
+    SummaryItemKind, TodoItem,
 };
 
 use crate::review::edit::AUTHOR;
@@ -98,20 +98,24 @@ impl ReviewerChanges {
     }
 
     /// Returns the facts of a later draft with the changes of the person.
-    pub(crate) fn apply_to_facts(&self, fresh: CarryOver) -> CarryOver {
+    pub(crate) fn apply_to_facts(&self, fresh: CarriedFacts) -> CarriedFacts {
         self.edits.iter().fold(fresh, |facts, Edit { before, after }| {
-            let (before, after) = (&before.carry_over, &after.carry_over);
+            let (before, after) = (&before.carried, &after.carried);
             let last_user_request =
                 replay_single(&before.last_user_request, &after.last_user_request, facts.last_user_request);
-            CarryOver {
+            CarriedFacts {
                 goal: replay_single(&before.goal, &after.goal, facts.goal),
                 last_request_answered: facts.last_request_answered.filter(|_| last_user_request.is_some()),
                 last_user_request,
                 rules: replay(&before.rules, &after.rules, facts.rules),
                 pins: replay(&before.pins, &after.pins, facts.pins),
                 todos: replay(&before.todos, &after.todos, facts.todos),
-                files_read: replay(&before.files_read, &after.files_read, facts.files_read),
-                files_modified: replay(&before.files_modified, &after.files_modified, facts.files_modified),
+                files: CarriedFiles {
+                    changed: replay(&before.files.changed, &after.files.changed, facts.files.changed),
+                    read: replay(&before.files.read, &after.files.read, facts.files.read),
+                    deleted: replay(&before.files.deleted, &after.files.deleted, facts.files.deleted),
+                },
+                in_use: replay(&before.in_use, &after.in_use, facts.in_use),
                 commands: replay(&before.commands, &after.commands, facts.commands),
                 errors: replay(&before.errors, &after.errors, facts.errors),
                 skills: replay(&before.skills, &after.skills, facts.skills),

@@ -11,8 +11,8 @@ use memory::ThreadPins;
 use model::ChatModel;
 use protocol::event::body::HandoffTruncated;
 use protocol::{
-    CarryOver, Coverage, HandoffSummary, NewEvent, OFFLINE_SUMMARY_MODEL, Pin, PinnedText, ReviewNotes,
-    SCHEMA_VERSION, Usage,
+    CarriedFacts, Coverage, HandoffSummary, NewEvent, OFFLINE_SUMMARY_MODEL, Pin, PinnedText, ReviewNotes,
+    Usage,
 };
 use runtime::{Channels, Frame, GraphUpdate, Node, StepContext, StepFailure};
 
@@ -211,8 +211,8 @@ impl Node for HandoffSummarization {
         };
         let tokens_max = draft.tokens_max;
         let (mut summary, material) = assemble_summary(&pending, &step, draft, &scan);
-        summary.carry_over.pending_approvals.extend(waiting_call_lines(&**step.store, step.thread_id).await?);
-        summary.carry_over.pins = pinned_texts(&step).await?;
+        summary.carried.pending_approvals.extend(waiting_call_lines(&**step.store, step.thread_id).await?);
+        summary.carried.pins = pinned_texts(&step).await?;
         remove_false_refs(&mut summary);
         // The offline summary contains only names from the covered events, which the tests prove. The items of a package have
         // kept their marks.
@@ -249,7 +249,7 @@ impl HandoffSummarization {
             usage: Usage::default(),
             coverage,
             response_id: None,
-            carry_over: scan.carry_over(),
+            carried: CarriedFacts { in_use: summary.carried.in_use, ..scan.carried_facts() },
             notes: ReviewNotes::default(),
             tokens_max,
             material: None,
@@ -267,7 +267,7 @@ fn package_draft(package: HandoffSummary, coverage: Coverage) -> SummaryDraft {
         usage: Usage::default(),
         coverage,
         response_id: None,
-        carry_over: package.carry_over,
+        carried: package.carried,
         notes: package.notes,
         tokens_max: u64::MAX,
         material: None,
@@ -282,7 +282,7 @@ async fn fit_to_review(
     tokens_max: u64,
 ) -> Result<render::FittedSummary, StepFailure> {
     let changes = pending.reviewer_changes(step).await?;
-    summary.carry_over = changes.apply_to_facts(summary.carry_over);
+    summary.carried = changes.apply_to_facts(summary.carried);
     let mut fitted = render::fit_summary(summary, tokens_max);
     if pending.covered_until().is_some() {
         // A model is asked to keep the person's words; the offline summary is written anew, so they are put in.
@@ -345,7 +345,7 @@ async fn check_referenced_files(metadata: &HandoffMetadata, summary: &mut Handof
     };
     let copy = summary.clone();
     let files = tokio::task::spawn_blocking(move || referenced_files(&copy, &workspace)).await;
-    summary.carry_over.referenced_files = files.unwrap_or_default();
+    summary.carried.referenced_files = files.unwrap_or_default();
 }
 
 /// Returns the summary of a draft: the draft's text with the identity of the handoff, the coverage and the facts that
@@ -357,9 +357,9 @@ fn assemble_summary(
     scan: &WindowScan,
 ) -> (HandoffSummary, Option<DraftMaterial>) {
     let handoff = &pending.handoff;
-    let carry_over = draft.carry_over;
+    let carried = draft.carried;
     let summary = HandoffSummary {
-        schema_version: SCHEMA_VERSION,
+        schema_version: HandoffSummary::SCHEMA_VERSION,
         handoff_id: handoff.handoff_id,
         assistant_id: handoff.assistant_id.clone(),
         parent_thread_id: handoff.parent_thread_id,
@@ -374,10 +374,10 @@ fn assemble_summary(
         iteration: handoff.iteration,
         created_at: pending.in_progress.metadata.created_at,
         coverage: draft.coverage,
-        carry_over: CarryOver {
+        carried: CarriedFacts {
             is_in_markdown: true,
-            goal: pending.goal().or(carry_over.goal.clone()),
-            ..carry_over
+            goal: pending.goal().or(carried.goal.clone()),
+            ..carried
         },
         notes: draft.notes,
     };

@@ -278,7 +278,7 @@ fn inherited_item(proposal: &Proposal) -> TranscriptItem {
         at: proposal.created_at,
         kind: TranscriptItemKind::InheritedSummary {
             grounded: verified_text(&proposal.summary_json),
-            text: proposal.summary_md.clone(),
+            text: proposal.package_md.clone(),
         },
         is_subagent: false,
         is_injected: false,

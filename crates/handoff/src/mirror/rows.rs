@@ -182,7 +182,7 @@ fn summary_row(handoff: &Handoff, proposal: Proposal, accepted_at: Timestamp) ->
         assistant_id: handoff.assistant_id.as_str().to_owned(),
         handoff_id: handoff.handoff_id,
         summary_json: json.to_string(),
-        summary_md: redact_text(&proposal.summary_md),
+        summary_md: redact_text(&proposal.package_md),
         created_at: accepted_at,
         parent_thread_id: Some(handoff.parent_thread_id),
         model_run_id: summary.model_run_id,
@@ -230,7 +230,7 @@ mod tests {
     fn redaction_keeps_ids_hashes_and_times() {
         let mut value = json!({
             "handoff_id": HandoffId::generate(), "created_at": "2026-11-22T10:00:00.123456789Z", "model": "openai/gpt-5",
-            "carry_over": {"referenced_files": [{"path": "src/a.rs", "sha256": "ab".repeat(32)}]}, "text": "a\0b",
+            "carried": {"referenced_files": [{"path": "src/a.rs", "sha256": "ab".repeat(32)}]}, "text": "a\0b",
         });
         let before = value.to_string().replace("\\u0000", "\u{fffd}");
         replace_texts(&mut value, &redact_text);

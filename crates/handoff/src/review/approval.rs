@@ -356,8 +356,8 @@ impl DecisionContext<'_> {
             handoff_id: self.handoff.handoff_id,
             iteration: summary_json.iteration,
             summary_json,
-            summary_sha256: protocol::sha256_hex(&edited.summary_md),
-            summary_md: edited.summary_md,
+            summary_sha256: protocol::sha256_hex(&edited.package_md),
+            package_md: edited.package_md,
             feedback: None,
             created_at: self.now,
         }

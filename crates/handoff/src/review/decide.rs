@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::accept::waiting_calls::WaitingCalls;
 use crate::limits::{FEEDBACK_BYTES_MAX, ITERATIONS_MAX};
 use crate::review::edit;
+use crate::review::edit::submitted_text::SubmittedText;
 use crate::review::payload::{ACTION_ALIAS, ACTION_NAME, PAYLOAD_FIELDS};
 
 mod form_args;
@@ -47,7 +48,7 @@ pub(crate) struct EditedSummary {
     /// The summary, with the items found in the text.
     pub(crate) summary_json: HandoffSummary,
     /// The text as it is stored, shown and injected.
-    pub(crate) summary_md: String,
+    pub(crate) package_md: String,
 }
 
 /// Returns the meaning of `decision` about the proposal `shown`, when `refinements_left` refinements remain.
@@ -121,7 +122,7 @@ fn edit_outcome(
     let fields =
         [TEXT_FIELDS.as_slice(), &[WAITING_CALLS_FIELD], &REDRAFT_FIELDS, &[SAVE_FIELD, ADD_FIELD]].concat();
     check_known_fields(args, &fields)?;
-    let has_text = ["summary_json", "summary_md", "title"].iter().any(|key| args.contains_key(*key));
+    let has_text = TEXT_FIELDS.iter().any(|key| args.contains_key(*key));
     let is_saved = save_field(args)?;
     let (edited, is_saved) = match args.get(ADD_FIELD) {
         Some(_) if args.contains_key(SAVE_FIELD) && !is_saved => {
@@ -164,11 +165,11 @@ fn edit_outcome(
         (Some(edited), []) if is_saved => Ok(DecisionOutcome::SaveEdited(Box::new(edited))),
         (Some(edited), []) => accept_outcome(shown, Some(edited), waiting_calls),
         (None, _) if is_saved => Err(DecisionRejection::Invalid(format!(
-            "`{SAVE_FIELD}` needs a changed `summary_md`, `title` or `summary_json`"
+            "`{SAVE_FIELD}` needs a changed `package_md`, `title` or `summary_json`"
         ))),
         (None, []) if has_text => accept_outcome(shown, None, waiting_calls),
         (None, []) => Err(DecisionRejection::Invalid(
-            "an edit needs `summary_json`, `summary_md`, `title`, `feedback`, `add`, `revert_to` or `redraft`"
+            "an edit needs `summary_json`, `package_md`, `title`, `feedback`, `add`, `revert_to` or `redraft`"
                 .to_owned(),
         )),
         (None, ["feedback"]) => {
@@ -190,7 +191,7 @@ fn accept_outcome(
         true => edited,
         false => edit::remove_waiting_calls(&shown.summary_json, edited)?,
     };
-    let lists_calls = |summary: &HandoffSummary| !summary.carry_over.pending_approvals.is_empty();
+    let lists_calls = |summary: &HandoffSummary| !summary.carried.pending_approvals.is_empty();
     let was_removed = edited.as_ref().is_some_and(|edited| !lists_calls(&edited.summary_json));
     if waiting_calls == WaitingCalls::Transfer && was_removed && lists_calls(&shown.summary_json) {
         return Err(DecisionRejection::Invalid(format!(
@@ -238,11 +239,11 @@ fn edited_summary(
         Some(json) => Some(edit::parse_json(&shown.summary_json, json)?),
         None => None,
     };
-    let edited_json = edited_json.filter(|edited| edited.summary_md != shown.summary_md);
+    let edited_json = edited_json.filter(|edited| edited.package_md != shown.package_md);
     match (edited_json, edited_markdown(shown, args)?) {
-        (Some(json), Some(markdown)) if json.summary_md.trim() != markdown.summary_md.trim() => {
+        (Some(json), Some(markdown)) if json.package_md.trim() != markdown.package_md.trim() => {
             Err(DecisionRejection::Invalid(
-                "`summary_json` and `summary_md` (or `title`) were both changed, in different ways: send one of them"
+                "`summary_json` and `package_md` (or `title`) were both changed, in different ways: send one of them"
                     .to_owned(),
             ))
         }
@@ -254,7 +255,8 @@ fn edited_summary(
 /// Returns whether `feedback` is what the client was shown and sent back with everything else: a client that sends both forms
 /// of the text sends all arguments. Any other feedback is meant, also if it repeats the last one.
 fn is_echoed_feedback(shown: &Proposal, args: &Map<String, Value>) -> bool {
-    let has_both_forms = ["summary_json", "summary_md"].iter().all(|key| args.contains_key(*key));
+    let has_both_forms =
+        args.contains_key("summary_json") && MARKDOWN_FIELDS.iter().any(|key| args.contains_key(*key));
     has_both_forms
         && match args.get("feedback") {
             Some(Value::String(text)) => Some(text.as_str()) == shown.feedback.as_deref(),
@@ -301,16 +303,17 @@ fn save_field(args: &Map<String, Value>) -> Result<bool, DecisionRejection> {
 /// Any other field is rejected as misspelled, because ignoring it would do something else than the person meant.
 fn check_known_fields(args: &Map<String, Value>, fields: &[&str]) -> Result<(), DecisionRejection> {
     let unknown = |key: &&String| !fields.contains(&key.as_str()) && !PAYLOAD_FIELDS.contains(&key.as_str());
-    match args.keys().find(unknown) {
-        Some(key) => {
-            Err(DecisionRejection::Invalid(format!("unknown field `{key}`; known: {}", fields.join(", "))))
-        }
-        None => Ok(()),
-    }
+    let Some(key) = args.keys().find(unknown) else { return Ok(()) };
+    let [_, old_name] = MARKDOWN_FIELDS;
+    let known: Vec<&str> = fields.iter().copied().filter(|name| *name != old_name).collect();
+    Err(DecisionRejection::Invalid(format!("unknown field `{key}`; known: {}", known.join(", "))))
 }
 
 /// The arguments that carry a person's own text.
-const TEXT_FIELDS: [&str; 3] = ["summary_md", "title", "summary_json"];
+const TEXT_FIELDS: [&str; 4] = ["package_md", "title", "summary_json", "summary_md"];
+
+/// The arguments that carry the package as Markdown: its name, and its name of version 1.
+const MARKDOWN_FIELDS: [&str; 2] = ["package_md", "summary_md"];
 
 /// The argument of an accept that says what becomes of the calls that wait for an approval.
 const WAITING_CALLS_FIELD: &str = "pending_approvals";
@@ -387,17 +390,13 @@ fn redraft_outcome(redraft: &Value) -> Result<DecisionOutcome, DecisionRejection
     }
 }
 
-/// Returns the summary with the arguments `summary_md` and `title`; `None` when neither changes it.
+/// Returns the summary with the arguments [`MARKDOWN_FIELDS`] and `title`; `None` when none changes it.
 fn edited_markdown(
     shown: &Proposal,
     args: &Map<String, Value>,
 ) -> Result<Option<EditedSummary>, DecisionRejection> {
     let title = text_field(args, "title")?.map(edit::parse_title).transpose()?;
-    let submitted = match text_field(args, "summary_md")? {
-        Some(submitted) => edit::clean_submitted_text(&shown.summary_md, submitted)?,
-        None => None,
-    };
-    let edited = match (submitted, title) {
+    let edited = match (changed_markdown(shown, args)?, title) {
         (Some(submitted), title) => edit::parse_markdown(&shown.summary_json, submitted, title)?,
         (None, Some(title)) if title != shown.summary_json.title => {
             edit::replace_title(&shown.summary_json, title)?
@@ -405,6 +404,27 @@ fn edited_markdown(
         (None, Some(_) | None) => return Ok(None),
     };
     Ok(Some(edited))
+}
+
+/// Returns the Markdown that the person changed; `None` when it is absent or equals what was shown. A client that sends back all
+/// arguments sends it twice, and the person may have changed either.
+fn changed_markdown(
+    shown: &Proposal,
+    args: &Map<String, Value>,
+) -> Result<Option<SubmittedText>, DecisionRejection> {
+    let mut changed: Option<SubmittedText> = None;
+    for field in MARKDOWN_FIELDS {
+        let Some(submitted) = text_field(args, field)? else { continue };
+        let Some(text) = edit::clean_submitted_text(&shown.package_md, submitted)? else { continue };
+        if changed.is_some_and(|other| other.text != text.text) {
+            let [name, old_name] = MARKDOWN_FIELDS;
+            return Err(DecisionRejection::Invalid(format!(
+                "`{name}` and `{old_name}` were both changed, in different ways: send one of them"
+            )));
+        }
+        changed = Some(text);
+    }
+    Ok(changed)
 }
 
 /// Returns the argument `key`, which must be a string; `None` when it is absent.
@@ -444,7 +464,7 @@ pub(crate) fn shown_proposal(interrupt: &Interrupt) -> Result<Proposal, Decision
     Ok(Proposal {
         handoff_id: summary.handoff_id,
         iteration: summary.iteration,
-        summary_md: text("summary_md")?,
+        package_md: text("summary_md")?,
         summary_sha256: text("summary_sha256")?,
         feedback: text("feedback").ok(),
         created_at: interrupt.created_at,

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 
 use protocol::{
-    CarryOver, HandoffSummary, LeftOutReason, RuleNote, RuleProblem, Seq, SummaryItem, SummaryItemKind,
+    CarriedFacts, HandoffSummary, LeftOutReason, RuleNote, RuleProblem, Seq, SummaryItem, SummaryItemKind,
 };
 use runtime::DecisionRejection;
 use serde::Deserialize;
@@ -31,7 +31,7 @@ mod error;
 pub(crate) mod grounding;
 pub(crate) mod marks;
 mod parse;
-mod submitted_text;
+pub(crate) mod submitted_text;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -116,8 +116,8 @@ pub(crate) fn replace_title(
 ) -> Result<EditedSummary, DecisionRejection> {
     let mut summary = HandoffSummary { title, ..user_summary(shown) };
     keep_marks(shown, &mut summary);
-    let summary_md = render::render_summary(&summary);
-    check_limits(shown, summary, summary_md, TextLocations::default())
+    let package_md = render::render_summary(&summary);
+    check_limits(shown, summary, package_md, TextLocations::default())
 }
 
 /// Parses a summary from the Markdown that a person edited, as [`clean_submitted_text`] returns it.
@@ -158,8 +158,8 @@ pub(crate) fn parse_markdown(
         locations.first_excess_item = Some(item_locations.swap_remove(EDITED_ITEMS_MAX));
     }
     body.sort_by_key(|item| item.kind);
-    if shown.carry_over.is_in_markdown {
-        summary.carry_over = edited_facts(&shown.carry_over, &edit.facts);
+    if shown.carried.is_in_markdown {
+        summary.carried = edited_facts(&shown.carried, &edit.facts);
     }
     check_limits(shown, HandoffSummary { body, ..summary }, submitted.text, locations)
 }
@@ -207,11 +207,11 @@ pub(crate) fn add_items(
     for index in &added.rules {
         let is_lost = |note: &&RuleNote| note.problem == RuleProblem::Lost;
         let lost = shown.notes.rules.get(*index).filter(is_lost);
-        summary.carry_over.rules.push(lost.ok_or(EditError::NoLostRule(*index))?.rule.clone());
+        summary.carried.rules.push(lost.ok_or(EditError::NoLostRule(*index))?.rule.clone());
     }
     for index in &added.facts {
         let facts = shown.notes.left_out_facts.get(*index).ok_or(EditError::NoLeftOutFacts(*index))?;
-        summary.carry_over.whole_entries.extend(facts.entries.iter().cloned());
+        summary.carried.whole_entries.extend(facts.entries.iter().cloned());
     }
     let remaining = |added: &[usize], index: usize| !added.contains(&index);
     let notes = &mut summary.notes;
@@ -226,8 +226,8 @@ pub(crate) fn add_items(
         .map(|(_, topic)| topic.clone())
         .collect();
     summary.body.sort_by_key(|item| item.kind);
-    let summary_md = render::render_summary(&summary);
-    check_limits(shown, summary, summary_md, TextLocations::default())
+    let package_md = render::render_summary(&summary);
+    check_limits(shown, summary, package_md, TextLocations::default())
 }
 
 /// Returns an item without the lines that the body has already, unless it has all of them.
@@ -252,20 +252,20 @@ pub(crate) fn remove_waiting_calls(
     edited: Option<EditedSummary>,
 ) -> Result<Option<EditedSummary>, DecisionRejection> {
     let accepted = edited.as_ref().map_or(shown, |edited| &edited.summary_json);
-    if accepted.carry_over.pending_approvals.is_empty() {
+    if accepted.carried.pending_approvals.is_empty() {
         return Ok(edited);
     }
     let mut summary = user_summary(accepted);
-    let written = edited.as_ref().map(|edited| &edited.summary_md);
+    let written = edited.as_ref().map(|edited| &edited.package_md);
     let written = written.filter(|written| written.trim() != render::render_summary(&summary).trim());
     // A text that the person laid out themselves stays as it is, except for the section.
     let kept = written.map(|written| parse::remove_section(written, FactSection::PendingApprovals));
-    summary.carry_over.pending_approvals.clear();
-    let summary_md = kept.unwrap_or_else(|| render::render_summary(&summary));
-    check_limits(shown, summary, summary_md, TextLocations::default()).map(Some)
+    summary.carried.pending_approvals.clear();
+    let package_md = kept.unwrap_or_else(|| render::render_summary(&summary));
+    check_limits(shown, summary, package_md, TextLocations::default()).map(Some)
 }
 
-/// Parses a summary from the JSON that a client sent: `title`, `tldr`, `body` and, optionally, `carry_over`. All other
+/// Parses a summary from the JSON that a client sent: `title`, `tldr`, `body` and, optionally, `carried`. All other
 /// fields are those of the shown summary.
 ///
 /// # Errors
@@ -302,26 +302,26 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
     }
     body.retain(|item| !item.text.is_empty());
     body.sort_by_key(|item| item.kind);
-    let is_in_markdown = shown.carry_over.is_in_markdown;
-    let carry_over = match json.get("carry_over").filter(|_| is_in_markdown) {
-        Some(facts) => serde_json::from_value::<CarryOver>(facts.clone())
-            .map(|facts| with_covered_refs(shown, CarryOver { is_in_markdown, ..facts }))
-            .map_err(|error| EditError::CarryOver(error.to_string()))?,
-        None => shown.carry_over.clone(),
+    let is_in_markdown = shown.carried.is_in_markdown;
+    let carried = match json.get("carried").or_else(|| json.get("carry_over")).filter(|_| is_in_markdown) {
+        Some(facts) => serde_json::from_value::<CarriedFacts>(facts.clone())
+            .map(|facts| with_covered_refs(shown, CarriedFacts { is_in_markdown, ..facts }))
+            .map_err(|error| EditError::CarriedFacts(error.to_string()))?,
+        None => shown.carried.clone(),
     };
     let (title, tldr) = (text("title")?, text("tldr")?);
-    let mut summary = HandoffSummary { title, tldr, body, carry_over, ..user_summary(shown) };
+    let mut summary = HandoffSummary { title, tldr, body, carried, ..user_summary(shown) };
     keep_marks(shown, &mut summary);
-    let summary_md = render::render_summary(&summary);
-    check_limits(shown, summary, summary_md, TextLocations::default())
+    let package_md = render::render_summary(&summary);
+    check_limits(shown, summary, package_md, TextLocations::default())
 }
 
 /// Returns submitted facts without empty rules and pins, and without references that neither the shown facts have nor the
 /// covered part of the thread.
-fn with_covered_refs(shown: &HandoffSummary, mut facts: CarryOver) -> CarryOver {
-    let shown_refs = shown.carry_over.rules.iter().map(|rule| &rule.refs);
+fn with_covered_refs(shown: &HandoffSummary, mut facts: CarriedFacts) -> CarriedFacts {
+    let shown_refs = shown.carried.rules.iter().map(|rule| &rule.refs);
     let shown_refs: Vec<Seq> =
-        shown_refs.chain(shown.carry_over.pins.iter().map(|pin| &pin.refs)).flatten().copied().collect();
+        shown_refs.chain(shown.carried.pins.iter().map(|pin| &pin.refs)).flatten().copied().collect();
     let covered = shown.coverage.first_seq..=shown.coverage.last_seq;
     facts.rules.retain(|rule| !rule.text.trim().is_empty());
     facts.pins.retain(|pin| !pin.text.trim().is_empty());
@@ -338,7 +338,7 @@ fn with_covered_refs(shown: &HandoffSummary, mut facts: CarryOver) -> CarryOver 
 ///
 /// As for a decision with this `summary_json`.
 pub fn edited_markdown(shown: &HandoffSummary, json: &Value) -> Result<String, DecisionRejection> {
-    parse_json(shown, json).map(|edited| edited.summary_md)
+    parse_json(shown, json).map(|edited| edited.package_md)
 }
 
 /// Returns the shown summary with the person as its author: its model is [`AUTHOR`], and it used no tokens.
@@ -362,14 +362,14 @@ struct TextLocations {
 fn check_limits(
     shown: &HandoffSummary,
     mut summary_json: HandoffSummary,
-    summary_md: String,
+    package_md: String,
     locations: TextLocations,
 ) -> Result<EditedSummary, DecisionRejection> {
     reclassify_messages(shown, &mut summary_json);
     rules::note_rules(&mut summary_json, &rules::known_rules(shown));
     summary_json.notes.done_task_claims = open_tasks::done_task_claims(&summary_json);
-    summary_json.notes.left_out_facts = left_out_facts(&summary_json.carry_over);
-    summary_json.notes.names_by_user.retain(|name| summary_md.contains(name.as_str()));
+    summary_json.notes.left_out_facts = left_out_facts(&summary_json.carried);
+    summary_json.notes.names_by_user.retain(|name| package_md.contains(name.as_str()));
     let HandoffSummary { title, tldr, body, .. } = &summary_json;
     if title.trim_matches(|c: char| c == '*' || c.is_whitespace()).is_empty() {
         return Err(EditError::EmptyTitle(None).into());
@@ -391,12 +391,12 @@ fn check_limits(
     }
     // The shown summary may exceed the limit if the person chose a larger drafting budget. Their edit may be as long.
     let tokens_max = EDITED_TOKENS_MAX.max(model::tokens::estimate_tokens(&render::render_summary(shown)));
-    let tokens = model::tokens::estimate_tokens(&summary_md);
+    let tokens = model::tokens::estimate_tokens(&package_md);
     if tokens > tokens_max {
         return Err(EditError::TooLong { tokens, tokens_max }.into());
     }
-    check_no_new_secret(&render::render_summary(shown), &summary_md)?;
-    Ok(EditedSummary { summary_json, summary_md })
+    check_no_new_secret(&render::render_summary(shown), &package_md)?;
+    Ok(EditedSummary { summary_json, package_md })
 }
 
 /// Fails with the first secret of a text that the shown text does not contain.

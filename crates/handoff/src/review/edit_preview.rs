@@ -34,7 +34,7 @@ pub struct EditPreview<'a> {
 }
 
 impl EditPreview<'_> {
-    /// Returns the proposal that an edit with these arguments would store: `summary_md`, `title` or `summary_json`. An edit that
+    /// Returns the proposal that an edit with these arguments would store: `package_md`, `title` or `summary_json`. An edit that
     /// changes nothing returns the shown proposal.
     ///
     /// # Errors
@@ -69,8 +69,8 @@ impl EditPreview<'_> {
             Ok(Proposal {
                 handoff_id: self.handoff.handoff_id,
                 iteration: summary_json.iteration,
-                summary_sha256: protocol::sha256_hex(&edited.summary_md),
-                summary_md: edited.summary_md,
+                summary_sha256: protocol::sha256_hex(&edited.package_md),
+                package_md: edited.package_md,
                 summary_json,
                 feedback: None,
                 created_at: Timestamp::now(),

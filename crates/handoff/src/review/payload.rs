@@ -15,11 +15,12 @@ pub const ACTION_NAME: &str = "handoff_summary";
 pub const ACTION_ALIAS: &str = "approve_handoff";
 
 /// All arguments that a payload can have. A client may send each of them back with its decision.
-pub(crate) const PAYLOAD_FIELDS: [&str; 17] = [
+pub(crate) const PAYLOAD_FIELDS: [&str; 18] = [
     "handoff_id",
     "assistant_id",
     "parent_thread_id",
     "summary_json",
+    "package_md",
     "summary_md",
     "summary_sha256",
     "preview_only",
@@ -67,7 +68,9 @@ pub(crate) fn review_payload(
     args.insert("assistant_id".to_owned(), json!(summary.assistant_id));
     args.insert("parent_thread_id".to_owned(), json!(summary.parent_thread_id));
     args.insert("summary_json".to_owned(), serde_json::to_value(summary)?);
-    args.insert("summary_md".to_owned(), json!(proposal.summary_md));
+    args.insert("package_md".to_owned(), json!(proposal.package_md));
+    // The name of version 1, which generic clients show and send back.
+    args.insert("summary_md".to_owned(), json!(proposal.package_md));
     args.insert("summary_sha256".to_owned(), json!(proposal.summary_sha256));
     args.insert("preview_only".to_owned(), json!(context.options.preview_only));
     args.insert("iteration".to_owned(), json!(proposal.iteration));
@@ -122,7 +125,7 @@ mod tests {
             handoff_id: summary_json.handoff_id,
             iteration: 1,
             summary_json,
-            summary_md: "md".to_owned(),
+            package_md: "md".to_owned(),
             summary_sha256: "ab".to_owned(),
             feedback: Some("shorter".to_owned()),
             created_at: Timestamp::UNIX_EPOCH,

@@ -72,7 +72,7 @@ impl ContinuityCheck<'_> {
         journal::box_future(async move {
             let planned = self.plan().await?;
             let Some(model) = self.model.as_ref().filter(|_| !planned.is_empty()) else {
-                let report = self.report(search_all(&planned, &self.proposal.summary_md));
+                let report = self.report(search_all(&planned, &self.proposal.package_md));
                 return Ok(ContinuityResult { report: Some(report), event: None });
             };
             let name = model.name().to_string();
@@ -95,7 +95,7 @@ impl ContinuityCheck<'_> {
                 Err(error) => Some(ContinuityReport {
                     problem: Some(self.problem_line(error)),
                     usage,
-                    ..self.report(search_all(&planned, &self.proposal.summary_md))
+                    ..self.report(search_all(&planned, &self.proposal.package_md))
                 }),
             };
             let problem = match &report {
@@ -131,7 +131,7 @@ impl ContinuityCheck<'_> {
             frames: self.scope.frames,
         };
         let scan = self.scan_cache.scan_thread(thread, request).await?;
-        Ok(plan_probes(scan.facts(), &scan.carry_over(), &self.proposal.summary_json.carry_over))
+        Ok(plan_probes(scan.facts(), &scan.carried_facts(), &self.proposal.summary_json.carried))
     }
 
     /// Has the model answer the questions, and judges the answers. Adds the usage of all calls to `usage`. Answers that could not
@@ -142,7 +142,7 @@ impl ContinuityCheck<'_> {
         planned: &[PlannedProbe],
         usage: &mut Usage,
     ) -> Result<(Vec<ContinuityProbe>, Option<String>), DraftError> {
-        let answers = calls.answer(&self.proposal.summary_md, planned, usage).await?;
+        let answers = calls.answer(&self.proposal.package_md, planned, usage).await?;
         let verdicts: Vec<RuleVerdict> = planned
             .iter()
             .zip(&answers)

@@ -116,7 +116,7 @@ impl StalenessCheck<'_> {
                 parent: parent.as_ref().map(|scan| (parent_id, scan.facts())),
                 covered,
             };
-            let mut stale = later.stale_lines(&self.package.summary_md);
+            let mut stale = later.stale_lines(&self.package.package_md);
             stale.iter_mut().for_each(|line| add_other_changes(self.package, line));
             Ok(stale)
         })
@@ -134,7 +134,7 @@ fn add_other_changes(package: &Proposal, stale: &mut StaleLine) {
     let line = PackageLine { text: &stale.line, number: Some(stale.number) };
     // A change that is refused is refused when it is made, with the reason.
     let Ok(Some(changed)) = update_package(package, line, stale.replacement.as_deref()) else { return };
-    let (before, after) = (&package.summary_md, &changed.summary_md);
+    let (before, after) = (&package.package_md, &changed.package_md);
     let is_own = |line: &&str| *line == stale.line || Some(*line) == stale.replacement.as_deref();
     let missing_in = |lines: &str, other: &str| -> Vec<String> {
         let missing = lines.lines().filter(|line| other.lines().all(|known| known != *line));

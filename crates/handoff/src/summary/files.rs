@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
-use protocol::{CarryOver, HandoffSummary, ReferencedFile};
+use protocol::{CarriedFiles, HandoffSummary, ReferencedFile};
 
 use crate::limits::{REFERENCED_BYTES_MAX, REFERENCED_FILES_MAX};
 use crate::summary::ground::names;
@@ -50,8 +50,8 @@ pub fn referenced_files(summary: &HandoffSummary, workspace: &Path) -> Vec<Refer
 /// Returns the paths named in the items, then those of the modified files. A short path is replaced by the known file
 /// it is the end of.
 fn named_paths(summary: &HandoffSummary) -> Vec<String> {
-    let CarryOver { files_modified, files_read, .. } = &summary.carry_over;
-    let known: Vec<&String> = files_modified.iter().chain(files_read).collect();
+    let CarriedFiles { changed, read, .. } = &summary.carried.files;
+    let known: Vec<&String> = changed.iter().chain(read).collect();
     let mut paths = Vec::new();
     for item in &summary.body {
         names::scan_names(&item.text, |name| {
@@ -64,7 +64,7 @@ fn named_paths(summary: &HandoffSummary) -> Vec<String> {
             paths.push(whole.map_or(path, |known| (*known).clone()));
         });
     }
-    paths.extend(files_modified.iter().cloned());
+    paths.extend(changed.iter().cloned());
     paths
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use protocol::handoff::summary::SeqRange;
-use protocol::{CarryOver, Coverage, HandoffSummary, Seq};
+use protocol::{CarriedFacts, Coverage, HandoffSummary, Seq};
 
 use crate::summary::coverage::{CoverageRun, count_coverage, limit_runs, refine_runs};
 
@@ -110,7 +110,7 @@ pub(crate) fn classify_messages(summary: &mut HandoffSummary, sources: &DraftSou
 
 /// Returns the references of the facts that are carried over verbatim.
 fn carried_refs(summary: &HandoffSummary) -> impl Iterator<Item = &Seq> {
-    let CarryOver { rules, pins, .. } = &summary.carry_over;
+    let CarriedFacts { rules, pins, .. } = &summary.carried;
     let of_rules = rules.iter().flat_map(|rule| &rule.refs);
     of_rules.chain(pins.iter().flat_map(|pin| &pin.refs))
 }
@@ -128,7 +128,7 @@ pub(crate) fn reclassify_messages(shown: &HandoffSummary, edited: &mut HandoffSu
     let is_used =
         |seq: Seq| use_of(&shown.coverage, seq).is_some_and(|class| class <= MessageUse::Represented);
     let is_request_removed =
-        shown.carry_over.last_user_request.is_some() && edited.carry_over.last_user_request.is_none();
+        shown.carried.last_user_request.is_some() && edited.carried.last_user_request.is_none();
     let requests = if is_request_removed { last_request_seqs(shown, &before) } else { Vec::new() };
     let removed = before.iter().chain(&requests).filter(|seq| !after.contains(seq));
     // The text of the messages is not at hand, so an added reference counts as represented.
@@ -252,7 +252,7 @@ mod tests {
         summary.body[0].refs = vec![2];
         "Port the importer to the new reader soon.".clone_into(&mut summary.body[0].text);
         summary.body[1].refs = vec![5];
-        summary.carry_over.rules = vec![Rule { text: "Never sleep.".to_owned(), refs: vec![6] }];
+        summary.carried.rules = vec![Rule { text: "Never sleep.".to_owned(), refs: vec![6] }];
         summary
     }
 
@@ -290,10 +290,10 @@ mod tests {
     #[test]
     fn m5_a_removed_last_request_is_not_quoted_any_more() {
         let mut drafted = summary();
-        drafted.carry_over.last_user_request = Some("Test it.".to_owned());
+        drafted.carried.last_user_request = Some("Test it.".to_owned());
         classify_messages(&mut drafted, &sources(vec![2, 3]));
         let mut edited = drafted.clone();
-        edited.carry_over.last_user_request = None;
+        edited.carried.last_user_request = None;
         reclassify_messages(&drafted, &mut edited);
         assert_eq!(edited.coverage.quoted, [(2, 2), (6, 6)], "the rule and the item are still in the text");
         assert_eq!(edited.coverage.read, [(3, 3), (8, 8)]);

@@ -5,7 +5,7 @@
 //! fixed texts.
 
 use model::tokens::{self, CHARS_PER_TOKEN};
-use protocol::{CarryOver, Seq, SummaryItem, SummaryItemKind, TodoStatus};
+use protocol::{CarriedFacts, Seq, SummaryItem, SummaryItemKind, TodoStatus};
 
 use crate::limits::TLDR_GRAPHEMES_MAX;
 use crate::summary::render;
@@ -60,8 +60,22 @@ pub struct OfflineSummary {
     pub tldr: String,
     /// 1 to 6 items, at most one for each kind, in the order of the kinds. A kind of which nothing is known has none.
     pub body: Vec<SummaryItem>,
-    /// The facts that are carried over whatever the text says.
-    pub carry_over: CarryOver,
+    /// The facts that are carried over whatever the text says, with the names in use that the items do not contain.
+    pub carried: CarriedFacts,
+}
+
+impl OfflineSummary {
+    /// Returns the text that the token limit applies to: title, TL;DR, items and the names in use. The other facts have a limit
+    /// of their own.
+    pub fn to_markdown(&self) -> String {
+        let Self { title, tldr, body, carried } = self;
+        render::render_markdown(title, tldr, body) + &names_markdown(&carried.in_use)
+    }
+}
+
+/// Returns the section of the names in use.
+fn names_markdown(names: &[String]) -> String {
+    render::facts_markdown(&CarriedFacts { in_use: names.to_vec(), ..CarriedFacts::default() })
 }
 
 /// A line of an item, and the events it is based on.
@@ -87,30 +101,54 @@ pub fn build_offline_summary(
     let tldr = tldr(facts);
     let mut chars_max = usize::try_from(tokens_max.saturating_mul(CHARS_PER_TOKEN)).unwrap_or(usize::MAX);
     let frame = render::render_markdown(&title, &tldr, &[]).chars().count() + headings_chars();
+    let facts_to_carry = facts.carried_facts();
     chars_max = chars_max.saturating_sub(frame);
     let statements = &statements::ranked_statements(facts, goal);
     let source = SectionSource { facts, goal, title: &title, statements, tokens_max };
     loop {
-        let body = plan_body(&source, chars_max);
+        let PlannedBody { items, names } = plan_body(&source, chars_max);
+        let carried = CarriedFacts { in_use: names, ..facts_to_carry.clone() };
+        let summary = OfflineSummary { title: title.clone(), tldr: tldr.clone(), body: items, carried };
         // The sections are planned in characters before escaping. If escapes make the text too long, the plan is
         // repeated with fewer characters.
-        let fits = tokens::fits(&render::render_markdown(&title, &tldr, &body), tokens_max);
-        if fits || chars_max < 80 {
-            return OfflineSummary { title, tldr, body, carry_over: facts.carry_over() };
+        if tokens::fits(&summary.to_markdown(), tokens_max) || chars_max < 80 {
+            return summary;
         }
         chars_max -= chars_max / 24 + 1;
     }
 }
 
+/// Returns the names that the next turns will probably use and that `shown`, a summary of about `tokens_max` tokens, does not
+/// contain, the likeliest first.
+pub(crate) fn names_in_use(
+    facts: &ConversationFacts,
+    goal: Option<&GoalMatcher>,
+    shown: &str,
+    tokens_max: u64,
+) -> Vec<String> {
+    let source = SectionSource { facts, goal, title: "", statements: &[], tokens_max };
+    let mut text = ShownText::default();
+    text.add_lines(&[SummaryLine { text: shown.to_owned(), refs: Vec::new() }]);
+    let request = section::SectionRequest { source: &source, facts, chars_max: usize::MAX, shown: &text };
+    in_use::names_in_use(&section::in_use_request(&request))
+}
+
 /// Returns the number of characters of all headings.
 fn headings_chars() -> usize {
-    SummaryItemKind::ALL.into_iter().map(|kind| render::heading(kind).len() + "\n### \n".len()).sum()
+    let items = SummaryItemKind::ALL.into_iter().map(render::heading);
+    items.chain(["In use"]).map(|heading| heading.len() + "\n### \n".len()).sum()
+}
+
+/// The items of a summary, and the names in use that they do not contain.
+struct PlannedBody {
+    items: Vec<SummaryItem>,
+    names: Vec<String>,
 }
 
 /// Builds the sections within `chars_max` characters. A first pass gives each section its share; a second pass gives
-/// the characters that are left to sections that need more, the most needed first. At the end the line of the names in
-/// use is built again without the names that later sections show.
-fn plan_body(source: &SectionSource<'_>, chars_max: usize) -> Vec<SummaryItem> {
+/// the characters that are left to sections that need more, the most needed first. At the end the names in use are chosen
+/// again without those that later sections show. They are no item, but have their share of the characters.
+fn plan_body(source: &SectionSource<'_>, chars_max: usize) -> PlannedBody {
     let mut used = Vec::with_capacity(SECTIONS.len());
     let mut shown = ShownText::default();
     for section in SECTIONS {
@@ -129,14 +167,16 @@ fn plan_body(source: &SectionSource<'_>, chars_max: usize) -> Vec<SummaryItem> {
         shown.add_lines(&lines);
         sections.push(lines);
     }
+    let mut names = Vec::new();
     if let Some(index) = SECTIONS.iter().position(SummarySection::is_in_use_line) {
-        let available = line_chars(&std::mem::take(&mut sections[index])) + remaining;
+        let chars_max = line_chars(&std::mem::take(&mut sections[index])) + remaining;
         let mut shown = ShownText::default();
         sections.iter().for_each(|lines| shown.add_lines(lines));
-        sections[index] = build_section(&SECTIONS[index], source, available, &shown);
+        let request = section::SectionRequest { source, facts: source.facts, chars_max, shown: &shown };
+        names = in_use::names_in_use(&section::in_use_request(&request));
     }
     let kinds = SECTIONS.iter().map(|section| section.kind_in(source.facts));
-    build_items(source.facts, kinds.zip(sections).collect())
+    PlannedBody { items: build_items(source.facts, kinds.zip(sections).collect()), names }
 }
 
 /// Builds the non-empty lines of a section.

@@ -17,7 +17,7 @@ pub(crate) fn redact_summary(summary: HandoffSummary, known: &KnownSecrets) -> H
         title: redact(&summary.title),
         tldr: redact(&summary.tldr),
         body,
-        carry_over: redact_texts(summary.carry_over, &redact),
+        carried: redact_texts(summary.carried, &redact),
         ..summary
     }
 }
@@ -59,15 +59,15 @@ mod tests {
         summary.title = format!("Use {secret}");
         summary.tldr = format!("It is {secret}.");
         summary.body[0].text = format!("The {secret} is set.");
-        summary.carry_over.rules = vec![Rule { text: format!("Never commit the {secret}"), refs: vec![1] }];
-        summary.carry_over.last_user_request = Some(format!("Set {secret}"));
+        summary.carried.rules = vec![Rule { text: format!("Never commit the {secret}"), refs: vec![1] }];
+        summary.carried.last_user_request = Some(format!("Set {secret}"));
         let item = SummaryItem { text: format!("Answered: the {secret}"), ..summary.body[0].clone() };
         summary.notes.left_out = vec![LeftOutItem { item, reason: LeftOutReason::TooLong }];
         let mut redacted = redact_summary(summary.clone(), &KnownSecrets::default());
         redacted.notes = redact_notes(redacted.notes, &KnownSecrets::default());
         assert!(!format!("{redacted:?}").contains("hunter3"), "{redacted:?}");
         assert_eq!(
-            (redacted.carry_over.rules[0].refs.clone(), &redacted.coverage),
+            (redacted.carried.rules[0].refs.clone(), &redacted.coverage),
             (vec![1], &summary.coverage)
         );
     }

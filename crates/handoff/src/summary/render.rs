@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use memory::managed_block;
 use model::tokens::CHARS_PER_TOKEN;
 use model::{tokens, untrusted_text};
-use protocol::{CarryOver, HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem, SummaryItemKind};
+use protocol::{CarriedFacts, HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem, SummaryItemKind};
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::limits::{BODY_ITEMS_MAX, BODY_ITEMS_MIN, TITLE_GRAPHEMES_MAX, TLDR_GRAPHEMES_MAX};
@@ -50,14 +50,14 @@ pub struct SummaryCut {
 /// is shown, hashed, stored and injected. The function is pure: the same summary always gives the same text.
 pub fn render_summary(summary: &HandoffSummary) -> String {
     let mut md = render_body(summary);
-    if summary.carry_over.is_in_markdown {
-        md.push_str(&facts_markdown(&summary.carry_over));
+    if summary.carried.is_in_markdown {
+        md.push_str(&facts_markdown(&summary.carried));
     }
     md
 }
 
 /// Returns the facts as Markdown: one section for each kind of fact that is present.
-pub fn facts_markdown(carry: &CarryOver) -> String {
+pub fn facts_markdown(carry: &CarriedFacts) -> String {
     facts::render_facts(carry)
 }
 

@@ -63,7 +63,7 @@ const REVOCATIONS: &[&str] = &[
 
 /// Sets the notes about rules. `earlier` are the rules of the proposal before the text, with those that it had lost.
 pub(crate) fn note_rules(summary: &mut HandoffSummary, earlier: &[Rule]) {
-    let rules = &summary.carry_over.rules;
+    let rules = &summary.carried.rules;
     // A rule that the person put in other words is new, and stands for one that is gone.
     let is_kept = |rule: &Rule| {
         rules.iter().any(|kept| kept.text == rule.text)
@@ -89,7 +89,7 @@ pub(crate) fn note_rules(summary: &mut HandoffSummary, earlier: &[Rule]) {
 /// Returns the rules of a proposal and those that it has lost, for the text that follows it.
 pub(crate) fn known_rules(summary: &HandoffSummary) -> Vec<Rule> {
     let lost = summary.notes.rules.iter().filter(|note| note.problem == RuleProblem::Lost);
-    summary.carry_over.rules.iter().cloned().chain(lost.map(|note| note.rule.clone())).collect()
+    summary.carried.rules.iter().cloned().chain(lost.map(|note| note.rule.clone())).collect()
 }
 
 /// Returns the rules that the text contradicts: each with the first open line that proposes what it forbids, or else the
@@ -97,9 +97,9 @@ pub(crate) fn known_rules(summary: &HandoffSummary) -> Vec<Rule> {
 fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
     let items = summary.body.iter().filter(|item| proposes_work(item.kind));
     let open = items.flat_map(|item| item.text.lines()).filter(|line| !line.starts_with("[x] "));
-    let tasks = summary.carry_over.todos.iter().filter(|task| task.status != TodoStatus::Completed);
+    let tasks = summary.carried.todos.iter().filter(|task| task.status != TodoStatus::Completed);
     let open: Vec<&str> = open.chain(tasks.map(|task| task.text.as_str())).map(without_box).collect();
-    let heads = [summary.title.as_str(), &summary.tldr].into_iter().chain(summary.carry_over.goal.as_deref());
+    let heads = [summary.title.as_str(), &summary.tldr].into_iter().chain(summary.carried.goal.as_deref());
     let items = summary.body.iter().flat_map(|item| item.text.lines()).map(without_box);
     let lines: Vec<&str> = heads.chain(items).chain(open.iter().copied()).collect();
     let conflict = |rule: &Rule| {
@@ -109,7 +109,7 @@ fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
         let problem = RuleProblem::Contradicted { line: (*line).to_owned() };
         Some(RuleNote { rule: rule.clone(), problem })
     };
-    summary.carry_over.rules.iter().filter_map(conflict).take(CONFLICTS_MAX).collect()
+    summary.carried.rules.iter().filter_map(conflict).take(CONFLICTS_MAX).collect()
 }
 
 /// Returns whether a message of the user proposes what the rule forbids, or says the opposite of it.
@@ -288,7 +288,7 @@ mod tests {
             (&[], &before),
         ] {
             let mut summary = shown_summary();
-            summary.carry_over.rules = after.iter().map(|text| rule(text)).collect();
+            summary.carried.rules = after.iter().map(|text| rule(text)).collect();
             note_rules(&mut summary, &before.map(rule));
             let noted: Vec<&str> = summary.notes.rules.iter().map(|note| note.rule.text.as_str()).collect();
             assert_eq!(noted, lost, "{after:?}");
@@ -318,11 +318,11 @@ mod tests {
     fn a_rule_that_the_person_wrote_and_took_back_is_not_lost() {
         let own = Rule { text: "Use mocks in tests.".to_owned(), refs: Vec::new() };
         let mut edited = shown_summary();
-        edited.carry_over.rules = vec![own];
+        edited.carried.rules = vec![own];
         note_rules(&mut edited, &[rule("Never use mocks in tests.")]);
         assert_eq!(edited.notes.rules.len(), 1, "the rule of the conversation is lost");
         let mut restored = edited.clone();
-        restored.carry_over.rules = vec![Rule { refs: Vec::new(), ..rule("Never use mocks in tests.") }];
+        restored.carried.rules = vec![Rule { refs: Vec::new(), ..rule("Never use mocks in tests.") }];
         note_rules(&mut restored, &known_rules(&edited));
         assert_eq!(restored.notes.rules, []);
     }
@@ -331,7 +331,7 @@ mod tests {
     fn a_rule_that_any_line_negates_is_noted_with_that_line() {
         let line = "Wider margins in the appendix are fine.";
         let mut summary = shown_summary();
-        summary.carry_over.rules = vec![rule("Keep the margins narrow."), rule("Never sleep in tests.")];
+        summary.carried.rules = vec![rule("Keep the margins narrow."), rule("Never sleep in tests.")];
         note_rules(&mut summary, &[]);
         assert_eq!(summary.notes.rules, []);
         for kind in SummaryItemKind::ALL {

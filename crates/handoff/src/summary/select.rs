@@ -10,7 +10,6 @@ use protocol::{Coverage, Seq};
 
 use crate::summary::coverage::CoverageClass;
 use crate::summary::offline_summary::build_offline_summary;
-use crate::summary::render;
 use event_line::{EventLine, LineExtent};
 use facts::formatting::{to_single_line, truncate_with_ellipsis};
 use facts::{ConversationFacts, Quote};
@@ -78,11 +77,7 @@ impl TranscriptSelector {
     /// Requests that are always included may exceed a very small budget.
     pub fn select(&self, facts: &ConversationFacts, tokens_max: u64) -> TranscriptSelection {
         let summary = build_offline_summary(facts, self.goal(), tokens_max * FACTS_PERCENT / 100);
-        let ledger = untrusted_text::neutralize(&render::render_markdown(
-            &summary.title,
-            &summary.tldr,
-            &summary.body,
-        ));
+        let ledger = untrusted_text::neutralize(&summary.to_markdown());
         let mut remaining = tokens_max.saturating_sub(tokens::estimate_tokens(&ledger) + 1);
         let summary_so_far = facts.previous_summary.as_ref().map_or_else(String::new, |quote| {
             untrusted_text::neutralize(&truncate_with_ellipsis(

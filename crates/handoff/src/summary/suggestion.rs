@@ -24,7 +24,7 @@ const OPEN_MARK: &str = "[ ] ";
 /// contain any text as a request.
 pub fn suggested_message(summary: &HandoffSummary) -> Option<String> {
     let text = unescaped_message(summary)?;
-    let is_request = summary.carry_over.last_user_request.as_ref().is_some_and(|own| own.trim() == text);
+    let is_request = summary.carried.last_user_request.as_ref().is_some_and(|own| own.trim() == text);
     Some(match is_request {
         true => untrusted_text::strip_hidden_characters(&text),
         false => managed_block::escape_block_tags(&untrusted_text::neutralize(&text)),
@@ -39,7 +39,7 @@ fn unescaped_message(summary: &HandoffSummary) -> Option<String> {
         items.filter(|item| !item.verified).any(|item| item.text.contains(step))
     };
     let mut steps = next_steps.flat_map(|item| item.text.lines()).filter_map(open_step).peekable();
-    let carry = &summary.carry_over;
+    let carry = &summary.carried;
     let is_open = |status: TodoStatus| matches!(status, TodoStatus::Pending | TodoStatus::InProgress);
     let mut tasks = carry.todos.iter().filter(|todo| is_open(todo.status)).map(|todo| todo.text.trim());
     let request = carry.last_user_request.as_ref().filter(|_| carry.last_request_answered == Some(false));
@@ -81,7 +81,7 @@ fn denies_step(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{CarryOver, TodoItem};
+    use protocol::{CarriedFacts, TodoItem};
 
     use super::*;
     use crate::review::edit::tests::shown_summary;
@@ -104,11 +104,11 @@ mod tests {
             |(text, status): &(&str, TodoStatus)| TodoItem { text: (*text).to_owned(), status: *status };
         let summary = HandoffSummary {
             body: steps.iter().map(item).collect(),
-            carry_over: CarryOver {
+            carried: CarriedFacts {
                 todos: todos.iter().map(todo).collect(),
                 last_user_request: request.map(|(text, _)| text.to_owned()),
                 last_request_answered: request.and_then(|(_, answered)| answered),
-                ..CarryOver::default()
+                ..CarriedFacts::default()
             },
             ..shown_summary()
         };

@@ -25,7 +25,7 @@ fn handoff_with_proposals() -> (Handoff, Vec<Proposal>) {
         handoff_id: handoff_id(),
         iteration,
         summary_json: protocol::HandoffSummary { assistant_id: owned.clone(), iteration, ..summary.clone() },
-        summary_md: format!("draft {iteration}"),
+        package_md: format!("draft {iteration}"),
         summary_sha256: "ab".to_owned(),
         feedback: feedback.map(str::to_owned),
         created_at: Timestamp::UNIX_EPOCH,

@@ -43,7 +43,7 @@ fn summary(offline: OfflineSummary) -> HandoffSummary {
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
         coverage: protocol::Coverage::default(),
-        carry_over: offline.carry_over,
+        carried: offline.carried,
     }
 }
 
@@ -118,7 +118,7 @@ fn m6_a_name_planted_in_a_summary_of_a_real_conversation_is_always_unverified() 
 fn m7_carried_over_facts_occur_in_the_conversation() {
     for_each_conversation(|name, items| {
         let facts = facts(items, None);
-        let carried = facts.carry_over();
+        let carried = facts.carried_facts();
         for text in items.iter().filter_map(TranscriptItem::user_text).filter(|text| facts::is_farewell(text))
         {
             let lower = text.to_lowercase();
@@ -135,7 +135,7 @@ fn m7_carried_over_facts_occur_in_the_conversation() {
         assert_eq!(carried.last_user_request.as_deref(), expected, "{name}");
         let all = text_of(items);
         let contains = |path: &str| all.contains(&path.replace("[redacted]", ""));
-        for path in carried.files_modified.iter().chain(&carried.files_read) {
+        for path in carried.files.changed.iter().chain(&carried.files.read) {
             assert!(contains(path), "{name}: {path}");
         }
         for error in &carried.errors {

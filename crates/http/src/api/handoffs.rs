@@ -156,7 +156,7 @@ pub(crate) async fn show(caller: Caller, path: PathParams) -> Result<Json<Handof
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "documents the JSON form that `Decisions::parse_request` reads")]
 struct DecisionsBody {
-    /// `{"type":"approve"}`, optionally with `summary_sha256` or `args` (`summary_md`, `title`,
+    /// `{"type":"approve"}`, optionally with `summary_sha256` or `args` (`package_md`, `title`,
     /// `pending_approvals`: `transfer`, `cancel`, `leave` or `copy`); `{"type":"edit",
     /// "edited_action":{"name":"handoff_summary","args":{"feedback":…}}}`, or with `"redraft":true` in `args` while
     /// `uncovered_messages` is above 0; `{"type":"reject","message":…}`; `{"type":"preview"}`.

@@ -146,7 +146,7 @@ pub(crate) fn put_proposal(db: &SqlConnection, proposal: &Proposal) -> Result<()
         .prepare("SELECT summary_md FROM proposals WHERE handoff_id = $1 AND iteration = $2")?
         .query_optional((handoff_id.to_string(), proposal.iteration), |row| row.get(0))?;
     match stored {
-        Some(text) if text == proposal.summary_md => return Ok(()),
+        Some(text) if text == proposal.package_md => return Ok(()),
         Some(_) => {
             let id = format!("{handoff_id} iteration {}", proposal.iteration);
             return Err(Error::Conflict { what: "proposal", id });
@@ -162,7 +162,7 @@ pub(crate) fn put_proposal(db: &SqlConnection, proposal: &Proposal) -> Result<()
         handoff_id.to_string(),
         proposal.iteration,
         encode_json(&proposal.summary_json)?,
-        &proposal.summary_md,
+        &proposal.package_md,
         &proposal.summary_sha256,
         &proposal.feedback,
         encode_time(proposal.created_at),
@@ -222,7 +222,7 @@ pub(crate) fn proposals(db: &SqlConnection, handoff_id: HandoffId) -> Result<Vec
             handoff_id: read_column(row, "handoff_id")?,
             iteration: row.get("iteration")?,
             summary_json: read_json_column(row, "summary_json")?,
-            summary_md: row.get("summary_md")?,
+            package_md: row.get("summary_md")?,
             summary_sha256: row.get("summary_sha256")?,
             feedback: row.get("feedback")?,
             created_at: read_column(row, "created_at")?,

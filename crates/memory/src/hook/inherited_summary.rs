@@ -59,8 +59,8 @@ pub(super) async fn find_inherited_summaries(
         let is_accepted = proposals.iter().any(|proposal| proposal.summary_sha256 == *sha256);
         let current = proposals.into_iter().last().filter(|_| is_accepted);
         summaries.extend(current.map(|proposal| InheritedSummary {
-            summary_md: proposal.summary_md,
-            separate_facts: Some(proposal.summary_json.carry_over).filter(|facts| !facts.is_in_markdown),
+            package_md: proposal.package_md,
+            separate_facts: Some(proposal.summary_json.carried).filter(|facts| !facts.is_in_markdown),
         }));
     }
     Ok(summaries)

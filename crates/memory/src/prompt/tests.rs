@@ -3,13 +3,13 @@
 use super::*;
 use crate::managed_block::{self, replace_block};
 
-fn inherited(summary_md: &str) -> InheritedSummary {
-    InheritedSummary { summary_md: summary_md.to_owned(), ..InheritedSummary::default() }
+fn inherited(package_md: &str) -> InheritedSummary {
+    InheritedSummary { package_md: package_md.to_owned(), ..InheritedSummary::default() }
 }
 
-fn render_section(agent_md: &[u8], summary_md: Option<&str>) -> String {
+fn render_section(agent_md: &[u8], package_md: Option<&str>) -> String {
     let snapshot = AgentFileSnapshot { bytes: agent_md.to_vec(), ..AgentFileSnapshot::default() };
-    let summary = summary_md.map(inherited);
+    let summary = package_md.map(inherited);
     build_prompt_section(&snapshot, &NotesScope::AllProjects, summary.as_slice()).text
 }
 

@@ -96,7 +96,7 @@ impl AgentMdFixture {
     }
 
     /// Creates a child that has had no turn yet, with an accepted summary that the file shows.
-    pub async fn create_child_thread(&self, summary_md: &str) -> ThreadId {
+    pub async fn create_child_thread(&self, package_md: &str) -> ThreadId {
         let (parent, child, handoff_id) =
             (self.create_thread().await, ThreadId::generate(), HandoffId::generate());
         let now = Timestamp::UNIX_EPOCH;
@@ -110,7 +110,7 @@ impl AgentMdFixture {
             last_cleanup_at: None,
         };
         let metadata = Map::from_iter([(HandoffMark::KEY.to_owned(), serde_json::to_value(mark).unwrap())]);
-        let sha256 = format!("hash of {summary_md}");
+        let sha256 = format!("hash of {package_md}");
         let handoff = Handoff {
             handoff_id,
             assistant_id: AssistantId::default(),
@@ -131,14 +131,13 @@ impl AgentMdFixture {
             "child_thread_id": child, "title": "T", "tldr": "t", "body": [], "model": "extractive",
             "model_run_id": null, "tokens_used": 0, "iteration": 0, "created_at": now,
             "coverage": {"first_seq": 1, "last_seq": 1, "verbatim": [], "summarized": [], "truncated": [], "excluded": []},
-            "carry_over": {"last_user_request": null, "todos": [], "files_read": [], "files_modified": [],
-                           "commands": [], "errors": []},
+            "carried": {"last_user_request": null},
         });
         let proposal = Proposal {
             handoff_id,
             iteration: 0,
             summary_json: serde_json::from_value(summary_json).unwrap(),
-            summary_md: summary_md.to_owned(),
+            package_md: package_md.to_owned(),
             summary_sha256: sha256,
             feedback: None,
             created_at: now,
@@ -152,7 +151,7 @@ impl AgentMdFixture {
             Write::PutProposal(proposal),
         ])
         .await;
-        AgentFile::new(self.path()).write_block(summary_md, now).unwrap();
+        AgentFile::new(self.path()).write_block(package_md, now).unwrap();
         child
     }
 

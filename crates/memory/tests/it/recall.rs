@@ -12,7 +12,7 @@ use jiff::{Timestamp, ToSpan};
 use journal::{SqliteStore, Store, Transaction, Write};
 use memory::{MessageFilter, RecallError, RecallQuery, RecallResult, RecallTool, recall};
 use protocol::{
-    AssistantId, CarryOver, ContentBlock, Coverage, EventType, Handoff, HandoffId, HandoffStatus,
+    AssistantId, CarriedFacts, ContentBlock, Coverage, EventType, Handoff, HandoffId, HandoffStatus,
     HandoffSummary, Message, NewEvent, ParentKind, Proposal, Seq, Thread, ThreadId, ToolMessage, ToolStatus,
 };
 use runtime::{Tool, ToolContext};
@@ -161,13 +161,13 @@ fn proposal(handoff: &Handoff, iteration: u32, last_seq: Seq) -> Proposal {
         iteration,
         created_at: handoff.created_at,
         coverage: Coverage { first_seq: 1, last_seq, ..Coverage::default() },
-        carry_over: CarryOver::default(),
+        carried: CarriedFacts::default(),
     };
     Proposal {
         handoff_id: handoff.handoff_id,
         iteration,
         summary_json,
-        summary_md: format!("Herons {iteration}."),
+        package_md: format!("Herons {iteration}."),
         summary_sha256: format!("{iteration:064x}"),
         feedback: None,
         created_at: handoff.created_at,

@@ -1,17 +1,17 @@
 //! The structured handoff summary. The `handoff` crate renders, verifies and truncates it.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::carried_facts::{CarriedFacts, Rule};
 use crate::event::Seq;
 use crate::ids::{AssistantId, HandoffId, RunId, ThreadId};
-use crate::memory::MessageRole;
 
 /// A drafted or accepted handoff summary (`summary_json`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HandoffSummary {
-    /// Version of this shape ([`crate::SCHEMA_VERSION`]).
+    /// Version of this shape ([`HandoffSummary::SCHEMA_VERSION`]). A summary of version 1 is read as one of version 2.
+    #[serde(deserialize_with = "read_schema_version")]
     pub schema_version: u32,
     /// The handoff it belongs to; the same in all iterations.
     pub handoff_id: HandoffId,
@@ -43,11 +43,23 @@ pub struct HandoffSummary {
     pub created_at: Timestamp,
     /// The events that the summary covers, and in which form its author read them.
     pub coverage: Coverage,
-    /// Facts computed without a model.
-    pub carry_over: CarryOver,
+    /// Facts computed without a model. Version 1 called them `carry_over`.
+    #[serde(alias = "carry_over")]
+    pub carried: CarriedFacts,
     /// Notes for the reviewer about the text. It is no part of the text.
     #[serde(default, skip_serializing_if = "ReviewNotes::is_empty")]
     pub notes: ReviewNotes,
+}
+
+impl HandoffSummary {
+    /// The version of the shape. Since version 2 the facts are in `carried`, and their files are grouped.
+    pub const SCHEMA_VERSION: u32 = 2;
+}
+
+/// Reads the version of a summary. Reading converts version 1, so the version of what was read is at least
+/// [`HandoffSummary::SCHEMA_VERSION`].
+fn read_schema_version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    Ok(u32::deserialize(deserializer)?.max(HandoffSummary::SCHEMA_VERSION))
 }
 
 /// Notes for the reviewer about the text of a summary. It is no part of the text.
@@ -317,120 +329,6 @@ pub struct Coverage {
     /// Ranges that nothing has read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<SeqRange>,
-}
-
-/// Facts that are computed without a model and carried over to the summary, independently of the model's text.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct CarryOver {
-    /// True if the Markdown of the proposal contains these facts, so that they are shown, hashed, stored and injected with
-    /// it. False for a compaction, and for a proposal of an older version, beside whose Markdown they were injected.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_in_markdown: bool,
-    /// The purpose of the child thread, if the user gave one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub goal: Option<String>,
-    /// The user's last request, verbatim up to a length limit.
-    pub last_user_request: Option<String>,
-    /// True if the conversation shows that the request was answered, false if it shows that something is left to do;
-    /// `None` if it shows neither, or there was no request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_request_answered: Option<bool>,
-    /// The user's standing rules, in the order in which they were stated.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<Rule>,
-    /// The newest state of the task list.
-    #[serde(default)]
-    pub todos: Vec<TodoItem>,
-    /// Files that were read, most recent first.
-    #[serde(default)]
-    pub files_read: Vec<String>,
-    /// Files that were written, most recent first.
-    #[serde(default)]
-    pub files_modified: Vec<String>,
-    /// Commands that were run, most used first.
-    #[serde(default)]
-    pub commands: Vec<String>,
-    /// Unresolved errors, most recent first.
-    #[serde(default)]
-    pub errors: Vec<String>,
-    /// Names of loaded skills, most recent first. Their text is not carried over; the agent loads it again if it is
-    /// needed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub skills: Vec<String>,
-    /// Tasks delegated to sub-agents, most recent first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub delegations: Vec<String>,
-    /// Tool calls of the thread that wait for the user's approval, each with its arguments on one line.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pending_approvals: Vec<String>,
-    /// The pins of the thread. They are rendered whole, and the child thread gets them as its own pins.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pins: Vec<PinnedText>,
-    /// The state of the files that the summary's items name. It is recorded if the summary was drafted for a goal.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub referenced_files: Vec<ReferencedFile>,
-    /// Lines of entries that the Markdown contains whole, although they exceed the limits of its lists. The user added them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub whole_entries: Vec<String>,
-    /// Fields of a later version, preserved on rewriting.
-    #[serde(flatten)]
-    pub more: serde_json::Map<String, Value>,
-}
-
-/// A standing rule of the user, which remains valid after the request that it was stated in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
-    /// The rule verbatim: whole sentences, including the sentences that continue it.
-    pub text: String,
-    /// The events that state the rule, in ascending order.
-    #[serde(default)]
-    pub refs: Vec<Seq>,
-}
-
-/// A pin of the parent thread. It becomes a pin of the child thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PinnedText {
-    /// The pinned text verbatim, in which secrets are redacted. The Markdown contains it on one line.
-    pub text: String,
-    /// The author of the text.
-    pub author: MessageRole,
-    /// The event of the message that the pin quotes, if it quotes one.
-    #[serde(default)]
-    pub refs: Vec<Seq>,
-}
-
-/// The state of a file that a summary names, in the thread's folder at the time of the draft.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReferencedFile {
-    /// The path as written in the conversation.
-    pub path: String,
-    /// True if the file existed at the time of the draft.
-    pub exists: bool,
-    /// Lowercase hex SHA-256 of the file's bytes; `None` if it did not exist, is not a regular file, or is too large
-    /// to hash.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
-}
-
-/// One entry of a task list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TodoItem {
-    /// The text of the task.
-    pub text: String,
-    /// The status of the task.
-    pub status: TodoStatus,
-}
-
-/// The status of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TodoStatus {
-    /// Not started.
-    Pending,
-    /// In progress.
-    InProgress,
-    /// Done.
-    Completed,
 }
 
 #[cfg(test)]

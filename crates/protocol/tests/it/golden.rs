@@ -60,7 +60,15 @@ const REQUESTS: &[&str] = &["run_request", "run_request_resume", "run_request_re
 const COMMANDS: &[&str] = &["command", "command_goto"];
 const KEYS: &[&str] = &["api_key", "api_key_revoked"];
 /// Shapes that earlier versions wrote differently. Their old forms are under `past/`.
-const PAST: &[&str] = &["checkpoint", "checkpoint_idle", "step_point", "step_point_idle"];
+const PAST: &[&str] = &[
+    "checkpoint",
+    "checkpoint_idle",
+    "step_point",
+    "step_point_idle",
+    "handoff_summary",
+    "proposal",
+    "compaction",
+];
 const SUMMARIES: &[&str] = &["handoff_summary", "handoff_summary_extract"];
 const PAYLOADS: &[&str] =
     &["interrupt_payload", "interrupt_payload_refined", "interrupt_payload_asked", "interrupt_payload_calls"];
@@ -91,8 +99,8 @@ const TURNS: &[&str] = &["logged_turn", "logged_turn_archived"];
 const ARCHIVED: &[&str] = &["turns_archived", "turns_archived_compaction"];
 const RESTORED: &[&str] = &["turns_restored"];
 const ITEMS: &[&str] = &["item"];
-/// A summary of a later version, with an unknown field in its `carry_over`.
-const CARRY_OVER: &str = "handoff_summary_carry_over";
+/// A summary of a later version, with an unknown field in its `carried`.
+const UNKNOWN_FACT: &str = "handoff_summary_unknown_fact";
 
 #[test]
 fn a23_every_shape_parses_its_current_form_and_the_form_of_a_later_version() {
@@ -129,9 +137,14 @@ fn a23_forms_of_earlier_versions_parse_as_the_current_form() {
     for name in &PAST[..2] {
         assert_eq!(read_shape::<Checkpoint>(&format!("past/{name}")), read_shape(name), "{name}");
     }
-    for name in &PAST[2..] {
+    for name in &PAST[2..4] {
         assert_eq!(read_shape::<CheckpointEntry>(&format!("past/{name}")), read_shape(name), "{name}");
     }
+    let [.., summary, proposal, compaction] = PAST else { panic!("the shapes of version 1") };
+    let past = |name: &str| format!("past/{name}");
+    assert_eq!(read_shape::<HandoffSummary>(&past(summary)), read_shape(summary));
+    assert_eq!(read_shape::<Proposal>(&past(proposal)), read_shape(proposal));
+    assert_eq!(read_shape::<Compaction>(&past(compaction)), read_shape(compaction));
 }
 
 #[test]
@@ -169,7 +182,7 @@ fn every_golden_file_is_read_by_a_test() {
     let past: BTreeSet<String> = PAST.iter().map(|name| format!("{name}.json")).collect();
     assert_eq!(files_in(&folder().join("past")), past);
     let mut expected = later;
-    expected.insert(format!("{CARRY_OVER}.json"));
+    expected.insert(format!("{UNKNOWN_FACT}.json"));
     expected.extend(["events", "future", "past"].map(str::to_owned));
     assert_eq!(files_in(&folder()), expected);
 }
@@ -206,10 +219,10 @@ fn a23_an_unknown_stop_reason_parses_as_other() {
 }
 
 #[test]
-fn a23_unknown_carry_over_fields_of_a_later_version_are_preserved() {
-    let summary: HandoffSummary = read_shape(CARRY_OVER);
-    assert_eq!(summary.carry_over.more["open_questions"][0], "Which fixture?");
-    assert_eq!(to_json(&summary), read_shape::<Value>(CARRY_OVER));
+fn a23_unknown_carried_facts_of_a_later_version_are_preserved() {
+    let summary: HandoffSummary = read_shape(UNKNOWN_FACT);
+    assert_eq!(summary.carried.more["open_questions"][0], "Which fixture?");
+    assert_eq!(to_json(&summary), read_shape::<Value>(UNKNOWN_FACT));
 }
 
 #[test]
@@ -219,13 +232,13 @@ fn fields_that_older_files_lack_have_their_default() {
     let ai: Message = serde_json::from_str(r#"{"type":"ai","content":[],"usage":{}}"#).unwrap();
     assert_eq!(to_json(&ai)["usage"]["output_tokens"], 0);
     let mut old: Value = read_shape("handoff_summary");
-    old["carry_over"] = serde_json::json!({});
+    old["carried"] = serde_json::json!({});
     for item in old["body"].as_array_mut().unwrap() {
         item.as_object_mut().unwrap().retain(|key, _| key == "kind" || key == "text");
     }
     let summary: HandoffSummary = serde_json::from_value(old).unwrap();
     assert!(summary.body.iter().all(|item| item.verified && item.refs.is_empty()));
-    assert_eq!(summary.carry_over, protocol::CarryOver::default());
+    assert_eq!(summary.carried, protocol::CarriedFacts::default());
 }
 
 #[test]
@@ -308,6 +321,7 @@ fn the_payload_has_exactly_the_fields_of_the_contract() {
         "assistant_id",
         "parent_thread_id",
         "summary_json",
+        "package_md",
         "summary_md",
         "summary_sha256",
         "preview_only",

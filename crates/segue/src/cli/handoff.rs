@@ -15,12 +15,12 @@ use super::memory::{HITS_MAX, PastTime};
 /// `docs/src/decisions.md` describes them in full.
 pub(crate) const DECISIONS_HELP: &str = r#"Decisions for --decision-file, one of them in {"decisions": [D]}:
   accept   {"type": "approve"}; with "summary_sha256" only that text
-  edit     {"type": "approve", "args": {"summary_md": "...", "title": "..."}}
+  edit     {"type": "approve", "args": {"package_md": "...", "title": "..."}}
   calls    in "args" of either: "pending_approvals": "transfer", "cancel",
            "leave" or "copy" decides about calls that wait for approval
   refine   {"type": "edit", "edited_action":
            {"name": "handoff_summary", "args": {"feedback": "..."}}}
-  save     an edit with "summary_md" and "save_draft": true in "args";
+  save     an edit with "package_md" and "save_draft": true in "args";
            with "feedback" instead, the model drafts again from your text
   add      the same with "args": {"add": {"left_out": [0], "topics": [0]}};
            "rules": [0] in the inner braces puts a lost rule back, and

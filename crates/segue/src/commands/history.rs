@@ -53,6 +53,8 @@ struct HandoffBeginning<'a> {
     /// The thread that was handed off.
     parent_thread_id: ThreadId,
     /// The accepted text, which the thread's requests contain.
+    package_md: &'a str,
+    /// The text of `package_md`, under its name of version 1.
     summary_md: &'a str,
     /// The hash of the text.
     summary_sha256: &'a str,
@@ -64,7 +66,8 @@ impl<'a> HandoffBeginning<'a> {
         Self {
             handoff_id: origin.handoff.handoff_id,
             parent_thread_id: origin.handoff.parent_thread_id,
-            summary_md: &origin.proposal.summary_md,
+            package_md: &origin.proposal.package_md,
+            summary_md: &origin.proposal.package_md,
             summary_sha256: &origin.proposal.summary_sha256,
         }
     }

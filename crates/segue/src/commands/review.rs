@@ -495,7 +495,7 @@ impl<'a> HandoffReviewSession<'a> {
         let text = format!("Draft {} (-) and draft {} (+):", before.iteration + 1, shown.iteration + 1);
         screen.print_line(screen.style.bold(text))?;
         let lines =
-            diff::render_versions(screen, &sanitize(&before.summary_md), &sanitize(&shown.summary_md));
+            diff::render_versions(screen, &sanitize(&before.package_md), &sanitize(&shown.package_md));
         if lines.is_empty() {
             screen.print_line("The drafts are identical.")?;
         }

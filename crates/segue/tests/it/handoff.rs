@@ -79,6 +79,10 @@ fn g1_an_accept_without_asking_stores_and_injects_the_bytes_that_were_shown() {
     assert_eq!(report["outcome"], "accepted");
     assert_eq!(report["handoff"]["accepted_sha256"], report["summary_sha256"]);
     assert_eq!(report["handoff"]["goal"], "do the backoff");
+    assert_eq!(report["summary_json"]["schema_version"], 2);
+    assert_eq!(report["package_md"], report["summary_md"], "readers of version 1 find the same text");
+    let files = &report["summary_json"]["carried"]["files"];
+    assert!(!files["changed"].as_array().unwrap().is_empty() && files["deleted"].is_array(), "{report}");
     let block = sandbox.read_agent_md().unwrap();
     assert!(block.contains(report["summary_md"].as_str().unwrap().trim()), "{block}");
     let child = report["child_thread_id"].as_str().unwrap();

@@ -58,9 +58,9 @@ pub fn render_full(screen: &Screen, proposal: &Proposal) -> Vec<String> {
 /// Returns the Markdown with the facts: that of the proposal, or for a proposal of an older version that of the facts
 /// beside it.
 pub(crate) fn markdown_of(proposal: &Proposal) -> Cow<'_, str> {
-    match proposal.summary_json.carry_over.is_in_markdown {
-        true => Cow::Borrowed(&proposal.summary_md),
-        false => Cow::Owned(facts_markdown(&proposal.summary_json.carry_over)),
+    match proposal.summary_json.carried.is_in_markdown {
+        true => Cow::Borrowed(&proposal.package_md),
+        false => Cow::Owned(facts_markdown(&proposal.summary_json.carried)),
     }
 }
 

@@ -133,7 +133,7 @@ fn unverified_note(unfound: &[String]) -> String {
 /// Returns the author of the proposal, its estimated size, and the number of the draft from the second draft on.
 /// The size is an estimate in tokens of what the child thread will get.
 fn origin_line(proposal: &Proposal) -> String {
-    let size = agent::estimate_tokens(&proposal.summary_md);
+    let size = agent::estimate_tokens(&proposal.package_md);
     let writer = match proposal.summary_json.model.as_str() {
         USER_AUTHOR => "Edited by you".to_owned(),
         OFFLINE_SUMMARY_MODEL => "Written by the offline summary".to_owned(),
@@ -161,7 +161,9 @@ fn color_code_spans(text: &str, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use protocol::{AssistantId, CarryOver, Coverage, HandoffId, ThreadId, TodoItem, TodoStatus};
+    use protocol::{
+        AssistantId, CarriedFacts, CarriedFiles, Coverage, HandoffId, ThreadId, TodoItem, TodoStatus,
+    };
 
     use super::*;
     use crate::screen::{Audience, CursorMode};
@@ -230,20 +232,20 @@ mod tests {
                 scanned: vec![(5, 180)],
                 unread: vec![(181, 190)],
             },
-            carry_over: CarryOver {
+            carried: CarriedFacts {
                 last_user_request: Some(
                     "Good. Then do the same in src/backoff.rs and run the whole suite.".to_owned(),
                 ),
                 todos: vec![TodoItem { text: "run the whole suite".to_owned(), status: TodoStatus::Pending }],
-                files_modified: vec!["src/retry.rs".to_owned()],
+                files: CarriedFiles { changed: vec!["src/retry.rs".to_owned()], ..CarriedFiles::default() },
                 errors: vec!["left: 2, right: 3".to_owned()],
-                ..CarryOver::default()
+                ..CarriedFacts::default()
             },
         };
         Proposal {
             handoff_id,
             iteration: 1,
-            summary_md: "words ".repeat(200),
+            package_md: "words ".repeat(200),
             summary_json,
             summary_sha256: String::new(),
             feedback: None,

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use agent::{Agent, OFFLINE_SUMMARY_MODEL};
-use protocol::{AiMessage, CarryOver, Compaction, ContentBlock, Message, ThreadId, ToolMessage, ToolStatus};
+use protocol::{
+    AiMessage, CarriedFacts, Compaction, ContentBlock, Message, ThreadId, ToolMessage, ToolStatus,
+};
 use serde_json::json;
 use test_model::{Script, ScriptedReply, ScriptedServer};
 
@@ -88,8 +90,8 @@ fn facts_in(text: &str) -> Vec<String> {
 }
 
 /// Returns the carry-over as JSON text.
-fn carry_over_text(carry_over: &CarryOver) -> String {
-    serde_json::to_string(carry_over).unwrap()
+fn carried_facts_text(carried: &CarriedFacts) -> String {
+    serde_json::to_string(carried).unwrap()
 }
 
 /// Appends the transcript in [`ROUNDS`] parts, each with planted messages, and compacts the thread after each part. Returns
@@ -136,7 +138,7 @@ async fn e12_b1_ten_compactions_of_real_sessions_lose_no_fact_and_no_message() {
     // The agent has no model, so this compaction is an offline summary too.
     let once = compact_at_once(&TestEnvironment::new().agent(), &all).await;
     for (part, chained, once) in [
-        ("carry-over", carry_over_text(&last.carry_over), carry_over_text(&once.carry_over)),
+        ("carry-over", carried_facts_text(&last.carried), carried_facts_text(&once.carried)),
         ("summary", last.summary.clone(), once.summary),
     ] {
         let (chained, once) = (facts_in(&chained), facts_in(&once));
@@ -147,7 +149,7 @@ async fn e12_b1_ten_compactions_of_real_sessions_lose_no_fact_and_no_message() {
         );
     }
     let files = (0..ROUNDS)
-        .filter(|round| carry_over_text(&last.carry_over).contains(&format!("planted/file_{round}.rs")));
+        .filter(|round| carried_facts_text(&last.carried).contains(&format!("planted/file_{round}.rs")));
     assert_eq!(
         files.count(),
         ROUNDS,

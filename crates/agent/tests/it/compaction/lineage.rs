@@ -77,9 +77,9 @@ async fn g8_a_handoff_of_a_compacted_thread_covers_its_first_messages() {
                 "the draft is made from the originals"
             ),
             false => assert!(
-                pending.proposal.summary_md.contains("billing table"),
+                pending.proposal.package_md.contains("billing table"),
                 "{}",
-                pending.proposal.summary_md
+                pending.proposal.package_md
             ),
         }
     }

@@ -253,7 +253,7 @@ async fn observe(
         parent_messages: message_lines(messages(parent).await.unwrap()),
         proposals: proposals
             .into_iter()
-            .map(|proposal| (proposal.iteration, proposal.feedback, proposal.summary_md))
+            .map(|proposal| (proposal.iteration, proposal.feedback, proposal.package_md))
             .collect(),
         pending: store.pending_interrupts(parent).await.unwrap().len(),
         handoffs: handoffs.iter().map(|handoff| handoff.status).collect(),

@@ -131,7 +131,7 @@ async fn check_handoffs(environment: &TestEnvironment, names: &[&str]) -> BTreeS
         assert_eq!(handoff.accepted_sha256.as_ref(), Some(&proposals[0].summary_sha256));
         assert_eq!(proposals[0].summary_json.parent_thread_id, parent.thread_id);
         requests.insert(parent.first_prompt.unwrap());
-        summaries.insert(proposals[0].summary_md.clone());
+        summaries.insert(proposals[0].package_md.clone());
     }
     assert_eq!((requests.len(), summaries.len()), (handoffs.len(), handoffs.len()));
     summaries

@@ -34,16 +34,16 @@ async fn g4_a_text_is_edited_refined_edited_again_and_accepted() {
     ]))
     .unwrap();
     let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
-    let own = first.proposal.summary_md.replace("one row only.", "one row only, in tests/one_row.rs by Ada.");
+    let own = first.proposal.package_md.replace("one row only.", "one row only, in tests/one_row.rs by Ada.");
     let second = edit(&agent, &first, &json!({"summary_md": own, "save_draft": true})).await;
-    assert_eq!((second.proposal.iteration, second.proposal.summary_md.as_str()), (1, own.trim()));
+    assert_eq!((second.proposal.iteration, second.proposal.package_md.as_str()), (1, own.trim()));
     assert_eq!((second.proposal.summary_json.model.as_str(), server.call_count()), ("user", 1));
     let own = own.replace("by Ada", "by Grace");
     let third = edit(&agent, &second, &json!({"summary_md": own, "feedback": "Name the test."})).await;
     let prompt = server.requests()[1].body.to_string();
     assert!(prompt.contains("<previous_summary>") && prompt.contains("by Grace"), "{prompt}");
     let review = agent.handoffs().review(first.handoff.handoff_id).await.unwrap();
-    let texts: Vec<&str> = review.proposals.iter().map(|proposal| proposal.summary_md.as_str()).collect();
+    let texts: Vec<&str> = review.proposals.iter().map(|proposal| proposal.package_md.as_str()).collect();
     assert_eq!((texts.len(), texts[2]), (4, own.trim()), "the edited text is a proposal of its own");
     let none: Vec<String> = Vec::new();
     let unfound = unfound_names(&third.proposal.summary_json);
@@ -57,7 +57,7 @@ async fn g4_a_text_is_edited_refined_edited_again_and_accepted() {
     assert_eq!((edits.count(), server.call_count()), (3, 2));
     let block = memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
     assert_eq!(decided.handoff.accepted_sha256, Some(last.proposal.summary_sha256));
-    assert_eq!(block.trim(), last.proposal.summary_md.trim());
+    assert_eq!(block.trim(), last.proposal.package_md.trim());
     assert!(block.contains("**Importer, last row**"));
 }
 
@@ -70,12 +70,12 @@ async fn g5_a_failed_refinement_of_an_edited_text_leaves_that_text_pending() {
     ]))
     .unwrap();
     let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
-    let own = first.proposal.summary_md.replace("one row only", "a single row");
+    let own = first.proposal.package_md.replace("one row only", "a single row");
     let next = edit(&agent, &first, &json!({"summary_md": own, "feedback": "Shorter."})).await;
-    assert_eq!((next.proposal.iteration, next.proposal.summary_md.as_str()), (1, own.trim()));
+    assert_eq!((next.proposal.iteration, next.proposal.package_md.as_str()), (1, own.trim()));
     assert_eq!(next.unused_feedback.as_deref(), Some("Shorter."));
     let again = edit(&agent, &next, &json!({"revert_to": 0})).await;
-    assert_eq!(again.proposal.summary_md, first.proposal.summary_md);
+    assert_eq!(again.proposal.package_md, first.proposal.package_md);
 }
 
 #[tokio::test]
@@ -92,21 +92,21 @@ async fn m6_title_tldr_and_references_are_checked_and_a_mended_typo_verifies_not
     let summary = &first.proposal.summary_json;
     let name = |name: &str| vec![format!("src/invented_{name}.rs")];
     assert_eq!(unfound_names(summary), (name("title"), name("tldr"), name("item")));
-    let heads: Vec<&str> = first.proposal.summary_md.lines().take(2).collect();
+    let heads: Vec<&str> = first.proposal.package_md.lines().take(2).collect();
     assert!(heads.iter().all(|line| line.ends_with(" (unverified)")), "{heads:?}");
     let checked = &summary.body[2];
     assert_eq!((&checked.refs, &checked.false_refs), (&vec![6], &vec![0, 4711]));
-    let mended = first.proposal.summary_md.replace("onyl", "only").replace("is mended", "was mended");
+    let mended = first.proposal.package_md.replace("onyl", "only").replace("is mended", "was mended");
     let second = edit(&agent, &first, &json!({"summary_md": mended, "save_draft": true})).await;
     assert_eq!(unfound_names(&second.proposal.summary_json), unfound_names(summary));
-    let confirmed = second.proposal.summary_md.replace("invented_item.rs. (unverified)", "invented_item.rs.");
+    let confirmed = second.proposal.package_md.replace("invented_item.rs. (unverified)", "invented_item.rs.");
     let second = edit(&agent, &second, &json!({"summary_md": confirmed, "save_draft": true})).await;
     let unfound = unfound_names(&second.proposal.summary_json);
     assert_eq!(unfound, (name("title"), name("tldr"), Vec::new()), "the user removed the mark of the item");
     let title = json!({"title": "The importer", "save_draft": true});
     let third = edit(&agent, &second, &title).await;
     assert_eq!(unfound_names(&third.proposal.summary_json), (Vec::new(), name("tldr"), Vec::new()));
-    assert!(third.proposal.summary_md.starts_with("**The importer**\n"));
+    assert!(third.proposal.package_md.starts_with("**The importer**\n"));
 }
 
 #[tokio::test]
@@ -117,13 +117,13 @@ async fn m6_names_that_the_user_writes_are_looked_for_in_the_conversation() {
     let server = ScriptedServer::start(Script::new([reply])).unwrap();
     let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     assert_eq!(first.proposal.summary_json.notes.names_by_user, [""; 0]);
-    let mended = first.proposal.summary_md.replace("src/invented.rs", "src/other.rs");
+    let mended = first.proposal.package_md.replace("src/invented.rs", "src/other.rs");
     let second = edit(&agent, &first, &json!({"summary_md": mended, "save_draft": true})).await;
     let summary = &second.proposal.summary_json;
     let item = summary.body.iter().find(|item| item.text.contains("src/other.rs")).unwrap();
     assert_eq!((item.verified, &item.unfound[..]), (false, &["src/other.rs".to_owned()][..]));
     assert_eq!(summary.notes.names_by_user, ["src/other.rs"]);
-    assert_eq!(second.proposal.summary_md, mended.trim(), "the mark stays");
+    assert_eq!(second.proposal.package_md, mended.trim(), "the mark stays");
     let mut fields = serde_json::to_value(&summary.body).unwrap();
     let text = item.text.replace("src/other.rs", "src/third.rs");
     for entry in fields.as_array_mut().unwrap() {
@@ -136,7 +136,7 @@ async fn m6_names_that_the_user_writes_are_looked_for_in_the_conversation() {
     let third = edit(&agent, &second, &json!({"summary_json": fields, "save_draft": true})).await;
     let summary = &third.proposal.summary_json;
     assert_eq!(unfound_names(summary).2, ["src/third.rs"]);
-    assert!(third.proposal.summary_md.contains("src/third.rs. (unverified)"));
+    assert!(third.proposal.package_md.contains("src/third.rs. (unverified)"));
     assert_eq!(summary.notes.names_by_user, ["src/third.rs", "src/typed.rs"]);
     assert_eq!(
         summary.notes.tldr_unfound, [""; 0],
@@ -164,9 +164,9 @@ async fn m4_items_that_a_draft_left_out_are_listed_and_can_be_added() {
         (first.proposal.summary_json.body.len(), texts),
         (7, vec!["Row reader, part 4.", "Row reader, part 5."])
     );
-    assert!(!first.proposal.summary_md.contains("part 5"));
+    assert!(!first.proposal.package_md.contains("part 5"));
     let second = edit(&agent, &first, &json!({"add": {"left_out": [1]}})).await;
-    assert!(second.proposal.summary_md.contains("- Row reader, part 5.\n"));
+    assert!(second.proposal.package_md.contains("- Row reader, part 5.\n"));
     let summary = &second.proposal.summary_json;
     assert_eq!((summary.body.len(), summary.notes.left_out.len()), (8, 1));
     assert_eq!(summary.body[7].refs, [3]);
@@ -210,21 +210,21 @@ async fn a_draft_that_contradicts_a_rule_or_an_edit_that_removes_one_is_flagged_
             .map(|note| (note["rule"]["text"].clone(), note["problem"].clone()))
             .collect::<Vec<_>>()
     };
-    let rule = first.proposal.summary_json.carry_over.rules[0].text.clone();
+    let rule = first.proposal.summary_json.carried.rules[0].text.clone();
     assert_eq!(notes(&first), [(json!(rule), json!({"kind": "contradicted", "line": line}))]);
 
-    let own = first.proposal.summary_md.replace(&format!("\n### Rules\n- {rule}\n"), "");
+    let own = first.proposal.package_md.replace(&format!("\n### Rules\n- {rule}\n"), "");
     let second = edit(&agent, &first, &json!({"summary_md": own, "save_draft": true})).await;
     let lost = [(json!(rule), json!({"kind": "lost"}))];
     assert_eq!(notes(&second), lost, "a rule that is not in the text is not contradicted by it");
     let third = edit(&agent, &second, &json!({"feedback": "Shorter."})).await;
     assert_eq!(notes(&third), lost, "the refined text has not got it back");
-    assert!(!third.proposal.summary_md.contains("### Rules"), "{}", third.proposal.summary_md);
+    assert!(!third.proposal.package_md.contains("### Rules"), "{}", third.proposal.package_md);
     let fourth = edit(&agent, &third, &json!({"add": {"rules": [0]}})).await;
     assert_eq!(notes(&fourth), []);
-    assert!(fourth.proposal.summary_md.contains(&format!("\n### Rules\n- {rule}\n")));
-    let restored = &fourth.proposal.summary_json.carry_over.rules;
-    assert_eq!(restored, &first.proposal.summary_json.carry_over.rules, "with its references");
+    assert!(fourth.proposal.package_md.contains(&format!("\n### Rules\n- {rule}\n")));
+    let restored = &fourth.proposal.summary_json.carried.rules;
+    assert_eq!(restored, &first.proposal.summary_json.carried.rules, "with its references");
 }
 
 #[tokio::test]
@@ -240,8 +240,8 @@ async fn m6_no_chain_of_edits_and_refinements_loses_the_mark_of_an_invented_name
     let invented = vec!["src/invented_title.rs".to_owned()];
     let title_unfound = |pending: &PendingHandoff| pending.proposal.summary_json.notes.title_unfound.clone();
     assert_eq!(title_unfound(&first), invented);
-    let whole = json!({"summary_md": first.proposal.summary_md, "save_draft": true});
-    let unmarked = first.proposal.summary_md.replacen(" (unverified)", "", 1);
+    let whole = json!({"summary_md": first.proposal.package_md, "save_draft": true});
+    let unmarked = first.proposal.package_md.replacen(" (unverified)", "", 1);
     let unmarked = json!({"summary_md": unmarked, "save_draft": true});
     let mut first = first;
     for brought_back in [whole, unmarked] {
@@ -251,7 +251,7 @@ async fn m6_no_chain_of_edits_and_refinements_loses_the_mark_of_an_invented_name
         let third = edit(&agent, &second, &brought_back).await;
         assert_eq!(title_unfound(&third), invented, "the draft has invented the name, not the user");
         assert_eq!(third.proposal.summary_json.notes.names_by_user, [""; 0]);
-        assert!(third.proposal.summary_md.lines().next().unwrap().ends_with(" (unverified)"));
+        assert!(third.proposal.package_md.lines().next().unwrap().ends_with(" (unverified)"));
         let fourth =
             edit(&agent, &third, &json!({"feedback": "Is src/invented_title.rs right? Shorter."})).await;
         assert_eq!(title_unfound(&fourth), invented, "the model returned the same title");
@@ -267,14 +267,14 @@ async fn m6_the_notes_of_a_text_are_known_before_it_is_accepted() {
     let server = ScriptedServer::start(Script::new([reply])).unwrap();
     let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let line = "Change the file format in src/ghost9.rs.";
-    let own = first.proposal.summary_md.replace("Add a test for a file with one row only.", line);
+    let own = first.proposal.package_md.replace("Add a test for a file with one row only.", line);
     let args = |text: &str| json!({"summary_md": text}).as_object().unwrap().clone();
     let preview = agent.handoffs().preview_edit(&first, &args(&own)).await.unwrap();
     let notes = preview.summary_json.notes.clone();
     assert_eq!(notes.names_by_user, ["src/ghost9.rs"]);
     let problem = serde_json::to_value(&notes.rules[0].problem).unwrap();
     assert_eq!(problem, json!({"kind": "contradicted", "line": line}));
-    let rule = first.proposal.summary_json.carry_over.rules[0].text.clone();
+    let rule = first.proposal.summary_json.carried.rules[0].text.clone();
     let without = own.replace(&format!("\n### Rules\n- {rule}\n"), "");
     let lost = agent.handoffs().preview_edit(&first, &args(&without)).await.unwrap();
     let problem = serde_json::to_value(&lost.summary_json.notes.rules[0].problem).unwrap();

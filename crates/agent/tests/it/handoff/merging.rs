@@ -40,12 +40,12 @@ async fn m1_two_parents_are_merged_into_one_child_with_both_packages() {
     assert_eq!(second.handoff.child_thread_id, child);
     assert_eq!(accept_handoff(&agent, &second).await, child);
     let block = managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
-    assert_eq!(block.trim(), second.proposal.summary_md.trim(), "the block shows the newest package");
+    assert_eq!(block.trim(), second.proposal.package_md.trim(), "the block shows the newest package");
     let (frames, cancel) = unwatched();
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     let request = server.requests().last().unwrap().body["system"].to_string();
     for pending in [&first, &second] {
-        let text = model::untrusted_text::neutralize(&pending.proposal.summary_md);
+        let text = model::untrusted_text::neutralize(&pending.proposal.package_md);
         let text = serde_json::to_string(&text).unwrap();
         assert!(request.contains(text.trim_matches('"')), "{request}");
     }

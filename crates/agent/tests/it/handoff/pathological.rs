@@ -305,7 +305,7 @@ async fn propose_handoff(agent: &Agent, name: &str, events: Vec<NewEvent>) -> Pe
 
 /// Asserts the guarantees of every proposal: lengths, order, verified items, no block marker and no secret.
 fn check_proposal(name: &str, pending: &PendingHandoff) {
-    let (summary, md) = (&pending.proposal.summary_json, &pending.proposal.summary_md);
+    let (summary, md) = (&pending.proposal.summary_json, &pending.proposal.package_md);
     let case = format!("{name}:\n{md}");
     let graphemes = |text: &str| text.graphemes(true).count();
     assert_eq!(summary.model, "extractive", "{case}");
@@ -350,7 +350,7 @@ async fn check_accepted(environment: &TestEnvironment, agent: &Agent, name: &str
     let file = environment.read_agent_md();
     assert_eq!(memory::managed_block::marker_problems(file.as_bytes()), [], "{name}:\n{file}");
     let block = memory::managed_block::block_content(file.as_bytes()).unwrap();
-    assert_eq!(block.trim(), pending.proposal.summary_md.trim(), "{name}");
+    assert_eq!(block.trim(), pending.proposal.package_md.trim(), "{name}");
     assert!(!file.contains(SECRET_PREFIX), "m16: {name}: {file}");
 }
 
@@ -497,10 +497,10 @@ async fn g8_a_rule_from_before_a_compaction_is_in_the_summary() {
     let request =
         HandoffRequestOptions { max_summary_tokens: Some(1_000), ..HandoffRequestOptions::default() };
     let pending = agent.handoffs().request(parent, request, &frames, &cancel).await.unwrap();
-    let md = &pending.proposal.summary_md;
+    let md = &pending.proposal.package_md;
     assert!(md.contains("Never touch the ledger schema"), "{md}");
     assert!(agent::estimate_tokens(md) <= 1_000);
-    let rules = &pending.proposal.summary_json.carry_over.rules;
+    let rules = &pending.proposal.summary_json.carried.rules;
     let rule = rules.iter().find(|rule| rule.text.contains("ledger schema"));
     let source = events.iter().find(|event| event.content.get().contains("ledger schema")).unwrap();
     assert!(rule.unwrap().refs.contains(&source.seq), "{rule:?}");

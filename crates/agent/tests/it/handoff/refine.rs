@@ -116,7 +116,7 @@ async fn m8_a_revert_to_an_earlier_iteration_needs_no_draft() {
     let second = decide(&agent, &first, &json!({"feedback": "Shorter."})).await.unwrap();
     let reverted = decide(&agent, &second, &json!({"revert_to": 0})).await.unwrap();
     assert_eq!(server.call_count(), 2);
-    assert_eq!(reverted.proposal.summary_md, first.proposal.summary_md);
+    assert_eq!(reverted.proposal.package_md, first.proposal.package_md);
     assert_eq!((reverted.proposal.iteration, reverted.remaining_refinements), (2, 2));
     assert_ne!(reverted.interrupt.interrupt_id, second.interrupt.interrupt_id);
     let review = agent.handoffs().review(first.handoff.handoff_id).await.unwrap();
@@ -156,7 +156,7 @@ async fn m4_a_failed_draft_reports_its_reason_and_can_be_repeated() {
     assert!(problem(&again).contains("not the JSON asked for"), "{}", problem(&again));
     let good = decide(&agent, &again, &json!({"redraft": {}})).await.unwrap();
     assert_eq!((good.proposal.iteration, good.problem.clone()), (1, None));
-    assert!(good.proposal.summary_md.contains("Importer drops the last row"));
+    assert!(good.proposal.package_md.contains("Importer drops the last row"));
     let failed = decide(&agent, &good, &json!({"feedback": "Shorter."})).await.unwrap();
     assert_eq!(
         (problem(&failed).as_str(), failed.unused_feedback.as_deref()),
@@ -203,7 +203,7 @@ async fn g3_without_a_model_a_redraft_is_refused_and_other_decisions_work() {
     let again = decide(&agent, &first, &json!({"redraft": {"model": "extractive"}})).await.unwrap();
     assert_eq!(again.proposal.iteration, 1);
     let reverted = decide(&agent, &again, &json!({"revert_to": 0})).await.unwrap();
-    assert_eq!(reverted.proposal.summary_md, first.proposal.summary_md);
+    assert_eq!(reverted.proposal.package_md, first.proposal.package_md);
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ async fn pending_unverified(environment: &TestEnvironment) -> (agent::Agent, Pen
     let parent = import_session(environment, &agent).await.unwrap();
     let pending =
         agent.handoffs().request(parent, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
-    assert!(pending.proposal.summary_md.contains("(unverified)"));
+    assert!(pending.proposal.package_md.contains("(unverified)"));
     (agent, pending, server)
 }
 
@@ -41,7 +41,7 @@ async fn g1_an_approval_without_changes_accepts_the_shown_proposal() {
         let (agent, shown, _server) = pending_unverified(&environment).await;
         let args = match case {
             "no text" => json!({"handoff_id": shown.handoff.handoff_id, "iteration": 0}),
-            "the same text" => json!({"summary_md": shown.proposal.summary_md.trim()}),
+            "the same text" => json!({"summary_md": shown.proposal.package_md.trim()}),
             _ => json!({"title": shown.proposal.summary_json.title}),
         };
         let decided = agent
@@ -93,7 +93,7 @@ async fn g1_a_new_title_changes_nothing_but_the_title() {
     assert_eq!((new.summary_json.title.as_str(), new.summary_json.model.as_str()), ("Mine", "user"));
     assert_eq!(new.summary_json.body, old.summary_json.body, "items, references and flags");
     assert_eq!(new.summary_json.tldr, old.summary_json.tldr);
-    assert_eq!(new.summary_md, old.summary_md.replace(&old.summary_json.title, "Mine"));
+    assert_eq!(new.package_md, old.package_md.replace(&old.summary_json.title, "Mine"));
     let child = agent.store().thread(decided.child_thread_id.unwrap()).await.unwrap().unwrap();
     assert_eq!(child.name.as_deref(), Some("Mine"));
 }
@@ -103,7 +103,7 @@ async fn m6_an_edit_of_one_item_does_not_verify_another_item() {
     let environment = TestEnvironment::new();
     let (frames, cancel) = unwatched();
     let (agent, shown, _server) = pending_unverified(&environment).await;
-    let text = shown.proposal.summary_md.replace("Never change the file format.", "The format stays.");
+    let text = shown.proposal.package_md.replace("Never change the file format.", "The format stays.");
     let decided = agent
         .handoffs()
         .decide(shown.handoff.handoff_id, &approve_with(&json!({"summary_md": text})), &frames, &cancel)
@@ -112,7 +112,7 @@ async fn m6_an_edit_of_one_item_does_not_verify_another_item() {
     let (old, new) = (&shown.proposal.summary_json.body, &decided.proposal.summary_json.body);
     assert_eq!((&new[0], &new[2]), (&old[0], &old[2]));
     assert_eq!((new[1].text.as_str(), new[1].verified), ("The format stays.", true));
-    assert_eq!(decided.proposal.summary_md, text.trim());
+    assert_eq!(decided.proposal.package_md, text.trim());
 }
 
 #[tokio::test]

@@ -73,12 +73,12 @@ async fn m4_the_largest_topics_without_a_reference_are_listed_and_can_be_added()
     let decided = agent.handoffs().decide(id, &decisions(&answer), &frames, &cancel).await.unwrap();
     let added = decided.next.unwrap().proposal;
     assert!(
-        added.summary_md.contains(
+        added.package_md.contains(
             "- Asked earlier: Choose colours for the chart.\n- Answered: The palette has twelve colours, each with a name and \
              a use."
         ),
         "{}",
-        added.summary_md
+        added.package_md
     );
     let item = added.summary_json.body.iter().find(|item| item.refs == [topics[0].first_seq]).unwrap();
     assert_eq!(item.text, topics[0].item_text, "the text that was shown is added");
@@ -142,10 +142,10 @@ async fn m7_calls_that_wait_for_an_approval_are_carried_over() {
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     let pending =
         agent.handoffs().request(thread, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
-    let carry = &pending.proposal.summary_json.carry_over;
+    let carry = &pending.proposal.summary_json.carried;
     assert_eq!(carry.pending_approvals, [r#"write_file: {"path":"new.txt","content":"words"}"#]);
     let section = "### Calls that wait for approval\n- write_file: {";
-    assert!(pending.proposal.summary_md.contains(section), "{}", pending.proposal.summary_md);
+    assert!(pending.proposal.package_md.contains(section), "{}", pending.proposal.package_md);
     let waiting = agent.runs().pending_interrupts(thread).await.unwrap();
     assert_eq!(waiting.len(), 2, "the call still waits in the parent");
 }

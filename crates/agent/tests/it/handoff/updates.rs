@@ -38,19 +38,19 @@ async fn m1_an_updated_line_reaches_the_child_and_the_accepted_package_stays() {
     };
     let updated = agent.handoffs().update_package(handoff_id, &update).await.unwrap();
     let block = || agent.memory().agent_md().unwrap().block.clone().unwrap_or_default();
-    assert_eq!(block().trim(), updated.summary_md.trim(), "agent.md shows what the child is sent");
+    assert_eq!(block().trim(), updated.package_md.trim(), "agent.md shows what the child is sent");
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     let sent = injected_summary(&server.requests().last().unwrap().body);
     assert_eq!(protocol::sha256_hex(&sent), updated.summary_sha256);
     assert_eq!(block().trim(), memory::managed_block::PLACEHOLDER, "the first turn clears the block");
-    let changed = pending.proposal.summary_md.replace(&stale.line, "- Leave the test, and use less memory.");
+    let changed = pending.proposal.package_md.replace(&stale.line, "- Leave the test, and use less memory.");
     let changed = changed.replace("### Last request (still open)\n", "### Last request\n");
     assert_eq!(sent.trim(), changed.trim(), "only that line and the state of the request have changed");
     assert_eq!(agent.handoffs().packages(child).await.unwrap()[0].stale, []);
     // The accepted package is what the history shows, and the child's journal has the update.
     let thread = agent.threads().find(&child.to_string()).await.unwrap();
     let origins = agent.handoffs().origins(&thread).await.unwrap();
-    assert_eq!(origins[0].proposal.summary_md, pending.proposal.summary_md);
+    assert_eq!(origins[0].proposal.package_md, pending.proposal.package_md);
     let events = agent.threads().events(child).await.unwrap();
     assert!(events.iter().any(|event| event.kind() == Some(EventType::HandoffEdited)));
     // A second client that saw the package before the update changes nothing.
@@ -94,7 +94,7 @@ async fn m1_an_updated_line_is_in_the_next_draft_of_a_child_that_was_drafted_bef
     agent.runs().send_message(child, "Go on.", &frames, &cancel).await.unwrap();
     let request = || agent.handoffs().request(child, HandoffRequestOptions::default(), &frames, &cancel);
     let rules = |pending: &agent::PendingHandoff| -> Vec<String> {
-        pending.proposal.summary_json.carry_over.rules.iter().map(|rule| rule.text.clone()).collect()
+        pending.proposal.summary_json.carried.rules.iter().map(|rule| rule.text.clone()).collect()
     };
     let before = request().await.unwrap();
     let rule = rules(&before)[0].clone();
@@ -102,7 +102,7 @@ async fn m1_an_updated_line_is_in_the_next_draft_of_a_child_that_was_drafted_bef
     agent.handoffs().decide(before.handoff.handoff_id, &decline, &frames, &cancel).await.unwrap();
     let line = format!("- {rule}");
     // A decision of the draft has the same words above the rules.
-    let number = pending.proposal.summary_md.lines().collect::<Vec<_>>();
+    let number = pending.proposal.package_md.lines().collect::<Vec<_>>();
     let number = number.iter().rposition(|known| *known == line).map(|at| at + 1);
     let update = LineUpdate {
         summary_sha256: pending.proposal.summary_sha256.clone(),

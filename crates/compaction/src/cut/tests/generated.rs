@@ -7,7 +7,7 @@ use model::Provider;
 use model::transcript::{AvailableMedia, ProviderProfile, find_violations, legalize, pair_results};
 use protocol::message::{HumanMessage, ToolMessage, ToolStatus};
 use protocol::{
-    AiMessage, CarryOver, Compaction, CompactionTrigger, CondensedSummary, ContentBlock, Event, EventType,
+    AiMessage, CarriedFacts, Compaction, CompactionTrigger, CondensedSummary, ContentBlock, Event, EventType,
     Message, NewEvent, SCHEMA_VERSION, ThreadId, Usage,
 };
 use serde_json::json;
@@ -274,7 +274,7 @@ fn to_events(messages: &[ContextMessage], cut: CompactionCut) -> Vec<Event> {
         model: String::new(),
         summary: "The work so far.".to_owned(),
         sections: CondensedSummary::default(),
-        carry_over: CarryOver::default(),
+        carried: CarriedFacts::default(),
         last_request_seq: cut.last_request_seq,
         previous_seq: None,
         focus: None,

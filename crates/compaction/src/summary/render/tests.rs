@@ -1,6 +1,6 @@
 //! Tests of the form of a summary, and of the entries that are dropped from a long one.
 
-use protocol::TodoItem;
+use protocol::{CarriedFiles, TodoItem};
 
 use super::super::record::normalize_record;
 use super::*;
@@ -20,26 +20,26 @@ fn record() -> CondensedSummary {
     }
 }
 
-fn facts() -> CarryOver {
-    CarryOver {
+fn facts() -> CarriedFacts {
+    CarriedFacts {
         last_user_request: Some("Go on".to_owned()),
         last_request_answered: Some(true),
         todos: vec![TodoItem { text: "add a test".to_owned(), status: TodoStatus::Pending }],
-        files_modified: vec!["src/import.rs".to_owned()],
+        files: CarriedFiles { changed: vec!["src/import.rs".to_owned()], ..CarriedFiles::default() },
         skills: vec!["rust-style".to_owned()],
         delegations: vec!["look for other readers".to_owned()],
-        ..CarryOver::default()
+        ..CarriedFacts::default()
     }
 }
 
 #[test]
 fn e20_a_record_and_its_facts_are_rendered_in_one_form() {
-    let render = |record, facts: CarryOver, answered| {
+    let render = |record, facts: CarriedFacts, answered| {
         render_within(&normalize_record(record), &facts, 61, answered, 4_000)
     };
     insta::assert_snapshot!("whole", render(record(), facts(), None));
     insta::assert_snapshot!("before_the_last_request", render(record(), facts(), Some(false)));
-    let nothing = render(CondensedSummary::default(), CarryOver::default(), Some(true));
+    let nothing = render(CondensedSummary::default(), CarriedFacts::default(), Some(true));
     insta::assert_snapshot!("of_nothing", nothing);
 }
 
@@ -55,8 +55,12 @@ fn e8_a_summary_is_cut_between_entries_and_the_least_needed_are_dropped_first() 
         user_messages: many("message"),
         ..record()
     };
-    let long =
-        CarryOver { files_read: many("file"), commands: many("command"), errors: many("error"), ..facts() };
+    let long = CarriedFacts {
+        files: CarriedFiles { read: many("file"), ..CarriedFiles::default() },
+        commands: many("command"),
+        errors: many("error"),
+        ..facts()
+    };
     let (whole, headings) = (
         normalize_record(full),
         ["###", "The ", "- [", "Tasks", "Files", "Commands", "Errors", "Skills", "Given"],

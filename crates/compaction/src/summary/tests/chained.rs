@@ -40,11 +40,11 @@ async fn e12_ten_compactions_in_a_row_keep_every_fact_that_is_carried_over() {
     for number in 0..COMPACTIONS {
         let outcome =
             summarize_offline(&parse_messages(&message_span(number)), previous.as_ref(), None).await;
-        let carried = &outcome.carry_over;
+        let carried = &outcome.carried;
         for planted in 0..=number {
             let has = |list: &[String], fact: &str| list.iter().any(|entry| entry.contains(fact));
             let context = format!("planted in {planted}, looked for after {number}: {carried:#?}");
-            assert!(has(&carried.files_modified, &format!("planted_{planted}.rs")), "{context}");
+            assert!(has(&carried.files.changed, &format!("planted_{planted}.rs")), "{context}");
             assert!(has(&carried.skills, &format!("skill-{planted}")), "{context}");
             assert!(has(&carried.delegations, &format!("survey area {planted}")), "{context}");
             assert!(has(&carried.errors, &format!("host_{planted}.internal")), "{context}");
@@ -85,12 +85,8 @@ async fn e12_the_stored_size_does_not_grow_with_the_number_of_compactions() {
         assert!(model::tokens::fits(&outcome.summary, OPTIONS.max_summary_tokens), "after {number}");
         let bytes = serde_json::to_string(&to_compaction(&outcome)).unwrap().len();
         assert!(bytes < 100_000, "{bytes} after {number}");
-        assert!(outcome.carry_over.files_modified.len() <= 200 && outcome.carry_over.skills.len() <= 50);
-        assert_eq!(
-            outcome.carry_over.files_modified[0],
-            format!("src/planted_{number}.rs"),
-            "recent ones first"
-        );
+        assert!(outcome.carried.files.changed.len() <= 200 && outcome.carried.skills.len() <= 50);
+        assert_eq!(outcome.carried.files.changed[0], format!("src/planted_{number}.rs"), "recent ones first");
         previous = Some(to_compaction(&outcome));
     }
     let last = previous.expect("there were some").sections;

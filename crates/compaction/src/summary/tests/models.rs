@@ -108,7 +108,7 @@ async fn e12_a_model_gets_the_earlier_record_as_data_and_only_the_new_messages()
         "messages that were compacted before are not sent again: {request}"
     );
     assert!(next.sections.user_messages.iter().any(|text| text.contains("drops the last row")));
-    assert!(next.carry_over.files_modified.contains(&"src/import.rs".to_owned()));
+    assert!(next.carried.files.changed.contains(&"src/import.rs".to_owned()));
 }
 
 /// Returns replies that are not a record, one for each kind of failure, each with a description.

@@ -112,10 +112,10 @@ async fn e12_ten_compactions_of_5_000_real_messages_keep_every_fact_that_is_carr
             span.into_iter().map(|item| ContextMessage { item, tokens: 0 }).collect();
         let outcome = summarize_offline(&dropped, previous.as_ref(), None).await;
         assert!(model::tokens::fits(&outcome.summary, OPTIONS.max_summary_tokens), "after {number}");
-        let carried = &outcome.carry_over;
+        let carried = &outcome.carried;
         for planted in 0..=number {
             let facts = [
-                (&carried.files_modified, format!("src/planted_{planted}.rs")),
+                (&carried.files.changed, format!("src/planted_{planted}.rs")),
                 (&carried.skills, format!("skill-{planted}")),
                 (&carried.delegations, format!("survey area {planted}")),
             ];

@@ -4,8 +4,8 @@
 //! What the thread itself says takes precedence.
 
 use protocol::{
-    CarryOver, HandoffSummary, LeftOutItem, LeftOutReason, ReviewNotes, Rule, SummaryItem, SummaryItemKind,
-    TodoItem, TodoStatus,
+    CarriedFacts, CarriedFiles, HandoffSummary, LeftOutItem, LeftOutReason, ReviewNotes, Rule, SummaryItem,
+    SummaryItemKind, TodoItem, TodoStatus,
 };
 
 use crate::limits::BODY_ITEMS_MAX;
@@ -24,11 +24,11 @@ const LASTING_KINDS: [SummaryItemKind; 4] = [
 ];
 
 /// Returns the thread's own facts together with those that it inherited.
-pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
-    let has_acted = !own.files_modified.is_empty() || !own.commands.is_empty();
+pub(crate) fn merge_facts(own: CarriedFacts, inherited: &CarriedFacts) -> CarriedFacts {
+    let has_acted = !own.files.changed.is_empty() || !own.commands.is_empty();
     let has_request = own.last_user_request.is_some();
     let with = |own: Vec<String>, inherited: &[String]| concatenate(&own, inherited);
-    CarryOver {
+    CarriedFacts {
         goal: own.goal.or_else(|| inherited.goal.clone()),
         // An inherited rule has no references, because they would name events of another thread.
         rules: facts::merge_rules(without_refs(&inherited.rules), own.rules),
@@ -38,7 +38,8 @@ pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
             false => inherited.last_request_answered,
         },
         todos: with_open_tasks(own.todos, &inherited.todos),
-        files_modified: with(own.files_modified, &inherited.files_modified),
+        files: merge_files(own.files, &inherited.files),
+        in_use: if own.in_use.is_empty() { inherited.in_use.clone() } else { own.in_use },
         // Work in the thread may have resolved an inherited error, and nothing here could tell.
         errors: if has_acted { own.errors } else { with(own.errors, &inherited.errors) },
         skills: with(own.skills, &inherited.skills),
@@ -47,9 +48,24 @@ pub(crate) fn merge_facts(own: CarryOver, inherited: &CarryOver) -> CarryOver {
     }
 }
 
+/// Returns the files of the thread's own work with those that it inherited, except for inherited ones that the thread has since
+/// deleted or created again. Inherited files that were only read are left out.
+fn merge_files(own: CarriedFiles, inherited: &CarriedFiles) -> CarriedFiles {
+    let without = |list: &[String], other: &[String]| -> Vec<String> {
+        list.iter().filter(|path| !other.contains(path)).cloned().collect()
+    };
+    let changed = without(&inherited.changed, &own.deleted);
+    let deleted = without(&without(&inherited.deleted, &own.changed), &own.read);
+    CarriedFiles {
+        changed: concatenate(&own.changed, &changed),
+        deleted: concatenate(&own.deleted, &deleted),
+        read: own.read,
+    }
+}
+
 /// Returns the facts of several summaries that were handed to one thread, the oldest first; `None` if there is none. The last
 /// request of an older one is a task beside that of the newest.
-pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarryOver>) -> Option<CarryOver> {
+pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarriedFacts>) -> Option<CarriedFacts> {
     let first = summaries.next()?.clone();
     Some(summaries.fold(first, |older, newer| {
         let request = older.last_user_request.clone().filter(|_| older.last_request_answered != Some(true));
@@ -58,7 +74,7 @@ pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarryOver>)
         let mut todos = newer.todos.clone();
         let further = older.todos.iter().cloned().chain(request);
         todos.extend(further.filter(|task| !newer.todos.iter().any(|known| known.text == task.text)));
-        CarryOver {
+        CarriedFacts {
             todos,
             errors: concatenate(&newer.errors, &older.errors),
             ..merge_facts(newer.clone(), &older)
@@ -71,12 +87,12 @@ pub(crate) fn join_facts<'a>(mut summaries: impl Iterator<Item = &'a CarryOver>)
 /// summaries are joined: title and TL;DR are those of the newest, and those of the others are objectives.
 pub(crate) fn join_packages(summaries: &[HandoffSummary]) -> Option<HandoffSummary> {
     let newest = summaries.last()?;
-    let mut facts = join_facts(summaries.iter().map(|summary| &summary.carry_over))?;
+    let mut facts = join_facts(summaries.iter().map(|summary| &summary.carried))?;
     facts.rules = without_refs(&facts.rules);
     let mut body: Vec<SummaryItem> = Vec::new();
     for older in summaries.iter().rev().skip(1) {
-        facts.files_read = concatenate(&facts.files_read, &older.carry_over.files_read);
-        facts.commands = concatenate(&facts.commands, &older.carry_over.commands);
+        facts.files.read = concatenate(&facts.files.read, &older.carried.files.read);
+        facts.commands = concatenate(&facts.commands, &older.carried.commands);
         body.push(objective_of(older));
     }
     for item in summaries.iter().rev().flat_map(|summary| &summary.body) {
@@ -93,7 +109,7 @@ pub(crate) fn join_packages(summaries: &[HandoffSummary]) -> Option<HandoffSumma
         tldr_unfound: newest.notes.tldr_unfound.clone(),
         ..ReviewNotes::default()
     };
-    Some(HandoffSummary { body, notes, carry_over: facts, ..newest.clone() })
+    Some(HandoffSummary { body, notes, carried: facts, ..newest.clone() })
 }
 
 /// Returns the title and the TL;DR of a summary as an item.
@@ -243,8 +259,8 @@ mod tests {
                 tldr: format!("{name} waits."),
                 ..shown_summary()
             };
-            summary.carry_over.files_read = texts(&[name]);
-            summary.carry_over.commands = texts(&[name]);
+            summary.carried.files.read = texts(&[name]);
+            summary.carried.commands = texts(&[name]);
             summary
         };
         let joined = join_packages(&[package("a.rs"), package("b.rs")]).unwrap();
@@ -254,8 +270,8 @@ mod tests {
             (objective.kind, objective.text.as_str()),
             (SummaryItemKind::Objective, "Port a.rs\na.rs waits.")
         );
-        assert_eq!(joined.carry_over.files_read, texts(&["b.rs", "a.rs"]));
-        assert_eq!(joined.carry_over.commands, texts(&["b.rs", "a.rs"]));
+        assert_eq!(joined.carried.files.read, texts(&["b.rs", "a.rs"]));
+        assert_eq!(joined.carried.commands, texts(&["b.rs", "a.rs"]));
     }
 
     #[test]
@@ -305,19 +321,19 @@ mod tests {
 
     #[test]
     fn m1_the_facts_of_two_packages_in_one_thread_are_all_kept() {
-        let older = CarryOver {
+        let older = CarriedFacts {
             rules: vec![rule("Never sleep.")],
             last_user_request: Some("port the parser".to_owned()),
             todos: vec![task("a", TodoStatus::Pending)],
             errors: texts(&["red"]),
-            ..CarryOver::default()
+            ..CarriedFacts::default()
         };
-        let newer = CarryOver {
+        let newer = CarriedFacts {
             rules: vec![rule("Be brief.")],
             last_user_request: Some("write docs".to_owned()),
             todos: vec![task("b", TodoStatus::InProgress)],
-            files_modified: texts(&["b.rs"]),
-            ..CarryOver::default()
+            files: CarriedFiles { changed: texts(&["b.rs"]), ..CarriedFiles::default() },
+            ..CarriedFacts::default()
         };
         let joined = join_facts([&older, &newer].into_iter()).unwrap();
         assert_eq!(joined.rules, [rule("Never sleep."), rule("Be brief.")]);
@@ -327,49 +343,52 @@ mod tests {
         );
         let tasks: Vec<_> = joined.todos.iter().map(|task| task.text.as_str()).collect();
         assert_eq!(tasks, ["b", "a", "port the parser"]);
-        let answered = CarryOver { last_request_answered: Some(true), ..older };
+        let answered = CarriedFacts { last_request_answered: Some(true), ..older };
         assert_eq!(join_facts([&answered, &newer].into_iter()).unwrap().todos.len(), 2);
         assert_eq!(join_facts([].into_iter()), None);
     }
 
     #[test]
     fn m1_facts_last_over_a_second_generation_until_the_thread_says_otherwise() {
-        let inherited = CarryOver {
+        let inherited = CarriedFacts {
             is_in_markdown: true,
             goal: Some("port it".to_owned()),
             rules: vec![rule("Never sleep."), rule("Ask first.")],
             last_user_request: Some("do it".to_owned()),
             last_request_answered: Some(false),
             todos: vec![task("a", TodoStatus::Completed), task("b", TodoStatus::Pending)],
-            files_modified: texts(&["a.rs", "b.rs"]),
-            files_read: texts(&["c.rs"]),
+            files: CarriedFiles {
+                changed: texts(&["a.rs", "b.rs"]),
+                read: texts(&["c.rs"]),
+                deleted: Vec::new(),
+            },
             errors: texts(&["red"]),
-            ..CarryOver::default()
+            ..CarriedFacts::default()
         };
-        let idle = merge_facts(CarryOver::default(), &inherited);
+        let idle = merge_facts(CarriedFacts::default(), &inherited);
         assert_eq!((idle.goal.as_deref(), idle.last_request_answered), (Some("port it"), Some(false)));
         assert_eq!((idle.todos, idle.errors), (vec![task("b", TodoStatus::Pending)], texts(&["red"])));
-        assert!(!idle.is_in_markdown && idle.files_read.is_empty());
-        let own = CarryOver {
+        assert!(!idle.is_in_markdown && idle.files.read.is_empty());
+        let own = CarriedFacts {
             goal: Some("ship it".to_owned()),
             rules: vec![rule("Never sleep."), rule("Be brief.")],
             last_user_request: Some("and now?".to_owned()),
             todos: vec![task("c", TodoStatus::Pending)],
-            files_modified: texts(&["b.rs", "d.rs"]),
-            ..CarryOver::default()
+            files: CarriedFiles { changed: texts(&["b.rs", "d.rs"]), ..CarriedFiles::default() },
+            ..CarriedFacts::default()
         };
         let merged = merge_facts(own.clone(), &inherited);
         assert_eq!((&merged.goal, &merged.last_user_request), (&own.goal, &own.last_user_request));
         assert_eq!(merged.last_request_answered, None);
         assert_eq!(merged.todos, [task("c", TodoStatus::Pending), task("b", TodoStatus::Pending)]);
-        let done = CarryOver { todos: vec![task("B.", TodoStatus::Completed)], ..own };
+        let done = CarriedFacts { todos: vec![task("B.", TodoStatus::Completed)], ..own };
         assert_eq!(
             merge_facts(done.clone(), &inherited).todos,
             done.todos,
             "the thread says that it is done"
         );
         assert_eq!(merged.rules, [rule("Ask first."), rule("Never sleep."), rule("Be brief.")]);
-        assert_eq!(merged.files_modified, texts(&["b.rs", "d.rs", "a.rs"]));
+        assert_eq!(merged.files.changed, texts(&["b.rs", "d.rs", "a.rs"]));
         assert_eq!(merged.errors, texts(&[]));
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use protocol::{CarryOver, ConversationTopic, Coverage, HandoffSummary, Seq, ThreadId};
+use protocol::{CarriedFacts, ConversationTopic, Coverage, HandoffSummary, Seq, ThreadId};
 use runtime::StepFailure;
 
 use super::inherited::{add_inherited_items, join_facts, join_packages, merge_facts, note_inherited_items};
@@ -17,7 +17,9 @@ use crate::draft::parts::DraftMaterial;
 use crate::summary::coverage::CoverageClass;
 use crate::summary::ground::{GroundingCheck, NamePattern};
 use crate::summary::message_use::{DraftSources, classify_messages};
-use crate::summary::offline_summary::{OfflineSummary, build_offline_summary, has_own_objective};
+use crate::summary::offline_summary::{
+    OfflineSummary, build_offline_summary, has_own_objective, names_in_use,
+};
 use crate::summary::outline::ConversationOutline;
 use crate::summary::redaction::redact_notes;
 use crate::summary::rules::without_repeated_rules;
@@ -287,9 +289,9 @@ impl WindowScan {
 
     /// Returns the facts that are carried over with every summary, whatever its text says: the thread's own and those
     /// that it inherited.
-    pub(crate) fn carry_over(&self) -> CarryOver {
-        let own = self.scan.facts().carry_over();
-        match join_facts(self.scan.inherited.iter().map(|summary| &summary.carry_over)) {
+    pub(crate) fn carried_facts(&self) -> CarriedFacts {
+        let own = self.scan.facts().carried_facts();
+        match join_facts(self.scan.inherited.iter().map(|summary| &summary.carried)) {
             Some(inherited) => merge_facts(own, &inherited),
             None => own,
         }
@@ -341,9 +343,15 @@ impl WindowScan {
             (budget, summary) if *budget == tokens_max => summary.clone(),
             _ => build(),
         };
-        summary.body = without_repeated_rules(summary.body, &self.carry_over().rules);
+        summary.body = without_repeated_rules(summary.body, &self.carried_facts().rules);
         let coverage = self.scan.selector.coverage().finish(quoted_messages(facts, &summary));
         (summary, coverage)
+    }
+
+    /// Returns the names that the next turns will probably use and that `shown`, a summary of about `tokens_max` tokens, does
+    /// not contain.
+    pub(crate) fn names_in_use(&self, shown: &str, tokens_max: u64) -> Vec<String> {
+        names_in_use(self.scan.facts(), self.scan.selector.goal(), shown, tokens_max)
     }
 
     /// Builds the offline summary. If the thread inherited others, they share the tokens.

@@ -211,19 +211,19 @@ pub(super) fn summary(handoff: &Handoff, text: &str) -> HandoffSummary {
         "created_at": handoff.created_at,
         "coverage": {"first_seq": 1, "last_seq": 2, "verbatim": [[1, 2]], "summarized": [], "truncated": [],
             "excluded": [], "messages": 2},
-        "carry_over": {},
+        "carried": {},
     }))
     .unwrap()
 }
 
 fn proposal(handoff: &Handoff, summary_json: HandoffSummary) -> Proposal {
-    let summary_md = summary_json.title.clone();
+    let package_md = summary_json.title.clone();
     Proposal {
         handoff_id: handoff.handoff_id,
         iteration: 0,
-        summary_sha256: protocol::sha256_hex(&summary_md),
+        summary_sha256: protocol::sha256_hex(&package_md),
         summary_json,
-        summary_md,
+        package_md,
         feedback: None,
         created_at: handoff.created_at,
     }

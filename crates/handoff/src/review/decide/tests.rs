@@ -12,7 +12,7 @@ fn proposal() -> Proposal {
     Proposal {
         handoff_id: summary_json.handoff_id,
         iteration: 0,
-        summary_md: render::render_summary(&summary_json),
+        package_md: render::render_summary(&summary_json),
         summary_sha256: "ab".to_owned(),
         summary_json,
         feedback: None,
@@ -57,17 +57,26 @@ fn g3_every_approval_is_an_accept_an_edit_or_rejected() {
         (json!({"handoff_id": "x", "iteration": 0, "preview_only": false}), "accept"),
         (
             json!({"titel": "Mine"}),
-            "refused: unknown field `titel`; known: summary_md, title, summary_json, pending_approvals",
+            "refused: unknown field `titel`; known: package_md, title, summary_json, pending_approvals",
         ),
         (
             json!({"title": "Mine", "sumary_md": own}),
-            "refused: unknown field `sumary_md`; known: summary_md, title, summary_json, pending_approvals",
+            "refused: unknown field `sumary_md`; known: package_md, title, summary_json, pending_approvals",
         ),
-        (json!({"summary_md": shown.summary_md}), "accept"),
+        (json!({"summary_md": shown.package_md}), "accept"),
         (json!({"title": " Progress "}), "accept"),
-        (json!({"summary_md": shown.summary_md, "title": "Mine"}), "edited: Mine"),
+        (json!({"summary_md": shown.package_md, "title": "Mine"}), "edited: Mine"),
         (json!({"title": "Mine"}), "edited: Mine"),
         (json!({"summary_md": own}), "edited: Theirs"),
+        (json!({"package_md": own}), "edited: Theirs"),
+        // A client that sends back everything sends the text under both names, and the person may have changed either.
+        (json!({"package_md": shown.package_md, "summary_md": own}), "edited: Theirs"),
+        (json!({"package_md": own, "summary_md": shown.package_md}), "edited: Theirs"),
+        (json!({"package_md": own, "summary_md": own}), "edited: Theirs"),
+        (
+            json!({"package_md": own, "summary_md": own.replace("So far", "Not yet")}),
+            "refused: `package_md` and `summary_md` were both changed, in different ways: send one of them",
+        ),
         (json!({"summary_md": own, "title": "Mine"}), "edited: Mine"),
         (json!({"title": 5}), "refused: `title` must be text"),
         (json!({"title": null}), "refused: `title` must be text"),
@@ -88,7 +97,7 @@ fn g1_a_submitted_text_stays_exact_when_a_title_is_submitted_with_it() {
     let Ok(DecisionOutcome::AcceptEdited(edited, _)) = decision_outcome(&proposal(), 1, &decision) else {
         panic!("an edit")
     };
-    assert_eq!(edited.summary_md, "**Theirs**\n\n### Objective\n* Go  on.");
+    assert_eq!(edited.package_md, "**Theirs**\n\n### Objective\n* Go  on.");
 }
 
 #[test]
@@ -104,7 +113,7 @@ fn g3_an_edit_contains_a_summary_a_text_or_feedback() {
         (json!({"feedback": 5}), "refused: `feedback` must be text"),
         (
             json!({}),
-            "refused: an edit needs `summary_json`, `summary_md`, `title`, `feedback`, `add`, `revert_to` or `redraft`",
+            "refused: an edit needs `summary_json`, `package_md`, `title`, `feedback`, `add`, `revert_to` or `redraft`",
         ),
         (
             json!({"summary_json": {"title": 5}}),
@@ -139,7 +148,7 @@ fn g3_no_part_of_a_decision_is_dropped_without_a_word() {
         (json!({"type": "approve", "args": {"title": "t", "feedback": "shorter"}}), no_feedback),
         (
             edit(json!({"summary_json": other, "summary_md": own})),
-            "refused: `summary_json` and `summary_md` (or `title`) were both changed, in different ways: send one \
+            "refused: `summary_json` and `package_md` (or `title`) were both changed, in different ways: send one \
              of them",
         ),
     ] {
@@ -153,14 +162,14 @@ fn g4_an_edit_is_saved_refined_or_accepted() {
     let own = "**Theirs**\nSo far.\n\n### Objective\n- Go on.";
     let mut other = serde_json::to_value(&shown.summary_json).unwrap();
     other["title"] = json!("Mine");
-    let unchanged = "refused: `save_draft` needs a changed `summary_md`, `title` or `summary_json`";
+    let unchanged = "refused: `save_draft` needs a changed `package_md`, `title` or `summary_json`";
     for (args, expected) in [
         (json!({"summary_md": own, "save_draft": true}), "saved: Theirs"),
         (json!({"summary_md": own, "save_draft": false}), "edited: Theirs"),
         (json!({"summary_json": other, "save_draft": true}), "saved: Mine"),
         (json!({"title": "Mine", "save_draft": true}), "saved: Mine"),
         (json!({"title": "Mine"}), "edited: Mine"),
-        (json!({"summary_md": shown.summary_md, "save_draft": true}), unchanged),
+        (json!({"summary_md": shown.package_md, "save_draft": true}), unchanged),
         (json!({"save_draft": true}), unchanged),
         (json!({"save_draft": true, "feedback": "shorter"}), unchanged),
         (json!({"summary_md": own, "save_draft": "yes"}), "refused: `save_draft` must be true or false"),
@@ -185,7 +194,7 @@ fn g4_an_edit_is_saved_refined_or_accepted() {
 #[test]
 fn g4_an_edit_requests_another_draft_in_one_way_only() {
     let shown = Proposal { iteration: 2, feedback: Some("shorter".to_owned()), ..proposal() };
-    let (md, json) = (&shown.summary_md, &shown.summary_json);
+    let (md, json) = (&shown.package_md, &shown.summary_json);
     let only = "refused: an edit holds only one of `feedback`, `revert_to`, `redraft`";
     let shape =
         r#"refused: `redraft` is `true` (cover the newer messages), `{}` or `{"model": "provider/name"}`"#;
@@ -207,7 +216,7 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
         ),
         (
             json!({"feedbak": "shorter"}),
-            "refused: unknown field `feedbak`; known: summary_md, title, summary_json, \
+            "refused: unknown field `feedbak`; known: package_md, title, summary_json, \
              pending_approvals, feedback, revert_to, redraft, save_draft, add",
         ),
         (json!({"redraft": {}, "revert_to": 1}), only),
@@ -230,11 +239,11 @@ fn g4_an_edit_requests_another_draft_in_one_way_only() {
 #[test]
 fn an_accept_says_what_becomes_of_the_calls_that_wait_for_approval() {
     let mut summary_json = summary();
-    summary_json.carry_over.is_in_markdown = true;
-    summary_json.carry_over.pending_approvals = vec!["execute: {}".to_owned()];
-    let summary_md = render::render_summary(&summary_json);
-    let shown = Proposal { summary_json, summary_md: summary_md.clone(), ..proposal() };
-    let own = format!("{}\n\n\n# Files read\n- a.rs", summary_md.replace("Progress", "Mine"));
+    summary_json.carried.is_in_markdown = true;
+    summary_json.carried.pending_approvals = vec!["execute: {}".to_owned()];
+    let package_md = render::render_summary(&summary_json);
+    let shown = Proposal { summary_json, package_md: package_md.clone(), ..proposal() };
+    let own = format!("{}\n\n\n# Files read\n- a.rs", package_md.replace("Progress", "Mine"));
     let without = own.replace("### Calls that wait for approval\n- execute: {}\n", "");
     let one_of = "refused: `pending_approvals` must be one of `copy`, `transfer`, `cancel`, `leave`";
     let not_listed = "refused: your text does not list the calls that wait for approval: to hand them over, keep \
@@ -265,9 +274,9 @@ fn an_accept_says_what_becomes_of_the_calls_that_wait_for_approval() {
         else {
             panic!("an edit")
         };
-        assert_eq!(edited.summary_json.carry_over.pending_approvals, [""; 0]);
-        assert!(!edited.summary_md.contains("wait for approval"), "{}", edited.summary_md);
-        assert!(edited.summary_md.contains("### Objective"), "{}", edited.summary_md);
+        assert_eq!(edited.summary_json.carried.pending_approvals, [""; 0]);
+        assert!(!edited.package_md.contains("wait for approval"), "{}", edited.package_md);
+        assert!(edited.package_md.contains("### Objective"), "{}", edited.package_md);
     }
     let args = json!({"feedback": "shorter", "pending_approvals": "leave"});
     let answer = json!({"type": "edit", "edited_action": {"name": "handoff_summary", "args": args}});

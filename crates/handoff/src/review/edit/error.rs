@@ -85,8 +85,8 @@ pub(crate) enum EditError {
     #[error("`summary_json.body` cannot be read: {0}")]
     Body(String),
     /// The facts of the JSON cannot be parsed.
-    #[error("`summary_json.carry_over` cannot be read: {0}")]
-    CarryOver(String),
+    #[error("`summary_json.carried` cannot be read: {0}")]
+    CarriedFacts(String),
 }
 
 impl From<EditError> for DecisionRejection {

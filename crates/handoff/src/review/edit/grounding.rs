@@ -111,7 +111,7 @@ impl<'a> EditGrounding<'a> {
         if missing.is_empty() {
             return;
         }
-        let is_rendered = edited.summary_md.trim() == render::render_summary(&edited.summary_json).trim();
+        let is_rendered = edited.package_md.trim() == render::render_summary(&edited.summary_json).trim();
         let summary = &mut edited.summary_json;
         let mut texts = Vec::new();
         let mut placed: Vec<String> = Vec::new();
@@ -139,10 +139,10 @@ impl<'a> EditGrounding<'a> {
             }
         }
         summary.notes.names_by_user.retain(|name| !placed.contains(name));
-        edited.summary_md = match is_rendered {
+        edited.package_md = match is_rendered {
             true => render::render_summary(summary),
             false => {
-                texts.iter().fold(std::mem::take(&mut edited.summary_md), |md, text| add_mark(&md, text))
+                texts.iter().fold(std::mem::take(&mut edited.package_md), |md, text| add_mark(&md, text))
             }
         };
     }
@@ -187,9 +187,9 @@ fn changed_parts(shown: &HandoffSummary, edited: &HandoffSummary) -> Vec<(Summar
         [(SummaryPart::Title, &shown.title, &edited.title), (SummaryPart::Tldr, &shown.tldr, &edited.tldr)];
     let heads = heads.into_iter().filter(|(_, before, after)| before != after);
     parts.extend(heads.map(|(part, _, after)| (part, after.clone())));
-    if edited.carry_over.is_in_markdown && edited.carry_over != shown.carry_over {
-        let before = render::facts_markdown(&shown.carry_over);
-        let after = render::facts_markdown(&edited.carry_over);
+    if edited.carried.is_in_markdown && edited.carried != shown.carried {
+        let before = render::facts_markdown(&shown.carried);
+        let after = render::facts_markdown(&edited.carried);
         let before: Vec<String> = entries(&before).collect();
         parts.extend(
             entries(&after).filter(|entry| !before.contains(entry)).map(|entry| (SummaryPart::Fact, entry)),
@@ -208,7 +208,7 @@ fn entries(markdown: &str) -> impl Iterator<Item = String> {
 fn mark_parts(shown: &HandoffSummary, edited: &mut EditedSummary, missing: Vec<(SummaryPart, Vec<String>)>) {
     let summary = &mut edited.summary_json;
     let rendered = render::render_summary(summary);
-    let is_rendered = edited.summary_md.trim() == rendered.trim();
+    let is_rendered = edited.package_md.trim() == rendered.trim();
     let shown_md = render::render_summary(shown);
     let mut by_user = Vec::new();
     for (part, names) in missing {
@@ -237,6 +237,6 @@ fn mark_parts(shown: &HandoffSummary, edited: &mut EditedSummary, missing: Vec<(
     // A text that Segue rendered has the marks of its items. The person's own layout stays as they wrote it.
     let marked = render::render_summary(summary);
     if is_rendered && marked != rendered {
-        edited.summary_md = marked;
+        edited.package_md = marked;
     }
 }

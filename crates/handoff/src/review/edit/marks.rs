@@ -136,7 +136,7 @@ fn suspected_names(shown: &HandoffSummary, text: &str) -> Vec<String> {
     let heads = heads.filter(|(_, unfound)| unfound.is_empty()).map(|(head, _)| head);
     let items = shown.body.iter().filter(|item| item.verified).map(|item| &item.text);
     heads.chain(items).for_each(|known| check.search_user_text(known));
-    check.search_user_text(&render::facts_markdown(&shown.carry_over));
+    check.search_user_text(&render::facts_markdown(&shown.carried));
     let mut names = kept_unfound(shown, text);
     names.extend(check.missing_names().into_iter().flat_map(|(_, names)| names));
     names.sort_unstable();

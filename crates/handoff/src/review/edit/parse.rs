@@ -87,7 +87,7 @@ impl ParsedEdit {
             is_tldr_marked: true,
             bullets: Vec::new(),
             facts: Vec::new(),
-            shows_facts: shown.carry_over.is_in_markdown,
+            shows_facts: shown.carried.is_in_markdown,
             current_section: None,
             is_after_blank: false,
             open_fence: None,

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use protocol::{
-    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem,
+    AssistantId, CarriedFacts, Coverage, HandoffId, HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem,
     SummaryItemKind, ThreadId,
 };
 use serde_json::json;
@@ -50,7 +50,7 @@ pub(crate) fn shown_summary() -> HandoffSummary {
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
         coverage: Coverage::default(),
-        carry_over: CarryOver::default(),
+        carried: CarriedFacts::default(),
     }
 }
 
@@ -73,8 +73,8 @@ fn an_added_last_answer_repeats_no_line_of_the_text() {
     shown.notes.left_out = vec![LeftOutItem { item: answer, reason: LeftOutReason::LastAnswer }];
     let added = AddedItems { left_out: vec![0], ..AddedItems::default() };
     let edited = add_items(&shown, &added).unwrap();
-    assert_eq!(edited.summary_md.matches("Ported it.").count(), 1, "{}", edited.summary_md);
-    assert!(edited.summary_md.contains("- The old flag is gone."), "{}", edited.summary_md);
+    assert_eq!(edited.package_md.matches("Ported it.").count(), 1, "{}", edited.package_md);
+    assert!(edited.package_md.contains("- The old flag is gone."), "{}", edited.package_md);
     assert!(edited.summary_json.notes.left_out.is_empty());
 }
 
@@ -110,13 +110,13 @@ fn m6_unedited_items_keep_their_refs_and_marks() {
 #[test]
 fn m6_submitted_facts_have_no_empty_pins_and_no_false_refs() {
     let mut shown = shown_summary();
-    shown.carry_over.is_in_markdown = true;
+    shown.carried.is_in_markdown = true;
     (shown.coverage.first_seq, shown.coverage.last_seq) = (1, 9);
-    let json = json!({"title": "T", "tldr": "D", "body": [{"kind": "progress", "text": "x"}], "carry_over": {
+    let json = json!({"title": "T", "tldr": "D", "body": [{"kind": "progress", "text": "x"}], "carried": {
         "rules": [{"text": "Never sleep.", "refs": [3, 99_999]}, {"text": " ", "refs": [4]}],
         "pins": [{"text": "", "author": "user", "refs": []}, {"text": "Keep it.", "author": "user", "refs": [77]}],
     }});
-    let facts = parse_json(&shown, &json).unwrap().summary_json.carry_over;
+    let facts = parse_json(&shown, &json).unwrap().summary_json.carried;
     let rules: Vec<_> = facts.rules.iter().map(|rule| (rule.text.as_str(), rule.refs.as_slice())).collect();
     let pins: Vec<_> = facts.pins.iter().map(|pin| (pin.text.as_str(), pin.refs.as_slice())).collect();
     assert_eq!(rules, [("Never sleep.", &[3][..])]);
@@ -160,7 +160,7 @@ fn m6_a_name_mended_in_an_unverified_item_is_unverified_until_its_mark_is_remove
     let blocker = &edited.summary_json.body[3];
     assert_eq!((blocker.text.as_str(), blocker.verified), ("The port 9998 is taken.", false));
     assert_eq!(blocker.unfound, ["9998"]);
-    assert!(edited.summary_md.contains("The port 9998 is taken. (unverified)"));
+    assert!(edited.package_md.contains("The port 9998 is taken. (unverified)"));
     let (_, edited) = edit_text("The port 9999 is taken. (unverified)", "The port 9998 is taken.");
     let blocker = &edited.summary_json.body[3];
     assert_eq!((blocker.verified, blocker.unfound.len()), (true, 0), "the person removed the mark");
@@ -184,7 +184,7 @@ fn m6_a_name_mended_in_an_unverified_title_or_tldr_is_unverified() {
     );
     assert!(
         edited
-            .summary_md
+            .package_md
             .starts_with("**Mend src/three.rs** (unverified)\nsrc/four.rs leaks. (unverified)\n")
     );
     (json["title"], json["tldr"]) = (json!("Mend the lid"), json!("It leaks."));
@@ -257,7 +257,7 @@ fn g1_another_title_changes_nothing_else() {
         (edited.summary_json.body, edited.summary_json.tldr),
         (shown.body.clone(), shown.tldr.clone())
     );
-    assert_eq!(edited.summary_md, render::render_summary(&shown).replacen("Progress", "A new title", 1));
+    assert_eq!(edited.package_md, render::render_summary(&shown).replacen("Progress", "A new title", 1));
     assert!(parse_title(" \u{200b}\n").is_err());
     assert!(replace_title(&shown, "x".repeat(121)).is_err());
 }
@@ -265,25 +265,25 @@ fn g1_another_title_changes_nothing_else() {
 /// An edit of the facts used to be accepted and ignored.
 #[test]
 fn m1_json_replaces_keeps_and_drops_the_facts() {
-    let carry_over = CarryOver {
+    let carried = CarriedFacts {
         is_in_markdown: true,
         goal: Some("port it".to_owned()),
         commands: vec!["make".to_owned(), "make test".to_owned()],
-        ..CarryOver::default()
+        ..CarriedFacts::default()
     };
-    let shown = HandoffSummary { carry_over: carry_over.clone(), ..shown_summary() };
+    let shown = HandoffSummary { carried: carried.clone(), ..shown_summary() };
     let mut json = serde_json::to_value(&shown).unwrap();
-    let edit = |json: &Value| parse_json(&shown, json).map(|edited| edited.summary_json.carry_over);
-    assert_eq!(edit(&json), Ok(carry_over.clone()));
-    json["carry_over"]["commands"] = json!(["make"]);
+    let edit = |json: &Value| parse_json(&shown, json).map(|edited| edited.summary_json.carried);
+    assert_eq!(edit(&json), Ok(carried.clone()));
+    json["carried"]["commands"] = json!(["make"]);
     let edited = parse_json(&shown, &json).unwrap();
-    assert!(edited.summary_md.contains("- make\n") && !edited.summary_md.contains("make test"));
-    json["carry_over"] = json!({});
-    assert_eq!(edit(&json), Ok(CarryOver { is_in_markdown: true, ..CarryOver::default() }));
-    json["carry_over"] = json!({"commands": 7});
+    assert!(edited.package_md.contains("- make\n") && !edited.package_md.contains("make test"));
+    json["carried"] = json!({});
+    assert_eq!(edit(&json), Ok(CarriedFacts { is_in_markdown: true, ..CarriedFacts::default() }));
+    json["carried"] = json!({"commands": 7});
     assert!(edit(&json).is_err());
-    json.as_object_mut().unwrap().remove("carry_over");
-    assert_eq!(edit(&json), Ok(carry_over));
+    json.as_object_mut().unwrap().remove("carried");
+    assert_eq!(edit(&json), Ok(carried));
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn m6_json_cannot_declare_an_unverified_item_verified() {
     json["body"][3]["verified"] = json!(true);
     json["body"][3]["refs"] = json!([99]);
     assert_eq!(parse_json(&shown, &json).unwrap().summary_json.body, shown.body);
-    assert_eq!(parse_json(&shown, &json).unwrap().summary_md, render::render_summary(&shown));
+    assert_eq!(parse_json(&shown, &json).unwrap().package_md, render::render_summary(&shown));
     json["body"][3]["text"] = json!("The port 9998 is taken. (unverified)");
     json["body"][3]["verified"] = json!(false);
     let item = &parse_json(&shown, &json).unwrap().summary_json.body[3];

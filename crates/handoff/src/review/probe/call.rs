@@ -62,11 +62,11 @@ impl ProbeCalls<'_> {
     /// [`DraftError`]: the call failed or was stopped, or its answer is not the JSON that was asked for.
     pub(super) async fn answer(
         &self,
-        summary_md: &str,
+        package_md: &str,
         planned: &[PlannedProbe],
         usage: &mut Usage,
     ) -> Result<Vec<Option<String>>, DraftError> {
-        let inherited = InheritedSummary { summary_md: summary_md.to_owned(), separate_facts: None };
+        let inherited = InheritedSummary { package_md: package_md.to_owned(), separate_facts: None };
         let section = build_prompt_section(
             &memory::AgentFileSnapshot::default(),
             &NotesScope::AllProjects,

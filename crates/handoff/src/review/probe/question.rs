@@ -3,7 +3,7 @@
 
 use facts::formatting::to_single_line;
 use facts::{ConversationFacts, FileUse};
-use protocol::{CarryOver, ContinuityProbe, ProbeJudge, ProbeKind, Rule, Seq, TodoStatus};
+use protocol::{CarriedFacts, ContinuityProbe, ProbeJudge, ProbeKind, Rule, Seq, TodoStatus};
 
 /// The number of answers that are accepted to a question about the newest files or decisions.
 const ALTERNATIVES_MAX: usize = 3;
@@ -58,27 +58,27 @@ impl PlannedProbe {
     }
 }
 
-/// Returns at most one question of each kind about the facts of the conversation, with those that it inherited in `carry_over`.
+/// Returns at most one question of each kind about the facts of the conversation, with those that it inherited in `carried`.
 /// A kind about which it has no fact is left out. `package` holds the facts of the package that is checked.
 pub(super) fn plan_probes(
     facts: &ConversationFacts,
-    carry_over: &CarryOver,
-    package: &CarryOver,
+    carried: &CarriedFacts,
+    package: &CarriedFacts,
 ) -> Vec<PlannedProbe> {
     let planned = [
-        last_request(facts, carry_over),
-        open_task(facts, carry_over),
-        rule(carry_over, package),
+        last_request(facts, carried),
+        open_task(facts, carried),
+        rule(carried, package),
         file_in_use(facts),
-        decision(facts, carry_over),
+        decision(facts, carried),
     ];
     planned.into_iter().flatten().filter(|probe| !probe.answers.is_empty()).collect()
 }
 
 /// Returns the question about the last request. A message that only agrees requests nothing.
-fn last_request(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
+fn last_request(facts: &ConversationFacts, carried: &CarriedFacts) -> Option<PlannedProbe> {
     let quote = facts.requests.iter().rev().find(|quote| !is_agreement(&quote.text));
-    let inherited = || carry_over.last_user_request.as_deref().filter(|text| !is_agreement(text));
+    let inherited = || carried.last_user_request.as_deref().filter(|text| !is_agreement(text));
     let text = quote.map(|quote| quote.text.as_str()).or_else(inherited)?;
     let is_last = quote.is_none_or(|quote| facts.requests.last().is_some_and(|last| last.seq == quote.seq));
     Some(PlannedProbe {
@@ -93,9 +93,8 @@ fn last_request(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<Pla
 }
 
 /// Returns the question about the open tasks: of the task list, else those that the last answer names.
-fn open_task(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
-    let mut open: Vec<_> =
-        carry_over.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect();
+fn open_task(facts: &ConversationFacts, carried: &CarriedFacts) -> Option<PlannedProbe> {
+    let mut open: Vec<_> = carried.todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect();
     open.sort_by_key(|todo| todo.status != TodoStatus::InProgress);
     let (answers, seq): (Vec<String>, _) = match open.is_empty() {
         false => (
@@ -113,8 +112,8 @@ fn open_task(facts: &ConversationFacts, carry_over: &CarryOver) -> Option<Planne
 
 /// Returns the question about the newest standing rule that the package has lost, else about the newest one. The answer has to
 /// contain that one.
-fn rule(carry_over: &CarryOver, package: &CarryOver) -> Option<PlannedProbe> {
-    let mut rules = carry_over.rules.iter().rev().filter(|rule| !is_output(&rule.text)).peekable();
+fn rule(carried: &CarriedFacts, package: &CarriedFacts) -> Option<PlannedProbe> {
+    let mut rules = carried.rules.iter().rev().filter(|rule| !is_output(&rule.text)).peekable();
     let newest = *rules.peek()?;
     let is_kept = |rule: &Rule| package.rules.iter().any(|kept| kept.text.contains(&rule.text));
     let rule = rules.find(|rule| !is_kept(rule)).unwrap_or(newest);
@@ -148,12 +147,12 @@ fn file_in_use(facts: &ConversationFacts) -> Option<PlannedProbe> {
 }
 
 /// Returns the question about the newest decisions. Rules and the last request have questions of their own.
-fn decision(known: &ConversationFacts, carry_over: &CarryOver) -> Option<PlannedProbe> {
+fn decision(known: &ConversationFacts, carried: &CarriedFacts) -> Option<PlannedProbe> {
     let last_request = known.requests.last();
     let is_other = |text: &str| {
         states_decision(text)
             && !facts::announces_work(text)
-            && !carry_over.rules.iter().any(|rule| rule.text.contains(text))
+            && !carried.rules.iter().any(|rule| rule.text.contains(text))
             && !last_request.is_some_and(|request| request.text.contains(text))
     };
     let newest: Vec<_> =

@@ -1,7 +1,7 @@
 //! Tests of the questions and of the comparison of answers. The calls are tested with a scripted model in `agent`.
 
 use facts::{ConversationFacts, FileUse, Quote};
-use protocol::{CarryOver, ProbeKind, Rule, TodoItem, TodoStatus};
+use protocol::{CarriedFacts, ProbeKind, Rule, TodoItem, TodoStatus};
 
 use super::judge::{RuleVerdict, judge_answer, search_text};
 use super::question::{PlannedProbe, plan_probes};
@@ -21,7 +21,7 @@ fn probe(kind: ProbeKind, answers: &[&str]) -> PlannedProbe {
 
 #[test]
 fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
-    let carry_over = CarryOver {
+    let carried = CarriedFacts {
         rules: vec![
             Rule { text: "Keep the API stable.".to_owned(), refs: vec![2] },
             Rule { text: "Never sleep in tests.".to_owned(), refs: vec![4] },
@@ -31,7 +31,7 @@ fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
             TodoItem { text: "fix the cache".to_owned(), status: TodoStatus::InProgress },
             TodoItem { text: "read the code".to_owned(), status: TodoStatus::Completed },
         ],
-        ..CarryOver::default()
+        ..CarriedFacts::default()
     };
     let file = |path: &str, write: u64, deleted: u64| FileUse {
         path: path.to_owned(),
@@ -58,7 +58,7 @@ fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
         ],
         ..ConversationFacts::default()
     };
-    let planned = plan_probes(&facts, &carry_over, &carry_over);
+    let planned = plan_probes(&facts, &carried, &carried);
     let short: Vec<_> =
         planned.iter().map(|probe| (probe.kind, probe.answers.join(" | "), probe.seq)).collect();
     assert_eq!(
@@ -71,15 +71,18 @@ fn five_questions_come_from_the_conversation_and_none_about_what_it_lacks() {
             (ProbeKind::Decision, "Agreed: 1,000 entries. | We decided on an LRU list.".to_owned(), Some(6)),
         ]
     );
-    assert_eq!(plan_probes(&ConversationFacts::default(), &CarryOver::default(), &CarryOver::default()), []);
+    assert_eq!(
+        plan_probes(&ConversationFacts::default(), &CarriedFacts::default(), &CarriedFacts::default()),
+        []
+    );
 }
 
 #[test]
 fn only_a_request_a_rule_and_a_decision_are_asked_about() {
     let rule = |text: &str| Rule { text: text.to_owned(), refs: vec![2] };
-    let carry_over = CarryOver {
+    let carried = CarriedFacts {
         rules: vec![rule("Never sleep in tests."), rule("No fixes applied.")],
-        ..CarryOver::default()
+        ..CarriedFacts::default()
     };
     let facts = ConversationFacts {
         requests: vec![quote(1, "add a cache"), quote(9, "Ok, go ahead.")],
@@ -90,7 +93,7 @@ fn only_a_request_a_rule_and_a_decision_are_asked_about() {
         ],
         ..ConversationFacts::default()
     };
-    let planned = plan_probes(&facts, &carry_over, &carry_over);
+    let planned = plan_probes(&facts, &carried, &carried);
     let answers: Vec<_> = planned.iter().map(|probe| (probe.answers.join(" | "), probe.seq)).collect();
     assert_eq!(
         answers,
@@ -105,12 +108,12 @@ fn only_a_request_a_rule_and_a_decision_are_asked_about() {
         decisions: facts.decisions[1..].to_vec(),
         ..ConversationFacts::default()
     };
-    assert_eq!(plan_probes(&only_talk, &CarryOver::default(), &CarryOver::default()), []);
+    assert_eq!(plan_probes(&only_talk, &CarriedFacts::default(), &CarriedFacts::default()), []);
     let named = ConversationFacts {
         decisions: vec![quote(3, "The decision is to keep the format.")],
         ..ConversationFacts::default()
     };
-    assert_eq!(plan_probes(&named, &CarryOver::default(), &CarryOver::default()).len(), 1);
+    assert_eq!(plan_probes(&named, &CarriedFacts::default(), &CarriedFacts::default()).len(), 1);
 }
 
 #[test]
@@ -187,9 +190,9 @@ fn the_instructions_match_their_reviewed_snapshot() {
 fn the_question_about_rules_is_about_one_that_the_package_has_lost() {
     let rule = |text: &str| protocol::Rule { text: text.to_owned(), refs: Vec::new() };
     let known =
-        CarryOver { rules: vec![rule("Never stash."), rule("No new files.")], ..CarryOver::default() };
-    let package = CarryOver { rules: vec![rule("No new files.")], ..CarryOver::default() };
-    let asked = |package: &CarryOver| {
+        CarriedFacts { rules: vec![rule("Never stash."), rule("No new files.")], ..CarriedFacts::default() };
+    let package = CarriedFacts { rules: vec![rule("No new files.")], ..CarriedFacts::default() };
+    let asked = |package: &CarriedFacts| {
         let planned = plan_probes(&ConversationFacts::default(), &known, package);
         planned.iter().map(|probe| probe.answers.join(" | ")).collect::<Vec<_>>()
     };

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use protocol::{CarryOver, TodoStatus};
+use protocol::{CarriedFacts, TodoStatus};
 
 /// The numbers that are written as words, by their value.
 const NUMBER_WORDS: [&str; 21] = [
@@ -61,7 +61,7 @@ struct ClauseWord<'a> {
 
 impl TaskCounts {
     /// Returns the numbers of tasks in the facts.
-    pub(super) fn from_facts(facts: &CarryOver) -> Self {
+    pub(super) fn from_facts(facts: &CarriedFacts) -> Self {
         let open = facts.todos.iter().filter(|task| task.status != TodoStatus::Completed).count();
         Self { open, total: facts.todos.len() }
     }

@@ -3,7 +3,7 @@
 use facts::shell::{CheckKind, CheckOutcome};
 use facts::{CheckRun, ConversationFacts, FileUse, Quote};
 use protocol::{
-    CarryOver, HandoffSummary, Proposal, SummaryItem, SummaryItemKind, ThreadId, TodoItem, TodoStatus,
+    CarriedFacts, HandoffSummary, Proposal, SummaryItem, SummaryItemKind, ThreadId, TodoItem, TodoStatus,
 };
 
 use super::rules::LaterFacts;
@@ -164,7 +164,7 @@ fn m1_a_stale_line_says_what_else_its_change_changes() {
     let package = package();
     let mut stale = StaleLine {
         line: "- [ ] Write the docs".to_owned(),
-        number: package.summary_md.lines().position(|line| line == "- [ ] Write the docs").unwrap() + 1,
+        number: package.package_md.lines().position(|line| line == "- [ ] Write the docs").unwrap() + 1,
         reason: StaleReason::TaskDone,
         thread_id: ThreadId::generate(),
         seq: 7,
@@ -221,21 +221,21 @@ fn m1_a_statement_changes_in_all_its_places() {
 fn package() -> Proposal {
     let summary = HandoffSummary {
         tldr: "1 file changed, 2 of 2 tasks open, the last request is pending.".to_owned(),
-        carry_over: CarryOver {
+        carried: CarriedFacts {
             is_in_markdown: true,
             last_user_request: Some("Make it faster.".to_owned()),
             last_request_answered: Some(false),
             todos: vec![todo("Write the docs", TodoStatus::Pending), todo("Ship", TodoStatus::Pending)],
-            ..CarryOver::default()
+            ..CarriedFacts::default()
         },
         ..shown_summary()
     };
-    let summary_md = crate::render_summary(&summary);
+    let package_md = crate::render_summary(&summary);
     Proposal {
         handoff_id: summary.handoff_id,
         iteration: 0,
-        summary_sha256: protocol::sha256_hex(&summary_md),
-        summary_md,
+        summary_sha256: protocol::sha256_hex(&package_md),
+        package_md,
         feedback: None,
         created_at: summary.created_at,
         summary_json: summary,
@@ -252,10 +252,10 @@ fn m1_the_tldr_and_the_heading_follow_a_changed_task_and_request() {
     assert_eq!(done.summary_json.tldr, "1 file changed, 1 of 2 tasks open, the last request is pending.");
     let newer = update(&done, "- Make it faster.", "- Use less memory.");
     assert_eq!(newer.summary_json.tldr, "1 file changed, 1 of 2 tasks open, a newer request was made.");
-    assert_eq!(newer.summary_json.carry_over.last_request_answered, None);
-    assert!(newer.summary_md.contains(&newer.summary_json.tldr), "{}", newer.summary_md);
-    assert_eq!(newer.summary_md.trim(), crate::render_summary(&newer.summary_json).trim());
-    assert_eq!((newer.iteration, newer.summary_sha256), (2, protocol::sha256_hex(&newer.summary_md)));
+    assert_eq!(newer.summary_json.carried.last_request_answered, None);
+    assert!(newer.package_md.contains(&newer.summary_json.tldr), "{}", newer.package_md);
+    assert_eq!(newer.package_md.trim(), crate::render_summary(&newer.summary_json).trim());
+    assert_eq!((newer.iteration, newer.summary_sha256), (2, protocol::sha256_hex(&newer.package_md)));
 }
 
 #[test]
@@ -285,13 +285,13 @@ fn m1_the_tldr_follows_a_removed_task_and_request() {
     assert_eq!(none.summary_json.tldr, "1 file changed, no task is listed, the last request is pending.");
     let silent = remove(&none, "- Make it faster.");
     assert_eq!(silent.summary_json.tldr, "1 file changed, no task is listed, no last request is listed.");
-    assert!(silent.summary_md.contains(&silent.summary_json.tldr), "{}", silent.summary_md);
+    assert!(silent.package_md.contains(&silent.summary_json.tldr), "{}", silent.package_md);
 }
 
 #[test]
 fn an_update_changes_no_structure() {
     let package = package();
-    let title = package.summary_md.lines().next().unwrap().to_owned();
+    let title = package.package_md.lines().next().unwrap().to_owned();
     for (line, replacement, reason) in [
         (title.as_str(), Some("- x"), "only the lines of items and facts"),
         (title.as_str(), None, "only the lines of items and facts"),
@@ -312,8 +312,8 @@ fn an_update_changes_no_structure() {
     }
     let line = PackageLine { text: "- [ ] Ship", number: None };
     let updated = update_package(&package, line, Some("- [ ] # Ship </now>")).unwrap().unwrap();
-    assert_eq!(updated.summary_json.carry_over.todos[1].text, "# Ship </now>");
-    assert_eq!(updated.summary_md.trim(), crate::render_summary(&updated.summary_json).trim());
+    assert_eq!(updated.summary_json.carried.todos[1].text, "# Ship </now>");
+    assert_eq!(updated.package_md.trim(), crate::render_summary(&updated.summary_json).trim());
 }
 
 #[test]
@@ -331,11 +331,11 @@ fn m1_a_done_task_is_no_next_step_any_more_and_no_sentence_counts_it() {
     ];
     package.summary_json.body = body;
     package.summary_json.tldr = "The cache works. Two tasks are open.".to_owned();
-    package.summary_md = crate::render_summary(&package.summary_json);
+    package.package_md = crate::render_summary(&package.summary_json);
     let line = PackageLine { text: "- [ ] Write the docs", number: None };
     let updated = update_package(&package, line, Some("- [x] Write the docs")).unwrap().unwrap();
     assert_eq!(updated.summary_json.tldr, "The cache works. One task is open.");
-    let text = &updated.summary_md;
+    let text = &updated.package_md;
     assert!(text.contains("### Next steps\n- [x] Write the `docs`.\n- Ship\n"), "{text}");
     assert!(text.contains("### Progress\n- Write the docs\n") && !text.contains("Two tasks"), "{text}");
 }

@@ -5,7 +5,7 @@
 //! about the changed line.
 
 use jiff::Timestamp;
-use protocol::{CarryOver, Proposal, SummaryItem, SummaryItemKind, TodoStatus};
+use protocol::{CarriedFacts, Proposal, SummaryItem, SummaryItemKind, TodoStatus};
 use runtime::DecisionRejection;
 
 use super::task_count::TaskCounts;
@@ -61,35 +61,35 @@ pub fn update_package(
     replacement: Option<&str>,
 ) -> Result<Option<Proposal>, DecisionRejection> {
     let replacement = replacement.map(clean_replacement).transpose()?;
-    let Some(changed) = change_lines(&package.summary_md, line, replacement.as_deref())? else {
+    let Some(changed) = change_lines(&package.package_md, line, replacement.as_deref())? else {
         return Ok(None);
     };
     let shown = &package.summary_json;
     let Some(edited) = parse_changed(package, &changed)? else { return Ok(Some(package.clone())) };
-    let recounted = recount_tasks(&changed, &shown.carry_over, &edited.summary_json.carry_over);
+    let recounted = recount_tasks(&changed, &shown.carried, &edited.summary_json.carried);
     let edited = match recounted == changed {
         true => edited,
         // A sentence that is too long with the new number keeps the old one.
         false => parse_changed(package, &recounted).ok().flatten().unwrap_or(edited),
     };
-    let (mut summary_json, mut summary_md) = (edited.summary_json, edited.summary_md);
+    let (mut summary_json, mut package_md) = (edited.summary_json, edited.package_md);
     summary_json.iteration = package.iteration + 1;
-    let carry = &mut summary_json.carry_over;
-    if carry.last_user_request != shown.carry_over.last_user_request {
+    let carry = &mut summary_json.carried;
+    if carry.last_user_request != shown.carried.last_user_request {
         // The conversation shows nothing about a request that it does not contain.
         carry.last_request_answered = None;
     }
-    let tldr = updated_tldr(&summary_json.tldr, &shown.carry_over, carry);
+    let tldr = updated_tldr(&summary_json.tldr, &shown.carried, carry);
     if tldr != summary_json.tldr {
         let (before, after) = (render::tldr_markdown(&summary_json.tldr), render::tldr_markdown(&tldr));
-        summary_md = summary_md.replacen(&before, &after, 1);
+        package_md = package_md.replacen(&before, &after, 1);
         summary_json.tldr = tldr;
     }
     Ok(Some(Proposal {
         handoff_id: package.handoff_id,
         iteration: package.iteration + 1,
-        summary_sha256: protocol::sha256_hex(&summary_md),
-        summary_md,
+        summary_sha256: protocol::sha256_hex(&package_md),
+        package_md,
         summary_json,
         feedback: None,
         created_at: Timestamp::now(),
@@ -98,12 +98,12 @@ pub fn update_package(
 
 /// Returns the changed text as a summary; `None` if it equals the package.
 fn parse_changed(package: &Proposal, changed: &str) -> Result<Option<EditedSummary>, DecisionRejection> {
-    let submitted = edit::clean_submitted_text(&package.summary_md, changed)?;
+    let submitted = edit::clean_submitted_text(&package.package_md, changed)?;
     submitted.map(|submitted| edit::parse_markdown(&package.summary_json, submitted, None)).transpose()
 }
 
 /// Returns the text with the number of tasks in its title, TL;DR and items as it is after the change.
-fn recount_tasks(text: &str, before: &CarryOver, after: &CarryOver) -> String {
+fn recount_tasks(text: &str, before: &CarriedFacts, after: &CarriedFacts) -> String {
     let (offline_before, offline_after) = (task_count(before), task_count(after));
     let (before, after) = (TaskCounts::from_facts(before), TaskCounts::from_facts(after));
     if before == after {
@@ -327,7 +327,7 @@ fn line_elsewhere(other: &str, before: &str, replacement: &str) -> String {
 }
 
 /// Returns the TL;DR with the number of open tasks and the state of the last request as they are after the change.
-fn updated_tldr(tldr: &str, before: &CarryOver, after: &CarryOver) -> String {
+fn updated_tldr(tldr: &str, before: &CarriedFacts, after: &CarriedFacts) -> String {
     let mut updated = tldr.to_owned();
     if before.todos != after.todos {
         updated = replace_clause(&updated, &task_count(before), &task_count(after));
@@ -345,7 +345,7 @@ fn updated_tldr(tldr: &str, before: &CarryOver, after: &CarryOver) -> String {
 }
 
 /// Returns the clause of a TL;DR about the tasks.
-fn task_count(facts: &CarryOver) -> String {
+fn task_count(facts: &CarriedFacts) -> String {
     let open = facts.todos.iter().filter(|task| task.status != TodoStatus::Completed).count();
     match facts.todos.len() {
         0 => "no task is listed".to_owned(),

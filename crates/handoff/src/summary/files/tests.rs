@@ -5,8 +5,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use protocol::{
-    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, ReferencedFile, SummaryItem,
-    SummaryItemKind, ThreadId,
+    AssistantId, CarriedFacts, CarriedFiles, Coverage, HandoffId, HandoffSummary, ReferencedFile,
+    SummaryItem, SummaryItemKind, ThreadId,
 };
 
 use super::referenced_files;
@@ -24,9 +24,12 @@ fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
         line_refs: Vec::new(),
         false_refs: Vec::new(),
     });
-    let carry_over = CarryOver {
-        files_modified: modified.iter().map(|path| (*path).to_owned()).collect(),
-        ..CarryOver::default()
+    let carried = CarriedFacts {
+        files: CarriedFiles {
+            changed: modified.iter().map(|path| (*path).to_owned()).collect(),
+            ..CarriedFiles::default()
+        },
+        ..CarriedFacts::default()
     };
     HandoffSummary {
         schema_version: 1,
@@ -45,7 +48,7 @@ fn summary(texts: &[&str], modified: &[&str]) -> HandoffSummary {
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
         coverage: Coverage::default(),
-        carry_over,
+        carried,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The line "In use": the few commands, references, files and identifiers that the next turns are most likely to need.
+//! The names in use: the few commands, references, files and identifiers that the next turns are most likely to need.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,10 @@ use facts::identifier::{self, NameKind};
 use facts::{ConversationFacts, NameUsage, tool_use};
 use protocol::Seq;
 
-use super::SummaryLine;
 use super::files::short_name;
 use super::section::SectionRequest;
 
-/// The maximum number of names in the line.
+/// The maximum number of names.
 const NAMES_MAX: usize = 60;
 
 /// Lowercase words of names that stand for a means of payment if they have a number.
@@ -147,8 +146,8 @@ fn is_part_of_secret(facts: &ConversationFacts, name: &str) -> bool {
     name.contains("[redacted") || facts.known_secrets.redact(name) != name
 }
 
-/// Returns the line of the names in use that no other section shows, the most likely first.
-pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+/// Returns the names in use that no other section shows, the most likely first.
+pub(super) fn names_in_use(request: &SectionRequest<'_>) -> Vec<String> {
     let facts = request.facts;
     let context = ScoreContext {
         last_seq: facts.last_seq,
@@ -168,20 +167,18 @@ pub(super) fn in_use(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     request.sort_by_goal(&mut names, |(_, name)| name.text);
     let relevant = request.goal_relevant_len(&names, |(_, name)| name.text);
     names.truncate(relevant.unwrap_or(names.len()));
-    let mut line = SummaryLine { text: "In use:".to_owned(), refs: Vec::new() };
-    let mut remaining = request.chars_max.saturating_sub(line.text.len() + 3);
+    let mut chosen: Vec<String> = Vec::new();
+    let mut remaining = request.chars_max.saturating_sub("- ".len());
     for (_, name) in names {
-        let length = name.text.chars().count() + 2;
-        let is_known = line.text.contains(name.text);
-        if line.refs.len() >= NAMES_MAX || length > remaining || is_known {
+        let length = name.text.chars().count() + ", ".len();
+        let is_known = chosen.iter().any(|known| known.contains(name.text));
+        if chosen.len() >= NAMES_MAX || length > remaining || is_known {
             continue;
         }
         remaining -= length;
-        line.text.push_str(if line.refs.is_empty() { " " } else { ", " });
-        line.text.push_str(name.text);
-        line.refs.push(name.seq);
+        chosen.push(name.text.to_owned());
     }
-    if line.refs.is_empty() { Vec::new() } else { vec![line] }
+    chosen
 }
 
 /// Returns whether a name is a number of a person and not of the work: of a card or another means of payment.

@@ -50,7 +50,7 @@ const WORD_BYTES: usize = 6;
 /// Returns the lines of a summary that tell an open task as done. Lines that quote a request tell what was asked.
 pub(crate) fn done_task_claims(summary: &HandoffSummary) -> Vec<DoneTaskClaim> {
     let open: Vec<&str> = summary
-        .carry_over
+        .carried
         .todos
         .iter()
         .filter(|task| task.status != TodoStatus::Completed)
@@ -112,7 +112,7 @@ fn has_reservation(lower: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{CarryOver, TodoItem};
+    use protocol::{CarriedFacts, TodoItem};
 
     use super::*;
     use crate::review::edit::tests::shown_summary;
@@ -141,7 +141,7 @@ mod tests {
             ];
             let mut summary = HandoffSummary {
                 tldr: tldr.to_owned(),
-                carry_over: CarryOver { todos, ..CarryOver::default() },
+                carried: CarriedFacts { todos, ..CarriedFacts::default() },
                 ..shown_summary()
             };
             summary.body.truncate(1);

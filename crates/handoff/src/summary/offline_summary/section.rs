@@ -462,12 +462,19 @@ fn resolved(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
     fill_with_quotes(resolved_errors(request.facts).take(4), request, 160, QuoteForm::Plain("Resolved: "))
 }
 
-/// Returns the line of the names in use, in at most 60 tokens of 300, 150 of 1,000 and 180 of any number.
+/// Returns the names in use as one line, which reserves the characters for them.
 fn in_use_line(request: &SectionRequest<'_>) -> Vec<SummaryLine> {
+    let names = in_use::names_in_use(&in_use_request(request));
+    let line = SummaryLine { text: names.join(", "), refs: Vec::new() };
+    if names.is_empty() { Vec::new() } else { vec![line] }
+}
+
+/// Returns the request for the names in use: they have at most 60 tokens of 300, 150 of 1,000 and 180 of any number.
+pub(super) fn in_use_request<'a>(request: &SectionRequest<'a>) -> SectionRequest<'a> {
     let tokens_max = request.source.tokens_max;
     let tokens = if tokens_max <= 300 { tokens_max / 5 } else { 60 + (tokens_max - 300) * 9 / 70 };
     let chars = usize::try_from(tokens.min(180) * CHARS_PER_TOKEN).unwrap_or(usize::MAX);
-    in_use::in_use(&SectionRequest { chars_max: request.chars_max.min(chars), ..*request })
+    SectionRequest { chars_max: request.chars_max.min(chars), ..*request }
 }
 
 /// Returns `label: a, b, c` with the names that fit and are not shown yet; nothing when there is none.

@@ -17,8 +17,7 @@ use facts::notation::{parse_facts, parse_items};
 
 /// Returns the offline summary of a transcript, in the default budget, as Markdown.
 fn summary(text: &str) -> String {
-    let summary_parts = build_offline_summary(&parse_facts(text), None, SUMMARY_TOKENS_MAX);
-    render::render_markdown(&summary_parts.title, &summary_parts.tldr, &summary_parts.body)
+    build_offline_summary(&parse_facts(text), None, SUMMARY_TOKENS_MAX).to_markdown()
 }
 
 const SESSION: &str = r#"
@@ -166,20 +165,20 @@ fn each_section_holds_only_what_belongs_there() {
             &format!(
                 "U: Port it, see #214 about it.\n {calls}\n A: The reader for #214 needs parse_row and parse_row again."
             ),
-            "Artifacts",
-            &["In use: cargo nextest"],
+            "In use",
+            &["cargo nextest"],
         ),
         // Files that were deleted are not changed.
         (
             "U: Clean up.\n C: 0 Read {\"file_path\": \"src/old.rs\"}\n T: 0 ok\n C: 1 Edit {\"file_path\": \"src/old.rs\"}\n T: 1 ok\n C: 2 Bash {\"command\": \"git rm src/old.rs\"}\n T: 2 ok",
             "Artifacts",
-            &["Deleted in src: old.rs", "In use: git rm"],
+            &["Deleted in src: old.rs"],
         ),
         // A file that was created and deleted again has not changed; one that was read first has.
         (
             "U: Clean up.\n C: 0 Read {\"file_path\": \"src/old.rs\"}\n T: 0 ok\n C: 1 Edit {\"file_path\": \"src/old.rs\"}\n T: 1 ok\n C: 2 Write {\"file_path\": \"check.py\"}\n T: 2 ok\n C: 3 Bash {\"command\": \"git rm src/old.rs check.py\"}\n T: 3 ok",
             "Artifacts",
-            &["Deleted in src: old.rs", "In use: git rm"],
+            &["Deleted in src: old.rs"],
         ),
     ] {
         check_section(transcript, heading, expected);
@@ -259,8 +258,8 @@ fn a_request_a_heading_and_a_private_number_are_not_what_the_section_says() {
         // Numbers of people and of their cards are not in use.
         (
             "U: Move my seat.\n C: 1 book {\"payment_id\": \"credit_card_4421486\", \"born\": \"1990-04-05\", \"flight_id\": \"HAT136\"}\n T: 1 ok\n A: I moved it.",
-            "Artifacts",
-            &["In use: HAT136, 1990-04-05"],
+            "In use",
+            &["HAT136, 1990-04-05"],
         ),
         // Who the author is, and a plea, are no objective.
         (
@@ -283,7 +282,7 @@ fn the_names_in_use_are_specific_and_shown_nowhere_else() {
             T: 1 ok
             C: 2 Edit {"file_path": "rows.ts", "new_string": "import './columns.ts'"}
             T: 2 ok"#,
-            &["Changed: rows.ts", "In use: columns.ts, store/index.ts"][..],
+            "columns.ts, store/index.ts",
         ),
         // What redacting a password leaves of a longer name is no name.
         (
@@ -292,7 +291,7 @@ fn the_names_in_use_are_specific_and_shown_nowhere_else() {
             T: 1 ok
             C: 2 Bash {"command": "curl https://me:Kp4Rz9Tw2Mx7@host.test/a"}
             T: 2 ok"#,
-            &["In use: curl, mysql, orders_db"],
+            "curl, mysql, orders_db",
         ),
         // A sentence names parse_row already.
         (
@@ -300,15 +299,15 @@ fn the_names_in_use_are_specific_and_shown_nowhere_else() {
             C: 1 Bash {"command": "cargo nextest list parse_row merge_row"}
             T: 1 ok
             A: I ported the old reader and the importer of every table to parse_row."#,
-            &["In use: cargo nextest, merge_row"],
+            "cargo nextest, merge_row",
         ),
         // A library and the member of an object are no files.
         (
             "U: Port it.\n A: Next.js calls console.log in rows.ts, and Next.js calls it in `merge.ts`...",
-            &["In use: rows.ts, merge.ts"],
+            "rows.ts, merge.ts",
         ),
     ] {
-        check_section(transcript, "Artifacts", expected);
+        check_section(transcript, "In use", &[expected]);
     }
 }
 
@@ -394,12 +393,12 @@ fn the_goal_of_the_child_thread_comes_first() {
 
 #[test]
 fn m7_facts_that_must_not_be_lost_are_carried_over_as_data() {
-    let carried = parse_facts(SESSION).carry_over();
+    let carried = parse_facts(SESSION).carried_facts();
     assert_eq!(
         carried.last_user_request.as_deref(),
         Some("Also make the retry limit configurable, see #214.")
     );
-    assert_eq!(carried.files_modified, ["/app/crates/sync/tests/flap.rs", "/app/crates/sync/src/worker.rs"]);
+    assert_eq!(carried.files.changed, ["/app/crates/sync/tests/flap.rs", "/app/crates/sync/src/worker.rs"]);
     assert_eq!((carried.todos.len(), carried.errors.len()), (3, 1));
 }
 

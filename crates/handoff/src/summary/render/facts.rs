@@ -4,8 +4,8 @@
 
 use model::tokens::{self, truncate_graphemes};
 use protocol::{
-    CarryOver, LeftOutFacts, LeftOutReason, MessageRole, PinnedText, ReferencedFile, Rule, TodoItem,
-    TodoStatus,
+    CarriedFacts, CarriedFiles, LeftOutFacts, LeftOutReason, MessageRole, PinnedText, ReferencedFile, Rule,
+    TodoItem, TodoStatus,
 };
 
 use super::block::{normalize_block, render_block, shorten_block};
@@ -44,9 +44,9 @@ impl FactLimits {
 
     /// Returns the widest limits with which the facts have at most [`FACT_TOKENS_MAX`] tokens. Pins, and entries that the
     /// person added whole, take no room from the others.
-    fn for_facts(carry: &CarryOver) -> Self {
+    fn for_facts(carry: &CarriedFacts) -> Self {
         let [.., narrowest] = Self::STEPS;
-        let carry = CarryOver { whole_entries: Vec::new(), pins: Vec::new(), ..carry.clone() };
+        let carry = CarriedFacts { whole_entries: Vec::new(), pins: Vec::new(), ..carry.clone() };
         let fits = |limits: &Self| tokens::fits(&render_within(&carry, *limits), FACT_TOKENS_MAX);
         Self::STEPS.into_iter().find(fits).unwrap_or(narrowest)
     }
@@ -55,6 +55,9 @@ impl FactLimits {
 const RULE_GRAPHEMES_MAX: usize = 400;
 /// Hex digits of a file's SHA-256 that are rendered: enough to distinguish two versions of one file.
 const HASH_DIGITS: usize = 8;
+
+/// The text between two names in use.
+const NAME_SEPARATOR: &str = ", ";
 
 /// The mark of a completed task.
 pub(crate) const DONE: &str = "[x] ";
@@ -94,8 +97,12 @@ pub(crate) enum FactSection {
     Tasks,
     /// Files that were written.
     FilesChanged,
+    /// Files that were deleted.
+    FilesDeleted,
     /// Files that were read.
     FilesRead,
+    /// Names that the next turns will probably use. All are in one entry.
+    InUse,
     /// Commands that were run.
     Commands,
     /// Errors that nothing after them resolved.
@@ -112,14 +119,16 @@ pub(crate) enum FactSection {
 
 impl FactSection {
     /// All sections, in the order in which they are rendered.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Goal,
         Self::Rules,
         Self::Pins,
         Self::LastRequest,
         Self::Tasks,
         Self::FilesChanged,
+        Self::FilesDeleted,
         Self::FilesRead,
+        Self::InUse,
         Self::Commands,
         Self::Errors,
         Self::PendingApprovals,
@@ -137,7 +146,9 @@ impl FactSection {
             Self::LastRequest => "Last request",
             Self::Tasks => "Tasks",
             Self::FilesChanged => "Files changed",
+            Self::FilesDeleted => "Files deleted",
             Self::FilesRead => "Files read",
+            Self::InUse => "In use",
             Self::Commands => "Commands",
             Self::Errors => "Unresolved errors",
             Self::PendingApprovals => "Calls that wait for approval",
@@ -166,7 +177,9 @@ impl FactSection {
             | Self::LastRequest
             | Self::Tasks
             | Self::FilesChanged
+            | Self::FilesDeleted
             | Self::FilesRead
+            | Self::InUse
             | Self::Commands
             | Self::Errors
             | Self::PendingApprovals
@@ -177,7 +190,7 @@ impl FactSection {
     }
 
     /// Returns all entries with their lines.
-    fn entry_lines(self, carry: &CarryOver, limits: FactLimits) -> Vec<EntryLine> {
+    fn entry_lines(self, carry: &CarriedFacts, limits: FactLimits) -> Vec<EntryLine> {
         let entries_max = self.entries_max(limits);
         let whole = self.lines(carry, FactLimits::NONE);
         let cut = self.lines(carry, limits);
@@ -192,7 +205,7 @@ impl FactSection {
     }
 
     /// Returns the entries as plain text, all of them, without bullets and escapes.
-    fn lines(self, carry: &CarryOver, limits: FactLimits) -> Vec<String> {
+    fn lines(self, carry: &CarriedFacts, limits: FactLimits) -> Vec<String> {
         let max = limits.entry_graphemes;
         let shortened =
             |texts: &[String], max| texts.iter().map(|text| shorten_line(text, max)).collect::<Vec<_>>();
@@ -211,8 +224,16 @@ impl FactSection {
             Self::Pins => carry.pins.iter().map(|pin| normalize_block(&pin.text)).collect(),
             Self::LastRequest => request(&carry.last_user_request),
             Self::Tasks => carry.todos.iter().map(|task| task_line(task, max)).collect(),
-            Self::FilesChanged => entries(&carry.files_modified),
-            Self::FilesRead => entries(&carry.files_read),
+            Self::FilesChanged => entries(&carry.files.changed),
+            Self::FilesDeleted => entries(&carry.files.deleted),
+            Self::FilesRead => entries(&carry.files.read),
+            // The names were chosen within a number of tokens, so they are not cut.
+            Self::InUse => carry
+                .in_use
+                .iter()
+                .take(1)
+                .map(|_| normalize_line(&carry.in_use.join(NAME_SEPARATOR)))
+                .collect(),
             Self::Commands => entries(&carry.commands),
             Self::Errors => entries(&carry.errors),
             Self::PendingApprovals => entries(&carry.pending_approvals),
@@ -224,12 +245,12 @@ impl FactSection {
 }
 
 /// Returns the sections of the facts as Markdown; empty if there are no facts.
-pub(super) fn render_facts(carry: &CarryOver) -> String {
+pub(super) fn render_facts(carry: &CarriedFacts) -> String {
     render_within(carry, FactLimits::for_facts(carry))
 }
 
 /// Returns the sections within limits.
-fn render_within(carry: &CarryOver, limits: FactLimits) -> String {
+fn render_within(carry: &CarriedFacts, limits: FactLimits) -> String {
     let mut md = String::new();
     for section in FactSection::ALL {
         let lines = section.entry_lines(carry, limits);
@@ -253,7 +274,7 @@ fn render_within(carry: &CarryOver, limits: FactLimits) -> String {
 }
 
 /// Returns the entries that the text only counts or shortens: for each section those that it counts, then each that it shortens.
-pub(crate) fn left_out_facts(carry: &CarryOver) -> Vec<LeftOutFacts> {
+pub(crate) fn left_out_facts(carry: &CarriedFacts) -> Vec<LeftOutFacts> {
     if !carry.is_in_markdown {
         return Vec::new();
     }
@@ -286,7 +307,7 @@ pub(crate) fn section_of_heading(name: &str) -> Option<FactSection> {
 ///
 /// A line that was shown stands for the entry that it showed, and the line about further entries for those entries. Any
 /// other line is an entry of the person's own. What is not among the lines was removed.
-pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)]) -> CarryOver {
+pub(crate) fn edited_facts(shown: &CarriedFacts, bullets: &[(FactSection, String)]) -> CarriedFacts {
     let edit = FactsEdit { shown, limits: FactLimits::for_facts(shown), bullets };
     let texts = |section: FactSection, entries: &[String]| edit.kept_entries(section, entries, str::to_owned);
     let first = |section: FactSection, entry: &Option<String>| {
@@ -294,15 +315,19 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
         (!lines.is_empty()).then(|| lines.join("\n"))
     };
     let last_user_request = first(FactSection::LastRequest, &shown.last_user_request);
-    let mut edited = CarryOver {
+    let mut edited = CarriedFacts {
         goal: first(FactSection::Goal, &shown.goal),
         rules: edit.kept_entries(FactSection::Rules, &shown.rules, parse_rule),
         pins: edit.kept_entries(FactSection::Pins, &shown.pins, parse_pin),
         last_request_answered: shown.last_request_answered.filter(|_| last_user_request.is_some()),
         last_user_request,
         todos: edit.kept_entries(FactSection::Tasks, &shown.todos, parse_task),
-        files_modified: texts(FactSection::FilesChanged, &shown.files_modified),
-        files_read: texts(FactSection::FilesRead, &shown.files_read),
+        files: CarriedFiles {
+            changed: texts(FactSection::FilesChanged, &shown.files.changed),
+            read: texts(FactSection::FilesRead, &shown.files.read),
+            deleted: texts(FactSection::FilesDeleted, &shown.files.deleted),
+        },
+        in_use: edit.names_in_use(),
         commands: texts(FactSection::Commands, &shown.commands),
         errors: texts(FactSection::Errors, &shown.errors),
         pending_approvals: texts(FactSection::PendingApprovals, &shown.pending_approvals),
@@ -316,7 +341,7 @@ pub(crate) fn edited_facts(shown: &CarryOver, bullets: &[(FactSection, String)])
 }
 
 /// Adds the entries that the lines contain whole although the limits would cut them: the person wrote them so.
-fn add_whole_entries(edited: &mut CarryOver, bullets: &[(FactSection, String)]) {
+fn add_whole_entries(edited: &mut CarriedFacts, bullets: &[(FactSection, String)]) {
     let limits = FactLimits::for_facts(edited);
     for section in FactSection::ALL {
         let cut = section.entry_lines(edited, limits).into_iter();
@@ -332,7 +357,7 @@ fn add_whole_entries(edited: &mut CarryOver, bullets: &[(FactSection, String)]) 
 /// An edit of the sections of facts.
 struct FactsEdit<'a> {
     /// The facts that were shown.
-    shown: &'a CarryOver,
+    shown: &'a CarriedFacts,
     /// The limits within which they were shown.
     limits: FactLimits,
     /// The edited entries with their sections.
@@ -377,8 +402,22 @@ impl FactsEdit<'_> {
     }
 }
 
+impl FactsEdit<'_> {
+    /// Returns the names in use: those that were shown if their line is unchanged, else the names of the lines.
+    fn names_in_use(&self) -> Vec<String> {
+        let shown = FactSection::InUse.lines(self.shown, self.limits);
+        let lines = self.bullets.iter().filter(|(section, _)| *section == FactSection::InUse);
+        let lines: Vec<String> = lines.map(|(_, line)| normalize_line(line)).collect();
+        if lines == shown {
+            return self.shown.in_use.clone();
+        }
+        let names = lines.iter().flat_map(|line| line.split(NAME_SEPARATOR)).map(str::trim);
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+}
+
 /// Returns whether the last request was answered, for its heading.
-const fn request_state(carry: &CarryOver) -> &'static str {
+const fn request_state(carry: &CarriedFacts) -> &'static str {
     match carry.last_request_answered {
         Some(true) => ANSWERED,
         Some(false) => STILL_OPEN,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use model::tokens;
 use proptest::prelude::*;
 use protocol::{
-    AssistantId, CarryOver, Coverage, HandoffId, HandoffSummary, SummaryItem, SummaryItemKind, ThreadId,
+    AssistantId, CarriedFacts, Coverage, HandoffId, HandoffSummary, SummaryItem, SummaryItemKind, ThreadId,
 };
 
 use super::{
@@ -44,7 +44,7 @@ fn summary(title: &str, tldr: &str, body: Vec<SummaryItem>) -> HandoffSummary {
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
         coverage: Coverage::default(),
-        carry_over: CarryOver::default(),
+        carried: CarriedFacts::default(),
     }
 }
 

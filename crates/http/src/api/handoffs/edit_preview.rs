@@ -17,11 +17,12 @@ use super::shapes::ProposalShape;
 pub(crate) struct EditBody {
     /// The hash of the proposal that was edited.
     summary_sha256: Option<String>,
-    /// The text as Markdown.
-    summary_md: Option<String>,
+    /// The text as Markdown. Version 1 called it `summary_md`.
+    #[serde(alias = "summary_md")]
+    package_md: Option<String>,
     /// Another title.
     title: Option<String>,
-    /// The text as fields: `title`, `tldr`, `body` and, optionally, `carry_over`.
+    /// The text as fields: `title`, `tldr`, `body` and, optionally, `carried`.
     #[schema(value_type = Option<Object>)]
     summary_json: Option<Value>,
 }
@@ -32,7 +33,7 @@ impl EditBody {
         let text = |text: Option<String>| text.map(Value::String);
         let fields = [
             ("summary_sha256", text(self.summary_sha256)),
-            ("summary_md", text(self.summary_md)),
+            ("package_md", text(self.package_md)),
             ("title", text(self.title)),
             ("summary_json", self.summary_json),
         ];
@@ -69,7 +70,7 @@ pub(crate) async fn preview(
     if let Some(hash) = &body.summary_sha256 {
         caller.agent.handoffs().check_current(handoff_id, hash).await?;
     }
-    let markdown = body.summary_md.clone();
+    let markdown = body.package_md.clone();
     let proposal = caller.agent.handoffs().preview_edit(&pending, &body.into_args()).await?;
     let notes = proposal.summary_json.notes.rules.iter();
     let mut lost = notes.filter(|note| note.problem == RuleProblem::Lost).peekable();
@@ -77,6 +78,6 @@ pub(crate) async fn preview(
     let restored_md = markdown
         .filter(|_| has_lost)
         .map(|markdown| lost.fold(markdown, |text, note| agent::add_rule(&text, &note.rule.text)));
-    let proposal = ProposalShape::new(proposal, Some(&pending.proposal.summary_md));
+    let proposal = ProposalShape::new(proposal, Some(&pending.proposal.package_md));
     Ok(Json(EditPreviewShape { proposal, restored_md }))
 }

@@ -23,9 +23,11 @@ pub(crate) struct PackageShape {
     /// The handoff that handed it over.
     #[schema(value_type = String, format = Uuid)]
     handoff_id: HandoffId,
-    /// The summary as it is sent now.
+    /// The package as it is sent now.
+    package_md: String,
+    /// The text of `package_md`, under its name of version 1.
     summary_md: String,
-    /// The SHA-256 of `summary_md`, in hex.
+    /// The SHA-256 of `package_md`, in hex.
     summary_sha256: String,
     /// The summary with its coverage.
     proposal: ProposalShape,
@@ -75,7 +77,8 @@ impl PackageShape {
     fn new(handoff_id: HandoffId, package: Proposal, stale: Vec<StaleLine>) -> Self {
         Self {
             handoff_id,
-            summary_md: package.summary_md.clone(),
+            package_md: package.package_md.clone(),
+            summary_md: package.package_md.clone(),
             summary_sha256: package.summary_sha256.clone(),
             parent_thread_id: package.summary_json.parent_thread_id,
             proposal: ProposalShape::new(package, None),

@@ -133,9 +133,11 @@ pub(crate) struct ProposalShape {
     /// The summary, as specified in contract §4.
     #[schema(value_type = Object)]
     summary_json: HandoffSummary,
-    /// The summary as Markdown. This text is accepted, stored and given to the child thread.
+    /// The package as Markdown. This text is accepted, stored and given to the child thread.
+    package_md: String,
+    /// The text of `package_md`, under its name of version 1.
     summary_md: String,
-    /// The SHA-256 of `summary_md`, in hex. A decision that names it accepts exactly this text.
+    /// The SHA-256 of `package_md`, in hex. A decision that names it accepts exactly this text.
     summary_sha256: String,
     /// The feedback that led to this proposal.
     feedback: Option<String>,
@@ -143,7 +145,7 @@ pub(crate) struct ProposalShape {
     coverage: CoverageShape,
     /// Items that contain identifiers which do not occur in the covered messages.
     unverified: Vec<UnverifiedItemShape>,
-    /// A unified diff of `summary_md` against the previous proposal; `null` for the first one.
+    /// A unified diff of `package_md` against the previous proposal; `null` for the first one.
     diff: Option<String>,
     /// When the proposal was stored.
     #[schema(value_type = String, format = DateTime)]
@@ -222,9 +224,10 @@ impl ProposalShape {
                     unread: uses.unread,
                 }),
             },
-            diff: previous.map(|previous| unified_diff(previous, &proposal.summary_md)),
+            diff: previous.map(|previous| unified_diff(previous, &proposal.package_md)),
             summary_json: proposal.summary_json,
-            summary_md: proposal.summary_md,
+            summary_md: proposal.package_md.clone(),
+            package_md: proposal.package_md,
             summary_sha256: proposal.summary_sha256,
             feedback: proposal.feedback,
             created_at: proposal.created_at,
@@ -356,7 +359,7 @@ impl HandoffReviewShape {
     pub(crate) fn new(review: HandoffReview, cost: HandoffCost) -> Self {
         let mut previous: Option<String> = None;
         let proposals = review.proposals.into_iter().map(|proposal| {
-            let text = proposal.summary_md.clone();
+            let text = proposal.package_md.clone();
             ProposalShape::new(proposal, previous.replace(text).as_deref())
         });
         Self {

@@ -99,24 +99,23 @@ pub fn handoff(parent_thread_id: ThreadId, second: i64) -> Handoff {
 }
 
 /// Returns a proposal of the handoff with the given iteration number.
-pub fn proposal(handoff: &Handoff, iteration: u32, summary_md: &str) -> Proposal {
+pub fn proposal(handoff: &Handoff, iteration: u32, package_md: &str) -> Proposal {
     let summary_json: HandoffSummary = serde_json::from_value(json!({
         "schema_version": 1, "handoff_id": handoff.handoff_id, "assistant_id": handoff.assistant_id,
         "parent_thread_id": handoff.parent_thread_id, "child_thread_id": null, "title": "T", "tldr": "t",
-        "body": [{"kind": "objective", "text": summary_md, "refs": [1], "verified": true}],
+        "body": [{"kind": "objective", "text": package_md, "refs": [1], "verified": true}],
         "model": "extractive", "model_run_id": null, "tokens_used": 0, "iteration": iteration,
         "created_at": handoff.created_at,
         "coverage": {"first_seq": 1, "last_seq": 2, "verbatim": [], "summarized": [], "truncated": [], "excluded": []},
-        "carry_over": {"last_user_request": null, "todos": [], "files_read": [], "files_modified": [], "commands": [],
-                       "errors": []},
+        "carried": {"last_user_request": null},
     }))
     .unwrap();
     Proposal {
         handoff_id: handoff.handoff_id,
         iteration,
         summary_json,
-        summary_md: summary_md.to_owned(),
-        summary_sha256: format!("{:064x}", summary_md.len()),
+        package_md: package_md.to_owned(),
+        summary_sha256: format!("{:064x}", package_md.len()),
         feedback: None,
         created_at: at(1),
     }

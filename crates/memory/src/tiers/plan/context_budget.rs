@@ -134,7 +134,7 @@ pub(super) fn find_departing_range(
 /// answered (L7), because they show the progress of the work.
 fn can_leading_messages_depart(context: &ModelContext) -> bool {
     let with_request = context.beginning.compaction().filter(|_| context.beginning.request_seq().is_some());
-    with_request.is_none_or(|(_, compaction)| compaction.carry_over.last_request_answered == Some(true))
+    with_request.is_none_or(|(_, compaction)| compaction.carried.last_request_answered == Some(true))
 }
 
 /// Returns the estimated tokens of a message and its media, before calibration.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use journal::Write;
 use memory::{MessageFilter, RecallQuery, Speaker, recall};
 use protocol::{
-    CarryOver, Compaction, CompactionTrigger, CompactionUndone, CondensedSummary, EventType, Message,
+    CarriedFacts, Compaction, CompactionTrigger, CompactionUndone, CondensedSummary, EventType, Message,
     NewEvent, Seq, ThreadId, ToolStatus, Usage,
 };
 use serde_json::json;
@@ -24,7 +24,7 @@ fn compaction(first_seq: Seq, last_seq: Seq, last_request_seq: Option<Seq>) -> C
         model: "extractive".to_owned(),
         summary: "Something about a heron.".to_owned(),
         sections: CondensedSummary::default(),
-        carry_over: CarryOver::default(),
+        carried: CarriedFacts::default(),
         last_request_seq,
         previous_seq: None,
         focus: None,

@@ -59,7 +59,7 @@ pub(super) async fn show_thread_intro(
         (_, _, Some(newest)) => {
             let text = format!(
                 "No model can answer here. To continue in another agent, give it this summary: `segue handoff --show {} --json \
-                 | jq -r '.proposals[-1].summary_md'` prints it whole.",
+                 | jq -r '.proposals[-1].package_md'` prints it whole.",
                 newest.handoff_id
             );
             Ok(screen.print_line(style.dim(wrap(&text, screen.text_columns(), "", "  ")))?)

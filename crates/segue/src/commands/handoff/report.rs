@@ -47,9 +47,11 @@ pub(super) struct HandoffReport<'a> {
     iteration: u32,
     /// The structured summary.
     summary_json: &'a HandoffSummary,
-    /// The summary as Markdown.
+    /// The package as Markdown.
+    package_md: &'a str,
+    /// The text of `package_md`, under its name of version 1.
     summary_md: &'a str,
-    /// The SHA-256 hash of the summary; an approval names it.
+    /// The SHA-256 hash of the package; an approval names it.
     summary_sha256: &'a str,
     /// The messages that the summary is based on.
     coverage: &'a Coverage,
@@ -293,7 +295,8 @@ pub(super) async fn build_report<'a>(
         handoff,
         iteration: proposal.iteration,
         summary_json: &proposal.summary_json,
-        summary_md: &proposal.summary_md,
+        package_md: &proposal.package_md,
+        summary_md: &proposal.package_md,
         summary_sha256: &proposal.summary_sha256,
         coverage: &proposal.summary_json.coverage,
         uncovered_messages: reported.uncovered_messages,

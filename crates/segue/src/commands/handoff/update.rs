@@ -31,7 +31,9 @@ struct PackageReport<'a> {
     handoff_id: HandoffId,
     /// The SHA-256 hash of the summary as it is now.
     summary_sha256: &'a str,
-    /// The summary as it is now.
+    /// The package as it is now.
+    package_md: &'a str,
+    /// The text of `package_md`, under its name of version 1.
     summary_md: &'a str,
     /// The lines that were updated by this command.
     updated: Vec<&'a str>,
@@ -151,11 +153,11 @@ async fn update_package(
             number: Some(stale.number),
             replacement,
         };
-        let before = updated.package.package.summary_md.clone();
+        let before = updated.package.package.package_md.clone();
         updated.package.package = context.agent.handoffs().update_package(handoff_id, &update).await?;
         updated.updated.push(stale.line);
         // An update may change several lines, because it changes a statement in all its places.
-        let after = &updated.package.package.summary_md;
+        let after = &updated.package.package.package_md;
         for lines in [&mut open, &mut updated.package.stale] {
             *lines = std::mem::take(lines)
                 .into_iter()
@@ -247,7 +249,8 @@ fn print_json(
     let packages = packages.iter().map(|UpdatedPackage { package, updated }| PackageReport {
         handoff_id: package.handoff_id,
         summary_sha256: &package.package.summary_sha256,
-        summary_md: &package.package.summary_md,
+        package_md: &package.package.package_md,
+        summary_md: &package.package.package_md,
         updated: updated.iter().map(String::as_str).collect(),
         stale: package.stale.iter().collect(),
     });

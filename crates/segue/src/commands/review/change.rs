@@ -26,7 +26,7 @@ pub(super) fn change_text(before: &HandoffSummary, after: &HandoffSummary) -> St
             parts.push(format!("{} ({})", summary_heading(kind), signs.join(" ")));
         }
     }
-    if before.carry_over != after.carry_over {
+    if before.carried != after.carried {
         parts.push("facts".to_owned());
     }
     match parts.is_empty() {
@@ -62,7 +62,7 @@ fn item_lines(summary: &HandoffSummary, kind: SummaryItemKind) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::{CarryOver, Coverage, SummaryItem};
+    use protocol::{CarriedFacts, Coverage, SummaryItem};
 
     use super::*;
 
@@ -94,7 +94,7 @@ mod tests {
             iteration: 0,
             created_at: jiff::Timestamp::UNIX_EPOCH,
             coverage: Coverage::default(),
-            carry_over: CarryOver::default(),
+            carried: CarriedFacts::default(),
         }
     }
 

@@ -136,8 +136,8 @@ impl UserTextEditor {
             };
             let shown = &pending.proposal;
             // Blank lines replace the comment, so that the line numbers in errors match those in the editor.
-            let summary_md = format!("{}{text}", "\n".repeat(first_line.saturating_sub(1)));
-            let mut args = Map::from_iter([("summary_md".to_owned(), json!(summary_md))]);
+            let package_md = format!("{}{text}", "\n".repeat(first_line.saturating_sub(1)));
+            let mut args = Map::from_iter([("package_md".to_owned(), json!(package_md))]);
             let Some(use_args) = ask_use_args(context, answer)? else { continue };
             let hash = shown.summary_sha256.clone();
             if use_args.is_empty() {
@@ -158,9 +158,9 @@ impl UserTextEditor {
     ) -> Result<(String, Option<ConfirmAnswer>), CliFailure> {
         loop {
             self.unsaved = Some(UserText::Markdown(text.clone()));
-            let notes = edit_notes(context, pending, "summary_md", json!(text)).await;
+            let notes = edit_notes(context, pending, "package_md", json!(text)).await;
             let edited = EditedText {
-                before: &pending.proposal.summary_md,
+                before: &pending.proposal.package_md,
                 after: &text,
                 notes: notes.as_ref(),
                 restoring: RuleRestoring::Offered,
@@ -187,7 +187,7 @@ impl UserTextEditor {
         let shown = &pending.proposal;
         let (text, is_reopened) = match &self.unsaved {
             Some(UserText::Markdown(text)) => (text.clone(), true),
-            Some(UserText::Fields(_)) | None => (shown.summary_md.clone(), false),
+            Some(UserText::Fields(_)) | None => (shown.package_md.clone(), false),
         };
         let first = refused.map_or_else(
             || EDITOR_HELP.to_owned(),

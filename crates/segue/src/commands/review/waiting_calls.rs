@@ -29,7 +29,7 @@ pub(super) fn ask_about_calls(
     shown: &Proposal,
     decision: Decision,
 ) -> io::Result<Option<Decision>> {
-    let count = shown.summary_json.carry_over.pending_approvals.len();
+    let count = shown.summary_json.carried.pending_approvals.len();
     if count == 0 || !accepts_text(&decision) {
         return Ok(Some(decision));
     }

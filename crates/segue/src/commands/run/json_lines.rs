@@ -126,7 +126,7 @@ pub(crate) fn result_status(end: Option<&RunEnd>, code: crate::exit::ExitReason)
 mod tests {
     use agent::Frame;
     use protocol::{
-        ActionRequest, CarryOver, Compaction, CompactionTrigger, CondensedSummary, Event, EventType,
+        ActionRequest, CarriedFacts, Compaction, CompactionTrigger, CondensedSummary, Event, EventType,
         InterruptId, InterruptPayload, InterruptStatus, Message, NewEvent, ReviewConfig, RunStatus,
     };
     use serde_json::json;
@@ -187,7 +187,7 @@ mod tests {
             model: "anthropic/x".to_owned(),
             summary: "### Goal\nMend the kettle.\n".to_owned(),
             sections: CondensedSummary { goal: "Mend the kettle.".to_owned(), ..CondensedSummary::default() },
-            carry_over: CarryOver::default(),
+            carried: CarriedFacts::default(),
             last_request_seq: None,
             previous_seq: None,
             focus: None,

@@ -203,7 +203,7 @@ fn g1_the_demo_injects_the_text_that_it_showed_and_its_json_contains_everything(
     let hit = &accepted["search"]["hits"][0];
     assert_eq!(hit["thread_id"], accepted["session"]["thread_id"], "{hit}");
     assert!(hit["snippet"].as_str().unwrap().contains(DETAIL), "{hit}");
-    for given in [block.to_owned(), handoff["summary_json"]["carry_over"].to_string()] {
+    for given in [block.to_owned(), handoff["summary_json"]["carried"].to_string()] {
         assert!(!given.to_lowercase().contains("root cause"), "{given}");
     }
     // The threads are gone, so no command can continue with them.

@@ -56,7 +56,7 @@ fn assert_same_draft(previewed: &Value, stored: &Value) {
     for key in ["summary_md", "summary_sha256", "coverage", "iteration", "problem"] {
         assert_eq!(previewed[key], stored[key], "{key}");
     }
-    for key in ["title", "tldr", "body", "model", "carry_over", "tokens_used"] {
+    for key in ["title", "tldr", "body", "model", "carried", "tokens_used"] {
         assert_eq!(previewed["summary_json"][key], stored["summary_json"][key], "{key}");
     }
     let names = |report: &Value| -> Vec<String> { report.as_object().unwrap().keys().cloned().collect() };

@@ -170,7 +170,7 @@ fn the_notes_of_an_edit_are_known_before_it_is_accepted() {
     assert_eq!(notes["names_by_user"], json!(["src/ghost9.rs"]), "{edited}");
     assert_eq!(notes["rules"][0]["problem"]["kind"], "contradicted", "{edited}");
     assert!(edited["summary_md"].as_str().unwrap().contains("src/ghost9.rs"), "{edited}");
-    let rule = pending["proposal"]["summary_json"]["carry_over"]["rules"][0]["text"].as_str().unwrap();
+    let rule = pending["proposal"]["summary_json"]["carried"]["rules"][0]["text"].as_str().unwrap();
     let bullet = format!("- {rule}\n");
     assert!(text.contains(&bullet), "{text}");
     let lost = api.post(&path, &json!({"summary_md": text.replace(&bullet, "")})).json();

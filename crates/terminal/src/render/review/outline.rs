@@ -84,7 +84,7 @@ fn summary_items(item: &SummaryItem) -> Vec<OutlineItem> {
 
 /// Returns the places of a fact: those of the rule with that text.
 fn fact_places(proposal: &Proposal, entry: &str) -> Vec<Seq> {
-    let rules = &proposal.summary_json.carry_over.rules;
+    let rules = &proposal.summary_json.carried.rules;
     rules.iter().find(|rule| entry.contains(&rule.text)).map(|rule| rule.refs.clone()).unwrap_or_default()
 }
 

@@ -67,7 +67,7 @@ async fn the_model_answers_from_the_package_alone_and_words_and_the_model_judge(
     let asked = &requests[1].body;
     let system = asked["system"].to_string();
     let section =
-        serde_json::to_string(&model::untrusted_text::neutralize(&pending.proposal.summary_md)).unwrap();
+        serde_json::to_string(&model::untrusted_text::neutralize(&pending.proposal.package_md)).unwrap();
     assert!(system.contains(section.trim_matches('"')), "the child's section: {system}");
     assert_eq!(
         asked["messages"].as_array().unwrap().len(),

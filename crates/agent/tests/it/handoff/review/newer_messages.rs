@@ -53,7 +53,7 @@ async fn g4_an_outdated_draft_is_drafted_again_with_the_newer_messages_and_the_r
     for feedback in ["Shorter.", "Longer.", "In English."] {
         shown = edit(&agent, &shown, &json!({"feedback": feedback})).await.unwrap();
     }
-    let own = shown.proposal.summary_md.replace("**Importer drops the last row**", "**Mine**");
+    let own = shown.proposal.package_md.replace("**Importer drops the last row**", "**Mine**");
     assert!(own.contains("### Files changed\n- src/import.rs\n"), "{own}");
     let own = own.replace("\n### Files changed\n- src/import.rs\n", "");
     let shown = edit(&agent, &shown, &json!({"summary_md": own, "save_draft": true})).await.unwrap();
@@ -77,8 +77,8 @@ async fn g4_an_outdated_draft_is_drafted_again_with_the_newer_messages_and_the_r
         "{summary:?}"
     );
     assert_eq!((summary.title.as_str(), next.proposal.feedback.as_deref()), ("Mine", None));
-    assert!(summary.carry_over.files_modified.is_empty(), "the reviewer dropped the file");
-    assert!(summary.carry_over.rules.iter().any(|rule| rule.text == "Never touch the wire format."));
+    assert!(summary.carried.files.changed.is_empty(), "the reviewer dropped the file");
+    assert!(summary.carried.rules.iter().any(|rule| rule.text == "Never touch the wire format."));
     let review = agent.handoffs().review(first.handoff.handoff_id).await.unwrap();
     assert_eq!(review.proposals.last(), Some(&next.proposal), "what is shown is stored");
 
@@ -97,14 +97,14 @@ async fn g4_an_outdated_draft_is_drafted_again_with_the_newer_messages_and_the_r
     );
     agent.handoffs().decide(id, &approval(&next), &frames, &cancel).await.unwrap();
     let block = memory::managed_block::block_content(environment.read_agent_md().as_bytes()).unwrap();
-    assert_eq!(block.trim(), next.proposal.summary_md.trim());
+    assert_eq!(block.trim(), next.proposal.package_md.trim());
 }
 
 #[tokio::test]
 async fn without_a_model_the_offline_summary_covers_the_newer_messages_and_keeps_the_reviewers_items() {
     let environment = TestEnvironment::new();
     let (agent, first) = pending_handoff(environment.agent(), &environment).await;
-    let md = &first.proposal.summary_md;
+    let md = &first.proposal.package_md;
     let own = md.replacen("### Objective\n- ", "### Objective\n- Ask Ada first.\n- ", 1);
     let shown = edit(&agent, &first, &json!({"summary_md": own, "save_draft": true})).await.unwrap();
     drop(agent);
@@ -118,7 +118,7 @@ async fn without_a_model_the_offline_summary_covers_the_newer_messages_and_keeps
         (summary.model.as_str(), next.uncovered_messages, server.call_count()),
         ("extractive", 0, calls)
     );
-    let text = &next.proposal.summary_md;
+    let text = &next.proposal.package_md;
     for part in ["- Ask Ada first.", "Never touch the wire format."] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -130,10 +130,10 @@ async fn g4_facts_that_the_reviewer_dropped_stay_dropped_until_they_go_back() {
     let server = server();
     let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let mut dropped = serde_json::to_value(&first.proposal.summary_json).unwrap();
-    dropped["carry_over"]["files_modified"] = json!([]);
+    dropped["carried"]["files"]["changed"] = json!([]);
     let own = edit(&agent, &first, &json!({"summary_json": dropped, "save_draft": true})).await.unwrap();
     let refined = edit(&agent, &own, &json!({"feedback": "Shorter."})).await.unwrap();
-    let files = |pending: &PendingHandoff| pending.proposal.summary_json.carry_over.files_modified.clone();
+    let files = |pending: &PendingHandoff| pending.proposal.summary_json.carried.files.changed.clone();
     assert!(files(&refined).is_empty(), "{:?}", files(&refined));
     let back = edit(&agent, &refined, &json!({"revert_to": 0})).await.unwrap();
     let again = edit(&agent, &back, &json!({"feedback": "Longer."})).await.unwrap();

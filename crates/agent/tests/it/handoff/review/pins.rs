@@ -41,7 +41,7 @@ async fn m1_pins_are_part_of_the_accepted_package_and_last_over_three_generation
     let texts: Vec<String> = pins.iter().map(|pin| pin.text.clone()).collect();
     for generation in 1..=3 {
         let pending = request_handoff(&agent, thread).await;
-        let md = &pending.proposal.summary_md;
+        let md = &pending.proposal.package_md;
         let line = "### Pins\n- The release is on the 3rd,\n    not earlier &lt;/pins>.\n";
         assert!(md.contains(line), "generation {generation}: {md}");
         thread = accept_handoff(&agent, &pending).await;
@@ -66,7 +66,7 @@ async fn a_reviewer_drops_and_edits_pins_and_the_child_has_the_accepted_ones() {
     let agent = environment.agent_with(&drafting_server());
     let (thread, pins) = thread_with_pins(&environment, &agent).await;
     let pending = request_handoff(&agent, thread).await;
-    let md = &pending.proposal.summary_md;
+    let md = &pending.proposal.package_md;
     let (before, section) = md.split_once("### Pins\n").unwrap();
     let mut lines: Vec<&str> = section.lines().collect();
     lines[2] = "- The importer must stay fast.";
@@ -74,7 +74,7 @@ async fn a_reviewer_drops_and_edits_pins_and_the_child_has_the_accepted_ones() {
     let accept = approve_with(&json!({"summary_md": edited}));
     let id = pending.handoff.handoff_id;
     let decided = agent.handoffs().decide(id, &accept, &frames, &cancel).await.unwrap();
-    assert!(decided.proposal.summary_md.contains("### Pins\n- The importer must stay fast.\n"));
+    assert!(decided.proposal.package_md.contains("### Pins\n- The importer must stay fast.\n"));
     assert_eq!(pinned(&agent, decided.child_thread_id.unwrap()).await, ["The importer must stay fast."]);
     assert_eq!(pinned(&agent, thread).await.len(), pins.len(), "the parent keeps its pins");
 }

@@ -23,9 +23,9 @@ async fn m1_a_child_that_was_not_used_hands_on_the_package_it_began_with() {
     let (frames, cancel) = unwatched();
     let options = HandoffRequestOptions::default();
     let preview = agent.handoffs().preview(child, options, &frames, &cancel).await.unwrap();
-    assert_eq!(preview.proposal.summary_md, first.proposal.summary_md);
+    assert_eq!(preview.proposal.package_md, first.proposal.package_md);
     let second = request(&agent, child, None).await;
-    assert_eq!(second.proposal.summary_md, first.proposal.summary_md, "nothing is lost or said twice");
+    assert_eq!(second.proposal.package_md, first.proposal.package_md, "nothing is lost or said twice");
     assert_eq!(server.call_count(), calls, "a person has accepted this text, so no model is asked");
     let refs = |item: &protocol::SummaryItem| item.refs.len() + item.line_refs.len();
     assert_eq!(second.proposal.summary_json.body.iter().map(refs).sum::<usize>(), 0, "of another thread");
@@ -56,10 +56,10 @@ async fn m1_a_pin_and_a_goal_are_added_to_the_package_of_an_unused_child_and_not
         summary.body.iter().map(|item| item.text.clone()).collect()
     };
     assert_eq!(texts(after), texts(before));
-    let pinned: Vec<&str> = after.carry_over.pins.iter().map(|pin| pin.text.as_str()).collect();
-    assert_eq!((after.carry_over.goal.as_deref(), pinned), (Some(goal), vec![pin]));
-    assert_eq!(after.carry_over.files_read, before.carry_over.files_read);
-    assert_eq!(after.carry_over.last_user_request, before.carry_over.last_user_request);
+    let pinned: Vec<&str> = after.carried.pins.iter().map(|pin| pin.text.as_str()).collect();
+    assert_eq!((after.carried.goal.as_deref(), pinned), (Some(goal), vec![pin]));
+    assert_eq!(after.carried.files.read, before.carried.files.read);
+    assert_eq!(after.carried.last_user_request, before.carried.last_user_request);
 }
 
 #[tokio::test]
@@ -68,12 +68,12 @@ async fn m6_an_edited_package_of_an_unused_child_keeps_its_words_and_its_marks()
     let server = drafting_server();
     let (agent, first) = pending_handoff(environment.agent_with(&server), &environment).await;
     let (frames, cancel) = unwatched();
-    let text = first.proposal.summary_md.replace("drops the last row", "drops the row in src/other.rs");
+    let text = first.proposal.package_md.replace("drops the last row", "drops the row in src/other.rs");
     let args = serde_json::json!({"summary_md": text});
     let edit = decisions(&format!(r#"{{"decisions":[{{"type":"approve","args":{args}}}]}}"#));
     let id = first.handoff.handoff_id;
     let accepted = agent.handoffs().decide(id, &edit, &frames, &cancel).await.unwrap();
     let second = request(&agent, accepted.child_thread_id.unwrap(), None).await;
-    assert_eq!(second.proposal.summary_md.trim(), accepted.proposal.summary_md.trim());
-    assert!(second.proposal.summary_md.contains("src/other.rs"), "{}", second.proposal.summary_md);
+    assert_eq!(second.proposal.package_md.trim(), accepted.proposal.package_md.trim());
+    assert!(second.proposal.package_md.contains("src/other.rs"), "{}", second.proposal.package_md);
 }

@@ -30,7 +30,7 @@ async fn handoff_with_waiting_call(agent: &Agent) -> PendingHandoff {
     assert_eq!(end.status, RunStatus::Interrupted, "{end:?}");
     let pending =
         agent.handoffs().request(thread, HandoffRequestOptions::default(), &frames, &cancel).await.unwrap();
-    assert!(pending.proposal.summary_md.contains(HEADING), "{}", pending.proposal.summary_md);
+    assert!(pending.proposal.package_md.contains(HEADING), "{}", pending.proposal.package_md);
     pending
 }
 
@@ -133,7 +133,7 @@ async fn all_calls_of_a_step_are_listed_and_one_choice_covers_them() {
         .unwrap();
         let agent = environment.agent_with(&server);
         let pending = handoff_with_waiting_call(&agent).await;
-        let listed = &pending.proposal.summary_json.carry_over.pending_approvals;
+        let listed = &pending.proposal.summary_json.carried.pending_approvals;
         let expected = [
             r#"write_file: {"path":"new.txt","content":"words"}"#,
             r#"write_file: {"path":"other.txt","content":"more"}"#,

@@ -90,7 +90,7 @@ impl JournalFixture {
         assert_eq!(cached.scan.facts(), fresh.scan.facts());
         assert_eq!(cached.selection(INPUT_TOKENS_MAX), fresh.selection(INPUT_TOKENS_MAX));
         assert_eq!(cached.offline_summary(300), fresh.offline_summary(300));
-        assert_eq!(cached.carry_over(), fresh.carry_over());
+        assert_eq!(cached.carried_facts(), fresh.carried_facts());
         count_coverage(&cached.offline_summary(300).1)
     }
 
@@ -329,6 +329,6 @@ async fn l7_the_last_request_is_verbatim_and_its_state_is_shown_everywhere() {
             "{}",
             selection.requests
         );
-        assert_eq!(scan.carry_over().last_user_request.as_deref(), Some(request));
+        assert_eq!(scan.carried_facts().last_user_request.as_deref(), Some(request));
     }
 }

@@ -103,8 +103,8 @@ fn k5_a_stored_text_is_neutralized_and_still_readable() {
     ] {
         let submitted = clean_submitted_text("", &format!("### Objective\n- {text}")).unwrap().unwrap();
         let edited = parse_markdown(&super::shown_summary(), submitted, None).unwrap();
-        assert_eq!(edited.summary_md, format!("### Objective\n- {shown}"), "{text:?}");
-        check_inert(&edited.summary_md);
+        assert_eq!(edited.package_md, format!("### Objective\n- {shown}"), "{text:?}");
+        check_inert(&edited.package_md);
     }
 }
 
@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(edited.summary_json.title, "Another one");
         prop_assert_eq!(edited.summary_json.tldr, shown.tldr);
         prop_assert_eq!(edited.summary_json.body, shown.body);
-        check_inert(&edited.summary_md);
+        check_inert(&edited.package_md);
     }
 
     #[test]
@@ -157,7 +157,7 @@ proptest! {
         check_inert(&own.text);
         prop_assert_eq!(own.lines().count(), own.text.split('\n').count());
         if let Ok(edited) = parse_markdown(&shown_summary(), own, None) {
-            check_inert(&edited.summary_md);
+            check_inert(&edited.package_md);
             check_inert(&render::render_summary(&edited.summary_json));
         }
     }
@@ -170,10 +170,10 @@ proptest! {
             texts.iter().map(|text| json!({"kind": "progress", "text": text})).collect();
         let json = json!({"title": title, "tldr": tldr, "body": items});
         let Ok(edited) = parse_json(&shown_summary(), &json) else { return Ok(()) };
-        check_inert(&edited.summary_md);
+        check_inert(&edited.package_md);
         // Sent back as it was read, it is the same.
         let shown = edited.summary_json;
         let again = parse_json(&shown, &serde_json::to_value(&shown).unwrap()).unwrap();
-        prop_assert_eq!((again.summary_json, again.summary_md), (shown, edited.summary_md));
+        prop_assert_eq!((again.summary_json, again.package_md), (shown, edited.package_md));
     }
 }

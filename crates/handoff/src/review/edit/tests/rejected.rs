@@ -11,7 +11,7 @@ fn check(text: &str, expected: &str) {
 }
 
 const HEADINGS: &str = "the headings are Objective, Progress, Decisions, Next steps, Blockers, Artifacts, \
-                        Goal of the new thread, Rules, Pins, Last request, Tasks, Files changed, Files read, \
+                        Goal of the new thread, Rules, Pins, Last request, Tasks, Files changed, Files deleted, Files read, In use, \
                         Commands, Unresolved errors, Calls that wait for approval, Skills in use, Given to other agents, \
                         Files for the goal, when this was drafted";
 

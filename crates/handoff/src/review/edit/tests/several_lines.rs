@@ -10,26 +10,26 @@ const REQUEST: &str = "Port this:\n\n```rust\nfn a() {\n    if x < 1 {  }\n\n}\n
 
 /// Returns the shown summary with that request.
 fn summary_with_request(request: &str) -> HandoffSummary {
-    let carry_over = CarryOver {
+    let carried = CarriedFacts {
         is_in_markdown: true,
         last_user_request: Some(request.to_owned()),
         last_request_answered: Some(false),
         goal: Some("Move it\n\n1. first\n2. then".to_owned()),
         pins: vec![PinnedText { text: "port:\n  8080".to_owned(), author: MessageRole::User, refs: vec![3] }],
         commands: vec!["make".to_owned()],
-        ..CarryOver::default()
+        ..CarriedFacts::default()
     };
-    HandoffSummary { carry_over, ..shown_summary() }
+    HandoffSummary { carried, ..shown_summary() }
 }
 
 /// Returns the facts of the summary after an edit of its text.
 #[track_caller]
-fn edit_facts(shown: &HandoffSummary, from: &str, to: &str) -> (CarryOver, String) {
+fn edit_facts(shown: &HandoffSummary, from: &str, to: &str) -> (CarriedFacts, String) {
     let md = render::render_summary(shown);
     assert!(md.contains(from), "{from:?} is not in\n{md}");
     let text = clean_submitted_text(&md, &md.replacen(from, to, 1)).unwrap().expect("the text differs");
     let edited = parse_markdown(shown, text, None).unwrap();
-    (edited.summary_json.carry_over, edited.summary_md)
+    (edited.summary_json.carried, edited.package_md)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn m1_a_request_is_rendered_with_its_line_breaks_and_code() {
 #[test]
 fn m6_an_edit_elsewhere_keeps_a_request_of_several_lines() {
     let shown = summary_with_request(REQUEST);
-    assert_eq!(edit_facts(&shown, "Keep the format.", "Keep every format.").0, shown.carry_over);
+    assert_eq!(edit_facts(&shown, "Keep the format.", "Keep every format.").0, shown.carried);
     assert_eq!(
         edit_facts(&shown, "\n- make\n", "\n- make test\n").0.last_user_request.as_deref(),
         Some(REQUEST)
@@ -68,6 +68,6 @@ proptest! {
     ) {
         let shown = summary_with_request(&format!("go {}", lines.join("\n")));
         let (facts, md) = edit_facts(&shown, "Keep the format.", "Keep every format.");
-        prop_assert_eq!(&facts, &shown.carry_over, "{}", md);
+        prop_assert_eq!(&facts, &shown.carried, "{}", md);
     }
 }

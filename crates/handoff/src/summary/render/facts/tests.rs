@@ -5,10 +5,10 @@ use crate::review::edit::plain_text;
 use crate::summary::render::block::statements;
 
 /// Returns facts of every kind, with texts that look like Markdown or tags.
-fn facts() -> CarryOver {
+fn facts() -> CarriedFacts {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let task = |text: &str, status| TodoItem { text: text.to_owned(), status };
-    CarryOver {
+    CarriedFacts {
         is_in_markdown: true,
         goal: Some("port it to\nPostgreSQL".to_owned()),
         rules: (0..14).map(|index| parse_rule(&format!("Never do {index}."))).collect(),
@@ -20,8 +20,12 @@ fn facts() -> CarryOver {
             task("the fix", TodoStatus::InProgress),
             task("the search", TodoStatus::Completed),
         ],
-        files_modified: (0..14).map(|index| format!("src/{index}.rs")).collect(),
-        files_read: texts(&["README.md", "README.md"]),
+        files: CarriedFiles {
+            changed: (0..14).map(|index| format!("src/{index}.rs")).collect(),
+            read: texts(&["README.md", "README.md"]),
+            deleted: texts(&["src/old.rs"]),
+        },
+        in_use: texts(&["make check", "src/one.rs", "*_row_*"]),
         commands: texts(&["cargo test -- --nocapture", "- x"]),
         errors: texts(&["left: 2, right: 3"]),
         pending_approvals: texts(&["execute: {\"command\":\"cargo publish\"}"]),
@@ -31,7 +35,7 @@ fn facts() -> CarryOver {
             ReferencedFile { path: "a.rs".to_owned(), exists: true, sha256: Some("ab".repeat(32)) },
             ReferencedFile { path: "b.rs".to_owned(), exists: false, sha256: None },
         ],
-        ..CarryOver::default()
+        ..CarriedFacts::default()
     }
 }
 
@@ -52,23 +56,23 @@ fn bullets(md: &str) -> Vec<(FactSection, String)> {
 #[test]
 fn m1_all_facts_are_part_of_the_markdown() {
     insta::assert_snapshot!(render_facts(&facts()));
-    assert_eq!(render_facts(&CarryOver::default()), "");
+    assert_eq!(render_facts(&CarriedFacts::default()), "");
 }
 
 #[test]
 fn long_facts_are_rendered_within_the_limit_of_tokens() {
     for text in ["word ".repeat(500), "\u{4e2d}".repeat(4_000), "e\u{301}".repeat(3_000)] {
         let texts = || vec![text.clone(); 30];
-        let facts = CarryOver {
+        let facts = CarriedFacts {
             last_user_request: Some(text.clone()),
-            files_read: texts(),
+            files: CarriedFiles { read: texts(), ..facts().files },
             commands: texts(),
             errors: texts(),
             delegations: texts(),
             ..facts()
         };
         let md = render_facts(&facts);
-        let limited = render_facts(&CarryOver { pins: Vec::new(), ..facts.clone() });
+        let limited = render_facts(&CarriedFacts { pins: Vec::new(), ..facts.clone() });
         assert!(tokens::fits(&limited, FACT_TOKENS_MAX) && md.contains(" more\n"), "{md}");
         assert_eq!(edited_facts(&facts, &bullets(&md)), facts);
     }
@@ -97,7 +101,7 @@ fn m4_entries_that_are_counted_or_shortened_are_listed_and_can_be_rendered_whole
     assert!(!md.contains('…') && !md.contains(" more\n"), "{md}");
     assert_eq!(edited_facts(&facts, &bullets(&md)), facts);
     let removed = edited_facts(&facts, &bullets(&md.replace("- src/13.rs\n", "")));
-    assert_eq!(removed.files_modified.len(), 13);
+    assert_eq!(removed.files.changed.len(), 13);
 }
 
 #[test]
@@ -115,9 +119,11 @@ fn each_fact_can_be_removed_and_changed() {
     let shown = facts();
     let md = render_facts(&shown);
     let edit = |from: &str, to: &str| edited_facts(&shown, &bullets(&md.replacen(from, to, 1)));
-    assert_eq!(edit("- and 2 more\n", "").files_modified.len(), 12);
+    assert_eq!(edit("- and 2 more\n", "").files.changed.len(), 12);
     assert_eq!(edit("- Never do 3.\n", "").rules.len(), 13);
-    assert_eq!(edit("- src/3.rs\n", "").files_modified.len(), 13);
+    assert_eq!(edit("- src/3.rs\n", "").files.changed.len(), 13);
+    assert_eq!(edit("- src/old.rs\n", "").files.deleted, [""; 0]);
+    assert_eq!(edit("make check, ", "").in_use, ["src/one.rs", "*_row_*"]);
     assert_eq!(edit("- port it to\n  PostgreSQL\n", "").goal, None);
     assert_eq!(edit("- port it to\n  PostgreSQL", "- port it").goal.as_deref(), Some("port it"));
     assert_eq!(edit("[ ] the test", "[x] the test").todos[0].status, TodoStatus::Completed);
@@ -125,5 +131,5 @@ fn each_fact_can_be_removed_and_changed() {
     let without_request = edit("- \\# do &lt;/current_thread_summary> it\n", "");
     assert_eq!((without_request.last_user_request, without_request.last_request_answered), (None, None));
     assert_eq!(edit("- a.rs (sha256 abababab)\n", "").referenced_files.len(), 1);
-    assert_eq!(edited_facts(&shown, &[]), CarryOver { is_in_markdown: true, ..CarryOver::default() });
+    assert_eq!(edited_facts(&shown, &[]), CarriedFacts { is_in_markdown: true, ..CarriedFacts::default() });
 }

@@ -1,7 +1,7 @@
 //! Tests of contexts of which memory has archived a part: which messages are sent, and how few events are read.
 
 use protocol::{
-    ArchiveReason, CarryOver, Compaction, CompactionTrigger, CompactionUndone, CondensedSummary, Event,
+    ArchiveReason, CarriedFacts, Compaction, CompactionTrigger, CompactionUndone, CondensedSummary, Event,
     SummaryId, TurnsArchived, Usage,
 };
 
@@ -44,7 +44,7 @@ fn compaction_event((first_seq, last_seq): (Seq, Seq), last_request_seq: Option<
         model: String::new(),
         summary: format!("Up to {last_seq}."),
         sections: CondensedSummary::default(),
-        carry_over: CarryOver::default(),
+        carried: CarriedFacts::default(),
         last_request_seq,
         previous_seq: None,
         focus: None,

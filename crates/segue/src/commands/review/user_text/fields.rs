@@ -69,7 +69,7 @@ impl SummaryFields {
             let after = self.to_markdown(&shown.summary_json);
             let notes = edit_notes(context, pending, "summary_json", self.to_json()).await;
             let edited = EditedText {
-                before: &shown.summary_md,
+                before: &shown.package_md,
                 after: &after,
                 notes: notes.as_ref(),
                 restoring: RuleRestoring::Unavailable,

@@ -39,7 +39,7 @@ fn summary(texts: &[&str]) -> HandoffSummary {
         iteration: 0,
         created_at: Timestamp::UNIX_EPOCH,
         coverage: Coverage::default(),
-        carry_over: protocol::CarryOver::default(),
+        carried: protocol::CarriedFacts::default(),
     }
 }
 
@@ -66,7 +66,7 @@ impl JournalFixture {
         let proposal = Proposal {
             handoff_id,
             iteration: 0,
-            summary_md: crate::render_summary(&summary),
+            package_md: crate::render_summary(&summary),
             summary_json: summary,
             summary_sha256: accepted,
             feedback: None,

@@ -1,1 +1,0 @@
-import{pn as e}from"./base-D3Hh4O0s.js";var t=e({thread:``,pins:[]});export{t};

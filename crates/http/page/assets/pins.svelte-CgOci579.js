@@ -1,0 +1,1 @@
+import{pn as e}from"./base-QNJ4QFHo.js";var t=e({thread:``,pins:[]});export{t};

@@ -52,7 +52,7 @@ pub use calls::{shell, tool_use};
 pub use carried_facts::render_carried_facts;
 pub use facts::{CheckRun, ConversationFacts, FileUse, NameUsage, Quote, UserRule};
 pub use goal::{GoalMatcher, TermFrequencies, TermSet};
-pub use rules::merge_rules;
+pub use rules::{changes_rule, merge_rules};
 pub use text::cues::{is_pasted, states_choice};
 pub use text::known_secrets::KnownSecrets;
 pub use text::open_work::{announces_work, is_conversational, is_farewell, reports_result};

@@ -85,6 +85,12 @@ pub(crate) struct StandingRules {
     subjects: Vec<Vec<String>>,
 }
 
+/// Returns whether a sentence of a message of the user changes, permits or revokes what a rule demands: "no new dependencies" is
+/// changed by "dependencies are fine now".
+pub fn changes_rule(message: &str, rule: &str) -> bool {
+    split_sentences(message).filter_map(RuleChange::read).any(|change| change.concerns(rule))
+}
+
 impl StandingRules {
     /// Records the rules in a message of the user. `text` is redacted.
     pub(crate) fn record_message(&mut self, seq: Seq, text: &str) {

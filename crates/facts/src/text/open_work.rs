@@ -181,35 +181,12 @@ fn clause_says_open(lower: &str) -> bool {
     is_next
         || is_not_yet
         || is_limit
-        || states_fraction(lower)
         || contains_any_word(lower, FIRM_CUES)
         || (is_remaining || contains_any_word(lower, LOOSE_CUES)) && !states_result(lower)
 }
 
 /// The maximum number of words from "not" to "yet" in a clause that says that something is not done.
 const NOT_YET_WORDS: usize = 3;
-
-/// The numbers that a sentence about a part of the work is likely to spell out, from one.
-const SMALL_NUMBERS: [&str; 12] =
-    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
-
-/// Returns whether a lowercase sentence says that only a part was done: "four of the six handlers".
-fn states_fraction(lower: &str) -> bool {
-    let number = |word: &str| {
-        let spelled = SMALL_NUMBERS.iter().position(|known| *known == word).map(|index| index + 1);
-        spelled.or_else(|| word.parse().ok())
-    };
-    let words: Vec<&str> =
-        lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
-    let is_fraction = |part: &str, whole: &str| match (number(part), number(whole)) {
-        (Some(part), Some(whole)) => part < whole,
-        _ => false,
-    };
-    let has_verb = ["i", "we"].iter().any(|subject| words.contains(subject)) || words.contains(&"done");
-    has_verb
-        && (words.windows(3).any(|part| part[1] == "of" && is_fraction(part[0], part[2]))
-            || words.windows(4).any(|part| part[1..3] == ["of", "the"] && is_fraction(part[0], part[3])))
-}
 
 /// Returns whether a lowercase sentence states a result, and not a plan.
 fn states_result(lower: &str) -> bool {
@@ -453,6 +430,13 @@ mod tests {
             ("I renamed it. I left it alone, as you asked.", ""),
             ("I have no access to mail. Here is a draft.", "I have no access to mail."),
             ("I cannot tell: ssh to prod-1 timed out.", "I cannot tell: ssh to prod-1 timed out."),
+            ("9 of the 12 services run on Node 22.", "9 of the 12 services run on Node 22."),
+            ("Nine of the twelve services are migrated.", "Nine of the twelve services are migrated."),
+            ("Tests: 41/43 pass.", "Tests: 41/43 pass."),
+            ("All 12 of the 12 services run on Node 22.", ""),
+            ("Step 2 of 5 is finished: I ported the reader.", ""),
+            ("I fixed 2 of 3 red tests on 3/14, and the last one with them.", ""),
+            ("One of the 3 tests covers it; I added the case.", ""),
             (
                 "Staging runs 1.9.2. Production still runs the old version; I wait until 18:00.",
                 "Production still runs the old version; I wait until 18:00.",

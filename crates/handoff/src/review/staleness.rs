@@ -69,7 +69,7 @@ impl StaleReason {
     pub const fn text(self) -> &'static str {
         match self {
             Self::TaskDone => "the task is done",
-            Self::FileDeleted => "the file was deleted",
+            Self::FileDeleted => "the file was deleted or moved",
             Self::NewerRequest => "the user has asked something newer in the parent",
             Self::ErrorResolved => "the check has passed since",
             Self::Contradicted => "a later message of the user contradicts it",

@@ -115,9 +115,37 @@ fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
 /// Returns whether a message of the user proposes what the rule forbids, or says the opposite of it.
 pub(crate) fn is_contradicted_by(rule: &str, message: &str) -> bool {
     let bans = prohibition::prohibitions(rule);
-    message
-        .split(['\n', ';'])
-        .any(|clause| bans.iter().any(|ban| ban.is_proposed_in(clause)) || negation::negates(rule, clause))
+    facts::changes_rule(message, rule)
+        || message.split(['\n', ';']).any(|clause| {
+            bans.iter().any(|ban| ban.is_proposed_in(clause))
+                || negation::negates(rule, clause)
+                || replaces_demand(rule, clause)
+        })
+}
+
+/// Words between what a sentence demands and what it rejects for it: "use spaces, not tabs".
+const REJECTIONS: &[&[&str]] = &[&["not"], &["instead", "of"], &["rather", "than"], &["no", "longer"]];
+
+/// Returns whether a clause demands something else in the place of what a rule demands: it rejects a word of the rule, which
+/// forbids nothing itself, for one that the rule does not contain.
+fn replaces_demand(rule: &str, clause: &str) -> bool {
+    let (rule, words) = (lowercase_words(rule), lowercase_words(clause));
+    if clause.trim_end().ends_with('?') || rule.iter().any(|word| NEGATIONS.contains(&word.as_str())) {
+        return false;
+    }
+    let is_named = |word: &String| word.chars().count() > 2 && rule.contains(word);
+    REJECTIONS.iter().any(|rejection| {
+        (1..words.len()).any(|at| {
+            let is_here =
+                words[at..].iter().map(String::as_str).take(rejection.len()).eq(rejection.iter().copied());
+            let rejected = words.get(at + rejection.len());
+            // A verb before "not" is denied by it, and demands nothing else.
+            is_here
+                && rejected.is_some_and(is_named)
+                && !rule.contains(&words[at - 1])
+                && words[at - 1] != "do"
+        })
+    })
 }
 
 /// Returns a line without the box of a task.

@@ -122,11 +122,7 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
     let page = context.agent.threads().history_page(thread_id, &query).await?;
     let fold = if args.expand { CardFold::Open } else { CardFold::Closed };
     let loaded_markers = CompactionMarkers::load_around(context, &page, fold, superseded).await?;
-    let is_whole_history = args.before.is_none() && args.after.is_none() && !args.markers;
-    let origins = match is_whole_history && !page.has_more_before {
-        true => context.agent.handoffs().origins(&thread).await?,
-        false => Vec::new(),
-    };
+    let origins = origins_at_beginning(context, thread_id, &query, &page).await?;
     let (first_seq, last_seq) =
         (page.entries.first().map(|entry| entry.seq), page.entries.last().map(|entry| entry.seq));
     if context.format == OutputFormat::Json {
@@ -159,6 +155,27 @@ pub(crate) async fn run(context: &CommandContext, args: HistoryArgs) -> CommandR
     }
     print_navigation_hints(context, &args, &page);
     Ok(ExitReason::Success)
+}
+
+/// Returns the handoffs into a thread if the page is the beginning of its history, and nobody asked for a certain part of it.
+///
+/// # Errors
+/// Fails if the journal cannot be read.
+async fn origins_at_beginning(
+    context: &CommandContext,
+    thread_id: ThreadId,
+    query: &HistoryQuery,
+    page: &HistoryPage,
+) -> Result<Vec<HandoffOrigin>, CliFailure> {
+    let is_whole =
+        query.before_seq.is_none() && query.after_seq.is_none() && query.filter == HistoryFilter::All;
+    if !is_whole || page.has_more_before {
+        return Ok(Vec::new());
+    }
+    match context.agent.threads().get(thread_id).await? {
+        Some(thread) => Ok(context.agent.handoffs().origins(&thread).await?),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Prints the commands for the earlier and the later page to stderr, and for the original messages of opened markers.
@@ -245,7 +262,8 @@ pub(crate) async fn show_entries_after(
     show_page(context, thread_id, &query, CardFold::Closed, None).await.map(drop)
 }
 
-/// Prints a page of a thread's history and returns it. The event `requested_seq` is labelled.
+/// Prints a page of a thread's history and returns it, at the beginning with the summaries that the thread began with. The event
+/// `requested_seq` is labelled.
 ///
 /// # Errors
 /// Fails if the journal cannot be read or stdout cannot be written.
@@ -257,6 +275,9 @@ pub(crate) async fn show_page(
     requested_seq: Option<Seq>,
 ) -> Result<HistoryPage, CliFailure> {
     let page = context.agent.threads().history_page(thread_id, query).await?;
+    for origin in origins_at_beginning(context, thread_id, query, &page).await? {
+        show_origin(context, &origin).await?;
+    }
     let markers = CompactionMarkers::load_around(context, &page, fold, query.superseded).await?;
     let display = EntryDisplay { lines_max: usize::MAX, fold, markers: &markers, requested_seq };
     for entry in &page.entries {

@@ -216,6 +216,56 @@ pub(super) const MENDED: &[&str] = &[
     "retry",
     "replaced",
 ];
+/// Number words, from one on.
+pub(super) const NUMBER_WORDS: [&str; 12] =
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+/// Words after a count such as "41/43".
+pub(super) const COUNTED_NOUNS: &[&str] = &[
+    "test",
+    "tests",
+    "checks",
+    "files",
+    "tasks",
+    "steps",
+    "modules",
+    "services",
+    "tables",
+    "pass",
+    "passed",
+    "passing",
+    "green",
+    "done",
+    "complete",
+    "completed",
+    "migrated",
+    "ported",
+    "converted",
+];
+/// Nouns before the number of a thing in a sequence, which counts no part: "step 2 of 5".
+pub(super) const ORDINAL_NOUNS: &[&str] = &[
+    "step",
+    "part",
+    "page",
+    "phase",
+    "option",
+    "approach",
+    "task",
+    "batch",
+    "chapter",
+    "version",
+    "round",
+    "attempt",
+    "iteration",
+    "stage",
+    "week",
+    "day",
+    "figure",
+    "section",
+    "item",
+    "question",
+    "run",
+    "try",
+];
 /// Words before what is an exception from a whole.
 pub(super) const EXCEPTIONS: &[&str] =
     &[" except", " apart from", " other than", " with the exception of", " außer"];

@@ -124,6 +124,29 @@ fn a_rule_or_decision_that_a_later_message_contradicts_is_stale() {
 }
 
 #[test]
+fn a_rule_is_stale_that_a_later_message_changes_permits_or_replaces() {
+    let child_id = ThreadId::generate();
+    for (rule, message, is_stale) in [
+        ("No new dependencies.", "Dependencies are fine now.", true),
+        ("Indent with tabs.", "Use spaces, not tabs.", true),
+        ("Indent with tabs.", "Please use spaces instead of tabs.", true),
+        ("The timeout must be 30 seconds.", "Change the timeout to 60 seconds.", true),
+        ("Never push to main.", "Forget the rule about main.", true),
+        ("Indent with tabs.", "Use tabs, not spaces.", false),
+        ("Indent with tabs.", "Should we use spaces, not tabs?", false),
+        ("Indent with tabs.", "The tests do not use tabs yet.", false),
+        ("No tabs.", "Use spaces, not tabs.", false),
+        ("No new dependencies.", "The tests are fine now.", false),
+    ] {
+        let package = format!("**Queue**\nS.\n\n### Rules\n- {rule}\n");
+        let request = Quote { seq: 2, text: message.to_owned(), is_cut: false };
+        let child = ConversationFacts { requests: vec![request], ..ConversationFacts::default() };
+        let later = LaterFacts { child: (child_id, &child), parent: None, covered: 30 };
+        assert_eq!(later.stale_lines(&package).len(), usize::from(is_stale), "{rule} {message}");
+    }
+}
+
+#[test]
 fn of_several_rules_on_a_line_only_the_contradicted_one_goes() {
     let child_id = ThreadId::generate();
     let package = "**Queue**\nS.\n\n### Rules\n- Two rules: don't touch the public API of wharf-queue, other services depend \

@@ -31,7 +31,7 @@ pub(super) const COMMANDS: [SlashCommand; 25] = [
     slash_command(
         "handoff",
         "[goal…] [--preview] [--apply] [--messages N]",
-        "continue in a fresh thread with a summary that you review",
+        "continue in a fresh thread with a summary that you review; also as /threads handoff",
     ),
     slash_command(
         "compact",

@@ -187,6 +187,9 @@ fn g12_a_refined_reverted_and_edited_summary_reaches_the_childs_runs_byte_for_by
     terminal.wait_for("[a] Accept this text");
     terminal.press_keys("a\r");
     terminal.wait_for("You are in the new thread");
+    send_line(&terminal, "/history");
+    terminal.wait_for("Continues thread");
+    terminal.wait_for("There are no messages.");
     send_line(&terminal, "first");
     terminal.wait_for("One.");
     send_line(&terminal, "second");

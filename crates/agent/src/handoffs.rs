@@ -21,6 +21,7 @@ pub use cost::{ContextUsage, HandoffCost};
 pub(crate) use merging::MergedHandoffs;
 pub use merging::MergedParent;
 pub use package::{ChildPackage, LineUpdate, StaleLine, StaleReason};
+use queries::{HASH_ARG, check_not_superseded};
 pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
 use futures::future::BoxFuture;
@@ -35,9 +36,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::assembly::RunPurpose;
 use crate::{Agent, Error, HandoffError, Result, RunError, ThreadError};
-
-/// The argument of a decision that names the hash of the proposal it is about.
-const HASH_ARG: &str = "summary_sha256";
 
 /// Handoffs: requesting, reviewing and deciding them, and the export of accepted ones to PostgreSQL.
 #[derive(Clone, Copy)]
@@ -286,17 +284,6 @@ impl<'a> HandoffService<'a> {
         })
     }
 
-    /// Checks that the proposal with this hash is the current one. A hash of no proposal passes.
-    ///
-    /// # Errors
-    /// [`HandoffError::Superseded`] if another proposal has replaced it, or fails if the journal does.
-    pub fn check_current(self, handoff_id: HandoffId, sha256: &'a str) -> BoxFuture<'a, Result<()>> {
-        journal::box_future(async move {
-            let proposals = self.agent.store.proposals(handoff_id).await?;
-            Ok(check_current_hash(handoff_id, &proposals, sha256)?)
-        })
-    }
-
     /// Completes a draft that was cancelled before its run reached the drafting node. The result is that of a
     /// cancellation during the draft: no model is called, the last good proposal becomes pending again, and
     /// without one the handoff is removed.
@@ -492,44 +479,6 @@ fn notify_existing_child(request: &HandoffRequestOptions, pending: &Handoff, fra
              For a new thread, decline it and request it again."
         );
         frames.send(Frame::Notice { text });
-    }
-}
-
-/// Checks that the decisions do not name the hash of a proposal that another one has replaced. `proposals` are those of
-/// the handoff, in their order. A hash of no proposal is refused as invalid by the handoff's node.
-fn check_not_superseded(
-    handoff_id: HandoffId,
-    proposals: &[Proposal],
-    decisions: &Decisions,
-) -> std::result::Result<(), HandoffError> {
-    let mut hashes = decisions.decisions.iter().filter_map(|decision| match decision {
-        Decision::Approve { summary_sha256: Some(hash), .. } => Some(hash.as_str()),
-        Decision::Approve { args: Some(args), .. } => args.get(HASH_ARG)?.as_str(),
-        Decision::Edit { edited_action } => edited_action.args.get(HASH_ARG)?.as_str(),
-        Decision::Approve { .. }
-        | Decision::Reject { .. }
-        | Decision::Respond { .. }
-        | Decision::Preview {} => None,
-    });
-    hashes.try_for_each(|hash| check_current_hash(handoff_id, proposals, hash))
-}
-
-/// Checks that the hash is not that of a proposal which another one has replaced.
-fn check_current_hash(
-    handoff_id: HandoffId,
-    proposals: &[Proposal],
-    hash: &str,
-) -> std::result::Result<(), HandoffError> {
-    let Some(current) = proposals.last().filter(|current| current.summary_sha256 != hash) else {
-        return Ok(());
-    };
-    match proposals.iter().rev().find(|proposal| proposal.summary_sha256 == hash) {
-        Some(decided) => Err(HandoffError::Superseded {
-            handoff_id,
-            decided: decided.iteration,
-            current: current.iteration,
-        }),
-        None => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod commits;
+pub(crate) mod delegations;
 pub(crate) mod files;
 pub(crate) mod outcomes;
 pub(crate) mod request_state;

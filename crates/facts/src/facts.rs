@@ -8,7 +8,7 @@ use crate::shell::{CheckKind, CheckOutcome};
 use crate::text::known_secrets::KnownSecrets;
 
 /// Maximum entries of each list in [`CarriedFacts`].
-const CARRY_OVER_ENTRIES_MAX: usize = 500;
+const CARRIED_ENTRIES_MAX: usize = 2_000;
 
 /// A verbatim part of a message: redacted, and cut where it exceeds a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -188,6 +188,13 @@ pub struct ConversationFacts {
     pub argument_paths: Vec<NameUsage>,
     /// Ids and codes in the arguments of tool calls, the latest first.
     pub argument_values: Vec<NameUsage>,
+    /// Sentences of the user that change, permit or revoke something and concern no rule of this thread, in their order. They may
+    /// concern a rule that the thread inherited.
+    pub rule_changes: Vec<Rule>,
+    /// The tasks that were given to other agents, each with its outcome, newest first.
+    pub delegations: Vec<String>,
+    /// The names of the loaded skills, newest first.
+    pub skills: Vec<String>,
     /// The assistant's latest messages, oldest first.
     pub statements: Vec<Quote>,
     /// The summary written at the last boundary, or the handoff summary that the thread began with.
@@ -205,14 +212,14 @@ pub struct ConversationFacts {
 impl ConversationFacts {
     /// Returns the facts that are stored with a summary independently of its text, so that a model cannot lose them.
     ///
-    /// The lists of files and errors have at most 500 entries each. Fields that the collector does not cover, such as
-    /// skills and delegations, have their default value.
+    /// The lists of files and errors have at most 2,000 entries each. Fields that the collector does not cover, such as pins,
+    /// have their default value.
     pub fn carried_facts(&self) -> CarriedFacts {
         let paths = |is_included: fn(&FileUse) -> bool| {
             self.files
                 .iter()
                 .filter(|file| is_included(file))
-                .take(CARRY_OVER_ENTRIES_MAX)
+                .take(CARRIED_ENTRIES_MAX)
                 .map(|file| file.path.clone())
                 .collect()
         };
@@ -233,8 +240,10 @@ impl ConversationFacts {
             commands: self.commands.iter().map(|name| name.text.clone()).collect(),
             errors: failing
                 .chain(self.errors.iter().map(|quote| to_single_line(&quote.text)))
-                .take(CARRY_OVER_ENTRIES_MAX)
+                .take(CARRIED_ENTRIES_MAX)
                 .collect(),
+            skills: self.skills.clone(),
+            delegations: self.delegations.clone(),
             ..CarriedFacts::default()
         }
     }

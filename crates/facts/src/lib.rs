@@ -22,6 +22,7 @@ use crate::limits::{
 use crate::tool_use::{ToolUse, head_words, tail_words};
 use calls::arguments::ArgumentTracker;
 use calls::commits::CommitTracker;
+use calls::delegations::DelegationTracker;
 use calls::files::FileTracker;
 use calls::outcomes::{self, CallEffect, ToolOutcomeTracker};
 use calls::request_state::trailing_question;
@@ -55,7 +56,7 @@ pub use goal::{GoalMatcher, TermFrequencies, TermSet};
 pub use rules::{changes_rule, merge_rules};
 pub use text::cues::{is_pasted, states_choice};
 pub use text::known_secrets::KnownSecrets;
-pub use text::open_work::{announces_work, is_conversational, is_farewell, reports_result};
+pub use text::open_work::{announces_work, is_conversational, is_farewell, is_greeting, reports_result};
 pub use text::request_kind::begins_with_order;
 pub use text::rule_cues::is_rule_participle;
 pub use text::rule_cues::order::asks_once;
@@ -111,6 +112,7 @@ pub struct FactCollector {
     /// `seq` of the last request that was answered before another agent began something else; 0 if there is none.
     settled_request_seq: Seq,
     commits: CommitTracker,
+    delegations: DelegationTracker,
     tasks: TaskList,
     files: FileTracker,
     tool_outcomes: ToolOutcomeTracker,
@@ -166,7 +168,7 @@ impl FactCollector {
                 if let Some(text) = item.user_text() {
                     self.messages += 1;
                     self.end_pending_calls();
-                    if !open_work::is_farewell(&text) {
+                    if !open_work::is_farewell(&text) && !open_work::is_greeting(&text) {
                         let task = Some(&text).filter(|_| item.is_imported);
                         let task = task.and_then(|text| without_instructions(text));
                         self.record_request(item.seq, &text, task.as_ref().unwrap_or(&text));
@@ -356,6 +358,7 @@ impl FactCollector {
         let command = usage.command.as_deref().unwrap_or_default();
         self.known_secrets.add(head_words(command, RESULT_SECRETS_BYTES_MAX));
         self.commits.record_call(id, command);
+        self.delegations.record_call(id, name, args);
         self.arguments.record_call(seq, id, args, &usage);
         if let Some(change) = usage.task {
             self.tasks.record_change(change, id, seq);
@@ -391,8 +394,9 @@ impl FactCollector {
                 self.files.record_write(seq, &crate::tool_use::normalize_path(path));
             }
         }
-        self.files.record_result(seq, &message.call_id, effect);
+        self.files.record_result(seq, &message.call_id, effect, head);
         self.commits.record_result(seq, &message.call_id, effect);
+        self.delegations.record_result(&message.call_id, head, effect);
         self.arguments.record_result(&message.call_id, effect);
         if let Some(correction) = outcomes::correction(text).filter(|_| effect == CallEffect::Declined) {
             self.standing_rules.record_correction(seq, &redact(head_words(correction, RULE_TEXT_BYTES_MAX)));
@@ -477,12 +481,15 @@ impl FactCollector {
             files: self.files.latest(),
             commands: self.tool_outcomes.commands(),
             checks: self.tool_outcomes.checks().to_vec(),
+            delegations: self.delegations.delegations(),
+            skills: self.delegations.skills(),
             last_commit: self.commits.last_subject().cloned(),
             errors: self.tool_outcomes.errors().cloned().collect(),
             resolved_errors: self.tool_outcomes.resolved_errors().to_vec(),
             error_types: self.tool_outcomes.error_types.latest_names(),
             rules: self.rules.iter().cloned().collect(),
             standing_rules: self.standing_rules.to_vec(),
+            rule_changes: self.standing_rules.other_changes(),
             decisions: self.decisions.iter().cloned().collect(),
             references: self.references.most_used_names(),
             identifiers: self.identifiers.most_used_names(),

@@ -23,7 +23,7 @@ pub const GOAL_QUOTES_MAX: usize = 24;
 /// Number of the latest rules kept, and of the latest decisions.
 pub const RULES_MAX: usize = 48;
 /// Number of the latest standing rules kept.
-pub const STANDING_RULES_MAX: usize = 100;
+pub const STANDING_RULES_MAX: usize = 300;
 /// Number of standing rules kept of one message. A message with more is a pasted document.
 pub const RULES_PER_MESSAGE_MAX: usize = 10;
 /// Maximum bytes of a standing rule with the sentences that continue it.
@@ -37,7 +37,7 @@ pub const RULE_CHARS_MAX: usize = 300;
 /// Number of the latest unresolved errors kept, and of the latest checks.
 pub const ERRORS_MAX: usize = 100;
 /// Maximum entries of a task list. Later entries are ignored.
-pub const TASKS_MAX: usize = 200;
+pub const TASKS_MAX: usize = 1_000;
 /// Maximum tool calls that wait for a result at a time. Above it, the oldest call is dropped.
 pub const PENDING_CALLS_MAX: usize = 256;
 /// Maximum distinct names (paths, identifiers, references) counted at a time, for each kind. Above it, the rarest and

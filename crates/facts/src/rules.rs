@@ -1,6 +1,8 @@
 //! The user's standing rules: orders such as "never …", "always …" or "don't …" that stay valid after the request they
 //! were stated in, verbatim and whole. [`standing`](crate::text::rule_cues::standing) decides which sentence is one.
 
+use std::collections::VecDeque;
+
 use model::sentence_ranking::split_sentences;
 use protocol::{Rule, Seq};
 
@@ -74,6 +76,9 @@ const ANNOUNCED_NOUNS: &[&str] = &[
 /// Number words of an announcement, beginning with two.
 const NUMBER_WORDS: &[&str] = &["two", "three", "four", "five", "six", "seven"];
 
+/// The maximum number of sentences that may change a rule of another thread.
+const OTHER_CHANGES_MAX: usize = 50;
+
 /// Minimum bytes of a sentence that may be several, written without capital letters.
 const RUN_ON_BYTES_MIN: usize = 200;
 
@@ -83,6 +88,8 @@ pub(crate) struct StandingRules {
     rules: Vec<Rule>,
     /// The words that each rule is about, so that a new rule is compared with a hundred of them in one pass.
     subjects: Vec<Vec<String>>,
+    /// Sentences that may change a rule and concern none of `rules`, in their order.
+    other_changes: VecDeque<Rule>,
 }
 
 /// Returns whether a sentence of a message of the user changes, permits or revokes what a rule demands: "no new dependencies" is
@@ -101,13 +108,16 @@ impl StandingRules {
         let concerns_rule = |change: &RuleChange<'_>| {
             self.rules.iter().filter(is_earlier).any(|rule| change.concerns(&rule.text))
         };
-        let changes: Vec<&str> = split_sentences(text)
-            .filter_map(RuleChange::read)
-            .filter(concerns_rule)
-            .map(|change| change.sentence())
-            .take(RULES_PER_MESSAGE_MAX)
-            .collect();
-        changes.into_iter().for_each(|sentence| self.record(seq, sentence));
+        let (changes, others): (Vec<RuleChange<'_>>, Vec<RuleChange<'_>>) =
+            split_sentences(text).filter_map(RuleChange::read).partition(concerns_rule);
+        changes.iter().take(RULES_PER_MESSAGE_MAX).for_each(|change| self.record(seq, change.sentence()));
+        for change in others.iter().take(RULES_PER_MESSAGE_MAX) {
+            if self.other_changes.len() >= OTHER_CHANGES_MAX {
+                self.other_changes.pop_front();
+            }
+            let text = head_words(change.sentence(), RULE_TEXT_BYTES_MAX).to_owned();
+            self.other_changes.push_back(Rule { text, refs: vec![seq] });
+        }
     }
 
     /// Records what the user said when they refused a tool call: the whole text if each sentence says how to work from then
@@ -115,11 +125,14 @@ impl StandingRules {
     pub(crate) fn record_correction(&mut self, seq: Seq, text: &str) {
         let text = text.trim();
         let mut spans: Vec<(usize, usize)> = Vec::new();
-        let (mut is_whole, mut is_continued) = (true, false);
-        for sentence in split_sentences(text) {
+        let has_quote = text.lines().any(|line| line.trim_start().starts_with('>'));
+        let (mut is_whole, mut is_continued) = (!has_quote, false);
+        for sentence in split_sentences(text).map(skip_quoted_lines) {
             let start = sentence.as_ptr() as usize - text.as_ptr() as usize;
             let end = start + sentence.len();
-            if is_continuation(sentence) {
+            if is_quoted(text, start) {
+                is_continued = false;
+            } else if is_continuation(sentence) {
                 spans.last_mut().filter(|_| is_continued).into_iter().for_each(|last| last.1 = end);
             } else {
                 is_continued = rule_cues::order::is_lasting_correction(sentence);
@@ -139,6 +152,11 @@ impl StandingRules {
         }
         let text = head_words(text, RULE_TEXT_BYTES_MAX).to_owned();
         merge_rule(&mut self.rules, &mut self.subjects, Rule { text, refs: vec![seq] });
+    }
+
+    /// Returns the sentences that may change a rule of another thread.
+    pub(crate) fn other_changes(&self) -> Vec<Rule> {
+        self.other_changes.iter().cloned().collect()
     }
 
     /// Returns the rules in the order in which they were stated.
@@ -207,9 +225,13 @@ fn rules_in(text: &str) -> Vec<&str> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut announced = 0;
     let mut is_list_announced = false;
-    for sentence in split_sentences(text).flat_map(split_run_on) {
+    for sentence in split_sentences(text).map(skip_quoted_lines).flat_map(split_run_on) {
         let start = sentence.as_ptr() as usize - text.as_ptr() as usize;
         let end = start + sentence.len();
+        if is_quoted(text, start) {
+            announced = 0;
+            continue;
+        }
         if let Some(number) = announced_rules(sentence) {
             is_list_announced = sentence.ends_with(':');
             let states_first = !is_list_announced && sentence.contains(':');
@@ -236,6 +258,24 @@ fn rules_in(text: &str) -> Vec<&str> {
         }
     }
     spans.into_iter().map(|(start, end)| strip_open_bold(strip_item_marker(&text[start..end]))).collect()
+}
+
+/// Returns a sentence without the lines at its beginning that quote others, if another line follows them.
+fn skip_quoted_lines(sentence: &str) -> &str {
+    let mut rest = sentence;
+    while rest.starts_with('>') {
+        match rest.split_once('\n') {
+            Some((_, after)) => rest = after.trim_start(),
+            None => return sentence,
+        }
+    }
+    rest
+}
+
+/// Returns whether the line at the position `start` of a text quotes others, because it begins with ">".
+fn is_quoted(text: &str, start: usize) -> bool {
+    let line_start = text[..start].rfind('\n').map_or(0, |end| end + 1);
+    text[line_start..].trim_start().starts_with('>')
 }
 
 /// Returns the sentences of a long one that was written without capital letters.
@@ -378,6 +418,23 @@ mod tests {
     }
 
     #[test]
+    fn lines_that_quote_others_state_no_rule() {
+        for (text, rules) in [
+            ("> never delete backups", ""),
+            ("> Never delete backups. Always keep two.\n\nWhat does that mean?", ""),
+            ("> Rules:\n> - tabs\n> - no unwrap\n\nWho wrote this?", ""),
+            ("> they said it works\nNever touch the CI file.", "Never touch the CI file."),
+            ("- Use pnpm here.\n- Log lines stay in English.", "Use pnpm here.|Log lines stay in English."),
+            (
+                "Fix the parser. Prod is frozen until the 14th, so nothing goes there. Begin.",
+                "Prod is frozen until the 14th, so nothing goes there.",
+            ),
+        ] {
+            assert_eq!(rules_in(text).join("|"), rules, "{text:?}");
+        }
+    }
+
+    #[test]
     fn a_correction_is_a_rule_if_it_says_how_to_work_from_then_on() {
         for (text, expected) in [
             ("Move old files to the attic.", "Move old files to the attic."),
@@ -390,6 +447,15 @@ mod tests {
                 "Wrong file. Never sleep in tests. Not even a millisecond.",
                 "Never sleep in tests. Not even a millisecond.",
             ),
+            (
+                "not legacy/, the mobile team still builds it. Only ever remove what the linter lists.",
+                "not legacy/, the mobile team still builds it. Only ever remove what the linter lists.",
+            ),
+            ("> never delete backups\nNo mocks.", "No mocks."),
+            ("not src/a.rs, I meant src/b.rs", ""),
+            ("not src/a.rs, src/b.rs", ""),
+            ("not now, I am still reading it", ""),
+            ("not good, the page is empty", ""),
             ("no, stop that", ""),
             ("wrong file", ""),
             ("Use it.", ""),
@@ -438,8 +504,8 @@ mod tests {
     #[test]
     fn the_number_of_rules_is_bounded_and_the_newest_stay() {
         let mut rules = StandingRules::default();
-        (1..300).for_each(|seq| rules.record_message(seq, &format!("Never touch part {seq}.")));
+        (1..500).for_each(|seq| rules.record_message(seq, &format!("Never touch part {seq}.")));
         assert_eq!(rules.to_vec().len(), STANDING_RULES_MAX);
-        assert_eq!(rules.to_vec().last().map(|rule| rule.refs.clone()), Some(vec![299]));
+        assert_eq!(rules.to_vec().last().map(|rule| rule.refs.clone()), Some(vec![499]));
     }
 }

@@ -103,6 +103,8 @@ fn measure_lines() -> f64 {
         ("headers", "-----BEGIN RSA PRIVATE KEY-----"),
         ("addresses", "https://a:b:c"),
         ("tokens", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln "),
+        ("marks", "the **word** a**b `x`y ghp_**aB3d** user__name "),
+        ("dotted", "MTk4NjIy.abcdef.MTk4NjIyMTk4.config."),
         ("vendors", "adafruit twitter sourcegraph atlasv1 curl -u a:b "),
     ] {
         let text = unit.repeat(LINE_BYTES / unit.len());

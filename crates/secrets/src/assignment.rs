@@ -48,6 +48,8 @@ const NAME_BYTES_MAX: usize = 64;
 const BLANKS_MAX: usize = 40;
 /// The maximum number of bytes between a name and its value in a pair of fields.
 const PAIR_BYTES_MAX: usize = 80;
+/// The maximum length of a password with spaces and its quote, in bytes.
+const SPACED_PASSWORD_BYTES_MAX: usize = 64;
 /// The minimum length of a value, in bytes.
 const VALUE_BYTES_MIN: usize = 6;
 
@@ -174,7 +176,11 @@ pub fn read_assignment(text: &str, word: Range<usize>) -> Option<AssignmentReadi
         rest: &text[value.range.end..],
         before,
     };
-    if value.range.len() >= VALUE_BYTES_MIN && is_secret_value(&assigned) {
+    let is_secret = value.range.len() >= VALUE_BYTES_MIN && is_secret_value(&assigned);
+    if !is_secret && assigned.value.contains(' ') {
+        return None;
+    }
+    if is_secret {
         let kind = match class {
             NameClass::Password => AssignmentKind::Password,
             NameClass::Secret => AssignmentKind::Secret,
@@ -350,16 +356,27 @@ fn read_value(text: &str, start: usize) -> Option<ValueRange> {
     let value_start = position + escapes + 1;
     let window_end = bytes.len().min(value_start + WINDOW_BYTES);
     let window = &bytes[value_start..window_end];
-    let length = window.iter().position(|byte| *byte == quote || byte.is_ascii_whitespace());
-    let length = length.unwrap_or(window.len());
-    if window.get(length).is_some_and(u8::is_ascii_whitespace) {
-        // A text with spaces is a sentence.
-        return None;
-    }
+    let length = quoted_length(window, quote)?;
     let length =
         length - window[..length].iter().rev().take(escapes).take_while(|byte| **byte == b'\\').count();
     let end = text.floor_char_boundary(value_start + length);
     Some(ValueRange { range: value_start..end, quoting: Quoting::Quoted })
+}
+
+/// Returns the length of the value in quotes with which `window` begins. A value with spaces is a password only if it is short
+/// and on one line; other texts with spaces are sentences, and `None`.
+fn quoted_length(window: &[u8], quote: u8) -> Option<usize> {
+    let is_end = |byte: &u8| *byte == quote || byte.is_ascii_whitespace();
+    let length = window.iter().position(is_end).unwrap_or(window.len());
+    match window.get(length) {
+        Some(b' ') => {
+            let line = &window[..window.len().min(SPACED_PASSWORD_BYTES_MAX)];
+            let is_end = |byte: &u8| *byte == quote || byte.is_ascii_whitespace() && *byte != b' ';
+            line.iter().position(is_end).filter(|end| line[*end] == quote)
+        }
+        Some(byte) if byte.is_ascii_whitespace() => None,
+        Some(_) | None => Some(length),
+    }
 }
 
 /// Returns the range of a value without quotes that begins at `start`.

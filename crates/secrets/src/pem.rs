@@ -1,5 +1,6 @@
 //! The extent of a private key in PEM form, of which a rule has found the first line or the last.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem;
@@ -29,6 +30,33 @@ pub fn key_end(text: &str, header_end: usize) -> Option<usize> {
         return Some(header_end + body_end + end);
     }
     cut_body_end(body).or_else(|| flat_body_end(body)).map(|end| header_end + end)
+}
+
+/// Returns the end of the body of a key whose first line is `first`. Further lines have the length of the first; a shorter one
+/// ends the body: it completes the Base64, or is a cut line. Each line may begin with the sign before the first, as in a diff.
+pub fn body_end(text: &str, first: Range<usize>) -> usize {
+    let before = text[..first.start].trim_end_matches([' ', '\t']);
+    let sign = before.chars().next_back().filter(|c| matches!(c, '+' | '>' | '|'));
+    let width = first.len();
+    let (mut end, mut total) = (first.end, width);
+    while let Some(start) = line_start(&text[end..]) {
+        let line = &text[end + start..];
+        let signed = sign.and_then(|sign| line.strip_prefix(sign)).unwrap_or(line);
+        let signed = signed.trim_start_matches([' ', '\t']);
+        let length = signed.find(|c| !is_base64(c)).unwrap_or(signed.len());
+        total += length;
+        let is_ended = !signed[length..].starts_with([' ', ':', '.', ',', '-', '_', '(']);
+        let is_complete = total % 4 == 0 || looks_scrambled(&signed[..length]);
+        let is_last = length < width && length > 0 && is_complete;
+        if length != width && !is_last || !is_ended {
+            break;
+        }
+        end += start + (line.len() - signed.len()) + length;
+        if is_last {
+            break;
+        }
+    }
+    if end > first.end { end } else { end + flat_body_end(&text[end..]).unwrap_or(0) }
 }
 
 /// The minimum length of the first line of a key whose line breaks became spaces, in bytes.

@@ -65,6 +65,9 @@ pub enum RuleScope {
     Start,
     /// In the text around each of the rule's words.
     Near,
+    /// At the start of each text of three parts with dots between them, of which the second has
+    /// [`DOTTED_PART_BYTES`](crate::scan::dotted::DOTTED_PART_BYTES). The pattern begins with `^`.
+    Dotted,
 }
 
 /// The minimum length of a word that an underscore may join to a name before it, in bytes.
@@ -95,6 +98,8 @@ pub enum ValueCheck {
     None,
     /// The value looks random: it is not made of words.
     Random,
+    /// The long parts of the value between dots are scrambled: capitals, small letters and digits alternate.
+    Scrambled,
     /// The value contains at least two digits.
     Digit,
     /// The value is no placeholder and no reference.
@@ -105,6 +110,8 @@ pub enum ValueCheck {
     PrivateKey,
     /// The lines of a private key stand before the value, which is its last line.
     PrivateKeyEnd,
+    /// The value is the first line of the body of a private key, which its further lines follow.
+    PrivateKeyBody,
 }
 
 /// Returns the built-in rule files.

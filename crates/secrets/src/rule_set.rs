@@ -45,6 +45,8 @@ pub struct RuleSet {
     pub targets: Vec<Vec<RuleTarget>>,
     /// The rules.
     pub rules: Vec<CompiledRule>,
+    /// The indexes of the rules of scope `dotted`, which have no words in the automaton.
+    pub dotted: Vec<usize>,
 }
 
 /// A rule or reader that is tried where a word occurs.
@@ -93,7 +95,7 @@ impl RuleSet {
                 targets.push(vec![target]);
             }
         };
-        let mut rules = Vec::new();
+        let mut rules: Vec<CompiledRule> = Vec::new();
         for file in files {
             let origin = format!("{} {}", file.name, file.version).trim_end().to_owned();
             for record in file.rules {
@@ -101,6 +103,7 @@ impl RuleSet {
                     let target = match record.scope {
                         RuleScope::Start => RuleTarget::Start(rules.len()),
                         RuleScope::Near => RuleTarget::Near(rules.len()),
+                        RuleScope::Dotted => continue,
                     };
                     add_target(&word, target);
                 }
@@ -122,7 +125,9 @@ impl RuleSet {
             .kind(Some(AhoCorasickKind::DFA))
             .build(&words)
             .expect("the words are constants that the tests build");
-        Self { automaton, targets, rules }
+        let is_dotted = |index: &usize| rules[*index].record.scope == RuleScope::Dotted;
+        let dotted = (0..rules.len()).filter(is_dotted).collect();
+        Self { automaton, targets, rules, dotted }
     }
 }
 

@@ -4,21 +4,27 @@
 //! rule, so a text of repeated prefixes is linear too.
 
 pub mod command_line;
+pub mod dotted;
 mod invisible;
+mod markup;
 
 use std::ops::Range;
 
 use aho_corasick::Input;
 use regex::bytes::Captures;
 
-use self::invisible::remove_invisible;
+use self::invisible::{VisibleText, remove_invisible};
+use self::markup::join_interrupted_words;
 use crate::assignment::{self, AssignmentKind, headers};
 use crate::patterns::installed_patterns;
 use crate::pem;
-use crate::rule_file::{Boundary, JOINED_WORD_BYTES_MIN, ValueCheck};
+use crate::rule_file::{Boundary, JOINED_WORD_BYTES_MIN, RuleScope, ValueCheck};
 use crate::rule_set::{CompiledRule, RuleSet, RuleTarget, builtin_rules};
 use crate::scan::command_line::is_argument_of;
-use crate::shape::{is_placeholder, is_reference, is_value_byte, looks_random, shannon_entropy};
+use crate::shape::{
+    has_scrambled_parts, is_placeholder, is_reference, is_value_byte, looks_random, looks_scrambled,
+    shannon_entropy,
+};
 
 /// The number of bytes that one attempt examines. The longest tokens of fixed length are shorter; a longer run of a
 /// token's characters is redacted up to its end.
@@ -60,22 +66,64 @@ pub struct ScanResult {
     pub examined: u64,
 }
 
-/// Finds all secrets in `text`: those in the text as it is, and those that appear when its invisible characters are removed.
-pub fn find_matches(text: &str) -> ScanResult {
-    let mut result = scan_text(text);
-    if let Some(visible) = remove_invisible(text) {
-        let assembled = scan_text(&visible.text);
-        result.attempts += assembled.attempts;
-        result.examined += assembled.examined;
-        if !assembled.matches.is_empty() {
-            result.matches.extend(assembled.matches.into_iter().map(|secret| {
-                let range = visible.original_range(secret.start..secret.end);
-                SecretMatch { start: range.start, end: range.end, ..secret }
-            }));
-            result.matches = merge_overlaps(result.matches);
+impl ScanResult {
+    /// Adds what was found in a text from which characters were removed.
+    fn add_assembled(&mut self, assembled: Self, visible: &VisibleText) {
+        self.attempts += assembled.attempts;
+        self.examined += assembled.examined;
+        if assembled.matches.is_empty() {
+            return;
         }
+        self.matches.extend(assembled.matches.into_iter().map(|secret| {
+            let range = visible.original_range(secret.start..secret.end);
+            SecretMatch { start: range.start, end: range.end, ..secret }
+        }));
+        self.matches = merge_overlaps(std::mem::take(&mut self.matches));
+    }
+}
+
+/// Finds all secrets in `text`: those in the text as it is, those that appear when its invisible characters are removed, and
+/// tokens that marks of Markdown interrupt.
+pub fn find_matches(text: &str) -> ScanResult {
+    let mut result = scan_marked_text(text);
+    if let Some(visible) = remove_invisible(text) {
+        result.add_assembled(scan_marked_text(&visible.text), &visible);
     }
     result
+}
+
+/// Finds the secrets in the text as it is, and the tokens in it that marks interrupt.
+fn scan_marked_text(text: &str) -> ScanResult {
+    let mut result = scan_text(text);
+    if let Some(joined) = join_interrupted_words(text) {
+        let mut assembled = scan_text(&joined.text);
+        assembled.matches.retain(|secret| is_interrupted_token(text, &joined, secret));
+        result.add_assembled(assembled, &joined);
+    }
+    result
+}
+
+/// The minimum number of digits of an interrupted token of small letters or capitals alone.
+const INTERRUPTED_DIGITS_MIN: usize = 3;
+
+/// Returns whether a match in the joined words of `text` is a token that marks interrupt. Only tokens count that a word of their
+/// rule begins: names, commands and addresses have meaning only in the text as it is.
+fn is_interrupted_token(text: &str, joined: &VisibleText, secret: &SecretMatch) -> bool {
+    let MatchedRule::Listed(index) = secret.rule else { return false };
+    let record = &builtin_rules().rules[index].record;
+    let range = secret.start..secret.end;
+    let value = &joined.text[range.clone()];
+    let is_prefixed = record
+        .words
+        .iter()
+        .any(|word| value.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word)));
+    if !(is_prefixed || record.scope == RuleScope::Dotted) || !joined.is_interrupted(range.clone()) {
+        return false;
+    }
+    // Two underscores also join words, as in `hf_transformers__configuration`.
+    let is_random =
+        value.bytes().filter(u8::is_ascii_digit).count() >= INTERRUPTED_DIGITS_MIN || looks_scrambled(value);
+    is_random && !text[joined.original_range(range)].contains(|c: char| c.is_ascii_whitespace())
 }
 
 /// Finds the secrets in the text as it is.
@@ -107,8 +155,9 @@ struct Scanner<'t> {
 }
 
 impl Scanner<'_> {
-    /// Adds the matches of the user's patterns, and returns the result.
+    /// Adds the matches of the rules of scope `dotted` and of the user's patterns, and returns the result.
     fn finish(mut self) -> ScanResult {
+        self.scan_dotted();
         if let Some(user) = installed_patterns() {
             user.find_in(self.text, &mut self.result);
         }
@@ -180,6 +229,7 @@ impl Scanner<'_> {
                 self.result.examined += (secret.start - start) as u64;
                 start..secret.end
             }
+            ValueCheck::PrivateKeyBody => secret.start..pem::body_end(self.text, secret),
             check => passes_check(self.text, &secret, check).then_some(secret)?,
         };
         let commands = &rule.record.commands;
@@ -242,6 +292,15 @@ impl Scanner<'_> {
         }
     }
 
+    /// Tries the rules of scope `dotted` at the first parts of dotted texts.
+    fn scan_dotted(&mut self) {
+        for part in dotted::first_parts(self.text) {
+            for rule in &self.rules.dotted {
+                self.try_target(RuleTarget::Start(*rule), part.clone());
+            }
+        }
+    }
+
     /// Tries the rules of scope `near` in their regions.
     fn scan_near(&mut self) {
         for (index, region) in std::mem::take(&mut self.near) {
@@ -293,8 +352,12 @@ fn passes_check(text: &str, value: &Range<usize>, check: ValueCheck) -> bool {
     let Some(secret) = text.get(value.clone()) else { return true };
     let is_literal = || !is_placeholder(secret) && !is_reference(secret);
     match check {
-        ValueCheck::None | ValueCheck::PrivateKey | ValueCheck::PrivateKeyEnd => true,
+        ValueCheck::None
+        | ValueCheck::PrivateKey
+        | ValueCheck::PrivateKeyEnd
+        | ValueCheck::PrivateKeyBody => true,
         ValueCheck::Random => looks_random(secret),
+        ValueCheck::Scrambled => has_scrambled_parts(secret),
         ValueCheck::Digit => secret.bytes().filter(u8::is_ascii_digit).count() >= 2,
         ValueCheck::Literal => is_literal(),
         ValueCheck::Password => {

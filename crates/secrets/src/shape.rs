@@ -192,23 +192,47 @@ pub fn looks_random(value: &str) -> bool {
 /// Returns whether the kinds of characters of a value change as often as they do in random Base64, and it has capitals
 /// and small letters.
 pub fn looks_scrambled(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    let changes = kind_changes(bytes);
+    let has = |is_kind: fn(&u8) -> bool| bytes.iter().any(is_kind);
+    let is_encoded = bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_.".contains(byte));
+    value.len() >= 12
+        && is_encoded
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_uppercase)
+        && changes * 10 >= bytes.len() * 3
+        && shannon_entropy(bytes) >= 3.0
+        && !is_word_list(value)
+}
+
+/// Returns how often the kind of the characters changes: small letters, capitals, digits and others.
+fn kind_changes(bytes: &[u8]) -> usize {
     let kind = |byte: u8| match byte {
         b'a'..=b'z' => 0,
         b'A'..=b'Z' => 1,
         b'0'..=b'9' => 2,
         _ => 3,
     };
-    let bytes = value.as_bytes();
-    let changes = bytes.windows(2).filter(|pair| kind(pair[0]) != kind(pair[1])).count();
-    let has = |wanted: u8| bytes.iter().any(|byte| kind(*byte) == wanted);
-    let is_encoded = bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_.".contains(byte));
-    value.len() >= 12
-        && is_encoded
-        && has(0)
-        && has(1)
-        && changes * 10 >= bytes.len() * 3
-        && shannon_entropy(bytes) >= 3.0
-        && !is_word_list(value)
+    bytes.windows(2).filter(|pair| kind(pair[0]) != kind(pair[1])).count()
+}
+
+/// The minimum length of a long part of a value with dots, in bytes.
+const LONG_PART_BYTES_MIN: usize = 20;
+
+/// Returns whether the long parts of a value between dots are random: each is scrambled, and together they are more so than
+/// names in camel case, which contain few digits.
+pub fn has_scrambled_parts(value: &str) -> bool {
+    let parts = value.split('.').filter(|part| part.len() >= LONG_PART_BYTES_MIN);
+    let (mut length, mut changes, mut digits) = (0, 0, 0);
+    for part in parts {
+        if !looks_scrambled(part) {
+            return false;
+        }
+        length += part.len();
+        changes += kind_changes(part.as_bytes());
+        digits += part.bytes().filter(u8::is_ascii_digit).count();
+    }
+    digits >= 2 && changes * 100 >= length * 45
 }
 
 /// Returns the Shannon entropy of the bytes of `value`, in bits for each byte. It is 0 for an empty value.

@@ -175,6 +175,13 @@ fn the_work_is_linear_in_the_length_of_the_text() {
         "*:*:*:me:hunter2 ",
         "echo a | sudo -S ",
         "MTk4.abcdef.",
+        "MTk4NjIyMTk4NjIyMTk4NjIy.abcdef.MTk4NjIyMTk4NjIyMTk4NjIyMTk4 ",
+        "a**b ghp_**",
+        "gh**p_`",
+        "b3BlbnNzaC1rZXktdjEAAAA\n",
+        "password: \"a b ",
+        "0123456789abcdef0123456789abcdef-us1",
+        "$6$a$b",
     ] {
         let counts = [100_000, 200_000, 400_000].map(|length| {
             let result = scan::find_matches(&unit.repeat(length / unit.len()));

@@ -1,5 +1,8 @@
 //! The decision whether the value of an assignment is a secret.
 
+mod chosen;
+
+use self::chosen::{is_exclaimed_password, is_spaced_password};
 use crate::assignment::{Operator, Quoting};
 use crate::context::NameClass;
 use crate::shape::{
@@ -106,6 +109,10 @@ pub fn is_secret_value(assigned: &AssignedValue<'_>) -> bool {
     if is_reference(value) || is_placeholder(value) || is_technical_name(value) || value == assigned.name {
         return false;
     }
+    if value.contains(' ') {
+        let is_assigned = !matches!(assigned.operator, Operator::Comma | Operator::Tag | Operator::Cell);
+        return assigned.class == NameClass::Password && is_assigned && is_spaced_password(value);
+    }
     if assigned.quoting == Quoting::None && is_code_open(Some(assigned.next)) {
         return false;
     }
@@ -131,6 +138,7 @@ fn is_password(assigned: &AssignedValue<'_>) -> bool {
     }
     let is_words = value.contains(['-', '_', '.', '/', ':']) && is_word_list(value);
     match assigned.operator {
+        Operator::Colon | Operator::Verb | Operator::Cell if is_exclaimed_password(value) => true,
         Operator::Equals | Operator::Option | Operator::Tag if is_quoted => has_letter || has_digit,
         // `password=password, token=token)` passes variables on.
         Operator::Equals | Operator::Tag | Operator::Option => {

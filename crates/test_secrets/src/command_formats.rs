@@ -121,4 +121,38 @@ pub const COMMAND_FORMATS: &[SecretFormat] = &[
             "key: |\n{}\n-----END PRIVATE KEY-----",
         ]),
     ),
+    format(
+        "openssh-key-body",
+        "b3BlbnNzaC1rZXktdjE{b51}\n{b70}\n{b70}\n{b58}==",
+        In(&["the log was cut\n{}\nafter it", "{}", "```\n{}\n```"]),
+    ),
+    format(
+        "spaced-password",
+        "{A3} {A5}7q{l3}",
+        In(&[
+            "{\"password\": \"{}\"}",
+            "password: \"{}\"",
+            "DB_PASSWORD='{}'",
+            "login --password \"{}\" --user me",
+        ]),
+    ),
+    format(
+        "exclaimed-password",
+        "Zq{l2}XpWk{l2}!",
+        In(&["pw: {}", "password: {}", "password: \"{}\"", "pwd: {}"]),
+    ),
+    format(
+        "crypt-hash",
+        "$6${A16}${A86}",
+        In(&["root:{}:19000:0:99999:7:::", "usermod -p '{}' me", "hash = \"{}\""]),
+    ),
+    format("htpasswd-hash", "$apr1${A8}${A22}", In(&["admin:{}", "auth.users=me:{}", "me {}"])),
+    format("bcrypt-hash", "$2b$12${A53}", In(&["{}", "me:{}", "hash: \"{}\"", "stored {}, as always"])),
+    format(
+        "argon2-hash",
+        "$argon2id$v=19$m=65536,t=3,p=4${A22}${A43}",
+        In(&["{}", "me:{}", "{\"hash\": \"{}\"}"]),
+    ),
+    format("interrupted-github", "ghp_**{A8}**{A28}", In(&["the {} there", "{}", "({})", "- {}, which"])),
+    format("interrupted-vault", "hvs.`{A12}`{A16}", In(&["the {} there", "{}", "({})", "- {}, which"])),
 ];

@@ -20,6 +20,11 @@ export class ApiError extends Error {
   }
 }
 
+/** Returns whether an error says that something does not exist, for example a thread that was deleted. */
+export function isNotFound(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 404;
+}
+
 let token = loadText("browser", TOKEN_KEY);
 let unauthorizedHandler: (hasToken: boolean) => void = () => undefined;
 

@@ -288,6 +288,8 @@ export interface Rule {
   refs: number[];
 }
 export interface CarriedFacts {
+  /** True if the Markdown of the proposal contains the facts. It does not in proposals of earlier versions. */
+  is_in_markdown?: boolean;
   rules?: Rule[];
   /** The pins of the parent, with the messages that they quote. */
   pins?: { text: string; author: "user" | "assistant"; refs: number[] }[];

@@ -1,8 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { Proposal } from "../api/types";
+import { changeEntry, removeEntry } from "./facts";
 import {
   acceptEdit,
   addItem,
+  addRestoredText,
+  itemTextLines,
   renderMarkdown,
   baseProposal,
   createEdit,
@@ -14,6 +17,7 @@ import {
   validationErrors,
   switchToMarkdown,
   textArgs,
+  textOf,
   type SummaryEdit,
 } from "./edit";
 
@@ -199,4 +203,127 @@ test("the facts stay when fields become Markdown", () => {
 test("edited Markdown is not overwritten", () => {
   const edit = { ...createEdit(proposal), title: "Lid", isMarkdownEdited: true, markdown: "mine" };
   expect(switchToMarkdown(edit, proposal).markdown).toBe("mine");
+});
+
+test("lines of an item without text do not count", () => {
+  expect(itemTextLines(" a \n\n[ ] b\n")).toEqual(["a", "[ ] b"]);
+  const edit = createEdit(proposal);
+  const items = edit.items.map((item) => ({ ...item, text: `${item.text}\n` }));
+  expect(isChanged({ ...edit, items }, proposal)).toBe(false);
+  expect(textArgs({ ...edit, items })).toEqual(textArgs(edit));
+});
+
+test("the unchanged lines of an item keep their references", () => {
+  const item = { kind: "decision", text: "a\nb\nc", refs: [1, 2, 3, 4], verified: true };
+  const refsAfter = (line_refs: number[][] | undefined, text: string) => {
+    const lines = { ...item, ...(line_refs && { line_refs }) };
+    const several = { ...proposal, summary_json: { ...proposal.summary_json, body: [lines] } } as Proposal;
+    const edit = createEdit(several);
+    const args = textArgs({ ...edit, items: edit.items.map((item) => ({ ...item, text })) });
+    return (args["summary_json"] as unknown as { body: { refs: number[] }[] }).body[0]?.refs;
+  };
+  const known = [[1, 2], [2, 3], [4]];
+  expect(refsAfter(known, "a\nb\nc")).toEqual([1, 2, 3, 4]);
+  expect(refsAfter(known, "a\nc")).toEqual([1, 2, 4]);
+  expect(refsAfter(known, "a\nB\nc")).toEqual([1, 2, 4]);
+  expect(refsAfter(known, "x")).toEqual([]);
+  // The lines of which the references are not known may have all of them.
+  expect(refsAfter(undefined, "a")).toEqual([1, 2, 3, 4]);
+  expect(refsAfter(undefined, "x")).toEqual([]);
+});
+
+describe("facts", () => {
+  const package_md = [
+    "**Kettle &lt;b>** (unverified)",
+    "It leaks.",
+    "",
+    "### Objective",
+    "- \\# Mend it (unverified)",
+    "",
+    "### Next steps",
+    "- \\- Buy glue",
+    "- Glue it",
+    "",
+    "### Rules",
+    "- \\> Never.",
+    "- Ever.",
+    "",
+    "### Last request (still open)",
+    "- Mend it",
+    "",
+  ].join("\n");
+  const withFacts = {
+    ...proposal,
+    package_md,
+    summary_json: {
+      ...proposal.summary_json,
+      title: "Kettle <b>",
+      body: [
+        { kind: "objective", text: "# Mend it", refs: [], verified: false, unfound: ["Mend"] },
+        { kind: "next_step", text: "- Buy glue\nGlue it", refs: [3], verified: true },
+      ],
+      notes: { title_unfound: ["Kettle"] },
+    },
+  } as unknown as Proposal;
+  const edit = createEdit(withFacts);
+  const keyOf = (text: string) =>
+    edit.facts.flatMap(({ entries }) => entries).find((entry) => entry.text === text)?.key ?? -1;
+
+  test("a changed fact is sent with the whole text, in which nothing else changes", () => {
+    const changed = { ...edit, facts: changeEntry(edit.facts, keyOf("Ever."), "Often.") };
+    expect(isChanged(changed, withFacts)).toBe(true);
+    const expected = package_md.replace("Ever.", "Often.");
+    expect(textArgs(changed)).toEqual({ package_md: expected });
+    expect(acceptEdit(changed)).toEqual({
+      type: "approve",
+      summary_sha256: "abc",
+      args: { package_md: expected },
+    });
+    expect(textOf(changed)).toBe(expected);
+    expect(switchToMarkdown(changed, withFacts).markdown).toBe(expected);
+  });
+
+  test("nothing about facts is sent if they are unchanged", () => {
+    expect(isChanged(edit, withFacts)).toBe(false);
+    const changed = { ...edit, title: "Pot", facts: changeEntry(edit.facts, keyOf("Ever."), "Ever. ") };
+    expect(Object.keys(textArgs(changed))).toEqual(["summary_json"]);
+  });
+
+  test("changed items and facts are sent together, with the escapes and marks of all other lines", () => {
+    const facts = removeEntry(edit.facts, keyOf("Mend it"));
+    const items = edit.items.map((item) =>
+      item.kind === "next_step" ? { ...item, text: "- Buy glue\nUse it" } : item,
+    );
+    expect(textArgs({ ...edit, tldr: "It drips.", items, facts })).toEqual({
+      package_md: package_md
+        .replace("It leaks.", "It drips.")
+        .replace("- Glue it", "- Use it")
+        .replace("\n### Last request (still open)\n- Mend it\n", ""),
+    });
+  });
+
+  test("a changed part keeps its mark while it has a name that was not found", () => {
+    const facts = removeEntry(edit.facts, keyOf("Ever."));
+    const textWith = (title: string, objective: string) => {
+      const items = edit.items.map((item) =>
+        item.kind === "objective" ? { ...item, text: objective } : item,
+      );
+      return textOf({ ...edit, title, items, facts });
+    };
+    const kept = textWith("A Kettle", "Mend all");
+    expect(kept).toContain("**A Kettle** (unverified)\n");
+    expect(kept).toContain("- Mend all (unverified)\n");
+    expect(textWith("A pot", "Repair it")).not.toContain("unverified");
+  });
+
+  test("lost rules are put back into the fields or into the Markdown", () => {
+    const lost = { ...edit, title: "Pot", facts: removeEntry(edit.facts, keyOf("Ever.")) };
+    const restored = addRestoredText(lost, textOf(edit));
+    expect(restored).toMatchObject({ format: "fields", title: "Pot", isMarkdownEdited: false });
+    expect(Object.keys(textArgs(restored))).toEqual(["summary_json"]);
+    expect(addRestoredText({ ...lost, format: "markdown" }, "text")).toMatchObject({
+      markdown: "text",
+      isMarkdownEdited: true,
+    });
+  });
 });

@@ -1,6 +1,18 @@
 // A person's edit of a summary: its operations, its limits and the decision it is sent as. Pure.
 import type { Decision, JsonObject, Proposal, SummaryItem, SummaryKind } from "../api/types";
-import { CONTINUATION, SUMMARY_KINDS, factSections } from "./review";
+import { areFactsChanged, editFacts, renderFacts, type EditSection } from "./facts";
+import {
+  HEADING,
+  UNVERIFIED,
+  escapeLine,
+  isBullet,
+  normalizeLine,
+  parsePackage,
+  unescapeLine,
+  unescapeTags,
+  type PackageText,
+} from "./packageText";
+import { SUMMARY_KINDS, lineRefs } from "./review";
 
 /** The limits of contract §4, in grapheme clusters and items. */
 export const TITLE_MAX = 120;
@@ -28,10 +40,14 @@ export interface EditItem {
   kind: SummaryKind;
   text: string;
   refs: number[];
+  /** The references of each line of the draft's text. */
+  lineRefs?: number[][];
   /** The text of the draft, to which the references belong. */
   draftText: string;
   /** The text that could not be verified; it applies only while the item still has that text. */
   unverified: string | null;
+  /** The names in the draft's text that were not found in the messages. */
+  unfound?: string[];
 }
 
 /** A summary that is being edited, as fields or as Markdown. */
@@ -42,19 +58,27 @@ export interface SummaryEdit {
   title: string;
   tldr: string;
   items: EditItem[];
+  facts: EditSection[];
+  /** The names in the draft's title and TL;DR that were not found in the messages. */
+  unfound?: string[];
+  /** The Markdown of the draft that the edit is based on. */
+  draftMarkdown: string;
   markdown: string;
   /** True if the Markdown was edited by hand; the fields do not have these changes. */
   isMarkdownEdited: boolean;
 }
 
 export function createEdit(proposal: Proposal): SummaryEdit {
-  const { title, tldr, body } = proposal.summary_json;
+  const { title, tldr, body, notes } = proposal.summary_json;
   return {
     sha256: proposal.summary_sha256,
     format: "fields",
     title,
     tldr,
     items: toEditItems(body),
+    facts: editFacts(proposal.package_md),
+    unfound: [...(notes?.title_unfound ?? []), ...(notes?.tldr_unfound ?? [])],
+    draftMarkdown: proposal.package_md,
     markdown: proposal.package_md,
     isMarkdownEdited: false,
   };
@@ -62,15 +86,35 @@ export function createEdit(proposal: Proposal): SummaryEdit {
 
 function toEditItems(body: readonly SummaryItem[]): EditItem[] {
   return sortItems(
-    body.map(({ kind, text, refs, verified }, key) => ({
-      key,
-      kind,
-      text,
-      refs,
-      draftText: text,
-      unverified: verified ? null : text,
-    })),
+    body.map((item, key) => {
+      const { kind, text, refs, verified, unfound = [] } = item;
+      const unverified = verified ? null : text;
+      return { key, kind, text, refs, lineRefs: draftLineRefs(item), draftText: text, unverified, unfound };
+    }),
   );
+}
+
+/** Returns the references of each line. If they are not known by line, each line has all of them, as on the server. */
+function draftLineRefs(item: SummaryItem): number[][] {
+  const lines = lineRefs(item);
+  return (item.line_refs ?? []).length >= lines.length ? lines : lines.map(() => item.refs);
+}
+
+/** Returns the lines of an item's text, each of which is one bullet of the Markdown. Blank lines do not count. */
+export function itemTextLines(text: string): string[] {
+  return text
+    .split("\n")
+    .map((line) => line.trim())
+    .filter(Boolean);
+}
+
+/** Returns the references of an item: those of the lines that it has unchanged from the draft. */
+function itemRefs({ text, refs, lineRefs = [], draftText }: EditItem): number[] {
+  const lines = itemTextLines(text);
+  const draftLines = itemTextLines(draftText);
+  if (lines.join("\n") === draftLines.join("\n")) return refs;
+  const kept = new Set(draftLines.flatMap((line, at) => (lines.includes(line) ? (lineRefs[at] ?? []) : [])));
+  return refs.filter((seq) => kept.has(seq));
 }
 
 const KIND_RANK = new Map(SUMMARY_KINDS.map(({ kind }, at) => [kind, at]));
@@ -101,8 +145,14 @@ export function isChanged(edit: SummaryEdit, proposal: Proposal): boolean {
   if (edit.format === "markdown") return edit.markdown !== proposal.package_md;
   const { title, tldr, body } = proposal.summary_json;
   const items = toEditItems(body);
-  const contentOf = (of: readonly EditItem[]) => JSON.stringify(of.map(({ kind, text }) => [kind, text]));
-  return edit.title !== title || edit.tldr !== tldr || contentOf(edit.items) !== contentOf(items);
+  const contentOf = (of: readonly EditItem[]) =>
+    JSON.stringify(of.map(({ kind, text }) => [kind, itemTextLines(text)]));
+  return (
+    edit.title !== title ||
+    edit.tldr !== tldr ||
+    contentOf(edit.items) !== contentOf(items) ||
+    areFactsChanged(edit.facts, edit.draftMarkdown)
+  );
 }
 
 /** Returns the draft that the edit is based on, or null if it is not among the given ones. */
@@ -117,7 +167,7 @@ export function isModified(edit: SummaryEdit | null, proposals: readonly Proposa
   return !base || isChanged(edit, base);
 }
 
-/** Returns the text of the edit as Markdown, as far as it can be rendered without the server. */
+/** Returns the text of the edit as Markdown. */
 export function textOf(edit: SummaryEdit): string {
   return edit.format === "markdown" ? edit.markdown : renderMarkdown(edit);
 }
@@ -143,18 +193,22 @@ export function validationErrors(edit: SummaryEdit): string[] {
  * the person discards. The server refuses it for any other draft.
  */
 export function acceptEdit(edit: SummaryEdit, summary_sha256 = edit.sha256): Decision {
-  if (edit.format === "markdown") return { type: "approve", summary_sha256, args: textArgs(edit) };
-  return editDecision({ ...textArgs(edit), summary_sha256 });
+  const args = textArgs(edit);
+  // Markdown is accepted with an approval, which is allowed also after the last refinement.
+  if ("package_md" in args) return { type: "approve", summary_sha256, args };
+  return editDecision({ ...args, summary_sha256 });
 }
 
-/** Returns the text of the edit as arguments of a decision. */
+/** Returns the text of the edit as arguments of a decision: changed facts as Markdown, which the server parses. */
 export function textArgs(edit: SummaryEdit): JsonObject {
   if (edit.format === "markdown") return { package_md: edit.markdown };
+  if (areFactsChanged(edit.facts, edit.draftMarkdown)) return { package_md: renderMarkdown(edit) };
   const body = edit.items
     .filter((item) => item.text.trim())
-    .map(({ kind, text, refs, draftText }) => {
-      // The references are those of the draft's text. A changed text is the person's own.
-      return { kind, text, refs: text === draftText ? refs : [], verified: true } satisfies SummaryItem;
+    .map((item) => {
+      const text = itemTextLines(item.text).join("\n");
+      // The references are those of the draft's lines. A changed line is the person's own.
+      return { kind: item.kind, text, refs: itemRefs(item), verified: true } satisfies SummaryItem;
     });
   return { summary_json: { title: edit.title, tldr: edit.tldr, body } };
 }
@@ -168,32 +222,85 @@ export function editDecision(args: Extract<Decision, { type: "edit" }>["edited_a
 export function switchToMarkdown(edit: SummaryEdit, base: Proposal | null): SummaryEdit {
   if (edit.isMarkdownEdited) return { ...edit, format: "markdown" };
   const isSame = base && !isChanged({ ...edit, format: "fields" }, base);
-  const facts = base ? factsMarkdown(base.package_md) : "";
-  return { ...edit, format: "markdown", markdown: isSame ? base.package_md : renderMarkdown(edit) + facts };
+  return { ...edit, format: "markdown", markdown: isSame ? base.package_md : renderMarkdown(edit) };
 }
 
-/** Returns the facts of a proposal's Markdown, unchanged. */
-function factsMarkdown(markdown: string): string {
-  const indented = (entry: string) => entry.replace(/\n(?=[^\n])/g, `\n${CONTINUATION}`);
-  const bullets = (entries: string[]) => entries.map((entry) => `- ${indented(entry)}\n`).join("");
-  return factSections(markdown)
-    .map(({ heading, entries }) => `\n### ${heading}\n${bullets(entries)}`)
-    .join("");
+/** Returns the edit with the text in which lost rules were put back. In the fields, only the facts are taken from it. */
+export function addRestoredText(edit: SummaryEdit, markdown: string): SummaryEdit {
+  if (edit.format === "fields") return { ...edit, facts: editFacts(markdown) };
+  return { ...edit, markdown, isMarkdownEdited: true };
 }
 
-/** The server writes and parses this mark for unverified items. */
-const UNVERIFIED = " (unverified)";
-
-/** Renders the fields as Markdown with verification marks. */
+/** Renders the fields as Markdown with verification marks. Unchanged lines are those of the draft. */
 export function renderMarkdown(edit: SummaryEdit): string {
-  const parts = SUMMARY_KINDS.map(({ kind, heading }) => {
-    const lines = edit.items
-      .filter((item) => item.kind === kind && item.text.trim())
+  const draft = parsePackage(edit.draftMarkdown);
+  const sections = draft.sections.filter(({ isFact }) => !isFact);
+  const draftBody = [
+    ...draft.head,
+    ...sections.flatMap(({ headingLines, entries }) => [
+      ...headingLines,
+      ...entries.flatMap(({ lines }) => lines),
+    ]),
+  ];
+  const body = [...renderHead(edit, draft), ...renderItems(edit, draft)];
+  const textOf = (lines: string[]) => lines.filter((line) => line.trim() !== "").join("\n");
+  const facts = renderFacts(edit.facts, edit.draftMarkdown);
+  // Blank lines of the draft stay too.
+  return [...(textOf(body) === textOf(draftBody) ? draftBody : body), ...facts, ...draft.end].join("\n");
+}
+
+/** Renders the title and the TL;DR. */
+function renderHead(edit: SummaryEdit, draft: PackageText): string[] {
+  const [titleLine = "", ...tldrLines] = draft.head.filter((line) => line.trim() !== "");
+  const [title, tldr] = [normalizeLine(edit.title), normalizeLine(edit.tldr)];
+  const draftTitle = withoutMark(titleLine).replace(/^\*\*(.*)\*\*$/, "$1");
+  const draftTldr = unescapeLine(withoutMark(tldrLines.join(" ")));
+  const markOf = (line: string, text: string) =>
+    line.endsWith(UNVERIFIED) && (!edit.unfound || hasName(text, edit.unfound)) ? UNVERIFIED : "";
+  const isKnown = (text: string, known: string) => unescapeTags(text) === unescapeTags(known);
+  return [
+    isKnown(title, draftTitle) ? titleLine : `**${title}**${markOf(titleLine, title)}`,
+    ...(isKnown(tldr, draftTldr) ? tldrLines : [tldrLine(tldr) + markOf(tldrLines.at(-1) ?? "", tldr)]),
+  ];
+}
+
+/** Returns the line of a TL;DR. A start of a heading or a bullet is escaped, because no item is there. */
+function tldrLine(tldr: string): string {
+  return /^[#\-*+]/.test(tldr) ? `\\${tldr}` : escapeLine(tldr);
+}
+
+/** Renders the items, each kind under its heading and each line as a bullet. */
+function renderItems(edit: SummaryEdit, draft: PackageText): string[] {
+  return SUMMARY_KINDS.flatMap(({ kind, heading }) => {
+    const known = draft.sections.filter((section) => section.heading === heading);
+    const knownLines = known.flatMap(({ entries }) =>
+      entries.map(({ text, lines }) => ({ text: withoutMark(text), line: withoutMark(lines.at(-1) ?? "") })),
+    );
+    const bullets = edit.items
+      .filter((item) => item.kind === kind)
       .flatMap((item) => {
-        const suffix = item.unverified === item.text ? UNVERIFIED : "";
-        return (item.text.trim() + suffix).split("\n").map((line) => `- ${line}`);
+        const lines = itemTextLines(item.text).map((text, at) => {
+          const isSame = (one: { text: string; line: string }) =>
+            one.text === unescapeTags(text) && (at > 0 || isBullet(one.line));
+          return knownLines.find(isSame)?.line ?? `- ${escapeLine(text)}`;
+        });
+        return lines.map((line, at) => (at === lines.length - 1 ? line + itemMark(item) : line));
       });
-    return lines.length ? `### ${heading}\n${lines.join("\n")}\n` : "";
+    if (bullets.length === 0) return [];
+    return [...(known[0]?.headingLines ?? ["", HEADING + heading]), ...bullets];
   });
-  return [`**${edit.title}**\n${edit.tldr}\n`, ...parts.filter(Boolean)].join("\n");
+}
+
+/** Returns the mark of an unverified item. A changed one keeps it while it has a name that was not found. */
+function itemMark({ text, unverified, unfound = [] }: EditItem): string {
+  if (unverified === null) return "";
+  return unverified === text || hasName(text, unfound) ? UNVERIFIED : "";
+}
+
+function hasName(text: string, names: readonly string[]): boolean {
+  return names.some((name) => name && text.includes(name));
+}
+
+function withoutMark(line: string): string {
+  return line.endsWith(UNVERIFIED) ? line.slice(0, -UNVERIFIED.length) : line;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { ThreadRow } from "../api/types";
-import { isMergeTarget, mergeSources, mergeTargets } from "./merge";
+import { isMergeTarget, mergeSources, mergeTargets, targetLabel } from "./merge";
 
 const row = (thread_id: string, fields: Partial<ThreadRow> = {}): ThreadRow => ({
   thread_id,
@@ -38,4 +38,19 @@ test("threads with messages are offered, except the parents of the child", () =>
 test("a thread is not offered its own child", () => {
   expect(ids(mergeTargets([row("parent"), row("other"), child], "other"))).toEqual(["child"]);
   expect(ids(mergeTargets([row("parent"), child], "parent"))).toEqual([]);
+});
+
+test("two children with the same title are told apart by id and age", () => {
+  const at = Date.parse("2026-06-01T12:00:00Z");
+  const named = (thread_id: string, created_at: string) => row(thread_id, { name: "Kettle", created_at });
+  const rows = [
+    named("01980000-1111-7000-8000-000000000000", "2026-06-01T09:00:00Z"),
+    named("01980000-2222-7000-8000-000000000000", "2026-06-01T11:59:50Z"),
+    named("01970000-2222-7000-8000-000000000000", "2026-05-30T12:00:00Z"),
+  ];
+  expect(rows.map((one) => targetLabel(one, rows, at))).toEqual([
+    "“Kettle”, with its summary (01980000-1111, created 3h ago)",
+    "“Kettle”, with its summary (01980000-2222, created just now)",
+    "“Kettle”, with its summary (01970000, created 2d ago)",
+  ]);
 });

@@ -9,7 +9,6 @@ import {
   itemLines,
   splitLine,
   earlierDuplicate,
-  factSections,
   uncoveredText,
 } from "./review";
 
@@ -44,22 +43,6 @@ test("items are grouped by kind in the order of the contract", () => {
     ["Objective", "c"],
     ["Decisions", "b", "d"],
     ["Artifacts", "a"],
-  ]);
-});
-
-test("calls that wait for approval are facts", () => {
-  const markdown = "**T**\nS.\n\n### Objective\n- a\n\n### Calls that wait for approval\n- execute: {}\n";
-  expect(factSections(markdown)).toEqual([
-    { heading: "Calls that wait for approval", entries: ["execute: {}"] },
-  ]);
-});
-
-test("an entry of several lines is one entry with its line breaks and indentation", () => {
-  const markdown =
-    "**T**\nD\n\n### Last request\n- Port it:\n\n  ```\n      a\n  ```\n\n### Commands\n- make\n";
-  expect(factSections(markdown)).toEqual([
-    { heading: "Last request", entries: ["Port it:\n\n```\n    a\n```"] },
-    { heading: "Commands", entries: ["make"] },
   ]);
 });
 

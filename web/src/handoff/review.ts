@@ -23,40 +23,6 @@ export function groupItems(body: readonly SummaryItem[]): { heading: string; ite
   })).filter(({ items }) => items.length > 0);
 }
 
-/** A section of facts in the Markdown of a proposal. */
-export interface FactSection {
-  heading: string;
-  entries: string[];
-}
-
-/** The indentation of the lines of an entry after the first: a request or a pin may have several lines. */
-export const CONTINUATION = "  ";
-
-/** Returns the sections of the Markdown behind the items: the goal and the facts that are carried over. */
-export function factSections(markdown: string): FactSection[] {
-  const sections: FactSection[] = [];
-  let current: FactSection | null = null;
-  let blankLines = "";
-  for (const line of markdown.split("\n")) {
-    if (line.startsWith("### ")) {
-      const heading = line.slice(4);
-      const isFact = !SUMMARY_KINDS.some((kind) => kind.heading === heading);
-      current = isFact ? { heading, entries: [] } : null;
-      if (current) sections.push(current);
-    } else if (current && line.trim() === "") {
-      blankLines += "\n";
-      continue;
-    } else if (current && line.startsWith(CONTINUATION) && current.entries.length > 0) {
-      const last = current.entries.length - 1;
-      current.entries[last] += `${blankLines}\n${line.slice(CONTINUATION.length)}`;
-    } else if (current) {
-      current.entries.push(line.startsWith("- ") ? line.slice(2) : line);
-    }
-    blankLines = "";
-  }
-  return sections;
-}
-
 /** Returns the display name of an iteration, which counts from 0. */
 export function draftName(iteration: number): string {
   return `Draft ${iteration + 1}`;

@@ -1,6 +1,7 @@
 // The items of a package that name the messages they come from, and the lookup in both directions. Pure.
 import type { Proposal, SummaryItem } from "../api/types";
-import { factSections, groupItems, type FactSection } from "./review";
+import { factSections, type FactSection } from "./packageText";
+import { groupItems } from "./review";
 
 /** The headings of the user's rules and pins, the only facts that name their messages. */
 const RULES_HEADING = "Rules";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Proposal } from "../api/types";
-import { createEdit, type SummaryEdit } from "./edit";
-import { storeEdit, loadUnsent } from "./storage";
+import { createEdit } from "./edit";
+import { loadEdit, storeEdit, storeUnsent } from "./storage";
 
 const proposal = {
   summary_sha256: "abc",
@@ -12,9 +12,17 @@ const proposal = {
 test("an edit is kept while the drafts are loading, and removed when it equals its draft", () => {
   const edit = { ...createEdit(proposal), title: "Lid" };
   storeEdit("h", edit, [proposal]);
-  expect(loadUnsent<SummaryEdit>("h", "edit")?.title).toBe("Lid");
+  expect(loadEdit("h")?.title).toBe("Lid");
   storeEdit("h", edit, null);
-  expect(loadUnsent<SummaryEdit>("h", "edit")?.title).toBe("Lid");
+  expect(loadEdit("h")?.title).toBe("Lid");
   storeEdit("h", { ...edit, title: "Kettle" }, [proposal]);
-  expect(loadUnsent<SummaryEdit>("h", "edit")).toBeNull();
+  expect(loadEdit("h")).toBeNull();
+});
+
+test("an edit of an earlier version of the page gets the facts of its draft", () => {
+  const markdown = "**Kettle**\n\n### Rules\n- Never.\n";
+  const { facts, draftMarkdown, ...earlier } = createEdit({ ...proposal, package_md: markdown });
+  storeUnsent("h", "edit", earlier);
+  expect(loadEdit("h")).toMatchObject({ facts, draftMarkdown });
+  expect(draftMarkdown).toBe(markdown);
 });

@@ -2,6 +2,7 @@
 import type { Proposal } from "../api/types";
 import { storeText, loadText } from "../app/storage";
 import { isModified, type SummaryEdit } from "./edit";
+import { editFacts } from "./facts";
 
 const storageKey = (handoff: string, field: string) => `segue.handoff.${handoff}.${field}`;
 
@@ -27,4 +28,12 @@ export function loadUnsent<T>(handoff: string, what: string): T | null {
   } catch {
     return null;
   }
+}
+
+/** Returns the stored edit, or null. An edit that an earlier version of the page stored has the facts of its Markdown. */
+export function loadEdit(handoff: string): SummaryEdit | null {
+  const edit = loadUnsent<SummaryEdit>(handoff, "edit");
+  if (!edit) return null;
+  const { draftMarkdown = edit.markdown, facts = editFacts(draftMarkdown) } = edit as Partial<SummaryEdit>;
+  return { ...edit, draftMarkdown, facts };
 }

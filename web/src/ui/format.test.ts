@@ -6,6 +6,7 @@ import {
   formatDuration,
   absoluteTime,
   compactNumber,
+  shortId,
   titleOf,
 } from "./format";
 
@@ -69,4 +70,13 @@ test("the title of a thread is its name, or else its first message", () => {
   expect(titleOf({ name: "Kettle", first_prompt: "Mend it", title: "Mend" })).toBe("Kettle");
   expect(titleOf({ name: null, first_prompt: "Mend it" })).toBe("Mend it");
   expect(titleOf({ name: "", first_prompt: null, title: null })).toBe("New thread");
+});
+
+test("a short id is as long as it must be to be unique", () => {
+  const ids = ["01980000-1111-7000-8000-000000000000", "01980000-2222-7000-8000-000000000000"];
+  const [first = "", second = ""] = ids;
+  expect(shortId(first, [first])).toBe("01980000");
+  expect(shortId(first, ids)).toBe("01980000-1111");
+  expect(shortId(second, ids)).toBe("01980000-2222");
+  expect(shortId(first, [`${first.slice(0, -1)}1`])).toBe(first);
 });

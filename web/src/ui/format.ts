@@ -65,3 +65,13 @@ export function titleOf(
 ): string {
   return thread.name || thread.title || thread.first_prompt || "New thread";
 }
+
+/** The lengths of a shortened id: up to the end of each of its groups. */
+const SHORT_ID_LENGTHS = [8, 13, 18, 23];
+
+/** Returns the shortest beginning of an id that none of the other ids has. */
+export function shortId(id: string, ids: readonly string[]): string {
+  const isUnique = (length: number) =>
+    !ids.some((other) => other !== id && other.startsWith(id.slice(0, length)));
+  return id.slice(0, SHORT_ID_LENGTHS.find(isUnique));
+}

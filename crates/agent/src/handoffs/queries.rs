@@ -1,4 +1,5 @@
-//! Queries about handoffs: lists, one handoff with all its proposals, and the search by a part of an id. They
+//! Queries about handoffs: lists, one handoff with all its proposals, the search by a part of an id, and the check that a
+//! decision is about the current proposal. They
 //! change nothing.
 
 use futures::future::BoxFuture;
@@ -6,7 +7,8 @@ use std::collections::BTreeMap;
 
 use journal::HandoffFilter;
 use protocol::{
-    Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId, ParentKind, Proposal, Thread, ThreadId,
+    Decision, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId, ParentKind, Proposal,
+    Thread, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -14,6 +16,9 @@ use serde_json::Value;
 use super::{PendingHandoff, ProposalPresentation};
 use crate::home::config::HandoffKeep;
 use crate::{HandoffError, HandoffService, Result};
+
+/// The argument of a decision that names the hash of the proposal it is about.
+pub(super) const HASH_ARG: &str = "summary_sha256";
 
 /// An entry in a list of handoffs.
 #[derive(Debug, Clone, Serialize)]
@@ -49,6 +54,35 @@ pub struct HandoffOrigin {
 }
 
 impl<'a> HandoffService<'a> {
+    /// Checks that the proposal with this hash is the current one. A hash of no proposal passes.
+    ///
+    /// # Errors
+    /// [`HandoffError::Superseded`] if another proposal has replaced it, or fails if the journal does.
+    pub fn check_current(self, handoff_id: HandoffId, sha256: &'a str) -> BoxFuture<'a, Result<()>> {
+        journal::box_future(async move {
+            let proposals = self.agent.store.proposals(handoff_id).await?;
+            Ok(check_current_hash(handoff_id, &proposals, sha256)?)
+        })
+    }
+
+    /// Checks that `text`, by which a decision names its handoff, is not the interrupt of a proposal that another one has
+    /// replaced. Other ids pass, because they name the handoff and no proposal.
+    ///
+    /// # Errors
+    /// [`HandoffError::Superseded`] if another proposal has replaced it, or fails if the journal does.
+    pub fn check_named_proposal(self, text: &'a str) -> BoxFuture<'a, Result<()>> {
+        journal::box_future(async move {
+            let Ok(interrupt_id) = text.parse::<InterruptId>() else { return Ok(()) };
+            let Some(interrupt) = self.agent.store.interrupt(interrupt_id).await? else { return Ok(()) };
+            let args = interrupt.payload.action_requests.first().map(|request| &request.args);
+            let hash = args.and_then(|args| args["summary_sha256"].as_str());
+            match (handoff_id_of(&interrupt), hash) {
+                (Some(handoff_id), Some(hash)) => self.check_current(handoff_id, hash).await,
+                (_, _) => Ok(()),
+            }
+        })
+    }
+
     /// Returns how long a child thread is sent the summary that it was handed.
     pub fn keep(self) -> HandoffKeep {
         self.agent.config.handoff.keep
@@ -245,4 +279,42 @@ impl<'a> HandoffService<'a> {
 pub(crate) fn handoff_id_of(interrupt: &Interrupt) -> Option<HandoffId> {
     let mut requests = interrupt.payload.action_requests.iter();
     requests.find_map(|request| request.args.get("handoff_id").and_then(Value::as_str)?.parse().ok())
+}
+
+/// Checks that the decisions do not name the hash of a proposal that another one has replaced. `proposals` are those of
+/// the handoff, in their order. A hash of no proposal is refused as invalid by the handoff's node.
+pub(super) fn check_not_superseded(
+    handoff_id: HandoffId,
+    proposals: &[Proposal],
+    decisions: &Decisions,
+) -> std::result::Result<(), HandoffError> {
+    let mut hashes = decisions.decisions.iter().filter_map(|decision| match decision {
+        Decision::Approve { summary_sha256: Some(hash), .. } => Some(hash.as_str()),
+        Decision::Approve { args: Some(args), .. } => args.get(HASH_ARG)?.as_str(),
+        Decision::Edit { edited_action } => edited_action.args.get(HASH_ARG)?.as_str(),
+        Decision::Approve { .. }
+        | Decision::Reject { .. }
+        | Decision::Respond { .. }
+        | Decision::Preview {} => None,
+    });
+    hashes.try_for_each(|hash| check_current_hash(handoff_id, proposals, hash))
+}
+
+/// Checks that the hash is not that of a proposal which another one has replaced.
+fn check_current_hash(
+    handoff_id: HandoffId,
+    proposals: &[Proposal],
+    hash: &str,
+) -> std::result::Result<(), HandoffError> {
+    let Some(current) = proposals.last().filter(|current| current.summary_sha256 != hash) else {
+        return Ok(());
+    };
+    match proposals.iter().rev().find(|proposal| proposal.summary_sha256 == hash) {
+        Some(decided) => Err(HandoffError::Superseded {
+            handoff_id,
+            decided: decided.iteration,
+            current: current.iteration,
+        }),
+        None => Ok(()),
+    }
 }

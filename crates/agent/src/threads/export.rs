@@ -8,11 +8,19 @@ use journal::view::{ArchiveMarker, HistoryEntry, HistoryItem, SummaryMarker};
 use protocol::{ContentBlock, Message, Rating, Seq, Thread};
 use serde_json::json;
 
-/// Returns the history as Markdown for people, without reasoning.
-pub fn export_markdown(thread: &Thread, entries: &[HistoryEntry]) -> String {
+use crate::HandoffOrigin;
+
+/// Returns the history as Markdown for people, without reasoning. It begins with the packages that were handed to the thread,
+/// which its requests contain and its messages do not.
+pub fn export_markdown(thread: &Thread, origins: &[HandoffOrigin], entries: &[HistoryEntry]) -> String {
     let mut out = format!("# {}\n", thread.name.as_deref().unwrap_or("Thread"));
     // Writing to a String cannot fail.
     let _ = writeln!(out, "\nThread `{}`\n", thread.thread_id);
+    for origin in origins {
+        let package = origin.updated.as_ref().unwrap_or(&origin.proposal);
+        let parent = origin.handoff.parent_thread_id;
+        let _ = writeln!(out, "## Continues thread `{parent}`\n\n{}\n", quote_summary(&package.package_md));
+    }
     let undone: BTreeSet<Seq> = entries.iter().filter_map(undone_marker_seq).collect();
     for entry in entries {
         let (heading, mut text) = match &entry.item {
@@ -187,7 +195,7 @@ mod tests {
             created_at: now,
             updated_at: now,
         }));
-        let markdown = export_markdown(&Thread::blank(thread_id, AssistantId::default(), now), &entries);
+        let markdown = export_markdown(&Thread::blank(thread_id, AssistantId::default(), now), &[], &entries);
         for line in [
             "## 2 messages compacted (1–2; 900 → 300 tokens; manual; extractive), undone · 3",
             "> # Not a heading",

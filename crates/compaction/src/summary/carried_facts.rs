@@ -9,7 +9,6 @@ use facts::formatting::{to_single_line, truncate_with_ellipsis};
 use facts::tool_use::{TaskChange, ToolUse};
 use facts::{ConversationFacts, TranscriptItemKind};
 use protocol::{CarriedFacts, CarriedFiles, Message, TodoItem};
-use secrets::redact;
 
 use super::SummarySource;
 use super::record::dedup_entries;
@@ -19,19 +18,12 @@ use crate::cut::ContextMessage;
 const FILES_CHANGED_MAX: usize = 200;
 /// The maximum number of entries of every other list.
 const ENTRIES_MAX: usize = 50;
-/// The maximum length of the name of a skill and of the description of a delegation, in grapheme clusters.
-const DELEGATION_GRAPHEMES: usize = 120;
 /// The maximum length of a request, in grapheme clusters.
 const REQUEST_GRAPHEMES: usize = 240;
 /// The number of first requests that are always kept.
 const FIRST_REQUESTS_KEPT: usize = 2;
 /// The maximum number of requests: the first ones and the newest.
 const REQUESTS_MAX: usize = 48;
-
-/// The names of tools that load a skill.
-const SKILL_TOOLS: [&str; 2] = ["load_skill", "skill"];
-/// The names of tools that delegate to another agent.
-const DELEGATION_TOOLS: [&str; 3] = ["task", "agent", "delegate"];
 
 /// Returns the facts of everything that has been compacted: those of the previous compaction merged with `new`, the
 /// facts of the newly dropped messages.
@@ -42,7 +34,6 @@ pub(super) fn merge_carried_facts(source: &SummarySource<'_>, new: &Conversation
         Some(_) => fresh.last_request_answered,
         None => old.last_request_answered,
     };
-    let (skills, delegations) = skills_and_delegations(source.dropped_messages);
     let mut files = CarriedFiles {
         changed: merge_recent_first(fresh.files.changed.clone(), old.files.changed, FILES_CHANGED_MAX),
         read: merge_recent_first(fresh.files.read.clone(), old.files.read, ENTRIES_MAX),
@@ -65,10 +56,10 @@ pub(super) fn merge_carried_facts(source: &SummarySource<'_>, new: &Conversation
         commands: merge_recent_first(fresh.commands, old.commands, ENTRIES_MAX),
         pending_approvals: Vec::new(),
         errors: merge_recent_first(fresh.errors, open, ENTRIES_MAX),
-        skills: merge_recent_first(skills, old.skills, ENTRIES_MAX),
+        skills: merge_recent_first(fresh.skills, old.skills, ENTRIES_MAX),
         // Every request contains the pins, so a summary does not repeat them.
         pins: Vec::new(),
-        delegations: merge_recent_first(delegations, old.delegations, ENTRIES_MAX),
+        delegations: merge_recent_first(fresh.delegations, old.delegations, ENTRIES_MAX),
         referenced_files: old.referenced_files,
         whole_entries: Vec::new(),
         more: old.more,
@@ -124,28 +115,6 @@ fn merge_todos(dropped: &[ContextMessage], new: Vec<TodoItem>, old: Vec<TodoItem
     todos
 }
 
-/// Returns the loaded skills and the delegations to other agents, newest first.
-fn skills_and_delegations(dropped: &[ContextMessage]) -> (Vec<String>, Vec<String>) {
-    let (mut skills, mut delegations) = (Vec::new(), Vec::new());
-    for (name, args) in tool_calls(dropped) {
-        let tool = name.rsplit("__").next().unwrap_or(name).to_ascii_lowercase();
-        let text = |keys: &[&str]| keys.iter().find_map(|key| args.get(*key)?.as_str()).map(to_redacted_line);
-        if SKILL_TOOLS.contains(&tool.as_str()) {
-            skills.extend(text(&["name", "skill", "command"]));
-        } else if DELEGATION_TOOLS.contains(&tool.as_str()) {
-            let agent = text(&["agent", "subagent_type", "subagent", "name"]);
-            let task = text(&["description", "task", "prompt"]);
-            delegations.extend(match (agent, task) {
-                (Some(agent), Some(task)) => Some(format!("{agent}: {task}")),
-                (agent, task) => task.or(agent),
-            });
-        }
-    }
-    skills.reverse();
-    delegations.reverse();
-    (skills, delegations)
-}
-
 /// Returns the names and arguments of all tool calls outside sub-agents.
 fn tool_calls(messages: &[ContextMessage]) -> impl Iterator<Item = (&str, &serde_json::Value)> {
     messages.iter().flat_map(|entry| match &entry.item.kind {
@@ -160,12 +129,4 @@ fn tool_calls(messages: &[ContextMessage]) -> impl Iterator<Item = (&str, &serde
         | TranscriptItemKind::Unreadable
         | TranscriptItemKind::Other => Vec::new(),
     })
-}
-
-/// Returns `text` on one line, redacted and cut to [`DELEGATION_GRAPHEMES`].
-fn to_redacted_line(text: &str) -> String {
-    truncate_with_ellipsis(
-        &to_single_line(&redact(facts::tool_use::head_words(text, 4 * DELEGATION_GRAPHEMES))),
-        DELEGATION_GRAPHEMES,
-    )
 }

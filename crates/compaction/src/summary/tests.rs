@@ -99,7 +99,7 @@ async fn e17_tasks_skills_and_delegations_survive_later_compactions() {
     )
     .await;
     assert_eq!(next.carried.skills, ["testing", "rust-style"]);
-    assert_eq!(next.carried.delegations, ["look for other readers"]);
+    assert_eq!(next.carried.delegations, ["look for other readers → only src/main.rs"]);
     let todos: Vec<&str> = next.carried.todos.iter().map(|todo| todo.text.as_str()).collect();
     assert_eq!(todos, ["find the fault", "add a test"]);
     for fact in ["rust-style", "look for other readers", "add a test", "src/import.rs"] {

@@ -54,7 +54,11 @@ impl ArgumentTracker {
             scan.visit(args);
         }
         let used = || usage.reads.iter().chain(&usage.writes).chain(&usage.deletes);
-        scan.paths.retain(|path| used().all(|used| used != path));
+        // A file in the folder of a `cd` is used by a longer path.
+        let is_same = |used: &str, path: &str| {
+            used.strip_suffix(path).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'))
+        };
+        scan.paths.retain(|path| used().all(|used| !is_same(used, path)));
         if scan.names.is_empty() && scan.paths.is_empty() && values.is_empty() {
             return;
         }

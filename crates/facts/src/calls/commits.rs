@@ -9,11 +9,14 @@ use crate::calls::outcomes::CallEffect;
 use crate::facts::Quote;
 use crate::limits::PENDING_CALLS_MAX;
 use crate::shell;
-use crate::tool_use::head_words;
+use crate::tool_use::{head_words, tail};
 use secrets::redact;
 
 /// Maximum bytes of the subject of a commit. A longer one is no subject.
 const SUBJECT_BYTES_MAX: usize = 200;
+
+/// Maximum bytes at the end of the output of a call that are searched for a rejected push.
+const PUSH_OUTPUT_BYTES_MAX: usize = 4_096;
 
 /// The commit and the push that a call makes.
 #[derive(Debug, Clone, Default)]
@@ -185,6 +188,11 @@ fn commit_subject(command: &str) -> Option<String> {
     let subject = text.lines().next()?.trim();
     let is_plain = !subject.is_empty() && subject.len() <= SUBJECT_BYTES_MAX && !subject.contains('$');
     is_plain.then(|| head_words(&redact(subject), SUBJECT_BYTES_MAX).to_owned())
+}
+
+/// Returns whether the output of git says that the remote rejected a push. Formats without an exit code record it as a success.
+pub(crate) fn reports_rejected_push(text: &str) -> bool {
+    tail(text, PUSH_OUTPUT_BYTES_MAX).lines().any(|line| line.starts_with("error: failed to push some refs"))
 }
 
 #[cfg(test)]

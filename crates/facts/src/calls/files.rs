@@ -2,7 +2,9 @@
 //! one name although agents use absolute and relative paths for it. Neither does a call without a result: it may wait for an
 //! approval.
 
+mod operations;
 pub(crate) mod same_file;
+mod working_folder;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -12,7 +14,10 @@ use protocol::Seq;
 use crate::calls::outcomes::CallEffect;
 use crate::facts::FileUse;
 use crate::limits::{NAME_BYTES_MAX, NAMES_COUNTED_MAX, PENDING_CALLS_MAX, USES_KEPT_MAX};
+use crate::shell::{FileOperation, FileOperationKind};
 use crate::tool_use::ToolUse;
+use operations::CommittedUse;
+use working_folder::JoinedPaths;
 
 /// The effects of a call on files that become void or valid with its result.
 #[derive(Debug, Clone)]
@@ -23,8 +28,8 @@ struct PendingUse {
     seq: Seq,
     /// The files that the call uses, as they were before it.
     before: Vec<FileUse>,
-    /// The files and folders that the call deletes.
-    deletes: Vec<String>,
+    /// The effects of the call on files, which take place with its result.
+    operations: Vec<FileOperation>,
     /// True for a check, which uses its files even if it fails.
     is_check: bool,
 }
@@ -36,6 +41,13 @@ pub(crate) struct FileTracker {
     files: HashMap<String, FileUse>,
     /// Calls without a result, by call id. At most [`PENDING_CALLS_MAX`].
     pending: HashMap<String, PendingUse>,
+    /// The uses of files as of the last commit, by path.
+    committed: HashMap<String, CommittedUse>,
+    /// The paths that commands named relative to the folder of a `cd`.
+    joined_paths: JoinedPaths,
+    /// The source and the target of copies and moves: names of two files, even if one ends in the other. At most
+    /// [`NAMES_COUNTED_MAX`].
+    copies: HashSet<(String, String)>,
     /// Number of calls recorded.
     call_count: u64,
     /// True after the first result. Some formats record none, and their calls count as performed.
@@ -46,8 +58,13 @@ impl FileTracker {
     /// Records the files that a call reads and writes. They are undone unless a result confirms
     /// them.
     pub(crate) fn record_call(&mut self, seq: Seq, call_id: &str, usage: &ToolUse) {
-        if usage.reads.is_empty() && usage.writes.is_empty() && usage.deletes.is_empty() {
+        if usage.reads.is_empty() && usage.writes.is_empty() && usage.operations.is_empty() {
             return;
+        }
+        self.joined_paths.record_call(usage);
+        for operation in &usage.operations {
+            let source = operation.source.clone().filter(|_| self.copies.len() < NAMES_COUNTED_MAX);
+            self.copies.extend(source.map(|source| (source, operation.path.clone())));
         }
         let paths = usage.reads.iter().chain(&usage.writes);
         let before = paths.map(|path| self.file_at(path)).collect();
@@ -57,9 +74,14 @@ impl FileTracker {
                 file.last_read_seq = seq;
             });
         }
+        let is_creation = |path: &str| {
+            let creates = |operation: &FileOperation| operation.kind == FileOperationKind::Create;
+            usage.operations.iter().any(|operation| creates(operation) && operation.path == path)
+        };
         for path in &usage.writes {
             self.change(path, |file| {
-                file.is_created |= file.first_use_seq == 0 && usage.writes_whole_file;
+                let writes_whole_file = usage.writes_whole_file || is_creation(path);
+                file.is_created |= file.first_use_seq == 0 && writes_whole_file;
                 file.record_use(seq);
                 file.last_write_seq = seq;
             });
@@ -71,9 +93,9 @@ impl FileTracker {
         }
         let is_check =
             usage.command.as_deref().is_some_and(|text| crate::shell::detect_check(text).is_some());
-        let deletes = usage.deletes.clone();
+        let operations = usage.operations.clone();
         self.call_count += 1;
-        let call = PendingUse { order: self.call_count, seq, before, deletes, is_check };
+        let call = PendingUse { order: self.call_count, seq, before, operations, is_check };
         self.pending.insert(call_id.to_owned(), call);
     }
 
@@ -94,12 +116,13 @@ impl FileTracker {
         before.into_iter().for_each(|before| self.restore(before, seq));
     }
 
-    /// Records the result of a call: its uses are undone if it had no effect, else its deletions take effect.
-    pub(crate) fn record_result(&mut self, seq: Seq, call_id: &str, effect: CallEffect) {
+    /// Records the result of a call with the beginning `text`: its uses are undone if it had no effect, else its operations
+    /// take effect.
+    pub(crate) fn record_result(&mut self, seq: Seq, call_id: &str, effect: CallEffect, text: &str) {
         self.has_results = true;
         let Some(call) = self.pending.remove(call_id) else { return };
         match effect {
-            CallEffect::Performed => call.deletes.iter().for_each(|path| self.delete(path, seq)),
+            CallEffect::Performed => self.perform(&call, seq, text),
             CallEffect::Failed if call.is_check => {}
             CallEffect::Failed | CallEffect::Declined => {
                 self.undo(call);
@@ -110,18 +133,6 @@ impl FileTracker {
     /// Records a write that only the text of a result reports.
     pub(crate) fn record_write(&mut self, seq: Seq, path: &str) {
         self.change(path, |file| file.last_write_seq = seq);
-    }
-
-    /// Marks a file as deleted, or all known files in a folder.
-    fn delete(&mut self, path: &str, seq: Seq) {
-        let folder = format!("{}/", path.trim_end_matches('/'));
-        let inside = self.files.values_mut().filter(|file| file.path.starts_with(&folder));
-        let count = inside.map(|file| file.deleted_seq = seq).count();
-        if count == 0 && path.rsplit('/').next().is_some_and(|name| name.contains('.')) {
-            self.change(path, |file| file.deleted_seq = seq);
-        } else if let Some(file) = self.files.get_mut(path) {
-            file.deleted_seq = seq;
-        }
     }
 
     /// Undoes the use of a file by the call with this `seq`, unless a later call used the file.
@@ -176,6 +187,10 @@ impl FileTracker {
         });
         let mut reads = 0;
         files.retain(|file| {
+            // The use of a file that was restored is undone.
+            if file.last_use_seq() == 0 {
+                return false;
+            }
             let is_only_read = file.last_write_seq == 0 && file.deleted_seq == 0;
             reads += usize::from(is_only_read);
             !is_only_read || reads <= USES_KEPT_MAX
@@ -185,48 +200,28 @@ impl FileTracker {
 
     /// Returns the files with the paths below the working folder made relative, without secrets, and uses of one file joined.
     fn files_with_one_name(&self) -> Vec<FileUse> {
-        let root = working_folder(&self.files).unwrap_or_default();
+        let root = self.working_folder().unwrap_or_default();
         let mut files: HashMap<Cow<'_, str>, FileUse> = HashMap::with_capacity(self.files.len());
         for file in self.files.values() {
             // The whole path is searched, because a secret may be recognized by what is before it.
             let path = match secrets::redact(&file.path) {
-                Cow::Borrowed(path) => Cow::Borrowed(path.strip_prefix(root).unwrap_or(path)),
+                Cow::Borrowed(path) => Cow::Borrowed(self.joined_paths.shorten(path, root)),
                 Cow::Owned(path) => Cow::Owned(path.strip_prefix(root).unwrap_or(&path).to_owned()),
             };
             let unused = || FileUse { path: path.clone().into_owned(), ..FileUse::default() };
             let joined = files.entry(path.clone()).or_insert_with(unused);
             joined.join_uses(file);
         }
-        same_file::join_same_files(files.into_values().collect())
+        let shorten = |path: &str| self.joined_paths.shorten(path, root).to_owned();
+        let copies = self.copies.iter().map(|(source, target)| (shorten(source), shorten(target)));
+        // A file that is copied between two working trees is one file, as it is if both are edited.
+        let is_inside = |(source, target): &(String, String)| {
+            !same_file::is_absolute(source) && !same_file::is_absolute(target)
+        };
+        let copies = copies.filter(is_inside).collect();
+        same_file::join_same_files(files.into_values().collect(), &copies)
     }
 }
 
-/// Returns the folder that relative paths are relative to, with its final slash: the one below which the most absolute
-/// paths continue as a relative path. Pairs with only a file name in common count if the folder has at least half of all
-/// absolute paths. Returns `None` when no absolute and relative path belong together.
-fn working_folder(files: &HashMap<String, FileUse>) -> Option<&str> {
-    let is_absolute = same_file::is_absolute;
-    let relative: HashSet<&str> = files
-        .keys()
-        .map(String::as_str)
-        .filter(|path| !is_absolute(path) && !path.starts_with('~') && !path.starts_with(".."))
-        .collect();
-    let absolute: Vec<&str> = files.keys().map(String::as_str).filter(|path| is_absolute(path)).collect();
-    let mut support: HashMap<&str, (usize, usize)> = HashMap::new();
-    for path in &absolute {
-        for (slash, _) in path.match_indices('/').filter(|(slash, _)| *slash > 0) {
-            let (root, inside) = path.split_at(slash + 1);
-            if relative.contains(inside) {
-                let (with_folder, bare) = support.entry(root).or_default();
-                *(if inside.contains('/') { with_folder } else { bare }) += 1;
-            }
-        }
-    }
-    let is_common =
-        |root: &str| 2 * absolute.iter().filter(|path| path.starts_with(root)).count() >= absolute.len();
-    let candidates =
-        support.into_iter().filter(|(root, (with_folder, _))| *with_folder > 0 || is_common(root));
-    candidates
-        .max_by(|(a, a_support), (b, b_support)| a_support.cmp(b_support).then_with(|| b.cmp(a)))
-        .map(|(root, _)| root)
-}
+#[cfg(test)]
+mod tests;

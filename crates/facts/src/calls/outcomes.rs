@@ -8,6 +8,7 @@ use aho_corasick::AhoCorasick;
 use model::sentence_ranking::split_sentences;
 use protocol::{Seq, ToolStatus};
 
+use crate::calls::commits::reports_rejected_push;
 use crate::facts::{CheckRun, NameUsage, Quote};
 use crate::identifier::{self, NameKind};
 use crate::limits::{ERRORS_MAX, PENDING_CALLS_MAX, USES_KEPT_MAX};
@@ -214,15 +215,14 @@ pub(crate) enum CallEffect {
 /// Returns the effect of the call that `text` is the result of.
 pub(crate) fn call_effect(text: &str, status: ToolStatus) -> CallEffect {
     let lower = head(text.trim_start(), DECLINED_BYTES_MAX).to_lowercase();
-    if status != ToolStatus::Error {
+    if status != ToolStatus::Error && !reports_rejected_push(text) {
         return if begins_with_decline(&lower) { CallEffect::Declined } else { CallEffect::Performed };
     }
     if reports_decline(&lower) { CallEffect::Declined } else { CallEffect::Failed }
 }
 
-/// Returns whether a lowercase result without an error status begins with a sentence that reports a refusal. Formats
-/// without an error status, such as plain chat messages, record refusals so. Ordinary output may contain such words later,
-/// or about something else than a call.
+/// Returns whether a lowercase result without an error status begins with a sentence that reports a refusal, as plain chat
+/// messages record it. Ordinary output may contain such words later, or about something else than a call.
 fn begins_with_decline(lower: &str) -> bool {
     let line = lower.lines().next().unwrap_or_default();
     let line = UNFLAGGED_LABELS.iter().fold(line, |line, label| line.strip_prefix(label).unwrap_or(line));

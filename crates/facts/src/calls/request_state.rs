@@ -5,11 +5,12 @@ use protocol::{Seq, TodoStatus};
 use secrets::redact;
 
 use crate::calls::commits::repository_order;
-use crate::facts::Quote;
+use crate::facts::{FileUse, Quote};
 use crate::limits::STATEMENT_BYTES_MAX;
+use crate::text::identifier::{NameKind, scan_names};
 use crate::text::open_work::{self, AnswerReview};
 use crate::text::{cues, request_kind};
-use crate::tool_use::tail_words;
+use crate::tool_use::{is_file_path, tail_words};
 use crate::{FactCollector, formatting};
 
 /// Minimum content words of an answer that is a text.
@@ -71,6 +72,7 @@ impl FactCollector {
         match (is_open, is_unclear) {
             (true, _) => Some(false),
             (false, true) => None,
+            (false, false) if self.leaves_named_part() => None,
             (false, false) => {
                 let is_reported = is_report && self.is_answer_worded();
                 (is_submitted
@@ -81,6 +83,24 @@ impl FactCollector {
                 .then_some(true)
             }
         }
+    }
+
+    /// Returns whether the answer or the calls since the last request name some of the files and numbered things in it, and not
+    /// all: "fix bug 17 and bug 18" is not known to be answered by "bug 17 is fixed".
+    fn leaves_named_part(&self) -> bool {
+        let names = named_parts(&self.last_request_head.text);
+        if names.len() < 2 {
+            return false;
+        }
+        let files = self.files.latest();
+        let is_named = |name: &String| {
+            let is_file = |file: &FileUse| {
+                file.last_use_seq() > self.last_request_seq && file.path.rsplit('/').next() == Some(name)
+            };
+            contains_name(&self.answer.text, name) || files.iter().any(is_file)
+        };
+        let (named, missing): (Vec<&String>, Vec<&String>) = names.iter().partition(|name| is_named(name));
+        !named.is_empty() && !missing.is_empty()
     }
 
     /// Returns whether the last request was answered before the user had another agent begin something else.
@@ -114,6 +134,44 @@ impl FactCollector {
     fn last_request(&self) -> Option<&Quote> {
         self.last_requests.back().or(self.first_requests.last())
     }
+}
+
+/// Nouns before the number of a thing that a request names.
+const NUMBERED_NOUNS: [&str; 8] = ["bug", "issue", "ticket", "task", "case", "item", "finding", "pr"];
+
+/// Returns the names of the files in a request, without their folders, and the numbers of bugs and the like, each once.
+fn named_parts(request: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut add = |name: &str| {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    };
+    scan_names(request, |kind, name| {
+        if kind == NameKind::Path && is_file_path(name) {
+            add(name.rsplit('/').next().unwrap_or(name));
+        }
+    });
+    let words: Vec<&str> = request.split_whitespace().collect();
+    for (index, word) in words.iter().enumerate() {
+        let number = word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '#');
+        let is_after_noun = index
+            .checked_sub(1)
+            .is_some_and(|before| NUMBERED_NOUNS.contains(&words[before].to_lowercase().as_str()));
+        let digits = number.strip_prefix('#').or(is_after_noun.then_some(number)).unwrap_or_default();
+        if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            add(digits);
+        }
+    }
+    names
+}
+
+/// Returns whether a text contains a name that is not a part of a longer one.
+fn contains_name(text: &str, name: &str) -> bool {
+    let continues = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(name).any(|(at, name)| {
+        !continues(text[..at].chars().next_back()) && !continues(text[at + name.len()..].chars().next())
+    })
 }
 
 /// Returns the question at the end of the text, ignoring Markdown emphasis and closing brackets after it; with the questions and
@@ -198,6 +256,30 @@ mod tests {
         ] {
             let facts = parse_facts(&format!("U: Port it.\n A: {answer}"));
             assert_eq!(facts.open_question.map(|quote| quote.text).as_deref(), Some(expected), "{answer}");
+        }
+    }
+
+    #[test]
+    fn l7_a_request_of_several_parts_is_answered_by_all_of_them() {
+        for (text, is_answered) in [
+            // Of several files or numbered things in the request, the work and the answer name only some.
+            ("U: Fix bug 17 and bug 18.\n A: Bug 17 is fixed.", None),
+            ("U: Fix bug 17 and bug 18.\n A: Bugs 17 and 18 are fixed.", Some(true)),
+            (
+                "U: Add a retry to uploader.py and document it in README.md.\n C: 1 Edit {\"file_path\": \"uploader.py\"}\n T: 1 ok\n A: Done: uploader.py retries.",
+                None,
+            ),
+            (
+                "U: Add a retry to uploader.py and document it in README.md.\n C: 1 Edit {\"file_path\": \"uploader.py\"}\n T: 1 ok\n C: 2 Edit {\"file_path\": \"/srv/README.md\"}\n T: 2 ok\n A: Done.",
+                Some(true),
+            ),
+            // The remote rejected the push, which git tells on an output that some formats do not mark as an error.
+            (
+                "U: Push the tag.\n C: 1 Bash {\"command\": \"git push origin v3\"}\n T: 1 ! [remote rejected] v3 (protected tag)\\nerror: failed to push some refs to 'x'\n A: Done.",
+                Some(false),
+            ),
+        ] {
+            assert_eq!(parse_facts(text).request_answered, is_answered, "{text}");
         }
     }
 }

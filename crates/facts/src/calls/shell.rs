@@ -3,9 +3,18 @@
 //! This is a heuristic, not a shell parser. It does not expand variables or globs, and it handles quotes and
 //! here-documents only well enough that their content is not taken for commands.
 
+mod git;
+mod operations;
+mod parser;
+mod paths;
+mod scripts;
+
 use std::sync::LazyLock;
 
 use regex::Regex;
+
+pub use operations::{FileOperation, FileOperationKind};
+pub(crate) use paths::{is_temporary_file, join_path};
 
 /// The kind of a check: a command that verifies the state of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -151,26 +160,6 @@ pub(crate) fn is_characteristic(program: &str) -> bool {
     !COMMON_COMMANDS.contains(&program)
 }
 
-/// Appends the files and folders that `command` deletes with `rm` or moves away with `mv`, also through git. Patterns and
-/// temporary files are skipped.
-pub fn collect_deleted_files(command: &str, files: &mut Vec<String>) {
-    for line in lines_without_heredocs(command) {
-        for part in line.split(['|', ';', '&', '(', ')']) {
-            let mut words =
-                part.split_whitespace().skip_while(|word| matches!(*word, "sudo" | "git" | "then" | "do"));
-            let program = words.next().unwrap_or_default();
-            let paths: Vec<&str> = words.filter(|word| !word.starts_with('-')).collect();
-            let deleted = match program {
-                "rm" | "unlink" => &paths[..],
-                "mv" if paths.len() == 2 => &paths[..1],
-                _ => &[],
-            };
-            let deleted = deleted.iter().map(|path| crate::tool_use::normalize_path(path));
-            files.extend(deleted.filter(|path| is_plain_path(path) && !is_temporary_file(path)));
-        }
-    }
-}
-
 /// Returns `command` without comments, and with each quoted part replaced by one quotation mark. Comments, quoted scripts
 /// and messages are not commands, and the quotation mark keeps a word with a quoted part from being taken for a program's
 /// name.
@@ -237,65 +226,49 @@ fn is_word(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Appends the files that `command` writes by redirection, `tee`, or an in-place edit with `sed` or `perl`. Logs and
-/// temporary files are skipped.
-pub fn collect_written_files(command: &str, files: &mut Vec<String>) {
-    for line in lines_without_heredocs(command) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        for (index, word) in words.iter().enumerate() {
-            let target = match word.trim_start_matches('1').strip_prefix('>') {
-                Some(after) => match after.trim_start_matches(['>', '|']) {
-                    "" => words.get(index + 1).copied(),
-                    target => Some(target),
-                },
-                None if *word == "tee" => {
-                    words[index + 1..].iter().find(|next| !next.starts_with('-')).copied()
-                }
-                None => None,
-            };
-            files.extend(target.map(crate::tool_use::normalize_path).filter(|path| is_persistent_file(path)));
-        }
-        for part in mask_quoted_text(line).split(['|', ';', '&', '(', ')']) {
-            let written = files_written_by(part).into_iter().map(crate::tool_use::normalize_path);
-            files.extend(written.filter(|path| is_persistent_file(path)));
-        }
+/// The files that a command uses.
+#[derive(Debug)]
+pub(crate) struct CommandFiles {
+    /// The effects on files, in order.
+    pub operations: Vec<FileOperation>,
+    /// The absolute folders in which a part of the command runs.
+    pub folders: Vec<String>,
+    /// The command without here-documents, and with spaces in place of scripts, patterns and the folders of `cd`.
+    pub text: String,
+    /// The end in `text` of each simple command, and the folder in which it runs.
+    command_folders: Vec<(usize, String)>,
+}
+
+impl CommandFiles {
+    /// Returns the folder in which the command at an offset in `text` runs; empty if it is unknown.
+    pub(crate) fn folder_at(&self, offset: usize) -> &str {
+        let command = self.command_folders.partition_point(|(end, _)| *end < offset);
+        self.command_folders.get(command).map_or("", |(_, folder)| folder)
     }
 }
 
-/// Returns the files that one command edits in place, creates, or copies or moves to.
-fn files_written_by(command: &str) -> Vec<&str> {
-    let mut words =
-        command.split_whitespace().skip_while(|word| matches!(*word, "sudo" | "git" | "then" | "do"));
-    let program = words.next().unwrap_or_default();
-    let (options, paths): (Vec<&str>, Vec<&str>) = words.partition(|word| word.starts_with('-'));
-    // `-i`, `-i.bak`, `-Ei`
-    let is_in_place =
-        options.iter().any(|option| option.starts_with("-i") || option.len() < 5 && option.ends_with('i'));
-    match program {
-        "sed" | "perl" if is_in_place => paths.last().copied().into_iter().collect(),
-        "touch" => paths,
-        "mv" | "cp" if paths.len() == 2 => vec![paths[1]],
-        _ => Vec::new(),
+/// Returns the files that `command` uses.
+pub(crate) fn command_files(command: &str) -> CommandFiles {
+    let mut text = lines_without_heredocs(command).collect::<Vec<_>>().join("\n");
+    let commands = parser::parse_commands(&text);
+    for command in &commands {
+        let (program, arguments) = command.program();
+        let scripts = scripts::script_arguments(program, arguments).unwrap_or_default().scripts;
+        let folders = arguments.iter().filter(|_| matches!(program, "cd" | "pushd"));
+        for word in scripts.into_iter().chain(folders) {
+            text.replace_range(word.span.clone(), &" ".repeat(word.span.len()));
+        }
     }
-}
-
-/// Returns whether a written path is a file of the work: not temporary, not a device, not a log, a plain name with an
-/// extension.
-fn is_persistent_file(path: &str) -> bool {
-    !is_temporary_file(path)
-        && is_plain_path(path)
-        && path.rsplit('/').next().is_some_and(|name| name.contains('.'))
-}
-
-/// Returns whether a path is temporary, a device or a log.
-pub(crate) fn is_temporary_file(path: &str) -> bool {
-    path.starts_with("/tmp/") || path.starts_with("/dev/") || path.ends_with(".log")
-}
-
-/// Returns whether a text has only characters of plain paths, and is no pattern or variable.
-fn is_plain_path(path: &str) -> bool {
-    !path.is_empty()
-        && path.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'-' | b'_' | b'~'))
+    let mut folders: Vec<String> = commands.iter().map(|command| command.folder.clone()).collect();
+    folders.retain(|folder| crate::calls::files::same_file::is_absolute(folder));
+    folders.sort_unstable();
+    folders.dedup();
+    CommandFiles {
+        operations: operations::file_operations(&commands),
+        folders,
+        text,
+        command_folders: commands.into_iter().map(|command| (command.end, command.folder)).collect(),
+    }
 }
 
 /// Returns the lines of a command without the bodies and delimiters of its here-documents.
@@ -375,12 +348,19 @@ mod tests {
             ("make 2>&1 | tee /tmp/x.log", ""),
             ("sed -i 's/a/b/' d.py", "d.py"),
             ("grep 'a -> b' e.rs", ""),
-            ("cd /p && git mv a.rs b.rs && sed -Ei s/x/y/ src/e.rs; touch new.txt", "b.rs src/e.rs new.txt"),
+            (
+                "cd /p && git mv a.rs b.rs && sed -Ei s/x/y/ src/e.rs; touch new.txt",
+                "/p/b.rs /p/src/e.rs /p/new.txt",
+            ),
             ("sed -n 3p d.py && cp a.rs /tmp/b.rs", ""),
             ("sed -i 's/clock.advance(1); x/y/' src/e.rs", "src/e.rs"),
         ] {
-            let mut files = Vec::new();
-            collect_written_files(command, &mut files);
+            let is_write = |operation: &FileOperation| {
+                matches!(operation.kind, FileOperationKind::Edit | FileOperationKind::Create)
+            };
+            let operations = command_files(command).operations;
+            let files: Vec<String> =
+                operations.into_iter().filter(is_write).map(|operation| operation.path).collect();
             assert_eq!(files.join(" "), expected, "{command:?}");
         }
     }

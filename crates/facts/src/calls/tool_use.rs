@@ -5,7 +5,7 @@ use protocol::{TodoItem, TodoStatus};
 use serde_json::Value;
 
 use crate::identifier::{self, NameKind};
-use crate::shell;
+use crate::shell::{self, FileOperation, FileOperationKind};
 
 /// The interpretation of one tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,6 +16,10 @@ pub struct ToolUse {
     pub writes: Vec<String>,
     /// Normalized paths of the files and folders that the call deletes.
     pub deletes: Vec<String>,
+    /// The effects of the call's command or patch on files, in order.
+    pub operations: Vec<FileOperation>,
+    /// The absolute folders in which the command runs after a `cd`.
+    pub folders: Vec<String>,
     /// The shell command that the call runs, cut to its first 8 KiB.
     pub command: Option<String>,
     /// The change that the call makes to a task list.
@@ -158,24 +162,40 @@ impl ToolUse {
     fn record_command(&mut self, command: String) {
         let command = head_words(&command, COMMAND_BYTES_MAX).to_owned();
         self.record_patch(&command);
-        shell::collect_written_files(&command, &mut self.writes);
-        shell::collect_deleted_files(&command, &mut self.deletes);
-        for line in shell::lines_without_heredocs(&command) {
-            identifier::scan_names(line, |kind, name| {
-                let path = normalize_path(name);
-                let is_other = !self.writes.contains(&path) && !self.deletes.contains(&path);
-                let is_file = kind == NameKind::Path && is_file_path(&path) && is_readable(&path);
-                let is_temporary = shell::is_temporary_file(&path);
-                if is_file
-                    && is_other
-                    && !is_temporary
-                    && !is_module_name(line, name)
-                    && !is_rest_of_path(line, name)
-                {
-                    self.reads.push(path);
+        let files = shell::command_files(&command);
+        for operation in &files.operations {
+            match operation.kind {
+                FileOperationKind::Edit | FileOperationKind::Create => {
+                    self.writes.push(operation.path.clone())
                 }
-            });
+                FileOperationKind::Delete => self.deletes.push(operation.path.clone()),
+                FileOperationKind::Discard
+                | FileOperationKind::Restore
+                | FileOperationKind::Reset
+                | FileOperationKind::Clean
+                | FileOperationKind::Commit => {}
+            }
         }
+        identifier::scan_names(&files.text, |kind, name| {
+            let start = name.as_ptr().addr() - files.text.as_ptr().addr();
+            let before = &files.text[..start];
+            let path = normalize_path(name);
+            let is_file = kind == NameKind::Path && is_file_path(&path) && is_readable(&path);
+            if !is_file
+                || shell::is_temporary_file(&path)
+                || is_module_name(before, name)
+                || is_rest_of_path(before, name)
+            {
+                return;
+            }
+            let path = shell::join_path(files.folder_at(start), &path);
+            let is_operand = files.operations.iter().any(|operation| operation.path == path);
+            if !is_operand && !self.writes.contains(&path) && !self.deletes.contains(&path) {
+                self.reads.push(path);
+            }
+        });
+        self.operations.extend(files.operations);
+        self.folders = files.folders;
         self.command = Some(command);
     }
 
@@ -189,7 +209,16 @@ impl ToolUse {
                 .iter()
                 .find_map(|prefix| line.strip_prefix(prefix));
             self.writes.extend(written.map(normalize_path));
-            self.deletes.extend(line.strip_prefix("*** Delete File: ").map(normalize_path));
+            if let Some(deleted) = line.strip_prefix("*** Delete File: ").map(normalize_path) {
+                self.operations.push(FileOperation {
+                    kind: FileOperationKind::Delete,
+                    path: deleted.clone(),
+                    program: String::new(),
+                    operand: String::new(),
+                    source: None,
+                });
+                self.deletes.push(deleted);
+            }
         }
     }
 }
@@ -231,18 +260,16 @@ pub fn is_file_path(path: &str) -> bool {
     has_extension && NON_FILE_NAMES.iter().all(|name| !path.eq_ignore_ascii_case(name))
 }
 
-/// Returns whether a path in a command names a module in code that the command searches or replaces, such as
-/// `sed 's|"../a.js"|"../b/a.js"|'`: it is in quotation marks and relative to the folder of the file with that code.
-fn is_module_name(line: &str, path: &str) -> bool {
-    let start = path.as_ptr().addr() - line.as_ptr().addr();
-    path.starts_with("../") && line[..start].ends_with(['"', '\''])
+/// Returns whether a path in a command, after the text `before`, names a module in code that the command contains: it is in
+/// quotation marks and relative to the folder of the file with that code.
+fn is_module_name(before: &str, path: &str) -> bool {
+    path.starts_with("../") && before.ends_with(['"', '\''])
 }
 
-/// Returns whether a path in a command is only the end of one: a variable, the output of a command or a pattern is before it, or
-/// its beginning was left out.
-fn is_rest_of_path(line: &str, path: &str) -> bool {
-    let start = path.as_ptr().addr() - line.as_ptr().addr();
-    path.starts_with("...") || line[..start].ends_with(['$', '}', ')', '*'])
+/// Returns whether a path in a command, after the text `before`, is only the end of one: a variable, the output of a command or
+/// a pattern is before it, or its beginning was left out.
+fn is_rest_of_path(before: &str, path: &str) -> bool {
+    path.starts_with("...") || before.ends_with(['$', '}', ')', '*'])
 }
 
 /// Returns whether reading the file says something about the work: it is no image, log or document for people.

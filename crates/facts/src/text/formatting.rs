@@ -69,7 +69,11 @@ pub fn strip_tags(text: &str) -> String {
             // `<Button>` is what the text is about; `<INSTRUCTIONS>` and `<b>` are markup.
             let is_component = name.starts_with(|c: char| c.is_ascii_uppercase())
                 && name.contains(|c: char| c.is_ascii_lowercase());
-            let is_parameter = is_parameter || is_component || is_in_code;
+            // Interpreters name what is no file so.
+            let is_source =
+                ["stdin", "stdout", "stderr", "anonymous", "module", "string", "unknown", "lambda"]
+                    .contains(&name);
+            let is_parameter = is_parameter || is_component || is_in_code || is_source;
             name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() < 60 && !is_parameter
         });
         match end {
@@ -140,6 +144,7 @@ mod tests {
             ("a<br>b</div>c", "a\nb\nc"),
             ("fix Vec<T> and HashMap<K, V> parsing", "fix Vec<T> and HashMap<K, V> parsing"),
             ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),
+            ("jq: error (at <stdin>:82): no", "jq: error (at <stdin>:82): no"),
         ] {
             assert_eq!(strip_tags(text), stripped);
         }

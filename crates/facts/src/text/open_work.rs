@@ -3,6 +3,7 @@
 
 mod phrases;
 mod shortfall;
+mod shortfall_phrases;
 
 use model::sentence_ranking::split_sentences;
 
@@ -117,6 +118,7 @@ pub(crate) fn is_courtesy(question: &str) -> bool {
         "anything else",
         "what else",
         "how can i help",
+        "what can i do",
         "how can i assist",
         "what would you like to do next",
         "what's next",
@@ -233,6 +235,30 @@ pub fn is_farewell(message: &str) -> bool {
         ends_here || PRAISE.contains(&lower.as_str())
     });
     is_polite && is_end
+}
+
+/// Lowercase greetings, which ask for nothing.
+const GREETINGS: [&str; 14] = [
+    "hi",
+    "hello",
+    "hey",
+    "hi there",
+    "hello there",
+    "hey there",
+    "hello again",
+    "hi again",
+    "good morning",
+    "good evening",
+    "hallo",
+    "moin",
+    "bonjour",
+    "hola",
+];
+
+/// Returns whether the message is only a greeting, such as "Hi!".
+pub fn is_greeting(message: &str) -> bool {
+    let lower = message.trim().trim_end_matches(['.', '!', ' ']).to_lowercase();
+    GREETINGS.contains(&lower.as_str())
 }
 
 /// Returns whether a lowercase sentence without its final punctuation only thanks or says goodbye.
@@ -433,6 +459,12 @@ mod tests {
             ("9 of the 12 services run on Node 22.", "9 of the 12 services run on Node 22."),
             ("Nine of the twelve services are migrated.", "Nine of the twelve services are migrated."),
             ("Tests: 41/43 pass.", "Tests: 41/43 pass."),
+            ("The credit-note path is where I stopped.", "The credit-note path is where I stopped."),
+            ("The rest is one command away: `npm publish`.", "The rest is one command away: `npm publish`."),
+            (
+                "I turned off the check. It should be switched on again before the release.",
+                "It should be switched on again before the release.",
+            ),
             ("All 12 of the 12 services run on Node 22.", ""),
             ("Step 2 of 5 is finished: I ported the reader.", ""),
             ("I fixed 2 of 3 red tests on 3/14, and the last one with them.", ""),

@@ -1,9 +1,10 @@
-//! Cue words that mark a sentence as a rule of the user, in a few common languages. This is the only list of them.
+//! Cue words that mark a sentence as a rule of the user, in a few common languages. The words of a single form of rule are next
+//! to the function that reads it.
 //!
 //! [`rule_strictness`] accepts every order and wish, because a summary has room for a false one. [`standing::is_standing_rule`]
 //! accepts only rules that stay valid after the request in which they were stated: a prohibition, an order with a word
 //! such as "always", or a condition on the whole work. An order that is carried out once, such as "keep the first beat",
-//! is not a standing rule.
+//! is not a standing rule. [`statements`] and [`notices`] accept rules without an imperative.
 
 use std::sync::LazyLock;
 
@@ -12,8 +13,11 @@ use aho_corasick::AhoCorasick;
 use super::cues::{build_matcher, is_bounded, is_whole_word};
 use crate::tool_use::head;
 
+mod lasting_order;
+mod notices;
 pub(crate) mod order;
 pub(crate) mod standing;
+mod statements;
 #[cfg(test)]
 mod tests;
 
@@ -280,6 +284,8 @@ const NO_RULES: &[&str] = &[
     "must be some",
     "must be because",
     "must be why",
+    "must say",
+    "must admit",
     "must have been",
     "should have been",
     "should have worked",
@@ -537,6 +543,11 @@ fn begins_with_any(lower: &str, phrases: &[&str]) -> bool {
 
 /// Returns whether a clause begins after this text: it is empty, or ends in punctuation or one of [`CLAUSE_OPENERS`].
 fn begins_clause(before: &str) -> bool {
+    // "Read-only" and "English-only" are words.
+    let is_inside_word = |compound: &str| compound.ends_with(char::is_alphanumeric);
+    if before.strip_suffix('-').is_some_and(is_inside_word) {
+        return false;
+    }
     let before = before.trim_end();
     let mut words = before.rsplit(|c: char| !c.is_alphanumeric());
     let is_subordinate = matches!(words.next(), Some("you" | "we"))

@@ -241,6 +241,7 @@ impl HandoffSummarization {
             return package_draft(package, scan.coverage_without_quotes());
         }
         let (summary, coverage) = scan.offline_summary(tokens_max);
+        let title_unfound = scan.inherited_title_unfound(&summary.title);
         SummaryDraft {
             title: summary.title,
             tldr: summary.tldr,
@@ -250,7 +251,7 @@ impl HandoffSummarization {
             coverage,
             response_id: None,
             carried: CarriedFacts { in_use: summary.carried.in_use, ..scan.carried_facts() },
-            notes: ReviewNotes::default(),
+            notes: ReviewNotes { title_unfound, ..ReviewNotes::default() },
             tokens_max,
             material: None,
         }

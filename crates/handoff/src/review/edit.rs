@@ -7,9 +7,7 @@
 
 use std::cmp::Reverse;
 
-use protocol::{
-    CarriedFacts, HandoffSummary, LeftOutReason, RuleNote, RuleProblem, Seq, SummaryItem, SummaryItemKind,
-};
+use protocol::{HandoffSummary, LeftOutReason, RuleNote, RuleProblem, Seq, SummaryItem, SummaryItemKind};
 use runtime::DecisionRejection;
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,6 +18,7 @@ use crate::review::decide::EditedSummary;
 use crate::review::edit::error::{EditError, LineLocation};
 use crate::review::edit::marks::{confirmed_item, keep_marks, mended_item, replaces_unverified, user_item};
 use crate::review::edit::parse::{EditedBullet, ParsedEdit};
+use crate::review::edit::submitted_facts::submitted_facts;
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::message_use::{is_covered_message, reclassify_messages};
 use crate::summary::offline_summary::open_tasks;
@@ -31,6 +30,7 @@ mod error;
 pub(crate) mod grounding;
 pub(crate) mod marks;
 mod parse;
+mod submitted_facts;
 pub(crate) mod submitted_text;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -140,8 +140,10 @@ pub(crate) fn parse_markdown(
         (None, Some((title, location))) => (summary.title, locations.title) = (title, Some(location)),
         (None, None) => {}
     }
-    if let Some((tldr, location)) = edit.tldr {
-        (summary.tldr, locations.tldr) = (tldr, Some(location));
+    match edit.tldr {
+        Some((tldr, location)) => (summary.tldr, locations.tldr) = (tldr, Some(location)),
+        None if edit.is_tldr_removed => summary.tldr.clear(),
+        None => {}
     }
     keep_marks(shown, &mut summary);
     let notes = &mut summary.notes;
@@ -160,6 +162,10 @@ pub(crate) fn parse_markdown(
     body.sort_by_key(|item| item.kind);
     if shown.carried.is_in_markdown {
         summary.carried = edited_facts(&shown.carried, &edit.facts);
+        let has_request = summary.carried.last_user_request.is_some();
+        if let Some(state) = edit.request_state.filter(|_| has_request) {
+            summary.carried.last_request_answered = state;
+        }
     }
     check_limits(shown, HandoffSummary { body, ..summary }, submitted.text, locations)
 }
@@ -274,6 +280,10 @@ pub(crate) fn remove_waiting_calls(
 pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedSummary, DecisionRejection> {
     let missing = |name: &str| EditError::Field(name.to_owned());
     let field = |name: &str| json.get(name).ok_or_else(|| missing(name));
+    check_json_size(shown, json)?;
+    if json.get("schema_version").is_some_and(|version| !version.is_u64()) {
+        return Err(missing("schema_version").into());
+    }
     let text = |name: &str| field(name)?.as_str().map(render::normalize_line).ok_or_else(|| missing(name));
     let mut body: Vec<SummaryItem> =
         serde_json::from_value(field("body")?.clone()).map_err(|error| EditError::Body(error.to_string()))?;
@@ -302,12 +312,9 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
     }
     body.retain(|item| !item.text.is_empty());
     body.sort_by_key(|item| item.kind);
-    let is_in_markdown = shown.carried.is_in_markdown;
-    let carried = match json.get("carried").or_else(|| json.get("carry_over")).filter(|_| is_in_markdown) {
-        Some(facts) => serde_json::from_value::<CarriedFacts>(facts.clone())
-            .map(|facts| with_covered_refs(shown, CarriedFacts { is_in_markdown, ..facts }))
-            .map_err(|error| EditError::CarriedFacts(error.to_string()))?,
-        None => shown.carried.clone(),
+    let carried = match shown.carried.is_in_markdown {
+        true => submitted_facts(shown, json)?,
+        false => shown.carried.clone(),
     };
     let (title, tldr) = (text("title")?, text("tldr")?);
     let mut summary = HandoffSummary { title, tldr, body, carried, ..user_summary(shown) };
@@ -316,20 +323,14 @@ pub(crate) fn parse_json(shown: &HandoffSummary, json: &Value) -> Result<EditedS
     check_limits(shown, summary, package_md, TextLocations::default())
 }
 
-/// Returns submitted facts without empty rules and pins, and without references that neither the shown facts have nor the
-/// covered part of the thread.
-fn with_covered_refs(shown: &HandoffSummary, mut facts: CarriedFacts) -> CarriedFacts {
-    let shown_refs = shown.carried.rules.iter().map(|rule| &rule.refs);
-    let shown_refs: Vec<Seq> =
-        shown_refs.chain(shown.carried.pins.iter().map(|pin| &pin.refs)).flatten().copied().collect();
-    let covered = shown.coverage.first_seq..=shown.coverage.last_seq;
-    facts.rules.retain(|rule| !rule.text.trim().is_empty());
-    facts.pins.retain(|pin| !pin.text.trim().is_empty());
-    let refs = facts.rules.iter_mut().map(|rule| &mut rule.refs);
-    for refs in refs.chain(facts.pins.iter_mut().map(|pin| &mut pin.refs)) {
-        refs.retain(|seq| covered.contains(seq) || shown_refs.contains(seq));
+/// Checks that the JSON of an edit is not much longer than any valid one, before the work that its length costs.
+fn check_json_size(shown: &HandoffSummary, json: &Value) -> Result<(), EditError> {
+    let shown_bytes = serde_json::to_string(shown).map_or(0, |shown| shown.len());
+    let text = json.to_string();
+    if text.len() <= SUBMITTED_BYTES_MAX.max(2 * shown_bytes) {
+        return Ok(());
     }
-    facts
+    Err(EditError::TooLong { tokens: model::tokens::estimate_tokens(&text), tokens_max: EDITED_TOKENS_MAX })
 }
 
 /// Returns the Markdown that is stored if `json`, a person's edit of the shown summary, is accepted.

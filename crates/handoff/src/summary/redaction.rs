@@ -14,7 +14,8 @@ pub(crate) fn redact_summary(summary: HandoffSummary, known: &KnownSecrets) -> H
     let body =
         summary.body.into_iter().map(|item| SummaryItem { text: redact(&item.text), ..item }).collect();
     HandoffSummary {
-        title: redact(&summary.title),
+        // Asterisks are no part of a rendered title. They would hide a token that they divide.
+        title: redact(&summary.title.replace("**", "")),
         tldr: redact(&summary.tldr),
         body,
         carried: redact_texts(summary.carried, &redact),

@@ -11,9 +11,14 @@ mod negation;
 mod prohibition;
 
 /// Maximum number of notes about contradicted rules. More would mean that the comparison fails for this text.
-const CONFLICTS_MAX: usize = 4;
+const CONFLICTS_MAX: usize = 8;
+/// Maximum number of notes about one rule.
+const CONFLICTS_PER_RULE_MAX: usize = 3;
 /// The share of a rule's words, in percent, that another rule has to contain to be the same one in other words.
 const REWORDED_PERCENT: usize = 50;
+
+/// The minimum length of a sentence of an objective that is recognized as a rule, in bytes.
+const RULE_BYTES_MIN: usize = 12;
 
 /// Words that deny. A rule with more or fewer of them demands something else.
 const NEGATIONS: &[&str] = &[
@@ -92,8 +97,8 @@ pub(crate) fn known_rules(summary: &HandoffSummary) -> Vec<Rule> {
     summary.carried.rules.iter().cloned().chain(lost.map(|note| note.rule.clone())).collect()
 }
 
-/// Returns the rules that the text contradicts: each with the first open line that proposes what it forbids, or else the
-/// first line anywhere that says the opposite.
+/// Returns the rules that the text contradicts: each with the open lines that propose what it forbids, or else those anywhere
+/// that say the opposite. A line that repeats the rule does not contradict it.
 fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
     let items = summary.body.iter().filter(|item| proposes_work(item.kind));
     let open = items.flat_map(|item| item.text.lines()).filter(|line| !line.starts_with("[x] "));
@@ -102,14 +107,27 @@ fn conflicts(summary: &HandoffSummary) -> Vec<RuleNote> {
     let heads = [summary.title.as_str(), &summary.tldr].into_iter().chain(summary.carried.goal.as_deref());
     let items = summary.body.iter().flat_map(|item| item.text.lines()).map(without_box);
     let lines: Vec<&str> = heads.chain(items).chain(open.iter().copied()).collect();
-    let conflict = |rule: &Rule| {
+    let conflicts = |rule: &Rule| -> Vec<RuleNote> {
         let bans = prohibition::prohibitions(&rule.text);
-        let proposing = open.iter().find(|line| bans.iter().any(|ban| ban.is_proposed_in(line)));
-        let line = proposing.or_else(|| lines.iter().find(|line| negation::negates(&rule.text, line)))?;
-        let problem = RuleProblem::Contradicted { line: (*line).to_owned() };
-        Some(RuleNote { rule: rule.clone(), problem })
+        let is_other = |line: &&&str| !rule.text.contains(line.trim_matches(['"', ' ', '.']));
+        let mut found: Vec<&str> = open
+            .iter()
+            .filter(is_other)
+            .filter(|line| bans.iter().any(|ban| ban.is_proposed_in(line)))
+            .copied()
+            .collect();
+        if found.is_empty() {
+            let negating = lines.iter().filter(is_other).filter(|line| negation::negates(&rule.text, line));
+            found = negating.copied().collect();
+        }
+        found.dedup();
+        let note = |line: &str| RuleNote {
+            rule: rule.clone(),
+            problem: RuleProblem::Contradicted { line: line.to_owned() },
+        };
+        found.into_iter().take(CONFLICTS_PER_RULE_MAX).map(note).collect()
     };
-    summary.carried.rules.iter().filter_map(conflict).take(CONFLICTS_MAX).collect()
+    summary.carried.rules.iter().flat_map(conflicts).take(CONFLICTS_MAX).collect()
 }
 
 /// Returns whether a message of the user proposes what the rule forbids, or says the opposite of it.
@@ -189,20 +207,34 @@ fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
     common * 100 > words.len() * REWORDED_PERCENT
 }
 
-/// Returns the items without the lines that only quote a standing rule, and objectives without the sentences whose number a rule
-/// has changed. The rules are among the facts, where the child reads them too. A text that has nothing else stays as it is.
+/// Returns the items without the lines that only quote a standing rule, and objectives without the sentences that are rules or
+/// whose number a rule has changed. The rules are among the facts, where the child reads them too. A text that has nothing else stays as it is.
 pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> Vec<SummaryItem> {
     let rule_texts: Vec<String> = rules.iter().map(|rule| render::normalize_line(&rule.text)).collect();
     let repeats_rule = |line: &str| {
         let quoted = line.strip_prefix('"').and_then(|line| line.strip_suffix('"'));
         quoted.is_some_and(|quoted| rule_texts.iter().any(|rule| rule.contains(quoted.trim_end_matches('.'))))
     };
+    let is_rule = |sentence: &str| {
+        let sentence = render::normalize_line(sentence);
+        sentence.len() >= RULE_BYTES_MIN && rule_texts.iter().any(|rule| rule.contains(&sentence))
+    };
     let without = |item: &SummaryItem| {
-        let kept: Vec<(usize, &str)> =
-            item.text.lines().enumerate().filter(|(_, line)| !repeats_rule(line)).collect();
+        let is_objective = item.kind == SummaryItemKind::Objective;
+        let without_rules = |line: &str| -> String {
+            match is_objective && split_sentences(line).any(is_rule) {
+                true => {
+                    split_sentences(line).filter(|sentence| !is_rule(sentence)).collect::<Vec<_>>().join(" ")
+                }
+                false => line.to_owned(),
+            }
+        };
+        let lines = item.text.lines().map(without_rules).enumerate();
+        let kept: Vec<(usize, String)> =
+            lines.filter(|(_, line)| !line.is_empty() && !repeats_rule(line)).collect();
         let line_refs: Vec<Vec<Seq>> =
             kept.iter().filter_map(|(index, _)| item.line_refs.get(*index).cloned()).collect();
-        let text = kept.iter().map(|(_, line)| *line).collect::<Vec<_>>().join("\n");
+        let text = kept.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>().join("\n");
         // A reference of a line that is gone supports nothing any more.
         let is_kept = |seq: &Seq| {
             let is_of_line = |refs: &Vec<Seq>| refs.contains(seq);

@@ -127,8 +127,9 @@ fn m7_carried_over_facts_occur_in_the_conversation() {
                 .any(|cue| lower.contains(cue));
             assert!(says_goodbye && text.len() < 200, "{name}: {text}");
         }
-        // Thanks and goodbyes ask for nothing.
-        let request = |item: &TranscriptItem| item.user_text().filter(|text| !facts::is_farewell(text));
+        // Thanks, goodbyes and greetings ask for nothing.
+        let asks = |text: &String| !facts::is_farewell(text) && !facts::is_greeting(text);
+        let request = |item: &TranscriptItem| item.user_text().filter(asks);
         let request = items.iter().rev().find_map(request);
         let expected =
             request.as_deref().map(|text| handoff_text(text, carried.last_user_request.as_deref()));

@@ -44,9 +44,10 @@ pub(crate) async fn export_thread(
         }
     };
     let entries = caller.agent.threads().history(thread_id).await?;
+    let origins = caller.agent.handoffs().origins(&thread).await?;
     let text = match extension {
         "json" => agent::export_json(&thread, entries).map_err(ApiError::internal)?,
-        _ => agent::export_markdown(&thread, &entries),
+        _ => agent::export_markdown(&thread, &origins, &entries),
     };
     Ok(attachment_response(
         text,

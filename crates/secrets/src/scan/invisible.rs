@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
-/// A text without its invisible characters.
+/// A text from which characters were removed, such as those that are invisible.
+#[derive(Debug, Default)]
 pub(crate) struct VisibleText {
-    /// The visible characters.
+    /// The characters that remain.
     pub(crate) text: String,
     /// For each place where something was removed: the offset in `text`, and the number of bytes removed up to there.
     removed: Vec<(usize, usize)>,
@@ -17,6 +18,20 @@ impl VisibleText {
         let start = range.start + self.removed_up_to(|offset| offset <= range.start);
         let end = range.end + self.removed_up_to(|offset| offset < range.end);
         start..end
+    }
+
+    /// Returns whether something was removed between the first and the last character of a range of the visible text.
+    pub(crate) fn is_interrupted(&self, range: Range<usize>) -> bool {
+        let first = self.removed.partition_point(|(offset, _)| *offset <= range.start);
+        self.removed.get(first).is_some_and(|(offset, _)| *offset < range.end)
+    }
+
+    /// Records that the next `length` bytes of the original text are removed.
+    pub(crate) fn leave_out(&mut self, length: usize) {
+        let before = self.removed.last().map_or(0, |(_, before)| *before);
+        if length > 0 {
+            self.removed.push((self.text.len(), before + length));
+        }
     }
 
     /// Returns the number of bytes removed at the places with these offsets, which are the first ones.
@@ -43,10 +58,7 @@ pub(crate) fn remove_invisible(text: &str) -> Option<VisibleText> {
                 let removed = vec![(position, removed)];
                 visible = Some(VisibleText { text: text[..position].to_owned(), removed });
             }
-            (removed, Some(visible)) => {
-                let before = visible.removed.last().map_or(0, |(_, before)| *before);
-                visible.removed.push((visible.text.len(), before + removed));
-            }
+            (removed, Some(visible)) => visible.leave_out(removed),
         }
         rest = &rest[length.max(char.len_utf8())..];
     }

@@ -280,6 +280,146 @@ fn m16_secrets_in_the_files_of_tools_are_redacted() {
 }
 
 #[test]
+fn m16_tokens_of_more_services_are_redacted() {
+    for token in [
+        "hvs.{w24}",
+        "hvb.{w30}",
+        "hvr.{w24}",
+        "M{A23}.{w6}.{w27}",
+        "N{A25}.{w6}.{w38}",
+        "NRAK-{u27}",
+        "ntn_{A46}",
+        "cio{A32}",
+        "key-{h32}",
+        "{h32}-us12",
+        "{h32}-us6",
+        "squ_{h40}",
+        "sqp_{h40}",
+        "sqa_{h40}",
+        "api_org_{A34}",
+        "api_org_{l34}",
+        "sl.{w130}",
+        "sl.u.{w150}",
+    ] {
+        for context in
+            ["I pasted «T» there.", "\"«T»\"", "x=«T»\n", "keys/«T»", "(«T»)", "«T»", "A «T»,«T» Z"]
+        {
+            check_redacted(&[&context.replace("«T»", &format!("«{token}»"))]);
+        }
+    }
+    check_unchanged(&[
+        "hvs.config and hvs.some_long_module_name_of_it",
+        "cio and ciorganizationofthewholecommitteeab",
+        "key-0123456789abcdef",
+        "in us-east-1 and eu-us1",
+        "sqp_test_helper",
+        "api_org_settings_of_the_first_page",
+        "sl.configuration.of.the.slider",
+        "MyVeryLongComponentName24.config.someOtherLongMethodNameHere1",
+        "ModuleNotFoundErrorHandler.create.anotherLongNameOfSomethingElse",
+        "2.123456.7 and a.abcdef.g",
+    ]);
+}
+
+#[test]
+fn m16_an_openssh_key_without_its_first_line_is_redacted() {
+    for (lines, line_break) in [
+        ("text\n«b3BlbnNzaC1rZXktdjE{b51}~{b70}~{b70}~{b16}==»\nafter it", "\n"),
+        ("«b3BlbnNzaC1rZXktdjE{b51}~{b70}~{b70}~{b18}==»\r\nafter", "\r\n"),
+        ("key: |\n  «b3BlbnNzaC1rZXktdjE{b51}~{b70}~{b58}==»\n  other: x", "\n  "),
+        ("{\"key\": \"«b3BlbnNzaC1rZXktdjE{b51}~{b70}~{b58}==»\\n\"}", "\\n"),
+        ("+«b3BlbnNzaC1rZXktdjE{b51}~{b70}~{b58}==»\n+x", "\n+"),
+        ("> «b3BlbnNzaC1rZXktdjE{b51}~{b70}~{b58}==»\n> x", "\n> "),
+        ("«b3BlbnNzaC1rZXktdjE{b51}~{b70}~{b20}»", " "),
+        ("key=«b3BlbnNzaC1rZXktdjE{b500}»", ""),
+        ("«b3BlbnNzaC1rZXktdjE{b6000}==» and", ""),
+    ] {
+        check_redacted(&[&lines.replace('~', line_break)]);
+    }
+    check_unchanged(&["the body begins with b3BlbnNzaC1rZXkt"]);
+}
+
+#[test]
+fn m16_a_password_with_a_space_or_an_exclamation_mark_is_redacted() {
+    check_redacted(&[
+        "{\"password\": \"«xK9 eZ0qypTn»\"}",
+        "{\\\"password\\\": \\\"«xK9 eZ0qypTn»\\\"}",
+        "password: \"«Q ufSFoO qwUAKcq6!»\"",
+        "DB_PASSWORD='«Q ufSFoO qwUAKcq6!»'",
+        "login --password \"«xK9 eZ0qypTn»\"",
+        "the password is \"«xK9 eZ0qypTn»\"",
+        "pw: «ZqXpqdLxHU!»",
+        "password: \"«ZqXpqdLxHU!»\"",
+        "my password is «ZqXpqdLxHU!»",
+    ]);
+    check_unchanged(&[
+        "password: \"at least eight characters\"",
+        "{\"password\": \"min. 8 characters, a-z0-9\"}",
+        "{\"password\": \"Enter the 2FA code\", \"x\": 1}",
+        "{\"password\": \"Password 1\"}",
+        "password: 'Must contain P4ssw0rd rules'",
+        "url = \"&password=\" + getX1y2() + \"&user=\"",
+        "token: \"expected 3 args in xK9 eZ0qypTn\"",
+        "@IBOutlet var password: UITextField!",
+        "var password: NSString!",
+        "pw: required!",
+        "t(\"password\", \"PostgreSQL 16\")",
+    ]);
+}
+
+#[test]
+fn m16_a_hash_of_a_password_is_redacted() {
+    check_redacted(&[
+        "root:«$6${A16}${A86}»:19000:0:99999:7:::",
+        "root:«$6$rounds=5000${A8}${A86}»:19000",
+        "me:«$5${A8}${A43}»",
+        "me:«$1${A8}${A22}»:x",
+        "me:«$y$j9T${A22}${A43}»:19000",
+        "admin:«$apr1${A8}${A22}»",
+        "admin:«$2y$05${A53}»",
+        "hash «$2b$12${A53}», ok",
+        "\"«$2a$10${A53}»\"",
+        "admin:$«$2y$$05$${A53}»",
+        "«$argon2id$v=19$m=65536,t=3,p=4${A22}${A43}»",
+        "\"«$argon2i$m=4096,t=3,p=1${A22}${A43}»\"",
+        "«$pbkdf2-sha256$29000${A22}${A43}»",
+        "«pbkdf2_sha256$600000${A22}${A43}=»",
+    ]);
+    let hash = RandomSource::new(SEED).fill_template("{A32}");
+    assert_eq!(redact(&format!("x: {{SSHA}}{hash}=")), "x: [redacted]");
+    check_unchanged(&[
+        "$1$2 and $6$",
+        "echo $1$5$HOME",
+        "hash: argon2id",
+        "$argon2id$ is a prefix",
+        "bcrypt hashes begin with $2b$12$",
+        "s/a\\(b\\)/$1$2$3/",
+    ]);
+}
+
+#[test]
+fn m16_a_token_that_marks_interrupt_is_redacted() {
+    check_redacted(&[
+        "the «ghp_**{A10}**{A26}» there",
+        "the «ghp_{A10}**{A10}**{A16}» there",
+        "«ghp___{A10}__{A26}»",
+        "«gh`p_`{A36}»",
+        "(«AKIA`{x8}`{x8}»)",
+        "x\n«sk-ant-api03-**{A40}**{A53}»\n**bold**",
+        "token «hvs.`{A12}`{A16}», and «npm_*{A6}*{A30}».",
+    ]);
+    check_unchanged(&[
+        "hf_transformers__configuration2 and npm_run__build_all_of_the_packages",
+        "a**b**c `x`y **bold**text, `sk-`prefix__of__keys",
+        "ghp_**token**",
+        "x = a**2*b**3; user__profile__id = 1",
+        "self.__init__(sk_**kwargs)",
+    ]);
+    let key = "ghp_**aB3dE5gH\u{200b}aB3dE5gH**7jK9mN1pQ2rS4tU6vW8x";
+    assert_eq!(redact(&format!("é {key} é")), "é [redacted] é");
+}
+
+#[test]
 fn classes_in_words_are_expanded() {
     assert_eq!(rule_set::expand_classes("a[bc]d[ef]"), ["abde", "abdf", "acde", "acdf"]);
     assert_eq!(rule_set::expand_classes("plain"), ["plain"]);

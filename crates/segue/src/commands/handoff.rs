@@ -143,6 +143,10 @@ async fn decide_pending(context: &CommandContext, id: &str, args: &HandoffArgs) 
         None => context.agent.handoffs().find(id).await?,
     };
     let pending = find_pending(context, handoff.handoff_id).await?;
+    // A review shows the current proposal before it asks; every other answer is about the one that its id names.
+    if !matches!(answer, HandoffAnswerSource::Ask) {
+        context.agent.handoffs().check_named_proposal(id).await?;
+    }
     answer_and_report(context, &pending, AnswerRequest { answer, is_probed: args.probe }, None).await
 }
 

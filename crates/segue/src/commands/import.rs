@@ -167,7 +167,8 @@ async fn show_report(context: &CommandContext, report: &ImportReport) -> Result<
     for failed in &report.failed {
         context.screen.print_to_stderr(format!("segue: failed to {}", sanitize_line(&failed.reason)));
     }
-    if let [id] = ids.as_slice() {
+    if let [thread] = report.threads.as_slice() {
+        let id = context.short_id(thread.thread_id).await;
         context
             .screen
             .print_to_stderr(context.screen.style.dim(format!("Hand it off with `segue handoff {id}`.")));

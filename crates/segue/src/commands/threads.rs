@@ -375,8 +375,9 @@ async fn export_thread(
 ) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
     let entries = context.agent.threads().history(thread.thread_id).await?;
+    let origins = context.agent.handoffs().origins(&thread).await?;
     let text = match (format, context.format) {
-        (ExportFormat::Md, OutputFormat::Text) => agent::export_markdown(&thread, &entries),
+        (ExportFormat::Md, OutputFormat::Text) => agent::export_markdown(&thread, &origins, &entries),
         (ExportFormat::Json, _) | (ExportFormat::Md, OutputFormat::Json) => {
             agent::export_json(&thread, entries)?
         }

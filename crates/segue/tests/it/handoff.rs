@@ -111,6 +111,27 @@ fn a_handoff_without_a_terminal_prints_the_summary_and_stays_pending() {
 }
 
 #[test]
+fn m1_the_interrupt_of_a_replaced_draft_does_not_decide_about_its_successor() {
+    let sandbox = TestSandbox::new();
+    let first = leave_pending_handoff(&sandbox);
+    let own = first["package_md"].as_str().unwrap().replace("### Objective\n", "### Objective\n- Unseen.\n");
+    let save = json!({"type": "edit", "edited_action": {"name": "handoff_summary",
+        "args": {"package_md": own, "save_draft": true}}});
+    let second = decide_handoff(&sandbox, &first, &save).json();
+    assert_ne!(first["interrupt_id"], second["interrupt_id"], "{second}");
+    let file = sandbox.write_file("accept.json", json!({"decisions": [{"type": "approve"}]}).to_string());
+    let old = first["interrupt_id"].as_str().unwrap();
+    for arguments in [&["--decision-file", file.as_str()][..], &["--apply"]] {
+        let output = sandbox.run(&[&["handoff", "--decide", old][..], arguments, &["--json"]].concat());
+        assert_eq!(output.code, 1, "{output:?}");
+        assert!(output.stderr.contains("draft 2"), "{output:?}");
+    }
+    assert_eq!(sandbox.read_agent_md(), None);
+    let current = second["interrupt_id"].as_str().unwrap();
+    assert_eq!(sandbox.run(&["handoff", "--decide", current, "--apply", "--json"]).code, 0);
+}
+
+#[test]
 fn m1_a_decision_from_a_file_accepts_what_was_shown_by_another_process() {
     let sandbox = TestSandbox::new();
     let report = leave_pending_handoff(&sandbox);

@@ -48,7 +48,10 @@ fn the_history_of_a_child_shows_what_it_began_with() {
     let report = sandbox.json(&["history", &child, "--json"]);
     let began_with = &report["began_with"];
     let block = sandbox.read_agent_md().unwrap();
-    assert!(block.contains(began_with["summary_md"].as_str().unwrap().trim()), "{report}");
+    let package = began_with["package_md"].as_str().unwrap().trim();
+    assert!(block.contains(package), "{report}");
+    let export = sandbox.run(&["threads", "export", &child]).stdout;
+    assert!(package.lines().all(|line| export.contains(&format!("> {line}\n"))), "{export}");
     assert_eq!(sandbox.json(&["history", &child, "--json", "--after", "1"]).get("began_with"), None);
 }
 

@@ -1,7 +1,7 @@
 //! Joins the names of one file: agents use absolute paths, paths in a worktree, paths relative to several folders, and bare
 //! file names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::facts::FileUse;
 
@@ -44,8 +44,9 @@ const COMMON_NAMES: &[&str] = &[
 ];
 
 /// Returns the files with one entry for each file. A path relative to some folder and a longer path that ends in it are one
-/// file if no other path ends in it. The joined file has the relative path if the longer one is absolute, else the longer one.
-pub(super) fn join_same_files(files: Vec<FileUse>) -> Vec<FileUse> {
+/// file if no other path ends in it. The joined file has the relative path if the longer one is absolute, else the longer one. The two
+/// paths of one of the `copies` are two files.
+pub(super) fn join_same_files(files: Vec<FileUse>, copies: &HashSet<(String, String)>) -> Vec<FileUse> {
     let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, file) in files.iter().enumerate() {
         by_name.entry(file_name(&file.path).to_owned()).or_default().push(index);
@@ -57,7 +58,14 @@ pub(super) fn join_same_files(files: Vec<FileUse>) -> Vec<FileUse> {
         order
             .sort_by_key(|index| std::cmp::Reverse(slots[*index].as_ref().map_or(0, |file| file.path.len())));
         for index in &order {
-            join_into_longer(&mut slots, *index, &order);
+            let Some(path) = slots[*index].as_ref().map(|file| file.path.clone()) else { continue };
+            let is_copy = |other: &str| {
+                let pair = |a: &str, b: &str| copies.contains(&(a.to_owned(), b.to_owned()));
+                !copies.is_empty() && (pair(&path, other) || pair(other, &path))
+            };
+            let is_candidate = |at: &&usize| slots[**at].as_ref().is_some_and(|file| !is_copy(&file.path));
+            let candidates: Vec<usize> = order.iter().filter(is_candidate).copied().collect();
+            join_into_longer(&mut slots, *index, &candidates);
         }
     }
     slots.into_iter().flatten().collect()
@@ -105,7 +113,7 @@ fn join_into_longer(slots: &mut [Option<FileUse>], index: usize, candidates: &[u
 }
 
 /// Returns whether a path is absolute.
-pub(super) fn is_absolute(path: &str) -> bool {
+pub(crate) fn is_absolute(path: &str) -> bool {
     path.starts_with('/') || path.get(1..3) == Some(":/")
 }
 
@@ -145,7 +153,7 @@ mod tests {
         ] {
             let files = paths.iter().map(|path| FileUse { path: (*path).to_owned(), ..FileUse::default() });
             let mut joined: Vec<String> =
-                join_same_files(files.collect()).into_iter().map(|file| file.path).collect();
+                join_same_files(files.collect(), &HashSet::new()).into_iter().map(|file| file.path).collect();
             joined.sort();
             assert_eq!(joined.join(" "), expected, "{paths:?}");
         }

@@ -1,8 +1,9 @@
 //! Finds sentences that state a shortfall beside a result: tests that failed, an exception, or a part that was put off.
 
-use super::phrases::{
+use super::phrases::RESULTS;
+use super::shortfall_phrases::{
     ADMISSIONS, COUNTED_FAILURES, COUNTED_NOUNS, EXCEPTIONS, LEFT_ALONE, MENDED, NUMBER_WORDS, ORDINAL_NOUNS,
-    PUT_OFF, RESULTS, SET_ASIDE, WHOLES,
+    PUT_OFF, SET_ASIDE, WHOLES,
 };
 use crate::text::cues::contains_any_word;
 

@@ -84,6 +84,38 @@ const TASK_VERBS: &[&str] = &[
     "upgrade",
 ];
 
+/// Words of a reason for which something is spared, such as "the mobile team still builds it".
+const REASON_WORDS: &[&str] = &[
+    "because",
+    "since",
+    "still",
+    "is",
+    "are",
+    "belongs",
+    "needs",
+    "need",
+    "uses",
+    "use",
+    "owns",
+    "depends",
+    "builds",
+    "generated",
+];
+/// Words with which another thing is named in place of the refused one.
+const REPLACEMENT_WORDS: &[&str] = &["i meant", "i mean", "instead", "but", "wrong", "use the", "take"];
+
+/// Returns whether a lowercase order spares a path and says why: "not legacy/, the mobile team still builds it". Without a
+/// reason it may only replace one path by another.
+fn spares_path(order: &str) -> bool {
+    let spared = order.strip_prefix("not ").and_then(|rest| rest.split_once([',', ';', ':', '—', '–']));
+    spared.is_some_and(|(path, reason)| {
+        path.contains(['/', '`'])
+            && path.split_whitespace().count() <= 3
+            && contains_any_word(reason, REASON_WORDS)
+            && !contains_any_word(reason, REPLACEMENT_WORDS)
+    })
+}
+
 /// Returns whether a sentence with which the user refused a call says how to work from then on: a standing rule, or an order
 /// that names what to use. Questions, statements and orders about the present moment or object are none.
 pub(crate) fn is_lasting_correction(sentence: &str) -> bool {
@@ -95,6 +127,7 @@ pub(crate) fn is_lasting_correction(sentence: &str) -> bool {
     let mut words = order.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
     let (verb, object) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let is_order = CORRECTION_VERBS.contains(&verb)
+        || spares_path(order)
         || HABIT_VERBS.contains(&verb) && contains_any_word(order, CORRECTION_WORDS);
     let is_question = order.trim_end_matches([')', '"', '”', '*', ' ']).ends_with(['?', '？']);
     is_order

@@ -1,6 +1,10 @@
 //! Decides which sentence states a standing rule: one that stays valid after the request in which it was stated. The words
 //! are in [`super`].
 
+use super::lasting_order::{
+    demands_version, keeps_away, names_local_means, names_project_means, resolves_doubt,
+};
+use super::statements::states_rule;
 use super::{
     FOREIGN_MODALS, FOREIGN_ORDERS, FOREIGN_UNIVERSAL_WORDS, GENERAL_WORDS, HABIT_BEGINNINGS,
     HABIT_OCCASIONS, HABIT_VERBS, HEDGES, MODALS, NO_RULES, NO_STATEMENT_WORDS, ONE_TIME_WORDS, PROHIBITIONS,
@@ -11,17 +15,22 @@ use crate::limits::RULE_CHARS_MAX;
 use crate::text::cues::{contains_any_word, is_bounded};
 
 /// Returns whether the sentence states a rule that stays valid: a prohibition, an order with "always" and the like, or a
-/// requirement. Questions, guesses, code, orders that are carried out once, and statements about how something behaves
-/// are none.
+/// requirement. Questions, guesses, code, quoted lines, orders that are carried out once, and statements about how
+/// something behaves are none.
 pub(crate) fn is_standing_rule(sentence: &str) -> bool {
-    let sentence = sentence.trim_start_matches(['-', '*', '•', '+', '>', ' ']);
+    let is_item = ["- ", "* ", "• ", "+ "].iter().any(|marker| sentence.starts_with(marker))
+        || sentence.starts_with(|c: char| c.is_ascii_digit());
+    let sentence = sentence.trim_start_matches(['-', '*', '•', '+', ' ']);
     let sentence =
         sentence.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches(['.', ')', ' ']);
-    let is_prose = sentence.len() > 6 && !sentence.starts_with(['|', '`', '{', '}', '$', '<', '#']);
+    let is_prose = sentence.len() > 6 && !sentence.starts_with(['|', '`', '{', '}', '$', '<', '#', '>']);
     if !is_prose || sentence.trim_end().ends_with(['?', '？', ':']) || sentence.len() > 4 * RULE_CHARS_MAX {
         return false;
     }
     let lower = sentence.to_lowercase();
+    if resolves_doubt(&lower) {
+        return true;
+    }
     if HEDGES.iter().any(|hedge| lower.contains(hedge)) || is_permission(&lower) {
         return false;
     }
@@ -32,7 +41,11 @@ pub(crate) fn is_standing_rule(sentence: &str) -> bool {
     {
         return true;
     }
-    !contains_any_word(&lower, ONE_TIME_WORDS) && (forbids_or_requires(&lower) || is_lasting_order(&lower))
+    !contains_any_word(&lower, ONE_TIME_WORDS)
+        && (forbids_or_requires(&lower)
+            || is_lasting_order(&lower)
+            || states_rule(&lower)
+            || is_item && names_local_means(&lower))
 }
 
 /// Returns whether a lowercase sentence only permits something, such as "you can look it up (don't read all of it)".
@@ -51,15 +64,117 @@ fn forbids_or_requires(lower: &str) -> bool {
         lower.match_indices(*word).any(|(start, word)| {
             is_bounded(lower, start..start + word.len())
                 && !begins_with_any(&lower[start..], NO_RULES)
+                && !guesses_past(lower, start)
                 && !lower[..start].trim_end().ends_with("there")
                 && !lower[..start].trim_end().ends_with(|c: char| c.is_ascii_digit())
         })
     };
     REQUIREMENTS.iter().any(requires)
         || PROHIBITIONS.iter().any(|word| imperatives(lower, word).any(|object| !is_only_pronoun(object)))
-        || STRONG_IMPERATIVES
-            .iter()
-            .any(|word| imperatives(lower, word).any(|object| *word != "no" || forbids(lower, object)))
+        || STRONG_IMPERATIVES.iter().any(|word| {
+            imperatives(lower, word).any(|object| match *word {
+                "no" => forbids(lower, object),
+                "only" => !states_part(object),
+                _ => true,
+            })
+        })
+}
+
+/// Irregular participles in a guess about the past, such as "I must have broken it".
+const IRREGULAR_PARTICIPLES: &[&str] = &[
+    "broken",
+    "been",
+    "gone",
+    "done",
+    "made",
+    "left",
+    "lost",
+    "run",
+    "set",
+    "put",
+    "got",
+    "gotten",
+    "had",
+    "sent",
+    "said",
+    "seen",
+    "taken",
+    "written",
+    "read",
+    "forgotten",
+    "misread",
+    "overwritten",
+    "hit",
+    "hidden",
+    "come",
+    "become",
+    "begun",
+    "built",
+    "changed",
+    "chosen",
+    "crept",
+    "cut",
+    "fallen",
+    "found",
+    "given",
+    "gone",
+    "kept",
+    "known",
+    "meant",
+    "mistaken",
+    "slipped",
+    "stolen",
+    "thrown",
+];
+/// Lowercase subjects about whose past a sentence with "must have" guesses.
+const GUESSED_SUBJECTS: &[&str] =
+    &["i", "we", "you", "he", "she", "it", "they", "this", "that", "someone", "something", "one"];
+
+/// Returns whether "must" at `start` of a lowercase sentence guesses what happened, as in "I must have broken something". "The
+/// form must have unsaved changes" requires something.
+fn guesses_past(lower: &str, start: usize) -> bool {
+    let Some(rest) = lower[start..].strip_prefix("must have ") else { return false };
+    let mut words = rest
+        .split(|c: char| c.is_whitespace() || [',', '.', '!', ';'].contains(&c))
+        .skip_while(|word| word.ends_with("ly") || *word == "just" || *word == "already");
+    let verb = words.next().unwrap_or_default();
+    let is_participle = verb.len() > 4 && verb.ends_with("ed") || IRREGULAR_PARTICIPLES.contains(&verb);
+    let subject = lower[..start].split_whitespace().next_back().unwrap_or_default();
+    let is_object = |word: &str| {
+        PRONOUNS.contains(&word) || ["", "the", "a", "my", "something", "yesterday"].contains(&word)
+    };
+    is_participle && (GUESSED_SUBJECTS.contains(&subject) || is_object(words.next().unwrap_or_default()))
+}
+
+/// First words after "only" in a statement about one part or many.
+const PART_DETERMINERS: &[&str] =
+    &["the", "a", "an", "this", "one", "two", "three", "four", "five", "some", "my", "our"];
+/// Verbs of a statement about a part.
+const PART_VERBS: &[&str] = &[
+    "is", "are", "was", "were", "fails", "fail", "failed", "works", "work", "worked", "breaks", "looks",
+    "happens", "happened", "appears", "affects",
+];
+
+/// Returns whether the text after "only" states how a part of a thing is or behaves, such as "the header row is wrong" and
+/// "works on Linux".
+fn states_part(object: &str) -> bool {
+    let clause = object.split([',', ';']).next().unwrap_or(object).trim_end_matches(['.', '!', ' ']);
+    let first = clause.split(' ').next().unwrap_or_default();
+    let last = clause.split(' ').next_back().unwrap_or_default();
+    let is_verb_of_statement = PART_VERBS.contains(&first) && first.ends_with('s');
+    if is_verb_of_statement || ["fail", "fails", "failed"].contains(&last) {
+        return true;
+    }
+    if !PART_DETERMINERS.contains(&first) {
+        return false;
+    }
+    let mut main_clause = clause
+        .split_whitespace()
+        .take_while(|word| !WAITING_WORDS.contains(word) && !["which", "who"].contains(word));
+    match main_clause.any(|word| PART_VERBS.contains(&word)) {
+        true => !main_clause.next().is_some_and(|word| word == "to" || is_rule_participle(word)),
+        false => last.len() > 4 && last.ends_with("ed") && !contains_any_word(clause, MODALS),
+    }
 }
 
 /// Lowercase words before what a prohibition waits for, or makes an exception of.
@@ -92,6 +207,9 @@ fn forbids(lower: &str, object: &str) -> bool {
 /// Returns whether a lowercase sentence orders something that is to last, such as "keep functions short".
 fn is_lasting_order(lower: &str) -> bool {
     chooses_means(lower)
+        || demands_version(lower)
+        || names_project_means(lower)
+        || keeps_away(lower)
         || protects(lower)
         || demands_all(lower)
         || WEAK_IMPERATIVES.iter().any(|word| {
@@ -189,6 +307,16 @@ pub(super) fn imperatives<'a>(lower: &'a str, word: &'a str) -> impl Iterator<It
             && lower[end..].starts_with(' ')
             && !begins_with_any(&lower[start..], NO_RULES);
         is_imperative.then(|| lower[end..].trim_start())
+    })
+}
+
+/// Returns the texts of [`imperatives`] that are an order of the author, and neither the purpose of something, such as "we use it
+/// to stay out of the way", nor a quotation.
+pub(super) fn direct_imperatives<'a>(lower: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    imperatives(lower, word).filter(move |object| {
+        let before = lower[..lower.len() - object.len()].trim_end();
+        let before = before.strip_suffix(word).unwrap_or(before);
+        before.split_whitespace().next_back() != Some("to") && before.matches('"').count().is_multiple_of(2)
     })
 }
 

@@ -70,6 +70,14 @@ fn a_rule_that_stays_valid_is_standing() {
         "Usa siempre tabuladores.",
         "Non modificare mai lo schema.",
         "Никогда не коммить в main.",
+    ];
+    let missed: Vec<_> = sentences.into_iter().filter(|sentence| !is_standing_rule(sentence)).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn a_demand_without_an_imperative_is_standing() {
+    let sentences = [
         "Всегда запускай тесты.",
         "Нельзя менять публичный интерфейс.",
         "请不要修改配置文件。",
@@ -89,9 +97,162 @@ fn a_rule_that_stays_valid_is_standing() {
         "I prefer small commits.",
         "Remember: prod credentials are off limits.",
         "We agreed that there will be no new dependencies.",
+        "The form must have unsaved changes marked.",
+        "Only the driver is allowed to write the journal.",
+        "Every function must have documented errors.",
+        "Stay out of vendor/.",
+        "Please stay away from the billing code.",
+        "Fix the docs, but keep out of the generated ones.",
+        "Steer clear of unsafe code.",
+        "Refrain from adding dependencies.",
+        "If in doubt, ask.",
+        "if in doubt ask",
+        "When in doubt, leave the old behaviour.",
+        "If you're not sure, stop and ask.",
+        "Ask me if you are unsure.",
+        "Use Go 1.22.",
+        "Use Python 3, please.",
+        "Stick to Node 20 everywhere.",
+        "Use tokio 1.40 or later.",
+        "- Use pnpm here.",
+        "2. Use pnpm here",
+        "Use pnpm in this repo.",
+        "Use version 2.3.1 of the SDK.",
+        "Stay inside crates/facts.",
     ];
     let missed: Vec<_> = sentences.into_iter().filter(|sentence| !is_standing_rule(sentence)).collect();
     assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn a_statement_of_how_things_are_to_be_is_standing() {
+    let sentences = [
+        "Prod is frozen until the 14th, so nothing goes there.",
+        "Main is locked until Friday.",
+        "The release branch is frozen, so nothing gets merged.",
+        "Log lines stay in English.",
+        "The documentation stays in English.",
+        "You may translate the page, but log lines stay in English.",
+        "Commits stay small.",
+        "Functions stay under 70 lines.",
+        "Secrets stay out of the repository.",
+        "The wire format stays as it is.",
+        "Money is integer cents, everywhere.",
+        "Dates are UTC, without exception.",
+        "Timestamps are UTC everywhere.",
+        "Tests come before the implementation.",
+        "The rule about mocks still applies.",
+        "It's important to me that every commit is signed.",
+        "It is essential that no test needs the network.",
+        "I insist on signed commits.",
+        "It's really important to me that every commit is signed.",
+        "What matters to me is that no secret is logged.",
+        "Any new flag needs documentation.",
+        "Tests go before code.",
+        "Tests come first.",
+        "New tests go in crates/facts/tests.",
+        "Every new function gets a docstring.",
+        "Each migration needs a rollback.",
+        "All pull requests have to be reviewed by me.",
+        "English only, please.",
+        "English only.",
+        "Metric units only, please.",
+        "Please answer in German.",
+        "The ban on network calls in tests still stands.",
+        "The no-mocks rule still holds.",
+        "Our code freeze is still in force.",
+    ];
+    let missed: Vec<_> = sentences.into_iter().filter(|sentence| !is_standing_rule(sentence)).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn a_near_miss_is_no_standing_rule() {
+    let sentences = [
+        "> never delete backups",
+        "I must have broken something yesterday.",
+        "I must have accidentally deleted it.",
+        "The linter must have removed the import.",
+        "I must say that looks good.",
+        "Use Go 1.22's new iterator to fix this.",
+        "Use Go 1.22 to reproduce it.",
+        "Should I use Go 1.22?",
+        "Use option 2.",
+        "Use port 8080.",
+        "Use section 2.3 as the example.",
+        "It could use Go 1.22.",
+        "Use pnpm here.",
+        "- Use it here.",
+        "- Use the new reader here.",
+        "Fix the docs before lunch.",
+        "Stay on this branch for a minute?",
+        "Stay out of it.",
+        "I moved to the side to stay out of the sun.",
+        "Refrain from doing that.",
+        "Every test fails.",
+        "Every new function gets a type error.",
+        "Every user gets an email.",
+        "Every request gets a 500.",
+        "Every commit has a description.",
+        "Every test needs a minute.",
+        "Everything stays broken",
+        "The page stays empty.",
+        "Files stay open.",
+        "Buttons stay small when I zoom.",
+        "Rows stay in the table.",
+        "It stays in English.",
+        "The memory stays under 1 GB.",
+        "The build is frozen",
+        "The page is frozen until I reload it.",
+        "The cursor is frozen, so nothing happens.",
+        "Log lines are missing",
+    ];
+    let wrong: Vec<_> = sentences.into_iter().filter(|sentence| is_standing_rule(sentence)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_one_off_order_or_a_report_is_no_standing_rule() {
+    let sentences = [
+        "The tests are failing, everywhere.",
+        "The link is broken, everywhere.",
+        "It is blue, everywhere.",
+        "Only the last row is wrong.",
+        "Only the header row is wrong.",
+        "Only two tests failed.",
+        "The tests go into a loop.",
+        "The build goes before the tests.",
+        "Requests go to /api/v1.",
+        "Docs go out before lunch.",
+        "I asked him when in doubt.",
+        "When in doubt, I ask.",
+        "It's important to me that you fix this before lunch.",
+        "It's important that I understand the cause.",
+        "Is it important that every commit is signed?",
+        "The rule still fails.",
+        "The question still stands.",
+        "Is the ban on mocks still in force?",
+        "This one is English only.",
+        "Read only.",
+        "I had to answer in English.",
+        "Reply in English to the mail of the customer.",
+        "The English-only build fails.",
+        "The disk is read-only on CI.",
+        "Only tests in a.rs fail.",
+        "Only works on Linux.",
+        "Only two files changed, both are fine.",
+        "It says \"stay out of vendor/\".",
+        "The page is frozen until the 3rd click.",
+        "Ask Tom if you are unsure about the branch.",
+        "Colors are off, everywhere.",
+        "Buttons are blue everywhere.",
+        "Every PR gets a review by the bot.",
+        "The policy page still stands out too much.",
+        "The lint rule still applies.",
+        "The build machine is locked, so nothing ships.",
+    ];
+    let wrong: Vec<_> = sentences.into_iter().filter(|sentence| is_standing_rule(sentence)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

@@ -189,24 +189,33 @@ pub(crate) fn note_inherited_items(summary: &mut HandoffSummary, inherited: &Han
     }
 }
 
-/// Adds the lasting items of the inherited summary to the thread's own, in the order of the kinds, as long as the Markdown
-/// has at most `tokens_max` tokens. An inherited item has no references, because they would name events of another thread.
-pub(crate) fn add_inherited_items(
-    title: &str,
-    tldr: &str,
-    own: Vec<SummaryItem>,
-    inherited: &HandoffSummary,
-    tokens_max: u64,
-) -> Vec<SummaryItem> {
-    let mut body = own;
-    let own_steps = body.iter().filter(|item| item.kind == SummaryItemKind::NextStep);
-    let has_own_request =
-        own_steps.flat_map(|item| item.text.lines()).any(|line| quoted_request(line).is_some());
-    for kind in LASTING_KINDS {
-        for item in inherited.body.iter().filter(|item| item.kind == kind) {
+/// The rules by which items of inherited summaries are added to an offline summary.
+pub(crate) struct InheritedItems<'a> {
+    /// The title of the summary.
+    pub(crate) title: &'a str,
+    /// The TL;DR of the summary.
+    pub(crate) tldr: &'a str,
+    /// True if nothing was asked or done in the thread. Then all verified items last, and not only those of [`LASTING_KINDS`].
+    pub(crate) is_idle: bool,
+    /// The maximum number of tokens of the Markdown.
+    pub(crate) tokens_max: u64,
+}
+
+impl InheritedItems<'_> {
+    /// Adds the lasting items of an inherited summary to the thread's own, in the order of the kinds, as far as they fit. An
+    /// inherited item has no references, because they would name events of another thread.
+    pub(crate) fn add_to(&self, own: Vec<SummaryItem>, inherited: &HandoffSummary) -> Vec<SummaryItem> {
+        let mut body = own;
+        let has_own_request =
+            body.iter().flat_map(|item| item.text.lines()).any(|line| quoted_request(line).is_some());
+        let kinds = if self.is_idle { SummaryItemKind::ALL.as_slice() } else { LASTING_KINDS.as_slice() };
+        for item in kinds.iter().flat_map(|kind| inherited.body.iter().filter(move |item| item.kind == *kind))
+        {
             let text = render::normalize_lines(&item.text);
             let text = if has_own_request { as_earlier_requests(&text) } else { text };
+            let is_lasting = LASTING_KINDS.contains(&item.kind);
             if text.is_empty()
+                || !is_lasting && !item.verified
                 || body.len() >= BODY_ITEMS_MAX
                 || body.iter().any(|known| known.text.contains(&text))
             {
@@ -215,12 +224,13 @@ pub(crate) fn add_inherited_items(
             let mut longer = body.clone();
             longer.push(SummaryItem { text, ..without_item_refs(item) });
             longer.sort_by_key(|item| item.kind);
-            if model::tokens::fits(&render::render_markdown(title, tldr, &longer), tokens_max) {
+            if model::tokens::fits(&render::render_markdown(self.title, self.tldr, &longer), self.tokens_max)
+            {
                 body = longer;
             }
         }
+        body
     }
-    body
 }
 
 /// Returns the lines of an item as they are true in a thread in which the user has said more: an inherited request is an
@@ -308,8 +318,9 @@ mod tests {
             )],
             ..shown_summary()
         };
+        let items = InheritedItems { title: "T", tldr: "D", is_idle: false, tokens_max: 4_000 };
         let steps = |own: Vec<SummaryItem>| -> Vec<String> {
-            let body = add_inherited_items("T", "D", own, &inherited, 4_000);
+            let body = items.add_to(own, &inherited);
             body.iter().flat_map(|item| item.text.lines().map(str::to_owned).collect::<Vec<_>>()).collect()
         };
         assert_eq!(
@@ -317,6 +328,10 @@ mod tests {
             ["Last request, answered: \"Go on.\"", "Before it: \"Port it.\"", "[ ] Write docs"]
         );
         assert_eq!(steps(Vec::new())[0], "Last request, the assistant asked back: \"Port it.\"");
+        // An answered request is progress.
+        let answered =
+            SummaryItem { kind: SummaryItemKind::Progress, ..step("Last request, answered: \"Go on.\"") };
+        assert_eq!(steps(vec![answered])[1], "Before it: \"Port it.\"");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::{HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem, SummaryI
 use crate::summary::render::{normalize_lines, render_summary};
 
 /// The minimum length of a last answer that is listed, in characters. A shorter one says little more than the summary.
-const ANSWER_CHARS_MIN: usize = 40;
+const ANSWER_CHARS_MIN: usize = 20;
 /// The number of characters at the beginning of a sentence by which it is found in the text.
 const BEGINNING_CHARS: usize = 40;
 

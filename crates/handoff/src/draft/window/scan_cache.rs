@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use protocol::{CarriedFacts, ConversationTopic, Coverage, HandoffSummary, Seq, ThreadId};
+use protocol::{CarriedFacts, ConversationTopic, Coverage, HandoffSummary, Rule, Seq, ThreadId};
 use runtime::StepFailure;
 
-use super::inherited::{add_inherited_items, join_facts, join_packages, merge_facts, note_inherited_items};
+use super::inherited::{InheritedItems, join_facts, join_packages, merge_facts, note_inherited_items};
 use super::last_answer::note_last_answer;
 use super::{ConversationEnd, EventVisitor, HandoffWindow, ThreadSource, visit_new_events};
 use crate::draft::parts::DraftMaterial;
@@ -290,11 +290,17 @@ impl WindowScan {
     /// Returns the facts that are carried over with every summary, whatever its text says: the thread's own and those
     /// that it inherited.
     pub(crate) fn carried_facts(&self) -> CarriedFacts {
-        let own = self.scan.facts().carried_facts();
-        match join_facts(self.scan.inherited.iter().map(|summary| &summary.carried)) {
-            Some(inherited) => merge_facts(own, &inherited),
-            None => own,
-        }
+        let facts = self.scan.facts();
+        let mut own = facts.carried_facts();
+        let Some(inherited) = join_facts(self.scan.inherited.iter().map(|summary| &summary.carried)) else {
+            return own;
+        };
+        // A sentence that changes an inherited rule is carried beside it, as one about a rule of the thread is.
+        let concerns_rule =
+            |change: &&Rule| inherited.rules.iter().any(|rule| facts::changes_rule(&change.text, &rule.text));
+        let changes = facts.rule_changes.iter().filter(concerns_rule).cloned().collect();
+        own.rules = facts::merge_rules(own.rules, changes);
+        merge_facts(own, &inherited)
     }
 
     /// Returns the package that the thread began with, if the thread has no message yet; `None` otherwise.
@@ -303,6 +309,12 @@ impl WindowScan {
             return None;
         }
         join_packages(&self.scan.inherited)
+    }
+
+    /// Returns the unfound names of an inherited title, if the summary has that title.
+    pub(crate) fn inherited_title_unfound(&self, title: &str) -> Vec<String> {
+        let same = self.scan.inherited.iter().rev().find(|inherited| inherited.title == title);
+        same.map(|inherited| inherited.notes.title_unfound.clone()).unwrap_or_default()
     }
 
     /// Returns the coverage of a text that quotes no message of the thread.
@@ -366,9 +378,11 @@ impl WindowScan {
             let mut titles = self.scan.inherited.iter().rev().map(|inherited| &inherited.title);
             own.title = titles.find(|title| !title.is_empty()).cloned().unwrap_or(own.title);
         }
-        let body = self.scan.inherited.iter().rev().fold(own.body, |body, inherited| {
-            add_inherited_items(&own.title, &own.tldr, body, inherited, tokens_max)
-        });
+        // Nothing was asked or done here, so what the package tells about its parent is still the state of the work.
+        let is_idle = facts.requests.is_empty() && facts.commands.is_empty() && facts.files.is_empty();
+        let items = InheritedItems { title: &own.title, tldr: &own.tldr, is_idle, tokens_max };
+        let inherited = self.scan.inherited.iter().rev();
+        let body = inherited.fold(own.body, |body, inherited| items.add_to(body, inherited));
         OfflineSummary { body, ..own }
     }
 

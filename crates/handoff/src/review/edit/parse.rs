@@ -9,7 +9,7 @@ use crate::review::edit::error::{EditError, LineLocation};
 use crate::review::edit::submitted_text::SubmittedText;
 use crate::summary::render;
 use crate::summary::render::block::CONTINUATION;
-use crate::summary::render::facts::{FactSection, section_of_heading};
+use crate::summary::render::facts::{FactSection, parse_request_state, section_of_heading};
 
 /// The characters that start a bullet when white space or the end of the line follows.
 const BULLETS: [char; 3] = ['-', '*', '+'];
@@ -57,6 +57,10 @@ pub(crate) struct ParsedEdit {
     pub(crate) bullets: Vec<EditedBullet>,
     /// The texts of facts with their sections, in the order of the text.
     pub(crate) facts: Vec<(FactSection, String)>,
+    /// True if the text has a title and no TL;DR.
+    pub(crate) is_tldr_removed: bool,
+    /// The state in the heading of the last request; `None` without that heading.
+    pub(crate) request_state: Option<Option<bool>>,
     /// True if the shown text has sections of facts.
     shows_facts: bool,
     /// The section of the last heading; `None` before the first one.
@@ -87,6 +91,8 @@ impl ParsedEdit {
             is_tldr_marked: true,
             bullets: Vec::new(),
             facts: Vec::new(),
+            is_tldr_removed: false,
+            request_state: None,
             shows_facts: shown.carried.is_in_markdown,
             current_section: None,
             is_after_blank: false,
@@ -99,10 +105,12 @@ impl ParsedEdit {
         if let Some((_, location)) = parsed.open_fence {
             return Err(EditError::UnclosedFence(location));
         }
+        let has_title = parsed.title.is_some();
         let shown_text = title_line(&parsed.shown_title);
         parsed.title = parsed
             .title
             .filter(|(title, _)| *title != parsed.shown_title && Some(title) != shown_text.as_ref());
+        parsed.is_tldr_removed = has_title && parsed.tldr.is_none();
         let shown_text = plain_text(&parsed.shown_tldr);
         parsed.tldr = parsed.tldr.filter(|(tldr, _)| *tldr != shown_text);
         Ok(parsed)
@@ -127,6 +135,9 @@ impl ParsedEdit {
         if is_as_shown {
             self.push_head_line(trimmed, location);
         } else if let Some(section) = self.heading_section(trimmed).filter(|_| !self.is_continuation(line)) {
+            if matches!(section, EditedSection::Facts(FactSection::LastRequest)) {
+                self.request_state = Some(parse_request_state(trimmed));
+            }
             self.current_section = Some(section);
         } else if self.current_section.is_some() {
             self.push_item_line(line, location)?;

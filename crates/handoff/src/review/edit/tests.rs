@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use protocol::{
-    AssistantId, CarriedFacts, Coverage, HandoffId, HandoffSummary, LeftOutItem, LeftOutReason, SummaryItem,
-    SummaryItemKind, ThreadId,
+    AssistantId, CarriedFacts, CarriedFiles, Coverage, HandoffId, HandoffSummary, LeftOutItem, LeftOutReason,
+    Rule, SummaryItem, SummaryItemKind, ThreadId,
 };
 use serde_json::json;
 
@@ -282,8 +282,82 @@ fn m1_json_replaces_keeps_and_drops_the_facts() {
     assert_eq!(edit(&json), Ok(CarriedFacts { is_in_markdown: true, ..CarriedFacts::default() }));
     json["carried"] = json!({"commands": 7});
     assert!(edit(&json).is_err());
+    json["carried"] = json!({"rulez": []});
+    assert!(edit(&json).is_err(), "a misspelled field would drop every fact");
+    json["carried"] = json!({"files": {"chnged": []}});
+    assert!(edit(&json).is_err());
+    json["carried"] = json!({"files": {"deleted": ["", "a.rs"]}});
+    assert_eq!(edit(&json).unwrap().files.deleted, ["a.rs"]);
     json.as_object_mut().unwrap().remove("carried");
     assert_eq!(edit(&json), Ok(carried));
+}
+
+/// Version 1 has no field for a rule or a goal, so an edit by its client erased them.
+#[test]
+fn m7_an_edit_of_version_1_replaces_only_the_facts_of_version_1() {
+    let shown = HandoffSummary {
+        carried: CarriedFacts {
+            is_in_markdown: true,
+            goal: Some("port it".to_owned()),
+            rules: vec![Rule { text: "Never sleep.".to_owned(), refs: vec![1] }],
+            commands: vec!["make".to_owned()],
+            files: CarriedFiles {
+                changed: vec!["a.rs".to_owned()],
+                deleted: vec!["b.rs".to_owned()],
+                ..CarriedFiles::default()
+            },
+            ..CarriedFacts::default()
+        },
+        ..shown_summary()
+    };
+    let mut json = serde_json::to_value(&shown).unwrap();
+    json["schema_version"] = json!(1);
+    let object = json.as_object_mut().unwrap();
+    object.remove("carried");
+    object.insert(
+        "carry_over".to_owned(),
+        json!({"files_modified": ["a.rs", "c.rs"], "files_read": [], "commands": []}),
+    );
+    let edited = parse_json(&shown, &json).unwrap().summary_json.carried;
+    assert_eq!(
+        (edited.goal, edited.rules, edited.files.deleted.len()),
+        (shown.carried.goal.clone(), shown.carried.rules.clone(), 1)
+    );
+    assert_eq!((edited.files.changed.len(), edited.commands.len()), (2, 0));
+    json["carried"] = json!({});
+    assert!(parse_json(&shown, &json).is_err(), "the facts are given twice");
+    json.as_object_mut().unwrap().remove("carried");
+    json["carry_over"] = json!({"todos": vec![json!({"text": "x".repeat(60), "status": "pending"}); 4_000]});
+    assert!(parse_json(&shown, &json).is_err(), "a very long edit is refused before it is read");
+    json["carry_over"] = json!({});
+    json["schema_version"] = json!("2");
+    assert!(parse_json(&shown, &json).is_err());
+}
+
+#[test]
+fn m1_the_summary_says_what_the_edited_text_says() {
+    let shown = HandoffSummary {
+        carried: CarriedFacts {
+            is_in_markdown: true,
+            last_user_request: Some("Go on.".to_owned()),
+            last_request_answered: Some(false),
+            ..CarriedFacts::default()
+        },
+        ..shown_summary()
+    };
+    let md = render::render_summary(&shown);
+    let edit = |text: &str| {
+        let text = SubmittedText::new(text).unwrap();
+        parse_markdown(&shown, text, None).unwrap().summary_json
+    };
+    for (state, answered) in
+        [(" (answered)", Some(true)), (" (answered; not to be done again)", Some(true)), ("", None)]
+    {
+        let edited = edit(&md.replace(" (still open)", state));
+        assert_eq!(edited.carried.last_request_answered, answered, "{state}");
+    }
+    assert_eq!(edit("**A**\n\n### Objective\n- x\n").tldr, "", "the person removed it");
+    assert_eq!(edit("### Objective\n- x\n").tldr, shown.tldr, "a text without a head keeps it");
 }
 
 #[test]

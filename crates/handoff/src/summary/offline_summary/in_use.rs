@@ -1,6 +1,6 @@
 //! The names in use: the few commands, references, files and identifiers that the next turns are most likely to need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use facts::identifier::{self, NameKind};
 use facts::{ConversationFacts, NameUsage, tool_use};
@@ -208,10 +208,16 @@ fn candidates(facts: &ConversationFacts) -> BTreeMap<&str, Candidate<'_>> {
         let seq = if file.is_deleted() { 0 } else { file.last_read_seq.max(file.last_write_seq) };
         names.add_file_call(&file.path, seq, file.use_count);
     }
-    for path in &facts.argument_paths {
+    let deleted = deleted_names(facts);
+    // A deleted file is in use again if it is named after its deletion; a temporary one is not.
+    let is_in_use = |path: &&NameUsage| {
+        deleted.get(short_name(&path.text)).is_none_or(|deleted_seq| path.seq > *deleted_seq)
+    };
+    for path in facts.argument_paths.iter().filter(is_in_use) {
         names.add_file_call(&path.text, path.seq, path.count);
     }
-    for path in facts.mentioned_paths.iter().filter(|path| tool_use::is_file_path(&path.text)) {
+    let mentioned = facts.mentioned_paths.iter().filter(is_in_use);
+    for path in mentioned.filter(|path| tool_use::is_file_path(&path.text)) {
         names.add_mention(short_name(&path.text), InUseKind::File, path);
     }
     for name in &facts.references {
@@ -234,6 +240,21 @@ fn candidates(facts: &ConversationFacts) -> BTreeMap<&str, Candidate<'_>> {
         names.add_call(&name.text, kind, name.seq, name.count);
     }
     names.by_text
+}
+
+/// Returns the short names that only deleted files have, each with the `seq` of the last deletion. Names of temporary files
+/// have the highest one.
+fn deleted_names(facts: &ConversationFacts) -> HashMap<&str, Seq> {
+    let mut names = HashMap::new();
+    for file in facts.files.iter().filter(|file| file.is_deleted()) {
+        let seq = if file.is_temporary() { Seq::MAX } else { file.deleted_seq };
+        let last = names.entry(short_name(&file.path)).or_insert(seq);
+        *last = seq.max(*last);
+    }
+    for file in facts.files.iter().filter(|file| !file.is_deleted()) {
+        names.remove(short_name(&file.path));
+    }
+    names
 }
 
 /// The names that may be in use, by text.

@@ -73,6 +73,18 @@ pub(super) fn objective_lines(request: &SectionRequest<'_>) -> Vec<SummaryLine> 
     lines
 }
 
+/// Lowercase words that deny what follows them.
+const NEGATIONS: &[&str] = &[
+    "never", "don't", "don’t", "dont", "not", "no", "avoid", "stop", "without", "cannot", "can't", "can’t",
+    "nor", "refrain", "nie", "nicht", "kein", "keine",
+];
+
+/// Returns whether a lowercase text contains a word that denies what follows it.
+fn is_negated(text: &str) -> bool {
+    text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '\'' | '’')))
+        .any(|word| NEGATIONS.contains(&word))
+}
+
 /// Returns a request without Markdown, code, headings, greetings, and the sentences and clauses that the title has already
 /// stated; an empty text if nothing is left.
 fn objective_text(request: &str, title: &str) -> String {
@@ -94,8 +106,10 @@ fn objective_text(request: &str, title: &str) -> String {
             Some(after) => {
                 let rest = after.trim_start_matches([' ', ':', ';', ',', '—', '–']);
                 let first = rest.split(' ').next().unwrap_or_default().to_lowercase();
+                // A negation in the title denies what is listed behind it too.
                 let is_clause = after.trim_start().starts_with([':', ';', ',', '(', '—', '–'])
-                    && !DEPENDENT_OPENERS.contains(&first.as_str());
+                    && !DEPENDENT_OPENERS.contains(&first.as_str())
+                    && !is_negated(&title);
                 match (count_content_words(after) == 0, is_clause) {
                     (true, _) => String::new(),
                     (false, true) => rest.to_owned(),

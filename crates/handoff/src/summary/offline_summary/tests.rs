@@ -301,6 +301,13 @@ fn the_names_in_use_are_specific_and_shown_nowhere_else() {
             A: I ported the old reader and the importer of every table to parse_row."#,
             "cargo nextest, merge_row",
         ),
+        // A file that the thread created and deleted again is not in use.
+        (
+            r#"U: Port it and tell me about it.
+            C: 1 Bash {"command": "touch tmp.log; rm -f tmp.log; cargo nextest list merge_row"}
+            T: 1 ok"#,
+            "cargo nextest, merge_row",
+        ),
         // A library and the member of an object are no files.
         (
             "U: Port it.\n A: Next.js calls console.log in rows.ts, and Next.js calls it in `merge.ts`...",

@@ -425,6 +425,16 @@ const fn request_state(carry: &CarriedFacts) -> &'static str {
     }
 }
 
+/// Returns the state in a heading of the last request, as [`request_state`] renders it or as a person shortens it.
+pub(crate) fn parse_request_state(heading: &str) -> Option<bool> {
+    let lower = heading.to_lowercase();
+    match (lower.contains("(answered"), lower.contains("(still open") || lower.contains("(open")) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
+    }
+}
+
 /// Returns the line that states how many more entries there are.
 fn more_line(count: usize) -> String {
     format!("and {count} more")

@@ -134,10 +134,11 @@ impl ChatSession {
         }
         let thread = self.context.agent.threads().find(&thread_id.to_string()).await?;
         let entries = self.context.agent.threads().history(thread_id).await?;
+        let origins = self.context.agent.handoffs().origins(&thread).await?;
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         let text = match is_json {
             true => agent::export_json(&thread, entries)?,
-            false => agent::export_markdown(&thread, &entries),
+            false => agent::export_markdown(&thread, &origins, &entries),
         };
         std::fs::write(&path, text).map_err(|error| {
             CliFailure::new(ExitReason::User, format!("write {}: {error}", path.display()))

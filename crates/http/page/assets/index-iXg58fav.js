@@ -1,1 +1,0 @@
-import{I as e,Wt as t,b as n}from"./base-QNJ4QFHo.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

@@ -1,1 +1,0 @@
-function e({parent_kind:e,message_count:t}){return e===`handoff`&&t===0}function t(e,t){let n=[t.parent_id,...(t.merged_parents??[]).map(({thread_id:e})=>e)];return e.filter(e=>e.message_count>0&&!n.includes(e.thread_id))}function n(t,n){return t.filter(t=>e(t)&&t.thread_id!==n&&t.parent_id!==n)}export{t as n,n as r,e as t};

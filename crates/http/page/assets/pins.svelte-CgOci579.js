@@ -1,1 +1,0 @@
-import{pn as e}from"./base-QNJ4QFHo.js";var t=e({thread:``,pins:[]});export{t};

@@ -1,0 +1,1 @@
+import{vn as e}from"./base-CPjXhSVE.js";var t=e({thread:``,pins:[]});export{t};

@@ -57,7 +57,7 @@ run({
     // All sources of an item are marked, also those that are further away.
     const changed = summary.body.find(({ kind }) => kind === "artifact");
     const changedItem = itemWith(page, changed.text.split("\n")[0].slice(0, 30));
-    for (const seq of changed.line_refs[0].slice(0, 2)) {
+    for (const seq of (changed.line_refs?.[0] ?? changed.refs).slice(0, 2)) {
       await changedItem.getByRole("link", { name: `Message ${seq}`, exact: true }).click();
       await waitUntilVisible(message(page, seq), `source ${seq} is shown`);
       await waitUntil(() => message(page, seq).evaluate((one) => one.matches(":focus")), "it has the focus");

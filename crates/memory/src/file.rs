@@ -75,6 +75,16 @@ pub(crate) enum FileAction<T> {
     ReplaceFile { bytes: Vec<u8>, block: BlockIntent, report: T },
 }
 
+/// The texts of a change of the block.
+struct BlockTexts<'a> {
+    /// The whole file, of which a repair keeps a backup.
+    old: &'a [u8],
+    /// The file without the text of the block that a damaged marker leaves outside of it.
+    notes: &'a [u8],
+    /// The new text of the block.
+    summary_md: &'a str,
+}
+
 /// The effect of a change on the managed block.
 pub(crate) enum BlockIntent {
     /// The block stays as it is.
@@ -96,6 +106,9 @@ pub struct AgentFileSnapshot {
     pub block: Option<String>,
     /// The problems found in the block's markers; empty when they are well formed.
     pub problems: Vec<MarkerProblem>,
+    /// The text that Segue last wrote into the block, if the markers have problems. Without a marker it is no part of a block,
+    /// but belongs to one thread all the same.
+    pub stray_text: Option<String>,
 }
 
 /// The part of a file that was read.
@@ -164,6 +177,7 @@ impl AgentFileSnapshot {
             sha256: protocol::sha256_hex(&bytes),
             block: managed_block::block_content(&bytes),
             problems: managed_block::marker_problems(&bytes),
+            stray_text: None,
             bytes,
         }
     }
@@ -268,7 +282,12 @@ impl AgentFile {
         let snapshot = match &cache.newest {
             Some(newest) if newest.has_content(&bytes, extent) => newest.with_stamp(stat, resolved_path, at),
             Some(_) | None => {
-                CachedSnapshot::new(AgentFileSnapshot::new(bytes, extent), stat, resolved_path, at)
+                let mut snapshot = AgentFileSnapshot::new(bytes, extent);
+                if !snapshot.problems.is_empty() {
+                    let record = block_record::read_unlocked(&resolved_path.target);
+                    snapshot.stray_text = record.and_then(|record| record.block);
+                }
+                CachedSnapshot::new(snapshot, stat, resolved_path, at)
             }
         };
         let snapshot = Arc::new(snapshot);
@@ -332,18 +351,22 @@ impl AgentFile {
                 let previous = managed_block::block_content(old);
                 let has_expected =
                     |expected| previous.as_deref().is_some_and(|text| text == expected || text == wanted);
-                // The record says what this program last wrote. Any other text is an edit of it.
+                // The record says what this program last wrote. Any other text is an edit of it, or was there before.
                 let is_edited = previous.as_ref().is_some_and(|text| {
-                    recorded.is_some()
-                        && recorded.as_ref() != Some(text)
+                    recorded.as_ref() != Some(text)
+                        && !text.trim().is_empty()
                         && !is_own_text(text, expected, &wanted)
                 });
                 let is_own_edited = is_edited && recorded.as_deref() == expected;
-                if !is_own_edited && !expected.is_none_or(has_expected) {
+                // A damaged marker leaves the text outside of a block.
+                let own = expected.or(recorded.as_deref()).filter(|_| previous.is_none());
+                let without_own = own.and_then(|own| managed_block::remove_own_text(old, own));
+                if !is_own_edited && !expected.is_none_or(has_expected) && without_own.is_none() {
                     let unchanged = BlockWrite::without_change(BlockWriteOutcome::Skipped, previous);
                     return Ok(FileAction::KeepFile(unchanged));
                 }
-                let (bytes, repair) = self.render_with_block(&target, old, summary_md, now)?;
+                let texts = BlockTexts { old, notes: without_own.as_deref().unwrap_or(old), summary_md };
+                let (bytes, repair) = self.render_with_block(&target, texts, now)?;
                 if bytes == old {
                     let unchanged = BlockWrite::without_change(BlockWriteOutcome::Unchanged, previous);
                     return Ok(FileAction::KeepFile(BlockWrite { repair, ..unchanged }));
@@ -374,19 +397,19 @@ impl AgentFile {
         first_write.ok_or_else(|| self.contended_error())
     }
 
-    /// Returns `old` with `summary_md` in its block. Malformed markers are repaired first, after writing a
-    /// backup.
+    /// Returns the notes with the summary in their block. Malformed markers are repaired first, after writing a backup of
+    /// the file.
     fn render_with_block(
         &self,
         target: &Path,
-        old: &[u8],
-        summary_md: &str,
+        texts: BlockTexts<'_>,
         now: Timestamp,
     ) -> Result<(Vec<u8>, Option<MarkerRepair>)> {
-        match managed_block::replace_block(old, summary_md) {
+        let BlockTexts { old, notes, summary_md } = texts;
+        match managed_block::replace_block(notes, summary_md) {
             Ok(new) => Ok((new, None)),
             Err(MalformedMarkers { problems }) => {
-                let new = managed_block::replace_block(&managed_block::repair_markers(old), summary_md)
+                let new = managed_block::replace_block(&managed_block::repair_markers(notes), summary_md)
                     .map_err(|source| Error::MalformedMarkers { path: self.path.clone(), source })?;
                 let backup = atomic_replace::write_backup(&backup_path(target, now), old)?;
                 Ok((new, Some(MarkerRepair { backup, problems })))

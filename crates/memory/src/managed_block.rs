@@ -130,6 +130,19 @@ pub fn remove_blocks(text: &[u8]) -> Vec<u8> {
     remove_markers(text, 0)
 }
 
+/// Returns `text` without `own`, a text that Segue wrote into the block, if a damaged marker leaves it outside of one; `None` if
+/// `text` does not contain it. The placeholder is no such text.
+pub(crate) fn remove_own_text(text: &[u8], own: &str) -> Option<Vec<u8>> {
+    let own = own.trim_end();
+    if own.is_empty() || own == PLACEHOLDER {
+        return None;
+    }
+    [own.to_owned(), own.replace('\n', "\r\n")].into_iter().find_map(|own| {
+        let start = text.windows(own.len()).position(|window| window == own.as_bytes())?;
+        Some(splice(text, start..start + own.len(), b""))
+    })
+}
+
 /// Returns the text that [`block_content`] returns after [`replace_block`] with `summary_md`.
 pub fn normalize_content(summary_md: &str) -> String {
     let content = escape_block_tags(summary_md).replace("\r\n", "\n").replace('\r', "\n");

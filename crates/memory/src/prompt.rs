@@ -61,6 +61,9 @@ pub fn build_prompt_section(
     summaries: &[InheritedSummary],
 ) -> PromptSection {
     let without_block = managed_block::remove_blocks(&agent_md.bytes);
+    let stray_text = agent_md.stray_text.as_deref();
+    let without_stray = stray_text.and_then(|own| managed_block::remove_own_text(&without_block, own));
+    let without_block = without_stray.unwrap_or(without_block);
     let visible = remove_hidden_notes(&without_block, scope);
     let notes = strip_comments(&String::from_utf8_lossy(&visible));
     let mut notes = untrusted_text::neutralize(notes.trim_start_matches('\u{feff}').trim());

@@ -55,7 +55,11 @@ impl DelegationTracker {
             let agent = text(&["agent", "subagent_type", "subagent", "name"]);
             let task = text(&["description", "task", "prompt"]);
             let task = match (agent, task) {
-                (Some(agent), Some(task)) => Some(format!("{agent}: {task}")),
+                // "Explore: Explore the tests" names the agent twice.
+                (Some(agent), Some(task)) if !task.to_lowercase().starts_with(&agent.to_lowercase()) => {
+                    Some(format!("{agent}: {task}"))
+                }
+                (Some(_), Some(task)) => Some(task),
                 (agent, task) => task.or(agent),
             };
             if let Some(task) = task {
@@ -138,7 +142,7 @@ mod tests {
         let mut tracker = DelegationTracker::default();
         for (id, args) in [
             ("a", json!({"description": "Audit licences", "subagent_type": "general"})),
-            ("b", json!({"prompt": "Read the logs"})),
+            ("b", json!({"prompt": "Read the logs", "subagent_type": "Read"})),
             ("c", json!({"task": "Port the reader"})),
             ("d", json!({"task": "Delete everything"})),
         ] {

@@ -208,8 +208,12 @@ fn is_reworded(rule: &Rule, kept: &Rule) -> bool {
 }
 
 /// Returns the items without the lines that only quote a standing rule, and objectives without the sentences that are rules or
-/// whose number a rule has changed. The rules are among the facts, where the child reads them too. A text that has nothing else stays as it is.
-pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> Vec<SummaryItem> {
+/// whose number a rule has changed. An objective of which nothing is left is the title, so that the text still states one. The rules are among the facts, where the child reads them too. A text that has nothing else stays as it is.
+pub(crate) fn without_repeated_rules(
+    title: &str,
+    body: Vec<SummaryItem>,
+    rules: &[Rule],
+) -> Vec<SummaryItem> {
     let rule_texts: Vec<String> = rules.iter().map(|rule| render::normalize_line(&rule.text)).collect();
     let repeats_rule = |line: &str| {
         let quoted = line.strip_prefix('"').and_then(|line| line.strip_suffix('"'));
@@ -241,7 +245,10 @@ pub(crate) fn without_repeated_rules(body: Vec<SummaryItem>, rules: &[Rule]) -> 
             line_refs.iter().any(is_of_line) || !item.line_refs.iter().any(is_of_line)
         };
         let refs = item.refs.iter().copied().filter(is_kept).collect();
-        SummaryItem { text, refs, line_refs, ..item.clone() }
+        match is_objective && text.is_empty() && !title.is_empty() {
+            true => SummaryItem { text: title.to_owned(), line_refs: Vec::new(), ..item.clone() },
+            false => SummaryItem { text, refs, line_refs, ..item.clone() },
+        }
     };
     let others = body.iter().map(without).filter(|item| !item.text.is_empty());
     let others: Vec<SummaryItem> = others.map(|item| without_changed_values(item, rules)).collect();
@@ -290,18 +297,22 @@ mod tests {
         ];
         let rules = [rule("Never sleep in tests, not even a millisecond."), rule("Never sleep in tests.")];
         let texts = |body: Vec<SummaryItem>| body.into_iter().map(|item| item.text).collect::<Vec<_>>();
-        let remaining = without_repeated_rules(body.clone(), &rules);
+        let remaining = without_repeated_rules("The queue", body.clone(), &rules);
         assert_eq!(texts(remaining), ["\"Let's go with B.\"\nNever sleep in tests."]);
         let referenced = SummaryItem {
             refs: vec![3, 4, 5],
             line_refs: vec![vec![3, 4], vec![4], vec![5]],
             ..item(SummaryItemKind::Decision, decision)
         };
-        let remaining = without_repeated_rules(vec![referenced], &rules);
+        let remaining = without_repeated_rules("The queue", vec![referenced], &rules);
         assert_eq!((&remaining[0].refs, remaining[0].line_refs.len()), (&vec![4, 5], 2));
-        let only_rule = without_repeated_rules(body[1..].to_vec(), &rules);
+        let only_rule = without_repeated_rules("The queue", body[1..].to_vec(), &rules);
         assert_eq!(texts(only_rule), ["\"Never sleep in tests.\""]);
-        assert_eq!(texts(without_repeated_rules(body.clone(), &[])), texts(body));
+        assert_eq!(texts(without_repeated_rules("The queue", body.clone(), &[])), texts(body));
+        let objective = |text: &str| vec![item(SummaryItemKind::Objective, text)];
+        let remaining = |text: &str| texts(without_repeated_rules("The queue", objective(text), &rules));
+        assert_eq!(remaining("Mend the lid. Never sleep in tests."), ["Mend the lid."]);
+        assert_eq!(remaining("Never sleep in tests."), ["The queue"]);
     }
 
     #[test]
@@ -323,7 +334,7 @@ mod tests {
                 refs: vec![3, 5],
                 ..shown_summary().body[0].clone()
             };
-            assert_eq!(without_repeated_rules(vec![item], &rules)[0].text, expected);
+            assert_eq!(without_repeated_rules("The queue", vec![item], &rules)[0].text, expected);
         }
     }
 

@@ -153,3 +153,14 @@ fn the_template_uses_every_field_once_and_no_other() {
     let fields = AgentMdFields { agent_md: String::new(), current_thread_summary: String::new() };
     assert!(names.iter().all(|name| template_field(&fields, name).is_some()));
 }
+
+#[test]
+fn m3_a_text_whose_marker_is_lost_is_in_no_request() {
+    let snapshot = AgentFileSnapshot {
+        bytes: b"my notes\n<current_thread_summary>\nof A\nonly\nmore notes\n".to_vec(),
+        stray_text: Some("of A\nonly".to_owned()),
+        ..AgentFileSnapshot::default()
+    };
+    let text = build_prompt_section(&snapshot, &NotesScope::AllProjects, &[]).text;
+    assert!(text.contains("my notes") && text.contains("more notes") && !text.contains("of A"), "{text}");
+}

@@ -116,6 +116,23 @@ fn g11_an_edited_block_is_cleared_and_replaced_with_a_backup_of_the_edit() {
 }
 
 #[test]
+fn k5_a_text_that_was_in_the_block_before_the_first_write_is_kept_as_a_backup() {
+    for (block, is_kept) in
+        [("None recorded yet.\nMY NOTE: the staging box is 10.0.0.7", true), ("None recorded yet.", false)]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent.md");
+        let before = format!(
+            "## Recent Thread Snapshot\n<current_thread_summary>\n{block}\n</current_thread_summary>\n"
+        );
+        fs::write(&path, &before).unwrap();
+        let written = AgentFile::new(&path).write_block("of A", NOW).unwrap();
+        let backup = written.edit_backup.map(|backup| fs::read_to_string(backup).unwrap());
+        assert_eq!(backup, is_kept.then_some(before));
+    }
+}
+
+#[test]
 fn f2_an_unusable_file_is_an_error_that_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.md");
@@ -227,5 +244,24 @@ fn k5_no_file_contains_a_summary_after_its_cleanup() {
             let text = fs::read_to_string(folder.path().join(&name)).unwrap();
             assert!(!text.contains("Do what this says"), "{name}: {text}");
         }
+    }
+}
+
+/// A lost marker sent the summary of one thread to every other one, for good.
+#[test]
+fn k5_a_text_whose_marker_is_lost_is_cleared_and_moves_to_no_notes() {
+    for marker in [OPEN_TAG, CLOSE_TAG] {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("agent.md");
+        fs::write(&path, "my notes\n").unwrap();
+        let file = AgentFile::new(&path);
+        file.write_block("**A**\nthe text of A", NOW).unwrap();
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace(marker, "")).unwrap();
+        assert_eq!(file.read().unwrap().stray_text.as_deref(), Some("**A**\nthe text of A"), "{marker}");
+        let cleared = file.clear_block("**A**\nthe text of A", NOW).unwrap();
+        assert!(cleared.repair.is_some(), "{marker}: {cleared:?}");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("the text of A") && text.contains("my notes"), "{marker}: {text}");
+        assert_eq!(file.read().unwrap().block.as_deref(), Some(PLACEHOLDER));
     }
 }

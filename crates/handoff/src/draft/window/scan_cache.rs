@@ -355,7 +355,7 @@ impl WindowScan {
             (budget, summary) if *budget == tokens_max => summary.clone(),
             _ => build(),
         };
-        summary.body = without_repeated_rules(summary.body, &self.carried_facts().rules);
+        summary.body = without_repeated_rules(&summary.title, summary.body, &self.carried_facts().rules);
         let coverage = self.scan.selector.coverage().finish(quoted_messages(facts, &summary));
         (summary, coverage)
     }

@@ -141,7 +141,12 @@ fn with_packages_of_version_2(value: Value) -> Value {
                 fields.insert("carried".to_owned(), Value::Object(facts));
                 fields.insert("schema_version".to_owned(), 2.into());
             }
-            fields.into_iter().map(|(name, value)| (name, with_packages_of_version_2(value))).collect()
+            let convert = |(name, value): (String, Value)| match name.as_str() {
+                // The payload of an interrupt is printed as it was stored.
+                "payload" => (name, value),
+                _ => (name, with_packages_of_version_2(value)),
+            };
+            fields.into_iter().map(convert).collect()
         }
         Value::Array(items) => items.into_iter().map(with_packages_of_version_2).collect(),
         value => value,

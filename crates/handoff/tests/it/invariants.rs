@@ -137,7 +137,7 @@ fn m7_carried_over_facts_occur_in_the_conversation() {
         let all = text_of(items);
         let contains = |path: &str| all.contains(&path.replace("[redacted]", ""));
         // The folder of a file may come from another word of its command: of a move, or of `cd`.
-        let is_joined = |path: &str| path.split('/').all(|part| contains(part));
+        let is_joined = |path: &str| path.split('/').all(contains);
         for path in carried.files.changed.iter().chain(&carried.files.read) {
             assert!(contains(path) || is_joined(path), "{name}: {path}");
         }

@@ -100,6 +100,7 @@ pub struct Proposal {
     pub summary_json: HandoffSummary,
     /// The rendered package: the summary and the carried facts. The user reviews, the journal stores and the child receives
     /// exactly these bytes.
+    // Both versions have this name, so reading needs only it.
     #[serde(rename = "summary_md")]
     pub package_md: String,
     /// Lowercase hex SHA-256 of `package_md`.

@@ -39,6 +39,8 @@ pub(crate) struct DelegationTracker {
     delegations: VecDeque<Delegation>,
     /// The loaded skills, oldest first.
     skills: VecDeque<String>,
+    /// True once a call has a result. Some formats record none, and then nothing is known about outcomes.
+    has_results: bool,
 }
 
 impl DelegationTracker {
@@ -73,6 +75,7 @@ impl DelegationTracker {
 
     /// Records the result of a call: the outcome of a delegation. A refused delegation never began.
     pub(crate) fn record_result(&mut self, id: &str, text: &str, effect: CallEffect) {
+        self.has_results = true;
         let Some(index) = self.delegations.iter().rposition(|delegation| delegation.call_id == id) else {
             return;
         };
@@ -87,8 +90,8 @@ impl DelegationTracker {
     /// Returns the delegations as lines, newest first: the task and its outcome.
     pub(crate) fn delegations(&self) -> Vec<String> {
         let line = |delegation: &Delegation| match delegation.outcome.as_deref() {
-            None => format!("{} (no result)", delegation.task),
-            Some("") => delegation.task.clone(),
+            None if self.has_results => format!("{} (no result)", delegation.task),
+            None | Some("") => delegation.task.clone(),
             Some(outcome) => format!("{} → {outcome}", delegation.task),
         };
         self.delegations.iter().rev().map(line).collect()
@@ -148,6 +151,10 @@ mod tests {
         ] {
             tracker.record_call(id, "Task", &args);
         }
+        assert!(
+            tracker.delegations().contains(&"Read the logs".to_owned()),
+            "the format may record no results"
+        );
         tracker.record_call("e", "mcp__x__skill", &json!({"name": "release"}));
         tracker.record_call("f", "TaskCreate", &json!({"description": "no delegation"}));
         tracker.record_result(

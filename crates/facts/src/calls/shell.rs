@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 pub use operations::{FileOperation, FileOperationKind};
+use parser::ParsedText;
 pub(crate) use paths::{is_temporary_file, join_path};
 
 /// The kind of a check: a command that verifies the state of the work.
@@ -233,7 +234,7 @@ pub(crate) struct CommandFiles {
     pub operations: Vec<FileOperation>,
     /// The absolute folders in which a part of the command runs.
     pub folders: Vec<String>,
-    /// The command without here-documents, and with spaces in place of scripts, patterns and the folders of `cd`.
+    /// The command without here-documents, and with spaces in place of comments, scripts, patterns and the folders of `cd`.
     pub text: String,
     /// The end in `text` of each simple command, and the folder in which it runs.
     command_folders: Vec<(usize, String)>,
@@ -250,7 +251,10 @@ impl CommandFiles {
 /// Returns the files that `command` uses.
 pub(crate) fn command_files(command: &str) -> CommandFiles {
     let mut text = lines_without_heredocs(command).collect::<Vec<_>>().join("\n");
-    let commands = parser::parse_commands(&text);
+    let ParsedText { commands, comments } = parser::parse_commands(&text);
+    for comment in comments {
+        text.replace_range(comment.clone(), &" ".repeat(comment.len()));
+    }
     for command in &commands {
         let (program, arguments) = command.program();
         let scripts = scripts::script_arguments(program, arguments).unwrap_or_default().scripts;

@@ -9,6 +9,7 @@ use protocol::{CarriedFacts, Seq, SummaryItem, SummaryItemKind, TodoStatus};
 
 use crate::limits::TLDR_GRAPHEMES_MAX;
 use crate::summary::render;
+use crate::summary::render::facts::FactSection;
 use facts::GoalMatcher;
 use facts::formatting::{count_content_words, pluralize, strip_markdown, truncate_with_ellipsis};
 use facts::{ConversationFacts, Quote};
@@ -136,7 +137,7 @@ pub(crate) fn names_in_use(
 /// Returns the number of characters of all headings.
 fn headings_chars() -> usize {
     let items = SummaryItemKind::ALL.into_iter().map(render::heading);
-    items.chain(["In use"]).map(|heading| heading.len() + "\n### \n".len()).sum()
+    items.chain([FactSection::InUse.heading()]).map(|heading| heading.len() + "\n### \n".len()).sum()
 }
 
 /// The items of a summary, and the names in use that they do not contain.

@@ -136,8 +136,10 @@ fn m7_carried_over_facts_occur_in_the_conversation() {
         assert_eq!(carried.last_user_request.as_deref(), expected, "{name}");
         let all = text_of(items);
         let contains = |path: &str| all.contains(&path.replace("[redacted]", ""));
-        // The folder of a file may come from another word of its command: of a move, or of `cd`.
-        let is_joined = |path: &str| path.split('/').all(contains);
+        // A file that is moved into a folder has the name of both.
+        let is_joined = |path: &str| {
+            path.rsplit_once('/').is_some_and(|(folder, file)| contains(folder) && contains(file))
+        };
         for path in carried.files.changed.iter().chain(&carried.files.read) {
             assert!(contains(path) || is_joined(path), "{name}: {path}");
         }

@@ -85,8 +85,9 @@ impl FileTracker {
 
     /// Records a commit of all changes.
     fn commit(&mut self) {
-        let used = self.files.values().filter(|file| file.last_write_seq > 0 || file.deleted_seq > 0);
-        self.committed = used.map(|file| (file.path.clone(), CommittedUse::of(file))).collect();
+        let changed = self.files.values().filter(|file| self.has_uncommitted_use(file));
+        let changed: Vec<_> = changed.map(|file| (file.path.clone(), CommittedUse::of(file))).collect();
+        self.committed.extend(changed);
     }
 
     /// Undoes what was done to a file, or to all files in a folder, after the last commit. An empty path is the working

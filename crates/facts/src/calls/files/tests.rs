@@ -163,6 +163,10 @@ fn words_in_scripts_and_patterns_are_no_files() {
         (&[r#"ls | xargs grep -l 'config.js'"#], ""),
         (&["rg --files -g '*.ts' lib/x.ts"], "read: lib/x.ts"),
         (&["grep -c '' x.ts"], "read: x.ts"),
+        (
+            &["cd /p/src\n# config.ts moved, so a.ts needs ../utils/config.js\ncat b.ts # not c.ts"],
+            "read: b.ts",
+        ),
         (&["grep -f names.txt x.ts"], "read: names.txt x.ts"),
     ]);
 }

@@ -166,7 +166,7 @@ fn collect_operations(command: &SimpleCommand, depth: usize, operations: &mut Ve
             let option =
                 arguments.iter().position(|word| word.text.starts_with('-') && word.text.ends_with('c'));
             let script = option.and_then(|option| arguments.get(option + 1));
-            for mut inner in script.iter().flat_map(|script| parser::parse_commands(&script.text)) {
+            for mut inner in script.iter().flat_map(|script| parser::parse_commands(&script.text).commands) {
                 inner.folder = join_path(&command.folder, &inner.folder);
                 collect_operations(&inner, depth + 1, &mut list.operations);
             }

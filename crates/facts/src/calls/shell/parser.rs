@@ -86,13 +86,22 @@ enum WordUse {
     OtherTarget,
 }
 
+/// The parts of the text of a command.
+#[derive(Debug, Default)]
+pub(super) struct ParsedText {
+    /// The simple commands, in order.
+    pub commands: Vec<SimpleCommand>,
+    /// The positions of the comments.
+    pub comments: Vec<Range<usize>>,
+}
+
 /// The state of a parse.
 #[derive(Debug, Default)]
 struct ShellParser<'a> {
     /// The text that is parsed.
     text: &'a str,
-    /// The commands that have ended.
-    commands: Vec<SimpleCommand>,
+    /// The commands and comments that have ended.
+    parsed: ParsedText,
     /// The command that is being read.
     command: SimpleCommand,
     /// The word that is being read; `None` between words.
@@ -107,15 +116,15 @@ struct ShellParser<'a> {
     ended_quotes: Vec<char>,
 }
 
-/// Returns the simple commands of a text without here-documents, in order.
-pub(super) fn parse_commands(text: &str) -> Vec<SimpleCommand> {
+/// Returns the simple commands and the comments of a text without here-documents.
+pub(super) fn parse_commands(text: &str) -> ParsedText {
     let mut parser = ShellParser { text, ..ShellParser::default() };
     let mut offset = 0;
     while let Some(c) = text[offset..].chars().next() {
         offset += parser.read(offset, c);
     }
     parser.end_command(text.len());
-    parser.commands
+    parser.parsed
 }
 
 impl ShellParser<'_> {
@@ -136,7 +145,11 @@ impl ShellParser<'_> {
                 // A quotation mark without an end is an apostrophe.
                 None => self.push(offset, 1, &rest[..1]),
             },
-            '#' if self.word.is_none() => rest.find('\n').unwrap_or(rest.len()),
+            '#' if self.word.is_none() => {
+                let length = rest.find('\n').unwrap_or(rest.len());
+                self.parsed.comments.push(offset..offset + length);
+                length
+            }
             '>' | '<' => self.read_redirection(offset),
             '&' if rest[1..].starts_with('>') => {
                 self.end_word();
@@ -231,7 +244,7 @@ impl ShellParser<'_> {
             // The names of files above an unknown folder are not known either.
             self.folder = target.filter(|folder| !folder.starts_with("..")).unwrap_or_default();
         }
-        self.commands.push(command);
+        self.parsed.commands.push(command);
     }
 }
 

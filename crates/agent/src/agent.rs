@@ -9,7 +9,7 @@ use compaction::BeforeCompactionHook;
 use handoff::Acceptance;
 use handoff::mirror::SummaryMirror;
 use journal::{PostgresStore, ScopedStore, SqliteStore, Store};
-use memory::AgentFile;
+use memory::{AgentFile, MessageEmbedder};
 use parking_lot::Mutex;
 use protocol::{AssistantId, FailureKind, OwnerScope, RunFailure, RunFeedback, Thread, ThreadId, UserId};
 use runtime::{ContextCache, Hook, Tool};
@@ -27,6 +27,7 @@ use crate::home::config::ConfigFile;
 use crate::home::database::{self, DatabaseAddress};
 use crate::home::lease::ProcessLeases;
 use crate::home::machine;
+use crate::memories::embeddings::open_embedder;
 use crate::runs::request::action::RequestReader;
 use crate::threads::states::transcript_cache::TranscriptCache;
 use crate::workspace::canonical_folder;
@@ -153,6 +154,8 @@ pub struct Agent {
     pub(crate) graph_cache: Arc<GraphCache>,
     /// The export of accepted handoffs. It covers the whole journal, independent of the owner of this agent.
     pub(crate) mirror: SummaryMirror,
+    /// The embedding model, if one is configured.
+    pub(crate) embedder: Option<Arc<MessageEmbedder>>,
     /// Counters and histograms of what the runs of this process do.
     pub(crate) metrics: Arc<telemetry::TelemetryMetrics>,
     /// The hooks of the configuration. The list is empty in a program that a hook started, so that hooks
@@ -249,6 +252,7 @@ impl Agent {
         let leases = Arc::new(ProcessLeases::new(locks, Arc::clone(&store), lease));
         let scope = OwnerScope::Owner(settings.assistant_id.owner());
         let user_hooks = user_hooks(&config, &settings)?;
+        let embedder = open_embedder(&config, settings.environment, &*store)?;
         let mirror = crate::handoffs::mirror::open_mirror(&config, &settings, Arc::clone(&store))?;
         Ok(Self {
             store: Arc::new(ScopedStore::new(Arc::clone(&store), scope.clone())),
@@ -268,6 +272,7 @@ impl Agent {
             toolboxes: Arc::default(),
             graph_cache: Arc::default(),
             mirror,
+            embedder,
             metrics: Arc::default(),
             user_hooks,
             halt_token: CancellationToken::new(),

@@ -177,6 +177,7 @@ impl_from_errors! {
     memory::RecallError => Memory(MemoryError::Recall), unless memory::RecallError::Journal;
     memory::SummarizationError => Memory(MemoryError::Summarization), unless memory::SummarizationError::Journal;
     memory::ItemError => Memory(MemoryError::Item), unless memory::ItemError::Journal;
+    memory::EmbeddingWorkError => Memory(MemoryError::Embedding), unless memory::EmbeddingWorkError::Journal;
     memory::PinError => Memory(MemoryError::Pin), unless memory::PinError::Journal;
     tools::permission::Error => Admin(AdminError::Permission);
     mcp::Error => Admin(AdminError::Mcp);

@@ -39,6 +39,7 @@ pub use home::config::{ConfigFile, HandoffKeep, UserTools};
 pub use home::database::{DatabaseAddress, DatabaseConfig};
 pub use home::error::HomeError;
 pub use memories::MemoryService;
+pub use memories::embeddings::EmbeddingStatus;
 pub use memories::error::MemoryError;
 pub use memories::{AgentMdStats, MemoryStats, MessageStats};
 pub use runs::RunService;
@@ -87,18 +88,18 @@ pub use journal::view::{
 pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_future};
 pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use journal::{
-    EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexBacklog, IndexHitKind, OutboxCursor,
-    ProjectScope, RunFilter, SearchUnit, SortDirection, StoredSummary, SubagentVisibility, SummaryProject,
-    SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey,
+    EmbeddingCounts, EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexBacklog, IndexHitKind,
+    MeaningComparison, OutboxCursor, ProjectScope, RunFilter, SearchUnit, SortDirection, StoredSummary,
+    SubagentVisibility, SummaryProject, SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey,
 };
 pub use mcp::{
     ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness,
 };
 pub use memory::{
-    AdjacentMessage, AgentFileSnapshot, ItemSearch, ItemStore, MemoryScope, MessageFilter, NamespaceSearch,
-    NotesScope, PIN_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, PutReceipt, ReadExtent,
-    RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote, RewriteOutcome, SearchHit,
-    SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker, SummarizedTurns,
+    AdjacentMessage, AgentFileSnapshot, EmbeddingOutcome, ItemSearch, ItemStore, MemoryScope, MessageFilter,
+    NamespaceSearch, NotesScope, PIN_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, PutReceipt,
+    ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote, RewriteOutcome,
+    SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker, SummarizedTurns,
     UnpinReceipt,
 };
 pub use model::tokens::estimate_tokens;

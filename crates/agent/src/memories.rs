@@ -1,6 +1,7 @@
 //! The memory service: notes in `agent.md`, pins, search, statistics, stored items, and the summarization of old
 //! messages after a turn. The `memory` crate decides which messages are summarized, and how.
 
+pub(crate) mod embeddings;
 pub(crate) mod error;
 
 use futures::future::BoxFuture;

@@ -7,7 +7,7 @@ pub(crate) mod sql;
 pub(crate) mod sqlite;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -29,11 +29,12 @@ use crate::tables::runs::{self, claims, feedback, requests};
 use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{
-    Artifact, CheckpointRef, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
-    IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem,
-    OutboxQuery, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth,
+    Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, EventQuery, HandoffFilter,
+    HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
+    MeaningComparison, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, QuestionEmbedder,
+    QuestionMeaning, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth,
     StoreScope, StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction,
-    TurnQuery, UnclaimedRunsQuery,
+    TurnQuery, UnclaimedRunsQuery, UnembeddedBatch, WordMatchMode,
 };
 
 /// Maximum number of batches that a search adds to the index before it answers. A batch has at most 500 messages, so four
@@ -116,6 +117,9 @@ pub(crate) trait Engine: Send + Sync {
     /// Returns the state of the database: counts and, at depth [`HealthCheckDepth::Integrity`], the problems found.
     fn check_health(&self, depth: HealthCheckDepth) -> impl Future<Output = Result<StoreHealth>> + Send;
 
+    /// Returns the model that represents questions for searches.
+    fn embedder(&self) -> &EmbedderCell;
+
     /// Returns the feed of the commits of this process.
     fn local_feed(&self) -> &LocalCommitFeed;
 
@@ -131,10 +135,13 @@ pub(crate) trait Engine: Send + Sync {
 async fn query_index<E: Engine, T: Send + 'static>(
     engine: &E,
     scope: IndexScope,
-    query: impl Fn(&SqlConnection<'_>) -> Result<Vec<T>> + Send + 'static,
+    question: &str,
+    query: impl Fn(&SqlConnection<'_>, Option<&QuestionMeaning>) -> Result<Vec<T>> + Send + 'static,
 ) -> Result<IndexAnswer<T>> {
     let scope = Arc::new(scope);
-    let state = index_for_search(engine, &scope).await?;
+    let (state, meaning) =
+        tokio::join!(index_for_search(engine, &scope), embed_question(engine.embedder(), question));
+    let state = state?;
     let answer = engine
         .read(ReadSize::Large, move |db| {
             let backlog = match state {
@@ -142,7 +149,17 @@ async fn query_index<E: Engine, T: Send + 'static>(
                 ScopeIndexState::Complete => IndexBacklog::default(),
                 ScopeIndexState::Incomplete => search::scope_backlog(db, &scope)?,
             };
-            Ok(IndexAnswer { hits: query(db)?, backlog })
+            let (meaning, comparison) = match &meaning {
+                None => (None, MeaningComparison::Off),
+                Some(Err(failure)) => {
+                    (None, MeaningComparison::Unavailable { reason: failure.reason.clone() })
+                }
+                Some(Ok(meaning)) => {
+                    let missing = search::missing_embeddings(db, &meaning.model, &scope)?;
+                    (Some(meaning), MeaningComparison::Compared { missing })
+                }
+            };
+            Ok(IndexAnswer { hits: query(db, meaning)?, backlog, meaning: comparison })
         })
         .await?;
     if state == ScopeIndexState::Incomplete {
@@ -150,6 +167,19 @@ async fn query_index<E: Engine, T: Send + 'static>(
         engine.update_index_in_background();
     }
     Ok(answer)
+}
+
+/// The model that represents questions for searches, once it is set.
+pub(crate) type EmbedderCell = OnceLock<Arc<dyn QuestionEmbedder>>;
+
+/// Returns the meaning of a question. `None` without a model, or without a question.
+async fn embed_question(
+    embedder: &EmbedderCell,
+    question: &str,
+) -> Option<std::result::Result<QuestionMeaning, EmbeddingFailure>> {
+    let embedder = embedder.get().filter(|_| !question.is_empty())?;
+    let embedding = embedder.embed_question(question).await;
+    Some(embedding.map(|embedding| QuestionMeaning { model: embedder.model().to_owned(), embedding }))
 }
 
 /// Adds the scope to the index as far as [`SEARCH_BATCHES_MAX`] allows.
@@ -223,12 +253,18 @@ impl<E: Engine> Store for E {
 
     async fn search(&self, query: SearchQuery) -> Result<IndexAnswer<IndexHit>> {
         let scope = IndexScope::Search(query.clone());
-        query_index(self, scope, move |db| search::search(db, &query)).await
+        let question = match query.match_mode {
+            WordMatchMode::Any => query.question.clone(),
+            WordMatchMode::All => String::new(),
+        };
+        query_index(self, scope, &question, move |db, meaning| search::search(db, &query, meaning)).await
     }
 
     async fn rank_messages(&self, query: RankQuery) -> Result<IndexAnswer<RankedMessage>> {
         let scope = IndexScope::Threads(query.threads.iter().map(|thread| thread.thread_id).collect());
-        query_index(self, scope, move |db| search::rank_messages(db, &query)).await
+        let question = query.question.clone();
+        query_index(self, scope, &question, move |db, meaning| search::rank_messages(db, &query, meaning))
+            .await
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
@@ -407,6 +443,21 @@ impl<E: Engine> Store for E {
 
     async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>> {
         self.read(ReadSize::Large, move |db| items::namespaces(db, &query)).await
+    }
+
+    fn set_embedder(&self, embedder: Arc<dyn QuestionEmbedder>) {
+        // Later calls have no effect.
+        let _ = self.embedder().set(embedder);
+    }
+
+    async fn unembedded_messages(&self, model: &str, limit: usize) -> Result<UnembeddedBatch> {
+        let model = model.to_owned();
+        self.read(ReadSize::Large, move |db| search::embeddings::list_unembedded(db, &model, limit)).await
+    }
+
+    async fn embedding_counts(&self, model: &str, scope: &OwnerScope) -> Result<EmbeddingCounts> {
+        let (model, scope) = (model.to_owned(), scope.clone());
+        self.read(ReadSize::Large, move |db| search::embeddings::count_embeddings(db, &model, &scope)).await
     }
 
     async fn update_search_index(&self) -> Result<()> {

@@ -28,6 +28,11 @@ pub use commit_feed::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use engines::postgres::{PoolSettings, PoolStatistics, PostgresStore};
 pub use engines::sqlite::{SqliteOpenOptions, SqliteStore};
 pub use error::Error;
+pub(crate) use query::embeddings::QuestionMeaning;
+pub use query::embeddings::{
+    EMBEDDED_PARTS_MAX, Embedding, EmbeddingCounts, EmbeddingFailure, EmbeddingSpend, MeaningComparison,
+    MessageEmbeddings, QuestionEmbedder, UnembeddedBatch, UnembeddedMessages,
+};
 pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, NamespaceQuery};
 pub use query::outbox::{OutboxCursor, OutboxQuery};
 pub use query::{

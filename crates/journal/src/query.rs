@@ -1,5 +1,6 @@
 //! Queries: filters, pages, and their results that are not rows. It names no database.
 
+pub(crate) mod embeddings;
 pub(crate) mod items;
 pub(crate) mod outbox;
 
@@ -11,6 +12,8 @@ use protocol::{
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
+
+use self::embeddings::MeaningComparison;
 
 /// Matches any label in a query for namespaces.
 pub(crate) const ANY_LABEL: &str = "*";
@@ -313,6 +316,8 @@ pub struct IndexAnswer<T> {
     pub hits: Vec<T>,
     /// The messages that were not searched.
     pub backlog: IndexBacklog,
+    /// The way in which meaning was compared.
+    pub meaning: MeaningComparison,
 }
 
 /// The location of a search hit.
@@ -366,6 +371,9 @@ pub struct IndexHit {
     pub score: f64,
     /// The words that the document contains: bit `n` stands for `words[n]` of the query.
     pub matched_words: u32,
+    /// The closeness of the meaning to that of the question: how many standard deviations the document is more similar than
+    /// the average one. It is 0 if its meaning was not compared.
+    pub closeness: f64,
     /// A snippet of the text, with matched words between `\u{2}` and `\u{3}`.
     pub snippet: String,
     /// The whole text of a summary or a handoff. Empty for a message or an item, which can be read by its location.
@@ -411,6 +419,9 @@ pub struct RankedMessage {
     pub score: f64,
     /// The words that the message contains: bit `n` stands for `words[n]` of the query.
     pub matched_words: u32,
+    /// The closeness of the meaning to that of the question: how many standard deviations the message is more similar than
+    /// the average one. It is 0 if meaning was not compared.
+    pub closeness: f64,
 }
 
 impl RankedMessage {

@@ -25,11 +25,12 @@ use serde_json::{Map, Value};
 use self::owner_prefix::OwnerPrefix;
 use self::scope_cache::ScopeCache;
 use crate::{
-    Artifact, CheckpointRef, CommitFeed, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth,
-    HitLocation, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed,
-    MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, PAGE_ROWS_MAX, RankQuery, RankedMessage, Replica,
-    Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
-    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
+    Artifact, CheckpointRef, CommitFeed, CommitReceipt, EmbeddingCounts, EventQuery, HandoffFilter,
+    HealthCheckDepth, HitLocation, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
+    LocalCommitFeed, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, PAGE_ROWS_MAX, QuestionEmbedder,
+    RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope,
+    StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery,
+    UnclaimedRunsQuery, UnembeddedBatch,
 };
 
 /// A store that shows and changes only rows of a scope. A thread of another owner is indistinguishable from a missing
@@ -448,6 +449,18 @@ impl Store for ScopedStore {
             self.prefix.strip(namespace);
         }
         Ok(namespaces)
+    }
+
+    fn set_embedder(&self, embedder: Arc<dyn QuestionEmbedder>) {
+        self.inner.set_embedder(embedder);
+    }
+
+    async fn unembedded_messages(&self, _: &str, _: usize) -> Result<UnembeddedBatch> {
+        Ok(UnembeddedBatch::default())
+    }
+
+    async fn embedding_counts(&self, model: &str, scope: &OwnerScope) -> Result<EmbeddingCounts> {
+        self.inner.embedding_counts(model, self.narrow_scope(scope)).await
     }
 
     async fn update_search_index(&self) -> Result<()> {

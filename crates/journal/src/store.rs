@@ -1,6 +1,7 @@
 //! The storage trait: transactions and queries. It names no database.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,10 +14,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Artifact, CheckpointRef, CommitFeed, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
-    IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts, NamespaceQuery,
-    OutboxItem, OutboxQuery, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, StoreHealth,
-    StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, TurnQuery, UnclaimedRunsQuery, Write,
+    Artifact, CheckpointRef, CommitFeed, EmbeddingCounts, EventQuery, HandoffFilter, HealthCheckDepth,
+    ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts,
+    NamespaceQuery, OutboxItem, OutboxQuery, QuestionEmbedder, RankQuery, RankedMessage, Replica, Result,
+    RunFilter, SearchQuery, StoreHealth, StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter,
+    TurnQuery, UnclaimedRunsQuery, UnembeddedBatch, Write,
 };
 
 /// Writes that are applied together or not at all.
@@ -118,7 +120,7 @@ pub trait Store: Send + Sync {
     /// Returns the lowest seq of the events with this key in a thread, of any run, superseded or not.
     async fn seq_of_event_key(&self, thread_id: ThreadId, event_key: &str) -> Result<Option<Seq>>;
 
-    /// Returns documents that contain the words of a query, best first. Superseded messages are left out. Messages
+    /// Returns documents that contain the words of a query or, with [`Self::set_embedder`], are close to its meaning, best first. Superseded messages are left out. Messages
     /// copied by forks, and tool results with identical text, are returned once.
     ///
     /// Before it answers, a search adds a bounded number of messages of its scope to the index, those of the most
@@ -275,6 +277,18 @@ pub trait Store: Send + Sync {
 
     /// Returns a page of the namespaces in use, in ascending order.
     async fn namespaces(&self, query: NamespaceQuery) -> Result<Vec<Vec<String>>>;
+
+    /// Gives the store the model that represents questions for searches, which then compare the meaning of messages too. Only the
+    /// first call of a process has an effect. A [`crate::ScopedStore`] gives it to the store of all owners.
+    fn set_embedder(&self, embedder: Arc<dyn QuestionEmbedder>);
+
+    /// Returns messages that have no embedding of a model, at most `limit` and a megabyte, those of the most recently changed
+    /// threads first. A thread can be listed without a text: then its embeddings are
+    /// complete, and [`Write::PutEmbeddings`] has to record that. A [`crate::ScopedStore`] returns none.
+    async fn unembedded_messages(&self, model: &str, limit: usize) -> Result<UnembeddedBatch>;
+
+    /// Returns the numbers of messages with and without embeddings of a model. A [`crate::ScopedStore`] replaces `scope` by its own.
+    async fn embedding_counts(&self, model: &str, scope: &OwnerScope) -> Result<EmbeddingCounts>;
 
     /// Adds to the search index everything that was committed before this call, and returns then.
     async fn update_search_index(&self) -> Result<()>;

@@ -8,6 +8,8 @@ use protocol::{
 };
 use serde_json::{Map, Value};
 
+use crate::MessageEmbeddings;
+
 /// A write of a transaction.
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "writes are short-lived and moved once")]
@@ -289,6 +291,8 @@ pub enum Write {
         /// Only summaries of this scope. A [`crate::ScopedStore`] sets its own. `None` means any.
         scope: Option<OwnerScope>,
     },
+    /// Stores embeddings of messages of a thread, in place of earlier ones of the same messages.
+    PutEmbeddings(MessageEmbeddings),
     /// Stores an item, or replaces it; its time of creation is kept. Fails with [`crate::Error::InvalidRequest`] if
     /// the namespace is empty, or has a label that is empty or contains a control character.
     PutItem(StoredItem),
@@ -417,6 +421,7 @@ impl Write {
             | Self::TransitionHandoff { .. }
             | Self::PutProposal(_)
             | Self::DeleteHandoff { .. }
+            | Self::PutEmbeddings(_)
             | Self::PutFeedback(_)
             | Self::RemoveFeedback { .. }
             | Self::PutItem(_)

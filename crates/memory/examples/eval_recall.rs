@@ -1,10 +1,11 @@
 //! Ranks the messages of real conversations for questions about them, with the same search as `segue search`. It
 //! computes no score: `eval_retrieval.py --run`, which comes with the data, scores the output.
 //!
-//! `eval_recall LOCOMO.json` prints `{"q", "messages", "passages", "budget"}` for each question: the best messages, the
+//! `eval_recall LOCOMO.json [URL MODEL]` prints `{"q", "messages", "passages", "budget"}` for each question: the best messages, the
 //! middle messages of the best passages, and the best messages that together have [`BUDGET_TOKENS`] tokens. Each
 //! conversation is a journal of its own, and each session is a thread with the times of the data. At the end, the
-//! elapsed time of a search is printed on standard error.
+//! elapsed time of a search is printed on standard error. With the URL and the name of an embedding model, searches compare meaning
+//! too.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use std::time::{Duration, Instant};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use journal::{IndexHitKind, SearchUnit, SqliteStore, Store, Transaction, Write};
-use memory::{SearchHitSource, SearchRequest, search};
+use journal::{IndexHitKind, QuestionEmbedder, SearchUnit, SqliteStore, Store, Transaction, Write};
+use memory::{EmbeddingConfig, EmbeddingWorker, MessageEmbedder, SearchHitSource, SearchRequest, search};
 use protocol::{AssistantId, Message, NewEvent, Seq, Thread, ThreadId};
+use runtime::{FrameSender, RunScope};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 /// Maximum number of messages and of passages listed for a question. The scorer reads no more.
 const HITS_MAX: usize = 20;
@@ -54,13 +57,17 @@ enum SearchLimit {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: eval_recall LOCOMO.json")?;
+    let path = std::env::args().nth(1).ok_or("usage: eval_recall LOCOMO.json [URL MODEL]")?;
+    let embedder = open_embedder()?;
     let samples: Vec<Value> = serde_json::from_slice(&std::fs::read(path)?)?;
     let (mut questions, mut time) = (0_u32, Duration::ZERO);
     for sample in &samples {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory()?);
         let sessions = store_sessions(&*store, &sample["conversation"]).await?;
         store.update_search_index().await?;
+        if let Some(embedder) = &embedder {
+            embed_messages(&store, embedder).await?;
+        }
         for (number, question) in array(&sample["qa"]).iter().enumerate() {
             let text = question["question"].as_str().unwrap_or_default();
             let begun = Instant::now();
@@ -84,6 +91,35 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     eprintln!("{questions} questions, {:?} each", time / questions.max(1));
+    Ok(())
+}
+
+/// Returns the embedding model that the arguments name.
+fn open_embedder() -> Result<Option<Arc<MessageEmbedder>>, Box<dyn Error>> {
+    let (Some(url), Some(model)) = (std::env::args().nth(2), std::env::args().nth(3)) else {
+        return Ok(None);
+    };
+    let config = EmbeddingConfig {
+        url,
+        model,
+        key_variable: None,
+        dimensions: None,
+        daily_tokens: u64::MAX,
+        message_prefix: String::new(),
+        question_prefix: String::new(),
+    };
+    Ok(Some(Arc::new(MessageEmbedder::new(config, None)?)))
+}
+
+/// Embeds all messages of a journal, whose searches then compare meaning.
+async fn embed_messages(
+    store: &Arc<dyn Store>,
+    embedder: &Arc<MessageEmbedder>,
+) -> Result<(), Box<dyn Error>> {
+    store.set_embedder(Arc::clone(embedder) as Arc<dyn QuestionEmbedder>);
+    let worker = EmbeddingWorker { store: Arc::clone(store), embedder: Arc::clone(embedder) };
+    let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
+    worker.embed_messages(RunScope { frames: &frames, cancel: &cancel }).await?;
     Ok(())
 }
 

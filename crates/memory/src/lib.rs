@@ -7,7 +7,7 @@
 //! [`RecallTool`] gives it to the agent, and [`search()`] covers everything. [`SummarizationHandoff`] summarizes
 //! old messages, [`SummarizationWorker`] decides when that is due, and [`TieredMemoryHook`] shows the summaries to
 //! the model. [`pin()`] and [`unpin()`] change the pins of a thread, and [`PinsHook`] adds them to model requests.
-//! [`ItemStore`] keeps named items. Deliberately absent: deciding when a handoff happens and which
+//! [`ItemStore`] keeps named items. [`EmbeddingWorker`] embeds messages for searches by meaning. Deliberately absent: deciding when a handoff happens and which
 //! thread a summary belongs to. The journal's rows decide both.
 
 mod edit;
@@ -46,6 +46,9 @@ pub use prompt::{InheritedSummary, PromptSection, PromptSource, build_prompt_sec
 pub use recall::{
     MessageFilter, NoteSource, RECALL, RECALL_TOKENS_MAX, RecallError, RecallNote, RecallQuery, RecallResult,
     RecallScope, RecallTool, RecalledMessage, Remaining, Speaker, recall,
+};
+pub use search::embeddings::{
+    EmbeddingConfig, EmbeddingOutcome, EmbeddingWorkError, EmbeddingWorker, MessageEmbedder, SearchSettings,
 };
 pub use search::{AdjacentMessage, SearchHit, SearchHitSource, SearchRequest, SearchResults, search};
 pub use tiers::{

@@ -21,7 +21,7 @@ mod visible_turn;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use journal::{IndexBacklog, Store, ThreadPrefix};
+use journal::{IndexBacklog, MeaningComparison, Store, ThreadPrefix};
 use protocol::{Seq, ThreadId};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -117,6 +117,8 @@ pub struct RecallResult {
     pub remaining: Remaining,
     /// For words: the messages of the searched threads that are not indexed yet, so that they were not searched.
     pub backlog: IndexBacklog,
+    /// For words: the way in which meaning was compared.
+    pub meaning: MeaningComparison,
     /// For a range whose first message did not fit whole: the seq of the message, and the number of its characters that
     /// have been returned so far. Pass that number as [`RecallQuery::from_char`] to read on.
     pub resume_at: Option<(Seq, u64)>,

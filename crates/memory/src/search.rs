@@ -5,13 +5,14 @@
 //! reads the candidates and orders them by `recall::ranking`.
 
 pub(crate) mod dates;
+pub(crate) mod embeddings;
 mod search_match;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{
-    IndexAnswer, IndexBacklog, IndexHitKind, PAGE_ROWS_MAX, ProjectScope, SearchQuery, SearchUnit, Store,
-    WordMatchMode,
+    IndexAnswer, IndexBacklog, IndexHitKind, MeaningComparison, PAGE_ROWS_MAX, ProjectScope, SearchQuery,
+    SearchUnit, Store, WordMatchMode,
 };
 use protocol::{AssistantId, HandoffId, Seq, SummaryId, ThreadId};
 
@@ -79,6 +80,8 @@ pub struct SearchResults {
     pub words: Vec<String>,
     /// The messages of the searched threads that are not indexed yet, so that they were not searched.
     pub backlog: IndexBacklog,
+    /// The way in which meaning was compared.
+    pub meaning: MeaningComparison,
 }
 
 /// The best matches of a request.
@@ -89,6 +92,8 @@ pub(crate) struct BestMatches {
     pub(crate) matches: Vec<SearchMatch>,
     /// The messages that were not searched.
     pub(crate) backlog: IndexBacklog,
+    /// The way in which meaning was compared.
+    pub(crate) meaning: MeaningComparison,
 }
 
 /// A search hit.
@@ -175,12 +180,12 @@ pub fn search<'a>(
     request: &'a SearchRequest,
 ) -> BoxFuture<'a, Result<SearchResults, RecallError>> {
     journal::box_future(async move {
-        let BestMatches { words, matches, backlog } = best_matches(store, request).await?;
+        let BestMatches { words, matches, backlog, meaning } = best_matches(store, request).await?;
         let mut hits = Vec::with_capacity(matches.len());
         for search_match in &matches {
             hits.push(search_match.to_search_hit(store).await?);
         }
-        Ok(SearchResults { hits, words, backlog })
+        Ok(SearchResults { hits, words, backlog, meaning })
     })
 }
 
@@ -214,11 +219,12 @@ pub(crate) async fn best_matches(
         unit: request.unit,
         limit: considered.saturating_mul(CANDIDATE_FACTOR).min(PAGE_ROWS_MAX),
     };
-    let Candidates { matches: read, weights, backlog } = read_candidates(store, query, considered).await?;
+    let Candidates { matches: read, weights, backlog, meaning } =
+        read_candidates(store, query, considered).await?;
     let order = rank_order(&read, &weights);
     let mut read: Vec<Option<SearchMatch>> = read.into_iter().map(Some).collect();
     let matches = order.into_iter().take(request.limit).filter_map(|index| read[index].take()).collect();
-    Ok(BestMatches { words, matches, backlog })
+    Ok(BestMatches { words, matches, backlog, meaning })
 }
 
 /// Matches in the order of the index.
@@ -229,6 +235,8 @@ struct Candidates {
     weights: WordWeights,
     /// The messages that were not searched.
     backlog: IndexBacklog,
+    /// The way in which meaning was compared.
+    meaning: MeaningComparison,
 }
 
 /// Reads the best `considered` matches, or all when there are fewer, and weighs the words by all candidates.
@@ -242,7 +250,7 @@ async fn read_candidates(
 ) -> Result<Candidates, RecallError> {
     loop {
         let limit = query.limit;
-        let IndexAnswer { hits: candidates, backlog } = store.search(query.clone()).await?;
+        let IndexAnswer { hits: candidates, backlog, meaning } = store.search(query.clone()).await?;
         let weights =
             WordWeights::from_matches(&candidates.iter().map(|hit| hit.matched_words).collect::<Vec<_>>());
         let is_all = candidates.len() < limit || limit == PAGE_ROWS_MAX;
@@ -254,7 +262,7 @@ async fn read_candidates(
             read.extend(SearchMatch::read(store, candidate).await?);
         }
         if is_all || read.len() == considered {
-            return Ok(Candidates { matches: read, weights, backlog });
+            return Ok(Candidates { matches: read, weights, backlog, meaning });
         }
         query.limit = PAGE_ROWS_MAX;
     }

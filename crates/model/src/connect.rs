@@ -1,6 +1,7 @@
 //! The client of a provider: sends a request, retries after transient failures, and streams the answer. Wire
 //! formats and legal conversations are implemented elsewhere, and the caller reads the environment.
 
+pub mod embeddings;
 mod failure;
 mod request_body;
 mod retry;

@@ -22,6 +22,7 @@ pub mod untrusted_text;
 
 pub use chat::answer_check::{UnusableAnswer, answer_text, is_error_text};
 pub use chat::{AnswerPart, AnswerStream, ChatModel, ChatRequest, ModelLimits, ToolSpec, ToolSpecs};
+pub use connect::embeddings;
 pub use connect::{connect, encode_request};
 pub use error::Error;
 pub use name::{ModelName, ModelNameError, Provider};

@@ -111,6 +111,12 @@ impl Scheduler {
         }
     }
 
+    /// Starts to embed new messages in the background, until the scheduler shuts down.
+    pub(crate) fn start_embedding(&self) {
+        let (agent, closing) = (self.system_agent.clone(), self.closing.clone());
+        self.spawn_background(async move { agent.memory().keep_embedding(closing).await });
+    }
+
     /// Ends the stream of a run whose rows are final, and schedules the run's webhook.
     pub(crate) fn close_stream(self: &Arc<Self>, stream: &Arc<RunStream>) {
         let evicted = self.streams.close(stream, Instant::now());

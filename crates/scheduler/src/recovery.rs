@@ -58,6 +58,7 @@ impl Scheduler {
             let scheduler = Arc::clone(self);
             self.tasks.spawn(async move { scheduler.finish_decided_work().await });
             self.tasks.spawn(run_recovery_loop(Arc::downgrade(self), self.closing.clone()));
+            self.start_embedding();
             Ok(report)
         })
     }

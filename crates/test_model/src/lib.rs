@@ -8,7 +8,7 @@ mod script;
 mod server;
 
 pub use script::{
-    Gate, GatePosition, RequestMatcher, Script, ScriptedCall, ScriptedFault, ScriptedReply, ScriptedStop,
-    ScriptedTokens,
+    Gate, GatePosition, RequestMatcher, Script, ScriptedCall, ScriptedEmbeddings, ScriptedFault,
+    ScriptedReply, ScriptedStop, ScriptedTokens,
 };
 pub use server::{Error, RecordedRequest, ScriptedServer};

@@ -18,6 +18,36 @@ pub struct Script {
     /// Number of the newest requests that are recorded; all if absent. Benchmarks limit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_kept: Option<usize>,
+    /// The embedding model of the server; none if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embeddings: Option<ScriptedEmbeddings>,
+}
+
+/// An embedding model: texts with words of the same concept have similar vectors.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedEmbeddings {
+    /// The words of each concept, in lowercase. A vector has one dimension for each concept, and a small last one that is the same
+    /// for all texts.
+    pub concepts: Vec<Vec<String>>,
+    /// Maximum words of a text. A request with a longer one is refused with status 400.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words_max: Option<usize>,
+    /// A failure in place of every answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<ScriptedFault>,
+}
+
+impl ScriptedEmbeddings {
+    /// Returns the vector of a text.
+    pub(crate) fn vector(&self, text: &str) -> Vec<f32> {
+        let text = text.to_lowercase();
+        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+        let count = |concept: &Vec<String>| {
+            words.iter().filter(|word| concept.iter().any(|known| known == *word)).count() as f32
+        };
+        self.concepts.iter().map(count).chain([0.2]).collect()
+    }
 }
 
 /// One reply: an answer of the model, or a failure of the server.
@@ -179,7 +209,7 @@ pub enum ScriptedFault {
 impl Script {
     /// Returns a script of these replies.
     pub fn new(replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
-        Self { replies: replies.into_iter().collect(), requests_kept: None }
+        Self { replies: replies.into_iter().collect(), requests_kept: None, embeddings: None }
     }
 
     /// Limits the recorded requests to the newest `requests`.

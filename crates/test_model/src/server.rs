@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::format::{SseEvent, WireFormat};
-use crate::script::{Gate, GatePosition, Script, ScriptedFault, ScriptedReply};
+use crate::script::{Gate, GatePosition, Script, ScriptedEmbeddings, ScriptedFault, ScriptedReply};
 
 /// The failure to start a server.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +63,8 @@ struct SharedPlayback {
     connections: watch::Sender<usize>,
     /// Names of the open gates.
     open_gates: watch::Sender<BTreeSet<String>>,
+    /// The embedding model.
+    embeddings: Option<ScriptedEmbeddings>,
 }
 
 /// The progress of the script.
@@ -122,6 +124,7 @@ impl ScriptedServer {
             disconnects: watch::Sender::new(0),
             connections: watch::Sender::new(0),
             open_gates: watch::Sender::new(BTreeSet::new()),
+            embeddings: script.embeddings,
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -221,14 +224,18 @@ impl SharedPlayback {
                 *used = !reply.always;
                 reply.clone()
             });
+        (self.record_request(&mut played, request), reply)
+    }
+
+    /// Records a request, and returns its number.
+    fn record_request(&self, played: &mut PlaybackState, request: RawRequest) -> usize {
         played.requests.push_back(request);
         if played.requests.len() > played.requests_kept {
             played.requests.pop_front();
         }
         played.calls += 1;
-        let number = played.calls;
-        self.calls.send_replace(number);
-        (number, reply)
+        self.calls.send_replace(played.calls);
+        played.calls
     }
 
     /// Opens a gate.
@@ -269,6 +276,9 @@ async fn handle_request(
         shared.open_gate(gate);
         return StatusCode::NO_CONTENT.into_response();
     }
+    if let Some(model) = shared.embeddings.clone().filter(|_| uri.path().ends_with("/embeddings")) {
+        return embed(shared, model, RawRequest { method, uri, headers, body }).await;
+    }
     let Some(format) = WireFormat::from_path(uri.path()) else {
         return (StatusCode::NOT_FOUND, format!("no wire format is served at {}", uri.path()))
             .into_response();
@@ -284,6 +294,34 @@ async fn handle_request(
             (StatusCode::INTERNAL_SERVER_ERROR, [("retry-after", "0")], body).into_response()
         }
     }
+}
+
+/// Answers a request for embeddings in OpenAI's format.
+async fn embed(shared: Arc<SharedPlayback>, model: ScriptedEmbeddings, request: RawRequest) -> Response {
+    let body = request.body();
+    let number = shared.record_request(&mut shared.state.lock(), request);
+    if let Some(fault) = model.fault.clone() {
+        let reply = ScriptedReply { fault: Some(fault), ..ScriptedReply::default() };
+        return play_reply(WireFormat::Chat, &reply, number, shared).await;
+    }
+    let texts: Vec<&str> = match &body["input"] {
+        Value::String(text) => vec![text],
+        Value::Array(texts) => texts.iter().filter_map(Value::as_str).collect(),
+        _ => return (StatusCode::BAD_REQUEST, "`input` is no text").into_response(),
+    };
+    let is_too_long = |text: &&str| model.words_max.is_some_and(|max| text.split_whitespace().count() > max);
+    if texts.iter().any(is_too_long) {
+        return (StatusCode::BAD_REQUEST, "the input is too long").into_response();
+    }
+    let data: Vec<Value> = texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| serde_json::json!({"object": "embedding", "index": index, "embedding": model.vector(text)}))
+        .collect();
+    let words: usize = texts.iter().map(|text| text.split_whitespace().count()).sum();
+    let usage = serde_json::json!({"prompt_tokens": words, "total_tokens": words});
+    let answer = serde_json::json!({"object": "list", "model": body["model"], "data": data, "usage": usage});
+    ([(CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
 }
 
 /// Returns the response of a reply, with its fault if it has one.

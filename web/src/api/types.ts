@@ -559,9 +559,13 @@ export interface IndexBacklog {
   messages: number;
   threads: number;
 }
+/** The way in which a search compared meaning. */
+export type MeaningComparison =
+  { state: "off" } | { state: "compared"; missing: number } | { state: "unavailable"; reason: string };
 export interface SearchResults {
   words: string[];
   not_indexed: IndexBacklog;
+  meaning: MeaningComparison;
   hits: SearchHit[];
 }
 

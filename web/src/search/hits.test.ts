@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
 import type { SearchHit } from "../api/types";
-import { backlogNote, groupHits, hitKey, rangeStart, hitAddress, speakerName } from "./hits";
+import { backlogNote, groupHits, hitKey, meaningNote, rangeStart, hitAddress, speakerName } from "./hits";
 
 vi.mock("../app/router.svelte", () => ({
   paths: {
@@ -78,6 +78,20 @@ test("a time range starts at a whole minute", () => {
   const now = Date.parse("2026-03-08T09:00:41.5Z");
   expect(rangeStart("ever", now)).toBeUndefined();
   expect(rangeStart("week", now)).toBe("2026-03-01T09:00:00.000Z");
+});
+
+test("a search says what it did not compare by meaning", () => {
+  expect(meaningNote({ state: "off" })).toBe("");
+  expect(meaningNote({ state: "compared", missing: 0 })).toBe("");
+  expect(meaningNote({ state: "compared", missing: 1 })).toBe(
+    "1 message has no embedding yet: only its words were compared.",
+  );
+  expect(meaningNote({ state: "compared", missing: 1_200 })).toBe(
+    "1,200 messages have no embedding yet: only their words were compared.",
+  );
+  expect(meaningNote({ state: "unavailable", reason: "failed to reach it" })).toBe(
+    "Only words were compared: failed to reach it.",
+  );
 });
 
 test("messages that were not searched are counted", () => {

@@ -1,5 +1,5 @@
 // View logic of search hits: grouping, addresses and labels. Pure.
-import type { IndexBacklog, SearchHit } from "../api/types";
+import type { IndexBacklog, MeaningComparison, SearchHit } from "../api/types";
 import { paths } from "../app/router.svelte";
 import { formatCount } from "../ui/format";
 
@@ -72,6 +72,14 @@ export function backlogNote({ messages, threads }: IndexBacklog): string {
   if (messages === 0) return "";
   const verbs = messages === 1 ? "is not indexed yet and was" : "are not indexed yet and were";
   return `${formatCount(messages, "message")} of ${formatCount(threads, "thread")} ${verbs} not searched. The hits are updated as they are indexed.`;
+}
+
+/** Returns the note about messages whose meaning was not compared; empty if there is nothing to say. */
+export function meaningNote(meaning: MeaningComparison): string {
+  if (meaning.state === "unavailable") return `Only words were compared: ${meaning.reason}.`;
+  if (meaning.state === "off" || meaning.missing === 0) return "";
+  const [verb, whose] = meaning.missing === 1 ? ["has", "its"] : ["have", "their"];
+  return `${formatCount(meaning.missing, "message")} ${verb} no embedding yet: only ${whose} words were compared.`;
 }
 
 /** The time ranges of the filter. */

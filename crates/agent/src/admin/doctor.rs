@@ -1,14 +1,15 @@
 //! The doctor: checks everything a handoff relies on, and reports problems with a remedy. It changes nothing.
 
 use futures::future::BoxFuture;
-use journal::{HealthCheckDepth, PoolStatistics};
+use journal::{EmbeddingCounts, HealthCheckDepth, PoolStatistics};
 use memory::AgentFile;
 use protocol::HandoffStatus;
 use serde::Serialize;
 
-use crate::AdminService;
 use crate::assembly::models::is_offline_summary;
 use crate::assembly::project_notes;
+use crate::memories::embeddings::EmbeddingStatus;
+use crate::{AdminService, Error, MemoryError};
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -61,6 +62,7 @@ impl<'a> AdminService<'a> {
             checks.push(self.runs_check().await);
             checks.push(self.models_check());
             checks.extend(self.summarizers_check());
+            checks.extend(self.embeddings_check().await);
             checks.extend(self.notes_checks());
             checks.extend(self.agent.handoffs().mirror_check().await);
             checks
@@ -115,6 +117,29 @@ impl<'a> AdminService<'a> {
                 }),
             Err(error) => DoctorCheck::new("database", CheckStatus::Fail, error.to_string()),
         }
+    }
+
+    /// Checks the embedding model by asking it for an embedding. Returns no check if none is configured.
+    async fn embeddings_check(self) -> Option<DoctorCheck> {
+        let embedder = self.agent.embedder.as_ref()?;
+        if let Err(error) = embedder.embed_text("heron").await {
+            let error = MemoryError::Embedding(error.into());
+            let detail = format!("searches compare words only: failed to {error}");
+            let check = DoctorCheck::new("embeddings", CheckStatus::Warn, detail);
+            return Some(match Error::Memory(error).hint() {
+                Some(hint) => check.with_hint(hint),
+                None => check,
+            });
+        }
+        let (verdict, detail) = match self.agent.memory().embedding_status().await {
+            Ok(Some(EmbeddingStatus { model, counts: EmbeddingCounts { embeddings, missing } })) => (
+                CheckStatus::Ok,
+                format!("{model}: embeddings: {embeddings}, messages without one: {missing}"),
+            ),
+            Ok(None) => return None,
+            Err(error) => (CheckStatus::Fail, error.to_string()),
+        };
+        Some(DoctorCheck::new("embeddings", verdict, detail))
     }
 
     /// Checks that the model receives the project's notes for agents whole. Returns no check if it does.

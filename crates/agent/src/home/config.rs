@@ -28,6 +28,8 @@ pub struct ConfigFile {
     pub compaction: compaction::CompactionSettings,
     /// The tiers of memory: when old messages are summarized, and how much of the summaries a model receives.
     pub memory: memory::MemorySettings,
+    /// Searches by meaning besides words.
+    pub search: memory::SearchSettings,
     /// The limits of one run.
     pub run: RunConfig,
     /// Tool calls that are allowed, that need an approval, and that are refused.
@@ -275,6 +277,7 @@ impl ConfigFile {
             .compaction
             .validation_error()
             .or_else(|| config.memory.validation_error())
+            .or_else(|| config.search.validation_error())
             .or_else(|| config.serve.validation_error())
             .or_else(|| config.database.validation_error())
             .or_else(|| config.mirror.validation_error())

@@ -1,6 +1,8 @@
 //! Errors of memory: `agent.md`, recall, summaries of old messages, stored items, pins.
 
-use memory::{ItemError, PinError, RecallError, SummarizationError};
+use memory::{EmbeddingWorkError, ItemError, PinError, RecallError, SummarizationError};
+
+use model::embeddings::EmbeddingError;
 
 use crate::ErrorClass;
 use crate::error::{ErrorAdvice, store};
@@ -20,6 +22,12 @@ pub enum MemoryError {
     /// An item could not be stored or found.
     #[error(transparent)]
     Item(ItemError),
+    /// Messages could not be embedded.
+    #[error(transparent)]
+    Embedding(EmbeddingWorkError),
+    /// No embedding model is configured.
+    #[error("embed messages: no embedding model is configured")]
+    NoEmbeddingModel,
     /// A text could not be pinned, or a pin could not be removed.
     #[error(transparent)]
     Pin(PinError),
@@ -34,6 +42,11 @@ impl MemoryError {
             | Self::Item(ItemError::Journal(error))
             | Self::Pin(PinError::Journal(error))
             | Self::Summarization(SummarizationError::Journal(error)) => store::advice(error),
+            Self::Embedding(EmbeddingWorkError::Journal(error)) => store::advice(error),
+            Self::Embedding(EmbeddingWorkError::Model(error)) => embedding_advice(error),
+            Self::NoEmbeddingModel => ErrorClass::User.with_hint(
+                "add a section `[search.embeddings]` with `url` and `model` to config.toml, such as Ollama's `http://127.0.0.1:11434/v1` and `nomic-embed-text`",
+            ),
             Self::Recall(error) => ErrorClass::User.with_hint(error.hint()),
             Self::Item(error) => ErrorClass::User.with_hint(error.hint()),
             Self::Pin(error) => match error {
@@ -62,6 +75,25 @@ impl MemoryError {
             }
             .with_hint(error.hint()),
         }
+    }
+}
+
+/// Returns the class of a failure of the embedding model, and a hint.
+fn embedding_advice(error: &EmbeddingError) -> ErrorAdvice {
+    match error {
+        EmbeddingError::Setup { .. } => ErrorClass::User.with_hint("correct `[search.embeddings]` in config.toml"),
+        EmbeddingError::Unreachable { .. } | EmbeddingError::Timeout { .. } => {
+            ErrorClass::Model.with_hint("start the server of the model, or correct `search.embeddings.url` in config.toml")
+        }
+        EmbeddingError::Refused { status: 401 | 403, .. } => ErrorClass::Model
+            .with_hint("set the variable that `search.embeddings.key_variable` names to a valid key"),
+        EmbeddingError::Refused { status: 404, .. } => ErrorClass::Model.with_hint(
+            "correct `search.embeddings.model` or `search.embeddings.url` in config.toml; Ollama needs `ollama pull MODEL` first",
+        ),
+        EmbeddingError::Refused { .. } => ErrorClass::Model.with_hint("read the log of the model's server, and try again"),
+        EmbeddingError::Malformed { .. } => ErrorClass::Model.with_hint(
+            "`search.embeddings.url` must be an endpoint of OpenAI's format, which ends with `/v1`",
+        ),
     }
 }
 

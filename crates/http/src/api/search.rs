@@ -2,8 +2,8 @@
 //! done by the `memory` crate.
 
 use agent::{
-    AdjacentMessage, IndexBacklog, IndexHitKind, SearchHit, SearchHitSource, SearchRequest, SearchResults,
-    Speaker,
+    AdjacentMessage, IndexBacklog, IndexHitKind, MeaningComparison, SearchHit, SearchHitSource,
+    SearchRequest, SearchResults, Speaker,
 };
 use axum::Json;
 use jiff::Timestamp;
@@ -28,8 +28,28 @@ pub(crate) struct SearchResultBody {
     /// The messages of the searched threads that are not indexed yet, so that they were not searched. Each search indexes
     /// more of them, and the server continues in the background.
     not_indexed: IndexBacklogShape,
+    /// The way in which meaning was compared.
+    meaning: MeaningShape,
     /// The hits, best first.
     hits: Vec<SearchHitShape>,
+}
+
+/// The way in which a search compared meaning.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(crate) enum MeaningShape {
+    /// Not at all: no embedding model is configured, or the words are a phrase.
+    Off,
+    /// With the embeddings of the configured model.
+    Compared {
+        /// Number of messages in the scope without an embedding, so that only their words were compared; partly estimated.
+        missing: u64,
+    },
+    /// Not at all: the model gave no embedding of the question.
+    Unavailable {
+        /// The reason.
+        reason: String,
+    },
 }
 
 /// Messages that are not indexed yet.
@@ -192,7 +212,18 @@ impl From<SearchResults> for SearchResultBody {
     fn from(results: SearchResults) -> Self {
         let IndexBacklog { messages, threads } = results.backlog;
         let hits = results.hits.into_iter().map(SearchHitShape::from).collect();
-        Self { words: results.words, not_indexed: IndexBacklogShape { messages, threads }, hits }
+        let not_indexed = IndexBacklogShape { messages, threads };
+        Self { words: results.words, not_indexed, meaning: results.meaning.into(), hits }
+    }
+}
+
+impl From<MeaningComparison> for MeaningShape {
+    fn from(meaning: MeaningComparison) -> Self {
+        match meaning {
+            MeaningComparison::Off => Self::Off,
+            MeaningComparison::Compared { missing } => Self::Compared { missing },
+            MeaningComparison::Unavailable { reason } => Self::Unavailable { reason },
+        }
     }
 }
 

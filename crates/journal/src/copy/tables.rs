@@ -110,6 +110,16 @@ pub(super) const TABLES: &[CopyTable] = &[
     table("api_keys", 1, API_KEYS),
     sequence_table("handoff_index", &[plain_column("handoff_key"), plain_column("handoff_id")]),
     sequence_table("projects", PROJECTS),
+    sequence_table(
+        "embedding_models",
+        &[plain_column("model_key"), plain_column("name"), plain_column("spent_on"), plain_column("tokens")],
+    ),
+    table("embeddings", 1, &[plain_column("vector_id"), plain_column("model_key"), plain_column("vector")]),
+    table(
+        "embedding_heads",
+        1,
+        &[plain_column("thread_key"), plain_column("model_key"), plain_column("embedded_seq")],
+    ),
 ];
 
 const PROJECTS: &[CopyColumn] =

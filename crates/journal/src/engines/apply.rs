@@ -11,7 +11,7 @@ use crate::tables::events::{self, AppendReceipt, pins, rewinds, transcript_copy}
 use crate::tables::keyed_rows::{self, api_keys};
 use crate::tables::memory::{items, summaries, summary_removal};
 use crate::tables::runs::{self, claims, feedback, requests};
-use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, threads};
+use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{CommitReceipt, FencingToken, Result, Transaction, Write};
 
 /// Applies the writes of one transaction in order, after checking its fencing token. Run requests are applied last,
@@ -141,6 +141,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::RestoreTurns { summary_ids, scope } => {
             summary_removal::restore_turns(db, summary_ids, scope.as_ref())
         }
+        Write::PutEmbeddings(embeddings) => search::embeddings::store_embeddings(db, embeddings),
         Write::PutItem(item) => items::put(db, item),
         Write::DeleteItem { namespace, key } => items::delete(db, namespace, key),
         Write::PutApiKey(key) => api_keys::put(db, key),

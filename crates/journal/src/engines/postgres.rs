@@ -28,7 +28,7 @@ use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
-use crate::engines::{Engine, ErasedQuery, ErasedResult, ReadSize};
+use crate::engines::{EmbedderCell, Engine, ErasedQuery, ErasedResult, ReadSize};
 use crate::tables::replicas;
 use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::tables::threads::ThreadHeadCache;
@@ -48,6 +48,8 @@ struct PostgresInner {
     feed: CommitFeed,
     /// Commits of this process.
     local_feed: LocalCommitFeed,
+    /// The model that represents questions for searches.
+    embedder: EmbedderCell,
     /// Exchanges notifications with other processes.
     notifier: CommitNotifier,
     /// Executes transactions, several together where possible.
@@ -86,6 +88,7 @@ impl PostgresStore {
             location: database,
             feed,
             local_feed: LocalCommitFeed::default(),
+            embedder: EmbedderCell::new(),
             notifier,
             group_commit,
             index_updater: IndexUpdater::default(),
@@ -161,6 +164,10 @@ impl Engine for PostgresStore {
         let checked =
             self.0.pool.read(move |connection| health::check_health(connection, &location, depth)).await;
         checked.map_err(|error| self.0.location.classify_error(error))
+    }
+
+    fn embedder(&self) -> &EmbedderCell {
+        &self.0.embedder
     }
 
     fn local_feed(&self) -> &LocalCommitFeed {

@@ -315,6 +315,14 @@ impl SqlRow<'_> {
             other => Err(values::unexpected_value_error("a text", &other)),
         }
     }
+
+    /// Returns the binary data of a column. It is borrowed from the row where possible.
+    pub(crate) fn get_blob(&self, column: impl ColumnIndex) -> Result<Cow<'_, [u8]>> {
+        match self.get_value(column)? {
+            SqlValue::Blob(bytes) => Ok(bytes),
+            other => Err(values::unexpected_value_error("binary data", &other)),
+        }
+    }
 }
 
 #[cfg(test)]

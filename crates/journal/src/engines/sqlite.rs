@@ -33,7 +33,7 @@ use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::copy::check_copy_complete;
 use crate::engines::sql::SqlConnection;
-use crate::engines::{Engine, ErasedQuery, ErasedResult, ReadSize};
+use crate::engines::{EmbedderCell, Engine, ErasedQuery, ErasedResult, ReadSize};
 use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::{CommitReceipt, Error, HealthCheckDepth, Result, StoreHealth, StoreScope, Transaction};
 
@@ -74,6 +74,8 @@ pub struct SqliteStore {
     feed: CommitFeed,
     /// Commits of this process.
     local_feed: LocalCommitFeed,
+    /// The model that represents questions for searches.
+    embedder: EmbedderCell,
     /// The task that polls for commits of other processes. It is started with the first subscription.
     poller: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
@@ -137,6 +139,7 @@ impl SqliteStore {
             writer: Some(thread),
             feed: CommitFeed::default(),
             local_feed: LocalCommitFeed::default(),
+            embedder: EmbedderCell::new(),
             poller: Mutex::default(),
         })
     }
@@ -278,6 +281,10 @@ impl Engine for SqliteStore {
     async fn check_health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {
         let path = Arc::clone(&self.path);
         self.query_engine(move |connection| health::check_health(connection, &path, depth)).await
+    }
+
+    fn embedder(&self) -> &EmbedderCell {
+        &self.embedder
     }
 
     fn local_feed(&self) -> &LocalCommitFeed {

@@ -81,6 +81,7 @@ pub(super) fn write_requirements(write: &Write) -> [Option<AccessRequirement<'_>
         Write::TransitionHandoff { handoff_id, .. } => single(AccessRequirement::Handoff(*handoff_id)),
         Write::PutProposal(proposal) => single(AccessRequirement::Handoff(proposal.handoff_id)),
         Write::DeleteHandoff { handoff_id } => single(AccessRequirement::HandoffRemoval(*handoff_id)),
+        Write::PutEmbeddings(embeddings) => single(AccessRequirement::Thread(embeddings.thread_id)),
         Write::PutFeedback(feedback) => single(AccessRequirement::Thread(feedback.thread_id)),
         Write::RemoveFeedback { thread_id, .. } => single(AccessRequirement::ThreadRemoval(*thread_id)),
         Write::SummarizeTurns(summarization) => {

@@ -15,9 +15,10 @@ mod snippets;
 mod tokenizer;
 
 pub(crate) use index::purge_deleted_rows;
+pub(crate) use index_update::embeddings;
 pub(crate) use index_update::{
     IndexBatchResult, IndexPass, IndexScope, ScopeIndexState, index_batch, index_scope_batch, is_behind,
-    is_scope_behind, scope_backlog,
+    is_scope_behind, missing_embeddings, scope_backlog,
 };
 pub(crate) use query::search;
 pub(crate) use rank::rank_messages;

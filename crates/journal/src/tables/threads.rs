@@ -230,6 +230,7 @@ pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<(
              WHERE e.thread_key = $1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
         [head.key],
     )?;
+    search::embeddings::delete_embeddings(db, head.key)?;
     turns::delete(db, &head)?;
     artifacts::delete(db, head.key)?;
     db.execute("DELETE FROM events WHERE thread_key = $1", [head.key])?;

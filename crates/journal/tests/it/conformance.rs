@@ -45,7 +45,7 @@ pub mod views {
 use std::sync::Arc;
 
 pub use owners::{isolation, keys};
-pub use search::{backlog, scope};
+pub use search::{backlog, meaning, scope};
 pub use tiers::{context_versions, items, memory, projects, summary_removal};
 pub use views::{history, pins, random_histories};
 pub use work::{checkpoints, queue, runs};

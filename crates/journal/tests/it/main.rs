@@ -307,6 +307,15 @@ macro_rules! against_every_store {
 against_every_store! {
     backlog:
         k1_messages_of_other_owners_are_not_counted;
+    meaning:
+        a_message_is_found_by_its_meaning_without_a_common_word
+        a_phrase_and_a_single_word_are_not_compared_by_meaning
+        a_search_compares_words_if_the_model_fails_and_says_so
+        another_model_embeds_all_messages_again
+        a_new_message_is_embedded_and_a_superseded_one_is_not_found
+        embeddings_are_deleted_with_their_thread
+        the_tokens_of_a_day_are_counted_for_each_model
+        k1_meaning_finds_no_message_of_another_owner;
     isolation:
         k1_a11_rows_of_other_owners_are_not_read
         k1_a11_reads_by_name_return_the_owners_own_rows

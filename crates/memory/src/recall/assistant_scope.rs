@@ -46,7 +46,7 @@ pub(super) async fn recall_from_assistant(
         ..SearchRequest::new(text)
     };
     // Twice as many as are shown, because the visible ones are removed.
-    let BestMatches { words, matches: message_matches, backlog } =
+    let BestMatches { words, matches: message_matches, backlog, meaning } =
         best_matches(store, &request(vec![IndexHitKind::Message], query.matches_max * 2)).await?;
     let note_kinds = vec![IndexHitKind::Summary, IndexHitKind::Handoff];
     let notes = best_matches(store, &request(note_kinds, NOTES_MAX)).await?.matches;
@@ -82,6 +82,7 @@ pub(super) async fn recall_from_assistant(
         notes,
         remaining,
         backlog,
+        meaning,
         resume_at: None,
         departed_at: None,
     })

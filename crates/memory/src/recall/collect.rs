@@ -7,7 +7,9 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use journal::{EventQuery, IndexAnswer, IndexBacklog, RankQuery, RankedMessage, Store, ThreadPrefix};
+use journal::{
+    EventQuery, IndexAnswer, IndexBacklog, MeaningComparison, RankQuery, RankedMessage, Store, ThreadPrefix,
+};
 use model::tokens::{CHARS_PER_TOKEN, weight};
 use protocol::{Category, EventId, Seq, ThreadId};
 
@@ -28,6 +30,8 @@ pub(super) const SHOWN_MAX: usize = 12;
 /// Minimum weight of the words of a match, as a share of the greatest weight that a match has. The score is not
 /// compared, because it is a probability: one likely match would make all others look irrelevant.
 const MATCH_SHARE: f64 = 0.25;
+/// Minimum closeness in meaning of a match that has fewer words.
+const MATCH_CLOSENESS_MIN: f64 = 2.0;
 /// Minimum score of a newer statement about the same thing, as a share of the older one's; see [`rank_newest_first`]. It
 /// is lower than that of a search, because an agent must not take an outdated statement for the current one: it leaves room for messages whose
 /// surroundings differ.
@@ -134,14 +138,15 @@ impl<'a> RecallCollector<'a> {
             question: text.to_owned(),
             limit: RANKED_MAX,
         };
-        let IndexAnswer { hits: mut ranked, backlog } = self.store.rank_messages(query).await?;
+        let IndexAnswer { hits: mut ranked, backlog, meaning } = self.store.rank_messages(query).await?;
         let all_words: Vec<u32> = ranked.iter().map(|message| message.matched_words).collect();
         let all_weights = WordWeights::from_matches(&all_words);
         let weight_max = all_words.iter().map(|words| all_weights.sum_of(*words)).fold(0.0, f64::max);
         ranked.retain(|message| {
             let location = MessageLocation { thread_id: message.thread_id, seq: message.seq };
-            all_weights.sum_of(message.matched_words) >= weight_max * MATCH_SHARE
-                && excluded != Some(location)
+            let has_words = message.matched_words != 0
+                && all_weights.sum_of(message.matched_words) >= weight_max * MATCH_SHARE;
+            (has_words || message.closeness >= MATCH_CLOSENESS_MIN) && excluded != Some(location)
         });
         let matched_words: Vec<u32> = ranked.iter().map(|message| message.matched_words).collect();
         let weights = WordWeights::from_matches(&matched_words);
@@ -161,7 +166,7 @@ impl<'a> RecallCollector<'a> {
         let excerpts = self.build_excerpts(messages).await?;
         let hidden = read - excerpts.len();
         let remaining = Remaining::Messages((unread + hidden) as u64);
-        Ok(RecallResult { backlog, ..self.build_result(excerpts, remaining) })
+        Ok(RecallResult { backlog, meaning, ..self.build_result(excerpts, remaining) })
     }
 
     /// Returns a result of the scope of a conversation with these excerpts, and without notes.
@@ -173,6 +178,7 @@ impl<'a> RecallCollector<'a> {
             excerpts,
             remaining,
             backlog: IndexBacklog::default(),
+            meaning: MeaningComparison::Off,
             resume_at: None,
             departed_at: None,
         }
@@ -217,7 +223,7 @@ impl<'a> RecallCollector<'a> {
         ranked: &RankedMessage,
         finder: &QueryWordFinder,
     ) -> Result<Option<MatchedMessage>, RecallError> {
-        let RankedMessage { thread_id, seq, score, matched_words } = *ranked;
+        let RankedMessage { thread_id, seq, score, matched_words, .. } = *ranked;
         let Some(message) = self.read_message(thread_id, seq, finder).await? else { return Ok(None) };
         let distance =
             self.thread_parts.iter().position(|part| part.thread_id == thread_id).unwrap_or(usize::MAX);

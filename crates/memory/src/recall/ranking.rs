@@ -97,7 +97,9 @@ fn is_revision<Age: Ord>(
     score_share: f64,
 ) -> bool {
     let shared = weights.sum_of(later.matched_words & earlier.matched_words);
-    later.recency > earlier.recency
+    // Messages that share no word with the question may be about anything.
+    earlier.matched_words != 0
+        && later.recency > earlier.recency
         && later.score >= earlier.score * score_share
         && shared >= weights.sum_of(earlier.matched_words) * WORD_WEIGHT_SHARE
         && shared >= weights.total * QUESTION_SHARE
@@ -141,5 +143,7 @@ mod tests {
         check(&[(9.0, 0b11, 1), (1.5, 0b11, 2)], &[0, 1]);
         check(&[(9.0, 0b11, 2), (8.0, 0b11, 1)], &[0, 1]);
         check(&[(9.0, 0b11, 1), (8.5, 0b100, 9), (8.0, 0b11, 2)], &[2, 1, 0]);
+        // Found by their meaning alone.
+        check(&[(9.0, 0, 1), (8.0, 0, 2)], &[0, 1]);
     }
 }

@@ -131,6 +131,10 @@ pub(crate) enum MemoryCommand {
     /// The chat and `segue run` do this automatically.
     #[command(alias = "settle")]
     Summarize,
+    /// Embed all messages, so that searches compare their meaning
+    ///
+    /// The chat and the server do this in the background. The model is that of `[search.embeddings]` in config.toml.
+    Embed,
 }
 
 /// Add a sentence to agent.md, for this project or for all

@@ -123,15 +123,26 @@ pub(crate) async fn run(context: CommandContext, args: cli::ChatArgs) -> Command
     chat.show_model()?;
     // An earlier process may have left threads to summarize.
     chat.background.start(&chat.context.agent);
+    let embedding = CancellationToken::new();
+    let embed = embed_in_background(chat.context.agent.clone(), embedding.clone());
+    let embed = tokio::spawn(embed);
     match thread {
         Some(thread) => chat.enter_thread(thread).await?,
         None => chat.print_info("New thread. Write a message, or /help for the commands and keys.")?,
     }
     let outcome = chat.run_loop().await;
+    embedding.cancel();
     chat.background.stop().await;
+    // A request to the model is dropped, so the task ends at once.
+    let _ = embed.await;
     chat.context.agent.handoffs().wait_for_mirror().await;
     chat.context.agent.close().await;
     outcome
+}
+
+/// Embeds new messages until it is cancelled.
+async fn embed_in_background(agent: Agent, cancel: CancellationToken) {
+    agent.memory().keep_embedding(cancel).await;
 }
 
 /// The outcome of recovering a thread's interrupted run.

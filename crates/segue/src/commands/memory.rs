@@ -1,7 +1,8 @@
 //! `segue memory`: the memory that outlives a context. `agent_md` shows and edits agent.md, `tiers` shows the tiers,
-//! `summarize` summarizes old messages, `pins` performs `segue pin` and `segue unpin`, and `store` performs `segue store`.
+//! `summarize` summarizes old messages, `embed` embeds messages for searches by meaning, `pins` performs `segue pin` and `segue unpin`, and `store` performs `segue store`.
 
 pub(crate) mod agent_md;
+mod embed;
 pub(crate) mod pins;
 pub(crate) mod store;
 pub(crate) mod summarize;
@@ -43,5 +44,6 @@ pub(crate) async fn run(context: &CommandContext, args: MemoryCommand) -> Comman
             tiers::run_summaries(context, projects, limit as usize).await
         }
         MemoryCommand::Summarize => summarize::run(context).await,
+        MemoryCommand::Embed => embed::run(context).await,
     }
 }

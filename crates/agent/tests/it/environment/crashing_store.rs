@@ -287,6 +287,26 @@ impl Store for CrashingStore {
         self.inner.update_search_index().await
     }
 
+    fn set_embedder(&self, embedder: Arc<dyn journal::QuestionEmbedder>) {
+        self.inner.set_embedder(embedder);
+    }
+
+    async fn unembedded_messages(
+        &self,
+        model: &str,
+        limit: usize,
+    ) -> journal::Result<journal::UnembeddedBatch> {
+        self.inner.unembedded_messages(model, limit).await
+    }
+
+    async fn embedding_counts(
+        &self,
+        model: &str,
+        scope: &OwnerScope,
+    ) -> journal::Result<journal::EmbeddingCounts> {
+        self.inner.embedding_counts(model, scope).await
+    }
+
     fn start_index_update(&self) {
         self.inner.start_index_update();
     }

@@ -147,6 +147,7 @@ impl AdvisoryLockSet {
                 self.add_id(handoff_id.uuid());
             }
             Write::PutProposal(proposal) => self.add_id(proposal.handoff_id.uuid()),
+            Write::PutEmbeddings(embeddings) => self.add_thread(embeddings.thread_id),
             Write::PutFeedback(feedback) => self.add_thread(feedback.thread_id),
             Write::SummarizeTurns(summarization) => self.add_summarization(summarization),
             Write::RestoreTurns { summary_ids: ids, .. } => ids.iter().for_each(|id| self.add_id(id.uuid())),

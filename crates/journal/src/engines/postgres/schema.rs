@@ -26,6 +26,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0002_words", sql: include_str!("migrations/0002_words.sql") },
     Migration { name: "0003_projects", sql: include_str!("migrations/0003_projects.sql") },
     Migration { name: "0004_pins", sql: include_str!("migrations/0004_pins.sql") },
+    Migration { name: "0005_embeddings", sql: include_str!("migrations/0005_embeddings.sql") },
 ];
 
 /// Returns one row if the search path contains the table of migrations.

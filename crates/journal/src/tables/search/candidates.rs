@@ -6,6 +6,7 @@
 //! visibility of rows is decided by the caller.
 
 mod lengths;
+pub(super) mod similarity;
 
 use std::ops::{ControlFlow, Range};
 
@@ -55,8 +56,24 @@ pub(super) struct SearchCandidate {
     pub(super) features: IndexFeatures,
     /// The nearest earlier match of the same thread, if there is one within [`PROXIMITY_SEQS`].
     pub(super) preceding: Option<PrecedingMatch>,
+    /// The closeness of the meaning to that of the question; 0 if it is not known. See [`similarity::Closeness`].
+    pub(super) closeness: f64,
     /// The score: the sum of the weighted features. `ranker` computes it; it may be negative.
     pub(super) score: f64,
+}
+
+impl SearchCandidate {
+    /// Returns a candidate that contains no word of the query.
+    pub(super) fn without_words(row: i64) -> Self {
+        Self {
+            row,
+            matched_words: 0,
+            features: IndexFeatures::default(),
+            preceding: None,
+            closeness: 0.0,
+            score: 0.0,
+        }
+    }
 }
 
 /// The features of a candidate that the index gives, as shares of the weight of all words of the query.
@@ -368,6 +385,7 @@ fn measure_postings(postings: &[Posting], weights: &[f64]) -> Vec<SearchCandidat
             matched_words: *words,
             features,
             preceding,
+            closeness: 0.0,
             score: 0.0,
         });
     }

@@ -1,6 +1,8 @@
 //! Incremental update of the index with messages and handoffs that were stored since, and the backlog that is left. It
 //! works in small batches, so that appends are not delayed. Searching is not done here.
 
+pub(crate) mod embeddings;
+
 use std::ops::{ControlFlow, RangeInclusive};
 
 use protocol::{AssistantId, ThreadId};
@@ -145,6 +147,19 @@ pub(crate) fn scope_backlog(db: &SqlConnection, scope: &IndexScope) -> Result<In
         backlog.threads += threads.unsigned_abs();
     }
     Ok(backlog)
+}
+
+/// Returns the estimated number of messages of the scope that have no embedding of a model.
+pub(crate) fn missing_embeddings(db: &SqlConnection, model: &str, scope: &IndexScope) -> Result<u64> {
+    let model_key = embeddings::model_key(db, model)?;
+    match scope {
+        IndexScope::Search(_) if !scope.includes_messages() => Ok(0),
+        IndexScope::Search(query) => embeddings::count_missing(db, model_key, query),
+        IndexScope::Threads(threads) => threads.iter().try_fold(0, |missing, thread_id| {
+            let query = SearchQuery { thread_id: Some(*thread_id), ..SearchQuery::default() };
+            Ok(missing + embeddings::count_missing(db, model_key, &query)?)
+        }),
+    }
 }
 
 /// Indexes one batch of a scope, the most recently changed threads first. The caller commits.

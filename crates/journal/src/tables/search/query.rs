@@ -13,17 +13,21 @@ use super::search_scope::SearchScope;
 use super::snippets::QueryPhrases;
 use super::{check_word_count, compile_words, searchable_prefix};
 use crate::tables::check_page_limit;
-use crate::{HitLocation, IndexHit, Result, SearchQuery, SearchUnit};
+use crate::{HitLocation, IndexHit, QuestionMeaning, Result, SearchQuery, SearchUnit};
 
 /// Number of messages of a passage.
 const PASSAGE_MESSAGES: usize = 3;
 
-/// Returns the documents that contain the words of a query, best first.
+/// Returns the documents that contain the words of a query or are close to its meaning, best first.
 ///
 /// # Errors
 /// [`Error::InvalidRequest`](crate::Error::InvalidRequest) if the limit is zero or too large, or the query has too
 /// many words.
-pub(crate) fn search(db: &SqlConnection, query: &SearchQuery) -> Result<Vec<IndexHit>> {
+pub(crate) fn search(
+    db: &SqlConnection,
+    query: &SearchQuery,
+    meaning: Option<&QuestionMeaning>,
+) -> Result<Vec<IndexHit>> {
     check_page_limit("search results", query.limit)?;
     check_word_count(query.words.len())?;
     let phrases = compile_words(db, &query.words);
@@ -39,6 +43,7 @@ pub(crate) fn search(db: &SqlConnection, query: &SearchQuery) -> Result<Vec<Inde
         limit: query.limit,
     };
     let mut candidates = find_candidates(db, &candidate_query, &mut |row| scope.contains_row(row))?;
+    ranker::add_meaning(db, meaning, &candidate_query, &mut candidates, &mut |row| scope.contains_row(row))?;
     let question = Question { words: &query.words, text: &query.question, dates: &query.dates };
     match query.unit {
         SearchUnit::Message => ranker::rank_by_text(db, &question, query.limit, &mut candidates)?,
@@ -56,7 +61,7 @@ pub(crate) fn search(db: &SqlConnection, query: &SearchQuery) -> Result<Vec<Inde
 /// Returns the hit for a document. Summaries and handoffs are returned with their whole text, because they are short.
 fn to_hit(
     query_phrases: &QueryPhrases,
-    SearchCandidate { score, matched_words, .. }: SearchCandidate,
+    SearchCandidate { score, matched_words, closeness, .. }: SearchCandidate,
     document: SearchDocument,
 ) -> IndexHit {
     let snippet = query_phrases.snippet(searchable_prefix(&document.text));
@@ -68,6 +73,7 @@ fn to_hit(
         location: document.location,
         score: score.exp(),
         matched_words,
+        closeness,
         snippet,
         text,
         created_at: document.created_at,

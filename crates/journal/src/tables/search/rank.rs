@@ -13,17 +13,21 @@ use super::{check_word_count, compile_words, message_row, row_seq, row_thread_ke
 use crate::tables::columns::encode_counter;
 use crate::tables::events::rewinds::SupersededRanges;
 use crate::tables::{check_page_limit, threads};
-use crate::{RankQuery, RankedMessage, Result, WordMatchMode};
+use crate::{QuestionMeaning, RankQuery, RankedMessage, Result, WordMatchMode};
 
 /// One more than the highest possible seq.
 const SEQ_LIMIT: i64 = 1 << 32;
 
-/// Returns the messages that contain any of the query's words, best first.
+/// Returns the messages that contain any of the query's words or are close to its meaning, best first.
 ///
 /// # Errors
 /// [`Error::InvalidRequest`](crate::Error::InvalidRequest) if the limit is zero or too large, or the query has too
 /// many words.
-pub(crate) fn rank_messages(db: &SqlConnection, query: &RankQuery) -> Result<Vec<RankedMessage>> {
+pub(crate) fn rank_messages(
+    db: &SqlConnection,
+    query: &RankQuery,
+    meaning: Option<&QuestionMeaning>,
+) -> Result<Vec<RankedMessage>> {
     check_page_limit("search results", query.limit)?;
     check_word_count(query.words.len())?;
     // A word without letters or digits matches nothing. It stays in the list, because hits refer to words by index.
@@ -55,6 +59,7 @@ pub(crate) fn rank_messages(db: &SqlConnection, query: &RankQuery) -> Result<Vec
             .is_some_and(|(_, superseded)| !superseded.contains(row_seq(row))))
     };
     let mut candidates = find_candidates(db, &candidate_query, &mut is_visible)?;
+    ranker::add_meaning(db, meaning, &candidate_query, &mut candidates, &mut is_visible)?;
     let question = Question { words: &query.words, text: &query.question, dates: &query.dates };
     ranker::rank_by_text(db, &question, query.limit, &mut candidates)?;
     let to_message = |candidate: &SearchCandidate| {
@@ -64,6 +69,7 @@ pub(crate) fn rank_messages(db: &SqlConnection, query: &RankQuery) -> Result<Vec
             seq: row_seq(candidate.row).unsigned_abs(),
             score: candidate.score.exp(),
             matched_words: candidate.matched_words,
+            closeness: candidate.closeness,
         })
     };
     Ok(candidates.best.iter().take(query.limit).filter_map(to_message).collect())

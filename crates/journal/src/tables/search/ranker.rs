@@ -5,6 +5,7 @@
 //! proportional to that probability. Matching words and deciding which rows are visible are not done here.
 
 mod cues;
+mod meaning;
 mod message_texts;
 mod passages;
 
@@ -13,6 +14,7 @@ use std::collections::HashSet;
 use crate::engines::sql::SqlConnection;
 
 use self::cues::{CueText, QuestionCues};
+pub(super) use self::meaning::add_meaning;
 use self::message_texts::{MessageText, read_message_texts};
 pub(super) use self::passages::group_passages;
 use super::candidates::{IndexFeatures, SearchCandidate, SearchCandidates, compare_candidates};
@@ -115,7 +117,9 @@ pub(super) fn rank_by_text(
 /// Moves the best summary, handoff or item that contains the words of the first candidate behind the first
 /// [`HITS_BEFORE_DOCUMENT`] candidates, if it ranks lower.
 fn promote_best_document(candidates: &mut Vec<SearchCandidate>) {
-    let Some(words) = candidates.first().map(|first| first.matched_words) else { return };
+    let Some(words) = candidates.first().map(|first| first.matched_words).filter(|words| *words != 0) else {
+        return;
+    };
     let is_about_same =
         |candidate: &SearchCandidate| candidate.row < 0 && candidate.matched_words & words == words;
     let Some(rank) = candidates.iter().position(is_about_same) else { return };

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use agent::{IndexBacklog, MessageFilter, RecallQuery, RecallResult, RecalledMessage, Remaining};
+use agent::{
+    IndexBacklog, MeaningComparison, MessageFilter, RecallQuery, RecallResult, RecalledMessage, Remaining,
+};
 use jiff::Timestamp;
 use protocol::{Seq, ThreadId};
 use serde::Serialize;
@@ -11,7 +13,7 @@ use terminal::search_hits::speaker_name;
 use terminal::{format_minute, sanitize, wrap, wrap_lines};
 
 use crate::cli::{self, OutputFormat};
-use crate::commands::history::search::{SpeakerFields, backlog_note};
+use crate::commands::history::search::{SpeakerFields, backlog_note, meaning_note};
 use crate::commands::import::format_count;
 use crate::commands::{CommandContext, threads};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
@@ -29,6 +31,9 @@ struct RecallReport<'a> {
     /// For words: the messages of the searched threads that are not indexed yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_indexed: Option<IndexBacklog>,
+    /// For words: the way in which meaning was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meaning: Option<&'a MeaningComparison>,
     /// The event at which the remaining part of the requested range starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_seq: Option<Seq>,
@@ -166,7 +171,8 @@ fn print_recall(context: &CommandContext, result: &RecallResult) -> Result<(), C
             screen.print_line(wrap_lines(&sanitize(&passage.text), screen.text_columns(), "  "))?;
         }
     }
-    for note in [Some(remainder_text(result)), backlog_note(result.backlog)].into_iter().flatten() {
+    let notes = [Some(remainder_text(result)), backlog_note(result.backlog), meaning_note(&result.meaning)];
+    for note in notes.into_iter().flatten() {
         screen.print_line(style.dim(wrap(&note, screen.text_columns(), "", "")))?;
     }
     Ok(())
@@ -206,7 +212,8 @@ fn recall_report(result: &RecallResult) -> RecallReport<'_> {
     };
     let excerpts =
         result.excerpts.iter().map(|excerpt| excerpt.iter().map(recall_passage).collect()).collect();
-    RecallReport { threads: &result.threads, excerpts, more_messages, not_indexed, next_seq }
+    let meaning = not_indexed.is_some().then_some(&result.meaning);
+    RecallReport { threads: &result.threads, excerpts, more_messages, not_indexed, meaning, next_seq }
 }
 
 /// Converts a message to its JSON form.

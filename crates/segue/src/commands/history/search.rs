@@ -2,8 +2,8 @@
 //! `memory` decides which of them match and in which order.
 
 use agent::{
-    AdjacentMessage, IndexBacklog, IndexHitKind, ProjectScope, SearchHit, SearchHitSource, SearchRequest,
-    SearchResults, SearchUnit, Speaker,
+    AdjacentMessage, IndexBacklog, IndexHitKind, MeaningComparison, ProjectScope, SearchHit, SearchHitSource,
+    SearchRequest, SearchResults, SearchUnit, Speaker,
 };
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
@@ -43,6 +43,8 @@ pub(crate) struct SearchReport<'a> {
     project: Option<&'a str>,
     /// The messages of the searched threads that are not indexed yet.
     not_indexed: IndexBacklog,
+    /// The way in which meaning was compared.
+    meaning: &'a MeaningComparison,
     /// The hits, best first.
     hits: Vec<SearchHitReport<'a>>,
 }
@@ -212,8 +214,11 @@ pub(crate) async fn show_search(
                 format!("No matches for {query} in this project. {OTHER_PROJECTS_NOTE}")
             }
         };
-        let text =
-            [Some(text), backlog_note(results.backlog)].into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let text = [Some(text), backlog_note(results.backlog), meaning_note(&results.meaning)]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" ");
         screen.print_line(wrap(&text, screen.text_columns(), "", "  "))?;
         return Ok(());
     }
@@ -224,7 +229,12 @@ pub(crate) async fn show_search(
         }
         screen.print_lines(render_hit(screen, hit, &names))?;
     }
-    for note in [Some(navigation_hint(&results.hits, &names, syntax)), backlog_note(results.backlog)] {
+    let notes = [
+        Some(navigation_hint(&results.hits, &names, syntax)),
+        backlog_note(results.backlog),
+        meaning_note(&results.meaning),
+    ];
+    for note in notes {
         let Some(note) = note else { continue };
         let note = screen.style.dim(wrap(&note, screen.text_columns(), "", "  "));
         match syntax {
@@ -246,6 +256,26 @@ pub(crate) fn backlog_note(backlog: IndexBacklog) -> Option<String> {
             format_count(threads, "thread"),
         )
     })
+}
+
+/// Returns the note about messages whose meaning was not compared; `None` if there is nothing to say.
+pub(crate) fn meaning_note(meaning: &MeaningComparison) -> Option<String> {
+    match meaning {
+        MeaningComparison::Off | MeaningComparison::Compared { missing: 0 } => None,
+        MeaningComparison::Compared { missing } => {
+            let (verb, whose, what) = match missing {
+                1 => ("has", "its", "it"),
+                _ => ("have", "their", "them"),
+            };
+            Some(format!(
+                "{} {verb} no embedding yet: only {whose} words were compared. `segue memory embed` embeds {what}.",
+                format_count(*missing, "message")
+            ))
+        }
+        MeaningComparison::Unavailable { reason } => {
+            Some(format!("Only words were compared: {}.", sanitize_line(reason)))
+        }
+    }
 }
 
 /// Returns the short ids and titles of the hits' threads.
@@ -346,7 +376,13 @@ pub(crate) fn search_report<'a>(results: &'a SearchResults, scope: &'a ProjectSc
         ProjectScope::Any | ProjectScope::Personal | ProjectScope::OfThread(_) => None,
     };
     let hits = results.hits.iter().map(hit_report).collect();
-    SearchReport { words: &results.words, project, not_indexed: results.backlog, hits }
+    SearchReport {
+        words: &results.words,
+        project,
+        not_indexed: results.backlog,
+        meaning: &results.meaning,
+        hits,
+    }
 }
 
 /// Converts a hit to its JSON form.
@@ -442,7 +478,12 @@ mod tests {
 
     #[test]
     fn m11_the_page_shows_the_json_of_every_kind_of_hit() {
-        let results = SearchResults { hits: hits(), words: Vec::new(), backlog: IndexBacklog::default() };
+        let results = SearchResults {
+            hits: hits(),
+            words: Vec::new(),
+            backlog: IndexBacklog::default(),
+            meaning: MeaningComparison::Off,
+        };
         let lines: Vec<String> = search_report(&results, &ProjectScope::Any)
             .hits
             .iter()

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::engines::sql::SqlConnection;
 
-use super::super::candidates::{IndexFeatures, RowPredicate, SearchCandidate, compare_candidates};
+use super::super::candidates::{RowPredicate, SearchCandidate, compare_candidates};
 use super::message_texts::read_adjacent_rows;
 use crate::Result;
 
@@ -48,7 +48,7 @@ pub(in super::super) fn group_passages(
             && predicate(between)?
         {
             let adjacent = [Some(candidate.row), Some(*follower)];
-            passages.push(Passage { middle: unmatched_candidate(between), adjacent });
+            passages.push(Passage { middle: SearchCandidate::without_words(between), adjacent });
         }
     }
     for passage in &mut passages {
@@ -64,10 +64,4 @@ pub(in super::super) fn group_passages(
         }
     }
     Ok(())
-}
-
-/// Returns a message that contains no word of the query.
-fn unmatched_candidate(row: i64) -> SearchCandidate {
-    let features = IndexFeatures::default();
-    SearchCandidate { row, matched_words: 0, features, preceding: None, score: 0.0 }
 }

@@ -133,6 +133,11 @@ pub async fn reads_by_name(own: &ScopedStore) -> Vec<(&'static str, String)> {
         ("how much waits in the outbox", render_result(own.outbox_backlog("kind", None).await)),
         ("an item of the outbox", render_result(own.outbox_item("kind", "key").await)),
         ("the backlog of the index", render_result(own.index_backlog(&OwnerScope::Everyone).await)),
+        ("messages without embeddings", render_result(own.unembedded_messages("model", 9).await)),
+        (
+            "the numbers of embeddings",
+            render_result(own.embedding_counts("model", &OwnerScope::Everyone).await),
+        ),
         ("a key that is not there", render_result(own.api_key("none").await)),
     ]
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use journal::{
-    CommitReceipt, Error, HandoffPatch, ImportSource, OutboxItem, Result, RunPatch, ThreadPatch,
-    ThreadVersion, TurnSummarization, Write,
+    CommitReceipt, Embedding, Error, HandoffPatch, ImportSource, MessageEmbeddings, OutboxItem, Result,
+    RunPatch, ThreadPatch, ThreadVersion, TurnSummarization, Write,
 };
 use protocol::{Decision, Decisions, HandoffStatus, Rating, Run, RunStatus, SummaryId, Thread, ThreadStatus};
 use serde_json::json;
@@ -13,7 +13,7 @@ use super::owned_rows::{OwnedRows, artifact, item, key};
 use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
 
 /// Number of variants of `Write`.
-pub const KINDS: usize = 40;
+pub const KINDS: usize = 41;
 
 /// Returns writes that would change the owner's rows.
 pub fn all_writes(theirs: &OwnedRows) -> Vec<Write> {
@@ -40,6 +40,14 @@ fn thread_writes(theirs: &OwnedRows) -> Vec<Write> {
         Write::ExpectNoMessage { thread_id },
         Write::ExpectPins { thread_id, last_change: None },
         Write::ExpectUnchangedContext(ThreadVersion { thread_id, last_seq: 9 }),
+        Write::PutEmbeddings(MessageEmbeddings {
+            thread_id,
+            model: "model".to_owned(),
+            messages: vec![(1, vec![Embedding::from_vector(&[1.0]).unwrap()])],
+            through_seq: 1,
+            tokens: 1,
+            at: at(2),
+        }),
         Write::PutFeedback(feedback(&theirs.run, Rating::Down, 2)),
         Write::RemoveFeedback {
             thread_id,
@@ -166,12 +174,13 @@ fn kind(write: &Write) -> usize {
         Write::ExpectPendingInterrupt { .. } => 35,
         Write::BeginRun(_) => 36,
         Write::RestoreCheckpoint { .. } => 37,
-        Write::RecordHeartbeat { .. } => 40,
-        Write::ReleaseRuns { .. } => 41,
-        Write::ClaimRuns(_) => 42,
+        Write::RecordHeartbeat { .. } => 41,
+        Write::ReleaseRuns { .. } => 42,
+        Write::ClaimRuns(_) => 43,
         Write::ExpectNoMessage { .. } => 38,
-        Write::ResolveFolder { .. } => 43,
+        Write::ResolveFolder { .. } => 44,
         Write::ExpectPins { .. } => 39,
+        Write::PutEmbeddings(_) => 40,
     }
 }
 

@@ -1,0 +1,69 @@
+//! Adds the meaning of messages to the scores of candidates, and messages that are close in meaning but share no word with the
+//! question.
+
+use std::collections::HashSet;
+
+use super::super::candidates::similarity::{Closeness, SimilarityQuery, measure_closeness};
+use super::super::candidates::{
+    CandidateQuery, RowPredicate, SearchCandidate, SearchCandidates, compare_candidates,
+};
+use super::super::index_update::embeddings;
+use super::score_by_index;
+use crate::engines::sql::SqlConnection;
+use crate::{QuestionMeaning, Result, WordMatchMode};
+
+/// Weight of the closeness of a message to the question, fitted on the five open conversations of LoCoMo with the embeddings of a small
+/// static model (wordllama, 256 dimensions). A higher weight finds more passages, and puts fewer exact answers first.
+const MEANING_WEIGHT: f64 = 0.6;
+/// Highest closeness that counts.
+const CLOSENESS_MAX: f64 = 6.0;
+/// Minimum closeness of a message that shares no word with the question.
+const WORDLESS_CLOSENESS_MIN: f64 = 1.0;
+
+/// Adds the closeness of messages to the scores of candidates, adds the closest messages, and sorts the candidates again.
+///
+/// A single word is looked for as such, and so are all words of a phrase. Meaning then decides only if no message has the word.
+pub(in super::super) fn add_meaning(
+    db: &SqlConnection,
+    meaning: Option<&QuestionMeaning>,
+    query: &CandidateQuery<'_>,
+    candidates: &mut SearchCandidates,
+    predicate: &mut RowPredicate<'_>,
+) -> Result<()> {
+    let is_word = query.phrases.len() < 2 && !candidates.best.is_empty();
+    let Some(meaning) = meaning.filter(|_| query.match_mode == WordMatchMode::Any && !is_word) else {
+        return Ok(());
+    };
+    let Some(model_key) = embeddings::model_key(db, &meaning.model)? else { return Ok(()) };
+    let similarity_query = SimilarityQuery {
+        question: &meaning.embedding,
+        model_key,
+        ranges: query.ranges,
+        subset: query.subset,
+    };
+    let rows = candidates.best.iter().map(|candidate| candidate.row);
+    let Closeness { of_candidates, closest } = measure_closeness(db, &similarity_query, rows, predicate)?;
+    let mut known: HashSet<i64> = candidates.best.iter().map(|candidate| candidate.row).collect();
+    let mut others = std::mem::take(&mut candidates.others);
+    for (row, closeness) in closest {
+        if closeness < WORDLESS_CLOSENESS_MIN || !known.insert(row) {
+            continue;
+        }
+        let candidate = match others.iter().position(|other| other.row == row) {
+            Some(position) => others.remove(position),
+            None => {
+                let mut added = [SearchCandidate::without_words(row)];
+                score_by_index(&mut added, query.phrases.len());
+                added[0]
+            }
+        };
+        candidates.best.push(SearchCandidate { closeness, ..candidate });
+    }
+    for candidate in &mut candidates.best {
+        candidate.closeness = of_candidates.get(&candidate.row).copied().unwrap_or(candidate.closeness);
+        candidate.score += MEANING_WEIGHT * candidate.closeness.clamp(0.0, CLOSENESS_MAX);
+    }
+    candidates.best.sort_unstable_by(compare_candidates);
+    candidates.others = others;
+    Ok(())
+}

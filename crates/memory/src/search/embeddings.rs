@@ -1,0 +1,13 @@
+//! Embeddings of messages for searches by meaning: the settings, the model that a store asks about questions, and the worker that
+//! embeds messages. How embeddings are stored and compared is decided in the journal.
+//!
+//! Secrets are redacted from every text before it is sent.
+
+mod parts;
+mod question;
+mod settings;
+mod worker;
+
+pub use question::MessageEmbedder;
+pub use settings::{EmbeddingConfig, SearchSettings};
+pub use worker::{EmbeddingOutcome, EmbeddingWorkError, EmbeddingWorker};

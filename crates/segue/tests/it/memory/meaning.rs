@@ -1,0 +1,130 @@
+//! Searches by meaning, with an embedding model at the wire.
+
+use serde_json::{Value, json};
+use test_model::{Script, ScriptedEmbeddings, ScriptedFault, ScriptedServer};
+
+use crate::sandbox::TestSandbox;
+use crate::server::ServeProcess;
+
+const SECRET: &str = "ghp_1aB2cD3eF4gH5iJ6kL7mN8oP9qR0sT1uV2wX";
+
+/// Starts an embedding model that knows that a lease is a kind of lock.
+fn embedding_server(fault: Option<ScriptedFault>) -> ScriptedServer {
+    let concepts = vec![["lease", "lock", "mutual", "exclusion"].map(str::to_owned).to_vec()];
+    let embeddings = Some(ScriptedEmbeddings { concepts, words_max: None, fault });
+    ScriptedServer::start(Script { embeddings, ..Script::default() }).unwrap()
+}
+
+/// Returns a sandbox with an imported session of which one message is about a lease.
+fn sandbox_with(url: &str, budget: u64) -> TestSandbox {
+    let sandbox = TestSandbox::new();
+    let config =
+        format!("[search.embeddings]\nurl = \"{url}/v1\"\nmodel = \"tiny\"\ndaily_tokens = {budget}\n");
+    std::fs::create_dir_all(sandbox.home()).unwrap();
+    std::fs::write(sandbox.home().join("config.toml"), config).unwrap();
+    let mut messages = vec![
+        json!({"role": "user", "content": format!("the worker keeps its lease after a crash, token {SECRET}")}),
+        json!({"role": "assistant", "content": "I have read the worker."}),
+    ];
+    for number in 0..12 {
+        messages.push(json!({"role": "user", "content": format!("rename field {number} of the form")}));
+        messages.push(json!({"role": "assistant", "content": format!("Field {number} is renamed.")}));
+    }
+    let file = sandbox.write_file("session.json", json!(messages).to_string());
+    assert_eq!(sandbox.run(&["import", &file]).code, 0);
+    sandbox
+}
+
+fn search(sandbox: &TestSandbox, text: &str) -> Value {
+    sandbox.json(&["search", text, "--everywhere", "--json"])
+}
+
+#[test]
+fn a_search_finds_a_message_by_its_meaning_after_messages_are_embedded() {
+    let server = embedding_server(None);
+    let sandbox = sandbox_with(server.url(), 100_000);
+    let question = "how is mutual exclusion done";
+    let before = search(&sandbox, question);
+    assert_eq!(before["hits"], json!([]));
+    assert_eq!(before["meaning"], json!({"state": "compared", "missing": 26}));
+    let output = sandbox.run(&["search", question, "--everywhere"]);
+    let note = "26 messages have no embedding yet: only their words were compared. `segue memory embed` embeds them.";
+    assert!(output.stdout.split_whitespace().collect::<Vec<_>>().join(" ").contains(note), "{output:?}");
+
+    let output = sandbox.run(&["memory", "embed"]);
+    assert_eq!(output.stdout, "26 messages embedded. All messages have embeddings now.\n", "{output:?}");
+    assert_eq!(
+        sandbox.json(&["memory", "embed", "--json"]),
+        json!({"state": "complete", "embedded": 0, "tokens_of_day": null})
+    );
+    let found = search(&sandbox, question);
+    assert_eq!(found["hits"][0]["seq"], 1, "{found}");
+    assert_eq!(found["meaning"], json!({"state": "compared", "missing": 0}));
+    let recalled = sandbox.json(&["recall", "last", "mutual exclusion", "--json"]);
+    assert_eq!(recalled["excerpts"][0][0]["seq"], 1, "{recalled}");
+    assert_eq!(recalled["meaning"]["state"], "compared");
+    let sent = server.requests().iter().map(|request| request.body.to_string()).collect::<String>();
+    assert!(sent.contains("keeps its lease") && !sent.contains("1aB2cD3eF4gH5iJ6"), "{sent}");
+    let doctor = sandbox.run(&["doctor"]).stdout;
+    assert!(doctor.contains("tiny at http://127.0.0.1:") && doctor.contains("embeddings: 26"), "{doctor}");
+}
+
+#[test]
+fn a_search_answers_by_words_if_the_embedding_model_fails() {
+    let fault = ScriptedFault::Status { status: 401, headers: [].into(), body: "bad key".to_owned() };
+    let server = embedding_server(Some(fault));
+    let sandbox = sandbox_with(server.url(), 100_000);
+    let found = search(&sandbox, "the lease of the worker");
+    assert_eq!(found["hits"][0]["seq"], 1, "{found}");
+    assert_eq!(found["meaning"]["state"], "unavailable");
+    let output = sandbox.run(&["search", "the lease of the worker", "--everywhere"]);
+    assert!(
+        output
+            .stderr
+            .replace('\n', " ")
+            .contains("Only words were compared: failed to use the embedding model"),
+        "{output:?}"
+    );
+    let output = sandbox.run(&["memory", "embed"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.stderr.contains("(401): bad key") && output.stderr.contains("key_variable"), "{output:?}");
+}
+
+#[test]
+fn embedding_without_a_model_says_how_to_configure_one() {
+    let sandbox = TestSandbox::new();
+    let output = sandbox.run(&["memory", "embed"]);
+    assert_eq!(output.code, 2, "{output:?}");
+    assert!(output.stderr.contains("[search.embeddings]"), "{output:?}");
+    std::fs::write(
+        sandbox.home().join("config.toml"),
+        "[search.embeddings]\nurl = \"tiny\"\nmodel = \"m\"\n",
+    )
+    .unwrap();
+    let output = sandbox.run(&["memory", "embed"]);
+    assert!(output.stderr.contains("`search.embeddings.url` is not an http or https URL"), "{output:?}");
+}
+
+#[test]
+fn the_budget_of_a_day_stops_the_embedding() {
+    let server = embedding_server(None);
+    let sandbox = sandbox_with(server.url(), 1);
+    assert_eq!(sandbox.json(&["memory", "embed", "--json"])["state"], "complete", "a batch is never cut");
+    let file =
+        sandbox.write_file("more.json", json!([{"role": "user", "content": "one more lock"}]).to_string());
+    assert_eq!(sandbox.run(&["import", &file]).code, 0);
+    let stopped = sandbox.json(&["memory", "embed", "--json"]);
+    assert_eq!((&stopped["state"], &stopped["embedded"]), (&json!("budget_used"), &json!(0)), "{stopped}");
+    assert!(stopped["tokens_of_day"].as_u64().unwrap() > 100);
+}
+
+#[test]
+fn a_server_embeds_in_the_background() {
+    let server = embedding_server(None);
+    let sandbox = sandbox_with(server.url(), 100_000);
+    let process = ServeProcess::start(&sandbox);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(server.wait_for_calls(1));
+    drop(process);
+    assert!(server.requests()[0].path.ends_with("/v1/embeddings"));
+}

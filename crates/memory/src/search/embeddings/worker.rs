@@ -191,7 +191,8 @@ impl EmbeddingWorker {
         let mut texts: Vec<String> = parts.iter().map(|part| part.text.clone()).collect();
         let mut vectors = vec![None; parts.len()];
         let mut tokens = 0;
-        let mut pending = vec![0..parts.len()];
+        let all = 0..parts.len();
+        let mut pending = vec![all];
         while let Some(range) = pending.pop() {
             match self.embedder.client.embed(&texts[range.clone()], REQUEST_TIME_MAX).await {
                 Ok(answer) => {

@@ -1,6 +1,7 @@
 //! Queries: filters, pages, and their results that are not rows. It names no database.
 
 pub(crate) mod items;
+pub(crate) mod memory;
 pub(crate) mod outbox;
 
 use jiff::Timestamp;
@@ -531,6 +532,8 @@ pub struct MemoryCounts {
     pub summaries: u64,
     /// Stored items of the agent's owner.
     pub items: u64,
+    /// Facts that await review.
+    pub proposed_facts: u64,
 }
 
 /// The result of a health check, as `segue doctor` shows it.

@@ -96,6 +96,11 @@ uuid_id!(
     "summary id"
 );
 uuid_id!(
+    /// Identifies one durable fact that a model proposed for agent.md.
+    FactId,
+    "fact id"
+);
+uuid_id!(
     /// Identifies one checkpoint.
     CheckpointId,
     "checkpoint id"

@@ -26,6 +26,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0002_words", sql: include_str!("migrations/0002_words.sql") },
     Migration { name: "0003_projects", sql: include_str!("migrations/0003_projects.sql") },
     Migration { name: "0004_pins", sql: include_str!("migrations/0004_pins.sql") },
+    Migration { name: "0005_embeddings", sql: include_str!("migrations/0005_embeddings.sql") },
+    Migration { name: "0006_facts", sql: include_str!("migrations/0006_facts.sql") },
 ];
 
 /// Returns one row if the search path contains the table of migrations.

@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 
 use journal::{
-    CommitReceipt, Error, HandoffPatch, ImportSource, OutboxItem, Result, RunPatch, ThreadPatch,
-    ThreadVersion, TurnSummarization, Write,
+    CommitReceipt, Error, FactProposal, FactState, HandoffPatch, ImportSource, NotesRevisionRecord,
+    OutboxItem, Result, RunPatch, ThreadPatch, ThreadVersion, TurnSummarization, Write,
 };
 use protocol::{Decision, Decisions, HandoffStatus, Rating, Run, RunStatus, SummaryId, Thread, ThreadStatus};
 use serde_json::json;
 
 use super::owned_rows::{OwnedRows, artifact, item, key};
 use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
+use crate::conformance::tiers::facts::{decision, proposal, revision};
 
 /// Number of variants of `Write`.
-pub const KINDS: usize = 40;
+pub const KINDS: usize = 43;
 
 /// Returns writes that would change the owner's rows.
 pub fn all_writes(theirs: &OwnedRows) -> Vec<Write> {
@@ -84,6 +85,7 @@ fn run_writes(theirs: &OwnedRows) -> Vec<Write> {
 }
 
 fn memory_writes(theirs: &OwnedRows) -> Vec<Write> {
+    let agent_id = theirs.assistant_id.clone();
     let (thread_id, user_id) = (theirs.thread_id, "somebody".parse().unwrap());
     let summary = protocol::MediumTermSummary {
         id: SummaryId::generate(),
@@ -113,6 +115,9 @@ fn memory_writes(theirs: &OwnedRows) -> Vec<Write> {
             turns: 1,
             thread_versions,
         }),
+        Write::ProposeFact(FactProposal { agent_id: agent_id.clone(), ..proposal(thread_id, "foreign") }),
+        Write::DecideFact(decision(theirs.fact_id, FactState::Declined)),
+        Write::RecordNotesRevision(NotesRevisionRecord { agent_id, ..revision(b"foreign") }),
         Write::RestoreTurns { summary_ids: vec![theirs.summary_id], scope: None },
         Write::PutItem(item(("grebes", "k"), "somebody")),
         Write::DeleteItem { namespace: vec!["grebes".to_owned()], key: "k".to_owned() },
@@ -166,12 +171,15 @@ fn kind(write: &Write) -> usize {
         Write::ExpectPendingInterrupt { .. } => 35,
         Write::BeginRun(_) => 36,
         Write::RestoreCheckpoint { .. } => 37,
-        Write::RecordHeartbeat { .. } => 40,
-        Write::ReleaseRuns { .. } => 41,
-        Write::ClaimRuns(_) => 42,
+        Write::RecordHeartbeat { .. } => 43,
+        Write::ReleaseRuns { .. } => 44,
+        Write::ClaimRuns(_) => 45,
         Write::ExpectNoMessage { .. } => 38,
-        Write::ResolveFolder { .. } => 43,
+        Write::ResolveFolder { .. } => 46,
         Write::ExpectPins { .. } => 39,
+        Write::ProposeFact(_) => 40,
+        Write::DecideFact(_) => 41,
+        Write::RecordNotesRevision(_) => 42,
     }
 }
 

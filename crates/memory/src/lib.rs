@@ -28,7 +28,7 @@ pub use edit::fact_review::{FactError, FactReceipt, FactReview, FactVerdict};
 pub use edit::remember::{NoteReplacement, RememberedNote, remember};
 pub use edit::tool::{EDIT_MEMORY, EditMemoryTool};
 pub use error::{Error, Result};
-pub use file::history::{HistoryError, NotesHistory, RestoreOutcome};
+pub use file::history::{HistoryError, NotesHistory, RestoreOutcome, RevisionEntry};
 pub use file::project_notes::{NoteOwner, NotesScope};
 pub use file::{
     AGENT_MD_BYTES_MAX, AgentFile, AgentFileSnapshot, BlockWrite, BlockWriteOutcome, MarkerRepair,

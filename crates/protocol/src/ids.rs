@@ -121,6 +121,14 @@ impl ThreadId {
     }
 }
 
+impl FactId {
+    /// Returns the id of the fact with this text among those that are proposed with a summary. The id is derived, so that a
+    /// few of its digits identify it: ids that are generated at the same time begin with the same digits.
+    pub fn for_summary(summary_id: SummaryId, text: &str) -> Self {
+        Self(Uuid::new_v5(&summary_id.uuid(), format!("fact:{text}").as_bytes()))
+    }
+}
+
 impl RunId {
     /// Returns the id of the model's message at `step` of this run. The id is derived, so that it is known before the
     /// first token arrives.

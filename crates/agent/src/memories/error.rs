@@ -1,6 +1,6 @@
 //! Errors of memory: `agent.md`, recall, summaries of old messages, stored items, pins.
 
-use memory::{ItemError, PinError, RecallError, SummarizationError};
+use memory::{FactError, HistoryError, ItemError, PinError, RecallError, SummarizationError};
 
 use crate::ErrorClass;
 use crate::error::{ErrorAdvice, store};
@@ -23,6 +23,12 @@ pub enum MemoryError {
     /// A text could not be pinned, or a pin could not be removed.
     #[error(transparent)]
     Pin(PinError),
+    /// A proposed fact could not be found or decided.
+    #[error(transparent)]
+    Fact(FactError),
+    /// A revision of `agent.md` could not be recorded, found or restored.
+    #[error(transparent)]
+    History(HistoryError),
 }
 
 impl MemoryError {
@@ -36,6 +42,18 @@ impl MemoryError {
             | Self::Summarization(SummarizationError::Journal(error)) => store::advice(error),
             Self::Recall(error) => ErrorClass::User.with_hint(error.hint()),
             Self::Item(error) => ErrorClass::User.with_hint(error.hint()),
+            Self::Fact(error) => match error {
+                FactError::Unknown(_) | FactError::Ambiguous { .. } => ErrorClass::User,
+                FactError::AlreadyDecided { .. } | FactError::Contended { .. } => ErrorClass::Conflict,
+                FactError::History(_) | FactError::Journal(_) => ErrorClass::Store,
+            }
+            .with_hint(error.hint()),
+            Self::History(error) => match error {
+                HistoryError::UnknownRevision { .. } => ErrorClass::User,
+                HistoryError::File(_) | HistoryError::Journal(_) => ErrorClass::Store,
+                HistoryError::Task(_) => ErrorClass::Internal,
+            }
+            .with_hint(error.hint()),
             Self::Pin(error) => match error {
                 PinError::Contended => ErrorClass::Conflict,
                 PinError::Journal(_) => ErrorClass::Store,
@@ -75,6 +93,8 @@ mod tests {
         check(MemoryError::AgentFile(memory::Error::BlankNote), ErrorClass::Store);
         check(MemoryError::Recall(RecallError::NoWords), ErrorClass::User);
         check(MemoryError::Item(ItemError::SecretName), ErrorClass::User);
+        check(MemoryError::Fact(FactError::Unknown("a".to_owned())), ErrorClass::User);
+        check(MemoryError::History(HistoryError::UnknownRevision { number: 7 }), ErrorClass::User);
         check(MemoryError::Pin(PinError::Blank), ErrorClass::User);
         check(MemoryError::Pin(PinError::Contended), ErrorClass::Conflict);
         check(MemoryError::Summarization(SummarizationError::Stopped), ErrorClass::Conflict);

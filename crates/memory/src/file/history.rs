@@ -6,13 +6,18 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use journal::{
-    NotesRevision, NotesRevisionQuery, NotesRevisionRecord, RevisionCause, Store, Transaction, Write,
+    NotesRevision, NotesRevisionQuery, NotesRevisionRecord, PAGE_ROWS_MAX, RevisionCause, Store, Transaction,
+    Write,
 };
 use protocol::AssistantId;
+use text_diff::{DiffHeader, LineTag};
 
 use super::{AgentFile, BlockIntent, FileAction};
 use crate::managed_block::{self, MalformedMarkers};
 use crate::{AGENT_MD_BYTES_MAX, Error, ReadExtent, Result};
+
+/// Number of unchanged lines around a change in a diff.
+const CONTEXT_LINES: usize = 3;
 
 /// The agent.md of an assistant, and the journal that holds its revisions.
 #[derive(Clone)]
@@ -23,6 +28,23 @@ pub struct NotesHistory {
     pub agent_id: AssistantId,
     /// Its agent.md.
     pub file: Arc<AgentFile>,
+}
+
+/// An entry in the list of revisions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevisionEntry {
+    /// The number of the revision.
+    pub number: u64,
+    /// The time at which it was recorded.
+    pub created_at: Timestamp,
+    /// The reason for the change.
+    pub cause: RevisionCause,
+    /// The lower-case hex SHA-256 of the notes.
+    pub sha256: String,
+    /// Number of lines that were added since the revision before it.
+    pub added_lines: usize,
+    /// Number of lines that were removed since the revision before it.
+    pub removed_lines: usize,
 }
 
 /// The result of restoring a revision.
@@ -115,11 +137,33 @@ impl NotesHistory {
         &'a self,
         before: Option<u64>,
         limit: usize,
-    ) -> BoxFuture<'a, std::result::Result<Vec<NotesRevision>, HistoryError>> {
+    ) -> BoxFuture<'a, std::result::Result<Vec<RevisionEntry>, HistoryError>> {
         journal::box_future(async move {
             self.record_state(RevisionCause::Outside).await?;
-            let query = NotesRevisionQuery { agent_id: self.agent_id.clone(), before, limit };
-            Ok(self.store.notes_revisions(query).await?)
+            // The last one is the state before the last entry.
+            let limit = limit.min(PAGE_ROWS_MAX - 1);
+            let query = NotesRevisionQuery { agent_id: self.agent_id.clone(), before, limit: limit + 1 };
+            let found = self.store.notes_revisions(query).await?;
+            let entries = found.iter().enumerate().take(limit);
+            Ok(entries.map(|(index, revision)| revision_entry(revision, found.get(index + 1))).collect())
+        })
+    }
+
+    /// Returns the unified diff of a revision to the one before it. Bytes that are not UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// [`HistoryError::UnknownRevision`] if there is no such revision. Fails if the journal does.
+    pub fn diff(&self, number: u64) -> BoxFuture<'_, std::result::Result<String, HistoryError>> {
+        journal::box_future(async move {
+            let revision = self.revision(number).await?;
+            let query =
+                NotesRevisionQuery { agent_id: self.agent_id.clone(), before: Some(number), limit: 1 };
+            let before = self.store.notes_revisions(query).await?.into_iter().next();
+            let before_number = before.as_ref().map_or(0, |before| before.number);
+            let names = [before_number, number].map(|number| format!("agent.md#{number}"));
+            let (old, new) = (before.as_ref().map(notes_text).unwrap_or_default(), notes_text(&revision));
+            let header = DiffHeader { old: &names[0], new: &names[1] };
+            Ok(text_diff::unified_diff(&old, &new, CONTEXT_LINES, Some(header)))
         })
     }
 
@@ -193,6 +237,26 @@ impl AgentFile {
                 },
             })
         })
+    }
+}
+
+/// Returns the notes of a revision as text.
+fn notes_text(revision: &NotesRevision) -> String {
+    String::from_utf8_lossy(&revision.notes).into_owned()
+}
+
+/// Returns the entry of a revision, with the number of lines that changed since the one before it.
+fn revision_entry(revision: &NotesRevision, before: Option<&NotesRevision>) -> RevisionEntry {
+    let (old, new) = (before.map(notes_text).unwrap_or_default(), notes_text(revision));
+    let lines = text_diff::tagged_lines(&old, &new);
+    let count = |wanted| lines.iter().filter(|(tag, _)| *tag == wanted).count();
+    RevisionEntry {
+        number: revision.number,
+        created_at: revision.created_at,
+        cause: revision.cause,
+        sha256: revision.sha256.clone(),
+        added_lines: count(LineTag::Added),
+        removed_lines: count(LineTag::Removed),
     }
 }
 

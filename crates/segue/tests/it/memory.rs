@@ -2,6 +2,7 @@
 //! searchable. The submodules test agent.md, the store, search, and memory in a chat.
 
 mod chat;
+mod facts;
 mod notes;
 mod pins;
 mod projects;

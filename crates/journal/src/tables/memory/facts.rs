@@ -128,7 +128,7 @@ pub(crate) fn list(db: &SqlConnection, query: &FactQuery) -> Result<Vec<MemoryFa
         "SELECT {COLUMNS} FROM memory_facts f
          WHERE f.agent_id = $1 AND f.fact_id >= $2 AND f.fact_id < $3
            AND (CAST($4 AS BIGINT) IS NULL OR f.project_key = $4 OR f.project_key = 0) {of_states}
-         ORDER BY f.fact_id LIMIT $5 OFFSET $6"
+         ORDER BY f.created_at, f.seq, f.fact_id LIMIT $5 OFFSET $6"
     ))?
     .query_map(
         (query.agent_id.as_str(), first, end, project_key, limit, encode_counter(query.offset as u64)),

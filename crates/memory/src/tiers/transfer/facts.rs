@@ -67,7 +67,7 @@ impl SummarizationHandoff {
         let mut keys = HashSet::new();
         let new_facts = facts.iter().filter(|fact| keys.insert(comparison_key(&fact.text)));
         let proposals = new_facts.take(FACTS_MAX).map(|fact| FactProposal {
-            fact_id: FactId::generate(),
+            fact_id: FactId::for_summary(summary.id, &fact.text),
             agent_id: summary.agent_id.clone(),
             scope: match self.settings.scope {
                 MemoryScope::Project => fact.scope,

@@ -18,8 +18,13 @@ fn history(folder: &tempfile::TempDir) -> NotesHistory {
     NotesHistory { store, agent_id: AssistantId::default(), file }
 }
 
+/// Returns the revisions with their notes, newest first.
 async fn revisions(history: &NotesHistory) -> Vec<NotesRevision> {
-    history.revisions(None, 50).await.unwrap()
+    let mut found = Vec::new();
+    for entry in history.revisions(None, 50).await.unwrap() {
+        found.push(history.revision(entry.number).await.unwrap());
+    }
+    found
 }
 
 fn render(revisions: &[NotesRevision]) -> Vec<String> {
@@ -62,7 +67,10 @@ async fn every_change_of_the_notes_is_a_revision() {
         ]
     );
     let page = history.revisions(Some(3), 1).await.unwrap();
-    assert_eq!(page[0].number, 2);
+    assert_eq!((page[0].number, page[0].added_lines, page[0].removed_lines), (2, 1, 0));
+    let diff = history.diff(4).await.unwrap();
+    assert!(diff.contains("-- Uses Vim.\n+- Uses Emacs.\n"), "{diff}");
+    assert!(history.diff(1).await.unwrap().contains("--- agent.md#0\n+++ agent.md#1\n"));
     assert_eq!(history.revision(1).await.unwrap().notes, b"- mine\n");
     for number in [0, 6, u64::MAX] {
         let missing = history.revision(number).await.unwrap_err();

@@ -17,7 +17,7 @@ CREATE TABLE memory_facts (
     decided_at   TEXT,
     created_at   TEXT    NOT NULL
 ) STRICT;
-CREATE INDEX memory_facts_state ON memory_facts (agent_id, state, fact_id);
+CREATE INDEX memory_facts_state ON memory_facts (agent_id, state, created_at);
 CREATE INDEX memory_facts_text ON memory_facts (agent_id, text_key);
 CREATE INDEX memory_facts_thread ON memory_facts (thread_key) WHERE thread_key > 0;
 CREATE INDEX memory_facts_project ON memory_facts (project_key) WHERE project_key > 0;

@@ -1,0 +1,1 @@
+import{xn as e}from"./base-Ck9hwI0G.js";var t=e({thread:``,pins:[]});export{t};

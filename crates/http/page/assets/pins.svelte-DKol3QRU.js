@@ -1,1 +1,0 @@
-import{vn as e}from"./base-CPjXhSVE.js";var t=e({thread:``,pins:[]});export{t};

@@ -9,7 +9,7 @@ use compaction::BeforeCompactionHook;
 use handoff::Acceptance;
 use handoff::mirror::SummaryMirror;
 use journal::{PostgresStore, ScopedStore, SqliteStore, Store};
-use memory::{AgentFile, MessageEmbedder};
+use memory::{AgentFile, AgentFileLookup, MessageEmbedder};
 use parking_lot::Mutex;
 use protocol::{AssistantId, FailureKind, OwnerScope, RunFailure, RunFeedback, Thread, ThreadId, UserId};
 use runtime::{ContextCache, Hook, Tool};
@@ -422,10 +422,14 @@ impl Agent {
 
     /// Returns the activity that performs an accepted handoff.
     pub(crate) fn acceptance_activity(&self) -> Acceptance {
-        let (home, files) = (self.settings.home.clone(), Arc::clone(&self.agent_files));
-        let agent_md = move |id: &AssistantId| agent_file(&home, &files, id);
         let mirror = self.mirror.clone();
-        Acceptance { store: Arc::clone(&self.store), agent_md: Arc::new(agent_md), mirror }
+        Acceptance { store: Arc::clone(&self.store), agent_md: self.agent_file_lookup(), mirror }
+    }
+
+    /// Returns a function that returns the [`AgentFile`] of an assistant, like [`Self::agent_file`].
+    pub(crate) fn agent_file_lookup(&self) -> AgentFileLookup {
+        let (home, files) = (self.settings.home.clone(), Arc::clone(&self.agent_files));
+        Arc::new(move |id: &AssistantId| agent_file(&home, &files, id))
     }
 
     /// Returns the [`AgentFile`] of an assistant. There is one for each assistant in this process, so that

@@ -225,7 +225,9 @@ impl Agent {
     ) -> Result<Vec<Arc<dyn Tool>>> {
         let mut tools = shared.to_vec();
         tools.push(Arc::new(
-            EditMemoryTool::new(self.agent_file(assistant_id)).with_scope(self.notes_scope()),
+            EditMemoryTool::new(self.agent_file(assistant_id))
+                .with_scope(self.notes_scope())
+                .with_history(self.notes_history(assistant_id)),
         ));
         tools.push(Arc::new(HandoffTool { assistant_id: assistant_id.clone() }));
         let recall = RecallTool { scope: self.config.memory.scope };

@@ -146,7 +146,11 @@ impl Error {
                     | ThreadError::UnknownCheckpoint { .. }
             ) | Self::Run(RunError::Unknown(_))
                 | Self::Handoff(HandoffError::Unknown(_))
-                | Self::Memory(MemoryError::Pin(memory::PinError::Unknown { .. }))
+                | Self::Memory(
+                    MemoryError::Pin(memory::PinError::Unknown { .. })
+                        | MemoryError::Fact(memory::FactError::Unknown(_))
+                        | MemoryError::History(memory::HistoryError::UnknownRevision { .. })
+                )
                 | Self::Journal(journal::Error::NotFound { .. } | journal::Error::UnknownRun { .. })
         )
     }
@@ -182,6 +186,32 @@ impl_from_errors! {
     tools::permission::Error => Admin(AdminError::Permission);
     mcp::Error => Admin(AdminError::Mcp);
     telemetry::Error => Admin(AdminError::Tracing);
+}
+
+/// A failure of the file or the journal is the same variant as for other calls.
+impl From<memory::HistoryError> for Error {
+    fn from(error: memory::HistoryError) -> Self {
+        match error {
+            memory::HistoryError::File(error) => error.into(),
+            memory::HistoryError::Journal(error) => error.into(),
+            memory::HistoryError::Task(error) => error.into(),
+            error @ memory::HistoryError::UnknownRevision { .. } => Self::Memory(MemoryError::History(error)),
+        }
+    }
+}
+
+/// A failure of the file or the journal is the same variant as for other calls.
+impl From<memory::FactError> for Error {
+    fn from(error: memory::FactError) -> Self {
+        match error {
+            memory::FactError::History(error) => error.into(),
+            memory::FactError::Journal(error) => error.into(),
+            error @ (memory::FactError::Unknown(_)
+            | memory::FactError::Ambiguous { .. }
+            | memory::FactError::AlreadyDecided { .. }
+            | memory::FactError::Contended { .. }) => Self::Memory(MemoryError::Fact(error)),
+        }
+    }
 }
 
 /// Returns the given id as an error names it after the kind of thing that was searched.

@@ -41,6 +41,7 @@ pub use home::error::HomeError;
 pub use memories::MemoryService;
 pub use memories::embeddings::EmbeddingStatus;
 pub use memories::error::MemoryError;
+pub use memories::facts::FactListRequest;
 pub use memories::{AgentMdStats, MemoryStats, MessageStats};
 pub use runs::RunService;
 pub use runs::error::RunError;
@@ -88,17 +89,19 @@ pub use journal::view::{
 pub use journal::{ARTIFACT_BYTES_MAX, Artifact, PoolStatistics, ThreadSize, box_future};
 pub use journal::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use journal::{
-    EmbeddingCounts, EventQuery, HistoryFilter, HistoryPage, HistoryQuery, IndexBacklog, IndexHitKind,
-    MeaningComparison, OutboxCursor, ProjectScope, RunFilter, SearchUnit, SortDirection, StoredSummary,
-    SubagentVisibility, SummaryProject, SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey,
+    EmbeddingCounts, EventQuery, FactKind, FactState, HistoryFilter, HistoryPage, HistoryQuery, IndexBacklog,
+    IndexHitKind, MeaningComparison, MemoryFact, NotesRevision, OutboxCursor, ProjectScope, RevisionCause,
+    RunFilter, SearchUnit, SortDirection, StoredSummary, SubagentVisibility, SummaryProject,
+    SupersededVisibility, ThreadFilter, ThreadSort, ThreadSortKey,
 };
 pub use mcp::{
     ConfigOrigin, ConsentDecision, McpServerState, McpServerStatus, PlannedServer, ServerReadiness,
 };
 pub use memory::{
-    AdjacentMessage, AgentFileSnapshot, EmbeddingOutcome, ItemSearch, ItemStore, MemoryScope, MessageFilter,
-    NamespaceSearch, NotesScope, PIN_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, PutReceipt,
-    ReadExtent, RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote, RewriteOutcome,
+    AdjacentMessage, AgentFileSnapshot, EmbeddingOutcome, FactError, FactReceipt, FactVerdict, HistoryError,
+    ItemSearch, ItemStore, MemoryScope, MessageFilter, NamespaceSearch, NoteReplacement, NotesScope,
+    PIN_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, PutReceipt, ReadExtent, RecallQuery,
+    RecallResult, RecalledMessage, Remaining, RememberedNote, RestoreOutcome, RevisionEntry, RewriteOutcome,
     SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker, SummarizedTurns,
     UnpinReceipt,
 };

@@ -3,6 +3,7 @@
 
 pub(crate) mod embeddings;
 pub(crate) mod error;
+pub(crate) mod facts;
 
 use futures::future::BoxFuture;
 use std::collections::BTreeSet;
@@ -10,7 +11,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{OutboxItem, OutboxQuery, PAGE_ROWS_MAX, ProjectScope, StoredSummary, SummaryQuery};
+use journal::{
+    OutboxItem, OutboxQuery, PAGE_ROWS_MAX, ProjectScope, RevisionCause, StoredSummary, SummaryQuery,
+};
 
 use memory::{
     AgentFile, AgentFileSnapshot, ItemStore, NotesScope, PinReceipt, PinRequest, RecallQuery, RecallResult,
@@ -49,6 +52,8 @@ pub struct MemoryStats {
     pub summaries: u64,
     /// The number of items in the store, of all writers.
     pub items: u64,
+    /// The number of proposed facts that await review.
+    pub facts_to_review: u64,
     /// The number of the assistant's threads with messages that are queued for summarization.
     pub due: u64,
 }
@@ -119,7 +124,8 @@ impl<'a> MemoryService<'a> {
                 self.agent.workspace_name()?;
             }
             let text = text.to_owned();
-            self.with_agent_md(move |file| memory::remember(file, scope.default_owner(), &text)).await
+            let note = move |file: &AgentFile| memory::remember(file, scope.default_owner(), &text);
+            Ok(self.notes_history().change(RevisionCause::Remember, note).await?)
         })
     }
 
@@ -182,9 +188,10 @@ impl<'a> MemoryService<'a> {
     /// Fails if the file cannot be read or written, or if the result would be too large. The file is
     /// unchanged in that case.
     pub fn edit_agent_md(self, displayed: Vec<u8>, edited: Vec<u8>) -> BoxFuture<'a, Result<RewriteOutcome>> {
-        journal::box_future(
-            async move { self.with_agent_md(move |file| file.rewrite(&displayed, &edited)).await },
-        )
+        journal::box_future(async move {
+            let edit = move |file: &AgentFile| file.rewrite(&displayed, &edited);
+            Ok(self.notes_history().change(RevisionCause::Edit, edit).await?)
+        })
     }
 
     /// Returns the amount of the assistant's memory.
@@ -205,6 +212,7 @@ impl<'a> MemoryService<'a> {
                 },
                 summaries: counts.summaries,
                 items: counts.items,
+                facts_to_review: counts.proposed_facts,
                 due,
             })
         })
@@ -300,16 +308,6 @@ impl<'a> MemoryService<'a> {
         ))
     }
 
-    /// Runs `operation` on `agent.md` on a blocking thread, because it may wait for a file lock of another
-    /// process.
-    async fn with_agent_md<T: Send + 'static>(
-        self,
-        operation: impl FnOnce(&AgentFile) -> memory::Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let file = self.agent.agent_file(&self.agent.settings.assistant_id);
-        Ok(tokio::task::spawn_blocking(move || operation(&file)).await??)
-    }
-
     /// Queues the thread for summarization if its messages are due after a run. A failure is sent as a notice
     /// and does not affect the turn. An interrupted run is skipped, because its turn continues.
     pub(crate) async fn check_memory_due(self, thread_id: ThreadId, end: &RunEnd, frames: &FrameSender) {
@@ -337,7 +335,8 @@ impl<'a> MemoryService<'a> {
     /// Returns the summarization of the `memory` crate with the configured settings and that summarizer.
     fn summarization_handoff(self, summarizer: Option<Arc<dyn ChatModel>>) -> SummarizationHandoff {
         let store = Arc::clone(&self.agent.store);
-        SummarizationHandoff { store, summarizer, settings: self.agent.config.memory.clone() }
+        let agent_md = Some(self.agent.agent_file_lookup());
+        SummarizationHandoff { store, summarizer, settings: self.agent.config.memory.clone(), agent_md }
     }
 
     /// Opens the model that summarizes old messages; `None` means the offline summary.

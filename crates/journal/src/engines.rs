@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
-    InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq, StoredItem,
-    Thread, ThreadId, ThreadState,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, FactId, Handoff, HandoffId,
+    Interrupt, InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq,
+    StoredItem, Thread, ThreadId, ThreadState,
 };
 use serde_json::{Map, Value};
 
@@ -24,17 +24,18 @@ use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
 use crate::tables::events::{self, rewinds};
 use crate::tables::keyed_rows::{self, api_keys};
-use crate::tables::memory::{items, summaries, turns};
+use crate::tables::memory::{facts, items, revisions, summaries, turns};
 use crate::tables::runs::{self, claims, feedback, requests};
 use crate::tables::search::{IndexScope, ScopeIndexState};
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{
-    Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, EventQuery, HandoffFilter,
-    HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
-    MeaningComparison, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, QuestionEmbedder,
-    QuestionMeaning, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth,
-    StoreScope, StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction,
-    TurnQuery, UnclaimedRunsQuery, UnembeddedBatch, WordMatchMode,
+    Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, EventQuery, FactQuery,
+    HandoffFilter, HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
+    MeaningComparison, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery,
+    OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning, RankQuery, RankedMessage, Replica, Result,
+    RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
+    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
+    UnembeddedBatch, WordMatchMode,
 };
 
 /// Maximum number of batches that a search adds to the index before it answers. A batch has at most 500 messages, so four
@@ -430,6 +431,18 @@ impl<E: Engine> Store for E {
     async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts> {
         let agent_id = agent_id.clone();
         self.read(ReadSize::Large, move |db| summaries::memory_counts(db, agent_id.as_str())).await
+    }
+
+    async fn fact(&self, fact_id: FactId) -> Result<Option<MemoryFact>> {
+        self.read(ReadSize::Small, move |db| facts::find(db, fact_id)).await
+    }
+
+    async fn facts(&self, query: FactQuery) -> Result<Vec<MemoryFact>> {
+        self.read(ReadSize::Large, move |db| facts::list(db, &query)).await
+    }
+
+    async fn notes_revisions(&self, query: NotesRevisionQuery) -> Result<Vec<NotesRevision>> {
+        self.read(ReadSize::Large, move |db| revisions::list(db, &query)).await
     }
 
     async fn item(&self, namespace: &[String], key: &str) -> Result<Option<StoredItem>> {

@@ -1,5 +1,6 @@
 //! The journal: the append-only event log, and the rows derived from it (threads, runs, checkpoints, interrupts,
-//! handoffs, proposals, artifacts, feedback, outbox, logged messages, summaries, items).
+//! handoffs, proposals, artifacts, feedback, outbox, logged messages, summaries, facts, revisions of
+//! agent.md, items).
 //!
 //! A [`Transaction`] is a list of [`Write`]s that are applied together or not at all. A [`Store`] executes it, and
 //! answers queries. This crate calls no model, knows no prompts, and has no rules that decide which event to write.
@@ -34,6 +35,7 @@ pub use query::embeddings::{
     MessageEmbeddings, QuestionEmbedder, UnembeddedBatch, UnembeddedMessages,
 };
 pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, NamespaceQuery};
+pub use query::memory::{FactQuery, MemoryFact, NotesRevision, NotesRevisionQuery};
 pub use query::outbox::{OutboxCursor, OutboxQuery};
 pub use query::{
     CheckpointRef, EventQuery, HandoffFilter, HealthCheckDepth, HitLocation, IndexAnswer, IndexBacklog,
@@ -45,6 +47,10 @@ pub use query::{
 pub use scoped::ScopedStore;
 pub use store::{CommitReceipt, FencingToken, Store, StoreScope, ThreadSize, Transaction};
 pub use view::page::{HistoryFilter, HistoryPage, HistoryQuery, history_page};
+pub use write::memory::{
+    FactDecision, FactKind, FactProposal, FactScope, FactSource, FactState, NOTES_REVISIONS_MAX,
+    NotesRevisionRecord, RevisionCause, comparison_key,
+};
 pub use write::{
     Artifact, HandoffPatch, ImportProgress, ImportSource, OutboxItem, Replica, RunClaim, RunPatch,
     ThreadPatch, ThreadVersion, TurnSummarization, Write,

@@ -2,6 +2,7 @@
 
 pub(crate) mod embeddings;
 pub(crate) mod items;
+pub(crate) mod memory;
 pub(crate) mod outbox;
 
 use jiff::Timestamp;
@@ -542,6 +543,8 @@ pub struct MemoryCounts {
     pub summaries: u64,
     /// Stored items of the agent's owner.
     pub items: u64,
+    /// Facts that await review.
+    pub proposed_facts: u64,
 }
 
 /// The result of a health check, as `segue doctor` shows it.

@@ -16,21 +16,22 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
-    InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, RunStatus, Seq,
-    StoredItem, Thread, ThreadId, ThreadState, UserId,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, FactId, Handoff, HandoffId,
+    Interrupt, InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest,
+    RunStatus, Seq, StoredItem, Thread, ThreadId, ThreadState, UserId,
 };
 use serde_json::{Map, Value};
 
 use self::owner_prefix::OwnerPrefix;
 use self::scope_cache::ScopeCache;
 use crate::{
-    Artifact, CheckpointRef, CommitFeed, CommitReceipt, EmbeddingCounts, EventQuery, HandoffFilter,
-    HealthCheckDepth, HitLocation, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
-    LocalCommitFeed, MemoryCounts, NamespaceQuery, OutboxItem, OutboxQuery, PAGE_ROWS_MAX, QuestionEmbedder,
-    RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope,
-    StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery,
-    UnclaimedRunsQuery, UnembeddedBatch,
+    Artifact, CheckpointRef, CommitFeed, CommitReceipt, EmbeddingCounts, EventQuery, FactQuery,
+    HandoffFilter, HealthCheckDepth, HitLocation, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit,
+    ItemQuery, LocalCommitFeed, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery,
+    OutboxItem, OutboxQuery, PAGE_ROWS_MAX, QuestionEmbedder, RankQuery, RankedMessage, Replica, Result,
+    RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
+    SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
+    UnembeddedBatch,
 };
 
 /// A store that shows and changes only rows of a scope. A thread of another owner is indistinguishable from a missing
@@ -422,6 +423,25 @@ impl Store for ScopedStore {
         match self.scope.can_access(agent_id) {
             true => self.inner.memory_counts(agent_id).await,
             false => Ok(MemoryCounts::default()),
+        }
+    }
+
+    async fn fact(&self, fact_id: FactId) -> Result<Option<MemoryFact>> {
+        let fact = self.inner.fact(fact_id).await?;
+        Ok(fact.filter(|fact| self.scope.can_access(&fact.agent_id)))
+    }
+
+    async fn facts(&self, query: FactQuery) -> Result<Vec<MemoryFact>> {
+        match self.scope.can_access(&query.agent_id) {
+            true => self.inner.facts(query).await,
+            false => Ok(Vec::new()),
+        }
+    }
+
+    async fn notes_revisions(&self, query: NotesRevisionQuery) -> Result<Vec<NotesRevision>> {
+        match self.scope.can_access(&query.agent_id) {
+            true => self.inner.notes_revisions(query).await,
+            false => Ok(Vec::new()),
         }
     }
 

@@ -6,19 +6,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
-    InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq, StoredItem,
-    Thread, ThreadId, ThreadState,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, FactId, Handoff, HandoffId,
+    Interrupt, InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq,
+    StoredItem, Thread, ThreadId, ThreadState,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    Artifact, CheckpointRef, CommitFeed, EmbeddingCounts, EventQuery, HandoffFilter, HealthCheckDepth,
-    ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed, MemoryCounts,
-    NamespaceQuery, OutboxItem, OutboxQuery, QuestionEmbedder, RankQuery, RankedMessage, Replica, Result,
-    RunFilter, SearchQuery, StoreHealth, StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter,
-    TurnQuery, UnclaimedRunsQuery, UnembeddedBatch, Write,
+    Artifact, CheckpointRef, CommitFeed, EmbeddingCounts, EventQuery, FactQuery, HandoffFilter,
+    HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, LocalCommitFeed,
+    MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem, OutboxQuery,
+    QuestionEmbedder, RankQuery, RankedMessage, Replica, Result, RunFilter, SearchQuery, StoreHealth,
+    StoredSummary, SummaryQuery, SupersededVisibility, ThreadFilter, TurnQuery, UnclaimedRunsQuery,
+    UnembeddedBatch, Write,
 };
 
 /// Writes that are applied together or not at all.
@@ -267,6 +268,15 @@ pub trait Store: Send + Sync {
 
     /// Returns the number of rows in each memory tier of an agent.
     async fn memory_counts(&self, agent_id: &AssistantId) -> Result<MemoryCounts>;
+
+    /// Returns the fact with this id, or `None`.
+    async fn fact(&self, fact_id: FactId) -> Result<Option<MemoryFact>>;
+
+    /// Returns a page of the facts of an agent, oldest first.
+    async fn facts(&self, query: FactQuery) -> Result<Vec<MemoryFact>>;
+
+    /// Returns a page of the revisions of an agent's notes in agent.md, newest first.
+    async fn notes_revisions(&self, query: NotesRevisionQuery) -> Result<Vec<NotesRevision>>;
 
     /// Returns the item with this namespace and key, or `None`.
     async fn item(&self, namespace: &[String], key: &str) -> Result<Option<StoredItem>>;

@@ -1,5 +1,8 @@
 //! Writes: every kind of write and its data. How a store applies them is decided in `engines` and `tables`.
 
+mod effects;
+pub(crate) mod memory;
+
 use jiff::Timestamp;
 use protocol::{
     ApiKey, Checkpoint, CheckpointId, Decisions, Handoff, HandoffId, HandoffStatus, Interrupt, InterruptId,
@@ -9,6 +12,7 @@ use protocol::{
 use serde_json::{Map, Value};
 
 use crate::MessageEmbeddings;
+use memory::{FactDecision, FactProposal, NotesRevisionRecord};
 
 /// A write of a transaction.
 #[derive(Debug, Clone)]
@@ -293,6 +297,21 @@ pub enum Write {
     },
     /// Stores embeddings of messages of a thread, in place of earlier ones of the same messages.
     PutEmbeddings(MessageEmbeddings),
+    /// Stores a fact that a model proposes for agent.md. A fact whose text an earlier fact of the same agent has, for the
+    /// same project or for all projects, is left out, whatever was decided on it. Case and blanks do not matter. Fails with
+    /// [`crate::Error::NotFound`] if the source thread does not exist, and with [`crate::Error::Conflict`] if it belongs
+    /// to another agent.
+    ///
+    /// An undecided fact is deleted with its summary and with its source thread. A decided one loses its quote with the
+    /// thread.
+    ProposeFact(FactProposal),
+    /// Changes the state of a fact. Fails with [`crate::Error::Conflict`] unless the fact has the expected state, so that
+    /// the first decision wins, with [`crate::Error::NotFound`] if it does not exist, and with
+    /// [`crate::Error::InvalidRequest`] if [`crate::FactState::can_become`] does not allow the change.
+    DecideFact(FactDecision),
+    /// Records a state of the notes in agent.md as the newest revision. Notes that equal those of the newest revision are
+    /// not recorded again. The oldest revisions beyond [`crate::NOTES_REVISIONS_MAX`] are deleted.
+    RecordNotesRevision(NotesRevisionRecord),
     /// Stores an item, or replaces it; its time of creation is kept. Fails with [`crate::Error::InvalidRequest`] if
     /// the namespace is empty, or has a label that is empty or contains a control character.
     PutItem(StoredItem),
@@ -346,94 +365,6 @@ pub enum Write {
         /// The stored progress of the import into the same thread; `None` if nothing is stored under the key.
         expected: Option<ImportProgress>,
     },
-}
-
-/// The effects of a write outside its own row, which the engines need to know.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct WriteEffects {
-    /// The thread whose head the write reads.
-    pub(crate) reads_head_of: Option<ThreadId>,
-    /// The thread about whose change other processes are notified.
-    pub(crate) notifies_thread: Option<ThreadId>,
-    /// `true` if the write may change cached thread heads, so that they must be read again.
-    pub(crate) changes_heads: bool,
-    /// `true` if a run ends, is released or is taken over, in a thread that the write does not name.
-    pub(crate) releases_run: bool,
-}
-
-impl Write {
-    /// Returns the effects of the write. A new variant must be classified here.
-    pub(crate) fn effects(&self) -> WriteEffects {
-        let none = WriteEffects::default();
-        match self {
-            Self::Append { thread_id, .. } => {
-                WriteEffects { reads_head_of: Some(*thread_id), notifies_thread: Some(*thread_id), ..none }
-            }
-            Self::QueueRun(run) | Self::AdmitRun(run) | Self::BeginRun(run) => WriteEffects {
-                reads_head_of: Some(run.thread_id),
-                notifies_thread: Some(run.thread_id),
-                ..none
-            },
-            Self::PutCheckpoint(checkpoint) => {
-                WriteEffects { reads_head_of: Some(checkpoint.thread_id), ..none }
-            }
-            Self::CreateThread(thread) => {
-                WriteEffects { notifies_thread: Some(thread.thread_id), changes_heads: true, ..none }
-            }
-            Self::UpdateThread { thread_id, patch } => WriteEffects {
-                notifies_thread: Some(*thread_id),
-                changes_heads: patch.updated_at.is_some(),
-                ..none
-            },
-            Self::DeleteThread { thread_id } | Self::Rewind { thread_id, .. } => {
-                WriteEffects { notifies_thread: Some(*thread_id), changes_heads: true, ..none }
-            }
-            Self::SettleThread { thread_id } | Self::RestoreCheckpoint { thread_id, .. } => {
-                WriteEffects { notifies_thread: Some(*thread_id), ..none }
-            }
-            Self::RaiseInterrupt(interrupt) => {
-                WriteEffects { notifies_thread: Some(interrupt.thread_id), ..none }
-            }
-            Self::CopyEvents { .. } | Self::SummarizeTurns(_) | Self::RestoreTurns { .. } => {
-                WriteEffects { changes_heads: true, ..none }
-            }
-            // Other processes do not need to know of a renewed lease.
-            Self::UpdateRun { patch, .. } => {
-                let is_expired = |until: Timestamp| until <= Timestamp::now();
-                let releases_run = patch.status.is_some() || patch.lease_until.is_some_and(is_expired);
-                WriteEffects { releases_run, ..none }
-            }
-            Self::ReleaseRuns { .. } | Self::DeleteRun { .. } | Self::ReclaimRun { .. } => {
-                WriteEffects { releases_run: true, ..none }
-            }
-            Self::PutArtifact(_)
-            | Self::ExpectCheckpoint { .. }
-            | Self::ExpectNoMessage { .. }
-            | Self::ExpectPins { .. }
-            | Self::ExpectUnchangedContext(_)
-            | Self::PutRunRequest { .. }
-            | Self::RecordHeartbeat { .. }
-            | Self::ResolveFolder { .. }
-            | Self::ClaimRuns(_)
-            | Self::ResolveInterrupt { .. }
-            | Self::ExpectPendingInterrupt { .. }
-            | Self::CreateHandoff(_)
-            | Self::TransitionHandoff { .. }
-            | Self::PutProposal(_)
-            | Self::DeleteHandoff { .. }
-            | Self::PutEmbeddings(_)
-            | Self::PutFeedback(_)
-            | Self::RemoveFeedback { .. }
-            | Self::PutItem(_)
-            | Self::DeleteItem { .. }
-            | Self::PutApiKey(_)
-            | Self::RevokeApiKey { .. }
-            | Self::PutOutboxItem(_)
-            | Self::UpdateOutboxItem { .. }
-            | Self::RemoveOutboxItem { .. }
-            | Self::PutImport { .. } => none,
-        }
-    }
 }
 
 /// Changes of a thread. Fields that are `None` or empty leave it unchanged.

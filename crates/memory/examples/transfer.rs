@@ -21,7 +21,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&folder.path().join("segue.db"))?);
     append_turns(&*store, turns).await?;
-    let tiers = SummarizationHandoff { store, summarizer: None, settings: MemorySettings::default() };
+    let tiers =
+        SummarizationHandoff { store, summarizer: None, settings: MemorySettings::default(), agent_md: None };
     let before = peak_kib();
     let begun = Instant::now();
     let summary = tiers.transfer(&AssistantId::default(), &TurnWindow::from_indexes([1, turns])).await?;

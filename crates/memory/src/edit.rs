@@ -1,6 +1,8 @@
 //! Edits the notes of agent.md by exact string replacement, outside the managed block. Works on text only and
 //! touches no file.
 
+pub(crate) mod fact_review;
+pub(crate) mod notes;
 pub(crate) mod remember;
 pub(crate) mod tool;
 
@@ -156,13 +158,31 @@ pub(crate) fn append_notes(
     notes: &str,
 ) -> Result<(Vec<u8>, u64), EditRefusal> {
     let text = project_notes::with_section_of(text, owner, managed_block::line_ending(text));
-    let scope = match owner {
-        // Added notes must not open the section of a project.
+    let replacement = append_replacement(&text, owner, notes)?;
+    Ok((check_and_apply(&text, &scope_of(owner), &replacement)?, replacement.redacted_secrets))
+}
+
+/// Replaces whole lines of the notes that conversations of the owner see. Secrets must have been redacted from `lines`.
+///
+/// # Errors
+/// In the cases of [`check_and_apply`].
+pub(crate) fn replace_lines(
+    text: &[u8],
+    owner: NoteOwner<'_>,
+    range: &Range<usize>,
+    lines: &str,
+) -> Result<Vec<u8>, EditRefusal> {
+    let new = with_line_ending(lines, managed_block::line_ending(text)).into_owned().into_bytes();
+    let replacement = ByteReplacement { range: range.clone(), new, redacted_secrets: 0 };
+    check_and_apply(text, &scope_of(owner), &replacement)
+}
+
+/// Returns the notes that a note of this owner may change. A personal note must not open the section of a project.
+fn scope_of(owner: NoteOwner<'_>) -> NotesScope {
+    match owner {
         NoteOwner::Personal => NotesScope::Project(String::new()),
         NoteOwner::Project(path) => NotesScope::Project(path.to_owned()),
-    };
-    let replacement = append_replacement(&text, owner, notes)?;
-    Ok((check_and_apply(&text, &scope, &replacement)?, replacement.redacted_secrets))
+    }
 }
 
 /// A range of bytes and the bytes that replace it.

@@ -4,6 +4,7 @@
 mod atomic_replace;
 mod block_record;
 pub(crate) mod cached_snapshot;
+pub(crate) mod history;
 pub(crate) mod project_notes;
 mod redaction;
 mod rewrite;

@@ -3,7 +3,8 @@
 //!
 //! [`managed_block`] handles the block as text, [`AgentFile`] the file, and [`build_prompt_section`] the prompt.
 //! [`AgentMdHook`] adds the file to model requests. [`EditMemoryTool`] lets the agent edit its notes, and
-//! [`remember()`] adds a note for the user. [`recall()`] finds original messages of a thread and its ancestors,
+//! [`remember()`] adds a note for the user, and [`FactReview`] decides on facts that a model proposed. [`NotesHistory`]
+//! records, shows and restores earlier states of the notes. [`recall()`] finds original messages of a thread and its ancestors,
 //! [`RecallTool`] gives it to the agent, and [`search()`] covers everything. [`SummarizationHandoff`] summarizes
 //! old messages, [`SummarizationWorker`] decides when that is due, and [`TieredMemoryHook`] shows the summaries to
 //! the model. [`pin()`] and [`unpin()`] change the pins of a thread, and [`PinsHook`] adds them to model requests.
@@ -23,9 +24,11 @@ mod search;
 mod tiers;
 
 pub use edit::EDITED_BYTES_MAX;
-pub use edit::remember::{RememberedNote, remember};
+pub use edit::fact_review::{FactError, FactReceipt, FactReview, FactVerdict};
+pub use edit::remember::{NoteReplacement, RememberedNote, remember};
 pub use edit::tool::{EDIT_MEMORY, EditMemoryTool};
 pub use error::{Error, Result};
+pub use file::history::{HistoryError, NotesHistory, RestoreOutcome, RevisionEntry};
 pub use file::project_notes::{NoteOwner, NotesScope};
 pub use file::{
     AGENT_MD_BYTES_MAX, AgentFile, AgentFileSnapshot, BlockWrite, BlockWriteOutcome, MarkerRepair,
@@ -52,7 +55,7 @@ pub use search::embeddings::{
 };
 pub use search::{AdjacentMessage, SearchHit, SearchHitSource, SearchRequest, SearchResults, search};
 pub use tiers::{
-    MemoryScope, MemorySettings, NoSummaryReason, SummarizationError, SummarizationHandoff,
+    AgentFileLookup, MemoryScope, MemorySettings, NoSummaryReason, SummarizationError, SummarizationHandoff,
     SummarizationWorker, SummarizedTurns, TRANSFER_OUTBOX_KIND, TieredMemoryHook, TurnWindow,
     build_transfer_item, dequeue_writes,
 };

@@ -60,13 +60,7 @@ pub fn build_prompt_section(
     scope: &NotesScope,
     summaries: &[InheritedSummary],
 ) -> PromptSection {
-    let without_block = managed_block::remove_blocks(&agent_md.bytes);
-    let stray_text = agent_md.stray_text.as_deref();
-    let without_stray = stray_text.and_then(|own| managed_block::remove_own_text(&without_block, own));
-    let without_block = without_stray.unwrap_or(without_block);
-    let visible = remove_hidden_notes(&without_block, scope);
-    let notes = strip_comments(&String::from_utf8_lossy(&visible));
-    let mut notes = untrusted_text::neutralize(notes.trim_start_matches('\u{feff}').trim());
+    let mut notes = untrusted_text::neutralize(&visible_notes(agent_md, scope));
     match agent_md.extent {
         ReadExtent::Whole => {}
         ReadExtent::Beginning => {
@@ -102,6 +96,17 @@ pub fn build_prompt_section(
         text.push_str(ORIGINAL_MESSAGES);
     }
     PromptSection { text, sources }
+}
+
+/// Returns the notes that conversations with this scope see, without comments. Tags are not escaped.
+pub(crate) fn visible_notes(agent_md: &AgentFileSnapshot, scope: &NotesScope) -> String {
+    let without_block = managed_block::remove_blocks(&agent_md.bytes);
+    let stray_text = agent_md.stray_text.as_deref();
+    let without_stray = stray_text.and_then(|own| managed_block::remove_own_text(&without_block, own));
+    let without_block = without_stray.unwrap_or(without_block);
+    let visible = remove_hidden_notes(&without_block, scope);
+    let notes = strip_comments(&String::from_utf8_lossy(&visible));
+    notes.trim_start_matches('\u{feff}').trim().to_owned()
 }
 
 /// Fills the template in one pass, so that a placeholder inside a value stays text.

@@ -26,6 +26,7 @@ mod worker;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
+use crate::AgentFile;
 use jiff::Timestamp;
 use journal::{OutboxItem, PAGE_ROWS_MAX, ProjectScope, Store, SummaryQuery, TurnQuery, Write};
 use model::ChatModel;
@@ -45,6 +46,9 @@ use transfer::{SummaryWriter, TransferRequest, TurnDeparture};
 /// The kind of outbox items that request the summarization of a thread's messages.
 pub const TRANSFER_OUTBOX_KIND: &str = "transfer_turns";
 
+/// Returns the agent.md of an assistant.
+pub type AgentFileLookup = Arc<dyn Fn(&AssistantId) -> Arc<AgentFile> + Send + Sync>;
+
 /// Summarizes logged messages into medium-term memory, and reads both.
 pub struct SummarizationHandoff {
     /// The journal's store, with the messages and the summaries.
@@ -53,6 +57,8 @@ pub struct SummarizationHandoff {
     pub summarizer: Option<Arc<dyn ChatModel>>,
     /// The settings, such as the length of a summary.
     pub settings: MemorySettings,
+    /// The files that proposed facts are compared with and written to. With `None`, no facts are proposed.
+    pub agent_md: Option<AgentFileLookup>,
 }
 
 impl SummarizationHandoff {

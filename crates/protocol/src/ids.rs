@@ -96,6 +96,11 @@ uuid_id!(
     "summary id"
 );
 uuid_id!(
+    /// Identifies one durable fact that a model proposed for agent.md.
+    FactId,
+    "fact id"
+);
+uuid_id!(
     /// Identifies one checkpoint.
     CheckpointId,
     "checkpoint id"
@@ -113,6 +118,14 @@ impl ThreadId {
     /// earlier work.
     pub fn for_subagent_call(self, answer: EventId, call_id: &str) -> Self {
         Self(Uuid::new_v5(&answer.uuid(), format!("subagent:{self}:{call_id}").as_bytes()))
+    }
+}
+
+impl FactId {
+    /// Returns the id of the fact with this text among those that are proposed with a summary. The id is derived, so that a
+    /// few of its digits identify it: ids that are generated at the same time begin with the same digits.
+    pub fn for_summary(summary_id: SummaryId, text: &str) -> Self {
+        Self(Uuid::new_v5(&summary_id.uuid(), format!("fact:{text}").as_bytes()))
     }
 }
 

@@ -38,8 +38,8 @@ pub use handoff::{Handoff, HandoffStatus, Proposal};
 pub use ids::digest::{hex, sha256_hex};
 pub use ids::scope::{ApiKey, OwnerScope};
 pub use ids::{
-    AssistantId, CheckpointId, EventId, HandoffId, IdError, InterruptId, OWNER_SEPARATOR, RunId, SummaryId,
-    ThreadId, UserId,
+    AssistantId, CheckpointId, EventId, FactId, HandoffId, IdError, InterruptId, OWNER_SEPARATOR, RunId,
+    SummaryId, ThreadId, UserId,
 };
 pub use interrupt::{
     ActionRequest, Interrupt, InterruptPayload, InterruptStatus, ReviewConfig, SubagentInterruptRef,

@@ -574,6 +574,7 @@ export interface MemoryStats {
   turns: { active: number; summarised: number; withdrawn: number };
   summaries: number;
   items: number;
+  facts_to_review: number;
   due: number;
 }
 export interface AgentMd {

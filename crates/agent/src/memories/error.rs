@@ -1,7 +1,8 @@
 //! Errors of memory: `agent.md`, recall, summaries of old messages, stored items, pins.
 
-use memory::{EmbeddingWorkError, ItemError, PinError, RecallError, SummarizationError};
-
+use memory::{
+    EmbeddingWorkError, FactError, HistoryError, ItemError, PinError, RecallError, SummarizationError,
+};
 use model::embeddings::EmbeddingError;
 
 use crate::ErrorClass;
@@ -31,6 +32,12 @@ pub enum MemoryError {
     /// A text could not be pinned, or a pin could not be removed.
     #[error(transparent)]
     Pin(PinError),
+    /// A proposed fact could not be found or decided.
+    #[error(transparent)]
+    Fact(FactError),
+    /// A revision of `agent.md` could not be recorded, found or restored.
+    #[error(transparent)]
+    History(HistoryError),
 }
 
 impl MemoryError {
@@ -49,6 +56,18 @@ impl MemoryError {
             ),
             Self::Recall(error) => ErrorClass::User.with_hint(error.hint()),
             Self::Item(error) => ErrorClass::User.with_hint(error.hint()),
+            Self::Fact(error) => match error {
+                FactError::Unknown(_) | FactError::Ambiguous { .. } => ErrorClass::User,
+                FactError::AlreadyDecided { .. } | FactError::Contended { .. } => ErrorClass::Conflict,
+                FactError::History(_) | FactError::Journal(_) => ErrorClass::Store,
+            }
+            .with_hint(error.hint()),
+            Self::History(error) => match error {
+                HistoryError::UnknownRevision { .. } => ErrorClass::User,
+                HistoryError::File(_) | HistoryError::Journal(_) => ErrorClass::Store,
+                HistoryError::Task(_) => ErrorClass::Internal,
+            }
+            .with_hint(error.hint()),
             Self::Pin(error) => match error {
                 PinError::Contended => ErrorClass::Conflict,
                 PinError::Journal(_) => ErrorClass::Store,
@@ -107,6 +126,8 @@ mod tests {
         check(MemoryError::AgentFile(memory::Error::BlankNote), ErrorClass::Store);
         check(MemoryError::Recall(RecallError::NoWords), ErrorClass::User);
         check(MemoryError::Item(ItemError::SecretName), ErrorClass::User);
+        check(MemoryError::Fact(FactError::Unknown("a".to_owned())), ErrorClass::User);
+        check(MemoryError::History(HistoryError::UnknownRevision { number: 7 }), ErrorClass::User);
         check(MemoryError::Pin(PinError::Blank), ErrorClass::User);
         check(MemoryError::Pin(PinError::Contended), ErrorClass::Conflict);
         check(MemoryError::Summarization(SummarizationError::Stopped), ErrorClass::Conflict);

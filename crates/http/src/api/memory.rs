@@ -1,8 +1,12 @@
-//! The memory endpoints: statistics, `agent.md`, summaries of old messages, and noting a sentence in `agent.md`.
+//! The memory endpoints: statistics, `agent.md`, summaries of old messages, and noting a sentence in `agent.md`. `facts` has
+//! those for proposed facts, and `history` those for earlier states of `agent.md`.
 //! Clients cannot change the managed block of `agent.md`.
 //!
 //! `agent.md` is edited with optimistic concurrency: a client sends the hash of the text that it edited, in the body or
 //! in `If-Match`, and the edit is refused with 409 if the file has changed meanwhile.
+
+pub(super) mod facts;
+pub(super) mod history;
 
 use agent::{
     AgentFileSnapshot, MemoryStats, NotesScope, ProjectScope, ReadExtent, RewriteOutcome, StoredSummary,
@@ -34,6 +38,8 @@ pub(crate) struct MemoryStatsBody {
     summaries: u64,
     /// Number of items in the store.
     items: u64,
+    /// Number of proposed facts that await review.
+    facts_to_review: u64,
     /// Number of threads whose messages are to be summarized.
     due: u64,
 }
@@ -79,6 +85,7 @@ impl From<MemoryStats> for MemoryStatsBody {
             },
             summaries: stats.summaries,
             items: stats.items,
+            facts_to_review: stats.facts_to_review,
             due: stats.due,
         }
     }

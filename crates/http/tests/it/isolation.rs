@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::fixture::{ServerFixture, TestCaller};
+use crate::resources::facts::propose_fact;
 use crate::sse::SseReader;
 
 /// A word that occurs only in Ada's data: her messages, metadata, store and memory.
@@ -27,6 +28,7 @@ struct OwnerFixture {
     handoff: String,
     interrupt: String,
     file: String,
+    fact: String,
 }
 
 impl OwnerFixture {
@@ -84,7 +86,9 @@ impl OwnerFixture {
         let history = get(format!("/api/threads/{thread}/history")).await.to_string();
         let position = history.find("\"sha256\":\"").unwrap_or_else(|| panic!("{history}")) + 10;
         let file = history[position..position + 64].to_owned();
-        Self { key, thread, run, checkpoint, handoff, interrupt, file }
+        let text = format!("The {SECRET_WORD} is old.");
+        let fact = propose_fact(server, Some("ada"), &thread, &text).await.to_string();
+        Self { key, thread, run, checkpoint, handoff, interrupt, file, fact }
     }
 
     /// Returns the path with the ids of Ada's data.
@@ -98,6 +102,8 @@ impl OwnerFixture {
             .replace("{sha256}", &self.file)
             .replace("{seq}", "1")
             .replace("{number}", "1")
+            .replace("{revision}", "1")
+            .replace("{fact_id}", &self.fact)
     }
 
     /// Returns the responses that Ada gets for her own data.
@@ -112,6 +118,8 @@ impl OwnerFixture {
             "/api/threads/{thread_id}/pins",
             "/api/handoffs/{handoff_id}",
             "/api/memory/agent_md",
+            "/api/memory/facts",
+            "/api/memory/history/1",
             "/store/items?key=k&namespace=notes",
         ] {
             let (status, body) = server.send(caller, Method::GET, &self.fill_path(path), &Value::Null).await;
@@ -188,6 +196,8 @@ fn foreign_body(method: &Method, path: &str) -> Value {
         ("POST", "/api/handoffs/{handoff_id}/package") => json!({"summary_sha256": "0", "line": "- x"}),
         ("PUT", "/api/memory/agent_md") => json!({"text": "mine"}),
         ("POST", "/api/memory/remember") => json!({"text": "the sky is blue"}),
+        ("POST", "/api/memory/facts/{fact_id}") => json!({"decision": "accept"}),
+        ("POST", "/api/memory/history/{revision}/restore") => json!({}),
         ("POST", "/api/import") => json!([{"role": "user", "content": "hi"}]),
         (method, path) => panic!("add the body that another user sends to {method} {path}"),
     }
@@ -277,7 +287,8 @@ async fn check_request(
     assert!(!text.contains(SECRET_WORD), "{method} {template} sent another user's data: {text}");
     assert!(!status.is_server_error(), "{method} {template}: {status} {text}");
     assert!(!changes_notes || status == 200, "{status} {text}");
-    let is_adas = ["{thread_id}", "{run_id}", "{handoff_id}"].iter().any(|name| template.contains(name));
+    let is_adas =
+        ["{thread_id}", "{run_id}", "{handoff_id}", "{fact_id}"].iter().any(|name| template.contains(name));
     match template {
         // The event-streaming protocol responds with 200 and an error in the body.
         "/threads/{thread_id}/commands" => assert!(text.contains("\"error\""), "{method} {template}: {text}"),

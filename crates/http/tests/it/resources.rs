@@ -2,6 +2,8 @@
 
 mod assistants;
 #[cfg(test)]
+pub mod facts;
+#[cfg(test)]
 mod page;
 #[cfg(test)]
 mod pins;

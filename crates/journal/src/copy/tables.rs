@@ -106,6 +106,8 @@ pub(super) const TABLES: &[CopyTable] = &[
         &[plain_column("thread_key"), plain_column("last_seq"), plain_column("summary_key")],
     ),
     table("dissolved_summaries", 2, &[plain_column("thread_key"), plain_column("id")]),
+    table("memory_facts", 1, MEMORY_FACTS),
+    CopyTable { rows_max: 16, ..table("memory_revisions", 2, MEMORY_REVISIONS) },
     sequence_table("items", ITEMS),
     table("api_keys", 1, API_KEYS),
     sequence_table("handoff_index", &[plain_column("handoff_key"), plain_column("handoff_id")]),
@@ -310,6 +312,33 @@ const SUMMARIES: &[CopyColumn] = &[
     plain_column("agent_id"),
     plain_column("created_at"),
     plain_column("project_key"),
+];
+const MEMORY_FACTS: &[CopyColumn] = &[
+    plain_column("fact_id"),
+    plain_column("agent_id"),
+    plain_column("project_key"),
+    plain_column("kind"),
+    plain_column("text"),
+    plain_column("text_key"),
+    plain_column("quote"),
+    plain_column("thread_key"),
+    plain_column("seq"),
+    plain_column("role"),
+    plain_column("summary_id"),
+    plain_column("replaces"),
+    plain_column("state"),
+    plain_column("decided_text"),
+    plain_column("decided_at"),
+    plain_column("created_at"),
+];
+const MEMORY_REVISIONS: &[CopyColumn] = &[
+    plain_column("agent_id"),
+    plain_column("number"),
+    plain_column("cause"),
+    plain_column("sha256"),
+    plain_column("notes"),
+    plain_column("block_offset"),
+    plain_column("created_at"),
 ];
 const ITEMS: &[CopyColumn] = &[
     plain_column("item_key"),

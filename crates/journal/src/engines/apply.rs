@@ -3,16 +3,16 @@
 
 use protocol::event::body::ThreadRewound;
 use protocol::event::metadata::EventMetadata;
-use protocol::{Category, Checkpoint, CheckpointId, CheckpointSource, EventType, NewEvent};
+use protocol::{Category, Checkpoint, CheckpointId, CheckpointSource, EventType, NewEvent, ThreadId};
 
 use crate::engines::sql::SqlConnection;
 use crate::tables::checkpoints::{CheckpointContext, RewindTarget};
 use crate::tables::events::{self, AppendReceipt, pins, rewinds, transcript_copy};
 use crate::tables::keyed_rows::{self, api_keys};
-use crate::tables::memory::{items, summaries, summary_removal};
+use crate::tables::memory::{facts, items, revisions, summaries, summary_removal};
 use crate::tables::runs::{self, claims, feedback, requests};
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
-use crate::{CommitReceipt, FencingToken, Result, Transaction, Write};
+use crate::{CommitReceipt, FencingToken, Result, RunClaim, Transaction, Write};
 
 /// Applies the writes of one transaction in order, after checking its fencing token. Run requests are applied last,
 /// because they refer to the rows of their runs.
@@ -91,9 +91,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::UpdateThread { thread_id, patch } => threads::update_thread(db, *thread_id, patch),
         Write::SettleThread { thread_id } => threads::settle_status(db, *thread_id),
         Write::DeleteThread { thread_id } => threads::delete_thread(db, *thread_id),
-        Write::Append { thread_id, events } => {
-            events::append(db, *thread_id, events).map(|appended| record_append(receipt, appended))
-        }
+        Write::Append { thread_id, events } => append_events(db, *thread_id, events, receipt),
         Write::Rewind { thread_id, keep_seq, at } => rewinds::rewind(db, *thread_id, *keep_seq, *at),
         Write::CopyEvents { from, until, into } => transcript_copy::copy_transcript(db, *from, *into, *until),
         Write::PutArtifact(artifact) => artifacts::put(db, artifact),
@@ -108,9 +106,7 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
         Write::ReclaimRun { run_id, owner, now, lease_until } => {
             runs::reclaim_run(db, &FencingToken { run_id: *run_id, owner: owner.clone() }, *now, *lease_until)
         }
-        Write::ClaimRuns(claim) => {
-            claims::claim_runs(db, claim).map(|runs| receipt.claimed_runs.extend(runs))
-        }
+        Write::ClaimRuns(claim) => claim_runs(db, claim, receipt),
         Write::ExpectCheckpoint { thread_id, checkpoint_id } => {
             checkpoints::expect_checkpoint(db, *thread_id, *checkpoint_id)
         }
@@ -142,6 +138,9 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
             summary_removal::restore_turns(db, summary_ids, scope.as_ref())
         }
         Write::PutEmbeddings(embeddings) => search::embeddings::store_embeddings(db, embeddings),
+        Write::ProposeFact(fact) => facts::propose(db, fact),
+        Write::DecideFact(decision) => facts::decide(db, decision),
+        Write::RecordNotesRevision(revision) => revisions::record(db, revision),
         Write::PutItem(item) => items::put(db, item),
         Write::DeleteItem { namespace, key } => items::delete(db, namespace, key),
         Write::PutApiKey(key) => api_keys::put(db, key),
@@ -157,9 +156,22 @@ fn apply_write(db: &SqlConnection, write: &Write, receipt: &mut CommitReceipt) -
     }
 }
 
-/// Adds the result of an append to the receipt of the transaction.
-fn record_append(receipt: &mut CommitReceipt, appended: AppendReceipt) {
+/// Claims runs and adds them to the receipt of the transaction.
+fn claim_runs(db: &SqlConnection, claim: &RunClaim, receipt: &mut CommitReceipt) -> Result<()> {
+    receipt.claimed_runs.extend(claims::claim_runs(db, claim)?);
+    Ok(())
+}
+
+/// Appends events and adds the result to the receipt of the transaction.
+fn append_events(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+    events: &[NewEvent],
+    receipt: &mut CommitReceipt,
+) -> Result<()> {
+    let appended: AppendReceipt = events::append(db, thread_id, events)?;
     receipt.seqs.push(appended.seqs);
     receipt.new_seqs.push(appended.new_seqs);
     receipt.stored_events += appended.stored_events;
+    Ok(())
 }

@@ -88,6 +88,7 @@ impl ScopedStore {
             AccessRequirement::Handoff(handoff_id) => {
                 created.handoffs.contains(&handoff_id) || self.has_handoff(handoff_id).await?
             }
+            AccessRequirement::Fact(fact_id) => self.fact(fact_id).await?.is_some(),
             AccessRequirement::KeysOfUser(user_id) => self.can_access_keys_of(user_id),
             AccessRequirement::ApiKey(key_id) => {
                 self.inner.api_key(key_id).await?.is_some_and(|key| self.can_access_keys_of(&key.user_id))
@@ -170,6 +171,7 @@ impl AccessRequirement<'_> {
             Self::Run(id) => Error::not_found("run", &id),
             Self::Interrupt(id) => Error::not_found("interrupt", &id),
             Self::Handoff(id) | Self::HandoffRemoval(id) => Error::not_found("handoff", &id),
+            Self::Fact(id) => Error::not_found("fact", &id),
             Self::KeysOfUser(id) => Error::not_found("user", id),
             Self::ApiKey(id) => Error::not_found("key", &id),
         }

@@ -1,7 +1,7 @@
 //! The access requirements of each kind of write: which rows must be in the scope of the caller. `write_check`
 //! verifies them. The match is exhaustive, so a new kind of write must be classified here.
 
-use protocol::{AssistantId, CheckpointId, HandoffId, InterruptId, RunId, ThreadId, UserId};
+use protocol::{AssistantId, CheckpointId, FactId, HandoffId, InterruptId, RunId, ThreadId, UserId};
 
 use crate::Write;
 
@@ -22,6 +22,8 @@ pub(super) enum AccessRequirement<'a> {
     Interrupt(InterruptId),
     /// A handoff, by its assistant.
     Handoff(HandoffId),
+    /// A fact, by its agent.
+    Fact(FactId),
     /// The API keys of a person.
     KeysOfUser(&'a UserId),
     /// An API key.
@@ -60,11 +62,9 @@ pub(super) fn write_requirements(write: &Write) -> [Option<AccessRequirement<'_>
             single(AccessRequirement::ThreadAtCheckpoint(*thread_id, *checkpoint_id))
         }
         Write::ExpectUnchangedContext(version) => single(AccessRequirement::Thread(version.thread_id)),
-        Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => [
-            Some(AccessRequirement::Thread(run.thread_id)),
-            Some(AccessRequirement::Assistant(&run.assistant_id)),
-            None,
-        ],
+        Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => {
+            thread_of_assistant(run.thread_id, &run.assistant_id)
+        }
         Write::UpdateRun { run_id, .. } | Write::ReclaimRun { run_id, .. } | Write::DeleteRun { run_id } => {
             single(AccessRequirement::Run(*run_id))
         }
@@ -87,6 +87,9 @@ pub(super) fn write_requirements(write: &Write) -> [Option<AccessRequirement<'_>
         Write::SummarizeTurns(summarization) => {
             single(AccessRequirement::Assistant(&summarization.summary.agent_id))
         }
+        Write::ProposeFact(fact) => thread_of_assistant(fact.source.thread_id, &fact.agent_id),
+        Write::DecideFact(decision) => single(AccessRequirement::Fact(decision.fact_id)),
+        Write::RecordNotesRevision(revision) => single(AccessRequirement::Assistant(&revision.agent_id)),
         Write::PutApiKey(key) => single(AccessRequirement::KeysOfUser(&key.user_id)),
         Write::RevokeApiKey { key_id, .. } => single(AccessRequirement::ApiKey(key_id)),
         Write::PutImport { source, .. } => single(AccessRequirement::Thread(source.thread_id)),
@@ -103,6 +106,14 @@ pub(super) fn write_requirements(write: &Write) -> [Option<AccessRequirement<'_>
         | Write::UpdateOutboxItem { .. }
         | Write::RemoveOutboxItem { .. } => [None; REQUIREMENTS_MAX],
     }
+}
+
+/// Returns the requirements of a row that belongs to a thread and an assistant.
+const fn thread_of_assistant(
+    thread_id: ThreadId,
+    assistant_id: &AssistantId,
+) -> [Option<AccessRequirement<'_>>; REQUIREMENTS_MAX] {
+    [Some(AccessRequirement::Thread(thread_id)), Some(AccessRequirement::Assistant(assistant_id)), None]
 }
 
 /// Returns a list of one requirement.

@@ -7,15 +7,16 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use protocol::{
-    AssistantId, CheckpointId, CheckpointSource, HandoffId, HandoffStatus, InterruptId, InterruptStatus,
-    ParentKind, Rating, RunId, RunStatus, SummaryId, ThreadId, ThreadStatus, UserId,
+    AssistantId, CheckpointId, CheckpointSource, FactId, HandoffId, HandoffStatus, InterruptId,
+    InterruptStatus, MessageRole, ParentKind, Rating, RunId, RunStatus, SummaryId, ThreadId, ThreadStatus,
+    UserId,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::engines::sql::{FromSqlValue, SqlDialect, SqlRow, SqlValue, ToSqlValue};
-use crate::{Error, Result};
+use crate::{Error, FactKind, FactState, Result, RevisionCause};
 
 /// A value read from a column, in any of the forms in which it may be stored.
 pub(crate) struct StoredColumn<T>(pub(crate) T);
@@ -74,8 +75,17 @@ macro_rules! impl_from_sql_value_for_uuids {
 }
 
 impl_from_sql_value_by_parsing!(InterruptId, AssistantId, UserId);
-impl_from_sql_value_for_uuids!(ThreadId, RunId, HandoffId, CheckpointId, SummaryId);
-impl_from_sql_value_by_name!(RunStatus, ThreadStatus, ParentKind, HandoffStatus, CheckpointSource);
+impl_from_sql_value_for_uuids!(ThreadId, RunId, HandoffId, CheckpointId, SummaryId, FactId);
+impl_from_sql_value_by_name!(
+    RunStatus,
+    ThreadStatus,
+    ParentKind,
+    HandoffStatus,
+    CheckpointSource,
+    FactKind,
+    FactState,
+    RevisionCause
+);
 
 /// Returns the error for a name that no version of Segue up to this one writes.
 fn unknown_name_error(name: &str) -> Error {
@@ -88,6 +98,16 @@ impl FromSqlValue for StoredColumn<InterruptStatus> {
             "pending" => Ok(Self(InterruptStatus::Pending)),
             "resolved" => Ok(Self(InterruptStatus::Resolved)),
             "withdrawn" => Ok(Self(InterruptStatus::Withdrawn)),
+            name => Err(unknown_name_error(name)),
+        }
+    }
+}
+
+impl FromSqlValue for StoredColumn<MessageRole> {
+    fn from_value(value: SqlValue<'_>) -> Result<Self> {
+        match &*as_text(value)? {
+            "user" => Ok(Self(MessageRole::User)),
+            "assistant" => Ok(Self(MessageRole::Assistant)),
             name => Err(unknown_name_error(name)),
         }
     }

@@ -15,7 +15,7 @@ use super::columns::{
     encode_counter, encode_json, encode_time, read_column, read_counter, read_json_column,
     read_optional_column,
 };
-use super::memory::turns;
+use super::memory::{facts, turns};
 use super::{artifacts, not_found, runs, search};
 use crate::ownership::owner_name;
 use crate::{Error, Result, ThreadPatch};
@@ -233,6 +233,7 @@ pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<(
     search::embeddings::delete_embeddings(db, head.key)?;
     turns::delete(db, &head)?;
     artifacts::delete(db, head.key)?;
+    facts::delete_thread(db, head.key)?;
     db.execute("DELETE FROM events WHERE thread_key = $1", [head.key])?;
     db.execute("DELETE FROM threads WHERE thread_key = $1", [head.key])?;
     // A handoff is deleted with the last of its two threads: the child needs its summary, and the parent keeps the
@@ -296,7 +297,7 @@ pub(crate) fn ids_by_prefix(db: &SqlConnection, prefix: &str, scope: &OwnerScope
 }
 
 /// Returns the prefix of a UUID in hyphenated form, or `None` if no UUID begins with it.
-fn hyphenate_prefix(prefix: &str) -> Option<String> {
+pub(crate) fn hyphenate_prefix(prefix: &str) -> Option<String> {
     const HYPHENS_BEFORE: [usize; 4] = [8, 12, 16, 20];
     const DIGITS_MAX: usize = 32;
     let mut text = String::new();

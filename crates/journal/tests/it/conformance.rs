@@ -21,6 +21,7 @@ pub mod tiers {
     //! Medium-term memory and items.
 
     pub mod context_versions;
+    pub mod facts;
     pub mod items;
     pub mod memory;
     pub mod memory_fixtures;
@@ -46,7 +47,7 @@ use std::sync::Arc;
 
 pub use owners::{isolation, keys};
 pub use search::{backlog, meaning, scope};
-pub use tiers::{context_versions, items, memory, projects, summary_removal};
+pub use tiers::{context_versions, facts, items, memory, projects, summary_removal};
 pub use views::{history, pins, random_histories};
 pub use work::{checkpoints, queue, runs};
 

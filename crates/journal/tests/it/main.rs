@@ -228,6 +228,14 @@ against_every_backend! {
         a_thread_has_its_own_project_or_that_of_its_parent
         summaries_are_listed_by_the_project_that_their_threads_had
         a_search_finds_only_documents_of_its_project;
+    facts:
+        a_proposed_fact_is_read_with_its_source
+        facts_are_listed_by_state_and_project_in_pages
+        a_fact_is_not_proposed_again_whatever_was_decided
+        of_several_decisions_on_a_fact_the_first_wins
+        a8_a_summary_that_is_not_stored_proposes_nothing
+        k9_undecided_facts_are_deleted_with_their_source
+        revisions_of_the_notes_are_numbered_and_stored_once;
     context_versions:
         f6_a_plan_stays_valid_when_messages_are_added
         f6_a_plan_for_a_changed_context_is_refused

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use secrets::redact_and_count;
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal};
+use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal, notes};
 use crate::file::project_notes::{NoteOwner, notes_of_owner};
 use crate::file::{AgentFile, BlockIntent, FileAction};
 use crate::{Error, Result, managed_block};
@@ -33,12 +33,34 @@ pub struct RememberedNote {
     pub bytes_max: u64,
 }
 
+/// The effect of a new note on the note that it replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoteReplacement {
+    /// It replaces no note.
+    NotRequested,
+    /// The new note stands in the place of the old one, which is no longer in the file.
+    Replaced,
+    /// The old note does not stand in the file exactly once, so the new one was added.
+    NotFound,
+}
+
 /// Adds a note of this owner to agent.md, outside the block. Creates the file when it is missing. Redacts secrets. A note
 /// that conversations of the owner already see is not added again.
 ///
 /// # Errors
 /// When the text is blank or too long, or the file would become too large. The file is then unchanged.
 pub fn remember(file: &AgentFile, owner: NoteOwner<'_>, text: &str) -> Result<RememberedNote> {
+    write_note(file, owner, text, None).map(|(note, _)| note)
+}
+
+/// Writes a note with the rules of [`remember`]. If the note `replaces` stands in the file exactly once, among those that
+/// conversations of the owner see, the new one takes its place. Repeating the call changes nothing.
+pub(crate) fn write_note(
+    file: &AgentFile,
+    owner: NoteOwner<'_>,
+    text: &str,
+    replaces: Option<&str>,
+) -> Result<(RememberedNote, NoteReplacement)> {
     let (line, redacted_secrets) = format_note(text)?;
     let bytes_max = EDITED_BYTES_MAX as u64;
     let to_report = |bytes: usize, was_already_noted| RememberedNote {
@@ -56,26 +78,42 @@ pub fn remember(file: &AgentFile, owner: NoteOwner<'_>, text: &str) -> Result<Re
     let mut guard = file.lock()?;
     file.replace_with(&mut guard, |current| {
         let old = current.unwrap_or_default();
+        let standing = replaces.map(|note| notes::find_note(old, owner, note)).unwrap_or_default();
+        let replacement = match (replaces, standing.as_slice()) {
+            (None, _) => NoteReplacement::NotRequested,
+            (Some(_), []) if has_note(&notes_of_owner(old, owner), &line) => NoteReplacement::Replaced,
+            (Some(_), [_]) => NoteReplacement::Replaced,
+            (Some(_), _) => NoteReplacement::NotFound,
+        };
         if has_note(&notes_of_owner(old, owner), &line) {
-            return Ok(FileAction::KeepFile(to_report(old.len(), true)));
+            return Ok(FileAction::KeepFile((to_report(old.len(), true), replacement)));
         }
-        let path = || file.path().to_owned();
-        match edit::append_notes(old, owner, &line) {
-            Ok((bytes, _)) => {
-                let report = to_report(bytes.len(), false);
+        let written = match standing.as_slice() {
+            [range] => edit::replace_lines(old, owner, range, &line),
+            _ => edit::append_notes(old, owner, &line).map(|(bytes, _)| bytes),
+        };
+        match written {
+            Ok(bytes) => {
+                let report = (to_report(bytes.len(), false), replacement);
                 Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report })
             }
-            Err(EditRefusal::TooLarge { bytes }) => {
-                Err(Error::NoteDoesNotFit { path: path(), bytes: bytes as u64, bytes_max })
-            }
-            Err(
-                refusal @ (EditRefusal::Invalid(_)
-                | EditRefusal::ManagedBlock
-                | EditRefusal::OtherProject
-                | EditRefusal::Secret),
-            ) => Err(Error::NoteRefused { path: path(), reason: refusal.to_string() }),
+            Err(refusal) => Err(refusal_error(file, refusal)),
         }
     })
+}
+
+/// Returns the error for a note that was refused.
+fn refusal_error(file: &AgentFile, refusal: EditRefusal) -> Error {
+    let path = file.path().to_owned();
+    match refusal {
+        EditRefusal::TooLarge { bytes } => {
+            Error::NoteDoesNotFit { path, bytes: bytes as u64, bytes_max: EDITED_BYTES_MAX as u64 }
+        }
+        refusal @ (EditRefusal::Invalid(_)
+        | EditRefusal::ManagedBlock
+        | EditRefusal::OtherProject
+        | EditRefusal::Secret) => Error::NoteRefused { path, reason: refusal.to_string() },
+    }
 }
 
 /// Returns the text as a list item, and the number of secrets redacted from it.

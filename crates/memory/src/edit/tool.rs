@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use journal::RevisionCause;
 use model::ToolSpec;
 use runtime::{CallReview, CallSubject, RepeatSafety, ReviewDetail, Tool, ToolContext, ToolOutput};
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use text_diff::DiffHeader;
 use crate::ReadExtent;
 use crate::edit::{self, AppliedChange, EDITED_BYTES_MAX, NotesChange};
 use crate::file::AgentFile;
+use crate::file::history::{HistoryError, NotesHistory};
 use crate::file::project_notes::NotesScope;
 
 /// The tool's name.
@@ -32,18 +34,39 @@ pub struct EditMemoryTool {
     file: Arc<AgentFile>,
     /// The notes that the tool changes.
     scope: NotesScope,
+    /// Records the changes; `None` keeps no history.
+    history: Option<NotesHistory>,
 }
 
 impl EditMemoryTool {
     /// Returns the tool for the notes of all projects in the assistant's agent.md.
     pub fn new(file: Arc<AgentFile>) -> Self {
-        Self { file, scope: NotesScope::AllProjects }
+        Self { file, scope: NotesScope::AllProjects, history: None }
     }
 
     /// Returns the tool for the notes of another scope.
     #[must_use]
     pub fn with_scope(self, scope: NotesScope) -> Self {
         Self { scope, ..self }
+    }
+
+    /// Returns the tool with a history of its changes. The history must be that of the same file.
+    #[must_use]
+    pub fn with_history(self, history: NotesHistory) -> Self {
+        Self { history: Some(history), ..self }
+    }
+
+    /// Performs a change on a blocking thread, because it waits for a lock and syncs the file.
+    async fn apply(&self, change: NotesChange) -> Result<AppliedChange, HistoryError> {
+        let scope = self.scope.clone();
+        let edit = move |file: &AgentFile| file.edit_notes(&scope, &change);
+        match &self.history {
+            Some(history) => history.change(RevisionCause::Tool, edit).await,
+            None => {
+                let file = Arc::clone(&self.file);
+                Ok(tokio::task::spawn_blocking(move || edit(&file)).await??)
+            }
+        }
     }
 
     /// Returns the review of a call: a diff of the file. Returns `None` when the call would change nothing, or when
@@ -84,17 +107,17 @@ impl Tool for EditMemoryTool {
         self.plan_review(args).unwrap_or_default()
     }
 
-    /// Performs the call on a blocking thread, because it waits for a lock and syncs the file.
     async fn call(&self, args: &Value, _context: &ToolContext) -> ToolOutput {
         let change = match parse_args(args) {
             Ok(change) => change,
             Err(reason) => return ToolOutput::error(reason),
         };
-        let (file, scope) = (Arc::clone(&self.file), self.scope.clone());
-        match tokio::task::spawn_blocking(move || file.edit_notes(&scope, &change)).await {
-            Ok(Ok(applied)) => render_report(&applied),
-            Ok(Err(error)) => ToolOutput::error(format!("failed to {error}. To do: {}", error.hint())),
-            Err(_) => ToolOutput::error("the tool broke off; look at agent.md before you repeat the call"),
+        match self.apply(change).await {
+            Ok(applied) => render_report(&applied),
+            Err(HistoryError::Task(_) | HistoryError::Journal(_)) => {
+                ToolOutput::error("the tool broke off; look at agent.md before you repeat the call")
+            }
+            Err(error) => ToolOutput::error(format!("failed to {error}. To do: {}", error.hint())),
         }
     }
 }

@@ -68,13 +68,16 @@ pub(crate) fn remove_hidden_notes(text: &[u8], scope: &NotesScope) -> Vec<u8> {
 
 /// Returns the notes that a new note of this owner could repeat: the personal ones, and those of its project.
 pub(crate) fn notes_of_owner(text: &[u8], owner: NoteOwner<'_>) -> Vec<u8> {
+    remove_ranges(text, &ranges_of_others(text, owner))
+}
+
+/// Returns the ranges of the text that a new note of this owner could not repeat.
+pub(crate) fn ranges_of_others(text: &[u8], owner: NoteOwner<'_>) -> Vec<Range<usize>> {
     let is_of_other = |section: &ProjectSection| match owner {
         NoteOwner::Personal => true,
         NoteOwner::Project(path) => section.project != heading_path(path),
     };
-    let others: Vec<Range<usize>> =
-        find_sections(text).into_iter().filter(is_of_other).map(|section| section.range).collect();
-    remove_ranges(text, &others)
+    find_sections(text).into_iter().filter(is_of_other).map(|section| section.range).collect()
 }
 
 /// Returns the text with a section for the project of `owner`, which is added at the end of the notes if it is missing.

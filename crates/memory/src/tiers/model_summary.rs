@@ -2,6 +2,9 @@
 //! request fits the model's context window. Failures are returned; the worker decides about retries and the offline
 //! summary.
 
+mod fact_block;
+mod known_notes;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +20,10 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{NoSummaryReason, SummarizationError};
+use fact_block::{FACT_CHARS_MAX, FACTS_MAX, check_claim, split_answer};
+
+pub(super) use fact_block::{QuotableTurn, UnstoredFact};
+pub(super) use known_notes::KnownNotes;
 
 /// The template of the instructions, which are the system prompt.
 const INSTRUCTIONS_TEMPLATE: &str = include_str!("../../prompts/transfer.md");
@@ -39,6 +46,8 @@ const CHUNK_TOKENS_MIN: u64 = 500;
 /// Tokens that an answer may have beyond the length of a summary. They are for reasoning, and for a summary that is
 /// slightly too long and is cut afterwards.
 const ANSWER_TOKENS_SPARE: u64 = 2_000;
+/// Tokens that the block of facts may have in an answer.
+const FACTS_TOKENS: u64 = 1_000;
 /// Divisor of the context window: an answer may use at most a quarter of it.
 const ANSWER_DIVISOR: u64 = 4;
 /// Maximum length of an answer that is cut to a summary, as a multiple of the allowed length. A longer answer did not
@@ -76,6 +85,10 @@ pub(super) struct ChunkSummarizer<'a> {
     pub calls: Vec<SummarizerCall>,
     /// Number of secrets redacted from the model's answers.
     pub redacted_secrets: u64,
+    /// The notes that the model is shown; `None` if it is to propose no facts.
+    pub notes: Option<KnownNotes>,
+    /// The facts of all chunks so far.
+    pub facts: Vec<UnstoredFact>,
 }
 
 /// The position of a chunk among the chunks of one summary. The prompt tells the model whether more follow.
@@ -91,6 +104,8 @@ pub(super) enum ChunkPosition {
 pub(super) struct TurnChunk {
     /// The messages as text, escaped.
     pub conversation: String,
+    /// The same messages, which facts must quote.
+    pub turns: Vec<QuotableTurn>,
     pub position: ChunkPosition,
     /// Number of chunks before this one.
     pub chunks_done: u64,
@@ -105,6 +120,10 @@ struct MemoryPromptInput {
     conversation: String,
     more_follows: bool,
     max_summary_tokens: u64,
+    propose_facts: bool,
+    notes: Vec<String>,
+    max_facts: usize,
+    max_fact_chars: usize,
 }
 
 impl ChunkSummarizer<'_> {
@@ -140,7 +159,7 @@ impl ChunkSummarizer<'_> {
         if self.cancel.is_cancelled() {
             return Err(SummarizationError::Stopped);
         }
-        let TurnChunk { conversation, position, chunks_done: done, chunks_total: total } = chunk;
+        let TurnChunk { conversation, turns, position, chunks_done: done, chunks_total: total } = chunk;
         let what = format!("remembering with {}", self.model_name());
         self.frames.send(Frame::Progress { what, done, total: Some(total.max(done + 1)) });
         let (instructions, text) = render_prompt(&self.prompt_input(earlier, conversation, position))?;
@@ -157,7 +176,7 @@ impl ChunkSummarizer<'_> {
             () = self.cancel.cancelled() => Err(SummarizationError::Stopped),
         };
         let usage = answer.as_ref().ok().and_then(|answer| answer.usage).unwrap_or_default();
-        let summary = answer.and_then(|answer| self.parse_answer(answer));
+        let summary = answer.and_then(|answer| self.parse_answer(answer, &turns));
         let problem = summary.as_ref().err().map(ToString::to_string);
         self.calls.push(SummarizerCall {
             model: self.model_name(),
@@ -170,16 +189,22 @@ impl ChunkSummarizer<'_> {
         summary
     }
 
-    /// Returns the summary in an answer with its secrets redacted.
+    /// Returns the summary in an answer with its secrets redacted, and keeps the facts of the answer that quote one of the
+    /// messages.
     ///
     /// A summary that is too long is cut at the end of a sentence. Another call would cost more than the lost
     /// sentences are worth.
     ///
     /// # Errors
     /// [`SummarizationError::NoSummary`] when the answer is not a usable summary.
-    fn parse_answer(&mut self, answer: AiMessage) -> Result<String, SummarizationError> {
+    fn parse_answer(
+        &mut self,
+        answer: AiMessage,
+        turns: &[QuotableTurn],
+    ) -> Result<String, SummarizationError> {
         let refusal = |why: NoSummaryReason| SummarizationError::NoSummary { model: self.model_name(), why };
         let text = model::answer_text(answer).map_err(|why| refusal(why.into()))?;
+        let (text, claims) = split_answer(&text);
         let (safe, redacted) = redact_and_count(&text);
         let text = untrusted_text::strip_hidden_characters(safe.trim());
         if is_error_text(&text) {
@@ -196,6 +221,9 @@ impl ChunkSummarizer<'_> {
         let text =
             truncate_to_sentences(&text, self.summary_tokens).ok_or_else(|| refusal(too_long))?.to_owned();
         self.redacted_secrets += redacted;
+        if let Some(notes) = &self.notes {
+            self.facts.extend(claims.into_iter().filter_map(|claim| check_claim(claim, turns, notes)));
+        }
         Ok(text)
     }
 
@@ -203,7 +231,8 @@ impl ChunkSummarizer<'_> {
     fn answer_tokens(&self) -> u64 {
         let window_share = self.window_tokens() / ANSWER_DIVISOR;
         let limit = self.model.limits().output_tokens.unwrap_or(u64::MAX);
-        (self.summary_tokens + ANSWER_TOKENS_SPARE).min(window_share).min(limit)
+        let facts = if self.notes.is_some() { FACTS_TOKENS } else { 0 };
+        (self.summary_tokens + facts + ANSWER_TOKENS_SPARE).min(window_share).min(limit)
     }
 
     /// Returns the model's context window in tokens.
@@ -223,6 +252,10 @@ impl ChunkSummarizer<'_> {
             conversation,
             more_follows: position == ChunkPosition::NotLast,
             max_summary_tokens: self.summary_tokens,
+            propose_facts: self.notes.is_some(),
+            notes: self.notes.as_ref().map(|notes| notes.lines().to_vec()).unwrap_or_default(),
+            max_facts: FACTS_MAX,
+            max_fact_chars: FACT_CHARS_MAX,
         }
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TRANSFER_OUTBOX_KIND;
 use super::coverage::TurnSet;
+use super::model_summary::UnstoredFact;
 
 /// The payload of a queue item. A thread has at most one item for its compactions and one for its budget, under
 /// separate keys, so that one does not replace the other.
@@ -47,6 +48,9 @@ pub(super) struct UnstoredSummary {
     pub withheld: u64,
     /// Tokens of its model calls.
     pub usage: Usage,
+    /// The facts that are proposed with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<UnstoredFact>,
 }
 
 /// Returns the keys that a thread can have in the queue: for its compactions, and for its budget.

@@ -33,6 +33,10 @@ pub struct MemorySettings {
     pub summary_tokens: u64,
     /// Tokens of recent summaries that a model is shown; 0 shows none.
     pub recent_summaries_tokens: u64,
+    /// True to let the model that writes a summary propose durable facts for agent.md, which you review with `segue memory review`.
+    pub propose_facts: bool,
+    /// True to add proposed facts to agent.md without a review if they quote your own words.
+    pub auto_accept: bool,
     /// The memory that a conversation uses: `project`, that of its repository or folder, or `assistant`, that of all projects.
     pub scope: MemoryScope,
 }
@@ -66,6 +70,8 @@ impl Default for MemorySettings {
             short_term_tokens: None,
             summary_tokens: DEFAULT_SUMMARY_TOKENS,
             recent_summaries_tokens: DEFAULT_RECENT_SUMMARIES_TOKENS,
+            propose_facts: true,
+            auto_accept: false,
             scope: MemoryScope::Project,
         }
     }

@@ -6,17 +6,15 @@
 //!
 //! Deliberately absent: the decisions when a transfer is due and which messages leave a context (`plan`).
 
+mod events;
+mod facts;
 mod pages;
 
 use jiff::Timestamp;
 use journal::{ThreadVersion, Transaction, TurnQuery, Write};
 use model::{tokens, untrusted_text};
-use protocol::event::body::{ModelCallPurpose, ModelCalled};
-use protocol::{
-    ArchiveReason, AssistantId, MediumTermSummary, NewEvent, SCHEMA_VERSION, Seq, SummaryId, ThreadId,
-    TurnsArchived, Usage,
-};
-use runtime::RunScope;
+use protocol::{AssistantId, MediumTermSummary, NewEvent, Seq, SummaryId, ThreadId, TurnsArchived, Usage};
+use runtime::{FrameSender, RunScope};
 use secrets::redact_and_count;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +28,11 @@ use super::offline::OfflineSummaryBuilder;
 use super::queue_item::UnstoredSummary;
 use super::turn_text::{SummarizerTurn, TURN_GRAPHEMES_MAX};
 use super::window::TurnWindow;
+use events::turns_archived_body;
 use pages::{TurnChunker, TurnPages};
+
+pub(super) use events::model_call_events;
+pub(super) use facts::ProposedFacts;
 
 /// Maximum number of consecutive attempts while other processes change the messages of the window or their threads.
 pub(super) const ATTEMPTS_MAX: u32 = 16;
@@ -88,6 +90,8 @@ pub(super) struct StoredTransfer {
     pub turns: u64,
     /// Number of secrets redacted from the messages and the summary.
     pub redacted_secrets: u64,
+    /// The facts that were proposed with it.
+    pub facts: ProposedFacts,
 }
 
 /// The outcome of one attempt.
@@ -211,6 +215,7 @@ impl SummarizationHandoff {
             .store_summary(
                 request,
                 FinishedSummary { coverage: &coverage, expected_threads: threads, draft, calls },
+                scope.frames,
             )
             .await
         {
@@ -304,6 +309,8 @@ impl SummarizationHandoff {
                     cancel,
                     calls: Vec::new(),
                     redacted_secrets: 0,
+                    notes: self.known_notes(request.agent_id, &survey.coverage).await?,
+                    facts: Vec::new(),
                 };
                 let summary = self.summarize_with_model(request, survey, &mut summarizer).await;
                 calls.append(&mut summarizer.calls);
@@ -336,7 +343,8 @@ impl SummarizationHandoff {
         let text = builder.finish(self.settings.summary_tokens);
         let (turns, model, usage) =
             (coverage.turns, protocol::OFFLINE_SUMMARY_MODEL.to_owned(), Usage::default());
-        Ok(Some((coverage, UnstoredSummary { turns, text, model, withheld, usage })))
+        let facts = Vec::new();
+        Ok(Some((coverage, UnstoredSummary { turns, text, model, withheld, usage, facts })))
     }
 
     /// Summarizes with the model, in as many chunks as the messages need.
@@ -384,6 +392,7 @@ impl SummarizationHandoff {
         ChunkPlan { turn_graphemes, chunk_weight, chunks_total }: ChunkPlan,
     ) -> Result<Option<(SummaryCoverage, UnstoredSummary)>, SummarizationError> {
         let (mut coverage, mut withheld, mut chunks_done) = (None, 0, 0);
+        summarizer.facts.clear();
         let mut summary: Option<String> = None;
         let mut chunker = TurnChunker::new(chunk_weight);
         let mut pages = TurnPages::new(&*self.store, request.agent_id, request.window);
@@ -393,21 +402,22 @@ impl SummarizationHandoff {
                 withheld += turn.redacted_secrets;
                 let full_chunk = chunker.add_turn(logged, &turn);
                 coverage = Some(SummaryCoverage::with_turn(coverage, logged));
-                let Some(conversation) = full_chunk else { continue };
+                let Some((conversation, turns)) = full_chunk else { continue };
                 // One call must remain for the last chunk.
                 if chunks_done + 1 >= CALLS_MAX {
                     let count = coverage.map_or(0, |coverage| coverage.turns.count);
                     return Err(too_many_turns_error(summarizer, count));
                 }
                 let position = ChunkPosition::NotLast;
-                let chunk = TurnChunk { conversation, position, chunks_done, chunks_total };
+                let chunk = TurnChunk { conversation, turns, position, chunks_done, chunks_total };
                 summary = Some(summarizer.summarize_chunk(summary.as_deref(), chunk).await?);
                 chunks_done += 1;
             }
         }
         let Some(coverage) = coverage else { return Ok(None) };
-        let conversation = chunker.into_last_chunk();
-        let chunk = TurnChunk { conversation, position: ChunkPosition::Last, chunks_done, chunks_total };
+        let (conversation, turns) = chunker.into_last_chunk();
+        let position = ChunkPosition::Last;
+        let chunk = TurnChunk { conversation, turns, position, chunks_done, chunks_total };
         let text = summarizer.summarize_chunk(summary.as_deref(), chunk).await?;
         let usage = summarizer.calls.iter().fold(Usage::default(), |mut usage, call| {
             usage.add(call.usage);
@@ -415,7 +425,8 @@ impl SummarizationHandoff {
         });
         let (turns, model) = (coverage.turns, summarizer.model_name());
         let withheld = withheld + summarizer.redacted_secrets;
-        Ok(Some((coverage, UnstoredSummary { turns, text, model, withheld, usage })))
+        let facts = std::mem::take(&mut summarizer.facts);
+        Ok(Some((coverage, UnstoredSummary { turns, text, model, withheld, usage, facts })))
     }
 
     /// Fails when a thread has an active run. A requested transfer also fails when a thread has a pending decision,
@@ -440,7 +451,8 @@ impl SummarizationHandoff {
     }
 
     /// Commits the transfer in one transaction: the summary, the archival of its messages, a `turns_archived` event
-    /// in each of their threads, the events of the model calls, and the completion write.
+    /// in each of their threads, the events of the model calls, the proposed facts, and the completion write. Facts that need
+    /// no review are accepted after it.
     ///
     /// # Errors
     /// [`journal::Error::Conflict`] when a message was archived or a thread changed since it was read, and other
@@ -449,6 +461,7 @@ impl SummarizationHandoff {
         &self,
         request: &TransferRequest<'_>,
         finished: FinishedSummary<'_>,
+        frames: &FrameSender,
     ) -> Result<StoredTransfer, SummarizationError> {
         let FinishedSummary { coverage, expected_threads: threads, draft, calls } = finished;
         let now = Timestamp::now();
@@ -485,13 +498,18 @@ impl SummarizationHandoff {
             events.push(NewEvent::from_body(&archived, now)?.with_key(key));
             writes.push(Write::Append { thread_id: thread.thread_id, events });
         }
+        let (fact_writes, fact_ids) = self.fact_writes(&draft.facts, &summary);
+        writes.extend(fact_writes);
         writes.extend(request.completion_write.clone());
         self.store.commit(Transaction { fence: None, writes }).await?;
+        // The transfer is stored. If the count fails, the facts await review all the same.
+        let facts = self.review_proposed(request.agent_id, &fact_ids, frames).await.unwrap_or_default();
         Ok(StoredTransfer {
             summary,
             model: draft.model.clone(),
             turns: coverage.turns.count,
             redacted_secrets: withheld,
+            facts,
         })
     }
 
@@ -521,59 +539,4 @@ impl SummarizationHandoff {
 
 fn too_many_turns_error(summarizer: &ChunkSummarizer<'_>, turns: u64) -> SummarizationError {
     SummarizationError::TooManyTurns { model: summarizer.model_name(), turns, calls_max: CALLS_MAX }
-}
-
-/// Returns the body of a thread's `turns_archived` event. The caller sets the fields about the writer.
-fn turns_archived_body(
-    departure: &TurnDeparture,
-    thread: &ThreadTurns,
-    summary: &MediumTermSummary,
-) -> TurnsArchived {
-    let (reason, first_seq, last_seq, context_from, marker_seq) = match *departure {
-        // `context_from` is unknown, because older messages may still be in the context.
-        TurnDeparture::Request => (ArchiveReason::Request, thread.first_seq, thread.last_seq, None, None),
-        TurnDeparture::Compaction { marker_seq } => {
-            (ArchiveReason::Compaction, thread.first_seq, thread.last_seq, None, Some(marker_seq))
-        }
-        TurnDeparture::Budget { first_seq, last_seq, context_from, marker_seq } => {
-            (ArchiveReason::Budget, first_seq, last_seq, context_from, marker_seq)
-        }
-    };
-    TurnsArchived {
-        schema_version: SCHEMA_VERSION,
-        summary_id: summary.id,
-        reason,
-        first_seq,
-        last_seq,
-        context_from,
-        turn_count: thread.turns,
-        turn_range_start: summary.turn_range_start,
-        turn_range_end: summary.turn_range_end,
-        summary: summary.summary_text.clone(),
-        model: String::new(),
-        withheld: 0,
-        usage: Usage::default(),
-        marker_seq,
-    }
-}
-
-/// Returns one `model_called` event for each call (A19).
-pub(super) fn model_call_events(calls: &[SummarizerCall]) -> Result<Vec<NewEvent>, serde_json::Error> {
-    calls
-        .iter()
-        .map(|call| {
-            let called = ModelCalled {
-                purpose: ModelCallPurpose::Transfer,
-                handoff_id: None,
-                model: Some(call.model.clone()),
-                usage: Some(call.usage),
-                prompt_sha256: Some(call.prompt_sha256.clone()),
-                problem: call.problem.clone(),
-                trace: None,
-                continuity: None,
-                part: None,
-            };
-            NewEvent::from_body(&called, call.ended_at)?.with_duration(call.duration)
-        })
-        .collect()
 }

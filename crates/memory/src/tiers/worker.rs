@@ -55,6 +55,10 @@ pub struct SummarizedTurns {
     pub model: String,
     /// Number of secrets redacted from it.
     pub withheld: u64,
+    /// Number of durable facts that were proposed with it and await review.
+    pub facts_to_review: u64,
+    /// Number of durable facts that were accepted without a review.
+    pub facts_accepted: u64,
 }
 
 /// The work of a queue item.
@@ -321,6 +325,8 @@ fn to_summarized_turns(
         TurnDeparture::Compaction { .. } => ArchiveReason::Compaction,
         TurnDeparture::Budget { .. } => ArchiveReason::Budget,
     };
-    let StoredTransfer { summary, model, turns, redacted_secrets: withheld } = transferred;
-    SummarizedTurns { thread_id, summary_id: summary.id, reason, turns, model, withheld }
+    let StoredTransfer { summary, model, turns, redacted_secrets: withheld, facts } = transferred;
+    let (facts_to_review, facts_accepted) = (facts.to_review, facts.accepted);
+    let summary_id = summary.id;
+    SummarizedTurns { thread_id, summary_id, reason, turns, model, withheld, facts_to_review, facts_accepted }
 }

@@ -1,5 +1,7 @@
 //! One process and one file.
 
+mod history;
+
 use std::fs;
 use std::path::Path;
 

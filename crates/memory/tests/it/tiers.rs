@@ -3,6 +3,7 @@
 
 mod answers;
 mod due;
+mod facts;
 mod killed;
 mod many;
 mod model_sees;
@@ -17,8 +18,8 @@ use journal::{
     EventQuery, MemoryCounts, OutboxItem, OutboxQuery, RunPatch, SqliteStore, Store, Transaction, Write,
 };
 use memory::{
-    MemorySettings, SummarizationError, SummarizationHandoff, SummarizationWorker, SummarizedTurns,
-    TRANSFER_OUTBOX_KIND,
+    AgentFile, AgentFileLookup, MemorySettings, SummarizationError, SummarizationHandoff,
+    SummarizationWorker, SummarizedTurns, TRANSFER_OUTBOX_KIND,
 };
 use model::ChatModel;
 use protocol::{
@@ -40,6 +41,8 @@ pub struct TierFixture {
     pub settings: MemorySettings,
     /// The context window of the small model in tokens.
     pub window: u64,
+    /// The agent.md that facts are proposed for; without it, none are proposed.
+    pub agent_md: Option<Arc<AgentFile>>,
     contexts: Arc<ContextCache>,
 }
 
@@ -51,7 +54,7 @@ impl TierFixture {
     pub fn with_store(store: Arc<dyn Store>, replies: impl IntoIterator<Item = ScriptedReply>) -> Self {
         let server = ScriptedServer::start(Script::new(replies)).unwrap();
         let (settings, contexts) = (MemorySettings::default(), Arc::default());
-        Self { store, server, settings, window: 100_000, contexts }
+        Self { store, server, settings, window: 100_000, agent_md: None, contexts }
     }
 
     /// Connects to the small model.
@@ -68,7 +71,9 @@ impl TierFixture {
 
     pub fn summarization(&self) -> SummarizationHandoff {
         let (store, settings) = (Arc::clone(&self.store), self.settings.clone());
-        SummarizationHandoff { store, summarizer: Some(self.model()), settings }
+        let agent_md =
+            self.agent_md.clone().map(|file| -> AgentFileLookup { Arc::new(move |_| Arc::clone(&file)) });
+        SummarizationHandoff { store, summarizer: Some(self.model()), settings, agent_md }
     }
 
     /// Like [`Self::summarization`], without a model.

@@ -135,6 +135,54 @@ pub(crate) enum MemoryCommand {
     ///
     /// The chat and the server do this in the background. The model is that of `[search.embeddings]` in config.toml.
     Embed,
+    /// Review the facts that a model proposes for agent.md
+    ///
+    /// The model that summarizes old messages may propose facts: preferences, decisions, names. Each has a quote from the
+    /// conversation. Accepted facts are added to agent.md. Without a terminal, the facts are listed.
+    Review(FactReviewArgs),
+    /// List the earlier states of agent.md, or show one
+    ///
+    /// Each change of the notes is recorded, also one by another program. The text between <current_thread_summary> and
+    /// </current_thread_summary> is not part of it.
+    History {
+        /// The number of the revision to show
+        revision: Option<u64>,
+        /// Show the changes since the revision before it
+        #[arg(long, requires = "revision")]
+        diff: bool,
+        /// Most revisions to list
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = parse_limit::<1, 500>)]
+        limit: u32,
+    },
+    /// Restore an earlier state of agent.md
+    ///
+    /// The text between <current_thread_summary> and </current_thread_summary> stays as it is.
+    Restore {
+        /// The number of the revision, as `segue memory history` lists it
+        revision: u64,
+    },
+}
+
+/// The arguments of `segue memory review`.
+#[derive(Debug, Default, Args)]
+pub(crate) struct FactReviewArgs {
+    #[command(flatten)]
+    pub(crate) projects: ProjectArgs,
+    /// List the facts and decide nothing
+    #[arg(long, conflicts_with_all = ["accept", "decline", "edit"])]
+    pub(crate) list: bool,
+    /// Accept these facts: the beginnings of their ids
+    #[arg(long, value_name = "ID", num_args = 1..)]
+    pub(crate) accept: Vec<String>,
+    /// Decline these facts: the beginnings of their ids
+    #[arg(long, value_name = "ID", num_args = 1..)]
+    pub(crate) decline: Vec<String>,
+    /// Accept this fact with the text of `--text`
+    #[arg(long, value_name = "ID", requires = "text")]
+    pub(crate) edit: Option<String>,
+    /// The text of the note
+    #[arg(long, requires = "edit")]
+    pub(crate) text: Option<String>,
 }
 
 /// Add a sentence to agent.md, for this project or for all

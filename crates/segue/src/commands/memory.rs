@@ -1,8 +1,12 @@
 //! `segue memory`: the memory that outlives a context. `agent_md` shows and edits agent.md, `tiers` shows the tiers,
-//! `summarize` summarizes old messages, `embed` embeds messages for searches by meaning, `pins` performs `segue pin` and `segue unpin`, and `store` performs `segue store`.
+//! `summarize` summarizes old messages, `embed` embeds messages for searches by meaning, `facts` reviews proposed facts,
+//! `history` shows and restores states of agent.md, `pins` performs `segue pin` and `segue unpin`, and `store` performs
+//! `segue store`.
 
 pub(crate) mod agent_md;
 mod embed;
+pub(crate) mod facts;
+pub(crate) mod history;
 pub(crate) mod pins;
 pub(crate) mod store;
 pub(crate) mod summarize;
@@ -45,5 +49,16 @@ pub(crate) async fn run(context: &CommandContext, args: MemoryCommand) -> Comman
         }
         MemoryCommand::Summarize => summarize::run(context).await,
         MemoryCommand::Embed => embed::run(context).await,
+        MemoryCommand::Review(args) => facts::run_review(context, args).await,
+        MemoryCommand::History { revision: None, limit, .. } => {
+            history::list_revisions(context, limit as usize).await
+        }
+        MemoryCommand::History { revision: Some(number), diff: false, .. } => {
+            history::show_revision(context, number).await
+        }
+        MemoryCommand::History { revision: Some(number), diff: true, .. } => {
+            history::show_change(context, number).await
+        }
+        MemoryCommand::Restore { revision } => history::restore_revision(context, revision).await,
     }
 }

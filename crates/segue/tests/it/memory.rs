@@ -2,6 +2,7 @@
 //! searchable. The submodules test agent.md, the store, search, and memory in a chat.
 
 mod chat;
+mod facts;
 mod meaning;
 mod notes;
 mod pins;

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use journal::{
-    Artifact, CheckpointRef, CommitReceipt, EventQuery, HandoffFilter, HealthCheckDepth, ImportSource,
-    IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts, NamespaceQuery, OutboxItem,
-    OutboxQuery, RankQuery, RankedMessage, RunFilter, SearchQuery, Store, StoreHealth, StoredSummary,
-    SummaryQuery, SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
+    Artifact, CheckpointRef, CommitReceipt, EventQuery, FactQuery, HandoffFilter, HealthCheckDepth,
+    ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery, MemoryCounts, MemoryFact,
+    NamespaceQuery, NotesRevision, NotesRevisionQuery, OutboxItem, OutboxQuery, RankQuery, RankedMessage,
+    RunFilter, SearchQuery, Store, StoreHealth, StoredSummary, SummaryQuery, SupersededVisibility,
+    ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
 };
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, Handoff, HandoffId, Interrupt,
-    InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq, Thread,
-    ThreadId, ThreadState,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, FactId, Handoff, HandoffId,
+    Interrupt, InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq,
+    Thread, ThreadId, ThreadState,
 };
 use serde_json::{Map, Value};
 
@@ -132,6 +133,15 @@ impl Store for CrashingStore {
             std::process::abort();
         }
         receipt
+    }
+    async fn fact(&self, fact_id: FactId) -> journal::Result<Option<MemoryFact>> {
+        self.inner.fact(fact_id).await
+    }
+    async fn facts(&self, query: FactQuery) -> journal::Result<Vec<MemoryFact>> {
+        self.inner.facts(query).await
+    }
+    async fn notes_revisions(&self, query: NotesRevisionQuery) -> journal::Result<Vec<NotesRevision>> {
+        self.inner.notes_revisions(query).await
     }
     async fn thread(&self, thread_id: ThreadId) -> journal::Result<Option<Thread>> {
         self.inner.thread(thread_id).await

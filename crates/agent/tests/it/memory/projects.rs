@@ -42,8 +42,12 @@ async fn teach(agent: &Agent, bird: &str) {
     send_message(agent, thread, &format!("Our bird is the {bird}.")).await;
     let messages = agent.memory().task_trace(thread, None, 10).await.unwrap();
     let window = TurnWindow::from_indexes(messages.iter().map(|message| message.turn_index));
-    let summarization =
-        SummarizationHandoff { store: agent.store().clone(), summarizer: None, settings: Default::default() };
+    let summarization = SummarizationHandoff {
+        store: agent.store().clone(),
+        summarizer: None,
+        settings: Default::default(),
+        agent_md: None,
+    };
     let summary = summarization.transfer(agent.assistant_id(), &window.in_thread(thread)).await.unwrap();
     assert!(summary.unwrap().summary_text.contains(bird));
     let note = format!("note of the {bird}");

@@ -2,11 +2,11 @@
 //! expecting concurrent writes, and these locks exclude concurrent writes to the same ids. Threads that a write finds
 //! out about only later are locked at that point (`tables::threads::locks`).
 
-use protocol::{ApiKey, Checkpoint, CheckpointSource, StoredItem, ThreadId};
+use protocol::{ApiKey, Checkpoint, CheckpointSource, RunId, StoredItem, ThreadId};
 use uuid::Uuid;
 
 use crate::engines::sql::SqlConnection;
-use crate::{Artifact, OutboxItem, Result, Transaction, TurnSummarization, Write};
+use crate::{Artifact, FactProposal, OutboxItem, Result, Transaction, TurnSummarization, Write};
 
 /// Key of the lock for changes of the search index that concern more than one thread.
 pub(super) const INDEX_LOCK: i64 = 0x5365_6775_0002;
@@ -100,6 +100,18 @@ impl AdvisoryLockSet {
         self.add_key("agent", summarization.summary.agent_id.as_str());
     }
 
+    /// Adds the locks of a run and of its thread.
+    fn add_run(&mut self, thread_id: ThreadId, run_id: RunId) {
+        self.add_thread(thread_id);
+        self.add_id(run_id.uuid());
+    }
+
+    /// Adds the locks of a proposed fact: its agent, because texts of the agent are not repeated, and its source thread.
+    fn add_fact(&mut self, fact: &FactProposal) {
+        self.add_key("agent", fact.agent_id.as_str());
+        self.add_thread(fact.source.thread_id);
+    }
+
     /// Adds the locks of all ids that a write names.
     fn add_write(&mut self, write: &Write) {
         match write {
@@ -120,14 +132,10 @@ impl AdvisoryLockSet {
             Write::PutArtifact(artifact) => self.add_artifact(artifact),
             Write::ExpectUnchangedContext(version) => self.add_thread(version.thread_id),
             Write::QueueRun(run) | Write::AdmitRun(run) | Write::BeginRun(run) => {
-                self.add_thread(run.thread_id);
-                self.add_id(run.run_id.uuid());
+                self.add_run(run.thread_id, run.run_id);
             }
             Write::PutRunRequest { run_id, thread_id, .. }
-            | Write::RestoreCheckpoint { thread_id, run_id } => {
-                self.add_thread(*thread_id);
-                self.add_id(run_id.uuid());
-            }
+            | Write::RestoreCheckpoint { thread_id, run_id } => self.add_run(*thread_id, *run_id),
             Write::DeleteRun { run_id }
             | Write::UpdateRun { run_id, .. }
             | Write::ReclaimRun { run_id, .. } => self.add_id(run_id.uuid()),
@@ -151,6 +159,9 @@ impl AdvisoryLockSet {
             Write::PutFeedback(feedback) => self.add_thread(feedback.thread_id),
             Write::SummarizeTurns(summarization) => self.add_summarization(summarization),
             Write::RestoreTurns { summary_ids: ids, .. } => ids.iter().for_each(|id| self.add_id(id.uuid())),
+            Write::ProposeFact(fact) => self.add_fact(fact),
+            Write::DecideFact(decision) => self.add_id(decision.fact_id.uuid()),
+            Write::RecordNotesRevision(revision) => self.add_key("notes", revision.agent_id.as_str()),
             Write::PutItem(StoredItem { key, .. }) | Write::DeleteItem { key, .. } => {
                 self.add_key("item", key)
             }

@@ -280,7 +280,8 @@ pub(crate) fn memory_counts(db: &SqlConnection, agent_id: &str) -> Result<Memory
              count(*) FILTER (WHERE t.summary_key IS NOT NULL) AS summarised,
              count(*) FILTER (WHERE t.archived = 1 AND t.summary_key IS NULL) AS withdrawn,
              (SELECT count(*) FROM medium_term_memory WHERE agent_id = $1) AS summaries,
-             (SELECT count(*) FROM items WHERE (namespace >= $2 AND namespace < $3) = $4) AS items
+             (SELECT count(*) FROM items WHERE (namespace >= $2 AND namespace < $3) = $4) AS items,
+             (SELECT count(*) FROM memory_facts WHERE agent_id = $1 AND state = 'proposed') AS proposed_facts
          FROM turns t WHERE t.agent_key = (SELECT agent_key FROM agents WHERE agent_id = $1)",
     )?
     .query_row((agent_id, first, end, !owner.is_empty()), |row| {
@@ -290,6 +291,7 @@ pub(crate) fn memory_counts(db: &SqlConnection, agent_id: &str) -> Result<Memory
             rewound_turns: read_counter(row, "withdrawn")?,
             summaries: read_counter(row, "summaries")?,
             items: read_counter(row, "items")?,
+            proposed_facts: read_counter(row, "proposed_facts")?,
         })
     })
 }

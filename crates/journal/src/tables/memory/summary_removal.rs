@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::engines::sql::{SqlConnection, SqlDialect};
 use protocol::{NewEvent, OwnerScope, SummaryId, ThreadId, TurnsRestored};
 
+use super::facts;
 use crate::ownership::owner_name;
 use crate::tables::columns::read_column;
 use crate::tables::events::{self, CONTEXT_CHANGE_EVENTS, rewinds};
@@ -292,6 +293,7 @@ fn record_shared_summary(db: &SqlConnection, key: i64) -> Result<()> {
 fn delete_summary(db: &SqlConnection, key: i64) -> Result<()> {
     db.prepare("UPDATE turns SET archived = 0, summary_key = NULL WHERE summary_key = $1")?
         .execute_deferred([key])?;
+    facts::delete_undecided_of_summary(db, key)?;
     db.prepare(
         "DELETE FROM medium_term_memory WHERE id = (SELECT id FROM summaries WHERE summary_key = $1)",
     )?

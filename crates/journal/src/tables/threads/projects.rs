@@ -57,7 +57,7 @@ pub(crate) fn unresolved_folders(db: &SqlConnection) -> Result<Vec<String>> {
         .query_map((), |row| row.get(0))
 }
 
-/// Replaces a recorded folder by its project, in all threads and summaries. A folder that is resolved already stays
+/// Replaces a recorded folder by its project, in all threads, summaries and facts. A folder that is resolved already stays
 /// as it is, so the write may be repeated.
 pub(crate) fn resolve_folder(db: &SqlConnection, folder: &str, project: &str) -> Result<()> {
     let unresolved: Option<i64> = db
@@ -69,7 +69,7 @@ pub(crate) fn resolve_folder(db: &SqlConnection, folder: &str, project: &str) ->
         return Ok(());
     }
     ensure_project(db, Some(project))?;
-    for table in ["thread_heads", "summaries"] {
+    for table in ["thread_heads", "summaries", "memory_facts"] {
         db.prepare(&format!(
             "UPDATE {table} SET project_key = (SELECT j.project_key FROM projects j WHERE j.path = $2)
              WHERE project_key = $1"
@@ -88,10 +88,11 @@ pub(crate) fn delete_if_unused(db: &SqlConnection, project_key: i64) -> Result<(
     db.execute(DELETE_UNUSED_SQL, [project_key]).map(|_| ())
 }
 
-/// Deletes the project `$1` unless a thread or a summary belongs to it.
+/// Deletes the project `$1` unless a thread, a summary or a fact belongs to it.
 const DELETE_UNUSED_SQL: &str = "DELETE FROM projects WHERE project_key = $1
     AND NOT EXISTS (SELECT 1 FROM thread_heads h WHERE h.project_key = $1 AND h.project_key > 0)
-    AND NOT EXISTS (SELECT 1 FROM summaries s WHERE s.project_key = $1 AND s.project_key > 0)";
+    AND NOT EXISTS (SELECT 1 FROM summaries s WHERE s.project_key = $1 AND s.project_key > 0)
+    AND NOT EXISTS (SELECT 1 FROM memory_facts f WHERE f.project_key = $1 AND f.project_key > 0)";
 
 #[cfg(test)]
 mod tests {
@@ -101,6 +102,10 @@ mod tests {
     #[test]
     fn an_unused_project_is_found_from_indexes() {
         let plan = query_plan(DELETE_UNUSED_SQL);
-        assert!(plan.iter().all(|step| !step.contains("SCAN h") && !step.contains("SCAN s")), "{plan:#?}");
+        assert!(
+            plan.iter()
+                .all(|step| !step.contains("SCAN h") && !step.contains("SCAN s") && !step.contains("SCAN f")),
+            "{plan:#?}"
+        );
     }
 }

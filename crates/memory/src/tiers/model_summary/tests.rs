@@ -9,6 +9,7 @@ fn f6_the_prompt_of_a_first_chunk() {
         conversation: "On 2026-03-02\nUser: Which one?\nAssistant: SQLite.\n".to_owned(),
         more_follows: true,
         max_summary_tokens: 400,
+        ..MemoryPromptInput::default()
     };
     let (instructions, text) = render_prompt(&input).unwrap();
     insta::assert_snapshot!(format!("{instructions}\n=====\n{text}"));
@@ -21,8 +22,24 @@ fn f6_the_prompt_of_the_last_chunk() {
         conversation: "On 2026-03-02\nUser: Which one?\n".to_owned(),
         more_follows: false,
         max_summary_tokens: 400,
+        ..MemoryPromptInput::default()
     };
     insta::assert_snapshot!(render_prompt(&input).unwrap().1);
+}
+
+#[test]
+fn f6_the_prompt_of_a_chunk_with_facts() {
+    let input = MemoryPromptInput {
+        conversation: "On 2026-03-02\nUser: Tabs, please.\n".to_owned(),
+        max_summary_tokens: 400,
+        propose_facts: true,
+        notes: vec!["Uses Vim.".to_owned(), "Prefers &lt;b> blanks.".to_owned()],
+        max_facts: FACTS_MAX,
+        max_fact_chars: FACT_CHARS_MAX,
+        ..MemoryPromptInput::default()
+    };
+    let (instructions, text) = render_prompt(&input).unwrap();
+    insta::assert_snapshot!(format!("{instructions}\n=====\n{text}"));
 }
 
 #[test]

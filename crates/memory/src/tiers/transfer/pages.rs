@@ -1,10 +1,11 @@
 //! Reads the unarchived messages of a window page by page and packs them into chunks for a model. Only one page and one
 //! chunk are in memory at a time.
 
-use journal::{Store, TurnQuery};
+use journal::{FactSource, Store, TurnQuery};
 use model::tokens;
 use protocol::{AssistantId, LoggedMessage, ThreadId};
 
+use crate::tiers::model_summary::QuotableTurn;
 use crate::tiers::offline::format_day;
 use crate::tiers::turn_text::SummarizerTurn;
 use crate::tiers::window::TurnWindow;
@@ -51,12 +52,17 @@ impl<'a> TurnPages<'a> {
     }
 }
 
+/// The text of a chunk, and its messages.
+pub(super) type FullChunk = (String, Vec<QuotableTurn>);
+
 /// Packs messages into chunks of limited weight.
 pub(super) struct TurnChunker {
     /// Maximum weight of the messages of a chunk in plain characters. Date lines may exceed it slightly.
     weight_max: u64,
     /// The current chunk.
     chunk: String,
+    /// The messages of the current chunk, which facts must quote.
+    turns: Vec<QuotableTurn>,
     /// The weight of the current chunk.
     weight: u64,
     /// The day and the thread of the last message in the current chunk.
@@ -66,17 +72,17 @@ pub(super) struct TurnChunker {
 impl TurnChunker {
     /// Returns a chunker with an empty current chunk.
     pub(super) fn new(weight_max: u64) -> Self {
-        Self { weight_max, chunk: String::new(), weight: 0, last: None }
+        Self { weight_max, chunk: String::new(), turns: Vec::new(), weight: 0, last: None }
     }
 
     /// Returns the current chunk, which is the last one.
-    pub(super) fn into_last_chunk(self) -> String {
-        self.chunk
+    pub(super) fn into_last_chunk(self) -> FullChunk {
+        (self.chunk, self.turns)
     }
 
     /// Adds a message. If it does not fit the current chunk, it begins a new one, and the full chunk is returned. A
     /// message without text is skipped.
-    pub(super) fn add_turn(&mut self, logged: &LoggedMessage, turn: &SummarizerTurn) -> Option<String> {
+    pub(super) fn add_turn(&mut self, logged: &LoggedMessage, turn: &SummarizerTurn) -> Option<FullChunk> {
         if turn.text.is_empty() {
             return None;
         }
@@ -91,10 +97,12 @@ impl TurnChunker {
         let is_full = self.weight > 0 && self.weight + weight > self.weight_max;
         let full = is_full.then(|| {
             (self.weight, self.last) = (0, None);
-            std::mem::take(&mut self.chunk)
+            (std::mem::take(&mut self.chunk), std::mem::take(&mut self.turns))
         });
         self.add_date_line(logged);
         self.chunk.push_str(&lines);
+        let source = FactSource { thread_id: logged.thread_id, seq: logged.seq, role: logged.role };
+        self.turns.push(QuotableTurn::new(source, turn));
         self.weight += weight;
         full
     }

@@ -59,7 +59,7 @@ async fn store_summary_in(store: &Arc<dyn Store>, thread_id: ThreadId, text: &st
     store.commit(journal::Transaction { fence: None, writes }).await.unwrap();
     let window = TurnWindow::from_indexes([1, 9_999]).in_thread(thread_id);
     let (store, settings) = (Arc::clone(store), MemorySettings::default());
-    let tiers = SummarizationHandoff { store, summarizer: None, settings };
+    let tiers = SummarizationHandoff { store, summarizer: None, settings, agent_md: None };
     tiers.transfer(&agent_id(), &window).await.unwrap().unwrap();
 }
 

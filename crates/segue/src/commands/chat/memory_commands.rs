@@ -18,7 +18,7 @@ use crate::cli::memory::{ProjectArgs, SearchArgs};
 use crate::commands::chat::ChatSession;
 use crate::commands::history::recall;
 use crate::commands::history::search::{self, CommandSyntax};
-use crate::commands::memory::{agent_md, project_scope, summarize, tiers};
+use crate::commands::memory::{agent_md, facts, project_scope, summarize, tiers};
 use crate::exit::{CliFailure, ExitReason, error_chain};
 
 /// The number of summaries that `/memory` shows.
@@ -26,8 +26,7 @@ const SUMMARIES_SHOWN: usize = 3;
 /// The longest time that the end of a chat waits for the background task to stop. A model call may take much longer.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The hint below the output of `/memory`.
-const MEMORY_HINT: &str =
-    "/memory show shows agent.md, /memory edit edits it, /remember adds to it, /search searches the project.";
+const MEMORY_HINT: &str = "/memory show shows agent.md, /memory edit edits it, /remember adds to it, /memory review reviews facts, /search searches the project.";
 
 /// Summarizes old messages in the background, with at most one task at a time.
 #[derive(Debug, Default)]
@@ -89,7 +88,8 @@ impl BackgroundSummarizer {
         let new_problems =
             problems.into_iter().filter(|problem| self.reported_problems.insert(problem.clone()));
         let new_problems: Vec<String> = new_problems.map(|problem| format!("Memory: {problem}.")).collect();
-        let success = summarize::summarized_text(&summarized).map(|text| format!("{text} /memory shows it."));
+        let success = summarize::summarized_text(&summarized, CommandSyntax::Chat)
+            .map(|text| format!("{text} /memory shows it."));
         let sentences: Vec<String> = success.into_iter().chain(new_problems).collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }
@@ -201,9 +201,10 @@ impl ChatSession {
                 let change = agent_md::edit_interactively(&self.context).await?;
                 self.print_info(agent_md::edit_result_text(change))
             }
+            Some("review") => facts::review_in_chat(&self.context).await,
             Some(word) => {
                 Err(CliFailure::new(ExitReason::User, format!("read /memory: it has no argument `{word}`"))
-                    .with_hint("/memory, /memory show or /memory edit"))
+                    .with_hint("/memory, /memory show, /memory edit or /memory review"))
             }
         }
     }

@@ -24,8 +24,8 @@ use crate::commands::history::search::{
     search_report,
 };
 use crate::commands::import::format_count;
-use crate::commands::memory::project_scope;
 use crate::commands::memory::tiers::{self, redaction_text};
+use crate::commands::memory::{facts, project_scope};
 use crate::commands::{CommandContext, read_stdin};
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
@@ -61,10 +61,14 @@ pub(crate) async fn show_memory(
     limit: usize,
 ) -> CommandResult {
     let summaries = context.agent.memory().recent_summaries(project_scope(context, projects), limit).await?;
+    let facts_to_review =
+        context.agent.memory().facts_to_review(project_scope(context, projects)).await?.len();
     if context.format == OutputFormat::Json {
         let (path, text) = (context.agent.memory().agent_md_path(), read_agent_md(context)?);
         let summaries = tiers::summary_reports(&summaries);
-        context.print_json(&json!({"path": path, "text": text, "summaries": summaries}))?;
+        context.print_json(
+            &json!({"path": path, "text": text, "summaries": summaries, "facts_to_review": facts_to_review}),
+        )?;
         return Ok(ExitReason::Success);
     }
     let (screen, style) = (&context.screen, context.screen.style);
@@ -73,6 +77,10 @@ pub(crate) async fn show_memory(
         screen.print_line("")?;
         screen.print_line(style.bold("Summaries of old messages"))?;
         tiers::show_summaries(context, &summaries, CommandSyntax::Shell).await?;
+    }
+    if let Some(text) = facts::to_review_text(facts_to_review as u64, CommandSyntax::Shell) {
+        screen.print_line("")?;
+        screen.print_line(style.dim(text))?;
     }
     Ok(ExitReason::Success)
 }

@@ -14,7 +14,9 @@ use crate::commands::CommandContext;
 use crate::commands::agent_work::{
     WorkDisplay, WorkVisibility, is_interactive, run_with_display, run_with_notices,
 };
+use crate::commands::history::search::CommandSyntax;
 use crate::commands::import::format_count;
+use crate::commands::memory::facts;
 use crate::commands::memory::tiers::redaction_text;
 use crate::exit::{CliFailure, CommandResult, ExitReason, error_chain};
 
@@ -56,6 +58,10 @@ pub(crate) async fn run(context: &CommandContext) -> CommandResult {
         context.print_json(&json!({"settled": summarized, "waiting": pending}))?;
     } else {
         print_summarized(context, &summarized).await?;
+        let to_review = summarized.iter().map(|entry| entry.facts_to_review).sum();
+        if let Some(text) = facts::to_review_text(to_review, CommandSyntax::Shell) {
+            context.screen.print_line(text)?;
+        }
         let threads = format_count(pending, "thread");
         let verb = if pending == 1 { "is" } else { "are" };
         match (result.is_stopped, summarized.is_empty(), pending) {
@@ -94,14 +100,24 @@ async fn print_summarized(
 }
 
 /// Returns a sentence about all messages that were summarized; `None` if no message was summarized.
-pub(crate) fn summarized_text(summarized: &[SummarizedTurns]) -> Option<String> {
+pub(crate) fn summarized_text(summarized: &[SummarizedTurns], syntax: CommandSyntax) -> Option<String> {
     let messages: u64 = summarized.iter().map(|entry| entry.turns).sum();
     let models: BTreeSet<&str> = summarized.iter().map(|entry| entry.model.as_str()).collect();
     let secrets = redaction_text(summarized.iter().map(|entry| entry.withheld).sum());
     let secrets = secrets.map(|text| format!(" {text}")).unwrap_or_default();
     let writer = writer_text(models);
-    let text =
-        format!("{} moved to memory and summarized by {writer}.{secrets}", format_count(messages, "message"));
+    let to_review = summarized.iter().map(|entry| entry.facts_to_review).sum();
+    let to_review =
+        facts::to_review_text(to_review, syntax).map(|text| format!(" {text}")).unwrap_or_default();
+    let accepted: u64 = summarized.iter().map(|entry| entry.facts_accepted).sum();
+    let accepted = match accepted {
+        0 => String::new(),
+        accepted => format!(" {} added to agent.md.", format_count(accepted, "fact")),
+    };
+    let text = format!(
+        "{} moved to memory and summarized by {writer}.{secrets}{accepted}{to_review}",
+        format_count(messages, "message")
+    );
     (messages > 0).then_some(text)
 }
 
@@ -168,10 +184,13 @@ enum ExpectedSummaryWriter {
 }
 
 /// Returns a sentence about the result if the user should know of it: the offline summary replaced the configured
-/// model, or secrets were redacted.
+/// model, secrets were redacted, or facts were proposed.
 fn unexpected_result_text(summarized: &[SummarizedTurns], expected: ExpectedSummaryWriter) -> Option<String> {
     let is_fallback = expected == ExpectedSummaryWriter::Model
         && summarized.iter().any(|entry| entry.model == OFFLINE_SUMMARY_MODEL);
     let is_redacted = summarized.iter().any(|entry| entry.withheld > 0);
-    (is_fallback || is_redacted).then(|| summarized_text(summarized)).flatten()
+    let has_facts = summarized.iter().any(|entry| entry.facts_to_review + entry.facts_accepted > 0);
+    (is_fallback || is_redacted || has_facts)
+        .then(|| summarized_text(summarized, CommandSyntax::Shell))
+        .flatten()
 }

@@ -67,6 +67,7 @@ fn stats_lines(screen: &Screen, stats: &MemoryStats) -> Vec<String> {
         row("", "rewound messages".to_owned(), stats.turns.withdrawn.to_string()),
         row("long-term", format!("agent.md in {}", agent_md_folder(stats)), bytes),
         row("", "items in the store".to_owned(), stats.items.to_string()),
+        row("", "facts to review".to_owned(), stats.facts_to_review.to_string()),
         row("due", "threads with messages to summarize".to_owned(), stats.due.to_string()),
     ];
     let columns = [TableColumn::Left("TIER"), TableColumn::Flexible("CONTENT"), TableColumn::Right("SIZE")];

@@ -109,15 +109,15 @@ fn the_short_help_of_every_command_fits_one_screen() {
 fn the_suggestions_for_an_unknown_command_are_names_that_the_help_lists() {
     let sandbox = TestSandbox::new();
     for (args, suggestion) in [
-        (&["handof"][..], Some("'handoff'")),
-        (&["handoffz"], Some("'handoff'")),
-        (&["memory", "setle"], Some("'summarize'")),
+        (&["handof"][..], Some("exists: 'handoff'")),
+        (&["handoffz"], Some("exists: 'handoff'")),
+        (&["memory", "setle"], Some("exist: 'restore', 'summarize'")),
         (&["mirro"], None),
     ] {
         let output = sandbox.run(args);
         assert_eq!(output.code, 2, "{output:?}");
         match suggestion {
-            Some(name) => assert!(output.stderr.contains(&format!("exists: {name}\n")), "{output:?}"),
+            Some(tip) => assert!(output.stderr.contains(&format!("{tip}\n")), "{output:?}"),
             None => assert!(!output.stderr.contains("tip:"), "{output:?}"),
         }
         for former in ["'handoffs'", "'settle'", "'mirror'"] {

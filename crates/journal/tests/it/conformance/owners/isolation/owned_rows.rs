@@ -1,8 +1,11 @@
 //! Fixture: one row of each kind that a journal stores, for one owner.
 
-use journal::{Artifact, HistoryQuery, ImportSource, OutboxItem, ScopedStore, Store, Write, history_page};
+use journal::{
+    Artifact, FactProposal, HistoryQuery, ImportSource, NotesRevisionRecord, OutboxItem, ScopedStore, Store,
+    Write, history_page,
+};
 use protocol::{
-    ApiKey, ArchiveReason, AssistantId, CheckpointId, Handoff, HandoffId, Interrupt, InterruptId,
+    ApiKey, ArchiveReason, AssistantId, CheckpointId, FactId, Handoff, HandoffId, Interrupt, InterruptId,
     MediumTermSummary, PendingActivity, Proposal, Rating, Run, RunFeedback, RunId, RunRequest, RunStatus,
     StoredItem, SummaryId, Thread, ThreadId,
 };
@@ -12,6 +15,7 @@ use super::assistant;
 use crate::conformance::fixtures::{
     ai, at, checkpoint, commit, feedback as thumb, handoff, human, interrupt, proposal, run, thread,
 };
+use crate::conformance::tiers::facts::{proposal as proposal_of_fact, revision};
 use crate::conformance::tiers::memory_fixtures::{archive_event, summarization, summary};
 
 /// The rows of one owner.
@@ -26,6 +30,7 @@ pub struct OwnedRows {
     pub interrupt_id: InterruptId,
     pub handoff_id: HandoffId,
     pub summary_id: SummaryId,
+    pub fact_id: FactId,
     pub sha256: String,
     pub key_id: String,
     /// A word that occurs only in this owner's texts.
@@ -82,6 +87,7 @@ fn new_ids(name: &str) -> OwnedRows {
         interrupt_id: interrupt.interrupt_id,
         handoff_id: handoff.handoff_id,
         summary_id: summary.id,
+        fact_id: FactId::generate(),
         sha256: artifact(thread_id, name).sha256,
         key_id: format!("key{}", thread_id.uuid().simple()),
         proposal: proposal(&handoff, 0, &format!("heron {word} passed on")),
@@ -110,7 +116,21 @@ pub async fn create_owned_rows(own: &ScopedStore, name: &str) -> OwnedRows {
     let transfer =
         journal::TurnSummarization { summary: mine.summary.clone(), ..summarization(thread_id, (1, 1), "") };
     commit(own, vec![Write::CreateThread(of(thread_id)), Write::CreateThread(child)]).await.unwrap();
-    commit(own, vec![Write::Append { thread_id, events }, Write::SummarizeTurns(transfer)]).await.unwrap();
+    let fact = FactProposal {
+        fact_id: mine.fact_id,
+        agent_id: mine.assistant_id.clone(),
+        summary_id: mine.summary_id,
+        ..proposal_of_fact(thread_id, &mine.word)
+    };
+    let revision =
+        NotesRevisionRecord { agent_id: mine.assistant_id.clone(), ..revision(mine.word.as_bytes()) };
+    let writes = vec![
+        Write::Append { thread_id, events },
+        Write::SummarizeTurns(transfer),
+        Write::ProposeFact(fact),
+        Write::RecordNotesRevision(revision),
+    ];
+    commit(own, writes).await.unwrap();
     let archived = archive_event(&mine.summary, ArchiveReason::Budget, (1, 1));
     let activity = PendingActivity { name: "accept_handoff".to_owned(), args: json!({}) };
     let point = protocol::Checkpoint {

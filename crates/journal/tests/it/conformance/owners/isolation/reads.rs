@@ -4,9 +4,9 @@ use std::fmt::Debug;
 
 use jiff::Timestamp;
 use journal::{
-    CheckpointRef, EventQuery, HandoffFilter, ItemQuery, NamespaceQuery, OutboxQuery, RankQuery, RunFilter,
-    ScopedStore, SearchQuery, Store, SummaryQuery, SupersededVisibility, ThreadFilter, ThreadPrefix,
-    TurnQuery, UnclaimedRunsQuery,
+    CheckpointRef, EventQuery, FactQuery, HandoffFilter, ItemQuery, NamespaceQuery, NotesRevisionQuery,
+    OutboxQuery, RankQuery, RunFilter, ScopedStore, SearchQuery, Store, SummaryQuery, SupersededVisibility,
+    ThreadFilter, ThreadPrefix, TurnQuery, UnclaimedRunsQuery,
 };
 use protocol::{OwnerScope, RunFeedback};
 
@@ -94,6 +94,7 @@ async fn run_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, 
 async fn memory_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static str, String)> {
     let agent_id = theirs.assistant_id.clone();
     let summaries = SummaryQuery { agent_id: agent_id.clone(), limit: 9, ..newest_query() };
+    let revisions = NotesRevisionQuery { agent_id: agent_id.clone(), before: None, limit: 9 };
     let words = vec![theirs.word.clone()];
     let search = |thread_id, assistant_id| SearchQuery {
         words: words.clone(),
@@ -113,6 +114,9 @@ async fn memory_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static st
         ("turns", render_result(own.turns(TurnQuery::for_agent(agent_id.clone())).await)),
         ("summaries", render_result(own.summaries(summaries).await)),
         ("counts", render_result(own.memory_counts(&agent_id).await)),
+        ("a fact", render_result(own.fact(theirs.fact_id).await)),
+        ("facts", render_result(own.facts(FactQuery::for_agent(agent_id.clone())).await)),
+        ("revisions", render_result(own.notes_revisions(revisions).await)),
         ("an item", render_result(own.item(&agents, "heron").await)),
     ]
 }

@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 
 use journal::{
-    CommitReceipt, Embedding, Error, HandoffPatch, ImportSource, MessageEmbeddings, OutboxItem, Result,
-    RunPatch, ThreadPatch, ThreadVersion, TurnSummarization, Write,
+    CommitReceipt, Embedding, Error, FactProposal, FactState, HandoffPatch, ImportSource, MessageEmbeddings,
+    NotesRevisionRecord, OutboxItem, Result, RunPatch, ThreadPatch, ThreadVersion, TurnSummarization, Write,
 };
 use protocol::{Decision, Decisions, HandoffStatus, Rating, Run, RunStatus, SummaryId, Thread, ThreadStatus};
 use serde_json::json;
 
 use super::owned_rows::{OwnedRows, artifact, item, key};
 use crate::conformance::fixtures::{at, checkpoint, feedback, human, thread};
+use crate::conformance::tiers::facts::{decision, proposal, revision};
 
 /// Number of variants of `Write`.
-pub const KINDS: usize = 41;
+pub const KINDS: usize = 44;
 
 /// Returns writes that would change the owner's rows.
 pub fn all_writes(theirs: &OwnedRows) -> Vec<Write> {
@@ -92,6 +93,7 @@ fn run_writes(theirs: &OwnedRows) -> Vec<Write> {
 }
 
 fn memory_writes(theirs: &OwnedRows) -> Vec<Write> {
+    let agent_id = theirs.assistant_id.clone();
     let (thread_id, user_id) = (theirs.thread_id, "somebody".parse().unwrap());
     let summary = protocol::MediumTermSummary {
         id: SummaryId::generate(),
@@ -121,6 +123,9 @@ fn memory_writes(theirs: &OwnedRows) -> Vec<Write> {
             turns: 1,
             thread_versions,
         }),
+        Write::ProposeFact(FactProposal { agent_id: agent_id.clone(), ..proposal(thread_id, "foreign") }),
+        Write::DecideFact(decision(theirs.fact_id, FactState::Declined)),
+        Write::RecordNotesRevision(NotesRevisionRecord { agent_id, ..revision(b"foreign") }),
         Write::RestoreTurns { summary_ids: vec![theirs.summary_id], scope: None },
         Write::PutItem(item(("grebes", "k"), "somebody")),
         Write::DeleteItem { namespace: vec!["grebes".to_owned()], key: "k".to_owned() },
@@ -174,13 +179,16 @@ fn kind(write: &Write) -> usize {
         Write::ExpectPendingInterrupt { .. } => 35,
         Write::BeginRun(_) => 36,
         Write::RestoreCheckpoint { .. } => 37,
-        Write::RecordHeartbeat { .. } => 41,
-        Write::ReleaseRuns { .. } => 42,
-        Write::ClaimRuns(_) => 43,
+        Write::RecordHeartbeat { .. } => 44,
+        Write::ReleaseRuns { .. } => 45,
+        Write::ClaimRuns(_) => 46,
         Write::ExpectNoMessage { .. } => 38,
-        Write::ResolveFolder { .. } => 44,
+        Write::ResolveFolder { .. } => 47,
         Write::ExpectPins { .. } => 39,
-        Write::PutEmbeddings(_) => 40,
+        Write::ProposeFact(_) => 40,
+        Write::DecideFact(_) => 41,
+        Write::RecordNotesRevision(_) => 42,
+        Write::PutEmbeddings(_) => 43,
     }
 }
 

@@ -1,1 +1,0 @@
-import{L as e,Yt as t,b as n}from"./base-DG_4_pgT.js";e();var r=document.getElementById(`app`);r&&t(n,{target:r});

@@ -1,1 +1,0 @@
-import{vn as e}from"./base-DG_4_pgT.js";var t=e({thread:``,pins:[]});export{t};

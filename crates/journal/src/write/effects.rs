@@ -1,0 +1,101 @@
+//! The effects of writes outside their own rows, which the engines need to know. Applying a write is the task of
+//! `engines::apply`.
+
+use jiff::Timestamp;
+use protocol::ThreadId;
+
+use super::Write;
+
+/// The effects of a write outside its own row, which the engines need to know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WriteEffects {
+    /// The thread whose head the write reads.
+    pub(crate) reads_head_of: Option<ThreadId>,
+    /// The thread about whose change other processes are notified.
+    pub(crate) notifies_thread: Option<ThreadId>,
+    /// `true` if the write may change cached thread heads, so that they must be read again.
+    pub(crate) changes_heads: bool,
+    /// `true` if a run ends, is released or is taken over, in a thread that the write does not name.
+    pub(crate) releases_run: bool,
+}
+
+impl Write {
+    /// Returns the effects of the write. A new variant must be classified here.
+    pub(crate) fn effects(&self) -> WriteEffects {
+        let none = WriteEffects::default();
+        match self {
+            Self::Append { thread_id, .. } => append_effects(*thread_id),
+            Self::QueueRun(run) | Self::AdmitRun(run) | Self::BeginRun(run) => append_effects(run.thread_id),
+            Self::PutCheckpoint(checkpoint) => {
+                WriteEffects { reads_head_of: Some(checkpoint.thread_id), ..none }
+            }
+            Self::CreateThread(thread) => {
+                WriteEffects { notifies_thread: Some(thread.thread_id), changes_heads: true, ..none }
+            }
+            Self::UpdateThread { thread_id, patch } => WriteEffects {
+                notifies_thread: Some(*thread_id),
+                changes_heads: patch.updated_at.is_some(),
+                ..none
+            },
+            Self::DeleteThread { thread_id } | Self::Rewind { thread_id, .. } => {
+                WriteEffects { notifies_thread: Some(*thread_id), changes_heads: true, ..none }
+            }
+            Self::SettleThread { thread_id } | Self::RestoreCheckpoint { thread_id, .. } => {
+                WriteEffects { notifies_thread: Some(*thread_id), ..none }
+            }
+            Self::RaiseInterrupt(interrupt) => {
+                WriteEffects { notifies_thread: Some(interrupt.thread_id), ..none }
+            }
+            Self::CopyEvents { .. } | Self::SummarizeTurns(_) | Self::RestoreTurns { .. } => {
+                WriteEffects { changes_heads: true, ..none }
+            }
+            // Other processes do not need to know of a renewed lease.
+            Self::UpdateRun { patch, .. } => {
+                let is_expired = |until: Timestamp| until <= Timestamp::now();
+                let releases_run = patch.status.is_some() || patch.lease_until.is_some_and(is_expired);
+                WriteEffects { releases_run, ..none }
+            }
+            Self::ReleaseRuns { .. } | Self::DeleteRun { .. } | Self::ReclaimRun { .. } => {
+                WriteEffects { releases_run: true, ..none }
+            }
+            Self::PutArtifact(_)
+            | Self::ExpectCheckpoint { .. }
+            | Self::ExpectNoMessage { .. }
+            | Self::ExpectPins { .. }
+            | Self::ExpectUnchangedContext(_)
+            | Self::PutRunRequest { .. }
+            | Self::RecordHeartbeat { .. }
+            | Self::ResolveFolder { .. }
+            | Self::ClaimRuns(_)
+            | Self::ResolveInterrupt { .. }
+            | Self::ExpectPendingInterrupt { .. }
+            | Self::CreateHandoff(_)
+            | Self::TransitionHandoff { .. }
+            | Self::PutProposal(_)
+            | Self::DeleteHandoff { .. }
+            | Self::PutEmbeddings(_)
+            | Self::PutFeedback(_)
+            | Self::RemoveFeedback { .. }
+            | Self::ProposeFact(_)
+            | Self::DecideFact(_)
+            | Self::RecordNotesRevision(_)
+            | Self::PutItem(_)
+            | Self::DeleteItem { .. }
+            | Self::PutApiKey(_)
+            | Self::RevokeApiKey { .. }
+            | Self::PutOutboxItem(_)
+            | Self::UpdateOutboxItem { .. }
+            | Self::RemoveOutboxItem { .. }
+            | Self::PutImport { .. } => none,
+        }
+    }
+}
+
+/// Returns the effects of a write that continues a thread: it reads the head of the thread and notifies readers.
+fn append_effects(thread_id: ThreadId) -> WriteEffects {
+    WriteEffects {
+        reads_head_of: Some(thread_id),
+        notifies_thread: Some(thread_id),
+        ..WriteEffects::default()
+    }
+}

@@ -43,7 +43,7 @@ cargo xtask COMMAND
                         `--model PROVIDER/NAME` scores the drafts of a model
                         (--dev: use the development build)
   eval-recall [--dev]   measure the evidence recall of `segue search` on the conversations in ../shared/data;
-                        fail if it is below the minimum
+                        fail if it is below the minimum; `--embeddings URL MODEL` compares meaning too
   eval-secrets [--dev]  measure the recall and the false positives of the redaction of secrets; fail below the bars
   secret-rules FILE VERSION
                         convert gitleaks.toml of a release of gitleaks into the rules of the crate `secrets`

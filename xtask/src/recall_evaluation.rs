@@ -59,15 +59,16 @@ struct RecallMeasure {
 /// Builds the example, searches, runs the scorer for each measure and prints the scores.
 ///
 /// # Errors
-/// If an argument is not `--dev`, the conversations, the scorer or Python are missing, the build fails, or a recall
-/// is below its minimum.
+/// If an argument is unknown, the conversations, the scorer or Python are missing, the build fails, or a recall is below its
+/// minimum.
 pub fn run_evaluation(root: &Path, args: &[String]) -> anyhow::Result<()> {
     if !root.join(CONVERSATIONS).is_file() || !root.join(SCORER).is_file() {
         bail!("score searches: {CONVERSATIONS} or {SCORER} is missing; nothing was run");
     }
-    let (profile, folder) = match args {
-        [] => ("release", "release"),
-        [dev] if dev == "--dev" => ("dev", "debug"),
+    let (profile, folder, model) = match args {
+        [] => ("release", "release", None),
+        [dev] if dev == "--dev" => ("dev", "debug", None),
+        [option, url, model] if option == "--embeddings" => ("release", "release", Some((url, model))),
         [other, ..] => bail!("score searches: unknown argument `{other}`"),
     };
     if !CommandSpec::from_line("python3 --version").is_successful(root) {
@@ -80,7 +81,11 @@ pub fn run_evaluation(root: &Path, args: &[String]) -> anyhow::Result<()> {
         .arg(profile)
         .run(root)?;
     let binary = target.join(folder).join("examples").join(EXAMPLE);
-    let hits = CommandSpec::from_program(&binary).arg(CONVERSATIONS).output(root)?;
+    let mut search = CommandSpec::from_program(&binary).arg(CONVERSATIONS);
+    if let Some((url, model)) = model {
+        search = search.arg(url).arg(model);
+    }
+    let hits = search.output(root)?;
     let mut missed = Vec::new();
     for measure in &MEASURES {
         let hits_file = target.join(format!("eval_recall_{}.jsonl", measure.field));

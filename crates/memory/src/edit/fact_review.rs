@@ -10,7 +10,7 @@ use journal::{
 };
 use protocol::FactId;
 
-use super::remember::{NoteReplacement, RememberedNote, write_note};
+use super::remember::{NoteReplacement, RememberedNote, remove_note, write_note};
 use crate::file::history::{HistoryError, NotesHistory};
 use crate::file::project_notes::NoteOwner;
 
@@ -145,8 +145,16 @@ impl FactReview {
             let text = note.as_ref().map(|note| note.line.clone());
             let decision = FactDecision { fact_id, from: FactState::Proposed, to, text, at: now };
             let replaced = fact.replaces.filter(|_| replacement == NoteReplacement::Replaced);
-            let fact = self.store_decision(decision, replaced.as_deref()).await?;
-            Ok(FactReceipt { fact, note, replacement })
+            match self.store_decision(decision, replaced.as_deref()).await {
+                Ok(fact) => Ok(FactReceipt { fact, note, replacement }),
+                Err(FactError::AlreadyDecided { fact }) => {
+                    if let Some(note) = note {
+                        self.remove_unwanted_note(&fact, note, replaced).await?;
+                    }
+                    Err(FactError::AlreadyDecided { fact })
+                }
+                Err(error) => Err(error),
+            }
         })
     }
 
@@ -161,6 +169,26 @@ impl FactReview {
             .change(RevisionCause::Fact, move |file| {
                 let owner = project.as_deref().map_or(NoteOwner::Personal, NoteOwner::Project);
                 write_note(file, owner, &text, replaces.as_deref())
+            })
+            .await
+    }
+
+    /// Removes the note of a decision that came second, unless the first decision wants the same note, and puts the note back that
+    /// it replaced. So agent.md follows the decision that stands.
+    async fn remove_unwanted_note(
+        &self,
+        fact: &MemoryFact,
+        note: RememberedNote,
+        replaced: Option<String>,
+    ) -> Result<(), HistoryError> {
+        if note.was_already_noted || fact.decided_text.as_deref() == Some(note.line.as_str()) {
+            return Ok(());
+        }
+        let project = fact.project.clone();
+        self.history
+            .change(RevisionCause::Fact, move |file| {
+                let owner = project.as_deref().map_or(NoteOwner::Personal, NoteOwner::Project);
+                remove_note(file, owner, &note.line, replaced.as_deref())
             })
             .await
     }

@@ -102,6 +102,34 @@ pub(crate) fn write_note(
     })
 }
 
+/// Removes a note of this owner that stands in agent.md exactly once, or puts `earlier` in its place. Does nothing otherwise.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub(crate) fn remove_note(
+    file: &AgentFile,
+    owner: NoteOwner<'_>,
+    note: &str,
+    earlier: Option<&str>,
+) -> Result<()> {
+    let mut guard = file.lock()?;
+    file.replace_with(&mut guard, |current| {
+        let old = current.unwrap_or_default();
+        let standing = notes::find_note(old, owner, note);
+        let [range] = standing.as_slice() else { return Ok(FileAction::KeepFile(())) };
+        let bytes = match earlier {
+            Some(earlier) => edit::replace_lines(old, owner, range, earlier)
+                .map_err(|refusal| refusal_error(file, refusal))?,
+            None => {
+                let line_end = memchr::memchr(b'\n', &old[range.end..]);
+                let end = line_end.map_or(old.len(), |position| range.end + position + 1);
+                [&old[..range.start], &old[end..]].concat()
+            }
+        };
+        Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report: () })
+    })
+}
+
 /// Returns the error for a note that was refused.
 fn refusal_error(file: &AgentFile, refusal: EditRefusal) -> Error {
     let path = file.path().to_owned();

@@ -313,3 +313,27 @@ async fn a_fact_that_another_process_decided_keeps_the_first_decision() {
     assert!(matches!(refused, FactError::AlreadyDecided { .. }), "{refused}");
     assert_eq!(desk.agent_md(), "");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_md_follows_the_decision_that_came_first() {
+    for round in 0..30 {
+        let desk = FactFixture::new(
+            "- Uses Vim.\n",
+            [reply(&[replacing("Uses Emacs.", "always use TABS in Go", 1)])],
+        );
+        desk.summarize(&LINES).await;
+        let stored = desk.facts().await.remove(0);
+        let decide = |verdict: FactVerdict| {
+            let (store, agent_id) = (Arc::clone(&desk.tiers.store), agent_id());
+            let file = Arc::new(AgentFile::new(desk.folder.path().join("agent.md")));
+            let review = FactReview { history: NotesHistory { store, agent_id, file } };
+            let fact_id = stored.fact_id;
+            tokio::spawn(async move { review.decide(fact_id, verdict, timestamp(99)).await })
+        };
+        let (accept, decline) = (decide(FactVerdict::Accept), decide(FactVerdict::Decline));
+        let (accepted, declined) = (accept.await.unwrap(), decline.await.unwrap());
+        assert!(accepted.is_ok() != declined.is_ok(), "{round}: {accepted:?} {declined:?}");
+        let expected = if accepted.is_ok() { "- Uses Emacs.\n" } else { "- Uses Vim.\n" };
+        assert_eq!(desk.agent_md(), expected, "{round}");
+    }
+}

@@ -99,11 +99,11 @@ pub use mcp::{
 };
 pub use memory::{
     AdjacentMessage, AgentFileSnapshot, EmbeddingOutcome, FactError, FactReceipt, FactVerdict, HistoryError,
-    ItemSearch, ItemStore, MemoryScope, MessageFilter, NamespaceSearch, NoteReplacement, NotesScope,
-    PIN_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, PutReceipt, ReadExtent, RecallQuery,
-    RecallResult, RecalledMessage, Remaining, RememberedNote, RestoreOutcome, RevisionEntry, RewriteOutcome,
-    SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker, SummarizedTurns,
-    UnpinReceipt,
+    ItemSearch, ItemStore, MatchBasis, MemoryScope, MessageFilter, NamespaceSearch, NoteReplacement,
+    NotesScope, PIN_CHARS_MAX, PINS_MAX, PinError, PinReceipt, PinRequest, PutReceipt, ReadExtent,
+    RecallQuery, RecallResult, RecalledMessage, Remaining, RememberedNote, RestoreOutcome, RevisionEntry,
+    RewriteOutcome, SearchHit, SearchHitSource, SearchRequest, SearchResults, Speaker, SummarizationWorker,
+    SummarizedTurns, UnpinReceipt,
 };
 pub use model::tokens::estimate_tokens;
 pub use protocol::OFFLINE_SUMMARY_MODEL;

@@ -53,7 +53,9 @@ pub use recall::{
 pub use search::embeddings::{
     EmbeddingConfig, EmbeddingOutcome, EmbeddingWorkError, EmbeddingWorker, MessageEmbedder, SearchSettings,
 };
-pub use search::{AdjacentMessage, SearchHit, SearchHitSource, SearchRequest, SearchResults, search};
+pub use search::{
+    AdjacentMessage, MatchBasis, SearchHit, SearchHitSource, SearchRequest, SearchResults, search,
+};
 pub use tiers::{
     AgentFileLookup, MemoryScope, MemorySettings, NoSummaryReason, SummarizationError, SummarizationHandoff,
     SummarizationWorker, SummarizedTurns, TRANSFER_OUTBOX_KIND, TieredMemoryHook, TurnWindow,

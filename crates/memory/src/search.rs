@@ -15,6 +15,7 @@ use journal::{
     SearchUnit, Store, WordMatchMode,
 };
 use protocol::{AssistantId, HandoffId, Seq, SummaryId, ThreadId};
+use serde::Serialize;
 
 use crate::recall::query_words;
 use crate::recall::ranking::{WordWeights, rank_newest_first};
@@ -110,6 +111,18 @@ pub struct SearchHit {
     pub snippet: String,
     /// The score, above 0. Only comparable with other hits of the same answer.
     pub score: f64,
+    /// The reason why it was found.
+    pub matched_by: MatchBasis,
+}
+
+/// The reason why a hit was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MatchBasis {
+    /// It has words of the question.
+    Words,
+    /// It has none of them, but is close to the meaning of the question.
+    Meaning,
 }
 
 /// The kind and location of a hit.

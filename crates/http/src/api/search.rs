@@ -2,7 +2,7 @@
 //! done by the `memory` crate.
 
 use agent::{
-    AdjacentMessage, IndexBacklog, IndexHitKind, MeaningComparison, SearchHit, SearchHitSource,
+    AdjacentMessage, IndexBacklog, IndexHitKind, MatchBasis, MeaningComparison, SearchHit, SearchHitSource,
     SearchRequest, SearchResults, Speaker,
 };
 use axum::Json;
@@ -71,6 +71,8 @@ pub(crate) struct SearchHitShape {
     created_at: Timestamp,
     /// The rank of the hit. Scores are comparable only within one response.
     score: f64,
+    /// `words` if it has words of the question, or `meaning` if it has none and is close to its meaning.
+    matched_by: &'static str,
     /// The best matching passage.
     snippet: String,
 }
@@ -249,7 +251,11 @@ impl From<SearchHit> for SearchHitShape {
         };
         let is_text = |character: &char| !matches!(character, '\u{2}' | '\u{3}');
         let snippet = hit.snippet.chars().filter(is_text).collect();
-        Self { source, created_at: hit.at, score: hit.score, snippet }
+        let matched_by = match hit.matched_by {
+            MatchBasis::Words => "words",
+            MatchBasis::Meaning => "meaning",
+        };
+        Self { source, created_at: hit.at, score: hit.score, matched_by, snippet }
     }
 }
 

@@ -90,8 +90,8 @@ pub enum MeaningComparison {
     Off,
     /// With the embeddings of a model.
     Compared {
-        /// Number of messages in the scope that have no embedding yet, so that only their words were compared. It is estimated
-        /// for threads of which a part has embeddings.
+        /// An upper bound of the number of messages in the scope that have no embedding yet, so that only their words were
+        /// compared.
         missing: u64,
     },
     /// Not at all, because the model gave no embedding of the question.
@@ -106,7 +106,7 @@ pub enum MeaningComparison {
 pub struct UnembeddedMessages {
     /// The thread.
     pub thread_id: ThreadId,
-    /// The texts that people and models wrote. Results of tools are left out.
+    /// The texts that people and models wrote. Results of tools and texts of one or two words are left out.
     pub texts: Vec<(Seq, String)>,
     /// The seq up to which `texts` is complete.
     pub through_seq: Seq,
@@ -152,7 +152,7 @@ pub struct MessageEmbeddings {
 pub struct EmbeddingCounts {
     /// Number of embeddings of the model. A long message has several.
     pub embeddings: u64,
-    /// Number of messages without embeddings, results of tools included. It is estimated for threads of which a part has embeddings.
+    /// Number of messages of people and models without embeddings. Very short ones, which get none, count too.
     pub missing: u64,
 }
 

@@ -61,7 +61,7 @@ pub enum FactError {
         prefix: String,
     },
     /// The fact was decided before. The first decision stands.
-    #[error("decide on fact {}: it is already {}", .fact.fact_id, .fact.state.as_str())]
+    #[error("decide on the fact `{}`: it is already {}", .fact.text, .fact.state.as_str())]
     AlreadyDecided {
         /// The fact with its decision.
         fact: Box<MemoryFact>,
@@ -86,7 +86,12 @@ impl FactError {
         match self {
             Self::Unknown(_) => "`segue memory review --list` lists the facts",
             Self::Ambiguous { .. } => "give more of the id",
-            Self::AlreadyDecided { .. } => "change agent.md with `segue memory edit`",
+            Self::AlreadyDecided { fact } => match fact.state {
+                FactState::Declined => "`segue remember` adds it to agent.md all the same",
+                FactState::Proposed | FactState::Accepted | FactState::Edited | FactState::Superseded => {
+                    "change agent.md with `segue memory edit`"
+                }
+            },
             Self::History(error) => error.hint(),
             Self::Contended { .. } | Self::Journal(_) => "try again",
         }
@@ -132,6 +137,7 @@ impl FactReview {
             }
             let (to, text) = match verdict {
                 FactVerdict::Accept => (FactState::Accepted, Some(fact.text.clone())),
+                FactVerdict::Edit(text) if text.trim() == fact.text => (FactState::Accepted, Some(text)),
                 FactVerdict::Edit(text) => (FactState::Edited, Some(text)),
                 FactVerdict::Decline => (FactState::Declined, None),
             };

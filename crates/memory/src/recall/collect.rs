@@ -30,8 +30,6 @@ pub(super) const SHOWN_MAX: usize = 12;
 /// Minimum weight of the words of a match, as a share of the greatest weight that a match has. The score is not
 /// compared, because it is a probability: one likely match would make all others look irrelevant.
 const MATCH_SHARE: f64 = 0.25;
-/// Minimum closeness in meaning of a match that has fewer words.
-const MATCH_CLOSENESS_MIN: f64 = 2.0;
 /// Minimum score of a newer statement about the same thing, as a share of the older one's; see [`rank_newest_first`]. It
 /// is lower than that of a search, because an agent must not take an outdated statement for the current one: it leaves room for messages whose
 /// surroundings differ.
@@ -144,9 +142,9 @@ impl<'a> RecallCollector<'a> {
         let weight_max = all_words.iter().map(|words| all_weights.sum_of(*words)).fold(0.0, f64::max);
         ranked.retain(|message| {
             let location = MessageLocation { thread_id: message.thread_id, seq: message.seq };
-            let has_words = message.matched_words != 0
-                && all_weights.sum_of(message.matched_words) >= weight_max * MATCH_SHARE;
-            (has_words || message.closeness >= MATCH_CLOSENESS_MIN) && excluded != Some(location)
+            // A match without any word was found by its meaning.
+            let has_words = all_weights.sum_of(message.matched_words) >= weight_max * MATCH_SHARE;
+            (has_words || message.matched_words == 0) && excluded != Some(location)
         });
         let matched_words: Vec<u32> = ranked.iter().map(|message| message.matched_words).collect();
         let weights = WordWeights::from_matches(&matched_words);

@@ -7,7 +7,7 @@ use journal::{HitLocation, IndexHit, IndexHitKind, Store};
 use protocol::Seq;
 use secrets::redact;
 
-use super::{AdjacentMessage, SearchHit, SearchHitSource};
+use super::{AdjacentMessage, MatchBasis, SearchHit, SearchHitSource};
 use crate::recall::collect::ADJACENT_CHARS_MAX;
 use crate::recall::messages::{self, Utterance};
 use crate::recall::passage::truncate_chars;
@@ -80,8 +80,9 @@ impl SearchMatch {
             }
             HitLocation::Item { namespace, key } => SearchHitSource::Item { namespace, key },
         };
-        let IndexHit { score, created_at: at, ref snippet, .. } = self.hit;
-        Ok(SearchHit { source, at, snippet: snippet.clone(), score })
+        let IndexHit { score, created_at: at, ref snippet, matched_words, .. } = self.hit;
+        let matched_by = if matched_words == 0 { MatchBasis::Meaning } else { MatchBasis::Words };
+        Ok(SearchHit { source, at, snippet: snippet.clone(), score, matched_by })
     }
 
     /// Returns the location of the match.

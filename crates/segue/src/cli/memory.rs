@@ -171,6 +171,9 @@ pub(crate) struct FactReviewArgs {
     /// List the facts and decide nothing
     #[arg(long, conflicts_with_all = ["accept", "decline", "edit"])]
     pub(crate) list: bool,
+    /// List all facts, also those that were decided on
+    #[arg(long, conflicts_with_all = ["accept", "decline", "edit"])]
+    pub(crate) all: bool,
     /// Accept these facts: the beginnings of their ids
     #[arg(long, value_name = "ID", num_args = 1..)]
     pub(crate) accept: Vec<String>,

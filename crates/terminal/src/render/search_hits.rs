@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::{AdjacentMessage, SearchHit, SearchHitSource, Speaker};
+use agent::{AdjacentMessage, MatchBasis, SearchHit, SearchHitSource, Speaker};
 use protocol::ThreadId;
 
 use crate::screen::Screen;
@@ -71,7 +71,11 @@ fn heading_line(screen: &Screen, hit: &SearchHit, names: &ThreadNames) -> String
             (sanitize_line(&format!("{} {key}", namespace.join("."))), "item".to_owned(), None)
         }
     };
-    let details = format!("{kind} {}", format_minute(hit.at));
+    let basis = match hit.matched_by {
+        MatchBasis::Words => "",
+        MatchBasis::Meaning => " by meaning",
+    };
+    let details = format!("{kind} {}{basis}", format_minute(hit.at));
     let title_columns =
         screen.text_columns().saturating_sub(width(&location) + 1 + width(&details) + width(SEPARATOR));
     let title = title
@@ -135,7 +139,7 @@ mod tests {
     /// Returns a hit with a fixed time and score.
     fn search_hit(source: SearchHitSource, snippet: &str) -> SearchHit {
         let at = "2026-03-02T10:15:59Z".parse().unwrap();
-        SearchHit { source, at, snippet: snippet.to_owned(), score: 1.0 }
+        SearchHit { source, at, snippet: snippet.to_owned(), score: 1.0, matched_by: MatchBasis::Words }
     }
 
     /// Returns a message before or after a hit.

@@ -8,10 +8,11 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use journal::{
-    Embedding, EmbeddingSpend, MessageEmbeddings, QuestionEmbedder, Store, Transaction, UnembeddedBatch,
-    UnembeddedMessages, Write,
+    Embedding, EmbeddingSpend, MessageEmbeddings, QuestionEmbedder, Store, Transaction, UnembeddedMessages,
+    Write,
 };
 use model::embeddings::EmbeddingError;
+use model::tokens::estimate_tokens;
 use protocol::{OwnerScope, Seq};
 use runtime::{Frame, RunScope};
 
@@ -53,6 +54,8 @@ pub enum EmbeddingOutcome {
         messages: u64,
         /// Number of tokens that the model read on this day.
         tokens: u64,
+        /// Number of tokens that it may read in a day.
+        tokens_max: u64,
     },
     /// The caller has cancelled the call.
     Stopped {
@@ -104,9 +107,11 @@ impl EmbeddingWorker {
                     return Ok(EmbeddingOutcome::Complete { messages });
                 }
                 let tokens = tokens_of_day(batch.spend, Timestamp::now());
-                if tokens >= self.embedder.config.daily_tokens {
-                    return Ok(EmbeddingOutcome::BudgetUsed { messages, tokens });
-                }
+                let tokens_max = self.embedder.config.daily_tokens;
+                let tokens_left = tokens_max.saturating_sub(tokens);
+                let Some(batch) = limit_batch(batch.threads, tokens_left) else {
+                    return Ok(EmbeddingOutcome::BudgetUsed { messages, tokens, tokens_max });
+                };
                 let total = match total {
                     Some(total) => total,
                     None => *total.insert(self.missing().await?),
@@ -129,9 +134,9 @@ impl EmbeddingWorker {
     }
 
     /// Embeds a batch, stores it, and returns the number of its messages.
-    async fn embed_batch(&self, batch: UnembeddedBatch) -> Result<u64, EmbeddingWorkError> {
+    async fn embed_batch(&self, batch: Vec<UnembeddedMessages>) -> Result<u64, EmbeddingWorkError> {
         let mut parts = Vec::new();
-        for (thread, UnembeddedMessages { texts, .. }) in batch.threads.iter().enumerate() {
+        for (thread, UnembeddedMessages { texts, .. }) in batch.iter().enumerate() {
             for (seq, text) in texts {
                 parts.extend(split_message(text).into_iter().map(|text| MessagePart {
                     thread,
@@ -140,8 +145,7 @@ impl EmbeddingWorker {
                 }));
             }
         }
-        let mut embedded: Vec<Vec<(Seq, Vec<Embedding>)>> =
-            batch.threads.iter().map(|_| Vec::new()).collect();
+        let mut embedded: Vec<Vec<(Seq, Vec<Embedding>)>> = batch.iter().map(|_| Vec::new()).collect();
         let mut tokens = 0;
         for request in parts.chunks(REQUEST_PARTS_MAX) {
             let (vectors, read) = self.embed_parts(request).await?;
@@ -155,7 +159,7 @@ impl EmbeddingWorker {
             }
         }
         let mut count = 0;
-        for (thread, messages) in batch.threads.into_iter().zip(embedded) {
+        for (thread, messages) in batch.into_iter().zip(embedded) {
             count += messages.len() as u64;
             let embeddings = MessageEmbeddings {
                 thread_id: thread.thread_id,
@@ -223,6 +227,31 @@ impl EmbeddingWorker {
         }
         Ok((vectors, tokens))
     }
+}
+
+/// Returns the first messages of a batch that have no more than `tokens_left` tokens together, as far as that can be estimated. `None`
+/// if not even the first message fits.
+fn limit_batch(threads: Vec<UnembeddedMessages>, tokens_left: u64) -> Option<Vec<UnembeddedMessages>> {
+    let mut tokens = 0;
+    let mut limited: Vec<UnembeddedMessages> = Vec::new();
+    for mut thread in threads {
+        let fitting = thread.texts.iter().take_while(|(_, text)| {
+            tokens += split_message(text).iter().map(|part| estimate_tokens(part)).sum::<u64>();
+            tokens <= tokens_left
+        });
+        let count = fitting.count();
+        if count == thread.texts.len() {
+            limited.push(thread);
+            continue;
+        }
+        thread.texts.truncate(count);
+        if let Some((seq, _)) = thread.texts.last() {
+            thread.through_seq = *seq;
+            limited.push(thread);
+        }
+        break;
+    }
+    (!limited.is_empty()).then_some(limited)
 }
 
 /// Returns the tokens that the model read on the day of `now`.

@@ -61,7 +61,11 @@ pub(super) const COMMANDS: [SlashCommand; 25] = [
     ),
     slash_command("pins", "", "list the pins of this thread"),
     slash_command("unpin", "N", "remove a pin"),
-    slash_command("memory", "[show|edit]", "show the memory; show or edit agent.md"),
+    slash_command(
+        "memory",
+        "[show|edit|review]",
+        "show the memory; show or edit agent.md; review facts for it",
+    ),
     slash_command("approve", "", "decide on the pending tool calls"),
     slash_command("show", "[N]", "show the last tool call, or the Nth last, in full"),
     slash_command(

@@ -2,8 +2,8 @@
 //! `memory` decides which of them match and in which order.
 
 use agent::{
-    AdjacentMessage, IndexBacklog, IndexHitKind, MeaningComparison, ProjectScope, SearchHit, SearchHitSource,
-    SearchRequest, SearchResults, SearchUnit, Speaker,
+    AdjacentMessage, IndexBacklog, IndexHitKind, MatchBasis, MeaningComparison, ProjectScope, SearchHit,
+    SearchHitSource, SearchRequest, SearchResults, SearchUnit, Speaker,
 };
 use jiff::Timestamp;
 use protocol::{HandoffId, Seq, SummaryId, ThreadId};
@@ -59,6 +59,8 @@ struct SearchHitReport<'a> {
     created_at: Timestamp,
     /// The relevance; a larger number is a better match.
     score: f64,
+    /// The reason why it was found: its words, or its meaning.
+    matched_by: MatchBasis,
     /// The passage that matches, as plain text.
     snippet: String,
 }
@@ -263,12 +265,12 @@ pub(crate) fn meaning_note(meaning: &MeaningComparison) -> Option<String> {
     match meaning {
         MeaningComparison::Off | MeaningComparison::Compared { missing: 0 } => None,
         MeaningComparison::Compared { missing } => {
-            let (verb, whose, what) = match missing {
+            let (verb, whose, what) = match *missing {
                 1 => ("has", "its", "it"),
                 _ => ("have", "their", "them"),
             };
             Some(format!(
-                "{} {verb} no embedding yet: only {whose} words were compared. `segue memory embed` embeds {what}.",
+                "Up to {} {verb} no embedding yet: only {whose} words were compared. `segue memory embed` embeds {what}.",
                 format_count(*missing, "message")
             ))
         }
@@ -414,7 +416,8 @@ fn hit_report(hit: &SearchHit) -> SearchHitReport<'_> {
     };
     // JSON has no colour, so the marks around matches are removed.
     let snippet = highlight_matches(&hit.snippet, str::to_owned);
-    SearchHitReport { target, created_at: hit.at, score: hit.score, snippet }
+    let matched_by = hit.matched_by;
+    SearchHitReport { target, created_at: hit.at, score: hit.score, matched_by, snippet }
 }
 
 /// Converts an adjacent message to its JSON form.
@@ -443,7 +446,13 @@ mod tests {
 
     /// Returns a hit with a fixed time.
     fn hit(source: SearchHitSource, score: f64, snippet: &str) -> SearchHit {
-        SearchHit { source, at: Timestamp::UNIX_EPOCH, snippet: snippet.to_owned(), score }
+        SearchHit {
+            source,
+            at: Timestamp::UNIX_EPOCH,
+            snippet: snippet.to_owned(),
+            score,
+            matched_by: MatchBasis::Words,
+        }
     }
 
     /// Returns one hit of every kind, in the order of the page.

@@ -36,7 +36,7 @@ pub(crate) async fn run(context: &CommandContext) -> CommandResult {
     if context.format == OutputFormat::Json {
         let (state, messages, tokens) = match outcome {
             EmbeddingOutcome::Complete { messages } => ("complete", messages, None),
-            EmbeddingOutcome::BudgetUsed { messages, tokens } => ("budget_used", messages, Some(tokens)),
+            EmbeddingOutcome::BudgetUsed { messages, tokens, .. } => ("budget_used", messages, Some(tokens)),
             EmbeddingOutcome::Stopped { messages } => ("stopped", messages, None),
         };
         context.print_json(&json!({"state": state, "embedded": messages, "tokens_of_day": tokens}))?;
@@ -57,9 +57,9 @@ fn outcome_text(outcome: EmbeddingOutcome) -> String {
         EmbeddingOutcome::Complete { messages } => {
             format!("{} embedded. All messages have embeddings now.", embedded(messages))
         }
-        EmbeddingOutcome::BudgetUsed { messages, tokens } => format!(
-            "{} embedded. The model has read {tokens} tokens today (UTC), which is the limit of \
-             `search.embeddings.daily_tokens`; the rest follows tomorrow.",
+        EmbeddingOutcome::BudgetUsed { messages, tokens, tokens_max } => format!(
+            "{} embedded. The model has read {tokens} tokens today (UTC), and `search.embeddings.daily_tokens` allows {tokens_max}; \
+             the rest follows tomorrow.",
             embedded(messages)
         ),
         EmbeddingOutcome::Stopped { messages } => {
@@ -84,7 +84,8 @@ mod tests {
             EmbeddingOutcome::Stopped { messages: 64 },
             "Stopped: 64 messages embedded. The next call embeds the rest.",
         );
-        let budget = outcome_text(EmbeddingOutcome::BudgetUsed { messages: 2, tokens: 1_000 });
-        assert!(budget.contains("1000 tokens today"), "{budget}");
+        let budget =
+            outcome_text(EmbeddingOutcome::BudgetUsed { messages: 2, tokens: 990, tokens_max: 1_000 });
+        assert!(budget.contains("990 tokens today (UTC)") && budget.contains("allows 1000;"), "{budget}");
     }
 }

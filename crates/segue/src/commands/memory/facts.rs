@@ -1,7 +1,9 @@
 //! `segue memory review`: shows the facts that a model proposed for agent.md, and records a person's decisions. The crate
 //! `memory` decides what a decision does.
 
-use agent::{FactKind, FactReceipt, FactState, FactVerdict, MemoryFact, NoteReplacement, ProjectScope};
+use agent::{
+    FactKind, FactListRequest, FactReceipt, FactState, FactVerdict, MemoryFact, NoteReplacement, ProjectScope,
+};
 use jiff::Timestamp;
 use protocol::{FactId, MessageRole, Seq, ThreadId};
 use serde::Serialize;
@@ -19,6 +21,8 @@ use crate::commands::memory::agent_md::print_receipt;
 use crate::commands::memory::project_scope;
 use crate::exit::{CliFailure, CommandResult, ExitReason};
 
+/// The most facts that are listed.
+const LISTED_MAX: usize = 5_000;
 /// The number of digits of a fact's id that are shown.
 const ID_DIGITS: usize = 8;
 
@@ -87,6 +91,9 @@ pub(crate) async fn run_review(context: &CommandContext, args: FactReviewArgs) -
     if !verdicts.is_empty() {
         return decide_all(context, verdicts).await;
     }
+    if args.all {
+        return list_all_facts(context, args.projects).await;
+    }
     if args.list || !is_interactive(context) {
         return list_facts(context, args.projects).await;
     }
@@ -108,7 +115,7 @@ pub(crate) fn to_review_text(count: u64, syntax: CommandSyntax) -> Option<String
         CommandSyntax::Shell => "`segue memory review`",
         CommandSyntax::Chat => "/memory review",
     };
-    (count > 0).then(|| format!("{} to review: {command}", format_count(count, "fact")))
+    (count > 0).then(|| format!("{} to review: {command}.", format_count(count, "fact")))
 }
 
 /// Returns the decisions of the arguments, with the ids as they were given.
@@ -144,16 +151,39 @@ async fn decide_all(context: &CommandContext, verdicts: Vec<(&str, FactVerdict)>
 /// Lists the facts that await review.
 async fn list_facts(context: &CommandContext, projects: ProjectArgs) -> CommandResult {
     let facts = context.agent.memory().facts_to_review(project_scope(context, projects)).await?;
-    if context.format == OutputFormat::Json {
-        let reports: Vec<FactReport<'_>> = facts.iter().map(FactReport::from).collect();
-        context.print_json(&json!({"facts": reports}))?;
-        return Ok(ExitReason::Success);
-    }
-    let screen = &context.screen;
-    if facts.is_empty() {
+    if facts.is_empty() && context.format == OutputFormat::Text {
         print_no_facts(context).await?;
         return Ok(ExitReason::Success);
     }
+    print_facts(context, &facts).await?;
+    if context.format == OutputFormat::Text {
+        let hint = "`--accept ID`, `--edit ID --text TEXT` and `--decline ID` decide.";
+        context.screen.print_to_stderr(context.screen.style.dim(hint));
+        print_remaining_facts(context, projects).await?;
+    }
+    Ok(ExitReason::Success)
+}
+
+/// Lists all facts, also those that were decided on.
+async fn list_all_facts(context: &CommandContext, projects: ProjectArgs) -> CommandResult {
+    let project = project_scope(context, projects);
+    let request = FactListRequest { project, states: Vec::new(), offset: 0, limit: LISTED_MAX };
+    let facts = context.agent.memory().facts(request).await?;
+    if facts.is_empty() && context.format == OutputFormat::Text {
+        context.screen.print_line("No fact was proposed yet.")?;
+    } else {
+        print_facts(context, &facts).await?;
+    }
+    Ok(ExitReason::Success)
+}
+
+/// Prints facts.
+async fn print_facts(context: &CommandContext, facts: &[MemoryFact]) -> Result<(), CliFailure> {
+    if context.format == OutputFormat::Json {
+        let reports: Vec<FactReport<'_>> = facts.iter().map(FactReport::from).collect();
+        return context.print_json(&json!({"facts": reports}));
+    }
+    let screen = &context.screen;
     let names = thread_names(context, facts.iter().filter_map(|fact| fact.thread_id)).await?;
     for (index, fact) in facts.iter().enumerate() {
         if index > 0 {
@@ -161,9 +191,7 @@ async fn list_facts(context: &CommandContext, projects: ProjectArgs) -> CommandR
         }
         screen.print_lines(fact_lines(screen, fact, &names))?;
     }
-    let hint = "`--accept ID`, `--edit ID --text TEXT` and `--decline ID` decide.";
-    screen.print_to_stderr(screen.style.dim(hint));
-    Ok(ExitReason::Success)
+    Ok(())
 }
 
 /// Shows the facts one by one and asks for a decision on each.
@@ -193,8 +221,11 @@ async fn review_interactively(context: &CommandContext, projects: ProjectArgs) -
             Some(FactAnswer::Accept) => FactVerdict::Accept,
             Some(FactAnswer::Decline) => FactVerdict::Decline,
             Some(FactAnswer::Edit) => match ask_text(screen, "Note", &fact.text)? {
-                Some(text) => FactVerdict::Edit(text),
-                None => continue,
+                Some(text) if !text.trim().is_empty() => FactVerdict::Edit(text),
+                Some(_) | None => {
+                    screen.print_line("Not decided: the fact stays open.")?;
+                    continue;
+                }
             },
         };
         match context.agent.memory().decide_fact(fact.fact_id, verdict).await {
@@ -205,6 +236,21 @@ async fn review_interactively(context: &CommandContext, projects: ProjectArgs) -
             }
             Err(error) => return Err(error.into()),
         }
+    }
+    print_remaining_facts(context, projects).await
+}
+
+/// Prints how many facts still await review, in the covered projects and elsewhere, if there are any.
+async fn print_remaining_facts(context: &CommandContext, projects: ProjectArgs) -> Result<(), CliFailure> {
+    let here = context.agent.memory().facts_to_review(project_scope(context, projects)).await?.len();
+    let all = context.agent.memory().facts_to_review(ProjectScope::Any).await?.len();
+    let count = |count: usize| format_count(count as u64, "fact");
+    let open = (here > 0).then(|| format!("{} left to review.", count(here)));
+    let elsewhere = (all > here)
+        .then(|| format!("{} of other projects: `segue memory review --everywhere`.", count(all - here)));
+    let text = open.into_iter().chain(elsewhere).collect::<Vec<_>>().join(" ");
+    if !text.is_empty() {
+        context.screen.print_to_stderr(context.screen.style.dim(text));
     }
     Ok(())
 }
@@ -229,7 +275,11 @@ fn fact_lines(screen: &Screen, fact: &MemoryFact, names: &ThreadNames) -> Vec<St
         Some(project) => format!("for the project {}", sanitize_line(project)),
         None => "personal, for all projects".to_owned(),
     };
-    let heading = format!("{}, {project}", fact.kind.as_str());
+    let state = match fact.state {
+        FactState::Proposed => String::new(),
+        state => format!("{}: ", state.as_str()),
+    };
+    let heading = format!("{state}{}, {project}", fact.kind.as_str());
     let speaker = match fact.role {
         MessageRole::User => "you",
         MessageRole::Assistant => "the agent",
@@ -264,7 +314,9 @@ fn print_decision(screen: &Screen, receipt: &FactReceipt) -> Result<(), CliFailu
         NoteReplacement::NotRequested => return Ok(()),
         NoteReplacement::Replaced => format!("It replaces: {replaced}"),
         NoteReplacement::NotFound => {
-            format!("The note that it replaces does not stand in agent.md exactly once: {replaced}")
+            format!(
+                "The note that it replaces is not in agent.md exactly once, so it stays; `segue memory edit` removes it: {replaced}"
+            )
         }
     };
     Ok(screen.print_line(screen.style.dim(wrap(&text, screen.text_columns(), "  ", "    ")))?)

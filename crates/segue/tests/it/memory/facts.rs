@@ -52,6 +52,13 @@ fn a_reviewed_fact_is_part_of_the_next_request() {
     let agent_md = sandbox.read_agent_md().unwrap();
     assert!(agent_md.contains("- Parses line by line.\n") && agent_md.contains("- Has twelve modules.\n"));
     assert_eq!(sandbox.run(&["memory", "review"]).stdout, "No fact awaits review.\n");
+    let all = sandbox.json(&["memory", "review", "--all", "--json"]);
+    assert_eq!(
+        (&all["facts"][0]["state"], &all["facts"][1]["state"]),
+        (&json!("accepted"), &json!("edited"))
+    );
+    let listed = sandbox.run(&["memory", "review", "--all"]).stdout;
+    assert!(listed.contains("accepted: preference, personal"), "{listed}");
 
     assert_eq!(sandbox.run(&["run", "-c", "-p", "and then?"]).code, 0);
     let sent = conversation_requests(&server).pop().unwrap().to_string();

@@ -22,11 +22,12 @@ use crate::{
 const THREADS_MAX: u64 = 32;
 /// Number of content bytes of messages after which a call returns no further message.
 const BYTES_MAX: usize = 1 << 20;
+/// Minimum number of words of a message that is embedded.
+const EMBEDDED_WORDS_MIN: usize = 3;
 /// Number of bits of a vector's id that hold the number of the part.
 const PART_BITS: u32 = EMBEDDED_PARTS_MAX.ilog2();
 
-/// Estimated number of messages of a thread without an embedding, if `embedded_seq` is the seq up to which it has them. It is
-/// exact if the thread has none.
+/// Estimated number of messages of a thread after `embedded_seq`, up to which it has embeddings. It is exact if the thread has none.
 const MISSING_MESSAGES: &str =
     "CASE WHEN coalesce(e.embedded_seq, 0) <= base_seq - copied_count THEN message_count
     ELSE (message_count * (last_seq - e.embedded_seq) + last_seq - base_seq + copied_count - 1)
@@ -115,7 +116,7 @@ fn read_texts(
         if remaining.bytes == 0 {
             return Ok((texts, reached.unsigned_abs()));
         }
-        if let Some(text) = visible_text(&content).filter(|text| text.contains(char::is_alphanumeric)) {
+        if let Some(text) = visible_text(&content).filter(|text| has_meaning(text)) {
             texts.push((seq.unsigned_abs(), text.into_owned()));
         }
         remaining.messages -= 1;
@@ -123,6 +124,14 @@ fn read_texts(
         reached = seq;
     }
     Ok((texts, if is_complete { *seqs.end() } else { reached }.unsigned_abs()))
+}
+
+/// Returns whether a text has enough words to be embedded. The vector of "Go on." is close to any question.
+fn has_meaning(text: &str) -> bool {
+    text.split_whitespace()
+        .filter(|word| word.contains(char::is_alphanumeric))
+        .nth(EMBEDDED_WORDS_MIN - 1)
+        .is_some()
 }
 
 /// Stores embeddings of messages of a thread, in place of earlier ones of the same messages.
@@ -182,7 +191,8 @@ fn delete_vectors(db: &SqlConnection, range: Range<i64>) -> Result<()> {
         .execute_deferred((range.start, range.end))
 }
 
-/// Returns the estimated number of messages in the scope of a search that have no embedding of a model.
+/// Returns an upper bound of the number of messages in the scope of a search that have no embedding of a model. No event is read, so
+/// results of tools, which never get one, count too.
 pub(in super::super) fn count_missing(
     db: &SqlConnection,
     model_key: Option<i64>,
@@ -234,9 +244,15 @@ pub(crate) fn count_embeddings(
             ),
             |row| row.get(0),
         )?;
-    let query = SearchQuery { scope: Some(scope.clone()), ..SearchQuery::default() };
-    Ok(EmbeddingCounts {
-        embeddings: embeddings.unsigned_abs(),
-        missing: count_missing(db, model_key, &query)?,
-    })
+    let missing: i64 = db
+        .prepare(
+            "SELECT count(*) FROM thread_heads h
+             LEFT JOIN embedding_heads e ON e.thread_key = h.thread_key AND e.model_key = $1
+             JOIN events m ON m.thread_key = h.thread_key AND m.seq > coalesce(e.embedded_seq, 0)
+             WHERE h.updated_at IS NOT NULL AND coalesce(e.embedded_seq, 0) < h.last_seq
+                 AND (CAST($2 AS TEXT) IS NULL OR h.owner = $2) AND m.category = 'message'
+                 AND m.event_type IN ('human_message', 'ai_message')",
+        )?
+        .query_row((model_key.unwrap_or(0), owners::owner_column_value(Some(scope))), |row| row.get(0))?;
+    Ok(EmbeddingCounts { embeddings: embeddings.unsigned_abs(), missing: missing.unsigned_abs() })
 }

@@ -18,11 +18,13 @@ const MEANING_WEIGHT: f64 = 0.6;
 /// Highest closeness that counts.
 const CLOSENESS_MAX: f64 = 6.0;
 /// Minimum closeness of a message that shares no word with the question.
-const WORDLESS_CLOSENESS_MIN: f64 = 1.0;
+const WORDLESS_CLOSENESS_MIN: f64 = 2.0;
+/// Minimum number of words of a question that is compared by its meaning.
+const MEANING_WORDS_MIN: usize = 2;
 
 /// Adds the closeness of messages to the scores of candidates, adds the closest messages, and sorts the candidates again.
 ///
-/// A single word is looked for as such, and so are all words of a phrase. Meaning then decides only if no message has the word.
+/// A single word is looked for as such, and so are all words of a phrase: they have too little meaning.
 pub(in super::super) fn add_meaning(
     db: &SqlConnection,
     meaning: Option<&QuestionMeaning>,
@@ -30,8 +32,8 @@ pub(in super::super) fn add_meaning(
     candidates: &mut SearchCandidates,
     predicate: &mut RowPredicate<'_>,
 ) -> Result<()> {
-    let is_word = query.phrases.len() < 2 && !candidates.best.is_empty();
-    let Some(meaning) = meaning.filter(|_| query.match_mode == WordMatchMode::Any && !is_word) else {
+    let has_meaning = query.match_mode == WordMatchMode::Any && query.phrases.len() >= MEANING_WORDS_MIN;
+    let Some(meaning) = meaning.filter(|_| has_meaning) else {
         return Ok(());
     };
     let Some(model_key) = embeddings::model_key(db, &meaning.model)? else { return Ok(()) };

@@ -102,7 +102,7 @@ pub async fn a_phrase_and_a_single_word_are_not_compared_by_meaning(store: Share
     assert_eq!(seqs(&store, phrase.clone()).await, [2]);
     assert_eq!(comparison(&store, phrase).await, MeaningComparison::Off);
     assert_eq!(seqs(&store, question("angling")).await, [2]);
-    assert_eq!(seqs(&store, question("kingfisher")).await[..1], [1], "no message has the word");
+    assert_eq!(seqs(&store, question("kingfisher")).await, Vec::<Seq>::new(), "no message has the word");
 }
 
 pub async fn a_search_compares_words_if_the_model_fails_and_says_so(store: SharedStore) {
@@ -120,7 +120,7 @@ pub async fn another_model_embeds_all_messages_again(store: SharedStore) {
     assert_eq!(embed_all(&store, "older").await, 21);
     let counts = |embeddings, missing| EmbeddingCounts { embeddings, missing };
     assert_eq!(store.embedding_counts("older", &everyone).await.unwrap(), counts(21, 0));
-    assert_eq!(store.embedding_counts(MODEL, &everyone).await.unwrap(), counts(0, 22));
+    assert_eq!(store.embedding_counts(MODEL, &everyone).await.unwrap(), counts(0, 21));
     assert_eq!(
         seqs(&store, question("angling companions")).await,
         [2],
@@ -172,7 +172,7 @@ pub async fn a_new_message_is_embedded_and_a_superseded_one_is_not_found(store: 
     assert_eq!(embed_all(&store, MODEL).await, 1);
     let query = question("angling companions");
     let found = seqs(&store, query.clone()).await;
-    assert_eq!(found[..2].iter().copied().collect::<std::collections::BTreeSet<Seq>>(), [1, 23].into());
+    assert!(found.contains(&1) && found.contains(&23), "{found:?}");
     rewind(&*store, thread_id, 22).await.unwrap();
     assert!(!seqs(&store, query).await.contains(&23));
 }

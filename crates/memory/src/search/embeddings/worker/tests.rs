@@ -82,8 +82,13 @@ impl Fixture {
 
 #[tokio::test]
 async fn a_message_is_embedded_once_and_found_by_its_meaning() {
-    let fixture =
-        Fixture::new(&["a heron in the reeds", "the railway timetable", "some tea", "more tea"]).await;
+    let fixture = Fixture::new(&[
+        "a heron in the reeds",
+        "the railway timetable",
+        "some tea for me",
+        "more tea for you",
+    ])
+    .await;
     assert_eq!(fixture.embed(1_000).await.unwrap(), EmbeddingOutcome::Complete { messages: 4 });
     assert_eq!(fixture.embed(1_000).await.unwrap(), EmbeddingOutcome::Complete { messages: 0 });
     assert_eq!(fixture.server.call_count(), 1);
@@ -96,7 +101,7 @@ async fn a_message_is_embedded_once_and_found_by_its_meaning() {
 
 #[tokio::test]
 async fn m16_secrets_are_neither_sent_in_messages_nor_in_questions() {
-    let fixture = Fixture::new(&[&format!("the heron token is {SECRET}"), "tea"]).await;
+    let fixture = Fixture::new(&[&format!("the heron token is {SECRET}"), "tea for two"]).await;
     fixture.embed(1_000).await.unwrap();
     fixture.find(&format!("angling with {SECRET}")).await;
     let sent = fixture.sent();
@@ -109,18 +114,21 @@ async fn the_budget_of_the_day_stops_the_worker_and_the_next_call_reads_it() {
     let texts: Vec<String> = (0..100).map(|number| format!("message {number} about tea")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let fixture = Fixture::new(&texts).await;
-    // Each message has five words, which the model counts as tokens.
-    let outcome = fixture.embed(100).await.unwrap();
-    assert_eq!(outcome, EmbeddingOutcome::BudgetUsed { messages: 64, tokens: 320 });
-    assert_eq!(fixture.embed(100).await.unwrap(), EmbeddingOutcome::BudgetUsed { messages: 0, tokens: 320 });
-    assert_eq!(fixture.find("angling trips").await.1, MeaningComparison::Compared { missing: 36 });
-    assert_eq!(fixture.embed(1_000).await.unwrap(), EmbeddingOutcome::Complete { messages: 36 });
+    // The model counts words as tokens: five for each message with its prefix.
+    let EmbeddingOutcome::BudgetUsed { messages, tokens, .. } = fixture.embed(100).await.unwrap() else {
+        panic!("the budget is used");
+    };
+    assert!(messages > 5 && tokens == 5 * messages && tokens <= 100, "{messages} {tokens}");
+    let missing = 100 - messages;
+    assert_eq!(fixture.find("angling trips").await.1, MeaningComparison::Compared { missing });
+    assert_eq!(fixture.embed(10_000).await.unwrap(), EmbeddingOutcome::Complete { messages: missing });
+    assert_eq!(fixture.embed(1).await.unwrap(), EmbeddingOutcome::Complete { messages: 0 });
 }
 
 #[tokio::test]
 async fn a_search_compares_words_while_the_model_fails() {
     let fault = ScriptedFault::Status { status: 500, headers: [].into(), body: "out of memory".to_owned() };
-    let fixture = Fixture::with_script(concepts(Some(fault)), &["a heron", "tea"]).await;
+    let fixture = Fixture::with_script(concepts(Some(fault)), &["a heron there", "tea for two"]).await;
     let error = fixture.embed(1_000).await.unwrap_err();
     assert!(error.to_string().ends_with("(500): out of memory"), "{error}");
     let (found, meaning) = fixture.find("the heron, please").await;
@@ -133,7 +141,7 @@ async fn a_search_compares_words_while_the_model_fails() {
 #[tokio::test]
 async fn a_text_that_the_endpoint_refuses_does_not_stop_the_others() {
     let long = "heron ".repeat(200);
-    let fixture = Fixture::new(&["a heron", &long, "tea"]).await;
+    let fixture = Fixture::new(&["a heron there", &long, "tea for two"]).await;
     let embedder = fixture.embedder(1_000_000);
     assert_eq!(fixture.embed(1_000_000).await.unwrap(), EmbeddingOutcome::Complete { messages: 3 });
     let found = fixture.find("who goes angling").await.0;
@@ -143,7 +151,7 @@ async fn a_text_that_the_endpoint_refuses_does_not_stop_the_others() {
 
 #[tokio::test]
 async fn a_cancelled_call_stops_between_batches() {
-    let fixture = Fixture::new(&["a heron"]).await;
+    let fixture = Fixture::new(&["a heron there"]).await;
     let worker = EmbeddingWorker { store: Arc::clone(&fixture.store), embedder: fixture.embedder(9) };
     let (frames, cancel) = (FrameSender::default(), CancellationToken::new());
     cancel.cancel();
@@ -153,7 +161,7 @@ async fn a_cancelled_call_stops_between_batches() {
 
 #[tokio::test]
 async fn a_thread_that_is_deleted_meanwhile_gets_no_embeddings() {
-    let fixture = Fixture::new(&["a heron"]).await;
+    let fixture = Fixture::new(&["a heron there"]).await;
     fixture.embed(1_000).await.unwrap();
     let writes = vec![Write::DeleteThread { thread_id: fixture.thread_id }];
     fixture.store.commit(Transaction { fence: None, writes }).await.unwrap();

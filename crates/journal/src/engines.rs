@@ -155,6 +155,9 @@ async fn query_index<E: Engine, T: Send + 'static>(
                 Some(Err(failure)) => {
                     (None, MeaningComparison::Unavailable { reason: failure.reason.clone() })
                 }
+                Some(Ok(meaning)) if search::embeddings::has_other_dimensions(db, meaning)? => {
+                    (None, MeaningComparison::Unavailable { reason: OTHER_DIMENSIONS.to_owned() })
+                }
                 Some(Ok(meaning)) => {
                     let missing = search::missing_embeddings(db, &meaning.model, &scope)?;
                     (Some(meaning), MeaningComparison::Compared { missing })
@@ -168,6 +171,15 @@ async fn query_index<E: Engine, T: Send + 'static>(
         engine.update_index_in_background();
     }
     Ok(answer)
+}
+
+/// The reason why vectors of an endpoint that has changed its model are not compared.
+const OTHER_DIMENSIONS: &str = "the embedding model gives vectors of another length than the stored ones; name it differently in \
+    `search.embeddings`, for example with `dimensions` or a prefix, to embed all messages again";
+
+/// Returns a question whose meaning is compared, or an empty text: a single word is looked for as such.
+fn question_with_meaning(words: &[String], question: &str) -> String {
+    if words.len() < search::MEANING_WORDS_MIN { String::new() } else { question.to_owned() }
 }
 
 /// The model that represents questions for searches, once it is set.
@@ -255,7 +267,11 @@ impl<E: Engine> Store for E {
     async fn search(&self, query: SearchQuery) -> Result<IndexAnswer<IndexHit>> {
         let scope = IndexScope::Search(query.clone());
         let question = match query.match_mode {
-            WordMatchMode::Any => query.question.clone(),
+            // Only messages have embeddings.
+            WordMatchMode::Any if scope.includes_messages() => {
+                question_with_meaning(&query.words, &query.question)
+            }
+            WordMatchMode::Any => String::new(),
             WordMatchMode::All => String::new(),
         };
         query_index(self, scope, &question, move |db, meaning| search::search(db, &query, meaning)).await
@@ -263,7 +279,7 @@ impl<E: Engine> Store for E {
 
     async fn rank_messages(&self, query: RankQuery) -> Result<IndexAnswer<RankedMessage>> {
         let scope = IndexScope::Threads(query.threads.iter().map(|thread| thread.thread_id).collect());
-        let question = query.question.clone();
+        let question = question_with_meaning(&query.words, &query.question);
         query_index(self, scope, &question, move |db, meaning| search::rank_messages(db, &query, meaning))
             .await
     }

@@ -538,6 +538,8 @@ interface SearchHitBase {
   created_at: string;
   score: number;
   snippet: string;
+  /** How the hit was found; missing means by its words. */
+  matched_by?: "words" | "meaning";
 }
 export type SearchHit = SearchHitBase &
   (

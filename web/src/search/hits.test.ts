@@ -84,10 +84,10 @@ test("a search says what it did not compare by meaning", () => {
   expect(meaningNote({ state: "off" })).toBe("");
   expect(meaningNote({ state: "compared", missing: 0 })).toBe("");
   expect(meaningNote({ state: "compared", missing: 1 })).toBe(
-    "1 message has no embedding yet: only its words were compared.",
+    "Up to 1 message has no embedding yet: only its words were compared.",
   );
   expect(meaningNote({ state: "compared", missing: 1_200 })).toBe(
-    "1,200 messages have no embedding yet: only their words were compared.",
+    "Up to 1,200 messages have no embedding yet: only their words were compared.",
   );
   expect(meaningNote({ state: "unavailable", reason: "failed to reach it" })).toBe(
     "Only words were compared: failed to reach it.",

@@ -74,12 +74,15 @@ export function backlogNote({ messages, threads }: IndexBacklog): string {
   return `${formatCount(messages, "message")} of ${formatCount(threads, "thread")} ${verbs} not searched. The hits are updated as they are indexed.`;
 }
 
-/** Returns the note about messages whose meaning was not compared; empty if there is nothing to say. */
+/**
+ * Returns the note about messages whose meaning was not compared; empty if there is nothing to say. Their number is an upper
+ * bound.
+ */
 export function meaningNote(meaning: MeaningComparison): string {
   if (meaning.state === "unavailable") return `Only words were compared: ${meaning.reason}.`;
   if (meaning.state === "off" || meaning.missing === 0) return "";
   const [verb, whose] = meaning.missing === 1 ? ["has", "its"] : ["have", "their"];
-  return `${formatCount(meaning.missing, "message")} ${verb} no embedding yet: only ${whose} words were compared.`;
+  return `Up to ${formatCount(meaning.missing, "message")} ${verb} no embedding yet: only ${whose} words were compared.`;
 }
 
 /** The time ranges of the filter. */

@@ -122,6 +122,17 @@ impl<'a> AdminService<'a> {
     /// Checks the embedding model by asking it for an embedding. Returns no check if none is configured.
     async fn embeddings_check(self) -> Option<DoctorCheck> {
         let embedder = self.agent.embedder.as_ref()?;
+        let config = self.agent.config.search.embeddings.as_ref()?;
+        if let Some(name) = config.key_variable.as_deref()
+            && self.agent.settings.environment.variable(name).is_none()
+        {
+            let detail = format!(
+                "no key is sent: the variable `{name}`, which `search.embeddings.key_variable` names, is not set"
+            );
+            return Some(
+                DoctorCheck::new("embeddings", CheckStatus::Warn, detail).with_hint("set the variable"),
+            );
+        }
         if let Err(error) = embedder.embed_text("heron").await {
             let error = MemoryError::Embedding(error.into());
             let detail = format!("searches compare words only: failed to {error}");
@@ -132,10 +143,15 @@ impl<'a> AdminService<'a> {
             });
         }
         let (verdict, detail) = match self.agent.memory().embedding_status().await {
-            Ok(Some(EmbeddingStatus { model, counts: EmbeddingCounts { embeddings, missing } })) => (
-                CheckStatus::Ok,
-                format!("{model}: embeddings: {embeddings}, messages without one: {missing}"),
-            ),
+            Ok(Some(EmbeddingStatus { model, counts: EmbeddingCounts { embeddings, missing } })) => {
+                let server = match self.agent.postgres {
+                    Some(_) => "; Segue compares them itself and does not use pgvector",
+                    None => "",
+                };
+                let detail =
+                    format!("{model}: embeddings: {embeddings}, messages without one: {missing}{server}");
+                (CheckStatus::Ok, detail)
+            }
             Ok(None) => return None,
             Err(error) => (CheckStatus::Fail, error.to_string()),
         };

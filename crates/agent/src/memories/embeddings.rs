@@ -1,5 +1,6 @@
 //! Embeddings of messages for searches by meaning: the configured model, and the work that embeds messages in the background.
 
+use std::fs::{File, TryLockError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,14 @@ const IDLE_PAUSE: Duration = Duration::from_secs(10);
 const BUDGET_PAUSE: Duration = Duration::from_secs(600);
 /// The longest pause after failures. The first one is [`IDLE_PAUSE`], and each further one is twice as long.
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(900);
+
+/// The name of the lock file in the home folder.
+const LOCK_FILE: &str = "embedding.lock";
+
+/// The lock that one embedding process of a home folder holds. Dropping it releases the lock.
+struct EmbeddingLock {
+    _file: Option<File>,
+}
 
 /// The embedding model, and how many messages it has embedded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,7 +64,8 @@ impl<'a> MemoryService<'a> {
     /// Embeds all messages that have no embedding of the configured model, of all owners, and reports the progress.
     ///
     /// # Errors
-    /// Fails if no model is configured, or if the model or the journal fails. What was embedded before is stored.
+    /// Fails if no model is configured, if another process embeds at present, or if the model or the journal fails. What was
+    /// embedded before is stored.
     pub fn embed_messages(
         self,
         frames: &'a FrameSender,
@@ -63,6 +73,7 @@ impl<'a> MemoryService<'a> {
     ) -> BoxFuture<'a, Result<EmbeddingOutcome>> {
         journal::box_future(async move {
             let worker = self.embedding_worker().ok_or(MemoryError::NoEmbeddingModel)?;
+            let _lock = self.lock_embedding().ok_or(MemoryError::EmbeddingInProgress)?;
             Ok(worker.embed_messages(RunScope { frames, cancel }).await?)
         })
     }
@@ -76,7 +87,9 @@ impl<'a> MemoryService<'a> {
         let frames = FrameSender::default();
         let mut pause = IDLE_PAUSE;
         loop {
-            if self.embeds_here().await {
+            if self.embeds_here().await
+                && let Some(_lock) = self.lock_embedding()
+            {
                 match worker.embed_messages(RunScope { frames: &frames, cancel: &cancel }).await {
                     Ok(EmbeddingOutcome::Complete { .. }) => pause = IDLE_PAUSE,
                     Ok(EmbeddingOutcome::Stopped { .. }) => return,
@@ -116,6 +129,19 @@ impl<'a> MemoryService<'a> {
     fn embedding_worker(self) -> Option<EmbeddingWorker> {
         let embedder = self.agent.embedder.clone()?;
         Some(EmbeddingWorker { store: Arc::clone(&self.agent.journal), embedder })
+    }
+
+    /// Returns the lock of the home folder that one embedding process holds, so that no message is paid for twice. `None` if another
+    /// process holds it. If the lock file cannot be used, embedding goes on without it.
+    fn lock_embedding(self) -> Option<EmbeddingLock> {
+        let path = self.agent.settings.home.root().join(LOCK_FILE);
+        let Ok(file) = File::options().create(true).truncate(false).write(true).open(path) else {
+            return Some(EmbeddingLock { _file: None });
+        };
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            Ok(()) | Err(TryLockError::Error(_)) => Some(EmbeddingLock { _file: Some(file) }),
+        }
     }
 
     /// Returns whether this process is the one that embeds: the first of the live servers, or any process without a live server. A

@@ -26,6 +26,9 @@ pub enum MemoryError {
     /// Messages could not be embedded.
     #[error(transparent)]
     Embedding(EmbeddingWorkError),
+    /// Another process with the same home folder embeds messages at present.
+    #[error("embed messages: another process embeds them at present")]
+    EmbeddingInProgress,
     /// No embedding model is configured.
     #[error("embed messages: no embedding model is configured")]
     NoEmbeddingModel,
@@ -51,6 +54,8 @@ impl MemoryError {
             | Self::Summarization(SummarizationError::Journal(error)) => store::advice(error),
             Self::Embedding(EmbeddingWorkError::Journal(error)) => store::advice(error),
             Self::Embedding(EmbeddingWorkError::Model(error)) => embedding_advice(error),
+            Self::EmbeddingInProgress => ErrorClass::Conflict
+                .with_hint("wait until it is done; a chat and a server embed in the background"),
             Self::NoEmbeddingModel => ErrorClass::User.with_hint(
                 "add a section `[search.embeddings]` with `url` and `model` to config.toml, such as Ollama's `http://127.0.0.1:11434/v1` and `nomic-embed-text`",
             ),

@@ -29,6 +29,11 @@ impl Embedding {
         })
     }
 
+    /// Returns the number of dimensions.
+    pub(crate) const fn dimensions(&self) -> u64 {
+        self.0.len() as u64
+    }
+
     /// Returns the stored form: one byte for each dimension.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.0.iter().map(|value| value.cast_unsigned()).collect()
@@ -85,7 +90,7 @@ pub(crate) struct QuestionMeaning {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum MeaningComparison {
-    /// Not at all, because no model is configured, or the query is a phrase.
+    /// Not at all, because no model is configured, or the query is a phrase or a single word.
     #[default]
     Off,
     /// With the embeddings of a model.
@@ -94,7 +99,7 @@ pub enum MeaningComparison {
         /// compared.
         missing: u64,
     },
-    /// Not at all, because the model gave no embedding of the question.
+    /// Not at all, because the model gave no embedding of the question, or one that cannot be compared with the stored ones.
     Unavailable {
         /// The reason in one line, for people.
         reason: String,
@@ -117,11 +122,11 @@ pub struct UnembeddedMessages {
 pub struct UnembeddedBatch {
     /// The messages by thread, those of the most recently changed thread first. It is empty if no message lacks an embedding.
     pub threads: Vec<UnembeddedMessages>,
-    /// The newest day on which the model read messages, and what it read on that day.
+    /// The newest day on which a model read messages, and what all models together read on that day.
     pub spend: Option<EmbeddingSpend>,
 }
 
-/// The tokens that a model read on a day.
+/// The tokens that models read on a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmbeddingSpend {
     /// The day in UTC.

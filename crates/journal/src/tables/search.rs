@@ -31,6 +31,9 @@ use crate::{Error, QUERY_WORDS_MAX, Result};
 /// found.
 const SEARCHED_BYTES_MAX: usize = 64 << 10;
 
+/// Minimum number of words of a question that is compared by its meaning.
+pub(crate) const MEANING_WORDS_MIN: usize = 2;
+
 /// Returns the id of a message's row in the index: the thread key in the upper 32 bits, the seq in the lower. The
 /// messages of a thread therefore form a range of ids.
 const fn message_row(thread_key: i64, seq: i64) -> i64 {

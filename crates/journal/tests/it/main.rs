@@ -322,7 +322,8 @@ against_every_store! {
         another_model_embeds_all_messages_again
         a_new_message_is_embedded_and_a_superseded_one_is_not_found
         embeddings_are_deleted_with_their_thread
-        the_tokens_of_a_day_are_counted_for_each_model
+        the_tokens_of_a_day_are_counted_for_all_models
+        embeddings_of_another_length_are_refused_and_not_compared
         k1_meaning_finds_no_message_of_another_owner;
     isolation:
         k1_a11_rows_of_other_owners_are_not_read

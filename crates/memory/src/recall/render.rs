@@ -1,5 +1,6 @@
 //! Renders a recall result for a model: delimited, inert, each passage with its location.
 
+use journal::MeaningComparison;
 use model::untrusted_text;
 use protocol::ThreadId;
 
@@ -25,6 +26,8 @@ const MORE_MESSAGES: &str = include_str!("../../prompts/recall/more_messages.md"
 const THREAD_DEPARTED: &str = include_str!("../../prompts/recall/left.md");
 /// The closing sentence when messages are not indexed yet.
 const NOT_INDEXED: &str = include_str!("../../prompts/recall/not_indexed.md");
+/// The closing sentence when the embedding model does not answer.
+const WORDS_ONLY: &str = include_str!("../../prompts/recall/words_only.md");
 /// The closing sentence of a range whose first message was cut.
 const MESSAGE_CONTINUES: &str = include_str!("../../prompts/recall/goes_on.md");
 
@@ -86,7 +89,9 @@ impl RecallResult {
             fill_number(NOT_INDEXED, "{{messages}}", self.backlog.messages)
                 .replace("{{threads}}", &self.backlog.threads.to_string())
         });
-        let sentences = [continues, Some(self.remaining_messages_text()), not_indexed];
+        let words_only = matches!(self.meaning, MeaningComparison::Unavailable { .. })
+            .then(|| WORDS_ONLY.trim().to_owned());
+        let sentences = [continues, Some(self.remaining_messages_text()), not_indexed, words_only];
         sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 

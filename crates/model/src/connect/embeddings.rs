@@ -7,6 +7,7 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 use crate::tokens;
 
@@ -14,6 +15,9 @@ use crate::tokens;
 const PATH: &str = "embeddings";
 /// The most bytes of an answer that are read, 64 MiB: a thousand vectors of 3,000 dimensions have half of it as JSON.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// The largest factor by which a reported number of tokens may differ from the estimate. Another number is an error of the endpoint,
+/// and a budget must not depend on it.
+const ESTIMATE_FACTOR_MAX: u64 = 4;
 /// The most characters of an error message of the endpoint that are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
@@ -43,7 +47,7 @@ pub struct EmbeddingClient {
 pub struct EmbeddingAnswer {
     /// One vector for each text, in the order of the request. All have the same number of dimensions.
     pub vectors: Vec<Vec<f32>>,
-    /// The tokens of the texts, as reported by the endpoint, or estimated.
+    /// The tokens of the texts: as reported by the endpoint, or estimated if it reports none or an impossible number.
     pub tokens: u64,
 }
 
@@ -177,12 +181,12 @@ impl EmbeddingClient {
         Ok(Self { http, url, authorization, settings })
     }
 
-    /// Returns the identity of the model: its name, the endpoint, and the dimensions that are asked for. Vectors of different
-    /// identities cannot be compared.
+    /// Returns the identity of the model: its name, and the dimensions that are asked for. Vectors of different identities cannot be
+    /// compared. The endpoint is no part of it, because the same model can move to another machine.
     pub fn identity(&self) -> String {
         let EmbeddingSettings { model, dimensions, .. } = &self.settings;
         let dimensions = dimensions.map(|dimensions| format!("/{dimensions}")).unwrap_or_default();
-        format!("{}/{model}{dimensions}", self.endpoint())
+        format!("{model}{dimensions}")
     }
 
     /// Returns the scheme, host and port of the endpoint.
@@ -228,11 +232,18 @@ impl EmbeddingClient {
                 model: self.settings.model.clone(),
                 endpoint: self.endpoint(),
                 status,
-                message: self.error_message(&body),
+                message: self.error_message(status, &body),
                 retry_after,
             });
         }
-        let answer = serde_json::from_slice(&body).map_err(|error| self.malformed(error.to_string()))?;
+        // The error of the parser repeats a part of the answer, which may contain anything.
+        let answer = serde_json::from_slice(&body).map_err(|error| {
+            let reason = match error.classify() {
+                Category::Data => "it has another form than OpenAI's",
+                Category::Io | Category::Syntax | Category::Eof => "it is not JSON",
+            };
+            self.malformed(reason.to_owned())
+        })?;
         self.check_answer(answer, texts)
     }
 
@@ -254,8 +265,10 @@ impl EmbeddingClient {
             return Err(self.malformed("its vectors have different numbers of dimensions".to_owned()));
         }
         let reported = usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
-        let estimated = || texts.iter().map(|text| tokens::estimate_tokens(text)).sum();
-        Ok(EmbeddingAnswer { vectors, tokens: reported.unwrap_or_else(estimated) })
+        let estimated: u64 = texts.iter().map(|text| tokens::estimate_tokens(text)).sum();
+        let plausible = estimated / ESTIMATE_FACTOR_MAX..=estimated.saturating_mul(ESTIMATE_FACTOR_MAX);
+        let tokens = reported.filter(|tokens| *tokens > 0 && plausible.contains(tokens)).unwrap_or(estimated);
+        Ok(EmbeddingAnswer { vectors, tokens })
     }
 
     /// Reads the body of a response.
@@ -271,7 +284,7 @@ impl EmbeddingClient {
     }
 
     /// Returns the message of an error response in one line, without the key.
-    fn error_message(&self, body: &[u8]) -> String {
+    fn error_message(&self, status: u16, body: &[u8]) -> String {
         let text = String::from_utf8_lossy(body);
         let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
         let message = parsed.as_ref().and_then(|body| {
@@ -279,6 +292,13 @@ impl EmbeddingClient {
             error.get("message").unwrap_or(error).as_str()
         });
         let line = message.unwrap_or(&text).split_whitespace().collect::<Vec<_>>().join(" ");
+        if line.is_empty() {
+            return match status {
+                300..=399 => "redirects are not followed",
+                _ => "it gave no reason",
+            }
+            .to_owned();
+        }
         let line = match self.settings.api_key.as_ref().map(|key| key.expose_secret().trim()) {
             Some(key) if !key.is_empty() => line.replace(key, "[redacted]"),
             Some(_) | None => line,

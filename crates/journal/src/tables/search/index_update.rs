@@ -44,7 +44,7 @@ pub(crate) enum IndexScope {
 
 impl IndexScope {
     /// Returns whether the scope contains messages.
-    fn includes_messages(&self) -> bool {
+    pub(crate) fn includes_messages(&self) -> bool {
         match self {
             Self::Search(query) => query.kinds.is_empty() || query.kinds.contains(&IndexHitKind::Message),
             Self::Threads(_) => true,

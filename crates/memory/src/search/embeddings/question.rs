@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use journal::{Embedding, EmbeddingFailure, QuestionEmbedder};
-use model::embeddings::{EmbeddingClient, EmbeddingError, EmbeddingSettings};
+use model::embeddings::{EmbeddingAnswer, EmbeddingClient, EmbeddingError, EmbeddingSettings};
 use parking_lot::Mutex;
 use secrecy::SecretString;
 use secrets::redact;
@@ -24,7 +24,7 @@ const QUESTION_BYTES_MAX: usize = 2_000;
 /// An embedding model.
 pub struct MessageEmbedder {
     /// The client.
-    pub(super) client: EmbeddingClient,
+    client: EmbeddingClient,
     /// The settings.
     pub(super) config: EmbeddingConfig,
     /// The identity of the model, with the prefixes that change its vectors.
@@ -67,12 +67,35 @@ impl MessageEmbedder {
     /// When the model gives no embedding.
     pub async fn embed_text(&self, text: &str) -> Result<Embedding, EmbeddingError> {
         let texts = [format!("{}{text}", self.config.question_prefix)];
-        let answer = self.client.embed(&texts, QUESTION_TIME_MAX).await?;
+        let answer = self.embed(&texts, QUESTION_TIME_MAX).await?;
         let vector = answer.vectors.first().and_then(|vector| Embedding::from_vector(vector));
-        vector.ok_or_else(|| EmbeddingError::Malformed {
+        vector.ok_or_else(|| self.no_direction_error())
+    }
+
+    /// Asks the model for the vectors of texts. Secrets in the message of a refusal are redacted, because it may repeat a request.
+    ///
+    /// # Errors
+    /// When the model gives no vectors.
+    pub(super) async fn embed(
+        &self,
+        texts: &[String],
+        time_max: Duration,
+    ) -> Result<EmbeddingAnswer, EmbeddingError> {
+        self.client.embed(texts, time_max).await.map_err(|error| match error {
+            EmbeddingError::Refused { model, endpoint, status, message, retry_after } => {
+                let message = redact(&message).into_owned();
+                EmbeddingError::Refused { model, endpoint, status, message, retry_after }
+            }
+            error => error,
+        })
+    }
+
+    /// Returns the error of an answer whose vectors have no direction.
+    pub(super) fn no_direction_error(&self) -> EmbeddingError {
+        EmbeddingError::Malformed {
             endpoint: self.client.endpoint(),
             reason: "the vector is zero or not finite".to_owned(),
-        })
+        }
     }
 
     /// Returns the failure of an earlier question if it is so recent that no question is sent.

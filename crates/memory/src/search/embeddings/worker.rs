@@ -11,10 +11,10 @@ use journal::{
     Embedding, EmbeddingSpend, MessageEmbeddings, QuestionEmbedder, Store, Transaction, UnembeddedMessages,
     Write,
 };
-use model::embeddings::EmbeddingError;
+use model::embeddings::{EmbeddingAnswer, EmbeddingError};
 use model::tokens::estimate_tokens;
 use protocol::{OwnerScope, Seq};
-use runtime::{Frame, RunScope};
+use runtime::{Frame, FrameSender, RunScope};
 
 use super::parts::split_message;
 use super::question::MessageEmbedder;
@@ -27,6 +27,14 @@ const REQUEST_PARTS_MAX: usize = 32;
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(180);
 /// Statuses with which endpoints refuse a text, for example because it is too long for the model.
 const TEXT_REFUSALS: [u16; 3] = [400, 413, 422];
+/// Statuses with which endpoints ask to wait.
+const RETRIED_STATUSES: [u16; 4] = [429, 502, 503, 504];
+/// Maximum number of times that a request is sent again.
+const RETRIES_MAX: u32 = 4;
+/// Pause before a request is sent again the first time, if the endpoint names none. It doubles each time.
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Longest pause, also if the endpoint asks for a longer one.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Minimum bytes of a refused text that is shortened and sent again.
 const SHORTENED_BYTES_MIN: usize = 400;
 /// A text that any model can read.
@@ -75,6 +83,14 @@ pub enum EmbeddingWorkError {
     Journal(#[from] journal::Error),
 }
 
+/// The result of embedding a batch.
+struct EmbeddedBatch {
+    /// Number of messages with an embedding.
+    messages: u64,
+    /// Number of parts of messages that have none, because the model refused them.
+    refused_parts: u64,
+}
+
 /// A part of a message that is to be embedded.
 struct MessagePart {
     /// The index of the thread in the batch.
@@ -98,12 +114,14 @@ impl EmbeddingWorker {
         journal::box_future(async move {
             let mut messages = 0;
             let mut total = None;
+            let mut refused_parts = 0;
             loop {
                 if scope.cancel.is_cancelled() {
                     return Ok(EmbeddingOutcome::Stopped { messages });
                 }
                 let batch = self.store.unembedded_messages(self.embedder.model(), BATCH_MESSAGES).await?;
                 if batch.threads.is_empty() {
+                    report_refused(refused_parts, scope.frames);
                     return Ok(EmbeddingOutcome::Complete { messages });
                 }
                 let tokens = tokens_of_day(batch.spend, Timestamp::now());
@@ -120,7 +138,8 @@ impl EmbeddingWorker {
                     embedded = self.embed_batch(batch) => embedded?,
                     () = scope.cancel.cancelled() => return Ok(EmbeddingOutcome::Stopped { messages }),
                 };
-                messages += embedded;
+                messages += embedded.messages;
+                refused_parts += embedded.refused_parts;
                 let what = "embed".to_owned();
                 scope.frames.send(Frame::Progress { what, done: messages, total: Some(total.max(messages)) });
             }
@@ -133,8 +152,8 @@ impl EmbeddingWorker {
         Ok(counts.missing)
     }
 
-    /// Embeds a batch, stores it, and returns the number of its messages.
-    async fn embed_batch(&self, batch: Vec<UnembeddedMessages>) -> Result<u64, EmbeddingWorkError> {
+    /// Embeds a batch and stores it.
+    async fn embed_batch(&self, batch: Vec<UnembeddedMessages>) -> Result<EmbeddedBatch, EmbeddingWorkError> {
         let mut parts = Vec::new();
         for (thread, UnembeddedMessages { texts, .. }) in batch.iter().enumerate() {
             for (seq, text) in texts {
@@ -146,12 +165,15 @@ impl EmbeddingWorker {
             }
         }
         let mut embedded: Vec<Vec<(Seq, Vec<Embedding>)>> = batch.iter().map(|_| Vec::new()).collect();
-        let mut tokens = 0;
+        let (mut tokens, mut refused_parts) = (0, 0);
         for request in parts.chunks(REQUEST_PARTS_MAX) {
             let (vectors, read) = self.embed_parts(request).await?;
             tokens += read;
             for (part, vector) in request.iter().zip(vectors) {
-                let Some(vector) = vector else { continue };
+                let Some(vector) = vector else {
+                    refused_parts += 1;
+                    continue;
+                };
                 match embedded[part.thread].last_mut() {
                     Some((seq, vectors)) if *seq == part.seq => vectors.push(vector),
                     Some(_) | None => embedded[part.thread].push((part.seq, vec![vector])),
@@ -180,7 +202,7 @@ impl EmbeddingWorker {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(count)
+        Ok(EmbeddedBatch { messages: count, refused_parts })
     }
 
     /// Asks the model for the embeddings of parts, and returns them with the number of tokens. A request that the endpoint refuses is
@@ -198,11 +220,16 @@ impl EmbeddingWorker {
         let all = 0..parts.len();
         let mut pending = vec![all];
         while let Some(range) = pending.pop() {
-            match self.embedder.client.embed(&texts[range.clone()], REQUEST_TIME_MAX).await {
+            match self.request(&texts[range.clone()]).await {
                 Ok(answer) => {
                     tokens += answer.tokens;
-                    for (index, vector) in range.zip(answer.vectors) {
-                        vectors[index] = Embedding::from_vector(&vector);
+                    let embeddings: Vec<Option<Embedding>> =
+                        answer.vectors.iter().map(|vector| Embedding::from_vector(vector)).collect();
+                    if embeddings.iter().all(Option::is_none) {
+                        return Err(self.embedder.no_direction_error());
+                    }
+                    for (index, embedding) in range.zip(embeddings) {
+                        vectors[index] = embedding;
                     }
                 }
                 Err(EmbeddingError::Refused { status, .. })
@@ -218,7 +245,7 @@ impl EmbeddingWorker {
                         pending.push(range);
                     } else {
                         // An endpoint that refuses any text has another problem than this text.
-                        self.embedder.client.embed(&[PROBE.to_owned()], REQUEST_TIME_MAX).await?;
+                        self.embedder.embed(&[PROBE.to_owned()], REQUEST_TIME_MAX).await?;
                         tracing::info!(%error, "a part of a message gets no embedding");
                     }
                 }
@@ -226,6 +253,36 @@ impl EmbeddingWorker {
             }
         }
         Ok((vectors, tokens))
+    }
+
+    /// Sends one request. If the endpoint asks to wait, or fails for the moment, it is sent again a few times.
+    async fn request(&self, texts: &[String]) -> Result<EmbeddingAnswer, EmbeddingError> {
+        let mut pause = RETRY_PAUSE_MIN;
+        for _ in 0..RETRIES_MAX {
+            match self.embedder.embed(texts, REQUEST_TIME_MAX).await {
+                Err(EmbeddingError::Refused { status, retry_after, .. })
+                    if RETRIED_STATUSES.contains(&status) =>
+                {
+                    tokio::time::sleep(retry_after.unwrap_or(pause).min(RETRY_PAUSE_MAX)).await;
+                    pause *= 2;
+                }
+                result => return result,
+            }
+        }
+        self.embedder.embed(texts, REQUEST_TIME_MAX).await
+    }
+}
+
+/// Reports the parts of messages that have no embedding, because the model refused them.
+fn report_refused(parts: u64, frames: &FrameSender) {
+    if parts > 0 {
+        let parts = if parts == 1 {
+            "1 part of a message has".to_owned()
+        } else {
+            format!("{parts} parts of messages have")
+        };
+        let text = format!("{parts} no embedding, because the model refused the text; only words find them");
+        frames.send(Frame::Notice { text });
     }
 }
 

@@ -53,7 +53,7 @@ async fn texts_get_vectors_in_their_order() {
     assert_eq!(request.headers["authorization"], "Bearer sk-1");
     assert_eq!(request.body["dimensions"], 3);
     assert_eq!(request.body["encoding_format"], "float");
-    assert_eq!(client.identity(), format!("{}/tiny/3", server.url()));
+    assert_eq!(client.identity(), "tiny/3");
 }
 
 #[tokio::test]
@@ -92,4 +92,28 @@ fn invalid_settings_are_refused_before_anything_is_sent() {
         let settings = EmbeddingSettings { model: model.to_owned(), ..settings(url) };
         assert!(matches!(EmbeddingClient::new(settings), Err(EmbeddingError::Setup { .. })), "{url}");
     }
+}
+
+#[tokio::test]
+async fn an_impossible_number_of_tokens_counts_as_the_estimate() {
+    for reported in ["0", "18446744073709551615"] {
+        let body = format!(
+            r#"{{"data": [{{"index": 0, "embedding": [1]}}], "usage": {{"prompt_tokens": {reported}}}}}"#
+        );
+        let server = server(Some(status(200, &body, "")));
+        let client = EmbeddingClient::new(settings(&server.url().to_owned())).unwrap();
+        let answer = client.embed(&["a text of a few words".to_owned()], TIME_MAX).await.unwrap();
+        assert_eq!(answer.tokens, tokens::estimate_tokens("a text of a few words"), "{reported}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_form_is_not_repeated() {
+    let body = format!(r#"{{"data": "{}"}}"#, "key-in-the-message".repeat(1_000));
+    let error = fail(status(200, &body, "")).await.to_string();
+    assert!(error.ends_with("it has another form than OpenAI's"), "{error}");
+    let error = fail(status(200, "<html>key-in-the-message", "")).await.to_string();
+    assert!(error.ends_with("it is not JSON"), "{error}");
+    let error = fail(status(307, "", "")).await.to_string();
+    assert!(error.ends_with("(307): redirects are not followed"), "{error}");
 }

@@ -127,3 +127,30 @@ fn a_server_embeds_in_the_background() {
     drop(process);
     assert!(server.requests()[0].path.ends_with("/v1/embeddings"));
 }
+
+#[test]
+fn two_processes_do_not_embed_the_same_messages() {
+    let server = embedding_server(None);
+    let sandbox = sandbox_with(server.url(), 100_000);
+    let lock = std::fs::File::create(sandbox.home().join("embedding.lock")).unwrap();
+    lock.lock().unwrap();
+    let refused = sandbox.run(&["memory", "embed"]);
+    refused.assert_error(1, "another process embeds them at present");
+    assert_eq!(server.call_count(), 0);
+    drop(lock);
+    assert_eq!(sandbox.json(&["memory", "embed", "--json"])["embedded"], 26);
+}
+
+#[test]
+fn a_hit_without_a_word_of_the_question_says_so() {
+    let server = embedding_server(None);
+    let sandbox = sandbox_with(server.url(), 100_000);
+    assert_eq!(sandbox.run(&["memory", "embed"]).code, 0);
+    let found = search(&sandbox, "how is mutual exclusion done");
+    assert_eq!(found["hits"][0]["matched_by"], "meaning", "{found}");
+    assert_eq!(search(&sandbox, "the lease of the worker")["hits"][0]["matched_by"], "words");
+    let output = sandbox.run(&["search", "how is mutual exclusion done", "--everywhere"]);
+    assert!(output.stdout.lines().next().unwrap().contains(" by meaning"), "{output:?}");
+    let nothing = search(&sandbox, "exclusion");
+    assert_eq!((&nothing["hits"], &nothing["meaning"]["state"]), (&json!([]), &json!("off")));
+}

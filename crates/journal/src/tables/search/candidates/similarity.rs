@@ -38,6 +38,8 @@ pub(in super::super) struct SimilarityQuery<'a> {
 pub(in super::super) struct Closeness {
     /// The closeness of the rows that were asked for, as far as they have embeddings.
     pub(in super::super) of_candidates: HashMap<i64, f64>,
+    /// Number of rows that were compared.
+    pub(in super::super) compared: u64,
     /// The closest rows, with their closeness, in no order.
     pub(in super::super) closest: Vec<(i64, f64)>,
 }
@@ -136,6 +138,7 @@ impl Comparison<'_, '_> {
         let statistics = self.statistics;
         let known = self.of_candidates.into_iter();
         Closeness {
+            compared: statistics.count as u64,
             of_candidates: known
                 .filter_map(|(row, similarity)| Some((row, statistics.closeness(similarity?))))
                 .collect(),

@@ -14,8 +14,8 @@ use crate::tables::memory::turns::visible_text;
 use crate::tables::threads::projects;
 use crate::tables::{owners, threads};
 use crate::{
-    EMBEDDED_PARTS_MAX, EmbeddingCounts, EmbeddingSpend, Error, MessageEmbeddings, Result, SearchQuery,
-    UnembeddedBatch, UnembeddedMessages,
+    EMBEDDED_PARTS_MAX, Embedding, EmbeddingCounts, EmbeddingSpend, Error, MessageEmbeddings,
+    QuestionMeaning, Result, SearchQuery, UnembeddedBatch, UnembeddedMessages,
 };
 
 /// Maximum number of threads that one call returns.
@@ -49,6 +49,36 @@ pub(in super::super) fn model_key(db: &SqlConnection, model: &str) -> Result<Opt
         .query_optional([model], |row| row.get(0))
 }
 
+/// Returns whether the embedding of a question cannot be compared with those that are stored, because it has another length.
+pub(crate) fn has_other_dimensions(db: &SqlConnection, meaning: &QuestionMeaning) -> Result<bool> {
+    let Some(key) = model_key(db, &meaning.model)? else { return Ok(false) };
+    Ok(stored_dimensions(db, key)?.is_some_and(|stored| stored != meaning.embedding.dimensions()))
+}
+
+/// Returns the number of dimensions of the stored embeddings of a model; `None` if it has none.
+fn stored_dimensions(db: &SqlConnection, model_key: i64) -> Result<Option<u64>> {
+    let stored: Option<i64> = db
+        .prepare("SELECT octet_length(vector) FROM embeddings WHERE model_key = $1 ORDER BY vector_id DESC LIMIT 1")?
+        .query_optional([model_key], |row| row.get(0))?;
+    Ok(stored.map(i64::unsigned_abs))
+}
+
+/// Fails with [`Error::InvalidRequest`] if embeddings have another length than those that are stored for the model.
+fn check_dimensions(db: &SqlConnection, model_key: i64, embeddings: &MessageEmbeddings) -> Result<()> {
+    let Some(stored) = stored_dimensions(db, model_key)? else { return Ok(()) };
+    let parts = embeddings.messages.iter().flat_map(|(_, parts)| parts);
+    match parts.map(Embedding::dimensions).find(|dimensions| *dimensions != stored) {
+        None => Ok(()),
+        Some(other) => {
+            let reason = format!(
+                "the model gives vectors of {other} dimensions, and the stored ones have {stored}; name it differently in \
+                 `search.embeddings`, for example with `dimensions` or a prefix, to embed all messages again"
+            );
+            Err(Error::InvalidRequest { what: "embeddings", reason })
+        }
+    }
+}
+
 /// Returns messages without embeddings of a model, at most `limit`, those of the most recently changed threads first.
 pub(crate) fn list_unembedded(db: &SqlConnection, model: &str, limit: usize) -> Result<UnembeddedBatch> {
     let heads: Vec<(i64, ThreadId, i64, i64)> = db
@@ -70,14 +100,16 @@ pub(crate) fn list_unembedded(db: &SqlConnection, model: &str, limit: usize) -> 
         let (texts, through_seq) = read_texts(db, thread_key, embedded_seq..=last_seq, &mut remaining)?;
         unembedded.push(UnembeddedMessages { thread_id, texts, through_seq });
     }
-    Ok(UnembeddedBatch { threads: unembedded, spend: read_spend(db, model)? })
+    Ok(UnembeddedBatch { threads: unembedded, spend: read_spend(db)? })
 }
 
-/// Returns what a model read on the newest day on which it read messages.
-fn read_spend(db: &SqlConnection, model: &str) -> Result<Option<EmbeddingSpend>> {
+/// Returns what all models together read on the newest day on which one read messages.
+fn read_spend(db: &SqlConnection) -> Result<Option<EmbeddingSpend>> {
     let spend: Option<(String, i64)> = db
-        .prepare("SELECT spent_on, tokens FROM embedding_models WHERE name = $1")?
-        .query_optional([model], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .prepare(
+            "SELECT spent_on, CAST(sum(tokens) AS BIGINT) FROM embedding_models GROUP BY spent_on ORDER BY spent_on DESC LIMIT 1",
+        )?
+        .query_optional((), |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(spend.and_then(|(day, tokens)| {
         Some(EmbeddingSpend { day: day.parse().ok()?, tokens: tokens.unsigned_abs() })
     }))
@@ -141,6 +173,7 @@ fn has_meaning(text: &str) -> bool {
 pub(crate) fn store_embeddings(db: &SqlConnection, embeddings: &MessageEmbeddings) -> Result<()> {
     let head = threads::load_head(db, embeddings.thread_id)?;
     let model_key = ensure_model(db, &embeddings.model)?;
+    check_dimensions(db, model_key, embeddings)?;
     add_spend(db, model_key, embeddings)?;
     let mut insert =
         db.prepare("INSERT INTO embeddings (vector_id, model_key, vector) VALUES ($1, $2, $3)")?;

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use super::super::MEANING_WORDS_MIN;
 use super::super::candidates::similarity::{Closeness, SimilarityQuery, measure_closeness};
 use super::super::candidates::{
     CandidateQuery, RowPredicate, SearchCandidate, SearchCandidates, compare_candidates,
@@ -19,8 +20,10 @@ const MEANING_WEIGHT: f64 = 0.6;
 const CLOSENESS_MAX: f64 = 6.0;
 /// Minimum closeness of a message that shares no word with the question.
 const WORDLESS_CLOSENESS_MIN: f64 = 2.0;
-/// Minimum number of words of a question that is compared by its meaning.
-const MEANING_WORDS_MIN: usize = 2;
+/// The same among few messages, of which many can be about the question. The average then says little.
+const FEW_CLOSENESS_MIN: f64 = 0.5;
+/// Number of messages that are more than few.
+const FEW_MESSAGES: u64 = 20;
 
 /// Adds the closeness of messages to the scores of candidates, adds the closest messages, and sorts the candidates again.
 ///
@@ -44,11 +47,13 @@ pub(in super::super) fn add_meaning(
         subset: query.subset,
     };
     let rows = candidates.best.iter().map(|candidate| candidate.row);
-    let Closeness { of_candidates, closest } = measure_closeness(db, &similarity_query, rows, predicate)?;
+    let Closeness { of_candidates, compared, closest } =
+        measure_closeness(db, &similarity_query, rows, predicate)?;
+    let closeness_min = if compared < FEW_MESSAGES { FEW_CLOSENESS_MIN } else { WORDLESS_CLOSENESS_MIN };
     let mut known: HashSet<i64> = candidates.best.iter().map(|candidate| candidate.row).collect();
     let mut others = std::mem::take(&mut candidates.others);
     for (row, closeness) in closest {
-        if closeness < WORDLESS_CLOSENESS_MIN || !known.insert(row) {
+        if closeness < closeness_min || !known.insert(row) {
             continue;
         }
         let candidate = match others.iter().position(|other| other.row == row) {

@@ -131,7 +131,7 @@ pub async fn another_model_embeds_all_messages_again(store: SharedStore) {
     assert_eq!(store.embedding_counts(MODEL, &everyone).await.unwrap(), counts(21, 0));
 }
 
-pub async fn the_tokens_of_a_day_are_counted_for_each_model(store: SharedStore) {
+pub async fn the_tokens_of_a_day_are_counted_for_all_models(store: SharedStore) {
     let thread_id = birds(&store).await;
     let spend = async |model: &str| {
         store
@@ -151,7 +151,7 @@ pub async fn the_tokens_of_a_day_are_counted_for_each_model(store: SharedStore) 
         let embeddings = MessageEmbeddings { thread_id, model, messages, through_seq: 1, tokens, at };
         commit(&*store, vec![Write::PutEmbeddings(embeddings)]).await.unwrap();
     }
-    assert_eq!(spend(MODEL).await, Some(("2026-03-01".to_owned(), 11)));
+    assert_eq!(spend(MODEL).await, Some(("2026-03-01".to_owned(), 81)));
     let next = MessageEmbeddings {
         thread_id,
         model: MODEL.to_owned(),
@@ -162,7 +162,7 @@ pub async fn the_tokens_of_a_day_are_counted_for_each_model(store: SharedStore) 
     };
     commit(&*store, vec![Write::PutEmbeddings(next)]).await.unwrap();
     assert_eq!(spend(MODEL).await, Some(("2026-03-02".to_owned(), 3)));
-    assert_eq!(spend("other").await, Some(("2026-03-01".to_owned(), 70)));
+    assert_eq!(spend("other").await, Some(("2026-03-02".to_owned(), 3)));
 }
 
 pub async fn a_new_message_is_embedded_and_a_superseded_one_is_not_found(store: SharedStore) {
@@ -212,4 +212,35 @@ pub async fn k1_meaning_finds_no_message_of_another_owner(store: SharedStore) {
     assert_eq!(counts, EmbeddingCounts::default());
     let unembedded = journal::Store::unembedded_messages(&own, MODEL, 9).await.unwrap();
     assert_eq!(unembedded, UnembeddedBatch::default());
+}
+
+pub async fn embeddings_of_another_length_are_refused_and_not_compared(store: SharedStore) {
+    let thread_id = birds(&store).await;
+    let longer = MessageEmbeddings {
+        thread_id,
+        model: MODEL.to_owned(),
+        messages: vec![(1, vec![Embedding::from_vector(&[1.0, 2.0, 3.0]).unwrap()])],
+        through_seq: 1,
+        tokens: 1,
+        at: at(1),
+    };
+    commit(&*store, vec![Write::PutEmbeddings(longer)]).await.unwrap();
+    let meaning = comparison(&store, question("angling companions")).await;
+    assert!(
+        matches!(&meaning, MeaningComparison::Unavailable { reason } if reason.contains("another length")),
+        "{meaning:?}"
+    );
+    let shorter = MessageEmbeddings {
+        thread_id,
+        model: MODEL.to_owned(),
+        messages: vec![(1, vec![meaning_of("heron")])],
+        through_seq: 22,
+        tokens: 1,
+        at: at(1),
+    };
+    let refused = commit(&*store, vec![Write::PutEmbeddings(shorter)]).await;
+    assert!(matches!(refused, Err(Error::InvalidRequest { .. })), "{refused:?}");
+    let summaries =
+        SearchQuery { kinds: vec![journal::IndexHitKind::Summary], ..question("angling companions") };
+    assert_eq!(comparison(&store, summaries).await, MeaningComparison::Off, "only messages have embeddings");
 }

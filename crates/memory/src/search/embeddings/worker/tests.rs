@@ -168,3 +168,35 @@ async fn a_thread_that_is_deleted_meanwhile_gets_no_embeddings() {
     assert_eq!(fixture.embed(1_000).await.unwrap(), EmbeddingOutcome::Complete { messages: 0 });
     assert_eq!(fixture.find("who goes angling").await.0, Vec::<Seq>::new());
 }
+
+#[tokio::test]
+async fn vectors_without_a_direction_are_a_failure_and_are_embedded_later() {
+    let body = r#"{"data": [{"index": 0, "embedding": [0, 0]}]}"#.to_owned();
+    let fault = ScriptedFault::Status { status: 200, headers: [].into(), body };
+    let fixture = Fixture::with_script(concepts(Some(fault)), &["a heron there"]).await;
+    let error = fixture.embed(1_000).await.unwrap_err();
+    assert!(error.to_string().ends_with("the vector is zero or not finite"), "{error}");
+    let counts = fixture.store.embedding_counts("tiny", &OwnerScope::Everyone).await.unwrap();
+    assert_eq!((counts.embeddings, counts.missing), (0, 1));
+}
+
+#[tokio::test]
+async fn m16_a_secret_in_the_message_of_a_refusal_is_redacted() {
+    let body = format!("bad key {SECRET}");
+    let fault = ScriptedFault::Status { status: 401, headers: [].into(), body };
+    let fixture = Fixture::with_script(concepts(Some(fault)), &["a heron there"]).await;
+    let error = fixture.embed(1_000).await.unwrap_err().to_string();
+    assert!(error.contains("bad key") && !error.contains("1aB2cD3eF4"), "{error}");
+    let MeaningComparison::Unavailable { reason } = fixture.find("who goes angling").await.1 else {
+        panic!("the model fails");
+    };
+    assert!(reason.contains("bad key") && !reason.contains("1aB2cD3eF4"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_single_word_is_looked_for_as_a_word_and_not_sent() {
+    let fixture = Fixture::new(&["a heron in the reeds", "the railway timetable", "some tea for me"]).await;
+    fixture.embed(1_000).await.unwrap();
+    assert_eq!(fixture.find("angling").await, (Vec::new(), MeaningComparison::Off));
+    assert_eq!(fixture.server.call_count(), 1);
+}

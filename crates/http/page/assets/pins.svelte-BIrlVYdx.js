@@ -1,0 +1,1 @@
+import{xn as e}from"./base-CRB26YtH.js";var t=e({thread:``,pins:[]});export{t};

@@ -85,6 +85,9 @@ pub enum FactState {
 }
 
 /// A change of the state of a fact.
+///
+/// An acceptance marks the note of the fact as pending, because agent.md is written after it. While the mark is there, a change
+/// from the state to itself removes the mark, and a change back to [`FactState::Proposed`] undoes the acceptance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactDecision {
     /// The fact.
@@ -174,7 +177,8 @@ impl FactState {
     pub const fn can_become(self, to: Self) -> bool {
         match self {
             Self::Proposed => matches!(to, Self::Accepted | Self::Edited | Self::Declined),
-            Self::Accepted | Self::Edited => matches!(to, Self::Superseded),
+            Self::Accepted => matches!(to, Self::Accepted | Self::Proposed | Self::Superseded),
+            Self::Edited => matches!(to, Self::Edited | Self::Proposed | Self::Superseded),
             Self::Declined | Self::Superseded => false,
         }
     }

@@ -31,8 +31,8 @@ pub use error::{Error, Result};
 pub use file::history::{HistoryError, NotesHistory, RestoreOutcome, RevisionEntry};
 pub use file::project_notes::{NoteOwner, NotesScope};
 pub use file::{
-    AGENT_MD_BYTES_MAX, AgentFile, AgentFileSnapshot, BlockWrite, BlockWriteOutcome, MarkerRepair,
-    ReadExtent, RewriteOutcome,
+    AGENT_MD_BYTES_MAX, AgentFile, AgentFileGuard, AgentFileSnapshot, BlockWrite, BlockWriteOutcome,
+    MarkerRepair, ReadExtent, RewriteOutcome,
 };
 pub use hook::AgentMdHook;
 pub use hook::inherited_summary::{SummaryRetention, UNUSED_TURNS_MAX};

@@ -153,7 +153,7 @@ pub(crate) struct FactResultBody {
     /// The fact after the decision.
     fact: FactShape,
     /// `none` if it replaces no note, `replaced` if it stands in the place of that note, and `not_found` if that note does
-    /// not stand in `agent.md` exactly once, so that the fact was added.
+    /// not stand exactly once among the notes of the same project, or the personal ones, so that the fact was added.
     replacement: &'static str,
     /// Number of secrets that were redacted from the note.
     withheld: u64,

@@ -39,6 +39,10 @@ impl SummarizationHandoff {
         agent_id: &AssistantId,
         coverage: &SummaryCoverage,
     ) -> journal::Result<Option<KnownNotes>> {
+        if let Some(review) = self.fact_review(agent_id) {
+            // A decision that cannot be completed has no effect on the summary.
+            let _ = review.complete_pending(Timestamp::now()).await;
+        }
         let Some(agent_md) = self.agent_md.as_ref().filter(|_| self.settings.propose_facts) else {
             return Ok(None);
         };
@@ -97,8 +101,9 @@ impl SummarizationHandoff {
         let mut proposed = ProposedFacts::default();
         for fact_id in fact_ids {
             let Some(fact) = self.store.fact(*fact_id).await? else { continue };
-            // The model's own words are never accepted without a review.
-            let needs_review = !self.settings.auto_accept || fact.role != MessageRole::User;
+            // Neither the model's own words nor the loss of a note are ever accepted without a review.
+            let needs_review =
+                !self.settings.auto_accept || fact.role != MessageRole::User || fact.replaces.is_some();
             let review =
                 self.fact_review(agent_id).filter(|_| !needs_review && fact.state == FactState::Proposed);
             let Some(review) = review else {

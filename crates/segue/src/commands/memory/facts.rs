@@ -314,8 +314,12 @@ fn print_decision(screen: &Screen, receipt: &FactReceipt) -> Result<(), CliFailu
         NoteReplacement::NotRequested => return Ok(()),
         NoteReplacement::Replaced => format!("It replaces: {replaced}"),
         NoteReplacement::NotFound => {
+            let owner = match &receipt.fact.project {
+                Some(_) => "the notes of its project",
+                None => "the personal notes",
+            };
             format!(
-                "The note that it replaces is not in agent.md exactly once, so it stays; `segue memory edit` removes it: {replaced}"
+                "No note was replaced, because this one is not among {owner} exactly once; change it with `segue memory edit`: {replaced}"
             )
         }
     };

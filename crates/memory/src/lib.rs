@@ -25,7 +25,7 @@ mod tiers;
 
 pub use edit::EDITED_BYTES_MAX;
 pub use edit::fact_review::{FactError, FactReceipt, FactReview, FactVerdict};
-pub use edit::remember::{NoteReplacement, RememberedNote, remember};
+pub use edit::remember::{NOTE_CHARS_MAX, NoteReplacement, RememberedNote, remember};
 pub use edit::tool::{EDIT_MEMORY, EditMemoryTool};
 pub use error::{Error, Result};
 pub use file::history::{HistoryError, NotesHistory, RestoreOutcome, RevisionEntry};

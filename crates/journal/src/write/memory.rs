@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of stored revisions of an agent's notes.
 pub const NOTES_REVISIONS_MAX: u64 = 1_000;
 
+/// The characters at the end of a text that are not compared.
+const END_PUNCTUATION: [char; 12] = ['.', '!', '?', ',', ';', ':', '…', '。', '！', '？', '،', ' '];
+
 /// A fact that a model proposes for agent.md, with the message that it quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactProposal {
@@ -206,8 +209,8 @@ impl RevisionCause {
 }
 
 /// Returns the form of a text by which facts, notes and quotes are compared: in lower case, with single blanks, and without
-/// a period at the end.
+/// the punctuation at the end.
 pub fn comparison_key(text: &str) -> String {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-    words.join(" ").trim_end_matches(['.', ' ']).to_owned()
+    words.join(" ").trim_end_matches(END_PUNCTUATION).to_owned()
 }

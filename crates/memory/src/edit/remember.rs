@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use model::untrusted_text;
 use secrets::redact_and_count;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -13,7 +14,7 @@ use crate::file::{AgentFile, AgentFileGuard, BlockIntent, FileAction};
 use crate::{Error, Result, managed_block};
 
 /// Maximum length of a note in grapheme clusters.
-const NOTE_CHARS_MAX: usize = 4_000;
+pub const NOTE_CHARS_MAX: usize = 4_000;
 
 /// The result of remembering a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub enum NoteReplacement {
 /// that conversations of the owner already see is not added again.
 ///
 /// # Errors
-/// When the text is blank or too long, or the file would become too large. The file is then unchanged.
+/// When the text has no letter and no digit, or is too long, or the file would become too large. The file is then unchanged.
 pub fn remember(file: &AgentFile, owner: NoteOwner<'_>, text: &str) -> Result<RememberedNote> {
     file.lock()?.remember(owner, text)
 }
@@ -165,13 +166,17 @@ fn refusal_error(file: &AgentFile, refusal: EditRefusal) -> Error {
     }
 }
 
-/// Returns the text as a list item without secrets.
+/// Returns the text as a list item without secrets, hidden characters and control characters.
 ///
 /// # Errors
-/// When the text is blank or too long.
+/// When the text has no letter and no digit, or is too long.
 pub(crate) fn format_note(text: &str) -> Result<FormattedNote> {
-    let text = text.trim();
-    if text.is_empty() {
+    // Some programs begin a new line at these characters, and would read the rest of the line as one of its own.
+    let text =
+        text.replace("\r\n", "\n").replace(['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "\n");
+    let visible = untrusted_text::strip_hidden_characters(&text);
+    let text = visible.trim();
+    if !text.contains(char::is_alphanumeric) {
         return Err(Error::BlankNote);
     }
     let chars = text.graphemes(true).count();
@@ -180,9 +185,6 @@ pub(crate) fn format_note(text: &str) -> Result<FormattedNote> {
     }
     let (safe, redacted) = redact_and_count(text);
     let inert = managed_block::escape_block_tags(&safe);
-    // Some programs begin a new line at these characters, and would read the rest of the line as one of its own.
-    let inert =
-        inert.replace("\r\n", "\n").replace(['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "\n");
     let mut lines = inert.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
     // A text that already begins with a list marker gets no second one.
     let first = lines.next().unwrap_or_default();

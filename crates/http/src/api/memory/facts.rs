@@ -17,8 +17,6 @@ const FACTS_DEFAULT: usize = 50;
 const FACTS_MAX: usize = 1_000;
 /// Maximum number of facts that a list skips.
 const OFFSET_MAX: usize = 1_000_000;
-/// Maximum length of the text of a note in characters.
-const NOTE_CHARS_MAX: usize = 1_000;
 
 /// A fact that a model proposed, with the words that it quotes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -191,9 +189,6 @@ pub(crate) async fn decide_fact(
         (FactDecisionKind::Decline, None) => FactVerdict::Decline,
         (FactDecisionKind::Edit, Some(text)) if text.trim().is_empty() => {
             return Err(ApiError::invalid("`text` contains no words"));
-        }
-        (FactDecisionKind::Edit, Some(text)) if text.chars().count() > NOTE_CHARS_MAX => {
-            return Err(ApiError::invalid(format!("`text`: a note has at most {NOTE_CHARS_MAX} characters")));
         }
         (FactDecisionKind::Edit, Some(text)) => FactVerdict::Edit(text),
         (FactDecisionKind::Edit, None) => return Err(ApiError::invalid("`text`: send the text of the note")),

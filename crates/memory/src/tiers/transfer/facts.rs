@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use journal::{FactProposal, FactScope, FactSource, FactState, Write, comparison_key};
 use protocol::{AssistantId, FactId, MediumTermSummary, MessageRole};
 use runtime::{Frame, FrameSender};
@@ -70,7 +70,8 @@ impl SummarizationHandoff {
     ) -> (Vec<Write>, Vec<FactId>) {
         let mut keys = HashSet::new();
         let new_facts = facts.iter().filter(|fact| keys.insert(comparison_key(&fact.text)));
-        let proposals = new_facts.take(FACTS_MAX).map(|fact| FactProposal {
+        // Facts are listed by their time, so it has the order of the answer.
+        let proposals = new_facts.take(FACTS_MAX).zip(0..).map(|(fact, rank)| FactProposal {
             fact_id: FactId::for_summary(summary.id, &fact.text),
             agent_id: summary.agent_id.clone(),
             scope: match self.settings.scope {
@@ -83,7 +84,7 @@ impl SummarizationHandoff {
             source: FactSource { thread_id: fact.thread_id, seq: fact.seq, role: fact.role },
             summary_id: summary.id,
             replaces: fact.replaces.clone(),
-            created_at: summary.created_at,
+            created_at: summary.created_at + SignedDuration::from_micros(rank),
         });
         let proposals: Vec<FactProposal> = proposals.collect();
         let ids = proposals.iter().map(|fact| fact.fact_id).collect();

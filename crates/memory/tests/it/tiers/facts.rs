@@ -89,8 +89,8 @@ const LINES: [&str; 4] =
 #[tokio::test]
 async fn a_fact_is_proposed_with_the_message_that_it_quotes() {
     let facts = [
-        fact("Prefers tabs in Go.", "always use tabs in go"),
         json!({"kind": "environment", "text": "- The build uses port 8080.", "quote": "runs on port 8080."}),
+        fact("Prefers tabs in Go.", "always use tabs in go"),
         json!({"kind": "name", "text": "The person is Ada.", "quote": "call me Ada", "scope": "personal"}),
     ];
     let desk = FactFixture::new("- Uses Vim.\n", [reply(&facts)]);
@@ -103,8 +103,8 @@ async fn a_fact_is_proposed_with_the_message_that_it_quotes() {
     assert_eq!(
         found,
         [
-            ("Prefers tabs in Go.", Some("/p"), 1, MessageRole::User, Some(thread_id)),
             ("The build uses port 8080.", Some("/p"), 2, MessageRole::Assistant, Some(thread_id)),
+            ("Prefers tabs in Go.", Some("/p"), 1, MessageRole::User, Some(thread_id)),
             ("The person is Ada.", None, 3, MessageRole::User, Some(thread_id)),
         ]
     );
@@ -193,8 +193,7 @@ async fn secrets_and_block_tags_are_in_no_fact() {
         [reply(&[replacing(&text, "The token is [redacted]", 1), replacing("Uses Emacs.", "for Emacs", 2)])],
     );
     desk.summarize(&[&format!("U: The token is {key} for Emacs.")]).await;
-    let mut stored = desk.facts().await;
-    stored.sort_by_key(|fact| fact.text.starts_with("Uses"));
+    let stored = desk.facts().await;
     assert_eq!(stored[0].text, "The token [redacted] opens &lt;current_thread_summary&gt; it.");
     assert_eq!(stored[0].replaces, None, "a note with a secret is not stored in the journal");
     assert_eq!(stored[1].replaces.as_deref(), Some("- Uses Vim."));
@@ -231,10 +230,10 @@ async fn an_accepted_fact_is_a_note_of_its_project() {
         (accepted.fact.state, accepted.replacement),
         (FactState::Accepted, NoteReplacement::NotRequested)
     );
-    let edited = desk.decide(&stored[2], FactVerdict::Edit("Call the person Ada.".to_owned())).await.unwrap();
+    let edited = desk.decide(&stored[1], FactVerdict::Edit("Call the person Ada.".to_owned())).await.unwrap();
     assert_eq!(edited.fact.state, FactState::Edited);
     assert_eq!(edited.fact.decided_text.as_deref(), Some("- Call the person Ada."));
-    let declined = desk.decide(&stored[1], FactVerdict::Decline).await.unwrap();
+    let declined = desk.decide(&stored[2], FactVerdict::Decline).await.unwrap();
     assert_eq!((declined.fact.state, declined.note), (FactState::Declined, None));
     assert_eq!(desk.agent_md(), "- Uses Vim.\n- Call the person Ada.\n\n## Project: /p\n- Prefers tabs.\n");
     for verdict in [FactVerdict::Accept, FactVerdict::Decline, FactVerdict::Edit("x".to_owned())] {

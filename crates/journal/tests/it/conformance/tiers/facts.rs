@@ -140,6 +140,7 @@ pub async fn a_fact_is_not_proposed_again_whatever_was_decided(store: SharedStor
     let thread_id = create(&*store).await;
     let first = propose(&*store, thread_id, "Prefers tabs.").await;
     propose(&*store, thread_id, "prefers  TABS").await;
+    propose(&*store, thread_id, "Prefers tabs ?!").await;
     assert_eq!(texts(&*store, every_fact()).await, ["Prefers tabs."]);
     commit(&*store, vec![Write::DecideFact(decision(first, FactState::Declined))]).await.unwrap();
     propose(&*store, thread_id, "Prefers tabs").await;

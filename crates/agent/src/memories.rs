@@ -16,9 +16,9 @@ use journal::{
 };
 
 use memory::{
-    AgentFile, AgentFileSnapshot, ItemStore, NotesScope, PinReceipt, PinRequest, RecallQuery, RecallResult,
-    RememberedNote, RewriteOutcome, SearchRequest, SearchResults, SummarizationHandoff, SummarizationWorker,
-    TRANSFER_OUTBOX_KIND, ThreadPins, UnpinReceipt,
+    AgentFileGuard, AgentFileSnapshot, ItemStore, NotesScope, PinReceipt, PinRequest, RecallQuery,
+    RecallResult, RememberedNote, RewriteOutcome, SearchRequest, SearchResults, SummarizationHandoff,
+    SummarizationWorker, TRANSFER_OUTBOX_KIND, ThreadPins, UnpinReceipt,
 };
 use model::ChatModel;
 use protocol::{AssistantId, LoggedMessage, Pin, RunStatus, ThreadId};
@@ -124,7 +124,7 @@ impl<'a> MemoryService<'a> {
                 self.agent.workspace_name()?;
             }
             let text = text.to_owned();
-            let note = move |file: &AgentFile| memory::remember(file, scope.default_owner(), &text);
+            let note = move |file: &mut AgentFileGuard<'_>| file.remember(scope.default_owner(), &text);
             Ok(self.notes_history().change(RevisionCause::Remember, note).await?)
         })
     }
@@ -189,7 +189,7 @@ impl<'a> MemoryService<'a> {
     /// unchanged in that case.
     pub fn edit_agent_md(self, displayed: Vec<u8>, edited: Vec<u8>) -> BoxFuture<'a, Result<RewriteOutcome>> {
         journal::box_future(async move {
-            let edit = move |file: &AgentFile| file.rewrite(&displayed, &edited);
+            let edit = move |file: &mut AgentFileGuard<'_>| file.rewrite(&displayed, &edited);
             Ok(self.notes_history().change(RevisionCause::Edit, edit).await?)
         })
     }

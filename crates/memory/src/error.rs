@@ -48,8 +48,8 @@ pub enum Error {
         /// The problems, with line numbers.
         source: MalformedMarkers,
     },
-    /// The text to remember is blank.
-    #[error("remember it: the text is blank")]
+    /// The text to remember has no letter and no digit.
+    #[error("remember it: the text has no letter and no digit")]
     BlankNote,
     /// The text is too long for a note.
     #[error("remember it: the text has {chars} characters, and {chars_max} is the limit")]

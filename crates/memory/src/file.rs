@@ -59,8 +59,9 @@ struct ReadCache {
     newest_existing: Option<Arc<CachedSnapshot>>,
 }
 
-/// Exclusive access to the file: while this guard lives, this process may change it.
-pub(crate) struct AgentFileGuard<'a> {
+/// Exclusive access to an agent.md: while this guard lives, no other writer of this program changes the file.
+pub struct AgentFileGuard<'a> {
+    file: &'a AgentFile,
     /// The file, with links resolved.
     target: PathBuf,
     retired: MutexGuard<'a, VecDeque<RetiredFile>>,
@@ -184,6 +185,37 @@ impl AgentFileSnapshot {
     }
 }
 
+impl<'a> AgentFileGuard<'a> {
+    /// Returns the handle to the file.
+    pub(crate) const fn file(&self) -> &'a AgentFile {
+        self.file
+    }
+
+    /// Replaces the file while it stays locked. See [`AgentFile::replace_with`].
+    pub(crate) fn replace<T>(
+        &mut self,
+        make: impl FnMut(Option<&[u8]>) -> Result<FileAction<T>>,
+    ) -> Result<T> {
+        self.file.replace_with(self, make)
+    }
+
+    /// Applies `change` to the notes of this scope. Parts that would touch the block or other notes are refused; the
+    /// others are applied.
+    pub(crate) fn edit_notes(&mut self, scope: &NotesScope, change: &NotesChange) -> Result<AppliedChange> {
+        self.replace(|current| {
+            let applied = edit::apply_change(current.unwrap_or_default(), scope, change);
+            Ok(match applied.applied_count {
+                0 => FileAction::KeepFile(applied),
+                _ => FileAction::ReplaceFile {
+                    bytes: applied.text.clone(),
+                    block: BlockIntent::KeepBlock,
+                    report: applied,
+                },
+            })
+        })
+    }
+}
+
 impl AgentFile {
     /// Returns a handle to the file at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -299,23 +331,6 @@ impl AgentFile {
         Ok(snapshot)
     }
 
-    /// Applies `change` to the notes of this scope. Parts that would touch the block or other notes are refused; the
-    /// others are applied.
-    pub(crate) fn edit_notes(&self, scope: &NotesScope, change: &NotesChange) -> Result<AppliedChange> {
-        let mut guard = self.lock()?;
-        self.replace_with(&mut guard, |current| {
-            let applied = edit::apply_change(current.unwrap_or_default(), scope, change);
-            Ok(match applied.applied_count {
-                0 => FileAction::KeepFile(applied),
-                _ => FileAction::ReplaceFile {
-                    bytes: applied.text.clone(),
-                    block: BlockIntent::KeepBlock,
-                    report: applied,
-                },
-            })
-        })
-    }
-
     /// Reads at most [`AGENT_MD_BYTES_MAX`] bytes. Refuses UTF-16.
     fn load_file(&self, target: &Path) -> Result<(Vec<u8>, ReadExtent)> {
         let mut bytes = atomic_replace::read_file(target)?.map(|content| content.bytes).unwrap_or_default();
@@ -335,7 +350,7 @@ impl AgentFile {
         let record = LockedBlockRecord::read(atomic_replace::lock_target(&target)?);
         self.sweep_once.call_once(|| atomic_replace::remove_stale_temporaries(&target));
         rescue_all_late_writes(&target, &mut retired)?;
-        Ok(AgentFileGuard { target, retired, record })
+        Ok(AgentFileGuard { file: self, target, retired, record })
     }
 
     /// Writes `summary_md` into the block. With `expected`, only if the block holds `expected` or already holds

@@ -25,14 +25,14 @@ mod tiers;
 
 pub use edit::EDITED_BYTES_MAX;
 pub use edit::fact_review::{FactError, FactReceipt, FactReview, FactVerdict};
-pub use edit::remember::{NoteReplacement, RememberedNote, remember};
+pub use edit::remember::{NOTE_CHARS_MAX, NoteReplacement, RememberedNote, remember};
 pub use edit::tool::{EDIT_MEMORY, EditMemoryTool};
 pub use error::{Error, Result};
 pub use file::history::{HistoryError, NotesHistory, RestoreOutcome, RevisionEntry};
 pub use file::project_notes::{NoteOwner, NotesScope};
 pub use file::{
-    AGENT_MD_BYTES_MAX, AgentFile, AgentFileSnapshot, BlockWrite, BlockWriteOutcome, MarkerRepair,
-    ReadExtent, RewriteOutcome,
+    AGENT_MD_BYTES_MAX, AgentFile, AgentFileGuard, AgentFileSnapshot, BlockWrite, BlockWriteOutcome,
+    MarkerRepair, ReadExtent, RewriteOutcome,
 };
 pub use hook::AgentMdHook;
 pub use hook::inherited_summary::{SummaryRetention, UNUSED_TURNS_MAX};

@@ -47,7 +47,7 @@ impl MemoryError {
     /// Returns the class of the failure and a hint for the person.
     pub(crate) fn advice(&self) -> ErrorAdvice {
         match self {
-            Self::AgentFile(error) => ErrorClass::Store.with_hint(error.hint()),
+            Self::AgentFile(error) => file_error_class(error).with_hint(error.hint()),
             Self::Recall(RecallError::Journal(error))
             | Self::Item(ItemError::Journal(error))
             | Self::Pin(PinError::Journal(error))
@@ -64,12 +64,14 @@ impl MemoryError {
             Self::Fact(error) => match error {
                 FactError::Unknown(_) | FactError::Ambiguous { .. } => ErrorClass::User,
                 FactError::AlreadyDecided { .. } | FactError::Contended { .. } => ErrorClass::Conflict,
+                FactError::History(HistoryError::File(error)) => file_error_class(error),
                 FactError::History(_) | FactError::Journal(_) => ErrorClass::Store,
             }
             .with_hint(error.hint()),
             Self::History(error) => match error {
                 HistoryError::UnknownRevision { .. } => ErrorClass::User,
-                HistoryError::File(_) | HistoryError::Journal(_) => ErrorClass::Store,
+                HistoryError::File(error) => file_error_class(error),
+                HistoryError::Journal(_) => ErrorClass::Store,
                 HistoryError::Task(_) => ErrorClass::Internal,
             }
             .with_hint(error.hint()),
@@ -102,6 +104,14 @@ impl MemoryError {
     }
 }
 
+/// Returns the class of a failure to change `agent.md`.
+const fn file_error_class(error: &memory::Error) -> ErrorClass {
+    match error {
+        memory::Error::BlankNote | memory::Error::NoteTooLong { .. } => ErrorClass::User,
+        _ => ErrorClass::Store,
+    }
+}
+
 /// Returns the class of a failure of the embedding model, and a hint.
 fn embedding_advice(error: &EmbeddingError) -> ErrorAdvice {
     match error {
@@ -128,7 +138,12 @@ mod tests {
     #[test]
     fn memory_errors_have_a_class_that_matches_the_remedy() {
         let check = |error: MemoryError, class: ErrorClass| assert_eq!(error.advice().0, class, "{error}");
-        check(MemoryError::AgentFile(memory::Error::BlankNote), ErrorClass::Store);
+        check(MemoryError::AgentFile(memory::Error::BlankNote), ErrorClass::User);
+        let too_long = || HistoryError::File(memory::Error::NoteTooLong { chars: 9, chars_max: 4 });
+        check(MemoryError::History(too_long()), ErrorClass::User);
+        check(MemoryError::Fact(FactError::History(too_long())), ErrorClass::User);
+        let utf16 = memory::Error::Utf16 { path: "agent.md".into() };
+        check(MemoryError::AgentFile(utf16), ErrorClass::Store);
         check(MemoryError::Recall(RecallError::NoWords), ErrorClass::User);
         check(MemoryError::Item(ItemError::SecretName), ErrorClass::User);
         check(MemoryError::Fact(FactError::Unknown("a".to_owned())), ErrorClass::User);

@@ -25,12 +25,14 @@ pub struct FactListRequest {
 }
 
 impl<'a> MemoryService<'a> {
-    /// Returns a page of the facts that a model proposed, oldest first.
+    /// Returns a page of the facts that a model proposed, oldest first. Decisions whose process ended before `agent.md` was
+    /// written are completed first.
     ///
     /// # Errors
     /// Fails only if the journal does, or if the limit is out of range.
     pub fn facts(self, request: FactListRequest) -> BoxFuture<'a, Result<Vec<MemoryFact>>> {
         journal::box_future(async move {
+            self.fact_review().complete_pending(Timestamp::now()).await?;
             let FactListRequest { project, states, offset, limit } = request;
             let agent_id = self.agent.settings.assistant_id.clone();
             let query = FactQuery { project, states, offset, limit, ..FactQuery::for_agent(agent_id) };
@@ -55,8 +57,7 @@ impl<'a> MemoryService<'a> {
         journal::box_future(async move { Ok(self.fact_review().find(prefix).await?) })
     }
 
-    /// Decides on a proposed fact. An accepted one becomes a note in `agent.md`. If this fails in the middle, the same call
-    /// completes it.
+    /// Decides on a proposed fact. An accepted one becomes a note in `agent.md`. The first decision stands.
     ///
     /// # Errors
     /// [`memory::FactError`] if the fact is unknown, or was decided before. Fails if `agent.md` cannot be written, or if the

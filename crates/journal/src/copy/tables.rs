@@ -329,6 +329,7 @@ const MEMORY_FACTS: &[CopyColumn] = &[
     plain_column("state"),
     plain_column("decided_text"),
     plain_column("decided_at"),
+    plain_column("note_pending"),
     plain_column("created_at"),
 ];
 const MEMORY_REVISIONS: &[CopyColumn] = &[

@@ -17,6 +17,8 @@ pub struct FactQuery {
     pub states: Vec<FactState>,
     /// Only facts whose id begins with this text. Hyphens and case are ignored.
     pub id_prefix: String,
+    /// Only accepted facts whose note is not known to stand in agent.md yet.
+    pub is_note_pending: bool,
     /// Number of facts to skip.
     pub offset: usize,
     /// Maximum number of facts, from 1 to [`crate::PAGE_ROWS_MAX`].
@@ -31,6 +33,7 @@ impl FactQuery {
             project: ProjectScope::Any,
             states: Vec::new(),
             id_prefix: String::new(),
+            is_note_pending: false,
             offset: 0,
             limit: crate::PAGE_ROWS_MAX,
         }
@@ -66,6 +69,8 @@ pub struct MemoryFact {
     pub state: FactState,
     /// The text of the note in agent.md, if there was one.
     pub decided_text: Option<String>,
+    /// True from the acceptance of the fact until its note stands in agent.md.
+    pub is_note_pending: bool,
     /// The time of the last decision.
     pub decided_at: Option<Timestamp>,
     /// The time of the proposal.

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of stored revisions of an agent's notes.
 pub const NOTES_REVISIONS_MAX: u64 = 1_000;
 
+/// The characters at the end of a text that are not compared.
+const END_PUNCTUATION: [char; 12] = ['.', '!', '?', ',', ';', ':', '…', '。', '！', '？', '،', ' '];
+
 /// A fact that a model proposes for agent.md, with the message that it quotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactProposal {
@@ -85,6 +88,9 @@ pub enum FactState {
 }
 
 /// A change of the state of a fact.
+///
+/// An acceptance marks the note of the fact as pending, because agent.md is written after it. While the mark is there, a change
+/// from the state to itself removes the mark, and a change back to [`FactState::Proposed`] undoes the acceptance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactDecision {
     /// The fact.
@@ -174,7 +180,8 @@ impl FactState {
     pub const fn can_become(self, to: Self) -> bool {
         match self {
             Self::Proposed => matches!(to, Self::Accepted | Self::Edited | Self::Declined),
-            Self::Accepted | Self::Edited => matches!(to, Self::Superseded),
+            Self::Accepted => matches!(to, Self::Accepted | Self::Proposed | Self::Superseded),
+            Self::Edited => matches!(to, Self::Edited | Self::Proposed | Self::Superseded),
             Self::Declined | Self::Superseded => false,
         }
     }
@@ -202,8 +209,8 @@ impl RevisionCause {
 }
 
 /// Returns the form of a text by which facts, notes and quotes are compared: in lower case, with single blanks, and without
-/// a period at the end.
+/// the punctuation at the end.
 pub fn comparison_key(text: &str) -> String {
     let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
-    words.join(" ").trim_end_matches(['.', ' ']).to_owned()
+    words.join(" ").trim_end_matches(END_PUNCTUATION).to_owned()
 }

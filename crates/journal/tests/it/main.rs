@@ -233,6 +233,7 @@ against_every_backend! {
         facts_are_listed_by_state_and_project_in_pages
         a_fact_is_not_proposed_again_whatever_was_decided
         of_several_decisions_on_a_fact_the_first_wins
+        the_note_of_an_accepted_fact_is_pending_until_it_is_confirmed
         a8_a_summary_that_is_not_stored_proposes_nothing
         k9_undecided_facts_are_deleted_with_their_source
         revisions_of_the_notes_are_numbered_and_stored_once;

@@ -1,6 +1,6 @@
-//! Decisions on proposed facts. An accepted fact becomes a note in agent.md. The file is written first, because writing a
-//! note twice changes nothing: after a crash between the two, the fact is still proposed, and a repeated decision completes
-//! it.
+//! Decisions on proposed facts. An accepted fact becomes a note in agent.md. The decision is stored first, so that the first one
+//! wins, with a mark that its note is pending. Then the note is written, and at last the mark is removed. A decision that a crash
+//! leaves with its mark is completed later, which is safe because writing a note twice changes nothing.
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -10,8 +10,10 @@ use journal::{
 };
 use protocol::FactId;
 
-use super::remember::{NoteReplacement, RememberedNote, remove_note, write_note};
-use crate::file::history::{HistoryError, NotesHistory};
+use super::remember::{
+    FormattedNote, NoteReplacement, RememberedNote, format_note, note_replacement, report_note, write_note,
+};
+use crate::file::history::{HistoryError, NotesHistory, NotesSession};
 use crate::file::project_notes::NoteOwner;
 
 /// Maximum number of attempts to store a decision while other processes decide on other facts.
@@ -80,6 +82,15 @@ pub enum FactError {
     Journal(#[from] journal::Error),
 }
 
+/// The effect of a transaction with decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CommitOutcome {
+    /// They are stored.
+    Stored,
+    /// A fact has another state than expected, and nothing is stored.
+    Conflict,
+}
+
 impl FactError {
     /// Returns what the user can do about the error, as a clause without a period.
     pub const fn hint(&self) -> &'static str {
@@ -119,11 +130,11 @@ impl FactReview {
     }
 
     /// Decides on a proposed fact. An accepted one is written to agent.md: in the place of the note that it replaces, if that
-    /// note still stands there exactly once, and at the end of the notes otherwise.
+    /// note still stands there exactly once among those of the same project, and at the end of the notes otherwise.
     ///
     /// # Errors
-    /// [`FactError::AlreadyDecided`] if it was decided before. Fails if the file or the journal does; then the fact is still
-    /// proposed, and the same call completes the decision.
+    /// [`FactError::AlreadyDecided`] if it was decided before. If the file cannot be written, the fact is still proposed. If the
+    /// journal fails after the decision is stored, [`Self::complete_pending`] completes it.
     pub fn decide(
         &self,
         fact_id: FactId,
@@ -132,99 +143,164 @@ impl FactReview {
     ) -> BoxFuture<'_, Result<FactReceipt, FactError>> {
         journal::box_future(async move {
             let fact = self.read_fact(fact_id).await?;
-            if fact.state != FactState::Proposed {
-                return Err(FactError::AlreadyDecided { fact: Box::new(fact) });
-            }
             let (to, text) = match verdict {
                 FactVerdict::Accept => (FactState::Accepted, Some(fact.text.clone())),
                 FactVerdict::Edit(text) if text.trim() == fact.text => (FactState::Accepted, Some(text)),
                 FactVerdict::Edit(text) => (FactState::Edited, Some(text)),
                 FactVerdict::Decline => (FactState::Declined, None),
             };
-            let (note, replacement) = match text {
-                Some(text) => {
-                    let (note, replacement) = self.write_fact(&fact, text).await?;
-                    (Some(note), replacement)
-                }
-                None => (None, NoteReplacement::NotRequested),
-            };
+            self.complete_pending(now).await?;
+            let note = text.map(|text| format_note(&text)).transpose().map_err(HistoryError::File)?;
             let text = note.as_ref().map(|note| note.line.clone());
-            let decision = FactDecision { fact_id, from: FactState::Proposed, to, text, at: now };
-            let replaced = fact.replaces.filter(|_| replacement == NoteReplacement::Replaced);
-            match self.store_decision(decision, replaced.as_deref()).await {
-                Ok(fact) => Ok(FactReceipt { fact, note, replacement }),
-                Err(FactError::AlreadyDecided { fact }) => {
-                    if let Some(note) = note {
-                        self.remove_unwanted_note(&fact, note, replaced).await?;
-                    }
-                    Err(FactError::AlreadyDecided { fact })
+            self.store_decision(FactDecision { fact_id, from: FactState::Proposed, to, text, at: now })
+                .await?;
+            match note {
+                Some(note) => self.complete(fact_id, note, now).await,
+                None => {
+                    let fact = self.read_fact(fact_id).await?;
+                    Ok(FactReceipt { fact, note: None, replacement: NoteReplacement::NotRequested })
                 }
-                Err(error) => Err(error),
             }
         })
     }
 
-    /// Writes the note of an accepted fact to agent.md.
-    async fn write_fact(
-        &self,
-        fact: &MemoryFact,
-        text: String,
-    ) -> Result<(RememberedNote, NoteReplacement), HistoryError> {
-        let (project, replaces) = (fact.project.clone(), fact.replaces.clone());
-        self.history
-            .change(RevisionCause::Fact, move |file| {
-                let owner = project.as_deref().map_or(NoteOwner::Personal, NoteOwner::Project);
-                write_note(file, owner, &text, replaces.as_deref())
-            })
-            .await
+    /// Completes the decisions whose process ended before their note was known to stand in agent.md. If the file cannot be
+    /// written, the facts are proposed again.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub fn complete_pending(&self, now: Timestamp) -> BoxFuture<'_, Result<(), FactError>> {
+        journal::box_future(async move {
+            let agent_id = self.history.agent_id.clone();
+            let query = FactQuery { is_note_pending: true, ..FactQuery::for_agent(agent_id) };
+            for fact in self.history.store.facts(query).await? {
+                let line = fact.decided_text.unwrap_or_default();
+                match self.complete(fact.fact_id, FormattedNote { line, redacted_secrets: 0 }, now).await {
+                    Ok(_) | Err(FactError::History(HistoryError::File(_)) | FactError::Contended { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })
     }
 
-    /// Removes the note of a decision that came second, unless the first decision wants the same note, and puts the note back that
-    /// it replaced. So agent.md follows the decision that stands.
-    async fn remove_unwanted_note(
-        &self,
-        fact: &MemoryFact,
-        note: RememberedNote,
-        replaced: Option<String>,
-    ) -> Result<(), HistoryError> {
-        if note.was_already_noted || fact.decided_text.as_deref() == Some(note.line.as_str()) {
-            return Ok(());
-        }
-        let project = fact.project.clone();
-        self.history
-            .change(RevisionCause::Fact, move |file| {
-                let owner = project.as_deref().map_or(NoteOwner::Personal, NoteOwner::Project);
-                remove_note(file, owner, &note.line, replaced.as_deref())
-            })
-            .await
-    }
-
-    /// Stores a decision. Earlier facts that stood in agent.md as the note `replaced` are superseded in the same transaction.
-    async fn store_decision(
-        &self,
-        decision: FactDecision,
-        replaced: Option<&str>,
-    ) -> Result<MemoryFact, FactError> {
+    /// Stores the decision on a proposed fact.
+    async fn store_decision(&self, decision: FactDecision) -> Result<(), FactError> {
         let fact_id = decision.fact_id;
         for _ in 0..ATTEMPTS_MAX {
-            let mut writes = vec![Write::DecideFact(decision.clone())];
-            for earlier in self.facts_of_note(replaced).await? {
-                let (from, to) = (earlier.state, FactState::Superseded);
-                let superseded =
-                    FactDecision { fact_id: earlier.fact_id, from, to, text: None, at: decision.at };
-                writes.push(Write::DecideFact(superseded));
-            }
-            match self.history.store.commit(Transaction { fence: None, writes }).await {
-                Ok(_) => return self.read_fact(fact_id).await,
-                Err(journal::Error::Conflict { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
             let fact = self.read_fact(fact_id).await?;
             if fact.state != FactState::Proposed {
                 return Err(FactError::AlreadyDecided { fact: Box::new(fact) });
             }
+            if self.commit_decisions(vec![decision.clone()]).await? == CommitOutcome::Stored {
+                return Ok(());
+            }
         }
         Err(FactError::Contended { fact_id })
+    }
+
+    /// Writes the note of an accepted fact and removes the mark of the fact. Undoes the decision if the file cannot be written.
+    async fn complete(
+        &self,
+        fact_id: FactId,
+        note: FormattedNote,
+        now: Timestamp,
+    ) -> Result<FactReceipt, FactError> {
+        let review = self.clone();
+        let completed = self
+            .history
+            .with_locked_file(move |session| {
+                let completed = review.complete_locked(session, fact_id, &note, now);
+                if is_file_error(&completed) {
+                    session.wait(review.undo(fact_id, now))?;
+                }
+                completed
+            })
+            .await;
+        if is_file_error(&completed) {
+            // The file could not even be locked.
+            self.undo(fact_id, now).await?;
+        }
+        completed
+    }
+
+    /// Does the work of [`Self::complete`] while the file is locked, so that a note is written for a decision that stands.
+    fn complete_locked(
+        &self,
+        session: &mut NotesSession<'_>,
+        fact_id: FactId,
+        note: &FormattedNote,
+        now: Timestamp,
+    ) -> Result<FactReceipt, FactError> {
+        let fact = session.wait(self.read_fact(fact_id))?;
+        let owner = fact.project.as_deref().map_or(NoteOwner::Personal, NoteOwner::Project);
+        let replaces = fact.replaces.as_deref();
+        if fact.decided_text.as_deref() != Some(note.line.as_str()) {
+            // Another process could not write the note and undid the decision.
+            return Err(FactError::Contended { fact_id });
+        }
+        if !fact.is_note_pending {
+            // Another process has completed the decision.
+            let snapshot = self.history.file.read().map_err(HistoryError::File)?;
+            let replacement = note_replacement(&snapshot.bytes, owner, note, replaces);
+            let note = report_note(&self.history.file, owner, note, snapshot.bytes.len());
+            return Ok(FactReceipt { note: Some(note), replacement, fact });
+        }
+        let (written, replacement) =
+            session.change(RevisionCause::Fact, |file| write_note(file, owner, note, replaces))?;
+        let replaced = replaces.filter(|_| replacement == NoteReplacement::Replaced);
+        session.wait(self.confirm(&fact, replaced, now))?;
+        let fact = session.wait(self.read_fact(fact_id))?;
+        Ok(FactReceipt { note: Some(written), replacement, fact })
+    }
+
+    /// Removes the mark of an accepted fact. Earlier facts that stood in agent.md as the note `replaced` are superseded in the
+    /// same transaction.
+    async fn confirm(
+        &self,
+        fact: &MemoryFact,
+        replaced: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), FactError> {
+        let decision = |fact: &MemoryFact, to| FactDecision {
+            fact_id: fact.fact_id,
+            from: fact.state,
+            to,
+            text: None,
+            at: now,
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let earlier = self.facts_of_note(replaced).await?;
+            let superseded = earlier
+                .iter()
+                .filter(|earlier| earlier.fact_id != fact.fact_id && earlier.project == fact.project)
+                .map(|earlier| decision(earlier, FactState::Superseded));
+            let decisions = [decision(fact, fact.state)].into_iter().chain(superseded).collect();
+            if self.commit_decisions(decisions).await? == CommitOutcome::Stored {
+                return Ok(());
+            }
+        }
+        Err(FactError::Contended { fact_id: fact.fact_id })
+    }
+
+    /// Undoes a decision whose note is pending. Does nothing if it is not.
+    async fn undo(&self, fact_id: FactId, now: Timestamp) -> Result<(), FactError> {
+        let fact = self.read_fact(fact_id).await?;
+        if fact.is_note_pending {
+            let (from, to) = (fact.state, FactState::Proposed);
+            self.commit_decisions(vec![FactDecision { fact_id, from, to, text: None, at: now }]).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores all of these decisions or none.
+    async fn commit_decisions(&self, decisions: Vec<FactDecision>) -> Result<CommitOutcome, FactError> {
+        let writes = decisions.into_iter().map(Write::DecideFact).collect();
+        match self.history.store.commit(Transaction { fence: None, writes }).await {
+            Ok(_) => Ok(CommitOutcome::Stored),
+            Err(journal::Error::Conflict { .. }) => Ok(CommitOutcome::Conflict),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the accepted facts whose note in agent.md is `note`.
@@ -253,4 +329,9 @@ impl FactReview {
         let own = fact.filter(|fact| fact.agent_id == self.history.agent_id);
         own.ok_or_else(|| FactError::Unknown(fact_id.to_string()))
     }
+}
+
+/// Returns whether a decision failed because of the file.
+const fn is_file_error(completed: &Result<FactReceipt, FactError>) -> bool {
+    matches!(completed, Err(FactError::History(HistoryError::File(_))))
 }

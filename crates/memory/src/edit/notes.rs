@@ -41,11 +41,11 @@ pub(crate) fn note_text(note: &str) -> &str {
     ["- ", "* "].iter().find_map(|mark| note.strip_prefix(mark)).unwrap_or(note)
 }
 
-/// Returns the ranges at which the note stands in a text, as whole lines, among the notes that a new note of this owner could
-/// repeat.
+/// Returns the ranges at which the note stands in a text, as whole lines, among the notes of this very owner: those in the
+/// section of the project, or the personal ones.
 pub(crate) fn find_note(text: &[u8], owner: NoteOwner<'_>, note: &str) -> Vec<Range<usize>> {
-    let mut excluded = project_notes::ranges_of_others(text, owner);
-    excluded.extend(managed_block::managed_ranges(text));
+    let own = project_notes::ranges_of_owner(text, owner);
+    let managed = managed_block::managed_ranges(text);
     let lines = with_line_ending(note, managed_block::line_ending(text));
     let is_whole = |range: &Range<usize>| {
         let (before, after) = (&text[..range.start], &text[range.end..]);
@@ -55,7 +55,8 @@ pub(crate) fn find_note(text: &[u8], owner: NoteOwner<'_>, note: &str) -> Vec<Ra
         is_start && (after.is_empty() || after.starts_with(b"\n")) && !after.starts_with(b"\n  ")
     };
     let is_own = |range: &Range<usize>| {
-        excluded.iter().all(|other| range.end <= other.start || other.end <= range.start)
+        own.iter().any(|own| own.start <= range.start && range.end <= own.end)
+            && managed.iter().all(|block| range.end <= block.start || block.end <= range.start)
     };
     let found = memmem::find_iter(text, lines.as_bytes()).map(|start| start..start + lines.len());
     found.filter(|range| !lines.is_empty() && is_whole(range) && is_own(range)).collect()
@@ -81,8 +82,8 @@ mod tests {
         let text = b"- a\n- ab\n- a\n  b\n## Project: /p\n- a\r\n## Project: /q\n- a";
         let count = |owner, note| find_note(text, owner, note).len();
         assert_eq!(count(NoteOwner::Personal, "- a"), 1);
-        assert_eq!(count(NoteOwner::Project("/p"), "- a"), 2);
-        assert_eq!(count(NoteOwner::Project("/q"), "- ab"), 1);
+        assert_eq!(count(NoteOwner::Project("/p"), "- a"), 1);
+        assert_eq!(count(NoteOwner::Project("/q"), "- ab"), 0);
         assert_eq!(count(NoteOwner::Personal, "- a\n  b"), 1);
         assert_eq!(count(NoteOwner::Personal, ""), 0);
     }

@@ -1,18 +1,20 @@
 //! `remember`: adds a note to agent.md at the user's explicit request, outside the managed block. Nothing is
 //! remembered without a request.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
+use model::untrusted_text;
 use secrets::redact_and_count;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::edit::{self, EDITED_BYTES_MAX, EditRefusal, notes};
 use crate::file::project_notes::{NoteOwner, notes_of_owner};
-use crate::file::{AgentFile, BlockIntent, FileAction};
+use crate::file::{AgentFile, AgentFileGuard, BlockIntent, FileAction};
 use crate::{Error, Result, managed_block};
 
 /// Maximum length of a note in grapheme clusters.
-const NOTE_CHARS_MAX: usize = 4_000;
+pub const NOTE_CHARS_MAX: usize = 4_000;
 
 /// The result of remembering a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +42,8 @@ pub enum NoteReplacement {
     NotRequested,
     /// The new note stands in the place of the old one, which is no longer in the file.
     Replaced,
-    /// The old note does not stand in the file exactly once, so the new one was added.
+    /// The old note does not stand exactly once among the notes of the same project, or among the personal ones if the new note
+    /// is personal, so the new one was added.
     NotFound,
 }
 
@@ -48,86 +51,105 @@ pub enum NoteReplacement {
 /// that conversations of the owner already see is not added again.
 ///
 /// # Errors
-/// When the text is blank or too long, or the file would become too large. The file is then unchanged.
+/// When the text has no letter and no digit, or is too long, or the file would become too large. The file is then unchanged.
 pub fn remember(file: &AgentFile, owner: NoteOwner<'_>, text: &str) -> Result<RememberedNote> {
-    write_note(file, owner, text, None).map(|(note, _)| note)
+    file.lock()?.remember(owner, text)
 }
 
-/// Writes a note with the rules of [`remember`]. If the note `replaces` stands in the file exactly once, among those that
-/// conversations of the owner see, the new one takes its place. Repeating the call changes nothing.
-pub(crate) fn write_note(
+/// A note in the form in which it stands in agent.md.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FormattedNote {
+    /// The note as a list item; several lines when the text had several.
+    pub line: String,
+    /// Number of secrets redacted from the text.
+    pub redacted_secrets: u64,
+}
+
+impl AgentFileGuard<'_> {
+    /// Does the same as [`remember`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn remember(&mut self, owner: NoteOwner<'_>, text: &str) -> Result<RememberedNote> {
+        write_note(self, owner, &format_note(text)?, None).map(|(note, _)| note)
+    }
+}
+
+/// Returns the report on a note of this owner.
+pub(crate) fn report_note(
     file: &AgentFile,
     owner: NoteOwner<'_>,
-    text: &str,
-    replaces: Option<&str>,
-) -> Result<(RememberedNote, NoteReplacement)> {
-    let (line, redacted_secrets) = format_note(text)?;
-    let bytes_max = EDITED_BYTES_MAX as u64;
-    let to_report = |bytes: usize, was_already_noted| RememberedNote {
+    note: &FormattedNote,
+    bytes: usize,
+) -> RememberedNote {
+    RememberedNote {
         path: file.path().to_owned(),
-        line: line.clone(),
+        line: note.line.clone(),
         project: match owner {
             NoteOwner::Personal => None,
             NoteOwner::Project(path) => Some(path.to_owned()),
         },
-        was_already_noted,
-        redacted_secrets,
+        was_already_noted: false,
+        redacted_secrets: note.redacted_secrets,
         bytes: bytes as u64,
-        bytes_max,
-    };
-    let mut guard = file.lock()?;
-    file.replace_with(&mut guard, |current| {
+        bytes_max: EDITED_BYTES_MAX as u64,
+    }
+}
+
+/// Writes a note with the rules of [`remember`]. If the note `replaces` stands exactly once among the notes of this very owner, the
+/// new one takes its place. Repeating the call changes nothing.
+pub(crate) fn write_note(
+    guard: &mut AgentFileGuard<'_>,
+    owner: NoteOwner<'_>,
+    note: &FormattedNote,
+    replaces: Option<&str>,
+) -> Result<(RememberedNote, NoteReplacement)> {
+    let file = guard.file();
+    guard.replace(|current| {
         let old = current.unwrap_or_default();
-        let standing = replaces.map(|note| notes::find_note(old, owner, note)).unwrap_or_default();
-        let replacement = match (replaces, standing.as_slice()) {
-            (None, _) => NoteReplacement::NotRequested,
-            (Some(_), []) if has_note(&notes_of_owner(old, owner), &line) => NoteReplacement::Replaced,
-            (Some(_), [_]) => NoteReplacement::Replaced,
-            (Some(_), _) => NoteReplacement::NotFound,
-        };
-        if has_note(&notes_of_owner(old, owner), &line) {
-            return Ok(FileAction::KeepFile((to_report(old.len(), true), replacement)));
-        }
+        let standing = replaces.map(|replaced| notes::find_note(old, owner, replaced)).unwrap_or_default();
+        let is_noted = has_note(&notes_of_owner(old, owner), &note.line);
+        let replacement = note_replacement(old, owner, note, replaces);
         let written = match standing.as_slice() {
-            [range] => edit::replace_lines(old, owner, range, &line),
-            _ => edit::append_notes(old, owner, &line).map(|(bytes, _)| bytes),
-        };
-        match written {
-            Ok(bytes) => {
-                let report = (to_report(bytes.len(), false), replacement);
-                Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report })
+            [range] if is_noted && replaces != Some(note.line.as_str()) => Ok(remove_lines(old, range)),
+            _ if is_noted => {
+                let report =
+                    RememberedNote { was_already_noted: true, ..report_note(file, owner, note, old.len()) };
+                return Ok(FileAction::KeepFile((report, replacement)));
             }
-            Err(refusal) => Err(refusal_error(file, refusal)),
-        }
+            [range] => edit::replace_lines(old, owner, range, &note.line),
+            _ => edit::append_notes(old, owner, &note.line).map(|(bytes, _)| bytes),
+        };
+        let bytes = written.map_err(|refusal| refusal_error(file, refusal))?;
+        let report = (report_note(file, owner, note, bytes.len()), replacement);
+        Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report })
     })
 }
 
-/// Removes a note of this owner that stands in agent.md exactly once, or puts `earlier` in its place. Does nothing otherwise.
-///
-/// # Errors
-/// When the file cannot be read or written.
-pub(crate) fn remove_note(
-    file: &AgentFile,
+/// Returns the effect of a note on the note `replaces` in a text, where the new one may stand already.
+pub(crate) fn note_replacement(
+    text: &[u8],
     owner: NoteOwner<'_>,
-    note: &str,
-    earlier: Option<&str>,
-) -> Result<()> {
-    let mut guard = file.lock()?;
-    file.replace_with(&mut guard, |current| {
-        let old = current.unwrap_or_default();
-        let standing = notes::find_note(old, owner, note);
-        let [range] = standing.as_slice() else { return Ok(FileAction::KeepFile(())) };
-        let bytes = match earlier {
-            Some(earlier) => edit::replace_lines(old, owner, range, earlier)
-                .map_err(|refusal| refusal_error(file, refusal))?,
-            None => {
-                let line_end = memchr::memchr(b'\n', &old[range.end..]);
-                let end = line_end.map_or(old.len(), |position| range.end + position + 1);
-                [&old[..range.start], &old[end..]].concat()
-            }
-        };
-        Ok(FileAction::ReplaceFile { bytes, block: BlockIntent::KeepBlock, report: () })
-    })
+    note: &FormattedNote,
+    replaces: Option<&str>,
+) -> NoteReplacement {
+    let Some(replaces) = replaces else { return NoteReplacement::NotRequested };
+    let is_gone = || {
+        let visible = notes_of_owner(text, owner);
+        !has_note(&visible, replaces) && has_note(&visible, &note.line)
+    };
+    match notes::find_note(text, owner, replaces).as_slice() {
+        [_] => NoteReplacement::Replaced,
+        [] if is_gone() => NoteReplacement::Replaced,
+        _ => NoteReplacement::NotFound,
+    }
+}
+
+/// Returns the text without the lines of this range.
+fn remove_lines(text: &[u8], range: &Range<usize>) -> Vec<u8> {
+    let line_end = memchr::memchr(b'\n', &text[range.end..]);
+    let end = line_end.map_or(text.len(), |position| range.end + position + 1);
+    [&text[..range.start], &text[end..]].concat()
 }
 
 /// Returns the error for a note that was refused.
@@ -144,10 +166,17 @@ fn refusal_error(file: &AgentFile, refusal: EditRefusal) -> Error {
     }
 }
 
-/// Returns the text as a list item, and the number of secrets redacted from it.
-fn format_note(text: &str) -> Result<(String, u64)> {
-    let text = text.trim();
-    if text.is_empty() {
+/// Returns the text as a list item without secrets, hidden characters and control characters.
+///
+/// # Errors
+/// When the text has no letter and no digit, or is too long.
+pub(crate) fn format_note(text: &str) -> Result<FormattedNote> {
+    // Some programs begin a new line at these characters, and would read the rest of the line as one of its own.
+    let text =
+        text.replace("\r\n", "\n").replace(['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "\n");
+    let visible = untrusted_text::strip_hidden_characters(&text);
+    let text = visible.trim();
+    if !text.contains(char::is_alphanumeric) {
         return Err(Error::BlankNote);
     }
     let chars = text.graphemes(true).count();
@@ -156,9 +185,6 @@ fn format_note(text: &str) -> Result<(String, u64)> {
     }
     let (safe, redacted) = redact_and_count(text);
     let inert = managed_block::escape_block_tags(&safe);
-    // Some programs begin a new line at these characters, and would read the rest of the line as one of its own.
-    let inert =
-        inert.replace("\r\n", "\n").replace(['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'], "\n");
     let mut lines = inert.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
     // A text that already begins with a list marker gets no second one.
     let first = lines.next().unwrap_or_default();
@@ -168,7 +194,7 @@ fn format_note(text: &str) -> Result<(String, u64)> {
         item.push_str("\n  ");
         item.push_str(line);
     }
-    Ok((item, redacted))
+    Ok(FormattedNote { line: item, redacted_secrets: redacted })
 }
 
 /// Returns whether the notes contain exactly these consecutive lines.

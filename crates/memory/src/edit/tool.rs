@@ -14,9 +14,9 @@ use text_diff::DiffHeader;
 
 use crate::ReadExtent;
 use crate::edit::{self, AppliedChange, EDITED_BYTES_MAX, NotesChange};
-use crate::file::AgentFile;
 use crate::file::history::{HistoryError, NotesHistory};
 use crate::file::project_notes::NotesScope;
+use crate::file::{AgentFile, AgentFileGuard};
 
 /// The tool's name.
 pub const EDIT_MEMORY: &str = "edit_memory";
@@ -59,12 +59,12 @@ impl EditMemoryTool {
     /// Performs a change on a blocking thread, because it waits for a lock and syncs the file.
     async fn apply(&self, change: NotesChange) -> Result<AppliedChange, HistoryError> {
         let scope = self.scope.clone();
-        let edit = move |file: &AgentFile| file.edit_notes(&scope, &change);
+        let edit = move |file: &mut AgentFileGuard<'_>| file.edit_notes(&scope, &change);
         match &self.history {
             Some(history) => history.change(RevisionCause::Tool, edit).await,
             None => {
                 let file = Arc::clone(&self.file);
-                Ok(tokio::task::spawn_blocking(move || edit(&file)).await??)
+                Ok(tokio::task::spawn_blocking(move || edit(&mut file.lock()?)).await??)
             }
         }
     }

@@ -11,8 +11,9 @@ use journal::{
 };
 use protocol::AssistantId;
 use text_diff::{DiffHeader, LineTag};
+use tokio::runtime::Handle;
 
-use super::{AgentFile, BlockIntent, FileAction};
+use super::{AgentFile, AgentFileGuard, BlockIntent, FileAction};
 use crate::managed_block::{self, MalformedMarkers};
 use crate::{AGENT_MD_BYTES_MAX, Error, ReadExtent, Result};
 
@@ -89,6 +90,14 @@ impl HistoryError {
     }
 }
 
+/// A change of agent.md with its record. The file is locked as long as this lives, so that revisions have the order of the
+/// changes. It is used on a blocking thread only.
+pub(crate) struct NotesSession<'a> {
+    history: &'a NotesHistory,
+    guard: AgentFileGuard<'a>,
+    runtime: Handle,
+}
+
 /// The notes of a file, and the place of the managed block among them.
 #[derive(Debug, PartialEq, Eq)]
 struct NotesState {
@@ -108,8 +117,8 @@ impl NotesState {
 }
 
 impl NotesHistory {
-    /// Changes agent.md with `operation` on a blocking thread, because it may wait for a lock of another process. The state
-    /// before is recorded if it is not known yet, and the state after it with its cause.
+    /// Changes agent.md with `operation`. The state before is recorded if it is not known yet, and the state after it with its
+    /// cause, both while the file is locked.
     ///
     /// # Errors
     /// When the operation or the journal fails. If the journal fails after the change, the change is recorded with the next
@@ -117,14 +126,28 @@ impl NotesHistory {
     pub fn change<'a, T: Send + 'static>(
         &'a self,
         cause: RevisionCause,
-        operation: impl FnOnce(&AgentFile) -> Result<T> + Send + 'static,
+        operation: impl FnOnce(&mut AgentFileGuard<'_>) -> Result<T> + Send + 'static,
     ) -> BoxFuture<'a, std::result::Result<T, HistoryError>> {
+        self.with_locked_file(move |session| session.change(cause, operation))
+    }
+
+    /// Performs `work` with the file locked, on a blocking thread, because the lock may be that of another process. The work is
+    /// completed even if the future is dropped.
+    pub(crate) fn with_locked_file<'a, T, E>(
+        &'a self,
+        work: impl FnOnce(&mut NotesSession<'_>) -> std::result::Result<T, E> + Send + 'static,
+    ) -> BoxFuture<'a, std::result::Result<T, E>>
+    where
+        T: Send + 'static,
+        E: From<HistoryError> + Send + 'static,
+    {
         journal::box_future(async move {
-            self.record_state(RevisionCause::Outside).await?;
-            let file = Arc::clone(&self.file);
-            let changed = tokio::task::spawn_blocking(move || operation(&file)).await??;
-            self.record_state(cause).await?;
-            Ok(changed)
+            let (history, runtime) = (self.clone(), Handle::current());
+            let performed = tokio::task::spawn_blocking(move || {
+                let guard = history.file.lock().map_err(HistoryError::File)?;
+                work(&mut NotesSession { history: &history, guard, runtime })
+            });
+            performed.await.map_err(HistoryError::Task)?
         })
     }
 
@@ -212,21 +235,36 @@ impl NotesHistory {
     }
 }
 
-impl AgentFile {
+impl NotesSession<'_> {
+    /// Changes the file, and records the states before and after.
+    pub(crate) fn change<T>(
+        &mut self,
+        cause: RevisionCause,
+        operation: impl FnOnce(&mut AgentFileGuard<'_>) -> Result<T>,
+    ) -> std::result::Result<T, HistoryError> {
+        self.runtime.block_on(self.history.record_state(RevisionCause::Outside))?;
+        let changed = operation(&mut self.guard)?;
+        self.runtime.block_on(self.history.record_state(cause))?;
+        Ok(changed)
+    }
+
+    /// Waits for a request to the journal. A transaction never waits for the lock of the file.
+    pub(crate) fn wait<T>(&self, request: impl Future<Output = T>) -> T {
+        self.runtime.block_on(request)
+    }
+}
+
+impl AgentFileGuard<'_> {
     /// Replaces the notes by those of a revision. The managed block keeps its bytes.
-    fn restore_notes(&self, revision: &NotesRevision) -> Result<RestoreOutcome> {
-        let mut guard = self.lock()?;
-        self.replace_with(&mut guard, |current| {
+    fn restore_notes(&mut self, revision: &NotesRevision) -> Result<RestoreOutcome> {
+        let path = self.file.path.clone();
+        self.replace(|current| {
             let old = current.unwrap_or_default();
             let bytes = with_notes(old, &revision.notes, revision.block_offset)
-                .map_err(|source| Error::MalformedMarkers { path: self.path.clone(), source })?;
+                .map_err(|source| Error::MalformedMarkers { path: path.clone(), source })?;
             if bytes.len() as u64 > AGENT_MD_BYTES_MAX {
                 let bytes = bytes.len() as u64;
-                return Err(Error::TooLarge {
-                    path: self.path.clone(),
-                    bytes,
-                    bytes_max: AGENT_MD_BYTES_MAX,
-                });
+                return Err(Error::TooLarge { path: path.clone(), bytes, bytes_max: AGENT_MD_BYTES_MAX });
             }
             Ok(match bytes == old {
                 true => FileAction::KeepFile(RestoreOutcome::Unchanged),

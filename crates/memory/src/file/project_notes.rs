@@ -71,6 +71,22 @@ pub(crate) fn notes_of_owner(text: &[u8], owner: NoteOwner<'_>) -> Vec<u8> {
     remove_ranges(text, &ranges_of_others(text, owner))
 }
 
+/// Returns the ranges of the text with the notes of this very owner.
+pub(crate) fn ranges_of_owner(text: &[u8], owner: NoteOwner<'_>) -> Vec<Range<usize>> {
+    let sections = find_sections(text);
+    match owner {
+        NoteOwner::Project(path) => {
+            let is_own = |section: &ProjectSection| section.project == heading_path(path);
+            sections.into_iter().filter(is_own).map(|section| section.range).collect()
+        }
+        NoteOwner::Personal => {
+            let ends = sections.iter().map(|section| section.range.start).chain([text.len()]);
+            let starts = [0].into_iter().chain(sections.iter().map(|section| section.range.end));
+            starts.zip(ends).map(|(start, end)| start..end).collect()
+        }
+    }
+}
+
 /// Returns the ranges of the text that a new note of this owner could not repeat.
 pub(crate) fn ranges_of_others(text: &[u8], owner: NoteOwner<'_>) -> Vec<Range<usize>> {
     let is_of_other = |section: &ProjectSection| match owner {

@@ -2,7 +2,7 @@
 //! edits are never merged silently.
 
 use crate::edit::count_secrets;
-use crate::file::{AgentFile, BlockIntent, FileAction};
+use crate::file::{AgentFile, AgentFileGuard, BlockIntent, FileAction};
 use crate::managed_block;
 use crate::{AGENT_MD_BYTES_MAX, Error, Result};
 
@@ -31,6 +31,16 @@ impl AgentFile {
     /// # Errors
     /// When the file cannot be read or written, or `edited` is too large. The file is then unchanged.
     pub fn rewrite(&self, shown: &[u8], edited: &[u8]) -> Result<RewriteOutcome> {
+        self.lock()?.rewrite(shown, edited)
+    }
+}
+
+impl AgentFileGuard<'_> {
+    /// Does the same as [`AgentFile::rewrite`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn rewrite(&mut self, shown: &[u8], edited: &[u8]) -> Result<RewriteOutcome> {
         if edited == shown {
             return Ok(RewriteOutcome::Unchanged);
         }
@@ -43,10 +53,10 @@ impl AgentFile {
         }
         if edited.len() as u64 > AGENT_MD_BYTES_MAX {
             let bytes = edited.len() as u64;
-            return Err(Error::TooLarge { path: self.path.clone(), bytes, bytes_max: AGENT_MD_BYTES_MAX });
+            let path = self.file.path.clone();
+            return Err(Error::TooLarge { path, bytes, bytes_max: AGENT_MD_BYTES_MAX });
         }
-        let mut guard = self.lock()?;
-        self.replace_with(&mut guard, |current| {
+        self.replace(|current| {
             let old = current.unwrap_or_default();
             Ok(match merge_block(old, shown, edited) {
                 Some(bytes) => FileAction::ReplaceFile {

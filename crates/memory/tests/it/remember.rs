@@ -107,15 +107,21 @@ fn m16_secrets_are_redacted_and_counted() {
 }
 
 #[test]
+fn hidden_and_control_characters_are_not_written() {
+    let (after, _) = remember_in("- a\n", "\u{1b}[31mred\u{7} \u{202e}and\u{200b} blue\u{2028}x");
+    assert_eq!(after, "- a\n- [31mred and blue\n  x\n");
+}
+
+#[test]
 fn f2_a_refused_note_is_an_error_and_leaves_the_file_unchanged() {
     let (_folder, file) = file_with("- a\n");
-    for blank in ["", " \n\t"] {
+    for blank in ["", " \n\t", "\u{200b}", "* * *", "---", "```", "\u{1b}[\u{7}"] {
         assert!(matches!(remember(&file, NoteOwner::Personal, blank), Err(Error::BlankNote)));
     }
     let long = remember(&file, NoteOwner::Personal, &"word ".repeat(900)).unwrap_err();
     assert_eq!(long.to_string(), "remember it: the text has 4499 characters, and 4000 is the limit");
-    let fence = remember(&file, NoteOwner::Personal, "```").map(|remembered| remembered.line);
-    assert_eq!(fence.unwrap(), "- ```", "a fence in an item hides nothing before it");
+    let fence = remember(&file, NoteOwner::Personal, "```sh").map(|remembered| remembered.line);
+    assert_eq!(fence.unwrap(), "- ```sh", "a fence in an item hides nothing before it");
     let full = format!("{}\n", "a".repeat(64 * 1024 - 5));
     fs::write(file.path(), &full).unwrap();
     let error = remember(&file, NoteOwner::Personal, "more").unwrap_err();

@@ -184,7 +184,7 @@ pub(crate) struct FactReviewArgs {
     #[arg(long, value_name = "ID", requires = "text")]
     pub(crate) edit: Option<String>,
     /// The text of the note
-    #[arg(long, requires = "edit")]
+    #[arg(long, requires = "edit", allow_hyphen_values = true)]
     pub(crate) text: Option<String>,
 }
 

@@ -17,8 +17,6 @@ const FACTS_DEFAULT: usize = 50;
 const FACTS_MAX: usize = 1_000;
 /// Maximum number of facts that a list skips.
 const OFFSET_MAX: usize = 1_000_000;
-/// Maximum length of the text of a note in characters.
-const NOTE_CHARS_MAX: usize = 1_000;
 
 /// A fact that a model proposed, with the words that it quotes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -153,7 +151,7 @@ pub(crate) struct FactResultBody {
     /// The fact after the decision.
     fact: FactShape,
     /// `none` if it replaces no note, `replaced` if it stands in the place of that note, and `not_found` if that note does
-    /// not stand in `agent.md` exactly once, so that the fact was added.
+    /// not stand exactly once among the notes of the same project, or the personal ones, so that the fact was added.
     replacement: &'static str,
     /// Number of secrets that were redacted from the note.
     withheld: u64,
@@ -191,9 +189,6 @@ pub(crate) async fn decide_fact(
         (FactDecisionKind::Decline, None) => FactVerdict::Decline,
         (FactDecisionKind::Edit, Some(text)) if text.trim().is_empty() => {
             return Err(ApiError::invalid("`text` contains no words"));
-        }
-        (FactDecisionKind::Edit, Some(text)) if text.chars().count() > NOTE_CHARS_MAX => {
-            return Err(ApiError::invalid(format!("`text`: a note has at most {NOTE_CHARS_MAX} characters")));
         }
         (FactDecisionKind::Edit, Some(text)) => FactVerdict::Edit(text),
         (FactDecisionKind::Edit, None) => return Err(ApiError::invalid("`text`: send the text of the note")),

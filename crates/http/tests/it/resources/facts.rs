@@ -84,7 +84,8 @@ async fn an_invalid_decision_on_a_fact_is_refused() {
         json!({"decision": "maybe"}),
         json!({"decision": "edit"}),
         json!({"decision": "edit", "text": " \n"}),
-        json!({"decision": "edit", "text": "x".repeat(1_001)}),
+        json!({"decision": "edit", "text": "x".repeat(4_001)}),
+        json!({"decision": "edit", "text": "* * *"}),
         json!({"decision": "accept", "text": "x"}),
         json!({"decision": "accept", "force": true}),
     ] {

@@ -7,12 +7,14 @@ use crate::engines::sql::{SqlConnection, SqlRow};
 use crate::tables::columns::{encode_counter, encode_time, read_column, read_counter, read_optional_column};
 use crate::tables::threads::{self, projects};
 use crate::tables::{check_page_limit, not_found};
-use crate::{Error, FactDecision, FactProposal, FactQuery, FactScope, MemoryFact, Result, comparison_key};
+use crate::{
+    Error, FactDecision, FactProposal, FactQuery, FactScope, FactState, MemoryFact, Result, comparison_key,
+};
 
 /// The columns that [`read_fact`] reads.
 const COLUMNS: &str =
     "f.fact_id, f.agent_id, f.kind, f.text, f.quote, f.seq, f.role, f.summary_id, f.replaces, f.state,
-    f.decided_text, f.decided_at, f.created_at,
+    f.decided_text, f.decided_at, f.note_pending, f.created_at,
     (SELECT j.path FROM projects j WHERE j.project_key = f.project_key) AS project,
     (SELECT h.thread_id FROM thread_heads h WHERE h.thread_key = f.thread_key) AS thread_id";
 
@@ -81,7 +83,7 @@ const fn role_name(role: MessageRole) -> &'static str {
     }
 }
 
-/// Changes the state of a fact that has the expected state.
+/// Changes the state of a fact that has the expected state. See [`FactDecision`] for the mark of a pending note.
 ///
 /// # Errors
 /// [`Error::InvalidRequest`] if the change is not allowed, [`Error::Conflict`] if the fact has another state,
@@ -93,12 +95,30 @@ pub(crate) fn decide(db: &SqlConnection, decision: &FactDecision) -> Result<()> 
         return Err(Error::InvalidRequest { what: "a decision on a fact", reason });
     }
     let id = fact_id.to_string();
+    let is_undone = *to == FactState::Proposed;
+    // A decision that is confirmed keeps its time.
+    let decided_at = (from != to).then(|| encode_time(*at));
+    let is_note_pending = from != to && matches!(to, FactState::Accepted | FactState::Edited);
+    let needs_pending_note = is_undone || from == to;
     let changed = db
         .prepare(
-            "UPDATE memory_facts SET state = $2, decided_text = coalesce(CAST($3 AS TEXT), decided_text), decided_at = $4
-             WHERE fact_id = $1 AND state = $5",
+            "UPDATE memory_facts SET state = $2, note_pending = $7,
+                 decided_text = CASE WHEN CAST($6 AS BIGINT) = 1 THEN NULL
+                     ELSE coalesce(CAST($3 AS TEXT), decided_text) END,
+                 decided_at = CASE WHEN CAST($6 AS BIGINT) = 1 THEN NULL
+                     ELSE coalesce(CAST($4 AS TEXT), decided_at) END
+             WHERE fact_id = $1 AND state = $5 AND note_pending >= $8",
         )?
-        .execute((&id, to.as_str(), text, encode_time(*at), from.as_str()))?;
+        .execute((
+            &id,
+            to.as_str(),
+            text,
+            decided_at,
+            from.as_str(),
+            i64::from(is_undone),
+            i64::from(is_note_pending),
+            i64::from(needs_pending_note),
+        ))?;
     match changed {
         1 => Ok(()),
         _ if find(db, *fact_id)?.is_some() => Err(Error::Conflict { what: "decision on fact", id }),
@@ -124,10 +144,11 @@ pub(crate) fn list(db: &SqlConnection, query: &FactQuery) -> Result<Vec<MemoryFa
         [] => String::new(),
         states => format!("AND f.state IN ({})", states.join(", ")),
     };
+    let of_pending = if query.is_note_pending { "AND f.note_pending = 1" } else { "" };
     db.prepare(&format!(
         "SELECT {COLUMNS} FROM memory_facts f
          WHERE f.agent_id = $1 AND f.fact_id >= $2 AND f.fact_id < $3
-           AND (CAST($4 AS BIGINT) IS NULL OR f.project_key = $4 OR f.project_key = 0) {of_states}
+           AND (CAST($4 AS BIGINT) IS NULL OR f.project_key = $4 OR f.project_key = 0) {of_states} {of_pending}
          ORDER BY f.created_at, f.seq, f.fact_id LIMIT $5 OFFSET $6"
     ))?
     .query_map(
@@ -175,6 +196,7 @@ fn read_fact(row: &SqlRow<'_>) -> Result<MemoryFact> {
         state: read_column(row, "state")?,
         decided_text: row.get("decided_text")?,
         decided_at: read_optional_column(row, "decided_at")?,
+        is_note_pending: read_counter(row, "note_pending")? == 1,
         created_at: read_column(row, "created_at")?,
     })
 }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use journal::{FactProposal, FactScope, FactSource, FactState, Write, comparison_key};
 use protocol::{AssistantId, FactId, MediumTermSummary, MessageRole};
 use runtime::{Frame, FrameSender};
@@ -39,6 +39,10 @@ impl SummarizationHandoff {
         agent_id: &AssistantId,
         coverage: &SummaryCoverage,
     ) -> journal::Result<Option<KnownNotes>> {
+        if let Some(review) = self.fact_review(agent_id) {
+            // A decision that cannot be completed has no effect on the summary.
+            let _ = review.complete_pending(Timestamp::now()).await;
+        }
         let Some(agent_md) = self.agent_md.as_ref().filter(|_| self.settings.propose_facts) else {
             return Ok(None);
         };
@@ -66,7 +70,8 @@ impl SummarizationHandoff {
     ) -> (Vec<Write>, Vec<FactId>) {
         let mut keys = HashSet::new();
         let new_facts = facts.iter().filter(|fact| keys.insert(comparison_key(&fact.text)));
-        let proposals = new_facts.take(FACTS_MAX).map(|fact| FactProposal {
+        // Facts are listed by their time, so it has the order of the answer.
+        let proposals = new_facts.take(FACTS_MAX).zip(0..).map(|(fact, rank)| FactProposal {
             fact_id: FactId::for_summary(summary.id, &fact.text),
             agent_id: summary.agent_id.clone(),
             scope: match self.settings.scope {
@@ -79,7 +84,7 @@ impl SummarizationHandoff {
             source: FactSource { thread_id: fact.thread_id, seq: fact.seq, role: fact.role },
             summary_id: summary.id,
             replaces: fact.replaces.clone(),
-            created_at: summary.created_at,
+            created_at: summary.created_at + SignedDuration::from_micros(rank),
         });
         let proposals: Vec<FactProposal> = proposals.collect();
         let ids = proposals.iter().map(|fact| fact.fact_id).collect();
@@ -97,8 +102,9 @@ impl SummarizationHandoff {
         let mut proposed = ProposedFacts::default();
         for fact_id in fact_ids {
             let Some(fact) = self.store.fact(*fact_id).await? else { continue };
-            // The model's own words are never accepted without a review.
-            let needs_review = !self.settings.auto_accept || fact.role != MessageRole::User;
+            // Neither the model's own words nor the loss of a note are ever accepted without a review.
+            let needs_review =
+                !self.settings.auto_accept || fact.role != MessageRole::User || fact.replaces.is_some();
             let review =
                 self.fact_review(agent_id).filter(|_| !needs_review && fact.state == FactState::Proposed);
             let Some(review) = review else {

@@ -4,7 +4,9 @@ use std::fs;
 use std::sync::Arc;
 
 use journal::{NotesRevision, RevisionCause, SqliteStore, Store};
-use memory::{AgentFile, EditMemoryTool, HistoryError, NoteOwner, NotesHistory, RestoreOutcome};
+use memory::{
+    AgentFile, AgentFileGuard, EditMemoryTool, HistoryError, NoteOwner, NotesHistory, RestoreOutcome,
+};
 use protocol::AssistantId;
 use runtime::Tool;
 use serde_json::json;
@@ -36,7 +38,7 @@ fn render(revisions: &[NotesRevision]) -> Vec<String> {
 }
 
 async fn remember(history: &NotesHistory, text: &'static str) {
-    let note = move |file: &AgentFile| memory::remember(file, NoteOwner::Personal, text);
+    let note = move |file: &mut AgentFileGuard<'_>| file.remember(NoteOwner::Personal, text);
     history.change(RevisionCause::Remember, note).await.unwrap();
 }
 
@@ -100,4 +102,35 @@ async fn a_restored_revision_has_its_bytes_and_the_block_of_today() {
     history.restore(1).await.unwrap();
     assert_eq!(render(&revisions(&history).await)[1], r#"4 outside "- new\n""#);
     assert_eq!(fs::read(&path).unwrap(), found[0].notes, "the file has no block, so none is written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_changes_are_recorded_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = history(&folder);
+    let remembering: Vec<_> = (0..20)
+        .map(|number| {
+            let file = Arc::new(AgentFile::new(folder.path().join("agent.md")));
+            let history = NotesHistory { file, ..history.clone() };
+            tokio::spawn(async move {
+                let note = move |file: &mut AgentFileGuard<'_>| {
+                    file.remember(NoteOwner::Personal, &format!("Note {number}."))
+                };
+                history.change(RevisionCause::Remember, note).await.unwrap();
+            })
+        })
+        .collect();
+    for remembering in remembering {
+        remembering.await.unwrap();
+    }
+    let mut revisions = revisions(&history).await;
+    revisions.reverse();
+    assert_eq!(revisions.len(), 20);
+    let mut before: &[u8] = b"";
+    for revision in &revisions {
+        let added = revision.notes.strip_prefix(before).unwrap();
+        assert_eq!(added.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(revision.cause, RevisionCause::Remember);
+        before = &revision.notes;
+    }
 }

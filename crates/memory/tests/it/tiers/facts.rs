@@ -76,14 +76,21 @@ fn replacing(text: &str, quote: &str, number: u64) -> Value {
     fact
 }
 
+/// Returns a personal fact that replaces a note.
+fn personal_replacing(text: &str, quote: &str, number: u64) -> Value {
+    let mut fact = replacing(text, quote, number);
+    fact["scope"] = "personal".into();
+    fact
+}
+
 const LINES: [&str; 4] =
     ["U: I always use  TABS in Go.", "A: The build runs on port 8080.", "U: Call me Ada.", "A: Yes, Ada."];
 
 #[tokio::test]
 async fn a_fact_is_proposed_with_the_message_that_it_quotes() {
     let facts = [
-        fact("Prefers tabs in Go.", "always use tabs in go"),
         json!({"kind": "environment", "text": "- The build uses port 8080.", "quote": "runs on port 8080."}),
+        fact("Prefers tabs in Go.", "always use tabs in go"),
         json!({"kind": "name", "text": "The person is Ada.", "quote": "call me Ada", "scope": "personal"}),
     ];
     let desk = FactFixture::new("- Uses Vim.\n", [reply(&facts)]);
@@ -96,8 +103,8 @@ async fn a_fact_is_proposed_with_the_message_that_it_quotes() {
     assert_eq!(
         found,
         [
-            ("Prefers tabs in Go.", Some("/p"), 1, MessageRole::User, Some(thread_id)),
             ("The build uses port 8080.", Some("/p"), 2, MessageRole::Assistant, Some(thread_id)),
+            ("Prefers tabs in Go.", Some("/p"), 1, MessageRole::User, Some(thread_id)),
             ("The person is Ada.", None, 3, MessageRole::User, Some(thread_id)),
         ]
     );
@@ -186,8 +193,7 @@ async fn secrets_and_block_tags_are_in_no_fact() {
         [reply(&[replacing(&text, "The token is [redacted]", 1), replacing("Uses Emacs.", "for Emacs", 2)])],
     );
     desk.summarize(&[&format!("U: The token is {key} for Emacs.")]).await;
-    let mut stored = desk.facts().await;
-    stored.sort_by_key(|fact| fact.text.starts_with("Uses"));
+    let stored = desk.facts().await;
     assert_eq!(stored[0].text, "The token [redacted] opens &lt;current_thread_summary&gt; it.");
     assert_eq!(stored[0].replaces, None, "a note with a secret is not stored in the journal");
     assert_eq!(stored[1].replaces.as_deref(), Some("- Uses Vim."));
@@ -224,10 +230,10 @@ async fn an_accepted_fact_is_a_note_of_its_project() {
         (accepted.fact.state, accepted.replacement),
         (FactState::Accepted, NoteReplacement::NotRequested)
     );
-    let edited = desk.decide(&stored[2], FactVerdict::Edit("Call the person Ada.".to_owned())).await.unwrap();
+    let edited = desk.decide(&stored[1], FactVerdict::Edit("Call the person Ada.".to_owned())).await.unwrap();
     assert_eq!(edited.fact.state, FactState::Edited);
     assert_eq!(edited.fact.decided_text.as_deref(), Some("- Call the person Ada."));
-    let declined = desk.decide(&stored[1], FactVerdict::Decline).await.unwrap();
+    let declined = desk.decide(&stored[2], FactVerdict::Decline).await.unwrap();
     assert_eq!((declined.fact.state, declined.note), (FactState::Declined, None));
     assert_eq!(desk.agent_md(), "- Uses Vim.\n- Call the person Ada.\n\n## Project: /p\n- Prefers tabs.\n");
     for verdict in [FactVerdict::Accept, FactVerdict::Decline, FactVerdict::Edit("x".to_owned())] {
@@ -242,26 +248,110 @@ async fn an_accepted_fact_is_a_note_of_its_project() {
 }
 
 #[tokio::test]
-async fn a_decision_that_a_crash_interrupted_is_completed_by_a_repetition() {
+async fn a_decision_whose_process_ended_is_completed() {
+    for wrote_note in [false, true] {
+        for completes_by in ["list", "decide", "summary"] {
+            let (first, second) =
+                (fact("Prefers tabs.", "always use TABS in Go"), fact("Is Ada.", "Call me Ada"));
+            let desk = FactFixture::new("", [reply(&[first, second]), reply(&[])]);
+            desk.summarize(&LINES).await;
+            let stored = desk.facts().await;
+            let find = |text: &str| stored.iter().find(|fact| fact.text == text).unwrap();
+            let (fact_id, from, to) =
+                (find("Prefers tabs.").fact_id, FactState::Proposed, FactState::Accepted);
+            let text = Some("- Prefers tabs.".to_owned());
+            let accept = FactDecision { fact_id, from, to, text, at: timestamp(5) };
+            desk.tiers.commit(vec![Write::DecideFact(accept)]).await;
+            if wrote_note {
+                let file = desk.tiers.agent_md.as_ref().unwrap();
+                memory::remember(file, memory::NoteOwner::Project("/p"), "Prefers tabs.").unwrap();
+            }
+            match completes_by {
+                "list" => desk.review().complete_pending(timestamp(9)).await.unwrap(),
+                "decide" => drop(desk.decide(find("Is Ada."), FactVerdict::Decline).await.unwrap()),
+                _ => drop(desk.summarize(&["U: Bye."]).await),
+            }
+            assert_eq!(desk.agent_md(), "## Project: /p\n- Prefers tabs.\n", "{completes_by}");
+            let fact = desk.tiers.store.fact(fact_id).await.unwrap().unwrap();
+            assert_eq!((fact.state, fact.is_note_pending), (FactState::Accepted, false), "{completes_by}");
+            let refused = desk.decide(&fact, FactVerdict::Decline).await.unwrap_err();
+            assert!(matches!(refused, FactError::AlreadyDecided { .. }), "{refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fact_stays_proposed_if_agent_md_cannot_be_written() {
     let desk = FactFixture::new("", [reply(&[fact("Prefers tabs.", "always use TABS in Go")])]);
     desk.summarize(&LINES).await;
     let stored = desk.facts().await.remove(0);
-    // The file was written, and the process ended before the decision was stored.
-    let scope = memory::NoteOwner::Project("/p");
-    memory::remember(desk.tiers.agent_md.as_ref().unwrap(), scope, "Prefers tabs.").unwrap();
-    let file = desk.agent_md();
-    let receipt = desk.decide(&stored, FactVerdict::Accept).await.unwrap();
-    assert_eq!(receipt.fact.state, FactState::Accepted);
-    assert!(receipt.note.unwrap().was_already_noted);
-    assert_eq!(desk.agent_md(), file, "a note is never added twice");
+    let path = desk.folder.path().join("agent.md");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let refused = desk.decide(&stored, FactVerdict::Accept).await.unwrap_err();
+    assert!(matches!(refused, FactError::History(_)), "{refused}");
+    assert_eq!(desk.facts().await, [stored.clone()]);
+    // The file of the lock cannot be created either.
+    let folder = desk.folder.path().to_owned();
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "").unwrap();
+    desk.decide(&stored, FactVerdict::Accept).await.unwrap_err();
+    assert_eq!(desk.facts().await, [stored.clone()]);
+    fs::remove_file(&folder).unwrap();
+    assert_eq!(desk.decide(&stored, FactVerdict::Accept).await.unwrap().fact.state, FactState::Accepted);
+    assert_eq!(desk.agent_md(), "## Project: /p\n- Prefers tabs.\n");
+}
+
+#[tokio::test]
+async fn a_fact_of_a_project_replaces_no_personal_note() {
+    let notes = "- Uses Vim.\n\n## Project: /p\n- Uses make.\n";
+    let facts = [
+        replacing("Uses Emacs.", "always use TABS in Go", 1),
+        replacing("Uses just.", "Call me Ada", 2),
+        personal_replacing("Uses port 8080.", "runs on port 8080", 2),
+    ];
+    let desk = FactFixture::new(notes, [reply(&facts)]);
+    desk.summarize(&LINES).await;
+    let stored = desk.facts().await;
+    let accept = async |text: &str| {
+        let fact = stored.iter().find(|fact| fact.text == text).unwrap();
+        desk.decide(fact, FactVerdict::Accept).await.unwrap().replacement
+    };
+    assert_eq!(accept("Uses Emacs.").await, NoteReplacement::NotFound);
+    assert_eq!(desk.agent_md(), "- Uses Vim.\n\n## Project: /p\n- Uses make.\n- Uses Emacs.\n");
+    assert_eq!(accept("Uses port 8080.").await, NoteReplacement::NotFound);
+    assert_eq!(accept("Uses just.").await, NoteReplacement::Replaced);
+    let expected = "- Uses Vim.\n- Uses port 8080.\n\n## Project: /p\n- Uses just.\n- Uses Emacs.\n";
+    assert_eq!(desk.agent_md(), expected);
+}
+
+#[tokio::test]
+async fn a_note_is_never_replaced_without_a_review() {
+    let fact = personal_replacing("Uses Emacs.", "always use TABS in Go", 1);
+    let mut desk = FactFixture::new("- Uses Vim.\n", [reply(&[fact])]);
+    desk.tiers.settings.auto_accept = true;
+    desk.summarize(&LINES).await;
+    assert_eq!(desk.facts().await[0].state, FactState::Proposed);
+    assert_eq!(desk.agent_md(), "- Uses Vim.\n");
+}
+
+#[tokio::test]
+async fn a_fact_that_is_noted_already_removes_the_note_that_it_replaces() {
+    let fact = personal_replacing("Uses Emacs.", "always use TABS in Go", 1);
+    let desk = FactFixture::new("- Uses Vim.\n- Likes tea.\n", [reply(&[fact])]);
+    desk.summarize(&LINES).await;
+    fs::write(desk.folder.path().join("agent.md"), "- Uses Vim.\n- Likes tea.\n- Uses Emacs.\n").unwrap();
+    let receipt = desk.decide(&desk.facts().await[0], FactVerdict::Accept).await.unwrap();
+    assert_eq!(receipt.replacement, NoteReplacement::Replaced);
+    assert_eq!(desk.agent_md(), "- Likes tea.\n- Uses Emacs.\n");
 }
 
 #[tokio::test]
 async fn a_fact_takes_the_place_of_the_note_that_it_replaces() {
-    let first = reply(&[replacing("Uses Emacs.", "always use TABS in Go", 1)]);
+    let first = reply(&[personal_replacing("Uses Emacs.", "always use TABS in Go", 1)]);
     let second = reply(&[
-        replacing("Uses Helix.", "always use TABS in Go", 1),
-        replacing("Uses nano.", "Call me Ada", 1),
+        personal_replacing("Uses Helix.", "always use TABS in Go", 1),
+        personal_replacing("Uses nano.", "Call me Ada", 1),
     ]);
     let desk = FactFixture::new("# Notes\n- Uses Vim.\n- Likes tea.\n", [first, second]);
     desk.summarize(&LINES).await;
@@ -281,7 +371,7 @@ async fn a_fact_takes_the_place_of_the_note_that_it_replaces() {
     // The note does not stand there any more.
     let receipt = desk.decide(&stored[2], FactVerdict::Accept).await.unwrap();
     assert_eq!(receipt.replacement, NoteReplacement::NotFound);
-    assert_eq!(desk.agent_md(), "# Notes\n- Uses Helix now.\n- Likes tea.\n\n## Project: /p\n- Uses nano.\n");
+    assert_eq!(desk.agent_md(), "# Notes\n- Uses Helix now.\n- Likes tea.\n- Uses nano.\n");
 }
 
 #[tokio::test]
@@ -319,7 +409,7 @@ async fn agent_md_follows_the_decision_that_came_first() {
     for round in 0..30 {
         let desk = FactFixture::new(
             "- Uses Vim.\n",
-            [reply(&[replacing("Uses Emacs.", "always use TABS in Go", 1)])],
+            [reply(&[personal_replacing("Uses Emacs.", "always use TABS in Go", 1)])],
         );
         desk.summarize(&LINES).await;
         let stored = desk.facts().await.remove(0);
@@ -330,10 +420,16 @@ async fn agent_md_follows_the_decision_that_came_first() {
             let fact_id = stored.fact_id;
             tokio::spawn(async move { review.decide(fact_id, verdict, timestamp(99)).await })
         };
-        let (accept, decline) = (decide(FactVerdict::Accept), decide(FactVerdict::Decline));
-        let (accepted, declined) = (accept.await.unwrap(), decline.await.unwrap());
-        assert!(accepted.is_ok() != declined.is_ok(), "{round}: {accepted:?} {declined:?}");
-        let expected = if accepted.is_ok() { "- Uses Emacs.\n" } else { "- Uses Vim.\n" };
-        assert_eq!(desk.agent_md(), expected, "{round}");
+        let edit = || FactVerdict::Edit("Uses Helix.".to_owned());
+        let deciding =
+            [FactVerdict::Accept, FactVerdict::Decline, edit(), FactVerdict::Accept, edit()].map(decide);
+        let mut expected = Vec::new();
+        for (deciding, file) in deciding.into_iter().zip(["Emacs", "Vim", "Helix", "Emacs", "Helix"]) {
+            match deciding.await.unwrap() {
+                Ok(_) => expected.push(format!("- Uses {file}.\n")),
+                Err(error) => assert!(matches!(error, FactError::AlreadyDecided { .. }), "{round}: {error}"),
+            }
+        }
+        assert_eq!([desk.agent_md()], *expected, "{round}");
     }
 }

@@ -127,11 +127,17 @@ fn requested_verdicts(args: &FactReviewArgs) -> Vec<(&str, FactVerdict)> {
     accepted.chain(declined).chain(edited).collect()
 }
 
-/// Records the decisions in order. All facts are looked up before the first decision.
+/// Records the decisions in order. All facts are looked up before the first decision, and each may have one decision only.
 async fn decide_all(context: &CommandContext, verdicts: Vec<(&str, FactVerdict)>) -> CommandResult {
     let mut facts = Vec::with_capacity(verdicts.len());
     for (id, verdict) in verdicts {
-        facts.push((context.agent.memory().find_fact(id).await?, verdict));
+        let fact = context.agent.memory().find_fact(id).await?;
+        if facts.iter().any(|(earlier, _): &(MemoryFact, _)| earlier.fact_id == fact.fact_id) {
+            let sentence =
+                format!("The fact `{}` is named twice. Give one decision on it.", sanitize_line(id));
+            return Err(CliFailure::usage_sentence(sentence));
+        }
+        facts.push((fact, verdict));
     }
     let mut receipts = Vec::with_capacity(facts.len());
     for (fact, verdict) in facts {
@@ -314,8 +320,12 @@ fn print_decision(screen: &Screen, receipt: &FactReceipt) -> Result<(), CliFailu
         NoteReplacement::NotRequested => return Ok(()),
         NoteReplacement::Replaced => format!("It replaces: {replaced}"),
         NoteReplacement::NotFound => {
+            let owner = match &receipt.fact.project {
+                Some(_) => "the notes of its project",
+                None => "the personal notes",
+            };
             format!(
-                "The note that it replaces is not in agent.md exactly once, so it stays; `segue memory edit` removes it: {replaced}"
+                "No note was replaced, because this one is not among {owner} exactly once; change it with `segue memory edit`: {replaced}"
             )
         }
     };

@@ -42,9 +42,18 @@ fn a_reviewed_fact_is_part_of_the_next_request() {
     let text = output.stdout;
     assert!(text.contains(&id(first)) && text.contains("“Question 0:” (you in "), "{text}");
 
+    for twice in
+        [["--accept", &id(first), "--decline", &id(first)], ["--accept", &id(first), &id(first), "--list"]]
+    {
+        let twice = if twice[3] == "--list" { &twice[..3] } else { &twice[..] };
+        sandbox.run(&[&["memory", "review"], twice].concat()).assert_error(2, "is named twice");
+    }
+    let no_words = sandbox.run(&["memory", "review", "--edit", &id(second), "--text", "---"]);
+    no_words.assert_error(2, "the text has no letter and no digit");
+    assert_eq!(sandbox.read_agent_md(), None, "nothing was decided");
     let accepted = sandbox.run(&["memory", "review", "--accept", &id(first)]);
     assert!(accepted.stdout.contains("- Parses line by line."), "{accepted:?}");
-    let note = "Has twelve modules.";
+    let note = "- Has twelve modules.";
     let edited = sandbox.json(&["memory", "review", "--edit", &id(second), "--text", note, "--json"]);
     assert_eq!(edited["facts"][0]["state"], "edited", "{edited}");
     let again = sandbox.run(&["memory", "review", "--decline", &id(first)]);

@@ -15,6 +15,7 @@ CREATE TABLE memory_facts (
     state        TEXT   COLLATE "C" NOT NULL DEFAULT 'proposed',
     decided_text TEXT,
     decided_at   TEXT   COLLATE "C",
+    note_pending BIGINT NOT NULL DEFAULT 0,
     created_at   TEXT   COLLATE "C" NOT NULL
 );
 CREATE INDEX memory_facts_state ON memory_facts (agent_id, state, created_at);
@@ -22,6 +23,7 @@ CREATE INDEX memory_facts_text ON memory_facts (agent_id, text_key);
 CREATE INDEX memory_facts_thread ON memory_facts (thread_key) WHERE thread_key > 0;
 CREATE INDEX memory_facts_project ON memory_facts (project_key) WHERE project_key > 0;
 CREATE INDEX memory_facts_undecided ON memory_facts (summary_id) WHERE state = 'proposed';
+CREATE INDEX memory_facts_pending ON memory_facts (agent_id) WHERE note_pending = 1;
 
 CREATE TABLE memory_revisions (
     agent_id     TEXT   COLLATE "C" NOT NULL,

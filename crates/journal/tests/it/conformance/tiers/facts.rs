@@ -80,6 +80,7 @@ pub async fn a_proposed_fact_is_read_with_its_source(store: SharedStore) {
         state: FactState::Proposed,
         decided_text: None,
         decided_at: None,
+        is_note_pending: false,
         created_at: fact.created_at,
     };
     assert_eq!(store.fact(expected.fact_id).await.unwrap().as_ref(), Some(&expected));
@@ -139,6 +140,7 @@ pub async fn a_fact_is_not_proposed_again_whatever_was_decided(store: SharedStor
     let thread_id = create(&*store).await;
     let first = propose(&*store, thread_id, "Prefers tabs.").await;
     propose(&*store, thread_id, "prefers  TABS").await;
+    propose(&*store, thread_id, "Prefers tabs ?!").await;
     assert_eq!(texts(&*store, every_fact()).await, ["Prefers tabs."]);
     commit(&*store, vec![Write::DecideFact(decision(first, FactState::Declined))]).await.unwrap();
     propose(&*store, thread_id, "Prefers tabs").await;
@@ -167,6 +169,33 @@ pub async fn of_several_decisions_on_a_fact_the_first_wins(store: SharedStore) {
     assert_eq!((fact.state, fact.decided_text), (FactState::Superseded, text));
     let missing = decide(decision(FactId::generate(), FactState::Declined)).await;
     assert!(matches!(missing, Err(Error::NotFound { what: "fact", .. })), "{missing:?}");
+}
+
+pub async fn the_note_of_an_accepted_fact_is_pending_until_it_is_confirmed(store: SharedStore) {
+    let thread_id = create(&*store).await;
+    let fact_id = propose(&*store, thread_id, "Prefers tabs.").await;
+    let decide = async |from, to, text: Option<&str>| {
+        let decision = FactDecision { fact_id, from, to, text: text.map(str::to_owned), at: at(4) };
+        commit(&*store, vec![Write::DecideFact(decision)]).await
+    };
+    let pending = || FactQuery { is_note_pending: true, ..every_fact() };
+    let (proposed, accepted) = (FactState::Proposed, FactState::Accepted);
+    assert_eq!(facts(&*store, pending()).await, []);
+    decide(proposed, accepted, Some("- Prefers tabs.")).await.unwrap();
+    assert!(facts(&*store, pending()).await[0].is_note_pending);
+    decide(accepted, proposed, None).await.unwrap();
+    let undone = store.fact(fact_id).await.unwrap().unwrap();
+    let found = (undone.state, undone.decided_text, undone.decided_at, undone.is_note_pending);
+    assert_eq!(found, (proposed, None, None, false));
+    decide(proposed, accepted, Some("- Prefers tabs.")).await.unwrap();
+    decide(accepted, accepted, None).await.unwrap();
+    assert_eq!(facts(&*store, pending()).await, []);
+    let confirmed = store.fact(fact_id).await.unwrap().unwrap();
+    assert_eq!((confirmed.state, confirmed.decided_text.as_deref()), (accepted, Some("- Prefers tabs.")));
+    for to in [accepted, proposed] {
+        let refused = decide(accepted, to, None).await;
+        assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+    }
 }
 
 pub async fn a8_a_summary_that_is_not_stored_proposes_nothing(store: SharedStore) {

@@ -298,7 +298,7 @@ pub enum Write {
     /// Stores embeddings of messages of a thread, in place of earlier ones of the same messages.
     PutEmbeddings(MessageEmbeddings),
     /// Stores a fact that a model proposes for agent.md. A fact whose text an earlier fact of the same agent has, for the
-    /// same project or for all projects, is left out, whatever was decided on it. Case and blanks do not matter. Fails with
+    /// same project or for all projects, is left out, whatever was decided on it, unless a later fact has superseded it. Case and blanks do not matter. Fails with
     /// [`crate::Error::NotFound`] if the source thread does not exist, and with [`crate::Error::Conflict`] if it belongs
     /// to another agent.
     ///

@@ -32,7 +32,8 @@ pub(crate) fn propose(db: &SqlConnection, fact: &FactProposal) -> Result<()> {
     let text_key = comparison_key(&fact.text);
     let is_known = db
         .prepare(
-            "SELECT 1 FROM memory_facts WHERE agent_id = $1 AND text_key = $2 AND project_key IN ($3, $4) LIMIT 1",
+            "SELECT 1 FROM memory_facts WHERE agent_id = $1 AND text_key = $2 AND project_key IN ($3, $4)
+                 AND state <> 'superseded' LIMIT 1",
         )?
         .exists((agent_id, &text_key, project_key, projects::PERSONAL_KEY))?;
     if is_known {

@@ -147,6 +147,16 @@ pub async fn a_fact_is_not_proposed_again_whatever_was_decided(store: SharedStor
     assert_eq!(texts(&*store, every_fact()).await, ["Prefers tabs."]);
     propose(&*store, thread_id, "Prefers blanks.").await;
     assert_eq!(texts(&*store, every_fact()).await.len(), 2);
+    // A fact that was true once can become true again.
+    let first = propose(&*store, thread_id, "Uses MySQL.").await;
+    for (from, to) in
+        [(FactState::Proposed, FactState::Accepted), (FactState::Accepted, FactState::Superseded)]
+    {
+        let decided = FactDecision { from, ..decision(first, to) };
+        commit(&*store, vec![Write::DecideFact(decided)]).await.unwrap();
+    }
+    let again = propose(&*store, thread_id, "Uses MySQL.").await;
+    assert_eq!(store.fact(again).await.unwrap().unwrap().state, FactState::Proposed);
 }
 
 pub async fn of_several_decisions_on_a_fact_the_first_wins(store: SharedStore) {

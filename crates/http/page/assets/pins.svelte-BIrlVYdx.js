@@ -1,1 +1,0 @@
-import{xn as e}from"./base-CRB26YtH.js";var t=e({thread:``,pins:[]});export{t};

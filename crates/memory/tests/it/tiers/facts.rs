@@ -290,13 +290,13 @@ async fn a_fact_stays_proposed_if_agent_md_cannot_be_written() {
     fs::create_dir(&path).unwrap();
     let refused = desk.decide(&stored, FactVerdict::Accept).await.unwrap_err();
     assert!(matches!(refused, FactError::History(_)), "{refused}");
-    assert_eq!(desk.facts().await, [stored.clone()]);
+    assert_eq!(desk.facts().await.as_slice(), std::slice::from_ref(&stored));
     // The file of the lock cannot be created either.
     let folder = desk.folder.path().to_owned();
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, "").unwrap();
     desk.decide(&stored, FactVerdict::Accept).await.unwrap_err();
-    assert_eq!(desk.facts().await, [stored.clone()]);
+    assert_eq!(desk.facts().await.as_slice(), std::slice::from_ref(&stored));
     fs::remove_file(&folder).unwrap();
     assert_eq!(desk.decide(&stored, FactVerdict::Accept).await.unwrap().fact.state, FactState::Accepted);
     assert_eq!(desk.agent_md(), "## Project: /p\n- Prefers tabs.\n");

@@ -101,7 +101,7 @@ async fn an_impossible_number_of_tokens_counts_as_the_estimate() {
             r#"{{"data": [{{"index": 0, "embedding": [1]}}], "usage": {{"prompt_tokens": {reported}}}}}"#
         );
         let server = server(Some(status(200, &body, "")));
-        let client = EmbeddingClient::new(settings(&server.url().to_owned())).unwrap();
+        let client = EmbeddingClient::new(settings(server.url())).unwrap();
         let answer = client.embed(&["a text of a few words".to_owned()], TIME_MAX).await.unwrap();
         assert_eq!(answer.tokens, tokens::estimate_tokens("a text of a few words"), "{reported}");
     }

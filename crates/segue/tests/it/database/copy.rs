@@ -84,7 +84,14 @@ fn edge_case_sql() -> String {
     INSERT INTO summary_threads VALUES (5000, 3, 31);
     INSERT INTO dissolved_summaries VALUES (5000, 'm0');
     INSERT INTO agents (agent_key, agent_id, turn_floor) VALUES (55, 'agent@bob', 41);
-    INSERT INTO turns VALUES (55, 42, 900001, 1, 31);")
+    INSERT INTO turns VALUES (55, 42, 900001, 1, 31);
+    INSERT INTO embedding_models VALUES (7, 'tiny' || char(0), '2026-01-01', 5);
+    INSERT INTO embeddings VALUES ((5000 << 35) + 8, 7, x'7f8000ff');
+    INSERT INTO embedding_heads VALUES (5000, 7, 3);
+    INSERT INTO memory_facts (fact_id, agent_id, project_key, kind, text, text_key, quote, thread_key, seq, role, summary_id, replaces,
+            state, decided_text, decided_at, created_at)
+        VALUES ('f1', 'agent@bob', 0, 'name', 'a' || char(0), 'a', '', 5000, 3, 'user', 'm1', NULL, 'declined', NULL,
+            '2026-01-01T00:00:00.000000000Z', '2026-01-01T00:00:00.000000000Z');")
 }
 
 /// Returns every row of every copied table in its stored form.

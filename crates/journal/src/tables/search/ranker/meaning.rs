@@ -19,7 +19,7 @@ const MEANING_WEIGHT: f64 = 0.6;
 /// Highest closeness that counts.
 const CLOSENESS_MAX: f64 = 6.0;
 /// Minimum closeness of a message that shares no word with the question.
-const WORDLESS_CLOSENESS_MIN: f64 = 2.0;
+const WORDLESS_CLOSENESS_MIN: f64 = 1.5;
 /// The same among few messages, of which many can be about the question. The average then says little.
 const FEW_CLOSENESS_MIN: f64 = 0.5;
 /// Number of messages that are more than few.

@@ -32,8 +32,8 @@ use crate::{
     Artifact, CheckpointRef, CommitReceipt, EmbeddingCounts, EmbeddingFailure, EventQuery, FactQuery,
     HandoffFilter, HealthCheckDepth, ImportSource, IndexAnswer, IndexBacklog, IndexHit, ItemHit, ItemQuery,
     MeaningComparison, MemoryCounts, MemoryFact, NamespaceQuery, NotesRevision, NotesRevisionQuery,
-    OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning, RankQuery, RankedMessage, Replica, Result,
-    RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
+    OTHER_DIMENSIONS, OutboxItem, OutboxQuery, QuestionEmbedder, QuestionMeaning, RankQuery, RankedMessage,
+    Replica, Result, RunFilter, SearchQuery, Store, StoreHealth, StoreScope, StoredSummary, SummaryQuery,
     SupersededVisibility, ThreadFilter, ThreadSize, Transaction, TurnQuery, UnclaimedRunsQuery,
     UnembeddedBatch, WordMatchMode,
 };
@@ -155,9 +155,12 @@ async fn query_index<E: Engine, T: Send + 'static>(
                 Some(Err(failure)) => {
                     (None, MeaningComparison::Unavailable { reason: failure.reason.clone() })
                 }
-                Some(Ok(meaning)) if search::embeddings::has_other_dimensions(db, meaning)? => {
-                    (None, MeaningComparison::Unavailable { reason: OTHER_DIMENSIONS.to_owned() })
-                }
+                Some(Ok(meaning)) if search::embeddings::has_other_dimensions(db, meaning)? => (
+                    None,
+                    MeaningComparison::Unavailable {
+                        reason: format!("failed to use the embedding model: {OTHER_DIMENSIONS}"),
+                    },
+                ),
                 Some(Ok(meaning)) => {
                     let missing = search::missing_embeddings(db, &meaning.model, &scope)?;
                     (Some(meaning), MeaningComparison::Compared { missing })
@@ -172,10 +175,6 @@ async fn query_index<E: Engine, T: Send + 'static>(
     }
     Ok(answer)
 }
-
-/// The reason why vectors of an endpoint that has changed its model are not compared.
-const OTHER_DIMENSIONS: &str = "the embedding model gives vectors of another length than the stored ones; name it differently in \
-    `search.embeddings`, for example with `dimensions` or a prefix, to embed all messages again";
 
 /// Returns a question whose meaning is compared, or an empty text: a single word is looked for as such.
 fn question_with_meaning(words: &[String], question: &str) -> String {
@@ -266,13 +265,10 @@ impl<E: Engine> Store for E {
 
     async fn search(&self, query: SearchQuery) -> Result<IndexAnswer<IndexHit>> {
         let scope = IndexScope::Search(query.clone());
-        let question = match query.match_mode {
-            // Only messages have embeddings.
-            WordMatchMode::Any if scope.includes_messages() => {
-                question_with_meaning(&query.words, &query.question)
-            }
-            WordMatchMode::Any => String::new(),
-            WordMatchMode::All => String::new(),
+        // Only messages have embeddings, and a phrase is looked for as such.
+        let question = match query.match_mode == WordMatchMode::Any && scope.includes_messages() {
+            true => question_with_meaning(&query.words, &query.question),
+            false => String::new(),
         };
         query_index(self, scope, &question, move |db, meaning| search::search(db, &query, meaning)).await
     }

@@ -31,8 +31,8 @@ pub use engines::sqlite::{SqliteOpenOptions, SqliteStore};
 pub use error::Error;
 pub(crate) use query::embeddings::QuestionMeaning;
 pub use query::embeddings::{
-    EMBEDDED_PARTS_MAX, Embedding, EmbeddingCounts, EmbeddingFailure, EmbeddingSpend, MeaningComparison,
-    MessageEmbeddings, QuestionEmbedder, UnembeddedBatch, UnembeddedMessages,
+    DailyTokens, EMBEDDED_PARTS_MAX, Embedding, EmbeddingCounts, EmbeddingFailure, MeaningComparison,
+    MessageEmbeddings, OTHER_DIMENSIONS, QuestionEmbedder, UnembeddedBatch, UnembeddedMessages,
 };
 pub use query::items::{FieldComparison, FieldCondition, ItemHit, ItemQuery, NamespaceQuery};
 pub use query::memory::{FactQuery, MemoryFact, NotesRevision, NotesRevisionQuery};

@@ -33,9 +33,12 @@ pub struct ScriptedEmbeddings {
     /// Maximum words of a text. A request with a longer one is refused with status 400.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words_max: Option<usize>,
-    /// A failure in place of every answer.
+    /// A failure in place of every answer after the first ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<ScriptedFault>,
+    /// Number of requests that are answered before the failure.
+    #[serde(default)]
+    pub answers_before_fault: usize,
 }
 
 impl ScriptedEmbeddings {

@@ -300,7 +300,7 @@ async fn handle_request(
 async fn embed(shared: Arc<SharedPlayback>, model: ScriptedEmbeddings, request: RawRequest) -> Response {
     let body = request.body();
     let number = shared.record_request(&mut shared.state.lock(), request);
-    if let Some(fault) = model.fault.clone() {
+    if let Some(fault) = model.fault.clone().filter(|_| number > model.answers_before_fault) {
         let reply = ScriptedReply { fault: Some(fault), ..ScriptedReply::default() };
         return play_reply(WireFormat::Chat, &reply, number, shared).await;
     }

@@ -21,7 +21,7 @@ use crate::{MemoryError, Result};
 const IDLE_PAUSE: Duration = Duration::from_secs(10);
 /// Pause after the budget of the day is used.
 const BUDGET_PAUSE: Duration = Duration::from_secs(600);
-/// The longest pause after failures. The first one is [`IDLE_PAUSE`], and each further one is twice as long.
+/// The longest pause after failures. The first one is twice [`IDLE_PAUSE`], and each further one is twice as long as the one before.
 const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(900);
 
 /// The name of the lock file in the home folder.

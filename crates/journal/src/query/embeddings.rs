@@ -9,6 +9,10 @@ use serde::Serialize;
 /// Maximum number of parts of a message that have an embedding each.
 pub const EMBEDDED_PARTS_MAX: usize = 8;
 
+/// The reason why vectors of an endpoint that has changed its model are neither compared nor stored.
+pub const OTHER_DIMENSIONS: &str = "its vectors have another length than the stored ones; name the model differently in \
+    `search.embeddings`, for example with `dimensions` or a prefix, to embed all messages again";
+
 /// Maximum number of dimensions of an embedding.
 const DIMENSIONS_MAX: usize = 8_192;
 
@@ -122,13 +126,15 @@ pub struct UnembeddedMessages {
 pub struct UnembeddedBatch {
     /// The messages by thread, those of the most recently changed thread first. It is empty if no message lacks an embedding.
     pub threads: Vec<UnembeddedMessages>,
-    /// The newest day on which a model read messages, and what all models together read on that day.
-    pub spend: Option<EmbeddingSpend>,
+    /// The tokens of the newest day on which a model read messages.
+    pub daily_tokens: Option<DailyTokens>,
+    /// Number of dimensions of the stored embeddings of the model; `None` if it has none.
+    pub dimensions: Option<u64>,
 }
 
-/// The tokens that models read on a day.
+/// The tokens that all models together read on a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EmbeddingSpend {
+pub struct DailyTokens {
     /// The day in UTC.
     pub day: Date,
     /// Number of tokens.

@@ -90,6 +90,14 @@ impl MessageEmbedder {
         })
     }
 
+    /// Returns the error of a model whose vectors have another length than the stored ones.
+    pub(super) fn other_dimensions_error(&self) -> EmbeddingError {
+        EmbeddingError::Malformed {
+            endpoint: self.client.endpoint(),
+            reason: journal::OTHER_DIMENSIONS.to_owned(),
+        }
+    }
+
     /// Returns the error of an answer whose vectors have no direction.
     pub(super) fn no_direction_error(&self) -> EmbeddingError {
         EmbeddingError::Malformed {

@@ -8,12 +8,12 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use journal::{
-    Embedding, EmbeddingSpend, MessageEmbeddings, QuestionEmbedder, Store, Transaction, UnembeddedMessages,
+    DailyTokens, Embedding, MessageEmbeddings, QuestionEmbedder, Store, Transaction, UnembeddedMessages,
     Write,
 };
 use model::embeddings::{EmbeddingAnswer, EmbeddingError};
 use model::tokens::estimate_tokens;
-use protocol::{OwnerScope, Seq};
+use protocol::{OwnerScope, Seq, ThreadId};
 use runtime::{Frame, FrameSender, RunScope};
 
 use super::parts::split_message;
@@ -79,7 +79,7 @@ pub enum EmbeddingWorkError {
     #[error(transparent)]
     Model(#[from] EmbeddingError),
     /// The journal failed.
-    #[error("store embeddings")]
+    #[error("read or store embeddings")]
     Journal(#[from] journal::Error),
 }
 
@@ -91,14 +91,24 @@ struct EmbeddedBatch {
     refused_parts: u64,
 }
 
-/// A part of a message that is to be embedded.
-struct MessagePart {
-    /// The index of the thread in the batch.
-    thread: usize,
-    /// The seq of the message.
-    seq: Seq,
-    /// The text, without secrets.
-    text: String,
+/// The messages of a thread that are to be embedded.
+struct ThreadParts {
+    /// The thread.
+    thread_id: ThreadId,
+    /// The parts of each message, without secrets and with the prefix of the model.
+    messages: Vec<(Seq, Vec<String>)>,
+    /// The seq up to which `messages` is complete.
+    through_seq: Seq,
+}
+
+/// The vectors of some parts.
+struct EmbeddedParts {
+    /// The vector of each part; `None` for a part that the model refuses.
+    vectors: Vec<Option<Embedding>>,
+    /// Number of tokens that the model read.
+    tokens: u64,
+    /// The reason why the parts after these have no vectors.
+    failure: Option<EmbeddingError>,
 }
 
 impl EmbeddingWorker {
@@ -124,18 +134,21 @@ impl EmbeddingWorker {
                     report_refused(refused_parts, scope.frames);
                     return Ok(EmbeddingOutcome::Complete { messages });
                 }
-                let tokens = tokens_of_day(batch.spend, Timestamp::now());
+                let tokens = tokens_of_day(batch.daily_tokens, Timestamp::now());
                 let tokens_max = self.embedder.config.daily_tokens;
-                let tokens_left = tokens_max.saturating_sub(tokens);
-                let Some(batch) = limit_batch(batch.threads, tokens_left) else {
+                let Some(parts) = self.split_batch(batch.threads, tokens_max.saturating_sub(tokens)) else {
                     return Ok(EmbeddingOutcome::BudgetUsed { messages, tokens, tokens_max });
                 };
                 let total = match total {
                     Some(total) => total,
-                    None => *total.insert(self.missing().await?),
+                    None => {
+                        // Texts are paid for, so a model whose vectors cannot be stored must not read them.
+                        self.check_dimensions(batch.dimensions).await?;
+                        *total.insert(self.missing().await?)
+                    }
                 };
                 let embedded = tokio::select! {
-                    embedded = self.embed_batch(batch) => embedded?,
+                    embedded = self.embed_batch(parts) => embedded?,
                     () = scope.cancel.cancelled() => return Ok(EmbeddingOutcome::Stopped { messages }),
                 };
                 messages += embedded.messages;
@@ -146,63 +159,132 @@ impl EmbeddingWorker {
         })
     }
 
+    /// Checks that the model gives vectors of the length of the stored ones, if there are any. It reads one word for that.
+    ///
+    /// # Errors
+    /// When the length differs, and when the model gives no vector.
+    async fn check_dimensions(&self, stored: Option<u64>) -> Result<(), EmbeddingError> {
+        let Some(stored) = stored else { return Ok(()) };
+        let answer = self.embedder.embed(&[PROBE.to_owned()], REQUEST_TIME_MAX).await?;
+        let is_same = answer.vectors.first().is_some_and(|vector| vector.len() as u64 == stored);
+        if is_same { Ok(()) } else { Err(self.embedder.other_dimensions_error()) }
+    }
+
     /// Returns the estimated number of messages without embeddings.
     async fn missing(&self) -> journal::Result<u64> {
         let counts = self.store.embedding_counts(self.embedder.model(), &OwnerScope::Everyone).await?;
         Ok(counts.missing)
     }
 
-    /// Embeds a batch and stores it.
-    async fn embed_batch(&self, batch: Vec<UnembeddedMessages>) -> Result<EmbeddedBatch, EmbeddingWorkError> {
-        let mut parts = Vec::new();
-        for (thread, UnembeddedMessages { texts, .. }) in batch.iter().enumerate() {
+    /// Divides the first messages of a batch into parts: those that have no more than `tokens_left` tokens together, as far as that
+    /// can be estimated. `None` if not even the first message fits.
+    fn split_batch(&self, threads: Vec<UnembeddedMessages>, tokens_left: u64) -> Option<Vec<ThreadParts>> {
+        let prefix = &self.embedder.config.message_prefix;
+        let mut tokens = 0;
+        let mut batch: Vec<ThreadParts> = Vec::new();
+        for UnembeddedMessages { thread_id, texts, through_seq } in threads {
+            let count = texts.len();
+            let mut messages: Vec<(Seq, Vec<String>)> = Vec::with_capacity(count);
             for (seq, text) in texts {
-                parts.extend(split_message(text).into_iter().map(|text| MessagePart {
-                    thread,
-                    seq: *seq,
-                    text: format!("{}{text}", self.embedder.config.message_prefix),
-                }));
+                let parts: Vec<String> =
+                    split_message(&text).into_iter().map(|part| format!("{prefix}{part}")).collect();
+                tokens += parts.iter().map(|part| estimate_tokens(part)).sum::<u64>();
+                if tokens > tokens_left {
+                    break;
+                }
+                messages.push((seq, parts));
+            }
+            if messages.len() == count {
+                batch.push(ThreadParts { thread_id, messages, through_seq });
+                continue;
+            }
+            if let Some((last_seq, _)) = messages.last() {
+                let through_seq = *last_seq;
+                batch.push(ThreadParts { thread_id, messages, through_seq });
+            }
+            break;
+        }
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Embeds a batch and stores it. If the model fails, the messages before are stored, because they are paid for.
+    async fn embed_batch(&self, batch: Vec<ThreadParts>) -> Result<EmbeddedBatch, EmbeddingWorkError> {
+        let texts: Vec<String> = batch
+            .iter()
+            .flat_map(|thread| thread.messages.iter().flat_map(|(_, parts)| parts.iter().cloned()))
+            .collect();
+        let EmbeddedParts { vectors, mut tokens, failure } = self.embed_all_parts(&texts).await;
+        let refused_parts = vectors.iter().filter(|vector| vector.is_none()).count() as u64;
+        let mut vectors = vectors.into_iter();
+        let mut messages = 0;
+        for thread in batch {
+            let Some(embeddings) = self.take_embeddings(&thread, &mut vectors) else { break };
+            messages += embeddings.messages.len() as u64;
+            let is_cut = embeddings.through_seq < thread.through_seq;
+            // The tokens of the batch are counted with the first thread that exists.
+            let write = Write::PutEmbeddings(MessageEmbeddings { tokens, ..embeddings });
+            match self.store.commit(Transaction { fence: None, writes: vec![write] }).await {
+                Ok(_) => tokens = 0,
+                // The thread was deleted meanwhile.
+                Err(journal::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if is_cut {
+                break;
             }
         }
-        let mut embedded: Vec<Vec<(Seq, Vec<Embedding>)>> = batch.iter().map(|_| Vec::new()).collect();
-        let (mut tokens, mut refused_parts) = (0, 0);
-        for request in parts.chunks(REQUEST_PARTS_MAX) {
-            let (vectors, read) = self.embed_parts(request).await?;
-            tokens += read;
-            for (part, vector) in request.iter().zip(vectors) {
-                let Some(vector) = vector else {
-                    refused_parts += 1;
-                    continue;
-                };
-                match embedded[part.thread].last_mut() {
-                    Some((seq, vectors)) if *seq == part.seq => vectors.push(vector),
-                    Some(_) | None => embedded[part.thread].push((part.seq, vec![vector])),
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None => Ok(EmbeddedBatch { messages, refused_parts }),
+        }
+    }
+
+    /// Takes the vectors of a thread's messages, up to the first message whose vectors are missing. Returns `None` if the first message
+    /// of the thread is that one.
+    fn take_embeddings(
+        &self,
+        thread: &ThreadParts,
+        vectors: &mut std::vec::IntoIter<Option<Embedding>>,
+    ) -> Option<MessageEmbeddings> {
+        let mut messages = Vec::new();
+        let mut through_seq = None;
+        for (seq, parts) in &thread.messages {
+            if vectors.len() < parts.len() {
+                break;
+            }
+            let embeddings: Vec<Embedding> = vectors.by_ref().take(parts.len()).flatten().collect();
+            if !embeddings.is_empty() {
+                messages.push((*seq, embeddings));
+            }
+            through_seq = Some(*seq);
+        }
+        let is_complete = through_seq == thread.messages.last().map(|(seq, _)| *seq);
+        Some(MessageEmbeddings {
+            thread_id: thread.thread_id,
+            model: self.embedder.model().to_owned(),
+            messages,
+            through_seq: if is_complete { thread.through_seq } else { through_seq? },
+            tokens: 0,
+            at: Timestamp::now(),
+        })
+    }
+
+    /// Asks the model for the vectors of all parts, request by request, until one fails.
+    async fn embed_all_parts(&self, texts: &[String]) -> EmbeddedParts {
+        let mut embedded = EmbeddedParts { vectors: Vec::new(), tokens: 0, failure: None };
+        for request in texts.chunks(REQUEST_PARTS_MAX) {
+            match self.embed_parts(request).await {
+                Ok((vectors, tokens)) => {
+                    embedded.vectors.extend(vectors);
+                    embedded.tokens += tokens;
+                }
+                Err(failure) => {
+                    embedded.failure = Some(failure);
+                    break;
                 }
             }
         }
-        let mut count = 0;
-        for (thread, messages) in batch.into_iter().zip(embedded) {
-            count += messages.len() as u64;
-            let embeddings = MessageEmbeddings {
-                thread_id: thread.thread_id,
-                model: self.embedder.model().to_owned(),
-                messages,
-                through_seq: thread.through_seq,
-                // The first thread counts the tokens of the batch.
-                tokens: std::mem::take(&mut tokens),
-                at: Timestamp::now(),
-            };
-            match self
-                .store
-                .commit(Transaction { fence: None, writes: vec![Write::PutEmbeddings(embeddings)] })
-                .await
-            {
-                // The thread was deleted meanwhile.
-                Ok(_) | Err(journal::Error::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(EmbeddedBatch { messages: count, refused_parts })
+        embedded
     }
 
     /// Asks the model for the embeddings of parts, and returns them with the number of tokens. A request that the endpoint refuses is
@@ -210,11 +292,8 @@ impl EmbeddingWorker {
     ///
     /// # Errors
     /// When the endpoint refuses any text, or fails in another way.
-    async fn embed_parts(
-        &self,
-        parts: &[MessagePart],
-    ) -> Result<(Vec<Option<Embedding>>, u64), EmbeddingError> {
-        let mut texts: Vec<String> = parts.iter().map(|part| part.text.clone()).collect();
+    async fn embed_parts(&self, parts: &[String]) -> Result<(Vec<Option<Embedding>>, u64), EmbeddingError> {
+        let mut texts = parts.to_vec();
         let mut vectors = vec![None; parts.len()];
         let mut tokens = 0;
         let all = 0..parts.len();
@@ -286,35 +365,10 @@ fn report_refused(parts: u64, frames: &FrameSender) {
     }
 }
 
-/// Returns the first messages of a batch that have no more than `tokens_left` tokens together, as far as that can be estimated. `None`
-/// if not even the first message fits.
-fn limit_batch(threads: Vec<UnembeddedMessages>, tokens_left: u64) -> Option<Vec<UnembeddedMessages>> {
-    let mut tokens = 0;
-    let mut limited: Vec<UnembeddedMessages> = Vec::new();
-    for mut thread in threads {
-        let fitting = thread.texts.iter().take_while(|(_, text)| {
-            tokens += split_message(text).iter().map(|part| estimate_tokens(part)).sum::<u64>();
-            tokens <= tokens_left
-        });
-        let count = fitting.count();
-        if count == thread.texts.len() {
-            limited.push(thread);
-            continue;
-        }
-        thread.texts.truncate(count);
-        if let Some((seq, _)) = thread.texts.last() {
-            thread.through_seq = *seq;
-            limited.push(thread);
-        }
-        break;
-    }
-    (!limited.is_empty()).then_some(limited)
-}
-
 /// Returns the tokens that the model read on the day of `now`.
-fn tokens_of_day(spend: Option<EmbeddingSpend>, now: Timestamp) -> u64 {
+fn tokens_of_day(newest: Option<DailyTokens>, now: Timestamp) -> u64 {
     let today = now.to_zoned(TimeZone::UTC).date();
-    spend.filter(|spend| spend.day == today).map_or(0, |spend| spend.tokens)
+    newest.filter(|newest| newest.day == today).map_or(0, |newest| newest.tokens)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 
 fn server(fault: Option<ScriptedFault>) -> ScriptedServer {
     let concepts = vec![vec!["heron".to_owned(), "bird".to_owned()], vec!["train".to_owned()]];
-    let embeddings = Some(ScriptedEmbeddings { concepts, words_max: None, fault });
+    let embeddings = Some(ScriptedEmbeddings { concepts, words_max: None, fault, answers_before_fault: 0 });
     ScriptedServer::start(Script { embeddings, ..Script::default() }).unwrap()
 }
 

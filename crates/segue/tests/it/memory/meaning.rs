@@ -11,7 +11,7 @@ const SECRET: &str = "ghp_1aB2cD3eF4gH5iJ6kL7mN8oP9qR0sT1uV2wX";
 /// Starts an embedding model that knows that a lease is a kind of lock.
 fn embedding_server(fault: Option<ScriptedFault>) -> ScriptedServer {
     let concepts = vec![["lease", "lock", "mutual", "exclusion"].map(str::to_owned).to_vec()];
-    let embeddings = Some(ScriptedEmbeddings { concepts, words_max: None, fault });
+    let embeddings = Some(ScriptedEmbeddings { concepts, words_max: None, fault, answers_before_fault: 0 });
     ScriptedServer::start(Script { embeddings, ..Script::default() }).unwrap()
 }
 

@@ -14,7 +14,7 @@ use crate::tables::memory::turns::visible_text;
 use crate::tables::threads::projects;
 use crate::tables::{owners, threads};
 use crate::{
-    EMBEDDED_PARTS_MAX, Embedding, EmbeddingCounts, EmbeddingSpend, Error, MessageEmbeddings,
+    DailyTokens, EMBEDDED_PARTS_MAX, Embedding, EmbeddingCounts, Error, MessageEmbeddings, OTHER_DIMENSIONS,
     QuestionMeaning, Result, SearchQuery, UnembeddedBatch, UnembeddedMessages,
 };
 
@@ -69,18 +69,13 @@ fn check_dimensions(db: &SqlConnection, model_key: i64, embeddings: &MessageEmbe
     let parts = embeddings.messages.iter().flat_map(|(_, parts)| parts);
     match parts.map(Embedding::dimensions).find(|dimensions| *dimensions != stored) {
         None => Ok(()),
-        Some(other) => {
-            let reason = format!(
-                "the model gives vectors of {other} dimensions, and the stored ones have {stored}; name it differently in \
-                 `search.embeddings`, for example with `dimensions` or a prefix, to embed all messages again"
-            );
-            Err(Error::InvalidRequest { what: "embeddings", reason })
-        }
+        Some(_) => Err(Error::InvalidRequest { what: "embeddings", reason: OTHER_DIMENSIONS.to_owned() }),
     }
 }
 
 /// Returns messages without embeddings of a model, at most `limit`, those of the most recently changed threads first.
 pub(crate) fn list_unembedded(db: &SqlConnection, model: &str, limit: usize) -> Result<UnembeddedBatch> {
+    let model_key = model_key(db, model)?;
     let heads: Vec<(i64, ThreadId, i64, i64)> = db
         .prepare(
             "SELECT h.thread_key, h.thread_id, coalesce(e.embedded_seq, 0), h.last_seq FROM thread_heads h
@@ -88,7 +83,7 @@ pub(crate) fn list_unembedded(db: &SqlConnection, model: &str, limit: usize) -> 
              WHERE h.updated_at IS NOT NULL AND h.message_count > 0 AND coalesce(e.embedded_seq, 0) < h.last_seq
              ORDER BY h.updated_at DESC, h.thread_key DESC LIMIT $2",
         )?
-        .query_map((model_key(db, model)?.unwrap_or(0), encode_counter(THREADS_MAX)), |row| {
+        .query_map((model_key.unwrap_or(0), encode_counter(THREADS_MAX)), |row| {
             Ok((row.get(0)?, read_column(row, "thread_id")?, row.get(2)?, row.get(3)?))
         })?;
     let mut remaining = ReadBudget { messages: limit, bytes: BYTES_MAX };
@@ -100,18 +95,22 @@ pub(crate) fn list_unembedded(db: &SqlConnection, model: &str, limit: usize) -> 
         let (texts, through_seq) = read_texts(db, thread_key, embedded_seq..=last_seq, &mut remaining)?;
         unembedded.push(UnembeddedMessages { thread_id, texts, through_seq });
     }
-    Ok(UnembeddedBatch { threads: unembedded, spend: read_spend(db)? })
+    let dimensions = match model_key {
+        Some(key) => stored_dimensions(db, key)?,
+        None => None,
+    };
+    Ok(UnembeddedBatch { threads: unembedded, daily_tokens: read_daily_tokens(db)?, dimensions })
 }
 
 /// Returns what all models together read on the newest day on which one read messages.
-fn read_spend(db: &SqlConnection) -> Result<Option<EmbeddingSpend>> {
-    let spend: Option<(String, i64)> = db
+fn read_daily_tokens(db: &SqlConnection) -> Result<Option<DailyTokens>> {
+    let newest: Option<(String, i64)> = db
         .prepare(
             "SELECT spent_on, CAST(sum(tokens) AS BIGINT) FROM embedding_models GROUP BY spent_on ORDER BY spent_on DESC LIMIT 1",
         )?
         .query_optional((), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(spend.and_then(|(day, tokens)| {
-        Some(EmbeddingSpend { day: day.parse().ok()?, tokens: tokens.unsigned_abs() })
+    Ok(newest.and_then(|(day, tokens)| {
+        Some(DailyTokens { day: day.parse().ok()?, tokens: tokens.unsigned_abs() })
     }))
 }
 
@@ -174,7 +173,7 @@ pub(crate) fn store_embeddings(db: &SqlConnection, embeddings: &MessageEmbedding
     let head = threads::load_head(db, embeddings.thread_id)?;
     let model_key = ensure_model(db, &embeddings.model)?;
     check_dimensions(db, model_key, embeddings)?;
-    add_spend(db, model_key, embeddings)?;
+    add_daily_tokens(db, model_key, embeddings)?;
     let mut insert =
         db.prepare("INSERT INTO embeddings (vector_id, model_key, vector) VALUES ($1, $2, $3)")?;
     for (seq, parts) in &embeddings.messages {
@@ -202,7 +201,7 @@ fn ensure_model(db: &SqlConnection, model: &str) -> Result<i64> {
 }
 
 /// Adds the tokens that the model read to those of the day.
-fn add_spend(db: &SqlConnection, model_key: i64, embeddings: &MessageEmbeddings) -> Result<()> {
+fn add_daily_tokens(db: &SqlConnection, model_key: i64, embeddings: &MessageEmbeddings) -> Result<()> {
     let day = embeddings.at.to_zoned(TimeZone::UTC).date().to_string();
     db.prepare(
         "UPDATE embedding_models SET spent_on = $2, tokens = $3 + CASE WHEN spent_on = $2 THEN tokens ELSE 0 END

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use journal::{
-    Embedding, EmbeddingCounts, EmbeddingFailure, EmbeddingSpend, Error, MeaningComparison,
-    MessageEmbeddings, QuestionEmbedder, RankQuery, ScopedStore, SearchQuery, ThreadPrefix, UnembeddedBatch,
-    UnembeddedMessages, WordMatchMode, Write,
+    DailyTokens, Embedding, EmbeddingCounts, EmbeddingFailure, Error, MeaningComparison, MessageEmbeddings,
+    QuestionEmbedder, RankQuery, ScopedStore, SearchQuery, ThreadPrefix, UnembeddedBatch, UnembeddedMessages,
+    WordMatchMode, Write,
 };
 use protocol::{OwnerScope, Seq, ThreadId, UserId};
 
@@ -133,15 +133,15 @@ pub async fn another_model_embeds_all_messages_again(store: SharedStore) {
 
 pub async fn the_tokens_of_a_day_are_counted_for_all_models(store: SharedStore) {
     let thread_id = birds(&store).await;
-    let spend = async |model: &str| {
+    let daily = async |model: &str| {
         store
             .unembedded_messages(model, 1)
             .await
             .unwrap()
-            .spend
-            .map(|EmbeddingSpend { day, tokens }| (day.to_string(), tokens))
+            .daily_tokens
+            .map(|DailyTokens { day, tokens }| (day.to_string(), tokens))
     };
-    assert_eq!(spend(MODEL).await, None);
+    assert_eq!(daily(MODEL).await, None);
     for (model, time, tokens) in [
         (MODEL, "2026-03-01T10:00:00Z", 5),
         ("other", "2026-03-01T10:00:00Z", 70),
@@ -151,7 +151,7 @@ pub async fn the_tokens_of_a_day_are_counted_for_all_models(store: SharedStore) 
         let embeddings = MessageEmbeddings { thread_id, model, messages, through_seq: 1, tokens, at };
         commit(&*store, vec![Write::PutEmbeddings(embeddings)]).await.unwrap();
     }
-    assert_eq!(spend(MODEL).await, Some(("2026-03-01".to_owned(), 81)));
+    assert_eq!(daily(MODEL).await, Some(("2026-03-01".to_owned(), 81)));
     let next = MessageEmbeddings {
         thread_id,
         model: MODEL.to_owned(),
@@ -161,8 +161,8 @@ pub async fn the_tokens_of_a_day_are_counted_for_all_models(store: SharedStore) 
         at: "2026-03-02T00:00:00Z".parse().unwrap(),
     };
     commit(&*store, vec![Write::PutEmbeddings(next)]).await.unwrap();
-    assert_eq!(spend(MODEL).await, Some(("2026-03-02".to_owned(), 3)));
-    assert_eq!(spend("other").await, Some(("2026-03-02".to_owned(), 3)));
+    assert_eq!(daily(MODEL).await, Some(("2026-03-02".to_owned(), 3)));
+    assert_eq!(daily("other").await, Some(("2026-03-02".to_owned(), 3)));
 }
 
 pub async fn a_new_message_is_embedded_and_a_superseded_one_is_not_found(store: SharedStore) {

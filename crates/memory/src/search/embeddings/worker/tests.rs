@@ -21,7 +21,12 @@ fn concepts(fault: Option<ScriptedFault>) -> Script {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let concepts = vec![words(&["heron", "angling", "fish"]), words(&["train", "railway"])];
     Script {
-        embeddings: Some(ScriptedEmbeddings { concepts, words_max: Some(120), fault }),
+        embeddings: Some(ScriptedEmbeddings {
+            concepts,
+            words_max: Some(120),
+            fault,
+            answers_before_fault: 0,
+        }),
         ..Script::default()
     }
 }
@@ -176,7 +181,8 @@ async fn vectors_without_a_direction_are_a_failure_and_are_embedded_later() {
     let fixture = Fixture::with_script(concepts(Some(fault)), &["a heron there"]).await;
     let error = fixture.embed(1_000).await.unwrap_err();
     assert!(error.to_string().ends_with("the vector is zero or not finite"), "{error}");
-    let counts = fixture.store.embedding_counts("tiny", &OwnerScope::Everyone).await.unwrap();
+    let identity = fixture.embedder(1).model().to_owned();
+    let counts = fixture.store.embedding_counts(&identity, &OwnerScope::Everyone).await.unwrap();
     assert_eq!((counts.embeddings, counts.missing), (0, 1));
 }
 
@@ -199,4 +205,39 @@ async fn a_single_word_is_looked_for_as_a_word_and_not_sent() {
     fixture.embed(1_000).await.unwrap();
     assert_eq!(fixture.find("angling").await, (Vec::new(), MeaningComparison::Off));
     assert_eq!(fixture.server.call_count(), 1);
+}
+
+#[tokio::test]
+async fn what_a_model_read_before_it_failed_is_stored_and_counted() {
+    let texts: Vec<String> = (0..60).map(|number| format!("message {number} about tea")).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let fault = ScriptedFault::Status { status: 500, headers: [].into(), body: "out of memory".to_owned() };
+    let mut script = concepts(Some(fault));
+    script.embeddings.as_mut().unwrap().answers_before_fault = 1;
+    let fixture = Fixture::with_script(script, &texts).await;
+    fixture.embed(10_000).await.unwrap_err();
+    let identity = fixture.embedder(1).model().to_owned();
+    let counts = fixture.store.embedding_counts(&identity, &OwnerScope::Everyone).await.unwrap();
+    assert_eq!((counts.embeddings, counts.missing), (32, 28));
+    let batch = fixture.store.unembedded_messages(&identity, 9).await.unwrap();
+    assert_eq!(batch.daily_tokens.map(|daily| daily.tokens), Some(160), "five words each");
+    assert_eq!(batch.threads[0].texts[0].0, 33);
+}
+
+#[tokio::test]
+async fn a_model_whose_vectors_cannot_be_stored_reads_no_message() {
+    let fixture = Fixture::new(&["a heron there", "tea for two"]).await;
+    let embeddings = MessageEmbeddings {
+        thread_id: fixture.thread_id,
+        model: fixture.embedder(1).model().to_owned(),
+        messages: vec![(1, vec![Embedding::from_vector(&[1.0, 2.0]).unwrap()])],
+        through_seq: 1,
+        tokens: 0,
+        at: Timestamp::now(),
+    };
+    let writes = vec![Write::PutEmbeddings(embeddings)];
+    fixture.store.commit(Transaction { fence: None, writes }).await.unwrap();
+    let error = fixture.embed(1_000).await.unwrap_err();
+    assert!(error.to_string().contains("another length than the stored ones"), "{error}");
+    assert_eq!(fixture.sent(), [PROBE]);
 }

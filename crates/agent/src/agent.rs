@@ -9,7 +9,7 @@ use compaction::BeforeCompactionHook;
 use handoff::Acceptance;
 use handoff::mirror::SummaryMirror;
 use journal::{PostgresStore, ScopedStore, SqliteStore, Store};
-use memory::{AgentFile, AgentFileLookup, MessageEmbedder};
+use memory::{AgentFile, AgentFileLookup, EmbeddingModel};
 use parking_lot::Mutex;
 use protocol::{AssistantId, FailureKind, OwnerScope, RunFailure, RunFeedback, Thread, ThreadId, UserId};
 use runtime::{ContextCache, Hook, Tool};
@@ -155,7 +155,7 @@ pub struct Agent {
     /// The export of accepted handoffs. It covers the whole journal, independent of the owner of this agent.
     pub(crate) mirror: SummaryMirror,
     /// The embedding model, if one is configured.
-    pub(crate) embedder: Option<Arc<MessageEmbedder>>,
+    pub(crate) embedder: Option<Arc<EmbeddingModel>>,
     /// Counters and histograms of what the runs of this process do.
     pub(crate) metrics: Arc<telemetry::TelemetryMetrics>,
     /// The hooks of the configuration. The list is empty in a program that a hook started, so that hooks

@@ -372,9 +372,9 @@ pub struct IndexHit {
     pub score: f64,
     /// The words that the document contains: bit `n` stands for `words[n]` of the query.
     pub matched_words: u32,
-    /// The closeness of the meaning to that of the question: how many standard deviations the document is more similar than
+    /// The standard score of the similarity to the question: how many standard deviations the document is more similar than
     /// the average one. It is 0 if its meaning was not compared.
-    pub closeness: f64,
+    pub standard_score: f64,
     /// A snippet of the text, with matched words between `\u{2}` and `\u{3}`.
     pub snippet: String,
     /// The whole text of a summary or a handoff. Empty for a message or an item, which can be read by its location.
@@ -420,9 +420,9 @@ pub struct RankedMessage {
     pub score: f64,
     /// The words that the message contains: bit `n` stands for `words[n]` of the query.
     pub matched_words: u32,
-    /// The closeness of the meaning to that of the question: how many standard deviations the message is more similar than
+    /// The standard score of the similarity to the question: how many standard deviations the message is more similar than
     /// the average one. It is 0 if meaning was not compared.
-    pub closeness: f64,
+    pub standard_score: f64,
 }
 
 impl RankedMessage {

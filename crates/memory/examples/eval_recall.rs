@@ -15,7 +15,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use journal::{IndexHitKind, QuestionEmbedder, SearchUnit, SqliteStore, Store, Transaction, Write};
-use memory::{EmbeddingConfig, EmbeddingWorker, MessageEmbedder, SearchHitSource, SearchRequest, search};
+use memory::{EmbeddingConfig, EmbeddingModel, EmbeddingWorker, SearchHitSource, SearchRequest, search};
 use protocol::{AssistantId, Message, NewEvent, Seq, Thread, ThreadId};
 use runtime::{FrameSender, RunScope};
 use serde_json::Value;
@@ -95,7 +95,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns the embedding model that the arguments name.
-fn open_embedder() -> Result<Option<Arc<MessageEmbedder>>, Box<dyn Error>> {
+fn open_embedder() -> Result<Option<Arc<EmbeddingModel>>, Box<dyn Error>> {
     let (Some(url), Some(model)) = (std::env::args().nth(2), std::env::args().nth(3)) else {
         return Ok(None);
     };
@@ -108,13 +108,13 @@ fn open_embedder() -> Result<Option<Arc<MessageEmbedder>>, Box<dyn Error>> {
         message_prefix: String::new(),
         question_prefix: String::new(),
     };
-    Ok(Some(Arc::new(MessageEmbedder::new(config, None)?)))
+    Ok(Some(Arc::new(EmbeddingModel::new(config, None)?)))
 }
 
 /// Embeds all messages of a journal, whose searches then compare meaning.
 async fn embed_messages(
     store: &Arc<dyn Store>,
-    embedder: &Arc<MessageEmbedder>,
+    embedder: &Arc<EmbeddingModel>,
 ) -> Result<(), Box<dyn Error>> {
     store.set_embedder(Arc::clone(embedder) as Arc<dyn QuestionEmbedder>);
     let worker = EmbeddingWorker { store: Arc::clone(store), embedder: Arc::clone(embedder) };

@@ -51,7 +51,7 @@ pub use recall::{
     RecallScope, RecallTool, RecalledMessage, Remaining, Speaker, recall,
 };
 pub use search::embeddings::{
-    EmbeddingConfig, EmbeddingOutcome, EmbeddingWorkError, EmbeddingWorker, MessageEmbedder, SearchSettings,
+    EmbeddingConfig, EmbeddingModel, EmbeddingOutcome, EmbeddingWorkError, EmbeddingWorker, SearchSettings,
 };
 pub use search::{
     AdjacentMessage, MatchBasis, SearchHit, SearchHitSource, SearchRequest, SearchResults, search,

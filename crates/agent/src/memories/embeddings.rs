@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use journal::{EmbeddingCounts, QuestionEmbedder, Store};
-use memory::{EmbeddingOutcome, EmbeddingWorker, MessageEmbedder};
+use memory::{EmbeddingModel, EmbeddingOutcome, EmbeddingWorker};
 use runtime::{FrameSender, RunScope};
 use secrecy::SecretString;
 use serde::Serialize;
@@ -50,10 +50,10 @@ pub(crate) fn open_embedder(
     config: &ConfigFile,
     environment: EnvironmentAccess,
     journal: &dyn Store,
-) -> Result<Option<Arc<MessageEmbedder>>> {
+) -> Result<Option<Arc<EmbeddingModel>>> {
     let Some(settings) = config.search.embeddings.clone() else { return Ok(None) };
     let key = settings.key_variable.as_deref().and_then(|name| environment.variable(name));
-    let embedder = MessageEmbedder::new(settings, key.map(SecretString::from))
+    let embedder = EmbeddingModel::new(settings, key.map(SecretString::from))
         .map_err(|error| MemoryError::Embedding(error.into()))?;
     let embedder = Arc::new(embedder);
     journal.set_embedder(Arc::clone(&embedder) as Arc<dyn QuestionEmbedder>);

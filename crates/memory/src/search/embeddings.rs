@@ -3,11 +3,11 @@
 //!
 //! Secrets are redacted from every text before it is sent.
 
+mod embedding_model;
 mod parts;
-mod question;
 mod settings;
 mod worker;
 
-pub use question::MessageEmbedder;
+pub use embedding_model::EmbeddingModel;
 pub use settings::{EmbeddingConfig, SearchSettings};
 pub use worker::{EmbeddingOutcome, EmbeddingWorkError, EmbeddingWorker};

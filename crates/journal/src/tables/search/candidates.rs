@@ -56,8 +56,8 @@ pub(super) struct SearchCandidate {
     pub(super) features: IndexFeatures,
     /// The nearest earlier match of the same thread, if there is one within [`PROXIMITY_SEQS`].
     pub(super) preceding: Option<PrecedingMatch>,
-    /// The closeness of the meaning to that of the question; 0 if it is not known. See [`similarity::Closeness`].
-    pub(super) closeness: f64,
+    /// The standard score of its similarity to the question; 0 if it is not known. See [`similarity::StandardScores`].
+    pub(super) standard_score: f64,
     /// The score: the sum of the weighted features. `ranker` computes it; it may be negative.
     pub(super) score: f64,
 }
@@ -70,7 +70,7 @@ impl SearchCandidate {
             matched_words: 0,
             features: IndexFeatures::default(),
             preceding: None,
-            closeness: 0.0,
+            standard_score: 0.0,
             score: 0.0,
         }
     }
@@ -385,7 +385,7 @@ fn measure_postings(postings: &[Posting], weights: &[f64]) -> Vec<SearchCandidat
             matched_words: *words,
             features,
             preceding,
-            closeness: 0.0,
+            standard_score: 0.0,
             score: 0.0,
         });
     }

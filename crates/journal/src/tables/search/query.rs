@@ -61,7 +61,7 @@ pub(crate) fn search(
 /// Returns the hit for a document. Summaries and handoffs are returned with their whole text, because they are short.
 fn to_hit(
     query_phrases: &QueryPhrases,
-    SearchCandidate { score, matched_words, closeness, .. }: SearchCandidate,
+    SearchCandidate { score, matched_words, standard_score, .. }: SearchCandidate,
     document: SearchDocument,
 ) -> IndexHit {
     let snippet = query_phrases.snippet(searchable_prefix(&document.text));
@@ -73,7 +73,7 @@ fn to_hit(
         location: document.location,
         score: score.exp(),
         matched_words,
-        closeness,
+        standard_score,
         snippet,
         text,
         created_at: document.created_at,

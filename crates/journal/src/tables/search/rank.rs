@@ -69,7 +69,7 @@ pub(crate) fn rank_messages(
             seq: row_seq(candidate.row).unsigned_abs(),
             score: candidate.score.exp(),
             matched_words: candidate.matched_words,
-            closeness: candidate.closeness,
+            standard_score: candidate.standard_score,
         })
     };
     Ok(candidates.best.iter().take(query.limit).filter_map(to_message).collect())

@@ -264,7 +264,7 @@ pub async fn snippets_mark_the_matching_words(store: SharedStore) {
         location: HitLocation::Message { thread_id, seq: 1, role: "human".to_owned() },
         score: hits[0].score,
         matched_words: 1,
-        closeness: 0.0,
+        standard_score: 0.0,
         snippet: "We are \u{2}running\u{3} the tests".to_owned(),
         text: String::new(),
         created_at: at(1),

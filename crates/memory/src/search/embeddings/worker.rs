@@ -16,8 +16,8 @@ use model::tokens::estimate_tokens;
 use protocol::{OwnerScope, Seq, ThreadId};
 use runtime::{Frame, FrameSender, RunScope};
 
+use super::embedding_model::EmbeddingModel;
 use super::parts::split_message;
-use super::question::MessageEmbedder;
 
 /// Number of messages that are read at a time.
 const BATCH_MESSAGES: usize = 64;
@@ -45,7 +45,7 @@ pub struct EmbeddingWorker {
     /// The whole journal, not restricted to one owner.
     pub store: Arc<dyn Store>,
     /// The model.
-    pub embedder: Arc<MessageEmbedder>,
+    pub embedder: Arc<EmbeddingModel>,
 }
 
 /// The result of embedding messages.

@@ -33,14 +33,15 @@ pub(in super::super) struct SimilarityQuery<'a> {
     pub(in super::super) subset: &'a MessageSubset,
 }
 
-/// The closeness of messages to a question: how much more similar a message is than the average one, in standard deviations.
+/// The standard scores (z-scores) of the similarity of messages to a question: how many standard deviations a message is more similar
+/// than the average one.
 #[derive(Debug, Default)]
-pub(in super::super) struct Closeness {
-    /// The closeness of the rows that were asked for, as far as they have embeddings.
+pub(in super::super) struct StandardScores {
+    /// The scores of the rows that were asked for, as far as they have embeddings.
     pub(in super::super) of_candidates: HashMap<i64, f64>,
     /// Number of rows that were compared.
     pub(in super::super) compared: u64,
-    /// The closest rows, with their closeness, in no order.
+    /// The closest rows, with their scores, in no order.
     pub(in super::super) closest: Vec<(i64, f64)>,
 }
 
@@ -65,13 +66,13 @@ impl Ord for SimilarRow {
     }
 }
 
-/// Compares the embeddings of a query, and returns the closeness of `candidates` and of the closest rows that satisfy the predicate.
-pub(in super::super) fn measure_closeness(
+/// Compares the embeddings of a query, and returns the scores of `candidates` and of the closest rows that satisfy the predicate.
+pub(in super::super) fn measure_standard_scores(
     db: &SqlConnection,
     query: &SimilarityQuery<'_>,
     candidates: impl Iterator<Item = i64>,
     predicate: &mut RowPredicate<'_>,
-) -> Result<Closeness> {
+) -> Result<StandardScores> {
     let mut comparison = Comparison {
         of_candidates: candidates.map(|row| (row, None)).collect(),
         closest: BinaryHeap::new(),
@@ -133,19 +134,19 @@ impl Comparison<'_, '_> {
         Ok(())
     }
 
-    /// Returns the closeness.
-    fn finish(self) -> Closeness {
+    /// Returns the standard scores.
+    fn finish(self) -> StandardScores {
         let statistics = self.statistics;
         let known = self.of_candidates.into_iter();
-        Closeness {
+        StandardScores {
             compared: statistics.count as u64,
             of_candidates: known
-                .filter_map(|(row, similarity)| Some((row, statistics.closeness(similarity?))))
+                .filter_map(|(row, similarity)| Some((row, statistics.standard_score(similarity?))))
                 .collect(),
             closest: self
                 .closest
                 .into_iter()
-                .map(|Reverse(row)| (row.row, statistics.closeness(row.similarity)))
+                .map(|Reverse(row)| (row.row, statistics.standard_score(row.similarity)))
                 .collect(),
         }
     }
@@ -170,7 +171,7 @@ impl Statistics {
     }
 
     /// Returns how many standard deviations a similarity is above the mean.
-    fn closeness(self, similarity: f64) -> f64 {
+    fn standard_score(self, similarity: f64) -> f64 {
         let squares = self.squares + ASSUMED_MESSAGES * ASSUMED_DEVIATION * ASSUMED_DEVIATION;
         (similarity - self.mean) / (squares / (self.count + ASSUMED_MESSAGES)).sqrt()
     }
@@ -215,15 +216,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closeness_counts_standard_deviations_and_trusts_few_messages_less() {
-        let closeness_of_best = |others: usize| {
+    fn a_standard_score_counts_standard_deviations_and_trusts_few_messages_less() {
+        let standard_score_of_best = |others: usize| {
             let mut statistics = Statistics::default();
             (0..others).for_each(|number| statistics.add(0.3 + 0.01 * (number % 3) as f64));
             statistics.add(0.5);
-            statistics.closeness(0.5)
+            statistics.standard_score(0.5)
         };
-        assert!(closeness_of_best(2) < 2.0, "{}", closeness_of_best(2));
-        assert!(closeness_of_best(1_000) > 9.0, "{}", closeness_of_best(1_000));
-        assert!(closeness_of_best(10) < closeness_of_best(100));
+        assert!(standard_score_of_best(2) < 2.0, "{}", standard_score_of_best(2));
+        assert!(standard_score_of_best(1_000) > 9.0, "{}", standard_score_of_best(1_000));
+        assert!(standard_score_of_best(10) < standard_score_of_best(100));
     }
 }

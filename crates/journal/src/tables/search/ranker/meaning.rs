@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::super::MEANING_WORDS_MIN;
-use super::super::candidates::similarity::{Closeness, SimilarityQuery, measure_closeness};
+use super::super::candidates::similarity::{SimilarityQuery, StandardScores, measure_standard_scores};
 use super::super::candidates::{
     CandidateQuery, RowPredicate, SearchCandidate, SearchCandidates, compare_candidates,
 };
@@ -13,19 +13,19 @@ use super::score_by_index;
 use crate::engines::sql::SqlConnection;
 use crate::{QuestionMeaning, Result, WordMatchMode};
 
-/// Weight of the closeness of a message to the question, fitted on the five open conversations of LoCoMo with the embeddings of a small
+/// Weight of the standard score of a message, fitted on the five open conversations of LoCoMo with the embeddings of a small
 /// static model (wordllama, 256 dimensions). A higher weight finds more passages, and puts fewer exact answers first.
 const MEANING_WEIGHT: f64 = 0.6;
-/// Highest closeness that counts.
-const CLOSENESS_MAX: f64 = 6.0;
-/// Minimum closeness of a message that shares no word with the question.
-const WORDLESS_CLOSENESS_MIN: f64 = 1.5;
+/// Highest standard score that counts.
+const STANDARD_SCORE_MAX: f64 = 6.0;
+/// Minimum standard score of a message that shares no word with the question.
+const WORDLESS_SCORE_MIN: f64 = 1.5;
 /// The same among few messages, of which many can be about the question. The average then says little.
-const FEW_CLOSENESS_MIN: f64 = 0.5;
+const FEW_MESSAGES_SCORE_MIN: f64 = 0.5;
 /// Number of messages that are more than few.
 const FEW_MESSAGES: u64 = 20;
 
-/// Adds the closeness of messages to the scores of candidates, adds the closest messages, and sorts the candidates again.
+/// Adds the standard scores of messages to the scores of candidates, adds the closest messages, and sorts the candidates again.
 ///
 /// A single word is looked for as such, and so are all words of a phrase: they have too little meaning.
 pub(in super::super) fn add_meaning(
@@ -47,13 +47,13 @@ pub(in super::super) fn add_meaning(
         subset: query.subset,
     };
     let rows = candidates.best.iter().map(|candidate| candidate.row);
-    let Closeness { of_candidates, compared, closest } =
-        measure_closeness(db, &similarity_query, rows, predicate)?;
-    let closeness_min = if compared < FEW_MESSAGES { FEW_CLOSENESS_MIN } else { WORDLESS_CLOSENESS_MIN };
+    let StandardScores { of_candidates, compared, closest } =
+        measure_standard_scores(db, &similarity_query, rows, predicate)?;
+    let score_min = if compared < FEW_MESSAGES { FEW_MESSAGES_SCORE_MIN } else { WORDLESS_SCORE_MIN };
     let mut known: HashSet<i64> = candidates.best.iter().map(|candidate| candidate.row).collect();
     let mut others = std::mem::take(&mut candidates.others);
-    for (row, closeness) in closest {
-        if closeness < closeness_min || !known.insert(row) {
+    for (row, standard_score) in closest {
+        if standard_score < score_min || !known.insert(row) {
             continue;
         }
         let candidate = match others.iter().position(|other| other.row == row) {
@@ -64,11 +64,12 @@ pub(in super::super) fn add_meaning(
                 added[0]
             }
         };
-        candidates.best.push(SearchCandidate { closeness, ..candidate });
+        candidates.best.push(SearchCandidate { standard_score, ..candidate });
     }
     for candidate in &mut candidates.best {
-        candidate.closeness = of_candidates.get(&candidate.row).copied().unwrap_or(candidate.closeness);
-        candidate.score += MEANING_WEIGHT * candidate.closeness.clamp(0.0, CLOSENESS_MAX);
+        candidate.standard_score =
+            of_candidates.get(&candidate.row).copied().unwrap_or(candidate.standard_score);
+        candidate.score += MEANING_WEIGHT * candidate.standard_score.clamp(0.0, STANDARD_SCORE_MAX);
     }
     candidates.best.sort_unstable_by(compare_candidates);
     candidates.others = others;

@@ -92,7 +92,7 @@ pub async fn a_message_is_found_by_its_meaning_without_a_common_word(store: Shar
     };
     let ranked = store.rank_messages(ranked).await.unwrap().hits;
     assert_eq!((ranked[0].seq, ranked[0].matched_words), (1, 0));
-    assert!(ranked[0].closeness > 2.0, "{}", ranked[0].closeness);
+    assert!(ranked[0].standard_score > 2.0, "{}", ranked[0].standard_score);
 }
 
 pub async fn a_phrase_and_a_single_word_are_not_compared_by_meaning(store: SharedStore) {

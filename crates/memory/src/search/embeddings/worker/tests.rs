@@ -48,7 +48,7 @@ impl Fixture {
         Self { store, server: ScriptedServer::start(script).unwrap(), thread_id }
     }
 
-    fn embedder(&self, daily_tokens: u64) -> Arc<MessageEmbedder> {
+    fn embedder(&self, daily_tokens: u64) -> Arc<EmbeddingModel> {
         let config = EmbeddingConfig {
             url: format!("{}/v1", self.server.url()),
             model: "tiny".to_owned(),
@@ -58,7 +58,7 @@ impl Fixture {
             message_prefix: "passage: ".to_owned(),
             question_prefix: "query: ".to_owned(),
         };
-        Arc::new(MessageEmbedder::new(config, None).unwrap())
+        Arc::new(EmbeddingModel::new(config, None).unwrap())
     }
 
     async fn embed(&self, daily_tokens: u64) -> Result<EmbeddingOutcome, EmbeddingWorkError> {

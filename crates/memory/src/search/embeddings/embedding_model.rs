@@ -22,7 +22,7 @@ const CACHED_QUESTIONS_MAX: usize = 32;
 const QUESTION_BYTES_MAX: usize = 2_000;
 
 /// An embedding model.
-pub struct MessageEmbedder {
+pub struct EmbeddingModel {
     /// The client.
     client: EmbeddingClient,
     /// The settings.
@@ -35,7 +35,7 @@ pub struct MessageEmbedder {
     failure: Mutex<Option<(Instant, EmbeddingFailure)>>,
 }
 
-impl MessageEmbedder {
+impl EmbeddingModel {
     /// Returns the model of a configuration. Nothing is sent before the first text.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl MessageEmbedder {
 }
 
 #[async_trait]
-impl QuestionEmbedder for MessageEmbedder {
+impl QuestionEmbedder for EmbeddingModel {
     fn model(&self) -> &str {
         &self.identity
     }

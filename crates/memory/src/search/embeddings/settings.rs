@@ -19,7 +19,7 @@ pub struct SearchSettings {
 /// An embedding model at an endpoint of OpenAI's format: Ollama, llama.cpp, vLLM, TEI or OpenAI. Messages are sent to it
 /// without their secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table with `url` and `model`")]
 pub struct EmbeddingConfig {
     /// The base URL, such as `http://127.0.0.1:11434/v1`.
     pub url: String,

@@ -103,6 +103,9 @@ fn embedding_without_a_model_says_how_to_configure_one() {
     .unwrap();
     let output = sandbox.run(&["memory", "embed"]);
     assert!(output.stderr.contains("`search.embeddings.url` is not an http or https URL"), "{output:?}");
+    std::fs::write(sandbox.home().join("config.toml"), "[search]\nembeddings = \"http://a m\"\n").unwrap();
+    let output = sandbox.run(&["memory", "embed"]);
+    assert!(output.stderr.contains("expected a table with `url` and `model`"), "{output:?}");
 }
 
 #[test]

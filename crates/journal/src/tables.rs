@@ -66,3 +66,28 @@ fn query_plan(sql: &str) -> Vec<String> {
     // The parameters stay unbound, because the plan does not depend on their values.
     statement.raw_query().mapped(|row| row.get("detail")).collect::<rusqlite::Result<_>>().unwrap()
 }
+
+/// Counts the steps of SQLite's virtual machine in the statements that are executed from now on. A row that is read
+/// costs several steps, so an equal count at every length of a thread shows that nothing reads the whole thread.
+#[cfg(test)]
+pub(crate) fn count_machine_steps(
+    db: &mut rusqlite::Connection,
+) -> std::sync::Arc<std::sync::atomic::AtomicU64> {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use rusqlite::StatementStatus;
+    use rusqlite::trace::{TraceEvent, TraceEventCodes};
+    let steps = std::sync::Arc::new(AtomicU64::new(0));
+    let counted = std::sync::Arc::clone(&steps);
+    // The counter of a prepared statement grows with each execution. A statement that is prepared again starts at zero.
+    let mut totals = std::collections::HashMap::new();
+    let count = move |event: TraceEvent<'_>| {
+        if let TraceEvent::Profile(statement, _) = event {
+            let total = statement.get_status(StatementStatus::VmStep).unsigned_abs();
+            let before = totals.insert(statement.sql().into_owned(), total).filter(|before| *before <= total);
+            counted.fetch_add((total - before.unwrap_or(0)).into(), Ordering::Relaxed);
+        }
+    };
+    db.trace_v2(TraceEventCodes::SQLITE_TRACE_PROFILE, Some(count)).unwrap();
+    steps
+}

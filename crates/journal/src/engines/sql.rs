@@ -42,6 +42,22 @@ impl SqlDialect {
         }
     }
 
+    /// Returns the name of the function that returns the lesser of two values.
+    pub(crate) const fn lesser_function(self) -> &'static str {
+        match self {
+            Self::Sqlite => "min",
+            Self::Postgres => "least",
+        }
+    }
+
+    /// Returns the name of the function that returns the greater of two values.
+    pub(crate) const fn greater_function(self) -> &'static str {
+        match self {
+            Self::Sqlite => "max",
+            Self::Postgres => "greatest",
+        }
+    }
+
     /// Returns the expression for a column that prevents SQLite from using an index on it, because SQLite has no
     /// statistics here and would choose badly. PostgreSQL decides by its own statistics.
     pub(crate) fn without_index(self, column: &str) -> String {

@@ -9,6 +9,8 @@ mod health;
 mod reader_pool;
 mod schema;
 mod sql_functions;
+#[cfg(test)]
+mod turn_cost;
 mod wal;
 mod writer;
 

@@ -44,6 +44,11 @@ pub(crate) const CONTEXT_CHANGE_EVENTS: &str =
 /// The condition of the partial index `events_pins`: events that hold the pins of a thread.
 pub(crate) const PIN_EVENTS: &str = "event_type IN ('pins_changed')";
 
+/// The lowest seq of the thread `$1` with the event key `$2`. The sum is not the column itself, because `min(seq)` makes
+/// an engine search the thread's events in the order of their seqs, of which there are many, until one has the key.
+const SEQ_OF_EVENT_KEY: &str =
+    "SELECT min(seq + 0) FROM events WHERE thread_key = $1 AND event_key = $2 AND event_key IS NOT NULL";
+
 /// The result of an append.
 pub(crate) struct AppendReceipt {
     /// One seq for each event, in order.
@@ -154,11 +159,8 @@ pub(crate) fn seq_of_event_key(
     event_key: &str,
 ) -> Result<Option<Seq>> {
     let Some(key) = threads::thread_key(db, thread_id)? else { return Ok(None) };
-    let seq = db
-        .prepare(
-            "SELECT min(seq) FROM events WHERE thread_key = $1 AND event_key = $2 AND event_key IS NOT NULL",
-        )?
-        .query_row((key, event_key), |row| row.get::<_, Option<u32>>(0))?;
+    let seq =
+        db.prepare(SEQ_OF_EVENT_KEY)?.query_row((key, event_key), |row| row.get::<_, Option<u32>>(0))?;
     Ok(seq.map(Into::into))
 }
 
@@ -400,5 +402,10 @@ mod tests {
             }
         }
         assert_eq!(query_plan(&run_page_sql()), [seq_index]);
+    }
+    #[test]
+    fn b7_the_seq_of_an_event_key_is_found_by_the_key() {
+        let plan = query_plan(SEQ_OF_EVENT_KEY);
+        assert_eq!(plan, ["SEARCH events USING INDEX events_key (thread_key=? AND event_key=?)"]);
     }
 }

@@ -92,6 +92,8 @@ pub(super) struct StoredTransfer {
     pub redacted_secrets: u64,
     /// The facts that were proposed with it.
     pub facts: ProposedFacts,
+    /// The seq of its `turns_archived` event; of a transfer in several threads, that of the first.
+    pub last_seq: Seq,
 }
 
 /// The outcome of one attempt.
@@ -501,7 +503,8 @@ impl SummarizationHandoff {
         let (fact_writes, fact_ids) = self.fact_writes(&draft.facts, &summary);
         writes.extend(fact_writes);
         writes.extend(request.completion_write.clone());
-        self.store.commit(Transaction { fence: None, writes }).await?;
+        let receipt = self.store.commit(Transaction { fence: None, writes }).await?;
+        let last_seq = receipt.seqs.first().and_then(|seqs| seqs.last()).copied().unwrap_or_default();
         // The transfer is stored. If the count fails, the facts await review all the same.
         let facts = self.review_proposed(request.agent_id, &fact_ids, frames).await.unwrap_or_default();
         Ok(StoredTransfer {
@@ -510,6 +513,7 @@ impl SummarizationHandoff {
             turns: coverage.turns.count,
             redacted_secrets: withheld,
             facts,
+            last_seq,
         })
     }
 

@@ -70,6 +70,15 @@ struct QueuedTransfer<'a> {
     writer: SummaryWriter,
 }
 
+/// The transfers that are due for a thread.
+#[derive(Clone, Copy)]
+struct TransferPlan<'a> {
+    /// The transfers, in order.
+    steps: &'a [TransferStep],
+    /// The version of the thread for which they were planned.
+    planned_for: ThreadVersion,
+}
+
 impl SummarizationWorker {
     /// Queues the thread if its conversation exceeds the budget of the short-term tier, or if a compaction left
     /// messages without a summary. Never queues a sub-agent's thread.
@@ -211,9 +220,9 @@ impl SummarizationWorker {
         result
     }
 
-    /// Performs the due transfers of a thread one by one. The plan is made again for each, because the thread may
-    /// have changed. The last transfer removes the item from the queue; messages that became due meanwhile are then
-    /// queued again.
+    /// Performs the due transfers of a thread one by one. If another process changes the thread, the rest is planned
+    /// again. The last transfer removes the item from the queue; messages that became due meanwhile are then queued
+    /// again.
     ///
     /// # Errors
     /// When the thread has an active run, after [`ATTEMPTS_MAX`] consecutive stale attempts, and when a transfer fails.
@@ -224,7 +233,7 @@ impl SummarizationWorker {
         completed: &mut Vec<SummarizedTurns>,
         scope: RunScope<'_>,
     ) -> Result<(), SummarizationError> {
-        let QueuedTransfer { queued_turns: due, dequeue_write, writer } = transfer;
+        let QueuedTransfer { queued_turns: due, dequeue_write, .. } = transfer;
         let (store, thread_id) = (&self.summarization.store, due.thread_id);
         let (mut progress, mut stale_attempts) = (TransferProgress::NotStarted, 0);
         while stale_attempts < ATTEMPTS_MAX {
@@ -236,35 +245,66 @@ impl SummarizationWorker {
                 return Err(SummarizationError::Busy { thread_id });
             }
             let steps = self.plan_transfers(&thread, due, state.draft.as_ref(), progress).await?;
-            let Some(TransferStep { window, departure }) = steps.first() else {
+            if steps.is_empty() {
                 self.commit(vec![dequeue_write.clone()]).await?;
                 break;
-            };
-            let is_last = steps.len() == 1;
-            let request = TransferRequest {
-                agent_id: &due.agent_id,
-                window,
-                departure: *departure,
-                writer,
-                expected_thread: Some(ThreadVersion { thread_id, last_seq: thread.last_seq }),
-                completion_write: is_last.then(|| dequeue_write.clone()),
-            };
-            match self.summarization.attempt_transfer(&request, state, scope).await? {
-                TransferOutcome::Stored(transferred) => {
-                    completed.push(to_summarized_turns(thread_id, departure, transferred));
-                    if is_last {
-                        break;
-                    }
-                    (progress, stale_attempts) = (TransferProgress::InProgress, 0);
-                }
-                TransferOutcome::NoTurns | TransferOutcome::Stale => stale_attempts += 1,
             }
+            let planned_for = ThreadVersion { thread_id, last_seq: thread.last_seq };
+            let performed =
+                self.perform_steps(transfer, TransferPlan { steps: &steps, planned_for }, state, scope).await;
+            let (stored, result) = performed;
+            let stored_count = stored.len();
+            completed.extend(stored);
+            result?;
+            if stored_count == steps.len() {
+                break;
+            }
+            if stored_count > 0 {
+                (progress, stale_attempts) = (TransferProgress::InProgress, 0);
+            }
+            stale_attempts += 1;
         }
         if stale_attempts == ATTEMPTS_MAX {
             return Err(SummarizationError::Contended { attempts: ATTEMPTS_MAX });
         }
         // Messages that became due during the transfers were not queued, because the item was still in the queue.
         self.enqueue_for_reason(thread_id, due.budget.clone()).await
+    }
+
+    /// Performs the transfers of a plan, until one finds that another process changed the thread or its messages.
+    /// A plan is made once for all of its transfers, so that the messages of the thread are not read again for each.
+    /// Each transfer expects the version of the thread with which the one before it ended.
+    ///
+    /// Returns the completed transfers, and the error of the one that failed.
+    async fn perform_steps(
+        &self,
+        transfer: QueuedTransfer<'_>,
+        plan: TransferPlan<'_>,
+        state: &mut TransferState,
+        scope: RunScope<'_>,
+    ) -> (Vec<SummarizedTurns>, Result<(), SummarizationError>) {
+        let QueuedTransfer { queued_turns: due, dequeue_write, writer } = transfer;
+        let TransferPlan { steps, mut planned_for } = plan;
+        let mut completed = Vec::with_capacity(steps.len());
+        for (index, TransferStep { window, departure }) in steps.iter().enumerate() {
+            let request = TransferRequest {
+                agent_id: &due.agent_id,
+                window,
+                departure: *departure,
+                writer,
+                expected_thread: Some(planned_for),
+                completion_write: (index + 1 == steps.len()).then(|| dequeue_write.clone()),
+            };
+            match self.summarization.attempt_transfer(&request, state, scope).await {
+                Ok(TransferOutcome::Stored(transferred)) => {
+                    planned_for.last_seq = transferred.last_seq;
+                    completed.push(to_summarized_turns(due.thread_id, departure, transferred));
+                }
+                Ok(TransferOutcome::NoTurns | TransferOutcome::Stale) => break,
+                Err(error) => return (completed, Err(error)),
+            }
+        }
+        (completed, Ok(()))
     }
 
     /// Updates the item after a failure: stores the summary that could not be stored in it, counts a failure of the
@@ -325,7 +365,8 @@ fn to_summarized_turns(
         TurnDeparture::Compaction { .. } => ArchiveReason::Compaction,
         TurnDeparture::Budget { .. } => ArchiveReason::Budget,
     };
-    let StoredTransfer { summary, model, turns, redacted_secrets: withheld, facts } = transferred;
+    let StoredTransfer { summary, model, turns, redacted_secrets: withheld, facts, last_seq: _ } =
+        transferred;
     let (facts_to_review, facts_accepted) = (facts.to_review, facts.accepted);
     let summary_id = summary.id;
     SummarizedTurns { thread_id, summary_id, reason, turns, model, withheld, facts_to_review, facts_accepted }

@@ -27,6 +27,8 @@ pub struct CrashingStore {
     commits: AtomicUsize,
     /// The number of lookups of an event by its key.
     lookups: AtomicUsize,
+    /// The number of logged messages that were read.
+    turns_read: AtomicUsize,
     /// The crash boundary, numbered as in [`CrashingStore::crash_at`].
     crash_boundary: usize,
     /// An operation of another process that runs right before the next commit.
@@ -51,6 +53,7 @@ impl CrashingStore {
             inner,
             commits: AtomicUsize::new(0),
             lookups: AtomicUsize::new(0),
+            turns_read: AtomicUsize::new(0),
             crash_boundary: boundary,
             before_next_commit: Mutex::default(),
             clock_offset: Mutex::default(),
@@ -99,6 +102,11 @@ impl CrashingStore {
     /// Returns the number of commits that have started.
     pub fn commit_count(&self) -> usize {
         self.commits.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of logged messages that were read.
+    pub fn turns_read(&self) -> usize {
+        self.turns_read.load(Ordering::SeqCst)
     }
 
     /// Returns the number of lookups of an event by its key.
@@ -276,7 +284,9 @@ impl Store for CrashingStore {
         self.inner.outbox_item(kind, key).await
     }
     async fn turns(&self, query: TurnQuery) -> journal::Result<Vec<LoggedMessage>> {
-        self.inner.turns(query).await
+        let turns = self.inner.turns(query).await?;
+        self.turns_read.fetch_add(turns.len(), Ordering::SeqCst);
+        Ok(turns)
     }
     async fn summaries(&self, query: SummaryQuery) -> journal::Result<Vec<StoredSummary>> {
         self.inner.summaries(query).await

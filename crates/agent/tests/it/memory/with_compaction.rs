@@ -5,8 +5,8 @@ use memory::TurnWindow;
 use protocol::{Message, Seq};
 
 use super::*;
-use crate::compaction::{compact_keeping, newest_request as newest_messages, visible_markers};
-use crate::environment::{assert_paired, messages};
+use crate::compaction::{append, compact_keeping, newest_request as newest_messages, visible_markers};
+use crate::environment::{CrashingStore, assert_paired, messages};
 
 /// Filler sentences of a message: enough that compacting a few turns saves tokens.
 const SENTENCES: usize = 400;
@@ -52,6 +52,29 @@ async fn c2_a_compaction_counts_only_the_messages_that_memory_left_in_the_contex
         "the summary of the archived turns is still sent"
     );
     assert!(!newest_messages(&server).contains(FIRST_TURN_TEXT));
+}
+
+#[tokio::test]
+async fn f6_each_message_of_a_long_thread_is_read_three_times_however_many_summaries_it_needs() {
+    const MESSAGES: usize = 6_000;
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    configure(&environment, &server, (200_000, "[memory]\nshort_term_tokens = 1000000\n"));
+    let store = CrashingStore::never_crash(environment.store());
+    let agent = environment.agent_over(store.clone(), TEST_MODEL);
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let message = |number: usize| match number % 2 {
+        0 => Message::human(format!("Request {number}.")),
+        _ => Message::ai(format!("Done with {number}.")),
+    };
+    append(&agent, thread, &(0..MESSAGES).map(message).collect::<Vec<_>>()).await;
+    compact_keeping(&agent, thread, 2).await;
+    let before = store.turns_read();
+    let summarized = settle_memory(&agent).await;
+    assert!(summarized.len() > 10, "{}", summarized.len());
+    assert!(summarized.iter().map(|summary| summary.turns).sum::<u64>() >= MESSAGES as u64 - 3);
+    // Once for the plan, once to measure the window of a summary, and once for the summary.
+    let read = store.turns_read() - before;
+    assert!(read <= 3 * MESSAGES + 10, "{read}");
 }
 
 #[tokio::test]

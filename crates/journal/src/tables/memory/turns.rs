@@ -186,7 +186,7 @@ pub(crate) fn turn_page(db: &SqlConnection, query: &TurnQuery) -> Result<Vec<Log
     let Some(thread_key) = threads::thread_key(db, thread_id)? else { return Ok(Vec::new()) };
     let parameters: [&dyn ToSqlValue; 8] =
         [&limit, &agent_id, &first, &last, &query.archived, &thread_key, &after, &before];
-    read_page(db, &thread_page_sql(), &parameters, &query.agent_id)
+    read_page(db, &thread_page_sql(db.dialect()), &parameters, &query.agent_id)
 }
 
 /// Returns the statement for a page of an agent's messages.
@@ -195,8 +195,8 @@ pub(crate) fn agent_page_sql() -> String {
 }
 
 /// Returns the statement for a page of a thread's messages.
-pub(crate) fn thread_page_sql() -> String {
-    page_sql(THREAD_TURNS_FROM, "e.seq")
+pub(crate) fn thread_page_sql(dialect: SqlDialect) -> String {
+    page_sql(&thread_turns_from(dialect), "e.seq")
 }
 
 /// Finds the messages of the agent `$2` by their indexes.
@@ -204,17 +204,25 @@ const AGENT_TURNS_FROM: &str = "turns t CROSS JOIN events e CROSS JOIN thread_he
     WHERE e.event_row = t.event_row AND e.turn_index = t.turn_index AND h.thread_key = e.thread_key
         AND t.agent_key = (SELECT agent_key FROM agents WHERE agent_id = $2)";
 
-/// Finds the messages of the thread `$6` between the seqs `$7` and `$8` through the events of the thread, because any
-/// number of messages of other threads can lie between them. The search starts at the message `$3`, or at the one
-/// before it, with which the previous page ended.
-const THREAD_TURNS_FROM: &str =
-    "events e CROSS JOIN turns t CROSS JOIN thread_heads h
+/// Returns the FROM clause for the messages of the thread `$6` between the seqs `$7` and `$8` through the events of the
+/// thread, because any number of messages of other threads can lie between them. The search starts at the message `$3`, or at the one
+/// before it, with which the previous page ended, and ends at the message `$4`. Each of the two bounds is one expression,
+/// because SQLite begins and ends a search of an index with one condition each, and reads the rest row by row.
+fn thread_turns_from(dialect: SqlDialect) -> String {
+    let (lesser, greater) = (dialect.lesser_function(), dialect.greater_function());
+    format!(
+        "events e CROSS JOIN turns t CROSS JOIN thread_heads h
     WHERE t.turn_index = e.turn_index AND t.event_row = e.event_row
         AND t.agent_key = (SELECT agent_key FROM agents WHERE agent_id = $2)
-        AND h.thread_key = e.thread_key AND e.thread_key = $6 AND e.turn_index IS NOT NULL AND e.seq > $7 AND e.seq < $8
-        AND e.seq >= coalesce((SELECT max(b.seq) FROM agents a JOIN turns f ON f.agent_key = a.agent_key
+        AND h.thread_key = e.thread_key AND e.thread_key = $6 AND e.turn_index IS NOT NULL
+        AND e.seq > {greater}($7, coalesce((SELECT max(b.seq) - 1 FROM agents a JOIN turns f ON f.agent_key = a.agent_key
             JOIN events b ON b.event_row = f.event_row AND b.thread_key = $6
-            WHERE a.agent_id = $2 AND f.turn_index IN (CAST($3 AS BIGINT) - 1, $3)), 0)";
+            WHERE a.agent_id = $2 AND f.turn_index IN (CAST($3 AS BIGINT) - 1, $3)), 0))
+        AND e.seq < {lesser}($8, coalesce((SELECT max(b.seq) + 1 FROM agents a JOIN turns l ON l.agent_key = a.agent_key
+            JOIN events b ON b.event_row = l.event_row AND b.thread_key = $6
+            WHERE a.agent_id = $2 AND l.turn_index = $4), $8))"
+    )
+}
 
 /// Returns the statement for a page of messages found by a FROM clause.
 fn page_sql(from: &str, order: &str) -> String {

@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use protocol::{AssistantId, Message, NewEvent, SummaryId, Thread};
 
 use super::*;
+use crate::TurnQuery;
 use crate::tables::memory::turns;
-use crate::tables::{events, query_plan, test_database, trace_statements};
+use crate::tables::{count_machine_steps, events, query_plan, test_database, trace_statements};
 
 /// Creates a thread with `turns` messages.
 fn create_thread_with_turns(db: &SqlConnection, turns: usize) -> ThreadId {
@@ -66,7 +67,7 @@ fn f6_a_window_of_any_length_is_archived_by_one_statement() {
 
 #[test]
 fn f6_queries_of_memory_are_answered_from_an_index() {
-    let (agent_page, thread_page) = (turns::agent_page_sql(), turns::thread_page_sql());
+    let (agent_page, thread_page) = (turns::agent_page_sql(), turns::thread_page_sql(SqlDialect::Sqlite));
     let archive_thread = archive_thread_turns_sql(SqlDialect::Sqlite);
     let (list, list_project) = (list_sql(), list_project_sql());
     for sql in [ARCHIVE_TURNS_SQL, &archive_thread, &list, &list_project, &agent_page, &thread_page] {
@@ -89,4 +90,26 @@ fn f6_queries_of_memory_are_answered_from_an_index() {
         "{:?}",
         query_plan(&context_changed_sql())
     );
+}
+
+#[test]
+fn b7_a_window_of_messages_is_read_without_those_behind_it() {
+    let steps_of = |length: usize| {
+        let mut database = test_database();
+        let steps = count_machine_steps(&mut database);
+        let db = SqlConnection::Sqlite(&database);
+        let thread_id = create_thread_with_turns(&db, length);
+        let query = TurnQuery {
+            thread_id: Some(thread_id),
+            first: 11,
+            last: 40,
+            archived: Some(false),
+            limit: 128,
+            ..TurnQuery::for_agent(AssistantId::default())
+        };
+        let before = steps.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(turns::turn_page(&db, &query).unwrap().len(), 30);
+        steps.load(std::sync::atomic::Ordering::Relaxed) - before
+    };
+    assert_eq!(steps_of(60), steps_of(3_000));
 }

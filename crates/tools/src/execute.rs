@@ -18,7 +18,7 @@ use model::ToolSpec;
 use protocol::ToolStatus;
 use runtime::{CallReview, CallSubject, GraphUpdate, ReviewDetail, Tool, ToolContext, ToolOutput};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -34,10 +34,25 @@ const TIMEOUT_SECONDS_MAX: u64 = 600;
 /// Maximum length of a command line in bytes.
 const COMMAND_BYTES_MAX: usize = 100_000;
 
+/// The shell that runs command lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandShell {
+    /// `sh` for a line that means the same to every shell, because it starts in less time; otherwise bash.
+    #[default]
+    Auto,
+    /// Bash, or `sh` if bash is not installed.
+    Bash,
+    /// `sh`.
+    Sh,
+}
+
 /// The tool `execute`.
 pub(crate) struct ExecuteTool {
     /// Names of environment variables that commands don't get.
     secrets: Vec<String>,
+    /// The shell that runs the lines.
+    shell: CommandShell,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -57,8 +72,8 @@ struct ExecuteArgs {
 impl ExecuteTool {
     /// Returns the tool. `secrets` are the names of environment variables that commands don't get, in addition to those
     /// of the known model providers.
-    pub const fn new(secrets: Vec<String>) -> Self {
-        Self { secrets }
+    pub const fn new(secrets: Vec<String>, shell: CommandShell) -> Self {
+        Self { secrets, shell }
     }
 
     /// Runs the command and returns its output. A status other than 0, a timeout and a cancellation are error outputs.
@@ -105,9 +120,9 @@ impl ExecuteTool {
         workspace: &Workspace,
     ) -> Result<(Command, Option<git::GitEnvironment>), String> {
         let Some(read_only) = read_only::parse_read_only(line) else {
-            return Ok((environment::inherited_shell(line, workspace, &self.secrets), None));
+            return Ok((environment::inherited_shell(line, workspace, &self.secrets, self.shell), None));
         };
-        let mut command = environment::restricted_shell(&read_only.script, workspace);
+        let mut command = environment::restricted_shell(&read_only.script, workspace, self.shell);
         if !read_only.uses_git {
             return Ok((command, None));
         }

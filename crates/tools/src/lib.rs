@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use approval::ToolApproval;
+pub use execute::CommandShell;
 pub use shell::quote as quote_shell_word;
 pub use skills::{Skill, SkillCatalog, Skills};
 pub use todos::{TODOS_CHANNEL, Todo};
@@ -43,6 +44,8 @@ pub struct ToolSettings {
     /// Names of environment variables that are removed from the environment of commands, in addition to the variables
     /// that hold API keys of the known model providers.
     pub secrets: Vec<String>,
+    /// The shell that runs the command lines of the tool `execute`.
+    pub shell: CommandShell,
 }
 
 /// Returns the agent's built-in tools.
@@ -61,7 +64,7 @@ pub fn builtin_tools(settings: ToolSettings) -> Vec<Arc<dyn Tool>> {
         Arc::new(search::grep::GREP),
         Arc::new(files::write_file::WriteFileTool::new(Arc::clone(&changes))),
         Arc::new(files::edit_file::EditFileTool::new(changes)),
-        Arc::new(execute::ExecuteTool::new(settings.secrets)),
+        Arc::new(execute::ExecuteTool::new(settings.secrets, settings.shell)),
         Arc::new(todos::WriteTodosTool),
     ]
 }

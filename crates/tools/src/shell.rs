@@ -66,6 +66,80 @@ const RESERVED_WORDS: &[&str] = &[
     "select", "then", "time", "until", "while", "{", "}",
 ];
 
+/// Programs that bash or another shell executes itself, and that differ between shells. All other programs are the same files for
+/// every shell.
+const SHELL_BUILTINS: &[&str] = &[
+    ".",
+    "[",
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "chdir",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "declare",
+    "dirs",
+    "disown",
+    "echo",
+    "enable",
+    "eval",
+    "exec",
+    "export",
+    "fc",
+    "fg",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "print",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "times",
+    "trap",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "wait",
+    "whence",
+];
+
+/// The redirections that every shell understands.
+const PORTABLE_REDIRECTS: &[&str] =
+    &["2>&1", "1>&2", ">&2", ">&1", ">/dev/null", "1>/dev/null", "2>/dev/null", "</dev/null"];
+
+/// Returns whether a line means the same to every POSIX shell as to bash: it runs programs whose arguments no shell
+/// expands, and no builtin that differs between shells.
+pub(crate) fn is_portable(line: &str) -> bool {
+    parse_command_line(line).is_some_and(|parsed| parsed.commands.iter().all(SimpleCommand::is_portable))
+}
+
 /// Parses a command line. Returns `None` if it contains anything outside the supported subset, a command without a
 /// program, or a control character other than a tab and a line break.
 pub(crate) fn parse_command_line(line: &str) -> Option<CommandLine> {
@@ -121,6 +195,19 @@ impl SimpleCommand {
     /// Returns whether a redirection makes the shell itself read or write a file.
     pub fn redirects_to_file(&self) -> bool {
         self.redirects.contains(&ShellRedirect::File)
+    }
+
+    /// Returns whether the command means the same to every POSIX shell, see [`is_portable`].
+    fn is_portable(&self) -> bool {
+        let is_portable_redirect = |redirect: &ShellRedirect| match redirect {
+            ShellRedirect::Harmless(text) => PORTABLE_REDIRECTS.contains(&text.as_str()),
+            ShellRedirect::File => false,
+        };
+        let program = self.words.first().filter(|word| !word.is_expanded);
+        self.assignments.is_empty()
+            && self.words.iter().all(|word| !word.is_expanded)
+            && self.redirects.iter().all(is_portable_redirect)
+            && program.is_some_and(|word| !SHELL_BUILTINS.contains(&word.text.as_str()))
     }
 
     /// Returns the words as the program receives them, or `None` if the shell expands at least one of them.

@@ -145,6 +145,7 @@ impl Agent {
         let settings = tools::ToolSettings {
             protected: vec![home.to_owned()],
             secrets: self.models.key_env_variables(),
+            shell: self.config.run.shell,
         };
         let mut built_in_tools = tools::builtin_tools(settings);
         built_in_tools.extend(self.extra_tools.iter().cloned());

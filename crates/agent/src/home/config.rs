@@ -230,11 +230,19 @@ pub struct RunConfig {
     pub model_calls_max: u64,
     /// The most seconds of one run. Unset, there is no limit.
     pub seconds_max: Option<u64>,
+    /// The shell of the tool `execute`: `auto`, `bash` or `sh`. With `auto`, a line that means the same to every shell is run by
+    /// `sh`, which starts in less time, and every other line by bash.
+    pub shell: tools::CommandShell,
 }
 
 impl Default for RunConfig {
     fn default() -> Self {
-        Self { steps_max: 1_000, model_calls_max: 200, seconds_max: None }
+        Self {
+            steps_max: 1_000,
+            model_calls_max: 200,
+            seconds_max: None,
+            shell: tools::CommandShell::default(),
+        }
     }
 }
 

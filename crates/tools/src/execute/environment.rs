@@ -7,7 +7,16 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
+use super::CommandShell;
+use crate::shell;
 use crate::workspace::Workspace;
+
+/// The path of bash.
+const BASH: &str = "/bin/bash";
+/// The path of the system's POSIX shell, which starts in a fraction of the time of bash on many systems.
+const SH: &str = "/bin/sh";
+/// The beginning of the names of variables that change what bash does: exported functions, `BASH_ENV`.
+const BASH_VARIABLE_PREFIX: &str = "BASH_";
 
 /// Variables that hold API keys of model providers. No command gets them.
 const PROVIDER_KEY_VARIABLES: &[&str] =
@@ -27,8 +36,13 @@ const SAFE_VARIABLES: &[&str] = &["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME
 
 /// Returns a shell that runs `script` with the environment of this process, without provider keys and the variables
 /// named in `secrets`.
-pub(super) fn inherited_shell(script: &str, workspace: &Workspace, secrets: &[String]) -> Command {
-    let mut command = shell_command(script, workspace);
+pub(super) fn inherited_shell(
+    script: &str,
+    workspace: &Workspace,
+    secrets: &[String],
+    choice: CommandShell,
+) -> Command {
+    let mut command = shell_command(script, workspace, choice);
     for name in PROVIDER_KEY_VARIABLES.iter().copied().chain(secrets.iter().map(String::as_str)) {
         command.env_remove(name);
     }
@@ -38,8 +52,8 @@ pub(super) fn inherited_shell(script: &str, workspace: &Workspace, secrets: &[St
 
 /// Returns a shell that runs `script` with [`SAFE_VARIABLES`] only. Folders inside the workspace are removed from its
 /// search path, so that a project cannot substitute a program.
-pub(super) fn restricted_shell(script: &str, workspace: &Workspace) -> Command {
-    let mut command = shell_command(script, workspace);
+pub(super) fn restricted_shell(script: &str, workspace: &Workspace, choice: CommandShell) -> Command {
+    let mut command = shell_command(script, workspace, choice);
     restrict(&mut command, workspace);
     command
 }
@@ -56,13 +70,22 @@ pub(super) fn find_program(name: &str, workspace: &Workspace) -> Option<PathBuf>
     search_path(workspace).into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Returns bash if it is installed, otherwise `sh`, with the script as its argument.
-fn shell_command(script: &str, workspace: &Workspace) -> Command {
-    let bash = Path::new("/bin/bash");
-    let mut command =
-        command_in_workspace(if bash.is_file() { bash } else { Path::new("/bin/sh") }, workspace);
+/// Returns the shell of the choice with the script as its argument. A shell that is not installed is replaced by `sh`.
+fn shell_command(script: &str, workspace: &Workspace, choice: CommandShell) -> Command {
+    let is_sh = match choice {
+        CommandShell::Auto => shell::is_portable(script) && !has_bash_variables(),
+        CommandShell::Bash => false,
+        CommandShell::Sh => true,
+    };
+    let path = Path::new(if !is_sh && Path::new(BASH).is_file() { BASH } else { SH });
+    let mut command = command_in_workspace(path, workspace);
     command.arg("-c").arg(script);
     command
+}
+
+/// Returns whether the environment of this process changes what bash does.
+fn has_bash_variables() -> bool {
+    env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with(BASH_VARIABLE_PREFIX))
 }
 
 /// Returns a program that runs in the workspace with an empty standard input, as the leader of its own process group,
@@ -89,4 +112,26 @@ fn search_path(workspace: &Workspace) -> Vec<PathBuf> {
         .filter_map(|folder| folder.is_absolute().then(|| folder.canonicalize().ok())?)
         .filter(|folder| !folder.starts_with(workspace.root()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_portable_line_is_run_by_sh_and_every_other_one_by_bash() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        let program = |line: &str, choice| {
+            let command = shell_command(line, &workspace, choice);
+            command.as_std().get_program().to_string_lossy().into_owned()
+        };
+        let bash = if Path::new(BASH).is_file() { BASH } else { SH };
+        // The environment of the tests may change what bash does.
+        let portable = if has_bash_variables() { bash } else { SH };
+        assert_eq!(program("ls -l", CommandShell::Auto), portable);
+        assert_eq!(program("ls *.rs", CommandShell::Auto), bash);
+        assert_eq!(program("ls -l", CommandShell::Bash), bash);
+        assert_eq!(program("ls *.rs", CommandShell::Sh), SH);
+    }
 }

@@ -148,3 +148,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_line_is_portable_only_if_every_shell_gives_it_the_same_meaning() {
+    for line in [
+        "ls",
+        "cargo test --all 2>&1 | tail -5",
+        "cd src && git status; true",
+        "grep -n 'a b*' \"c\" >/dev/null",
+    ] {
+        assert!(is_portable(line), "{line}");
+    }
+    for line in [
+        "echo a",
+        "printf %q x",
+        "[ a == a ]",
+        "[[ a ]]",
+        "ls *.rs",
+        "ls $HOME",
+        "ls {a,b}",
+        "A=1 make",
+        "source x",
+        "make > log",
+        "cat <(ls)",
+        "ls |& cat",
+        "for i in 1 2; do ls; done",
+        "time ls",
+        "diff a b && type ls",
+    ] {
+        assert!(!is_portable(line), "{line}");
+    }
+}

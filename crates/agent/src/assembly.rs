@@ -451,7 +451,7 @@ impl Agent {
         let mut hooks: Vec<Arc<dyn Hook>> = match self.assistant_access(assistant_id) {
             AssistantAccess::Machine => vec![
                 Arc::new(Instructions { workspace: workspace.to_string_lossy().into_owned(), role }),
-                Arc::new(ProjectNotes { workspace: workspace.clone() }),
+                Arc::new(ProjectNotes::new(workspace.clone())),
                 Arc::clone(&toolbox.skills) as Arc<dyn Hook>,
             ],
             AssistantAccess::Conversation => {

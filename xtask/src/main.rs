@@ -47,8 +47,9 @@ cargo xtask COMMAND
   eval-secrets [--dev]  measure the recall and the false positives of the redaction of secrets; fail below the bars
   secret-rules FILE VERSION
                         convert gitleaks.toml of a release of gitleaks into the rules of the crate `secrets`
-  bench [CRATE|program|page]
-                        run the benchmarks of all crates, the program and the page, or of one of them
+  bench [NAME…]         run the benchmarks of all crates, the program and the page, or those of a crate, of the
+                        `program` or one benchmark of it (`--list`), of the `page`, or its `size`;
+                        `--json FILE` writes the program's results, `--against REV [--pairs N]` compares them
   pictures              capture the screenshots of the README and the book into docs/src/pictures
   bench-gateway         measure the server under load: runs per second, latencies, memory, idle streams
 ";

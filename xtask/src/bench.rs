@@ -36,6 +36,10 @@ pub fn run_benches(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ROWS.iter().for_each(|row| println!("{:<18} {}", row.name, row.about));
         return Ok(());
     }
+    if let Some(path) = &options.table {
+        print!("{}", report::markdown_table(path)?);
+        return Ok(());
+    }
     let crates = crates_with_benches(root)?;
     let is_program_only = options.json.is_some() || options.against.is_some();
     match options.names.as_slice() {

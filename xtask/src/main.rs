@@ -49,7 +49,8 @@ cargo xtask COMMAND
                         convert gitleaks.toml of a release of gitleaks into the rules of the crate `secrets`
   bench [NAME…]         run the benchmarks of all crates, the program and the page, or those of a crate, of the
                         `program` or one benchmark of it (`--list`), of the `page`, or its `size`;
-                        `--json FILE` writes the program's results, `--against REV [--pairs N]` compares them
+                        `--json FILE` writes the program's results, `--table FILE` prints such a file for the book,
+                        `--against REV [--pairs N]` compares the results with those of a revision
   pictures              capture the screenshots of the README and the book into docs/src/pictures
   bench-gateway         measure the server under load: runs per second, latencies, memory, idle streams
 ";

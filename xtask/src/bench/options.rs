@@ -18,6 +18,8 @@ pub struct BenchOptions {
     pub against: Option<String>,
     /// Number of pairs of a comparison.
     pub pairs: usize,
+    /// The file of results to print as a table.
+    pub table: Option<PathBuf>,
     /// True to list the benchmarks of the program only.
     pub is_list: bool,
 }
@@ -28,8 +30,14 @@ impl BenchOptions {
     /// # Errors
     /// If an option is unknown or lacks its value, or `--json` and `--against` are combined.
     pub fn parse(args: &[String]) -> anyhow::Result<Self> {
-        let mut options =
-            Self { names: Vec::new(), json: None, against: None, pairs: PAIRS_DEFAULT, is_list: false };
+        let mut options = Self {
+            names: Vec::new(),
+            json: None,
+            against: None,
+            pairs: PAIRS_DEFAULT,
+            table: None,
+            is_list: false,
+        };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("`{arg}` needs a value"));
@@ -37,6 +45,7 @@ impl BenchOptions {
                 "--json" => options.json = Some(value()?.into()),
                 "--against" => options.against = Some(value()?.clone()),
                 "--pairs" => options.pairs = value()?.parse().context("`--pairs` needs a number")?,
+                "--table" => options.table = Some(value()?.into()),
                 "--list" => options.is_list = true,
                 unknown if unknown.starts_with('-') => bail!("unknown option `{unknown}`"),
                 name => options.names.push(name.to_owned()),

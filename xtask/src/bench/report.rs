@@ -118,6 +118,26 @@ pub fn write_report(
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
+/// Returns the results of a JSON file as a Markdown table, for the book.
+///
+/// # Errors
+/// If the file cannot be read or is not a report.
+pub fn markdown_table(path: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    let report: Value = serde_json::from_str(&text).with_context(|| format!("parse {}", path.display()))?;
+    let results = report["results"].as_array().context("the file has no results")?;
+    let rows: String = results.iter().map(table_row).collect();
+    Ok(format!("| result | measured | goal |\n| --- | --- | --- |\n{rows}"))
+}
+
+fn table_row(result: &Value) -> String {
+    let text = |name: &str| result[name].as_str().unwrap_or_default();
+    let value = result["value"].as_f64().map(format_value).unwrap_or_default();
+    let bound = if text("better") == "lower" { "≤" } else { "≥" };
+    let goal = result["goal"].as_f64().map(|goal| format!("{bound} {goal}")).unwrap_or_default();
+    format!("| {} | {value} {} | {goal} |\n", text("name"), text("unit"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +156,13 @@ mod tests {
         assert_eq!(round_significant(5.432_19), 5.432);
         assert_eq!(round_significant(123_456.0), 123_500.0);
         assert_eq!(round_significant(0.0), 0.0);
+    }
+
+    #[test]
+    fn a_row_of_the_table_has_the_goal() {
+        let result = Measurement::throughput("runs", 1_234.5, "runs/s").with_goal(3_000.0).to_json();
+        assert_eq!(table_row(&result), "| runs | 1234 runs/s | ≥ 3000 |\n");
+        assert_eq!(table_row(&Measurement::cost("CPU", 0.5, "ms").to_json()), "| CPU | 0.50 ms |  |\n");
     }
 
     #[test]

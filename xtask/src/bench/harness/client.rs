@@ -14,6 +14,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes of the read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 
+/// The last event of a stream.
+pub const END_EVENT: &str = "event: end";
 /// The most steps of a run with many tool calls.
 const RECURSION_LIMIT: u32 = 10_000;
 
@@ -26,15 +28,14 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Connects to a server; `key` authenticates all requests.
+    /// Connects to a server; `head` has the headers of all requests.
     ///
     /// # Errors
     /// If the server does not accept the connection.
-    pub fn connect(address: &str, key: &str) -> anyhow::Result<Self> {
+    pub fn connect(address: &str, head: String) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| format!("connect to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
-        let head = format!("host: {address}\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n");
         Ok(Self { connection: BufReader::with_capacity(BUFFER_BYTES, stream), head })
     }
 
@@ -75,11 +76,7 @@ impl HttpClient {
     /// # Errors
     /// As for [`Self::request`], and if the answer is missing.
     pub fn run(&mut self, path: &str, prompt: &str, expected: &str) -> anyhow::Result<()> {
-        let body = json!({
-            "assistant_id": "agent", "if_not_exists": "create", "stream_mode": ["values", "messages-tuple"],
-            "input": {"messages": [{"type": "human", "content": prompt}]},
-        });
-        self.stream_run(path, &body, expected)
+        self.stream_run(path, &chat_run_body(prompt), expected)
     }
 
     /// Executes a run with a stream of the steps' updates. Its size does not grow with the thread.
@@ -98,7 +95,7 @@ impl HttpClient {
     fn stream_run(&mut self, path: &str, body: &Value, expected: &str) -> anyhow::Result<()> {
         let response = self.request("POST", path, &body.to_string())?;
         let text = String::from_utf8_lossy(&response);
-        if !text.contains(expected) || !text.contains("event: end") {
+        if !text.contains(expected) || !text.contains(END_EVENT) {
             bail!("a run did not end with its answer: {text}");
         }
         Ok(())
@@ -167,6 +164,14 @@ impl HttpClient {
 enum BodyFraming {
     Length(usize),
     Chunked,
+}
+
+/// Returns the body of a request for a run with the stream of a chat client, on a thread that may be new.
+pub fn chat_run_body(prompt: &str) -> Value {
+    json!({
+        "assistant_id": "agent", "if_not_exists": "create", "stream_mode": ["values", "messages-tuple"],
+        "stream_resumable": true, "input": {"messages": [{"type": "human", "content": prompt}]},
+    })
 }
 
 /// Returns the id of a thread that does not exist yet: a UUID of version 7 with a counter in place of random bits.

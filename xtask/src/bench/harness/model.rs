@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::BenchContext;
 
-/// The context window that the program is told, in tokens, unless a benchmark is about a window's limit. No thread fills it.
-const WINDOW_TOKENS: u64 = 100_000_000;
+/// The context window of the model in tokens: that of a usual model.
+const WINDOW_TOKENS: u64 = 200_000;
 
 /// A running model server. Dropping it stops it.
 #[derive(Debug)]
@@ -60,20 +60,15 @@ impl ModelServer {
 
     /// Returns a `config.toml` with this model and the given sections.
     pub fn config(&self, sections: &str) -> String {
-        config_for_url(&self.url, sections)
-    }
-
-    /// Returns the same with a context window of `tokens`.
-    pub fn config_with_window(&self, tokens: u64, sections: &str) -> String {
-        self.config(sections).replace(&WINDOW_TOKENS.to_string(), &tokens.to_string())
+        config_for_url(&self.url, WINDOW_TOKENS, sections)
     }
 }
 
-/// Returns a `config.toml` with the model at a URL and the given sections.
-pub fn config_for_url(url: &str, sections: &str) -> String {
+/// Returns a `config.toml` with the model at a URL, its context window in tokens, and the given sections.
+pub fn config_for_url(url: &str, window_tokens: u64, sections: &str) -> String {
     format!(
         "model = \"anthropic/bench\"\n[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"none\"\n\
-         context_tokens = {WINDOW_TOKENS}\n{sections}"
+         context_tokens = {window_tokens}\n{sections}"
     )
 }
 

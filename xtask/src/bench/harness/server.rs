@@ -58,7 +58,18 @@ impl ServeProcess {
     /// # Errors
     /// If the server does not accept it.
     pub fn connect(&self) -> anyhow::Result<HttpClient> {
-        HttpClient::connect(&self.address, &self.key)
+        HttpClient::connect(&self.address, self.request_head())
+    }
+
+    /// Returns the address on which the server listens.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns the headers of every request.
+    pub fn request_head(&self) -> String {
+        let Self { address, key, .. } = self;
+        format!("host: {address}\r\nx-api-key: {key}\r\ncontent-type: application/json\r\n")
     }
 
     /// Returns the CPU time that the server has used.

@@ -1,9 +1,9 @@
 //! The server under load: durable runs on new threads, and stateless runs in a home with many messages.
 
 use super::super::harness::BenchContext;
-use super::super::harness::client::{HttpClient, new_thread_id};
+use super::super::harness::client::{END_EVENT, chat_run_body, new_thread_id};
 use super::super::harness::home::BenchHome;
-use super::super::harness::load::{LoadResult, run_load};
+use super::super::harness::load::{LoadRequest, run_load};
 use super::super::harness::model::ModelServer;
 use super::super::harness::server::ServeProcess;
 use super::super::report::Measurement;
@@ -79,9 +79,7 @@ pub fn measure_stateless_runs(context: &BenchContext) -> anyhow::Result<Vec<Meas
     home.import_sessions(SESSIONS, SESSION_MESSAGES)?;
     home.configure(&model.config(""))?;
     let server = ServeProcess::start(&home)?;
-    let load: LoadResult = run_load(&server, STATELESS_STREAMS, STATELESS_RUNS, |client| {
-        client.run("/runs/stream", "hi", ANSWER)
-    })?;
+    let load = run_load(&server, STATELESS_STREAMS, STATELESS_RUNS, stateless_run)?;
     let name = |part: &str| format!("stateless, {STATELESS_STREAMS} streams, 250,000 messages: {part}");
     Ok(vec![
         Measurement::throughput(name("runs"), load.requests_per_second(), "runs/s").with_goal(1_200.0),
@@ -90,10 +88,15 @@ pub fn measure_stateless_runs(context: &BenchContext) -> anyhow::Result<Vec<Meas
     ])
 }
 
-/// Executes a run on a new thread.
-///
-/// # Errors
-/// If the run fails.
-pub fn durable_run(client: &mut HttpClient) -> anyhow::Result<()> {
-    client.run(&format!("/threads/{}/runs/stream", new_thread_id()), "hi", ANSWER)
+/// Returns the request for a run on a new thread.
+pub fn durable_run() -> LoadRequest {
+    run_request(format!("/threads/{}/runs/stream", new_thread_id()))
+}
+
+fn stateless_run() -> LoadRequest {
+    run_request("/runs/stream".to_owned())
+}
+
+fn run_request(path: String) -> LoadRequest {
+    LoadRequest { path, body: chat_run_body("hi").to_string(), expected: [ANSWER, END_EVENT] }
 }

@@ -17,8 +17,6 @@ use super::super::report::Measurement;
 const LENGTHS: [(usize, f64); 2] = [(120, 10.0), (5_000, 10.0)];
 /// Goal of each part of a later handoff, in milliseconds.
 const PART_GOAL_MS: f64 = 2.0;
-/// The context window of the model, in tokens. It limits the conversation that the drafting model is sent.
-pub const WINDOW_TOKENS: u64 = 200_000;
 /// Number of measured handoffs after the first one.
 const HANDOFFS: usize = 20;
 /// The draft of the model.
@@ -36,7 +34,7 @@ pub fn measure_handoffs(context: &BenchContext) -> anyhow::Result<Vec<Measuremen
     let mut measurements = Vec::new();
     for (messages, cold_goal) in LENGTHS {
         let home = BenchHome::create(context, &format!("handoff-{messages}"))?;
-        home.configure(&model.config_with_window(WINDOW_TOKENS, "[handoff]\nmax_refinements = 1000\n"))?;
+        home.configure(&model.config("[handoff]\nmax_refinements = 1000\n"))?;
         let thread = home.import_session(messages)?;
         let server = ServeProcess::start(&home)?;
         let mut client = server.connect()?;

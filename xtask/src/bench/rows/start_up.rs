@@ -26,8 +26,6 @@ const THREAD_MESSAGES: usize = 4;
 const SESSION_LENGTHS: [usize; 3] = [1_000, 10_000, 100_000];
 /// Lengths of the threads for the measurement of turns, in messages; 0 is a new thread.
 const TURN_LENGTHS: [usize; 4] = [0, 100, 5_000, 50_000];
-/// The context window of the model, in tokens. A longer thread is compacted at its first turn.
-const WINDOW_TOKENS: u64 = 200_000;
 /// Interval between two reads of the memory of a running process.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -70,7 +68,7 @@ fn measure_turns(context: &BenchContext) -> anyhow::Result<Vec<Measurement>> {
     let mut measurements = Vec::new();
     for messages in TURN_LENGTHS {
         let home = BenchHome::create(context, &format!("turn-{messages}"))?;
-        home.configure(&server.config_with_window(WINDOW_TOKENS, ""))?;
+        home.configure(&server.config(""))?;
         if messages == 0 {
             let args = ["run", "-p", "hi"];
             measurements.extend(median_cost(&home, &args)?.measurements("run -p, a new thread"));

@@ -24,6 +24,8 @@ const EARLIER_CALLS: usize = 400;
 const COMPACTED_LENGTHS: [usize; 2] = [5_000, 50_000];
 /// Messages with which a request has 1.36 MB.
 const FULL_PROMPT_MESSAGES: usize = 4_590;
+/// The context window into which they fit, in tokens.
+const FULL_WINDOW_TOKENS: u64 = 1_000_000;
 /// Measured turns with a full prompt, and turns before them.
 const FULL_PROMPT_TURNS: usize = 20;
 const FULL_PROMPT_WARM_UP_TURNS: usize = 3;
@@ -132,7 +134,7 @@ pub fn measure_full_prompt(context: &BenchContext) -> anyhow::Result<Vec<Measure
     let relay = Relay::start(model.address()?, Duration::ZERO)?;
     let home = BenchHome::create(context, "prompt")?;
     let sections = format!("{SECTIONS}[compaction]\nenabled = false\n");
-    home.configure(&config_for_url(&format!("http://{}", relay.address()), &sections))?;
+    home.configure(&config_for_url(&format!("http://{}", relay.address()), FULL_WINDOW_TOKENS, &sections))?;
     let thread = home.import_session(FULL_PROMPT_MESSAGES)?;
     let server = ServeProcess::start(&home)?;
     let mut client = server.connect()?;

@@ -7,6 +7,7 @@ mod machine;
 mod options;
 mod report;
 mod rows;
+mod scale;
 mod session_generator;
 mod size;
 
@@ -19,6 +20,7 @@ use self::harness::BenchPrograms;
 use self::machine::MachineFigures;
 use self::options::BenchOptions;
 use self::rows::{BenchRow, ROWS, find_rows};
+pub use self::scale::simulate_scale;
 use crate::cargo_metadata::CargoMetadata;
 use crate::command::CommandSpec;
 

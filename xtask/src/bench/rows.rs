@@ -4,7 +4,7 @@
 mod appends;
 mod compaction;
 mod gateway;
-mod handoffs;
+pub mod handoffs;
 mod postgres_runs;
 mod replicas;
 mod start_up;
@@ -130,7 +130,10 @@ impl BenchRow {
 }
 
 /// Removes a folder with its content, if it exists.
-fn remove_folder(folder: &std::path::Path) -> anyhow::Result<()> {
+///
+/// # Errors
+/// If a file cannot be removed.
+pub fn remove_folder(folder: &std::path::Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("empty {}", folder.display()))

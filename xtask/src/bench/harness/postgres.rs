@@ -1,6 +1,6 @@
 //! A PostgreSQL server of its own with an empty database, on disk and with every commit synced.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
@@ -55,6 +55,25 @@ impl PostgresProcess {
     /// As for [`Self::address`].
     pub fn url_at(&self, address: SocketAddr) -> anyhow::Result<String> {
         Ok(self.url.replace(&self.address()?.to_string(), &address.to_string()) + "?sslmode=disable")
+    }
+
+    /// Executes a script with `psql`, with these values of its variables.
+    ///
+    /// # Errors
+    /// As for [`Self::query`].
+    pub fn run_script(&self, script: &str, variables: &[(&str, u64)]) -> anyhow::Result<()> {
+        let mut command = Command::new("psql");
+        command.args(["-Xq", "-o", "/dev/null"]);
+        for (name, value) in variables {
+            command.args(["-v", &format!("{name}={value}")]);
+        }
+        let mut process =
+            command.arg(&self.socket_url).stdin(Stdio::piped()).spawn().context("start psql")?;
+        process.stdin.take().context("psql has no input")?.write_all(script.as_bytes())?;
+        match process.wait()? {
+            status if status.success() => Ok(()),
+            status => bail!("psql exited with {status}"),
+        }
     }
 
     /// Executes SQL with `psql` and returns its rows, the columns separated by `|`.

@@ -10,9 +10,6 @@ use serde_json::{Value, json};
 
 use super::BenchContext;
 
-/// The context window of the model in tokens: that of a usual model.
-const WINDOW_TOKENS: u64 = 200_000;
-
 /// A running model server. Dropping it stops it.
 #[derive(Debug)]
 pub struct ModelServer {
@@ -60,15 +57,15 @@ impl ModelServer {
 
     /// Returns a `config.toml` with this model and the given sections.
     pub fn config(&self, sections: &str) -> String {
-        config_for_url(&self.url, WINDOW_TOKENS, sections)
+        config_for_url(&self.url, sections)
     }
 }
 
-/// Returns a `config.toml` with the model at a URL, its context window in tokens, and the given sections.
-pub fn config_for_url(url: &str, window_tokens: u64, sections: &str) -> String {
+/// Returns a `config.toml` with the model at a URL and the given sections. Keys before the first section are of the
+/// provider. The window is that of unknown models, unless one of them is `context_tokens`.
+pub fn config_for_url(url: &str, sections: &str) -> String {
     format!(
-        "model = \"anthropic/bench\"\n[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"none\"\n\
-         context_tokens = {window_tokens}\n{sections}"
+        "model = \"anthropic/bench\"\n[providers.anthropic]\nbase_url = \"{url}\"\napi_key = \"none\"\n{sections}"
     )
 }
 

@@ -36,7 +36,7 @@ const ANSWER: &str = "I looked.";
 const FILE_NAME: &str = "notes.txt";
 /// Settings with which a loop needs no approval, reaches no limit and no other call of the model.
 const SECTIONS: &str = "[permissions]\nallow = [\"execute\", \"read_file\"]\n[run]\nsteps_max = 100000\n\
-     model_calls_max = 10000\n[memory]\nenabled = false\n";
+     model_calls_max = 10000\n[memory]\nenabled = false\n[compaction]\nenabled = false\n";
 
 /// A tool that the agent calls.
 #[derive(Debug, Clone, Copy)]
@@ -133,8 +133,8 @@ pub fn measure_full_prompt(context: &BenchContext) -> anyhow::Result<Vec<Measure
     let model = ModelServer::start_with_answer(context, ANSWER)?;
     let relay = Relay::start(model.address()?, Duration::ZERO)?;
     let home = BenchHome::create(context, "prompt")?;
-    let sections = format!("{SECTIONS}[compaction]\nenabled = false\n");
-    home.configure(&config_for_url(&format!("http://{}", relay.address()), FULL_WINDOW_TOKENS, &sections))?;
+    let sections = format!("context_tokens = {FULL_WINDOW_TOKENS}\n{SECTIONS}");
+    home.configure(&config_for_url(&format!("http://{}", relay.address()), &sections))?;
     let thread = home.import_session(FULL_PROMPT_MESSAGES)?;
     let server = ServeProcess::start(&home)?;
     let mut client = server.connect()?;

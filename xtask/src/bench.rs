@@ -1,7 +1,13 @@
 //! `cargo xtask bench` and `bench-gateway`: run the benchmarks of the crates and measure the built program, the page
-//! and the server. Results are printed and, except for sizes, not compared with a limit.
+//! and the server. Results are printed with the project's goals and, except for sizes, are no failure.
 
-mod program_bench;
+mod comparison;
+mod harness;
+mod machine;
+mod options;
+mod report;
+mod rows;
+mod scale;
 mod session_generator;
 mod size;
 
@@ -10,26 +16,49 @@ use std::path::Path;
 use anyhow::bail;
 use toml_edit::{Document, Item};
 
+use self::harness::BenchPrograms;
+use self::machine::MachineFigures;
+use self::options::BenchOptions;
+use self::rows::{BenchRow, ROWS, find_rows};
+pub use self::scale::simulate_scale;
 use crate::cargo_metadata::CargoMetadata;
 use crate::command::CommandSpec;
 
-/// Runs all benchmarks, or those of one crate, of `program` or of `page`; or measures the `size` of the program.
+/// The name for all benchmarks of the program.
+const ALL_ROWS: &str = "program";
+
+/// Runs all benchmarks, or those that the arguments name: crates, benchmarks of the program, the `program`, the `page` or
+/// its `size`. `--json` writes the results of the program's benchmarks; `--against` compares them with a revision.
 ///
 /// # Errors
-/// If the argument names none of these, or a benchmark fails.
+/// If an argument names none of these, or a benchmark fails.
 pub fn run_benches(root: &Path, args: &[String]) -> anyhow::Result<()> {
+    let options = BenchOptions::parse(args)?;
+    if options.is_list {
+        ROWS.iter().for_each(|row| println!("{:<18} {}", row.name, row.about));
+        return Ok(());
+    }
+    if let Some(path) = &options.table {
+        print!("{}", report::markdown_table(path)?);
+        return Ok(());
+    }
     let crates = crates_with_benches(root)?;
-    match args {
-        [] => {
+    let is_program_only = options.json.is_some() || options.against.is_some();
+    match options.names.as_slice() {
+        [] if !is_program_only => {
             run_crates(root, &crates)?;
-            run_program(root)?;
+            run_program(root, &options, &ROWS)?;
             run_page(root)
         }
-        [name] if name == "program" => run_program(root),
-        [name] if name == "page" => run_page(root),
-        [name] if name == "size" => size::measure_size(root),
-        [name] if crates.contains(name) => run_crates(root, std::slice::from_ref(name)),
-        _ => bail!("run benchmarks: name one of {}, program, page, size", crates.join(", ")),
+        [] => run_program(root, &options, &ROWS),
+        [name] if name == ALL_ROWS => run_program(root, &options, &ROWS),
+        [name] if !is_program_only && name == "page" => run_page(root),
+        [name] if !is_program_only && name == "size" => size::measure_size(root),
+        [name] if !is_program_only && crates.contains(name) => run_crates(root, std::slice::from_ref(name)),
+        names => match find_rows(names) {
+            Ok(rows) => run_program(root, &options, &rows),
+            Err(error) => bail!("{error}; other names are {}, program, page and size", crates.join(", ")),
+        },
     }
 }
 
@@ -63,11 +92,41 @@ fn package_name(folder: &str) -> String {
     }
 }
 
-/// Measures processes of the built program, with a scripted model.
-fn run_program(root: &Path) -> anyhow::Result<()> {
+/// Runs benchmarks of the program: compares them with a revision, or prints and records their results.
+fn run_program(root: &Path, options: &BenchOptions, rows: &[BenchRow]) -> anyhow::Result<()> {
+    let programs = build_programs(root)?;
+    let machine = MachineFigures::measure(&programs.target_folder.join("bench"))?;
+    println!("{}", machine.text());
+    if let Some(revision) = &options.against {
+        return comparison::compare_revisions(&programs, revision, rows, options.pairs);
+    }
+    let mut measurements = Vec::new();
+    for row in rows {
+        println!("{}", row.name);
+        for measurement in row.run(&programs)? {
+            println!("{}", measurement.text());
+            measurements.push(measurement);
+        }
+    }
+    match &options.json {
+        Some(path) => report::write_report(path, &machine, &machine::revision(root)?, &measurements),
+        None => Ok(()),
+    }
+}
+
+/// Builds the measured program and those that the benchmarks use.
+fn build_programs(root: &Path) -> anyhow::Result<BenchPrograms> {
     CommandSpec::from_line("cargo build --locked --release -p segue -p segue-test-model").run(root)?;
-    let target = CargoMetadata::load(root)?.target_folder;
-    program_bench::measure_program(&target.join("release").join("segue"), &target.join("bench"))
+    CommandSpec::from_line("cargo build --locked -p segue-test-postgres").run(root)?;
+    let target_folder = CargoMetadata::load(root)?.target_folder;
+    let release = target_folder.join("release");
+    Ok(BenchPrograms {
+        segue: release.join("segue"),
+        test_model: release.join("segue-test-model"),
+        test_postgres: target_folder.join("debug").join("segue-test-postgres"),
+        checkout: root.to_owned(),
+        target_folder,
+    })
 }
 
 /// Measures the page in a browser, served by the built program.

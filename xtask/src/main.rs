@@ -1,6 +1,6 @@
 //! The project's development commands: `cargo xtask test`, `ci`, `quick`, `soak`, `tidy`, `page`, `book`,
-//! `upgrade-fixture`, `eval-handoff`, `eval-recall`, `eval-secrets`, `secret-rules`, `bench`, `pictures` and
-//! `bench-gateway`.
+//! `upgrade-fixture`, `eval-handoff`, `eval-recall`, `eval-secrets`, `secret-rules`, `bench`, `pictures`,
+//! `simulate-scale` and `bench-gateway`.
 //!
 //! This file parses the arguments and calls the module of the command. No crate of Segue depends on this crate, and
 //! this crate depends on no crate of Segue. It runs them as programs.
@@ -47,9 +47,13 @@ cargo xtask COMMAND
   eval-secrets [--dev]  measure the recall and the false positives of the redaction of secrets; fail below the bars
   secret-rules FILE VERSION
                         convert gitleaks.toml of a release of gitleaks into the rules of the crate `secrets`
-  bench [CRATE|program|page]
-                        run the benchmarks of all crates, the program and the page, or of one of them
+  bench [NAME…]         run the benchmarks of all crates, the program and the page, or those of a crate, of the
+                        `program` or one benchmark of it (`--list`), of the `page`, or its `size`;
+                        `--json FILE` writes the program's results, `--table FILE` prints such a file for the book,
+                        `--against REV [--pairs N]` compares the results with those of a revision
   pictures              capture the screenshots of the README and the book into docs/src/pictures
+  simulate-scale [--threads N] [--messages N] [--indexed N] [--partition]
+                        fill a PostgreSQL journal with many threads, and measure requests there
   bench-gateway         measure the server under load: runs per second, latencies, memory, idle streams
 ";
 
@@ -88,6 +92,7 @@ fn dispatch(root: &Path, args: &[String]) -> anyhow::Result<()> {
         ("secret-rules", _) => secret_rules::convert_rules(root, command_args),
         ("bench", _) => bench::run_benches(root, command_args),
         ("pictures", []) => pictures::capture_pictures(root),
+        ("simulate-scale", _) => bench::simulate_scale(root, command_args),
         ("bench-gateway", []) => bench::run_gateway(root),
         ("help" | "--help" | "-h", _) => {
             print!("{USAGE}");

@@ -1,19 +1,23 @@
 //! A program that provides an empty database until its standard input ends: for manual experiments, and for tests that
-//! need a second process. With `--own`, the database is on its own server.
+//! need a second process. With `--own`, the database is on its own server; with `--durable`, that server is one for
+//! benchmarks: on disk, with every commit synced and the time of each commit recorded.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use test_postgres::{Cluster, Error, TestDatabase};
+use test_postgres::{Cluster, ClusterSettings, DataLocation, Error, TestDatabase};
 
 /// The text shown for wrong arguments.
-const USAGE: &str = "usage: cluster [--own]\nPrints the URLs of a new database, over the socket and over TCP. The database exists until standard input ends.";
+const USAGE: &str = "usage: segue-test-postgres [--own | --durable]\nPrints the URLs of a new database, over the socket and over TCP. The database exists until standard input ends.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let database = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => TestDatabase::create(),
         ["--own"] => Cluster::start().and_then(|cluster| cluster.create_database()),
+        ["--durable"] => {
+            Cluster::start_with(&durable_settings()).and_then(|cluster| cluster.create_database())
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -29,6 +33,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Returns the settings of a server for benchmarks.
+fn durable_settings() -> ClusterSettings {
+    let options = vec![
+        ("fsync", "on"),
+        ("full_page_writes", "on"),
+        ("shared_buffers", "256MB"),
+        ("max_wal_size", "1GB"),
+        ("track_commit_timestamp", "on"),
+    ];
+    ClusterSettings { data_location: DataLocation::Disk, options, ..ClusterSettings::default() }
 }
 
 /// Prints the URLs of the database and waits for the end of standard input.

@@ -26,7 +26,7 @@ use self::admission::RequestAdmission;
 use self::admission::immediate_end::ImmediateEnd;
 use self::request::action::RunInput;
 use crate::assembly::RunPurpose;
-use crate::{Agent, Error, Result, RunError};
+use crate::{Agent, Error, Result, RunError, ThreadError};
 
 pub use self::admission::run_bounds::requested_steps_max;
 pub use self::request::client_threads::{IfExists, NewThread, TEMPORARY_KEY};
@@ -165,8 +165,8 @@ impl<'a> RunService<'a> {
     async fn begin_with_replanning(self, spec: RunStartSpec<'_>, frames: &FrameSender) -> Result<StartedRun> {
         let mut attempts = 0;
         loop {
-            let head = self.agent.store.checkpoint(spec.thread_id).await?;
-            let thread = self.agent.thread(spec.thread_id).await?;
+            let found = self.agent.store.thread_with_checkpoint(spec.thread_id).await?;
+            let (thread, head) = found.ok_or_else(|| ThreadError::Unknown(spec.thread_id.to_string()))?;
             let admission =
                 RequestAdmission { agent: self.agent, spec, thread: &thread, now: Timestamp::now() };
             let started = match (admission.begin(head).await, spec.content) {
@@ -199,7 +199,8 @@ impl<'a> RunService<'a> {
     /// same transaction. For any other request the thread is created first.
     ///
     /// # Errors
-    /// Fails only if the journal does.
+    /// [`ThreadError::Exists`] if the id belongs to a thread of another owner. Fails as [`RunService::begin`] does if another
+    /// process has created the thread meanwhile. Also fails if the journal does.
     pub fn begin_on_new_thread(
         self,
         run_id: RunId,
@@ -222,7 +223,7 @@ impl<'a> RunService<'a> {
                     self.begin(run_id, thread_id, request, frames).await
                 }
                 Err(refused) => {
-                    refused.into_fault()?;
+                    refused.into_fault().map_err(|error| new.classify_error(error))?;
                     self.agent.threads().store_new_thread(new).await?;
                     self.begin(run_id, thread_id, request, frames).await
                 }

@@ -51,6 +51,8 @@ pub(crate) enum ReadSize {
     Small,
     /// Possibly many rows, or a scan.
     Large,
+    /// A few rows, which one statement reads. It needs no transaction, because a statement sees one snapshot.
+    OneStatement,
 }
 
 impl ReadSize {
@@ -62,9 +64,9 @@ impl ReadSize {
         if limit <= Self::SMALL_ROWS_MAX { Self::Small } else { Self::Large }
     }
 
-    /// Returns the size of a query that concerns one thread, or all threads if `thread_id` is `None`.
-    const fn for_thread(thread_id: Option<ThreadId>) -> Self {
-        if thread_id.is_some() { Self::Small } else { Self::Large }
+    /// Returns the size of a query with one statement that concerns one thread, or all threads if `thread_id` is `None`.
+    const fn for_statement(thread_id: Option<ThreadId>) -> Self {
+        if thread_id.is_some() { Self::OneStatement } else { Self::Large }
     }
 }
 
@@ -219,7 +221,14 @@ impl<E: Engine> Store for E {
     }
 
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>> {
-        self.read(ReadSize::Small, move |db| threads::find(db, thread_id)).await
+        self.read(ReadSize::OneStatement, move |db| threads::find(db, thread_id)).await
+    }
+
+    async fn thread_with_checkpoint(
+        &self,
+        thread_id: ThreadId,
+    ) -> Result<Option<(Thread, Option<Checkpoint>)>> {
+        self.read(ReadSize::OneStatement, move |db| checkpoints::thread_with_checkpoint(db, thread_id)).await
     }
 
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
@@ -250,6 +259,14 @@ impl<E: Engine> Store for E {
     }
 
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> Result<Vec<Event>> {
+        if Self::STORE_SCOPE == StoreScope::AnyHost {
+            // A statement is a round trip. Few threads were rewound, so the first one suffices for most pages.
+            let first = query.clone();
+            let read_page = move |db: &SqlConnection<'_>| events::unrewound_page(db, thread_id, &first);
+            if let Some(page) = self.read(ReadSize::OneStatement, read_page).await? {
+                return Ok(page);
+            }
+        }
         self.read(ReadSize::for_limit(query.limit), move |db| events::thread_page(db, thread_id, &query))
             .await
     }
@@ -281,7 +298,7 @@ impl<E: Engine> Store for E {
     }
 
     async fn run(&self, run_id: RunId) -> Result<Option<Run>> {
-        self.read(ReadSize::Small, move |db| runs::find(db, run_id)).await
+        self.read(ReadSize::OneStatement, move |db| runs::find(db, run_id)).await
     }
 
     async fn runs_by_prefix(&self, prefix: &str, scope: &OwnerScope) -> Result<Vec<RunId>> {
@@ -304,15 +321,15 @@ impl<E: Engine> Store for E {
     }
 
     async fn newest_run(&self, thread_id: ThreadId) -> Result<Option<RunId>> {
-        self.read(ReadSize::Small, move |db| runs::newest_run_id(db, thread_id)).await
+        self.read(ReadSize::OneStatement, move |db| runs::newest_run_id(db, thread_id)).await
     }
 
     async fn queued_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-        self.read(ReadSize::for_thread(thread_id), move |db| runs::list_queued(db, thread_id)).await
+        self.read(ReadSize::for_statement(thread_id), move |db| runs::list_queued(db, thread_id)).await
     }
 
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> Result<Vec<Run>> {
-        self.read(ReadSize::for_thread(thread_id), move |db| runs::list_active(db, thread_id)).await
+        self.read(ReadSize::for_statement(thread_id), move |db| runs::list_active(db, thread_id)).await
     }
 
     async fn unclaimed_runs(&self, query: UnclaimedRunsQuery) -> Result<Vec<Run>> {
@@ -324,7 +341,7 @@ impl<E: Engine> Store for E {
     }
 
     async fn replicas(&self) -> Result<Vec<Replica>> {
-        self.read(ReadSize::Small, replicas::list).await
+        self.read(ReadSize::OneStatement, replicas::list).await
     }
 
     async fn current_time(&self) -> Result<Timestamp> {
@@ -357,7 +374,7 @@ impl<E: Engine> Store for E {
     }
 
     async fn checkpoint(&self, thread_id: ThreadId) -> Result<Option<Checkpoint>> {
-        self.read(ReadSize::Small, move |db| checkpoints::newest_checkpoint(db, thread_id)).await
+        self.read(ReadSize::OneStatement, move |db| checkpoints::newest_checkpoint(db, thread_id)).await
     }
 
     async fn checkpoints(
@@ -393,15 +410,15 @@ impl<E: Engine> Store for E {
     }
 
     async fn interrupt(&self, interrupt_id: InterruptId) -> Result<Option<Interrupt>> {
-        self.read(ReadSize::Small, move |db| interrupts::find(db, interrupt_id)).await
+        self.read(ReadSize::OneStatement, move |db| interrupts::find(db, interrupt_id)).await
     }
 
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>> {
-        self.read(ReadSize::Small, move |db| interrupts::pending_interrupts(db, thread_id)).await
+        self.read(ReadSize::OneStatement, move |db| interrupts::pending_interrupts(db, thread_id)).await
     }
 
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
-        self.read(ReadSize::Small, move |db| handoffs::find(db, handoff_id)).await
+        self.read(ReadSize::OneStatement, move |db| handoffs::find(db, handoff_id)).await
     }
 
     async fn handoffs(&self, filter: HandoffFilter) -> Result<Vec<Handoff>> {
@@ -428,7 +445,7 @@ impl<E: Engine> Store for E {
 
     async fn outbox_item(&self, kind: &str, key: &str) -> Result<Option<OutboxItem>> {
         let (kind, key) = (kind.to_owned(), key.to_owned());
-        self.read(ReadSize::Small, move |db| keyed_rows::outbox_item(db, &kind, &key)).await
+        self.read(ReadSize::OneStatement, move |db| keyed_rows::outbox_item(db, &kind, &key)).await
     }
 
     async fn turns(&self, query: TurnQuery) -> Result<Vec<LoggedMessage>> {
@@ -436,7 +453,11 @@ impl<E: Engine> Store for E {
     }
 
     async fn summaries(&self, query: SummaryQuery) -> Result<Vec<StoredSummary>> {
-        let rows = if query.offset == 0 { ReadSize::for_limit(query.limit) } else { ReadSize::Large };
+        let rows = match (query.offset, ReadSize::for_limit(query.limit)) {
+            (0, ReadSize::Small) if query.adjacent_thread().is_some() => ReadSize::OneStatement,
+            (0, rows) => rows,
+            _ => ReadSize::Large,
+        };
         self.read(rows, move |db| summaries::list(db, &query)).await
     }
 
@@ -446,7 +467,7 @@ impl<E: Engine> Store for E {
     }
 
     async fn fact(&self, fact_id: FactId) -> Result<Option<MemoryFact>> {
-        self.read(ReadSize::Small, move |db| facts::find(db, fact_id)).await
+        self.read(ReadSize::OneStatement, move |db| facts::find(db, fact_id)).await
     }
 
     async fn facts(&self, query: FactQuery) -> Result<Vec<MemoryFact>> {
@@ -501,7 +522,7 @@ impl<E: Engine> Store for E {
 
     async fn import_source(&self, source_key: &str) -> Result<Option<ImportSource>> {
         let source_key = source_key.to_owned();
-        self.read(ReadSize::Small, move |db| keyed_rows::import_source(db, &source_key)).await
+        self.read(ReadSize::OneStatement, move |db| keyed_rows::import_source(db, &source_key)).await
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKey>> {
@@ -510,7 +531,7 @@ impl<E: Engine> Store for E {
 
     async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>> {
         let key_id = key_id.to_owned();
-        self.read(ReadSize::Small, move |db| api_keys::find(db, &key_id)).await
+        self.read(ReadSize::OneStatement, move |db| api_keys::find(db, &key_id)).await
     }
 
     async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {

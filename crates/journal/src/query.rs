@@ -484,6 +484,14 @@ pub struct SummaryQuery {
     pub limit: usize,
 }
 
+impl SummaryQuery {
+    /// Returns the thread whose project the query covers and whose own summaries it leaves out, if they are the same thread.
+    pub(crate) fn adjacent_thread(&self) -> Option<ThreadId> {
+        let is_its_project = |thread_id: &ThreadId| self.project == ProjectScope::OfThread(*thread_id);
+        self.except_thread.filter(is_its_project)
+    }
+}
+
 /// A stored summary, with facts about its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSummary {

@@ -166,6 +166,18 @@ impl Store for ScopedStore {
         Ok(in_scope)
     }
 
+    async fn thread_with_checkpoint(
+        &self,
+        thread_id: ThreadId,
+    ) -> Result<Option<(Thread, Option<Checkpoint>)>> {
+        let found = self.inner.thread_with_checkpoint(thread_id).await?;
+        let in_scope = found.filter(|(thread, _)| self.scope.can_access(&thread.assistant_id));
+        if in_scope.is_some() {
+            self.cache.add_thread(thread_id);
+        }
+        Ok(in_scope)
+    }
+
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>> {
         self.inner.threads(ThreadFilter { scope: self.narrow_optional_scope(filter.scope), ..filter }).await
     }

@@ -89,6 +89,13 @@ pub trait Store: Send + Sync {
     /// Returns the thread with this id, or `None`.
     async fn thread(&self, thread_id: ThreadId) -> Result<Option<Thread>>;
 
+    /// Returns the thread with this id and its newest checkpoint, as of one point in time, or `None` if there is no such
+    /// thread.
+    async fn thread_with_checkpoint(
+        &self,
+        thread_id: ThreadId,
+    ) -> Result<Option<(Thread, Option<Checkpoint>)>>;
+
     /// Returns a page of threads. No messages are read.
     async fn threads(&self, filter: ThreadFilter) -> Result<Vec<Thread>>;
 

@@ -73,6 +73,8 @@ pub struct Connection {
     is_in_use: Cell<bool>,
     /// Maximum time to wait for a response. `None` waits as long as the server is reachable.
     response_timeout: Cell<Option<Duration>>,
+    /// Number of statements that may still be executed outside of a transaction. `None` is no limit.
+    statements_left: Cell<Option<u32>>,
     /// Identifies the server incarnation that this connection was opened to, see [`SERVER_INCARNATION_SQL`].
     server_incarnation: Arc<str>,
 }
@@ -141,6 +143,7 @@ impl Connection {
             is_lost: Cell::new(false),
             is_in_use: Cell::new(false),
             response_timeout: Cell::new(Some(RESPONSE_TIMEOUT)),
+            statements_left: Cell::new(None),
             server_incarnation,
         })
     }
@@ -200,6 +203,7 @@ impl Connection {
     /// # Errors
     /// Returns the failure of this statement, or of an earlier pipelined statement with an unread response.
     pub fn query(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<Vec<Row>> {
+        self.count_statement()?;
         let statement = self.prepare(sql)?;
         let parameters: Vec<&(dyn ToSql + Sync)> =
             values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
@@ -255,6 +259,7 @@ impl Connection {
     /// # Errors
     /// Fails like [`Self::query`].
     pub fn execute(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<u64> {
+        self.count_statement()?;
         let statement = self.prepare(sql)?;
         let parameters: Vec<&(dyn ToSql + Sync)> =
             values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
@@ -267,6 +272,7 @@ impl Connection {
     /// # Errors
     /// Fails if the statement cannot be prepared or sent, or if an earlier pipelined statement failed.
     pub fn send(&self, sql: &str, values: Vec<SqlValue<'static>>) -> Result<()> {
+        self.count_statement()?;
         let statement = self.prepare(sql)?;
         let client = Arc::clone(&self.client);
         Ok(self.pipeline_statement(Box::pin(async move { client.execute_raw(&statement, values).await }))?)
@@ -290,6 +296,35 @@ impl Connection {
         let result = work(self);
         self.end_transaction(TransactionEnd::Finish);
         result
+    }
+
+    /// Runs `work`, which executes one query. It needs no transaction, because a single statement sees one snapshot.
+    ///
+    /// # Errors
+    /// Returns the errors of `work` and of the connection. A second statement fails with [`Error::Malformed`], because it
+    /// would see another snapshot.
+    pub fn read_statement<T, E: From<Error>>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.statements_left.set(Some(1));
+        let result = work(self);
+        self.statements_left.set(None);
+        result
+    }
+
+    /// Counts a statement that is about to be executed.
+    fn count_statement(&self) -> Result<()> {
+        match self.statements_left.get() {
+            None => Ok(()),
+            Some(left) => {
+                let left = left.checked_sub(1).ok_or_else(|| {
+                    Error::Malformed("several statements need a snapshot or a transaction".to_owned())
+                })?;
+                self.statements_left.set(Some(left));
+                Ok(())
+            }
+        }
     }
 
     /// Runs `work` in one transaction, after acquiring the locks. If `work` fails, everything is rolled back. If the

@@ -165,6 +165,25 @@ impl Pool {
         run_on_own_task(async move { pool.run_with_retries(snapshot).await }).await
     }
 
+    /// Runs `work`, which executes one query, outside of a transaction ([`Connection::read_statement`]). If the connection
+    /// breaks, the work is retried, so it must have no other effects.
+    ///
+    /// # Errors
+    /// Returns the errors of `work`, and those of reaching the server.
+    pub async fn read_statement<T, E>(
+        &self,
+        work: impl Fn(&Connection) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<Error> + RetryPolicy + Send + 'static,
+    {
+        let pool = self.clone();
+        let statement =
+            move |connection: &Connection| connection.read_statement(&work).map(CommitOutcome::Committed);
+        run_on_own_task(async move { pool.run_with_retries(statement).await }).await
+    }
+
     /// Runs `work` in one transaction that is applied exactly once or not at all. It acquires the locks first;
     /// transactions that need the same lock run one after another.
     ///

@@ -108,6 +108,18 @@ pub struct RunStart {
     /// The checkpoint from which the caller computed this start, if it did. The admission then does not read the
     /// checkpoint again, and it fails if the thread has a newer one.
     pub head: ExpectedHead,
+    /// The pending interrupts of the thread at that checkpoint, as far as the caller knows them.
+    pub questions: KnownQuestions,
+}
+
+/// The caller's knowledge of the thread's pending interrupts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KnownQuestions {
+    /// The caller has not looked for any.
+    #[default]
+    Unread,
+    /// There are none at the checkpoint that the caller read. Only a run raises interrupts, and it stores a new checkpoint.
+    None,
 }
 
 /// The caller's knowledge of the thread's newest checkpoint.
@@ -284,6 +296,11 @@ impl RunStart {
     /// Returns whether this start is valid only for the checkpoint from which the caller computed it.
     const fn is_bound_to_head(&self) -> bool {
         self.node.is_some() || matches!(self.head, ExpectedHead::Read(_))
+    }
+
+    /// Returns whether the thread has no pending interrupts at the checkpoint with which the admission is committed.
+    const fn knows_no_questions(&self) -> bool {
+        matches!((self.questions, &self.head), (KnownQuestions::None, ExpectedHead::Read(_)))
     }
 
     /// Returns whether the writes create the thread of that id.

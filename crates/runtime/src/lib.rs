@@ -24,8 +24,8 @@ mod turn;
 
 pub use activity::{Activity, ActivityRegistry};
 pub use admit::{
-    ADMISSION_ATTEMPTS_MAX, AdmissionSource, AnswerDurability, ExpectedHead, OpenCall, RewindRequest,
-    RunAdmission, RunStart, TakeoverReason, abandon_run, admit_run, check_decisions, fail_run,
+    ADMISSION_ATTEMPTS_MAX, AdmissionSource, AnswerDurability, ExpectedHead, KnownQuestions, OpenCall,
+    RewindRequest, RunAdmission, RunStart, TakeoverReason, abandon_run, admit_run, check_decisions, fail_run,
     find_answered_interrupt, forget_question, relayed_withdrawals, request_stop, resume_answered, resume_run,
     take_over_run, withdraw_calls,
 };

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use agent::{Agent, CancellationToken, IfExists, NewThread};
+use agent::{Agent, CancellationToken, NewThread};
 use futures::FutureExt;
 use futures::future::try_join_all;
 use protocol::{MultitaskStrategy, OwnerScope, Run, RunId, RunRef, RunRequest, ThreadId};
@@ -556,17 +556,18 @@ fn send_reply<T>(reply: oneshot::Sender<Result<T>>, created: Result<T>) {
     drop(reply.send(created));
 }
 
-/// Returns the run's thread and creates it if requested. A thread without a given id is stored later, together with the
-/// run.
+/// Returns the run's thread, and the thread to create if there is none yet. It is stored later, together with the run.
 async fn resolve_thread(agent: &Agent, new: &NewRun, run_id: RunId) -> Result<(ThreadId, Option<NewThread>)> {
     if let (Some(thread_id), IfNotExists::Reject) = (new.thread_id, new.if_not_exists) {
         return Ok((thread_id, None));
     }
-    if new.thread_id.is_none() {
-        let thread = agent.threads().prepare_new_thread(Map::new())?;
-        let thread = if new.request.temporary { thread.with_temporary_run(run_id) } else { thread };
-        return Ok((thread.thread_id(), Some(thread)));
+    match new.thread_id {
+        Some(thread_id) if agent.threads().get(thread_id).await?.is_some() => Ok((thread_id, None)),
+        Some(thread_id) => Ok((thread_id, Some(agent.threads().prepare_new_thread(thread_id, Map::new())?))),
+        None => {
+            let thread = agent.threads().prepare_new_thread(ThreadId::generate(), Map::new())?;
+            let thread = if new.request.temporary { thread.with_temporary_run(run_id) } else { thread };
+            Ok((thread.thread_id(), Some(thread)))
+        }
     }
-    let (thread, _) = agent.threads().ensure_thread(new.thread_id, Map::new(), IfExists::DoNothing).await?;
-    Ok((thread.thread_id, None))
 }

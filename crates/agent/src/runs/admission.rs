@@ -21,7 +21,7 @@ use protocol::{
 };
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, AnswerDurability, BEFORE_AGENT_NODE, Channels, Driver, ExpectedHead,
-    GraphUpdate, MODEL_NODE, RunAdmission, RunStart, TOOLS_NODE,
+    GraphUpdate, KnownQuestions, MODEL_NODE, RunAdmission, RunStart, TOOLS_NODE,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -52,7 +52,7 @@ pub(super) struct RequestAdmission<'a> {
     pub(super) agent: &'a Agent,
     /// The requested run.
     pub(super) spec: RunStartSpec<'a>,
-    /// The thread, as it was read before the checkpoint.
+    /// The thread, as of the time of the checkpoint.
     pub(super) thread: &'a Thread,
     /// The time of the admission.
     pub(super) now: Timestamp,
@@ -356,6 +356,10 @@ impl RequestAdmission<'_> {
         }
         start.update = update;
         start.rewind = rewind;
+        start.questions = match self.thread.status {
+            ThreadStatus::Idle => KnownQuestions::None,
+            ThreadStatus::Busy | ThreadStatus::Interrupted | ThreadStatus::Error => KnownQuestions::Unread,
+        };
         start.head = ExpectedHead::Read(head.map(Box::new));
         let admission = self.admission(model.as_ref(), &driver);
         let admitted = runtime::admit_run(&*agent.store, &driver.graph, &admission, start).await?;

@@ -11,6 +11,7 @@ use crate::tables::events::{self, AppendReceipt, pins, rewinds, transcript_copy}
 use crate::tables::keyed_rows::{self, api_keys};
 use crate::tables::memory::{facts, items, revisions, summaries, summary_removal};
 use crate::tables::runs::{self, claims, feedback, requests};
+use crate::tables::threads::RowQueue;
 use crate::tables::{artifacts, checkpoints, handoffs, interrupts, replicas, search, threads};
 use crate::{CommitReceipt, FencingToken, Result, RunClaim, Transaction, Write};
 
@@ -34,7 +35,9 @@ pub(crate) fn apply_transaction(db: &SqlConnection, transaction: &Transaction) -
             }
             write => apply_write(db, write, &mut receipt)?,
         }
-        if let Some(heads) = db.heads().filter(|_| write.effects().changes_heads) {
+        // A queued change of a thread is in its cached head already.
+        let is_cached = matches!(write, Write::UpdateThread { .. }) && RowQueue::of(db).is_some();
+        if let Some(heads) = db.heads().filter(|_| write.effects().changes_heads && !is_cached) {
             heads.clear();
         }
     }

@@ -115,7 +115,7 @@ impl Engine for PostgresStore {
     const STORE_SCOPE: StoreScope = StoreScope::AnyHost;
 
     async fn database_time(&self) -> Result<Timestamp> {
-        self.read(ReadSize::Small, replicas::current_time).await
+        self.read(ReadSize::OneStatement, replicas::current_time).await
     }
 
     async fn perform_transaction(&self, transaction: Transaction) -> Result<CommitReceipt> {
@@ -130,12 +130,16 @@ impl Engine for PostgresStore {
         Ok(receipt)
     }
 
-    fn read_erased(&self, _rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>> {
+    fn read_erased(&self, rows: ReadSize, query: ErasedQuery) -> BoxFuture<'_, Result<ErasedResult>> {
         let query = move |connection: &postgres::Connection| {
             query(&SqlConnection::Postgres(connection, &ThreadHeadCache::default()))
         };
         Box::pin(async move {
-            self.0.pool.read(query).await.map_err(|error| self.0.location.classify_error(error))
+            let result = match rows {
+                ReadSize::OneStatement => self.0.pool.read_statement(query).await,
+                ReadSize::Small | ReadSize::Large => self.0.pool.read(query).await,
+            };
+            result.map_err(|error| self.0.location.classify_error(error))
         })
     }
 

@@ -257,7 +257,9 @@ impl Engine for SqliteStore {
         Box::pin(async move {
             let result = match (result_on_writer, &self.readers, rows) {
                 (Some(result), ..) => result,
-                (None, Some(readers), ReadSize::Small) => readers.query_inline(in_snapshot(query)).await,
+                (None, Some(readers), ReadSize::Small | ReadSize::OneStatement) => {
+                    readers.query_inline(in_snapshot(query)).await
+                }
                 (None, Some(readers), ReadSize::Large) => readers.query(in_snapshot(query)).await,
                 (None, None, _) => self.query_writer(query).await?,
             };

@@ -4,15 +4,15 @@
 mod restore;
 
 use crate::engines::sql::{SqlConnection, SqlRow};
-use protocol::{Checkpoint, CheckpointEntry, CheckpointId, CheckpointSource, Seq, ThreadId};
+use protocol::{Checkpoint, CheckpointEntry, CheckpointId, CheckpointSource, Seq, Thread, ThreadId};
 use serde_json::{Map, Value};
 
 use super::columns::{
-    compact_timestamp, encode_counter, encode_json, read_column, read_counter, read_json_column,
+    compact_timestamp, encode_counter, encode_json, encode_time, read_column, read_counter, read_json_column,
     read_optional_column,
 };
 use super::events::rewinds;
-use super::threads::ThreadHead;
+use super::threads::{NewestCheckpoint, PendingCheckpoint, RowQueue, ThreadHead};
 use super::{check_page_limit, threads};
 use crate::{CheckpointRef, Error, Result, SupersededVisibility};
 
@@ -53,6 +53,15 @@ pub(crate) fn expect_checkpoint(
     thread_id: ThreadId,
     expected: Option<CheckpointId>,
 ) -> Result<()> {
+    if let Some(head) = db.heads().and_then(|heads| heads.get(thread_id)) {
+        match head.newest_checkpoint {
+            NewestCheckpoint::Unknown => {}
+            newest if newest.checkpoint_id() == expected => return Ok(()),
+            NewestCheckpoint::Absent | NewestCheckpoint::Present { .. } => {
+                return Err(Error::checkpoint_conflict(thread_id));
+            }
+        }
+    }
     let newest: Option<[u8; 16]> = db
         .prepare(
             "SELECT checkpoint_id FROM checkpoints
@@ -75,6 +84,30 @@ pub(crate) fn put_checkpoint(
     let (private, public): (Map<String, Value>, Map<String, Value>) =
         checkpoint.channels.clone().into_iter().partition(|(name, _)| name.starts_with('_'));
     let public = encode_json(&public)?;
+    if let Some((queue, last)) = RowQueue::of(db).zip(last_number(&head, checkpoint, context)) {
+        let input_seq = context.input_seq.map(encode_counter);
+        let is_admission = checkpoint.step == 0 && checkpoint.source == CheckpointSource::Loop;
+        let row = PendingCheckpoint {
+            thread_key: head.key,
+            checkpoint_id: checkpoint.checkpoint_id.uuid().into_bytes(),
+            run_id: checkpoint.run_id.uuid().into_bytes(),
+            step: encode_counter(checkpoint.step),
+            head_seq: encode_counter(head.last_seq),
+            next: checkpoint.next.clone(),
+            public,
+            private: encode_json(&private)?,
+            activities: encode_json(&checkpoint.activities)?,
+            created_at: encode_time(checkpoint.created_at),
+            source: source_name(checkpoint.source),
+            input_seq,
+            number: next_number(last, input_seq),
+            saves_previous_at: is_admission.then(|| encode_time(checkpoint.created_at)),
+        };
+        return queue.put_checkpoint(head, row, checkpoint.checkpoint_id);
+    }
+    if let Some(heads) = db.heads() {
+        heads.insert_head(ThreadHead { newest_checkpoint: NewestCheckpoint::Unknown, ..head.clone() });
+    }
     let StepInsert { number, had_previous } = put_step(db, &head, checkpoint, &public, context)?;
     if had_previous && checkpoint.step == 0 && checkpoint.source == CheckpointSource::Loop {
         restore::save_previous(db, head.key, checkpoint)?;
@@ -148,7 +181,7 @@ fn put_step(
                 Some(rewind) => branch_number(db, head.key, rewind.checkpoint_id)?,
                 None => last,
             };
-            (previous + 1 + i64::from(input_seq.is_some())).max(0)
+            next_number(previous, input_seq)
         }
     };
     db.prepare(
@@ -174,6 +207,26 @@ fn put_step(
         number,
     ))?;
     Ok(StepInsert { number, had_previous })
+}
+
+/// Returns the number before that of a checkpoint which follows the newest one of its thread. `None` if the checkpoint is stored
+/// again, if it belongs to a rewind, or if the newest one is not known.
+fn last_number(head: &ThreadHead, checkpoint: &Checkpoint, context: CheckpointContext) -> Option<i64> {
+    if checkpoint.source == CheckpointSource::Rewind || context.rewind.is_some() {
+        return None;
+    }
+    match head.newest_checkpoint {
+        NewestCheckpoint::Unknown => None,
+        NewestCheckpoint::Absent => Some(NUMBER_BEFORE_FIRST),
+        NewestCheckpoint::Present { checkpoint_id, number } => {
+            (checkpoint_id != checkpoint.checkpoint_id).then_some(number)
+        }
+    }
+}
+
+/// Returns the number of a checkpoint that follows the one with the number `last`. An input takes a number of its own.
+fn next_number(last: i64, input_seq: Option<i64>) -> i64 {
+    (last + 1 + i64::from(input_seq.is_some())).max(0)
 }
 
 /// Deletes a step that is stored again, and returns its input seq and its number.
@@ -220,6 +273,25 @@ pub(crate) fn newest_checkpoint(db: &SqlConnection, thread_id: ThreadId) -> Resu
          WHERE h.thread_id = $1"
     ))?
     .query_optional([thread_id.to_string()], read_checkpoint)
+}
+
+/// Returns a thread with its newest checkpoint, or `None` if there is no such thread.
+pub(crate) fn thread_with_checkpoint(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+) -> Result<Option<(Thread, Option<Checkpoint>)>> {
+    db.prepare(&format!(
+        "SELECT {}, c.checkpoint_id, c.run_id, c.step, c.head_seq, c.next, c.channels, c.private, c.activities, c.source,
+             c.created_at AS stored_at
+         FROM thread_heads h JOIN threads t ON t.thread_key = h.thread_key
+         LEFT JOIN checkpoints c ON c.thread_key = h.thread_key WHERE h.thread_id = $1",
+        threads::COLUMNS
+    ))?
+    .query_optional([thread_id.to_string()], |row| {
+        let checkpoint_id: Option<[u8; 16]> = row.get("checkpoint_id")?;
+        let checkpoint = checkpoint_id.map(|_| read_checkpoint_stored_at(row, "stored_at")).transpose()?;
+        Ok((threads::read_thread(row)?, checkpoint))
+    })
 }
 
 /// Returns the newest checkpoints that list activities to be performed, oldest first.
@@ -324,6 +396,11 @@ fn head_seq_of(db: &SqlConnection, key: i64, id: CheckpointId) -> Result<Option<
 
 /// Reads a checkpoint from a row with [`COLUMNS`], merging its public and private channels.
 fn read_checkpoint(row: &SqlRow<'_>) -> Result<Checkpoint> {
+    read_checkpoint_stored_at(row, "created_at")
+}
+
+/// Reads a checkpoint from a row with [`COLUMNS`], except that its time is in the column `time_column`.
+fn read_checkpoint_stored_at(row: &SqlRow<'_>, time_column: &str) -> Result<Checkpoint> {
     let mut channels: Map<String, Value> = read_json_column(row, "channels")?;
     channels.extend(read_json_column::<Map<String, Value>>(row, "private")?);
     Ok(Checkpoint {
@@ -336,7 +413,7 @@ fn read_checkpoint(row: &SqlRow<'_>) -> Result<Checkpoint> {
         channels,
         activities: read_json_column(row, "activities")?,
         source: read_optional_column(row, "source")?.unwrap_or_default(),
-        created_at: read_column(row, "created_at")?,
+        created_at: read_column(row, time_column)?,
     })
 }
 

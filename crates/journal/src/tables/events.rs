@@ -190,6 +190,57 @@ pub(crate) fn thread_page(db: &SqlConnection, thread_id: ThreadId, query: &Event
     })
 }
 
+/// Returns a page as [`thread_page`] does, with one statement, or `None` if the thread has superseded events that the query leaves
+/// out. Used for PostgreSQL.
+///
+/// # Errors
+/// [`Error::InvalidRequest`] if the limit is zero or too large.
+pub(crate) fn unrewound_page(
+    db: &SqlConnection,
+    thread_id: ThreadId,
+    query: &EventQuery,
+) -> Result<Option<Vec<Event>>> {
+    let limit = check_page_limit("events", query.limit)?;
+    let (after, before) =
+        (query.after.map_or(0, encode_counter), query.before.map_or(i64::MAX, encode_counter));
+    let (mut events, mut is_rewound) = (Vec::new(), false);
+    db.prepare(&unrewound_page_sql(query))?.for_each_row(
+        (thread_id.to_string(), after, before, limit),
+        |row| {
+            // Seqs start at 1, and the row that announces superseded events has none.
+            is_rewound = row.get::<_, u32>(0)? == 0;
+            if is_rewound {
+                return Ok(ControlFlow::Break(()));
+            }
+            events.push(read_event(row, thread_id)?);
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
+    if query.after.is_none() {
+        events.reverse();
+    }
+    Ok((!is_rewound).then_some(events))
+}
+
+/// Returns the statement for a page of the thread `$1`: its events between `$2` and `$3` (exclusive), at most `$4`. If the
+/// thread has superseded events that the query leaves out, it returns one row with the seq 0 instead.
+fn unrewound_page_sql(query: &EventQuery) -> String {
+    let key = "(SELECT h.thread_key FROM thread_heads h WHERE h.thread_id = $1)";
+    let direction = if query.after.is_some() { "ASC" } else { "DESC" };
+    let conditions = page_conditions(query);
+    let page = format!(
+        "SELECT {COLUMNS} FROM events WHERE thread_key = {key} AND seq > $2 AND seq < $3{conditions}"
+    );
+    let rewound = format!("EXISTS (SELECT 1 FROM superseded s WHERE s.thread_key = {key})");
+    match query.superseded {
+        SupersededVisibility::Shown => format!("{page} ORDER BY seq {direction} LIMIT $4"),
+        SupersededVisibility::Hidden => format!(
+            "(SELECT 0 AS seq, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE {rewound}) UNION ALL
+             ({page} AND NOT {rewound} ORDER BY seq {direction} LIMIT $4)"
+        ),
+    }
+}
+
 /// Returns a page of the events of a run in ascending order, including superseded events. Only the range of seqs from
 /// the run's first to its last event is searched.
 pub(crate) fn run_page(
@@ -314,6 +365,15 @@ impl EventPageReader<'_> {
 /// Returns the statement for a range of a thread's events: of the thread `$1`, the events between `$2` and `$3`
 /// (exclusive), at most `$4`.
 fn page_sql(query: &EventQuery, direction: &str) -> String {
+    let conditions = page_conditions(query);
+    format!(
+        "SELECT {COLUMNS} FROM events
+         WHERE thread_key = $1 AND seq > $2 AND seq < $3{conditions} ORDER BY seq {direction} LIMIT $4"
+    )
+}
+
+/// Returns the conditions of a query on categories and types, each after ` AND `.
+fn page_conditions(query: &EventQuery) -> String {
     // Names are listed in catalog order, so that equal queries produce the same statement. They are literals and not
     // parameters, because SQLite uses the partial index of markers only if it can prove that the statement selects
     // nothing else.
@@ -334,10 +394,7 @@ fn page_sql(query: &EventQuery, direction: &str) -> String {
         conditions.push_str(" AND ");
         conditions.push_str(PIN_EVENTS);
     }
-    format!(
-        "SELECT {COLUMNS} FROM events
-         WHERE thread_key = $1 AND seq > $2 AND seq < $3{conditions} ORDER BY seq {direction} LIMIT $4"
-    )
+    conditions
 }
 
 /// Returns the statement for a page of events of the run `$4`: the events of the thread `$1` in the range `$2 ..=

@@ -10,8 +10,10 @@ use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow, ToSqlValue};
 use jiff::Timestamp;
 use protocol::{OwnerScope, Run, RunFailure, RunId, RunStatus, Seq, ThreadId, Usage};
 
-use super::columns::{compact_timestamp, encode_counter, read_column, read_counter, read_optional_column};
-use super::threads::{PREFIX_IDS_MAX, ThreadHead};
+use super::columns::{
+    compact_timestamp, encode_counter, encode_time, read_column, read_counter, read_optional_column,
+};
+use super::threads::{PREFIX_IDS_MAX, PendingRun, PendingRunChange, RowQueue, ThreadHead};
 use super::{not_found, owners, threads};
 use crate::{Error, FencingToken, Result, RunPatch};
 
@@ -27,6 +29,9 @@ const COLUMNS: &str = "r.run_id, h.thread_id, r.assistant_id, r.status, r.model,
 
 /// Fails with [`Error::Fenced`] unless the run is running and the owner of the fencing token holds its lease.
 pub(crate) fn check_fence(db: &SqlConnection, fence: &FencingToken) -> Result<()> {
+    if let Some(queue) = RowQueue::of(db) {
+        return queue.expect_owner(fence.run_id.uuid().into_bytes(), &fence.owner);
+    }
     let lease = run_lease(db, fence.run_id)?;
     if lease.status == RunStatus::Running && lease.owner.as_deref() == Some(fence.owner.as_str()) {
         return Ok(());
@@ -59,6 +64,10 @@ pub(crate) fn queue_run(db: &SqlConnection, run: &Run) -> Result<()> {
 /// another thread, [`Error::Fenced`] if another process has started it or it has ended.
 pub(crate) fn admit_run(db: &SqlConnection, run: &Run) -> Result<()> {
     let head = threads::load_head(db, run.thread_id)?;
+    if let Some(queue) = RowQueue::of(db).filter(|_| run.status == RunStatus::Running) {
+        owners::check_owner("a run", &run.assistant_id, &head.assistant_id)?;
+        return queue.insert_run(pending_run(&head, run)?);
+    }
     match find(db, run.run_id)? {
         None => {
             check_no_active_run(db, &head, run)?;
@@ -164,6 +173,31 @@ fn insert_run(db: &SqlConnection, head: &ThreadHead, run: &Run) -> Result<()> {
         ))
 }
 
+/// Returns the row of a run that starts at once.
+fn pending_run(head: &ThreadHead, run: &Run) -> Result<PendingRun> {
+    Ok(PendingRun {
+        run_id: run.run_id.uuid().into_bytes(),
+        thread_key: head.key,
+        assistant_id: run.assistant_id.as_str().to_owned(),
+        status: run.status.as_str(),
+        model: run.model.clone(),
+        error: encode_failure(run.failure.as_ref())?,
+        lease_owner: run.lease_owner.clone(),
+        lease_until: run.lease_until.map(encode_time),
+        tokens: usage_columns(run.usage),
+        seq_before: encode_counter(head.last_seq),
+        last_seq: encode_counter(head.last_seq),
+        created_at: encode_time(run.created_at),
+        updated_at: encode_time(run.updated_at),
+    })
+}
+
+/// Returns the numbers of tokens in the order of their columns.
+fn usage_columns(usage: Usage) -> [i64; 4] {
+    [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens]
+        .map(encode_counter)
+}
+
 /// Deletes a run that is not running, with its request and its feedback. Its events stay.
 ///
 /// # Errors
@@ -218,6 +252,9 @@ pub(crate) fn newest_run_id(db: &SqlConnection, thread_id: ThreadId) -> Result<O
 /// Records that the thread has an event of the run at `seq`. Nothing is recorded if the run was not admitted on this
 /// thread.
 pub(crate) fn record_event_seq(db: &SqlConnection, run_id: RunId, key: i64, seq: Seq) -> Result<()> {
+    if let Some(queue) = RowQueue::of(db) {
+        return queue.record_event(run_id.uuid().into_bytes(), key, encode_counter(seq));
+    }
     db.prepare("UPDATE runs SET last_seq = $3 WHERE run_id = $1 AND thread_key = $2 AND last_seq < $3")?
         .execute_deferred((run_id.uuid().as_bytes(), key, encode_counter(seq)))
 }
@@ -235,6 +272,18 @@ pub(crate) fn seq_span(db: &SqlConnection, run_id: RunId, key: i64) -> Result<Op
 /// # Errors
 /// [`Error::Fenced`] if the status does not allow the change.
 pub(crate) fn update_run(db: &SqlConnection, run_id: RunId, patch: &RunPatch) -> Result<()> {
+    if let Some(queue) = RowQueue::of(db).filter(|_| patch.status != Some(RunStatus::Pending)) {
+        let status = patch.status.filter(|status| *status != RunStatus::Running);
+        let change = PendingRunChange {
+            status: status.map(RunStatus::as_str),
+            error: encode_failure(patch.failure.as_ref())?,
+            lease_until: patch.lease_until.map(encode_time),
+            updated_at: patch.at.map(encode_time),
+            tokens: usage_columns(patch.add_usage.unwrap_or_default()),
+            ..PendingRunChange::default()
+        };
+        return queue.change_run(run_id.uuid().into_bytes(), &change);
+    }
     let lease = run_lease(db, run_id)?;
     let status = patch.status.filter(|status| *status != lease.status);
     let is_allowed = match lease.status {
@@ -249,9 +298,7 @@ pub(crate) fn update_run(db: &SqlConnection, run_id: RunId, patch: &RunPatch) ->
     if !is_allowed {
         return Err(lease.fenced_error());
     }
-    let usage = patch.add_usage.unwrap_or_default();
-    let tokens = [usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens];
-    let tokens = tokens.map(encode_counter);
+    let tokens = usage_columns(patch.add_usage.unwrap_or_default());
     let (id, at, lease_until) =
         (run_id.uuid(), patch.at.map(compact_timestamp), patch.lease_until.map(compact_timestamp));
     let failure = encode_failure(patch.failure.as_ref())?;

@@ -20,7 +20,10 @@ use super::{artifacts, not_found, runs, search};
 use crate::ownership::owner_name;
 use crate::{Error, Result, ThreadPatch};
 
-pub(crate) use heads::{PendingEventRow, ThreadHead, ThreadHeadCache, load_head, prefetch_heads};
+pub(crate) use heads::{
+    NewestCheckpoint, PendingCheckpoint, PendingEventRow, PendingRequest, PendingRun, PendingRunChange,
+    PreconditionChecks, RowQueue, ThreadHead, ThreadHeadCache, load_head, prefetch_heads,
+};
 pub(crate) use list::{count_threads, list_threads, thread_states};
 pub(crate) use locks::{LockState, acquire_locks, lock_threads};
 
@@ -28,7 +31,8 @@ pub(crate) use locks::{LockState, acquire_locks, lock_threads};
 pub(crate) const PREFIX_IDS_MAX: usize = 10;
 
 /// The columns that [`read_thread`] reads.
-const COLUMNS: &str = "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, h.status, t.metadata,
+pub(crate) const COLUMNS: &str =
+    "h.thread_id, t.assistant_id, t.parent_id, t.parent_kind, t.name, h.status, t.metadata,
     t.first_prompt, h.message_count, h.last_seq, t.created_at, h.updated_at,
     (SELECT j.path FROM projects j WHERE j.project_key = h.project_key) AS project";
 
@@ -52,6 +56,10 @@ pub(crate) fn store_head(db: &SqlConnection, head: &ThreadHead) -> Result<()> {
 
 /// Stores the beginning of a person's first message in the thread.
 pub(crate) fn set_first_prompt(db: &SqlConnection, head: &ThreadHead, prompt: Option<&str>) -> Result<()> {
+    if let Some((queue, prompt)) = RowQueue::of(db).zip(prompt) {
+        queue.set_first_prompt(head.key, prompt);
+        return Ok(());
+    }
     db.prepare("UPDATE threads SET first_prompt = $2 WHERE thread_key = $1")?
         .execute_deferred((head.key, prompt))
 }
@@ -119,7 +127,7 @@ pub(crate) fn create_thread(db: &SqlConnection, thread: &Thread) -> Result<()> {
     db.prepare("INSERT INTO thread_heads (thread_id) VALUES ($1) ON CONFLICT DO NOTHING")?
         .execute_deferred([&thread_id])?;
     projects::ensure_project(db, thread.project.as_deref())?;
-    let is_new = db
+    let new = db
         .prepare(
             "UPDATE thread_heads SET updated_at = $2, assistant_id = $3, status = $6, base_seq = last_seq, indexed_seq = last_seq,
                  copied_count = 0, message_count = 0, has_prompt = 0,
@@ -127,20 +135,38 @@ pub(crate) fn create_thread(db: &SqlConnection, thread: &Thread) -> Result<()> {
                      SELECT 1 FROM thread_heads p WHERE p.thread_id = $5 AND p.in_subagent = 1) THEN 1 ELSE $4 END,
                  project_key = coalesce((SELECT j.project_key FROM projects j WHERE j.path = $8),
                      (SELECT p.project_key FROM thread_heads p WHERE p.thread_id = $5), 0)
-             WHERE thread_id = $1 AND updated_at IS NULL AND (assistant_id IS NULL OR owner = $7)",
+             WHERE thread_id = $1 AND updated_at IS NULL AND (assistant_id IS NULL OR owner = $7)
+             RETURNING thread_key, last_seq, in_subagent, (SELECT a.agent_key FROM agents a WHERE a.agent_id = $3)",
         )?
-        .execute((
-            &thread_id,
-            encode_time(thread.updated_at),
-            thread.assistant_id.as_str(),
-            thread.parent_kind == Some(ParentKind::Subagent),
-            &parent_id,
-            thread.status.as_str(),
-            owner_name(thread.assistant_id.as_str()),
-            &thread.project,
-        ))?;
-    if is_new == 0 {
-        return check_same_owner(db, thread);
+        .query_optional(
+            (
+                &thread_id,
+                encode_time(thread.updated_at),
+                thread.assistant_id.as_str(),
+                thread.parent_kind == Some(ParentKind::Subagent),
+                &parent_id,
+                thread.status.as_str(),
+                owner_name(thread.assistant_id.as_str()),
+                &thread.project,
+            ),
+            |row| {
+                Ok(ThreadHead {
+                    thread_id: thread_id.clone(),
+                    key: row.get(0)?,
+                    last_seq: row.get::<_, i64>(1)?.unsigned_abs(),
+                    message_count: 0,
+                    updated_at: encode_time(thread.updated_at),
+                    assistant_id: thread.assistant_id.as_str().to_owned(),
+                    has_prompt: false,
+                    is_in_subagent: row.get(2)?,
+                    agent_key: row.get(3)?,
+                    newest_checkpoint: NewestCheckpoint::Absent,
+                })
+            },
+        )?;
+    let Some(head) = new else { return check_same_owner(db, thread) };
+    if let Some(heads) = db.heads() {
+        heads.insert_head(head);
     }
     db
         .prepare(
@@ -175,6 +201,32 @@ fn check_same_owner(db: &SqlConnection, thread: &Thread) -> Result<()> {
 /// # Errors
 /// [`Error::NotFound`] if the thread does not exist.
 pub(crate) fn update_thread(db: &SqlConnection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
+    match RowQueue::of(db) {
+        Some(queue) => {
+            let head = load_head(db, thread_id)?;
+            let updated_at = patch.updated_at.map_or_else(|| head.updated_at.clone(), encode_time);
+            let status = patch.status.map(|status| status.as_str());
+            queue.set_status(ThreadHead { updated_at, ..head }, status);
+        }
+        None => update_head_row(db, thread_id, patch)?,
+    }
+    let id = thread_id.to_string();
+    if let Some(project) = &patch.project {
+        projects::set_thread_project(db, thread_id, project)?;
+    }
+    if patch.name.is_some() || !patch.metadata.is_empty() || !patch.remove_metadata.is_empty() {
+        let metadata = encode_json(&apply_metadata_patch(db, thread_id, patch)?)?;
+        db.prepare("UPDATE threads SET name = coalesce($2, name), metadata = $3 WHERE thread_id = $1")?
+            .execute_deferred((&id, &patch.name, metadata))?;
+    }
+    Ok(())
+}
+
+/// Changes the status of a thread and the time of its last change.
+///
+/// # Errors
+/// [`Error::NotFound`] if the thread does not exist.
+fn update_head_row(db: &SqlConnection, thread_id: ThreadId, patch: &ThreadPatch) -> Result<()> {
     let id = thread_id.to_string();
     let changed = db
         .prepare(
@@ -186,18 +238,7 @@ pub(crate) fn update_thread(db: &SqlConnection, thread_id: ThreadId, patch: &Thr
              WHERE thread_id = $1 AND updated_at IS NOT NULL",
         )?
         .execute((&id, patch.status.map(|status| status.as_str()), patch.updated_at.map(encode_time)))?;
-    if changed == 0 {
-        return Err(not_found("thread", &thread_id));
-    }
-    if let Some(project) = &patch.project {
-        projects::set_thread_project(db, thread_id, project)?;
-    }
-    if patch.name.is_some() || !patch.metadata.is_empty() || !patch.remove_metadata.is_empty() {
-        let metadata = encode_json(&apply_metadata_patch(db, thread_id, patch)?)?;
-        db.prepare("UPDATE threads SET name = coalesce($2, name), metadata = $3 WHERE thread_id = $1")?
-            .execute_deferred((&id, &patch.name, metadata))?;
-    }
-    Ok(())
+    if changed == 0 { Err(not_found("thread", &thread_id)) } else { Ok(()) }
 }
 
 /// Returns the metadata of a thread with a patch applied.
@@ -314,7 +355,7 @@ pub(crate) fn hyphenate_prefix(prefix: &str) -> Option<String> {
 }
 
 /// Reads a thread from a row with [`COLUMNS`].
-fn read_thread(row: &SqlRow<'_>) -> Result<Thread> {
+pub(crate) fn read_thread(row: &SqlRow<'_>) -> Result<Thread> {
     read_thread_with_metadata(row, read_json_column(row, "metadata")?)
 }
 

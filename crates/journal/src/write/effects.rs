@@ -29,10 +29,9 @@ impl Write {
             Self::PutCheckpoint(checkpoint) => {
                 WriteEffects { reads_head_of: Some(checkpoint.thread_id), ..none }
             }
-            Self::CreateThread(thread) => {
-                WriteEffects { notifies_thread: Some(thread.thread_id), changes_heads: true, ..none }
-            }
+            Self::CreateThread(thread) => WriteEffects { notifies_thread: Some(thread.thread_id), ..none },
             Self::UpdateThread { thread_id, patch } => WriteEffects {
+                reads_head_of: Some(*thread_id),
                 notifies_thread: Some(*thread_id),
                 changes_heads: patch.updated_at.is_some(),
                 ..none
@@ -40,8 +39,10 @@ impl Write {
             Self::DeleteThread { thread_id } | Self::Rewind { thread_id, .. } => {
                 WriteEffects { notifies_thread: Some(*thread_id), changes_heads: true, ..none }
             }
-            Self::SettleThread { thread_id } | Self::RestoreCheckpoint { thread_id, .. } => {
-                WriteEffects { notifies_thread: Some(*thread_id), ..none }
+            Self::SettleThread { thread_id } => WriteEffects { notifies_thread: Some(*thread_id), ..none },
+            // The head of a thread contains its newest checkpoint.
+            Self::RestoreCheckpoint { thread_id, .. } => {
+                WriteEffects { notifies_thread: Some(*thread_id), changes_heads: true, ..none }
             }
             Self::RaiseInterrupt(interrupt) => {
                 WriteEffects { notifies_thread: Some(interrupt.thread_id), ..none }

@@ -95,7 +95,6 @@ impl TieredMemoryHook {
         if self.tokens_max == 0 {
             return Ok(None);
         }
-        let archived = read_archived_turns(store, thread_id).await?;
         let query = SummaryQuery {
             agent_id: self.agent_id.clone(),
             project: self.scope.project_scope(thread_id),
@@ -103,7 +102,9 @@ impl TieredMemoryHook {
             offset: 0,
             limit: SUMMARIES_MAX,
         };
-        let others = store.summaries(query).await?;
+        // Neither depends on the other, and with a remote store each waits for a round trip.
+        let (archived, others) =
+            futures::try_join!(read_archived_turns(store, thread_id), store.summaries(query))?;
         if archived.is_empty() && others.is_empty() {
             return Ok(None);
         }

@@ -44,6 +44,23 @@ async fn cursors_can_be_nested_and_stopped_early() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_single_statement_is_read_outside_of_a_transaction_and_a_second_one_is_refused() {
+    let (_database, pool) = open_database_and_pool().await;
+    let read =
+        |db: &Connection| db.query("SELECT 1::bigint", &[])?.first().map_or(Ok(None), |row| row.integer(0));
+    assert_eq!(pool.read_statement(read).await.unwrap(), Some(1));
+    let twice = pool.read_statement(move |db| read(db).and_then(|_| read(db)));
+    let refused = twice.await.unwrap_err().to_string();
+    assert_eq!(refused, "read the database: several statements need a snapshot or a transaction");
+    assert_eq!(
+        pool.read(move |db| read(db).and_then(|_| read(db))).await.unwrap(),
+        Some(1),
+        "no limit is left"
+    );
+    assert_eq!((pool.statistics().created, pool.statistics().broken), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_error_of_the_visitor_ends_the_stream_and_keeps_the_connection_usable() {
     let (_database, pool) = open_database_and_pool().await;
     let failed = pool.read(|db| {

@@ -194,7 +194,7 @@ impl RunAdmissionPlanner<'_> {
 
     /// Returns the pending questions of the turn, and whether the thread has other pending questions.
     async fn read_pending_questions(&self) -> Result<(Vec<Interrupt>, OtherQuestions)> {
-        if self.head.is_none() {
+        if self.head.is_none() || self.start.knows_no_questions() {
             return Ok((Vec::new(), OtherQuestions::None));
         }
         let pending = self.store.pending_interrupts(self.admission.thread_id).await?;

@@ -9,6 +9,7 @@ mod page;
 mod ping;
 mod read_api;
 mod replicas;
+mod round_trips;
 mod web;
 
 use std::io::{BufRead, BufReader};

@@ -1,10 +1,12 @@
-//! Tests of the test servers: the shared server, dedicated servers, and the proxy that breaks connections. They use the
+//! Tests of the test servers: the shared server, dedicated servers, and the proxies that break connections and record statements. They use the
 //! crate's public API and a plain PostgreSQL client.
 
 #[cfg(test)]
 mod dedicated;
 #[cfg(test)]
 mod proxy;
+#[cfg(test)]
+mod recorder;
 #[cfg(test)]
 mod sharing;
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::secret_check::has_secret;
 use crate::ThreadService;
 use crate::workspace::WORKSPACE_KEY;
-use crate::{Result, ThreadError};
+use crate::{Error, Result, RunError, ThreadError};
 
 /// Metadata keys that clients cannot set. Values for them in a client's metadata are ignored.
 pub(crate) const RESERVED_METADATA: [&str; 6] =
@@ -74,26 +74,24 @@ impl<'a> ThreadService<'a> {
         })
     }
 
-    /// Returns a blank thread with a new id, which becomes durable with its first run
+    /// Returns a blank thread with this id, which becomes durable with its first run
     /// ([`crate::RunService::begin_on_new_thread`]).
     ///
     /// # Errors
     /// Fails if the metadata is too large or contains a secret.
-    pub fn prepare_new_thread(self, metadata: Map<String, Value>) -> Result<NewThread> {
-        Ok(NewThread(
-            self.blank_thread(ThreadId::generate(), client_metadata(metadata)?).with_assistant_metadata(),
-        ))
+    pub fn prepare_new_thread(self, thread_id: ThreadId, metadata: Map<String, Value>) -> Result<NewThread> {
+        Ok(NewThread(self.blank_thread(thread_id, client_metadata(metadata)?).with_assistant_metadata()))
     }
 
-    /// Stores a prepared thread without a run.
+    /// Stores a prepared thread without a run. A thread that exists already stays unchanged.
     ///
     /// # Errors
-    /// Fails only if the journal does.
+    /// [`ThreadError::Exists`] if the id belongs to a thread of another owner. Also fails if the journal does.
     pub fn store_new_thread(self, new: &'a NewThread) -> BoxFuture<'a, Result<()>> {
         journal::box_future(async move {
             let writes = create_thread_writes(&new.0)?.into();
-            self.agent.store.commit(Transaction { fence: None, writes }).await?;
-            Ok(())
+            let committed = self.agent.store.commit(Transaction { fence: None, writes }).await;
+            committed.map(drop).map_err(|error| new.classify_error(error.into()))
         })
     }
 
@@ -148,6 +146,18 @@ impl NewThread {
     /// Returns the id of the thread.
     pub const fn thread_id(&self) -> ThreadId {
         self.0.thread_id
+    }
+
+    /// Converts the error of storing the thread if its id belongs to a thread of another owner.
+    pub(in crate::runs) fn classify_error(&self, error: Error) -> Error {
+        match error {
+            Error::Journal(journal::Error::Conflict { what: "thread", .. })
+            | Error::Run(RunError::Runtime(runtime::Error::Journal(journal::Error::Conflict {
+                what: "thread",
+                ..
+            }))) => ThreadError::Exists(self.thread_id()).into(),
+            other => other,
+        }
     }
 }
 

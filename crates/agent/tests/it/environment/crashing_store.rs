@@ -249,6 +249,12 @@ impl Store for CrashingStore {
     async fn active_runs(&self, thread_id: Option<ThreadId>) -> journal::Result<Vec<Run>> {
         self.inner.active_runs(thread_id).await
     }
+    async fn thread_with_checkpoint(
+        &self,
+        thread_id: ThreadId,
+    ) -> journal::Result<Option<(Thread, Option<Checkpoint>)>> {
+        self.inner.thread_with_checkpoint(thread_id).await
+    }
     async fn checkpoint(&self, thread_id: ThreadId) -> journal::Result<Option<Checkpoint>> {
         self.inner.checkpoint(thread_id).await
     }

@@ -1,7 +1,7 @@
 //! Tests of creating a thread together with its first run.
 
 use agent::{Agent, NewThread};
-use protocol::{RunId, RunStatus, ThreadStatus};
+use protocol::{RunId, RunStatus, ThreadId, ThreadStatus};
 use serde_json::{Map, Value, json};
 use test_model::ScriptedReply;
 
@@ -26,7 +26,7 @@ async fn b1_a_thread_created_with_its_first_run_equals_one_created_alone() {
     let fixture = RequestFixture::new([ScriptedReply::text("Hi.").with_repeat()]).await;
     let agent = &fixture.agent;
     let metadata = Map::from_iter([("title".to_owned(), json!("x")), ("owner".to_owned(), json!("bob"))]);
-    let new = agent.threads().prepare_new_thread(metadata).unwrap();
+    let new = agent.threads().prepare_new_thread(ThreadId::generate(), metadata).unwrap();
     assert_eq!(agent.store().thread(new.thread_id()).await.unwrap(), None, "nothing is stored yet");
     let end = first_run(agent, &new, user_request("Hello.")).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");
@@ -65,7 +65,7 @@ async fn i2_a_request_that_runs_no_turn_or_is_invalid_still_creates_the_thread()
             Some("ConfigurationError"),
         ),
     ] {
-        let new = agent.threads().prepare_new_thread(Map::new()).unwrap();
+        let new = agent.threads().prepare_new_thread(ThreadId::generate(), Map::new()).unwrap();
         let end = first_run(agent, &new, run_request.clone()).await;
         match fault {
             Some(fault) => assert_fault(&end, fault),
@@ -73,7 +73,7 @@ async fn i2_a_request_that_runs_no_turn_or_is_invalid_still_creates_the_thread()
         }
     }
     // A model message from another conversation is added like any other message.
-    let new = agent.threads().prepare_new_thread(Map::new()).unwrap();
+    let new = agent.threads().prepare_new_thread(ThreadId::generate(), Map::new()).unwrap();
     let input_messages = json!([{"role": "user", "content": "A?"}, {"type": "ai", "id": "a1", "content": "B."}, {"role": "user", "content": "C?"}]);
     let end = first_run(agent, &new, json!({"input": {"messages": input_messages}})).await;
     assert_eq!(end.status, RunStatus::Success, "{end:?}");

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use postgres::{Pool, TransactionLocks};
 use protocol::ThreadId;
 use tokio::sync::{mpsc, oneshot};
@@ -13,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::locks;
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql::SqlConnection;
-use crate::tables::threads::{self, ThreadHeadCache};
+use crate::tables::threads::{self, PreconditionChecks, ThreadHeadCache};
 use crate::{CommitReceipt, Error, Result, Transaction};
 
 /// Number of groups that are executed concurrently. While the server syncs one group, it executes the other. More
@@ -112,13 +113,6 @@ async fn commit_group(pool: &Pool, group: Vec<QueuedCommit>) {
         Err(Error::Postgres(error)) if affects_whole_group(&error) => {
             group.into_iter().for_each(|request| request.send_reply(Err(error.clone().into())));
         }
-        Err(error) if group.len() == 1 && !is_lock_conflict(&error) => {
-            group
-                .into_iter()
-                .take(1)
-                .zip([error])
-                .for_each(|(request, error)| request.send_reply(Err(error)));
-        }
         Err(_) => {
             for request in group {
                 let pool = pool.clone();
@@ -144,20 +138,18 @@ const fn affects_whole_group(error: &postgres::Error) -> bool {
     )
 }
 
-/// Returns whether a lock was held by another process for too long.
-const fn is_lock_conflict(error: &Error) -> bool {
-    matches!(error, Error::Postgres(postgres::Error::TimedOut(_)))
-}
-
-/// Executes all transactions of a group in one database transaction. Either all are committed or none.
+/// Executes all transactions of a group in one database transaction. Either all are committed or none. Checks are deferred in
+/// the first attempt only.
 async fn commit_together(pool: &Pool, group: &[QueuedCommit]) -> Result<Vec<CommitReceipt>> {
     let mut locks: Vec<i64> = group.iter().flat_map(|request| request.locks.iter().copied()).collect();
     locks.sort_unstable();
     locks.dedup();
     let transactions: Vec<Arc<Transaction>> =
         group.iter().map(|request| Arc::clone(&request.transaction)).collect();
+    let next_checks = Mutex::new(PreconditionChecks::Deferred);
     pool.write(TransactionLocks { locks, lock_timeout: Some(GROUP_LOCK_WAIT) }, move |connection| {
-        apply_all(connection, &transactions)
+        let checks = std::mem::take(&mut *next_checks.lock());
+        apply_all(connection, &transactions, checks)
     })
     .await
 }
@@ -166,7 +158,9 @@ async fn commit_together(pool: &Pool, group: &[QueuedCommit]) -> Result<Vec<Comm
 async fn commit_alone(pool: &Pool, request: &QueuedCommit) -> Result<CommitReceipt> {
     let transactions = [Arc::clone(&request.transaction)];
     let locks = TransactionLocks { locks: request.locks.clone(), lock_timeout: None };
-    let receipts = pool.write(locks, move |connection| apply_all(connection, &transactions)).await?;
+    let receipts = pool
+        .write(locks, move |connection| apply_all(connection, &transactions, PreconditionChecks::Immediate));
+    let receipts = receipts.await?;
     receipts.into_iter().next().ok_or(Error::Closed)
 }
 
@@ -175,8 +169,9 @@ async fn commit_alone(pool: &Pool, request: &QueuedCommit) -> Result<CommitRecei
 fn apply_all(
     connection: &postgres::Connection,
     transactions: &[Arc<Transaction>],
+    checks: PreconditionChecks,
 ) -> Result<Vec<CommitReceipt>> {
-    let heads = ThreadHeadCache::default();
+    let heads = ThreadHeadCache::new(checks);
     let client = connection;
     let connection = SqlConnection::Postgres(client, &heads);
     let writes = transactions.iter().flat_map(|transaction| &transaction.writes);

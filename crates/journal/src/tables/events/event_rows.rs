@@ -10,7 +10,7 @@ use crate::Result;
 use crate::engines::sql::{SqlConnection, SqlDialect, SqlValue};
 use crate::tables::columns::{StoredColumn, compact_timestamp, encode_counter, encode_time};
 use crate::tables::memory::turns;
-use crate::tables::threads::{self, PendingEventRow, ThreadHead, ThreadHeadCache};
+use crate::tables::threads::{self, PendingEventRow, RowQueue, ThreadHead, ThreadHeadCache};
 
 /// An event to be inserted.
 pub(super) struct NewEventRow<'a> {
@@ -50,6 +50,8 @@ pub(super) fn find_stored_events<'a>(
                 stored_seqs.extend(seq.map(|seq| ((event_key, run_id), seq.into())));
             }
         }
+        // The unique index of the keys refuses a repetition.
+        SqlDialect::Postgres if RowQueue::of(db).is_some() => {}
         // One query for all events, and no query if none has a key.
         SqlDialect::Postgres if keyed().next().is_some() => {
             let keys = keyed().map(|(event_key, _)| Some(Cow::Borrowed(event_key.as_str()))).collect();
@@ -154,6 +156,6 @@ fn queue_rows(
             content: event.content.get().to_owned(),
         });
     }
-    heads.update_head(head);
+    heads.update_head(head, None);
     Ok(())
 }

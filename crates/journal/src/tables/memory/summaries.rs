@@ -191,6 +191,13 @@ fn store_turn_count(db: &SqlConnection, key: i64, turns: u64) -> Result<()> {
 
 /// Returns a page of the summaries of an agent, newest first.
 pub(crate) fn list(db: &SqlConnection, query: &SummaryQuery) -> Result<Vec<StoredSummary>> {
+    let (agent_id, limit) = (query.agent_id.as_str(), encode_counter(query.limit as u64));
+    let offset = encode_counter(query.offset as u64);
+    if let (SqlDialect::Postgres, Some(thread_id)) = (db.dialect(), query.adjacent_thread()) {
+        return db
+            .prepare(&list_adjacent_sql())?
+            .query_map((agent_id, thread_id.to_string(), limit, offset), read_stored_summary);
+    }
     let excluded_thread = match query.except_thread {
         Some(thread_id) => threads::key_and_project(db, thread_id)?,
         None => None,
@@ -204,21 +211,13 @@ pub(crate) fn list(db: &SqlConnection, query: &SummaryQuery) -> Result<Vec<Store
         (scope, ..) => projects::scope_key(db, scope)?,
     };
     let excluded_thread = excluded_thread.map(|(key, _)| key);
-    let (agent_id, limit) = (query.agent_id.as_str(), encode_counter(query.limit as u64));
-    let offset = encode_counter(query.offset as u64);
-    let read = |row: &SqlRow<'_>| {
-        Ok(StoredSummary {
-            summary: read_summary(row)?,
-            thread_id: read_optional_column(row, "thread_id")?,
-            turns: read_counter(row, "turn_count")?,
-            project: read_summary_project(row)?,
-        })
-    };
     match project_key {
-        None => db.prepare(&list_sql())?.query_map((agent_id, excluded_thread, limit, offset), read),
+        None => db
+            .prepare(&list_sql())?
+            .query_map((agent_id, excluded_thread, limit, offset), read_stored_summary),
         Some(project_key) => db
             .prepare(&list_project_sql())?
-            .query_map((agent_id, excluded_thread, limit, offset, project_key), read),
+            .query_map((agent_id, excluded_thread, limit, offset, project_key), read_stored_summary),
     }
 }
 
@@ -248,6 +247,29 @@ fn list_project_sql() -> String {
          WHERE m.id = s.id AND s.agent_id = $1 AND s.project_key = $5 AND {IS_OF_OTHER_THREADS}
          ORDER BY s.created_at DESC, s.id DESC LIMIT $3 OFFSET $4"
     )
+}
+
+/// Returns the same statement for the project of the thread `$2`, whose summaries are left out. It finds the keys of the
+/// thread itself.
+fn list_adjacent_sql() -> String {
+    let column = |name: &str| format!("(SELECT h.{name} FROM thread_heads h WHERE h.thread_id = $2)");
+    let (thread_key, project_key) = (column("thread_key"), column("project_key"));
+    format!(
+        "SELECT {LIST_COLUMNS} FROM summaries s CROSS JOIN medium_term_memory m
+         WHERE m.id = s.id AND s.agent_id = $1 AND s.project_key = {project_key} AND NOT EXISTS (
+             SELECT 1 FROM summary_threads o WHERE o.summary_key = s.summary_key AND o.thread_key = {thread_key})
+         ORDER BY s.created_at DESC, s.id DESC LIMIT $3 OFFSET $4"
+    )
+}
+
+/// Reads a listed summary from a row with [`LIST_COLUMNS`].
+fn read_stored_summary(row: &SqlRow<'_>) -> Result<StoredSummary> {
+    Ok(StoredSummary {
+        summary: read_summary(row)?,
+        thread_id: read_optional_column(row, "thread_id")?,
+        turns: read_counter(row, "turn_count")?,
+        project: read_summary_project(row)?,
+    })
 }
 
 /// Reads the project of a listed summary.

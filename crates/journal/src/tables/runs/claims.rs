@@ -1,11 +1,13 @@
 //! Claiming of unowned runs: running runs whose process is gone, and queued runs whose process is gone. The caller
 //! decides what happens with them.
 
+use std::borrow::Cow;
+
 use protocol::{Run, RunId, RunStatus};
 
 use super::{COLUMNS, read_run};
-use crate::engines::sql::{SqlConnection, SqlDialect, ToSqlValue};
-use crate::tables::columns::{compact_timestamp, encode_counter};
+use crate::engines::sql::{SqlConnection, SqlDialect, SqlValue, ToSqlValue};
+use crate::tables::columns::{compact_timestamp, encode_counter, read_column};
 use crate::{Result, RunClaim, UnclaimedRunsQuery};
 
 /// Returns unowned runs, oldest first. Runs in threads of sub-agents are left out, because the run that started the
@@ -32,12 +34,8 @@ pub(crate) fn list_unclaimed(db: &SqlConnection, query: &UnclaimedRunsQuery) -> 
 pub(crate) fn claim_runs(db: &SqlConnection, claim: &RunClaim) -> Result<Vec<Run>> {
     let (now, lease_until) = (compact_timestamp(claim.now), compact_timestamp(claim.lease_until));
     let dead_owners = placeholders(3, claim.dead_owners.len());
-    let lock = match db.dialect() {
-        SqlDialect::Sqlite => "",
-        SqlDialect::Postgres => " FOR UPDATE OF r SKIP LOCKED",
-    };
     let mut claimed = Vec::new();
-    for run_id in &claim.run_ids {
+    for run_id in &lock_runs(db, &claim.run_ids)? {
         for status in [RunStatus::Running, RunStatus::Pending] {
             let id: &RunId = run_id;
             let id = id.uuid();
@@ -46,7 +44,7 @@ pub(crate) fn claim_runs(db: &SqlConnection, claim: &RunClaim) -> Result<Vec<Run
             parameters.extend(claim.dead_owners.iter().map(|owner| owner as &dyn ToSqlValue));
             let sql = format!(
                 "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
-                 WHERE r.run_id = $2 AND {}{lock}",
+                 WHERE r.run_id = $2 AND {}",
                 unclaimed_condition(status, &dead_owners)
             );
             let Some(run) = db.prepare(&sql)?.query_optional(parameters.as_slice(), read_run)? else {
@@ -62,6 +60,24 @@ pub(crate) fn claim_runs(db: &SqlConnection, claim: &RunClaim) -> Result<Vec<Run
         }
     }
     Ok(claimed)
+}
+
+/// Locks the rows of the runs on PostgreSQL, and returns those of the runs that no other transaction has locked. Their owners are
+/// read by later statements: a statement that locks a row after another transaction has changed it sees the changed
+/// row, but not the heartbeat of the same transaction.
+fn lock_runs(db: &SqlConnection, run_ids: &[RunId]) -> Result<Vec<RunId>> {
+    match db.dialect() {
+        SqlDialect::Sqlite => Ok(run_ids.to_vec()),
+        SqlDialect::Postgres => {
+            let ids = run_ids.iter().map(|run_id| Some(Cow::Owned(run_id.uuid().as_bytes().to_vec())));
+            let locked = db
+                .prepare(
+                    "SELECT run_id FROM runs WHERE run_id = ANY(CAST($1 AS bytea[])) FOR UPDATE SKIP LOCKED",
+                )?
+                .query_map([SqlValue::Blobs(ids.collect())], |row| read_column::<RunId>(row, "run_id"))?;
+            Ok(run_ids.iter().copied().filter(|run_id| locked.contains(run_id)).collect())
+        }
+    }
 }
 
 /// Removes the owner of all runs that are queued for a process.

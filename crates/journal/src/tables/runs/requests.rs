@@ -6,7 +6,7 @@ use protocol::{RunId, RunRequest, ThreadId};
 use serde_json::{Map, Value};
 
 use crate::tables::columns::{JsonColumn, encode_json, read_json_column};
-use crate::tables::threads;
+use crate::tables::threads::{self, PendingRequest, RowQueue};
 use crate::{Error, PAGE_ROWS_MAX, Result};
 
 /// Stores the request of a run, or replaces it. Storing the same request again writes nothing.
@@ -19,6 +19,14 @@ pub(crate) fn put(
     thread_id: ThreadId,
     request: &RunRequest,
 ) -> Result<()> {
+    let metadata = (!request.metadata.is_empty()).then(|| encode_json(&request.metadata)).transpose()?;
+    let queued = db.heads().and_then(|heads| heads.get(thread_id)).zip(RowQueue::of(db));
+    if let Some((head, queue)) = queued {
+        let row = PendingRequest { metadata: metadata.clone(), request: encode_json(request)? };
+        if queue.put_request(run_id.uuid().into_bytes(), head.key, row) {
+            return Ok(());
+        }
+    }
     let belongs_to_thread = match threads::thread_key(db, thread_id)? {
         Some(key) => db
             .prepare("SELECT 1 FROM runs WHERE run_id = $1 AND thread_key = $2")?
@@ -28,7 +36,6 @@ pub(crate) fn put(
     if !belongs_to_thread {
         return Err(Error::UnknownRun { thread_id, run_id });
     }
-    let metadata = (!request.metadata.is_empty()).then(|| encode_json(&request.metadata)).transpose()?;
     db.prepare(
         "INSERT INTO run_requests (run_id, metadata, request) VALUES ($1, $2, $3)
          ON CONFLICT (run_id) DO UPDATE SET metadata = excluded.metadata, request = excluded.request

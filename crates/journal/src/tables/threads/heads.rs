@@ -1,16 +1,26 @@
 //! Thread heads: the counters that an append reads and updates. On PostgreSQL, a transaction reads the heads of all
 //! its threads in one query, caches them, and writes them together.
 
+mod pending_rows;
+mod row_queue;
+
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use protocol::ThreadId;
+use protocol::{CheckpointId, ThreadId};
 
 use crate::Result;
 use crate::engines::sql::{self, SqlConnection, SqlDialect, SqlValue};
-use crate::tables::columns::encode_counter;
+use crate::tables::columns::StoredColumn;
 use crate::tables::not_found;
+
+use self::pending_rows::PendingRows;
+
+pub(crate) use self::pending_rows::{
+    PendingCheckpoint, PendingEventRow, PendingRequest, PendingRun, PendingRunChange,
+};
+pub(crate) use self::row_queue::RowQueue;
 
 /// The counters and facts of a thread that an append reads and updates.
 #[derive(Debug, Clone)]
@@ -33,76 +43,74 @@ pub(crate) struct ThreadHead {
     pub(crate) is_in_subagent: bool,
     /// The number under which the agent's messages are logged, if the query returned it.
     pub(crate) agent_key: Option<i64>,
+    /// The newest checkpoint of the thread.
+    pub(crate) newest_checkpoint: NewestCheckpoint,
 }
 
-/// The heads that a PostgreSQL transaction has read, with its own changes applied, and the events that it has not
-/// inserted yet. The rows of the heads are locked. Pending events are written by [`Self::flush`] before the
+/// The newest checkpoint of a thread, as far as a head contains it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NewestCheckpoint {
+    /// The head does not say which it is.
+    Unknown,
+    /// The thread has none.
+    Absent,
+    /// The thread has this one.
+    Present {
+        /// The checkpoint.
+        checkpoint_id: CheckpointId,
+        /// Its number.
+        number: i64,
+    },
+}
+
+impl NewestCheckpoint {
+    /// Returns the id of the checkpoint, if there is one.
+    pub(crate) const fn checkpoint_id(self) -> Option<CheckpointId> {
+        match self {
+            Self::Unknown | Self::Absent => None,
+            Self::Present { checkpoint_id, .. } => Some(checkpoint_id),
+        }
+    }
+}
+
+/// When the preconditions of a transaction are checked. Both ways have the same outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum PreconditionChecks {
+    /// Each before its write, by a query for the rows that it concerns.
+    #[default]
+    Immediate,
+    /// Those of frequent writes by the statement that stores the pending rows. It fails if one does not hold, and the
+    /// transaction has to be executed again with immediate checks.
+    Deferred,
+}
+
+/// The heads that a PostgreSQL transaction has read, with its own changes applied, and the rows that it has not
+/// stored yet. The rows of the heads are locked. Pending rows are written by [`Self::flush`] before the
 /// transaction executes another statement.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadHeadCache {
     /// Heads by thread id.
     cached: RefCell<HashMap<String, ThreadHead>>,
-    /// Events to be inserted.
-    pending_rows: RefCell<Vec<PendingEventRow>>,
-    /// Heads changed by the pending events, by thread key.
-    moved_heads: RefCell<BTreeMap<i64, ThreadHead>>,
+    /// Rows to be stored.
+    pending: RefCell<PendingRows>,
+    /// When preconditions are checked.
+    checks: PreconditionChecks,
 }
-
-/// The row of an event to be inserted.
-#[derive(Debug)]
-pub(crate) struct PendingEventRow {
-    /// The key of the event's thread.
-    pub(crate) thread_key: i64,
-    /// The seq.
-    pub(crate) seq: i64,
-    /// The agent under which the event is logged as the next message; `None` if it is not logged.
-    pub(crate) turn_agent_key: Option<i64>,
-    /// The id of the event.
-    pub(crate) event_id: [u8; 16],
-    /// The run.
-    pub(crate) run_id: Option<[u8; 16]>,
-    /// The category.
-    pub(crate) category: &'static str,
-    /// The type.
-    pub(crate) event_type: &'static str,
-    /// The time, formatted for storage.
-    pub(crate) created_at: String,
-    /// The key that makes the event unique within its run.
-    pub(crate) event_key: Option<String>,
-    /// The metadata as JSON.
-    pub(crate) metadata: Option<String>,
-    /// The content as JSON.
-    pub(crate) content: String,
-}
-
-/// Inserts events and logged messages of any number of threads, and updates the heads of the threads.
-const STORE_EVENTS_SQL: &str = "WITH stored AS (
-        INSERT INTO events (thread_key, seq, event_id, run_id, category, event_type, created_at, turn_index,
-                            event_key, metadata, content)
-        SELECT n.thread_key, n.seq, n.event_id, n.run_id, n.category, n.event_type, n.created_at,
-            CASE WHEN n.turn_of IS NOT NULL THEN nextval(CAST('segue_turns_' || n.turn_of AS regclass)) END,
-            n.event_key, n.metadata, n.content
-        FROM unnest(CAST($1 AS bigint[]), CAST($2 AS bigint[]), CAST($3 AS text[]), CAST($4 AS bytea[]),
-                CAST($5 AS bytea[]), CAST($6 AS text[]), CAST($7 AS text[]), CAST($8 AS text[]), CAST($9 AS text[]),
-                CAST($10 AS text[]), CAST($11 AS text[]))
-            AS n (thread_key, seq, turn_of, event_id, run_id, category, event_type, created_at, event_key, metadata, content)
-        RETURNING event_row, turn_index, thread_key),
-    turned AS (
-        INSERT INTO turns (agent_key, turn_index, event_row)
-        SELECT m.agent_key, s.turn_index, s.event_row
-        FROM stored s JOIN unnest(CAST($12 AS bigint[]), CAST($13 AS bigint[])) AS m (thread_key, agent_key)
-            ON m.thread_key = s.thread_key
-        WHERE s.turn_index IS NOT NULL)
-    UPDATE thread_heads h
-    SET last_seq = m.last_seq, message_count = m.message_count, updated_at = m.updated_at, has_prompt = m.has_prompt
-    FROM unnest(CAST($12 AS bigint[]), CAST($14 AS bigint[]), CAST($15 AS bigint[]), CAST($16 AS text[]),
-            CAST($17 AS bigint[])) AS m (thread_key, last_seq, message_count, updated_at, has_prompt)
-    WHERE h.thread_key = m.thread_key";
 
 impl ThreadHeadCache {
+    /// Returns a cache for a transaction whose preconditions are checked as `checks` says.
+    pub(crate) fn new(checks: PreconditionChecks) -> Self {
+        Self { checks, ..Self::default() }
+    }
+
     /// Caches a head.
     pub(crate) fn insert_head(&self, head: ThreadHead) {
         self.cached.borrow_mut().insert(head.thread_id.clone(), head);
+    }
+
+    /// Returns the cached head of a thread.
+    pub(crate) fn get(&self, thread_id: ThreadId) -> Option<ThreadHead> {
+        self.cached.borrow().get(&thread_id.to_string()).cloned()
     }
 
     /// Clears the cache. Called after a write that may have changed any head.
@@ -112,66 +120,24 @@ impl ThreadHeadCache {
 
     /// Queues an event to be inserted with the next flush.
     pub(crate) fn queue_row(&self, row: PendingEventRow) {
-        self.pending_rows.borrow_mut().push(row);
+        self.pending.borrow_mut().add_event(row);
     }
 
-    /// Caches a head that pending events have changed, and stores it with the next flush.
-    pub(crate) fn update_head(&self, head: ThreadHead) {
-        self.moved_heads.borrow_mut().insert(head.key, head.clone());
+    /// Caches a changed head, and stores it with the next flush. `None` keeps the status of the thread.
+    pub(crate) fn update_head(&self, head: ThreadHead, status: Option<&'static str>) {
+        self.pending.borrow_mut().set_head(head.clone(), status);
         self.insert_head(head);
     }
 
-    /// Sends the statement that inserts the pending events and updates their heads, without waiting for the response.
+    /// Sends the statement that stores the pending rows, without waiting for the response.
     pub(crate) fn flush(&self, db: &postgres::Connection) -> Result<()> {
-        let rows = self.pending_rows.take();
-        if rows.is_empty() {
+        let pending = self.pending.take();
+        if pending.is_empty() {
             return Ok(());
         }
-        let changed = self.moved_heads.take();
-        let integers =
-            |field: fn(&ThreadHead) -> i64| SqlValue::Integers(changed.values().map(field).collect());
-        let updated = changed.values().map(|head| Some(Cow::Owned(head.updated_at.clone()))).collect();
-        let mut values = row_parameters(rows);
-        values.extend([
-            integers(|head| head.key),
-            integers(|head| head.agent_key.unwrap_or_default()),
-            integers(|head| encode_counter(head.last_seq)),
-            integers(|head| encode_counter(head.message_count)),
-            SqlValue::Texts(updated),
-            integers(|head| head.has_prompt.into()),
-        ]);
-        Ok(db.send(STORE_EVENTS_SQL, values)?)
+        let (sql, values) = pending.into_statement();
+        Ok(db.send(&sql, values)?)
     }
-}
-
-/// Returns the parameters `$1` to `$11` of [`STORE_EVENTS_SQL`].
-fn row_parameters(rows: Vec<PendingEventRow>) -> Vec<SqlValue<'static>> {
-    let blobs = |field: fn(&PendingEventRow) -> Option<[u8; 16]>| {
-        SqlValue::Blobs(rows.iter().map(|row| field(row).map(|id| Cow::Owned(id.to_vec()))).collect())
-    };
-    let names = |field: fn(&PendingEventRow) -> &'static str| {
-        SqlValue::Texts(rows.iter().map(|row| Some(Cow::Borrowed(field(row)))).collect())
-    };
-    let mut values = vec![
-        SqlValue::Integers(rows.iter().map(|row| row.thread_key).collect()),
-        SqlValue::Integers(rows.iter().map(|row| row.seq).collect()),
-        SqlValue::Texts(
-            rows.iter().map(|row| row.turn_agent_key.map(|key| Cow::Owned(key.to_string()))).collect(),
-        ),
-        blobs(|row| Some(row.event_id)),
-        blobs(|row| row.run_id),
-        names(|row| row.category),
-        names(|row| row.event_type),
-    ];
-    let mut texts: [Vec<Option<Cow<'static, str>>>; 4] = Default::default();
-    for row in rows {
-        texts[0].push(Some(Cow::Owned(row.created_at)));
-        texts[1].push(row.event_key.map(Cow::Owned));
-        texts[2].push(row.metadata.map(Cow::Owned));
-        texts[3].push(Some(Cow::Owned(row.content)));
-    }
-    values.extend(texts.map(SqlValue::Texts));
-    values
 }
 
 /// Returns the head of a thread, from the cache if possible. On PostgreSQL it locks the row.
@@ -188,7 +154,7 @@ pub(crate) fn load_head(db: &SqlConnection, thread_id: ThreadId) -> Result<Threa
         SqlDialect::Sqlite => db
             .prepare(
                 "SELECT thread_id, thread_key, last_seq, message_count, updated_at, assistant_id, has_prompt,
-                     in_subagent, NULL
+                     in_subagent, NULL, 0
                  FROM thread_heads WHERE thread_id = $1 AND updated_at IS NOT NULL",
             )?
             .query_optional([&id], read_head)?,
@@ -215,8 +181,9 @@ pub(crate) fn prefetch_heads(db: &SqlConnection, thread_ids: &[ThreadId]) -> Res
 fn lock_heads(db: &SqlConnection, ids: Vec<Option<Cow<'_, str>>>) -> Result<Vec<ThreadHead>> {
     db.prepare(
         "SELECT h.thread_id, h.thread_key, h.last_seq, h.message_count, h.updated_at, h.assistant_id,
-             h.has_prompt, h.in_subagent, a.agent_key
+             h.has_prompt, h.in_subagent, a.agent_key, 1, c.checkpoint_id, c.number
          FROM thread_heads h LEFT JOIN agents a ON a.agent_id = h.assistant_id
+             LEFT JOIN checkpoints c ON c.thread_key = h.thread_key
          WHERE h.thread_id = ANY(CAST($1 AS text[])) AND h.updated_at IS NOT NULL
          ORDER BY h.thread_key FOR UPDATE OF h",
     )?
@@ -225,7 +192,17 @@ fn lock_heads(db: &SqlConnection, ids: Vec<Option<Cow<'_, str>>>) -> Result<Vec<
 
 /// Reads a head from a row.
 fn read_head(row: &sql::SqlRow<'_>) -> Result<ThreadHead> {
+    let newest_checkpoint = match row.get::<_, bool>(9)? {
+        false => NewestCheckpoint::Unknown,
+        true => match row.get::<_, Option<StoredColumn<CheckpointId>>>(10)? {
+            Some(StoredColumn(checkpoint_id)) => {
+                NewestCheckpoint::Present { checkpoint_id, number: row.get(11)? }
+            }
+            None => NewestCheckpoint::Absent,
+        },
+    };
     Ok(ThreadHead {
+        newest_checkpoint,
         thread_id: row.get(0)?,
         key: row.get(1)?,
         last_seq: row.get::<_, i64>(2)?.unsigned_abs(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use journal::{Error, FencingToken, RunPatch, SupersededVisibility, Transaction, Write};
-use protocol::{Decision, Decisions, InterruptStatus, PendingActivity, RunId, RunStatus, Usage};
+use protocol::{Decision, Decisions, InterruptStatus, PendingActivity, RunId, RunStatus, ThreadId, Usage};
 use serde_json::json;
 
 use crate::conformance::SharedStore;
@@ -147,6 +147,9 @@ pub async fn usage_adds_up(store: SharedStore) {
 pub async fn a_checkpoint_knows_the_last_seq(store: SharedStore) {
     let run = create_run(&*store, "one").await;
     assert_eq!(store.checkpoint(run.thread_id).await.unwrap(), None);
+    let thread = store.thread(run.thread_id).await.unwrap().unwrap();
+    assert_eq!(store.thread_with_checkpoint(run.thread_id).await.unwrap(), Some((thread, None)));
+    assert_eq!(store.thread_with_checkpoint(ThreadId::generate()).await.unwrap(), None);
     let point = checkpoint(&run, 0);
     let appended = |number| Write::Append { thread_id: run.thread_id, events: vec![trace_event(number)] };
     let first = checkpoint(&run, 0);
@@ -170,6 +173,8 @@ pub async fn a_checkpoint_knows_the_last_seq(store: SharedStore) {
     }
     let stored = store.checkpoint(run.thread_id).await.unwrap();
     assert_eq!(stored, Some(protocol::Checkpoint { head_seq: 3, ..next }));
+    let thread = store.thread(run.thread_id).await.unwrap().unwrap();
+    assert_eq!(store.thread_with_checkpoint(run.thread_id).await.unwrap(), Some((thread, stored)));
 }
 
 pub async fn unfinished_activities_are_found(store: SharedStore) {

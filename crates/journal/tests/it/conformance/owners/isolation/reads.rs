@@ -37,6 +37,7 @@ async fn thread_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static st
     let shown = SupersededVisibility::Shown;
     vec![
         ("a thread", render_result(own.thread(thread_id).await)),
+        ("a thread and its checkpoint", render_result(own.thread_with_checkpoint(thread_id).await)),
         ("a thread in a list", render_result(own.threads(listed.clone()).await)),
         ("children", render_result(own.threads(children).await)),
         ("the threads of an assistant", render_result(own.threads(assistants).await)),

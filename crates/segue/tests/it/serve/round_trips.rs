@@ -1,0 +1,101 @@
+//! The statements and round trips of a server with PostgreSQL. A recorder in front of the database counts them, so a test sees
+//! every statement, whichever part of the program sends it.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use test_model::{Script, ScriptedReply, ScriptedServer};
+use test_postgres::{RecordedStatement, StatementRecorder, TestDatabase};
+
+use super::client::ApiClient;
+use crate::sandbox::TestSandbox;
+use crate::server::ServeProcess;
+
+/// Maximum number of statements of a run of one message and one answer on an existing thread.
+const STATEMENTS_MAX: usize = 26;
+/// Maximum number of its round trips, on all connections together.
+const ROUND_TRIPS_MAX: usize = 21;
+/// Maximum number of statements of a run that creates its thread.
+const NEW_STATEMENTS_MAX: usize = 37;
+/// Maximum number of its round trips, on all connections together.
+const NEW_ROUND_TRIPS_MAX: usize = 29;
+/// Runs that are started before a run is counted, so that every connection has its prepared statements.
+const WARM_UP_RUNS: usize = 12;
+
+/// Returns the messages that a client sends.
+fn run_body(text: &str) -> Value {
+    json!({
+        "assistant_id": "agent", "input": {"messages": [{"role": "user", "content": text}]},
+        "stream_mode": ["values"], "if_not_exists": "create",
+    })
+}
+
+/// Runs a turn on the thread, which is created if there is none, and reads its stream to the end.
+fn run_turn(api: &ApiClient, thread: &str) {
+    let response = api.post(&format!("/threads/{thread}/runs/stream"), &run_body("go"));
+    assert!(response.status == 200 && response.text().contains("Done."), "{}", response.text());
+}
+
+#[test]
+fn a_run_takes_few_statements_and_round_trips() {
+    let database = TestDatabase::create().unwrap();
+    let recorder = StatementRecorder::start(database.address()).unwrap();
+    let model = ScriptedServer::start(Script::new(vec![ScriptedReply::text("Done.").with_repeat()])).unwrap();
+    let mut sandbox = TestSandbox::new().with_file_database().with_model(&model);
+    sandbox.set_variable("SEGUE_DATABASE_URL", &database.url_through(recorder.address()));
+    let serving = ServeProcess::start(&sandbox);
+    let api = super::owner_client(&serving);
+    let new_thread = || protocol::ThreadId::generate().to_string();
+    let thread = new_thread();
+    for _ in 0..WARM_UP_RUNS {
+        run_turn(&api, &new_thread());
+        run_turn(&api, &thread);
+    }
+    let before = recorder.take_statements();
+    assert!(before.iter().any(|statement| statement.is_preparation), "the recorder sees the statements");
+    for (thread, statements_max, round_trips_max) in
+        [(thread, STATEMENTS_MAX, ROUND_TRIPS_MAX), (new_thread(), NEW_STATEMENTS_MAX, NEW_ROUND_TRIPS_MAX)]
+    {
+        run_turn(&api, &thread);
+        let run = RecordedRun::new(recorder.take_statements());
+        let transactions = run.statements(|sql| sql.starts_with("BEGIN; SET LOCAL"));
+        assert_eq!(transactions, 2, "the admission and the end: {run}");
+        assert!(run.statements(|_| true) <= statements_max, "{run}");
+        assert!(run.round_trips() <= round_trips_max, "{run}");
+    }
+}
+
+/// The statements of a run, without those of heartbeats.
+struct RecordedRun(Vec<RecordedStatement>);
+
+impl RecordedRun {
+    /// Leaves out heartbeats, which are not part of a run.
+    fn new(mut statements: Vec<RecordedStatement>) -> Self {
+        statements.retain(|statement| !statement.sql.contains("replicas"));
+        Self(statements)
+    }
+
+    /// Returns the number of executed statements that satisfy a condition.
+    fn statements(&self, is_counted: impl Fn(&str) -> bool) -> usize {
+        self.0.iter().filter(|statement| !statement.is_preparation && is_counted(&statement.sql)).count()
+    }
+
+    /// Returns the number of round trips of all connections.
+    fn round_trips(&self) -> usize {
+        let trips: HashSet<_> =
+            self.0.iter().map(|statement| (statement.connection, statement.round_trip)).collect();
+        trips.len()
+    }
+}
+
+impl std::fmt::Display for RecordedRun {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(formatter, "{} statements, {} round trips", self.statements(|_| true), self.round_trips())?;
+        for RecordedStatement { connection, round_trip, sql, is_preparation } in &self.0 {
+            let sql: String = sql.chars().take(150).collect();
+            let action = if *is_preparation { "prepares" } else { "executes" };
+            writeln!(formatter, "{connection:>2} {round_trip:>4} {action} {sql}")?;
+        }
+        Ok(())
+    }
+}

@@ -35,7 +35,11 @@ impl ToolFixture {
         fs::write(work.join("blob"), b"needle\0needle").unwrap();
         let protected = vec![folder.path().join("home"), work.join("protected")];
         let secrets = vec!["SEGUE_TEST_SECRET".to_owned()];
-        let tools = tools::builtin_tools(tools::ToolSettings { protected, secrets });
+        let tools = tools::builtin_tools(tools::ToolSettings {
+            protected,
+            secrets,
+            ..tools::ToolSettings::default()
+        });
         let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().unwrap());
         let thread_id = ThreadId::generate();
         let create = Write::CreateThread(blank_thread(thread_id));

@@ -19,12 +19,12 @@ use tracing::Instrument;
 
 use super::trace::DraftSpan;
 use super::window::ThreadSource;
-use super::window::scan_cache::WindowScan;
+use super::window::scan_cache::{PartBudget, WindowScan};
 use super::{ANSWER_TOKENS_SPARE, DraftError, call_model, complete_text};
 use crate::summary::offline_summary::build_offline_summary;
 use crate::summary::render::normalize_line;
 use crate::summary::select::TranscriptSelection;
-use crate::summary::select::parts::{ConversationDivider, ConversationPart};
+use crate::summary::select::parts::ConversationPart;
 use facts::formatting::truncate_with_ellipsis;
 use facts::{FactCollector, TranscriptItem};
 use secrets::redact;
@@ -179,8 +179,8 @@ impl PartPlan {
         }
         let selection = scan.selection(limits.input_tokens - limits.input_tokens / SUMMARIES_SHARE);
         // One part more than the limit, because the newest part may be in the selection already.
-        let divider = ConversationDivider::new(limits.input_tokens, limits.parts + 1);
-        let mut divided = scan.divide_conversation(thread, divider).await?;
+        let budget = PartBudget { tokens_max: limits.input_tokens, parts_max: limits.parts + 1 };
+        let mut divided = scan.divide_conversation(thread, budget).await?;
         if divided.parts.last().is_some_and(|last| last.first_seq >= selection.complete_from) {
             divided.parts.pop();
         }

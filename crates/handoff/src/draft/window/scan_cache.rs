@@ -3,6 +3,8 @@
 //! The journal stays the source of truth: a cached scan is used only if the journal still has the event at which it
 //! ended.
 
+mod budget_cache;
+
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -25,6 +27,7 @@ use crate::summary::redaction::redact_notes;
 use crate::summary::rules::without_repeated_rules;
 use crate::summary::select::parts::{ConversationDivider, DividedConversation};
 use crate::summary::select::{TranscriptSelection, TranscriptSelector};
+use budget_cache::BudgetCache;
 use facts::GoalMatcher;
 use facts::TranscriptItem;
 use facts::formatting::to_single_line;
@@ -73,10 +76,12 @@ struct ThreadScan {
     outline: ConversationOutline,
     /// The facts; computed once after the last event.
     facts: OnceLock<ConversationFacts>,
-    /// The last selection with its budget in tokens. A refinement uses the same one again.
-    selection: OnceLock<(u64, TranscriptSelection)>,
-    /// The last offline summary with its budget in tokens.
-    offline_summary: OnceLock<(u64, OfflineSummary)>,
+    /// The selections, by their budget in tokens.
+    selections: BudgetCache<u64, TranscriptSelection>,
+    /// The offline summaries, by their budget in tokens.
+    offline_summaries: BudgetCache<u64, OfflineSummary>,
+    /// The divided conversations, by their limits. Dividing reads the whole thread.
+    divided: BudgetCache<PartBudget, DividedConversation>,
     /// The end of the conversation; `None` when the thread has none.
     end: Option<ConversationEnd>,
     /// The summaries that the thread began with, if it is itself the child of a handoff.
@@ -84,6 +89,15 @@ struct ThreadScan {
     /// The names in drafts that the thread does not contain. Copies of a scan share them, which is correct because the
     /// value itself says up to which event the thread was searched.
     missing_names: Arc<Mutex<Option<MissingNames>>>,
+}
+
+/// The limits of the parts into which a conversation is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PartBudget {
+    /// The size of a part in tokens.
+    pub(crate) tokens_max: u64,
+    /// The number of newest parts.
+    pub(crate) parts_max: usize,
 }
 
 /// Names that a search of the whole thread up to `end` has not found.
@@ -172,8 +186,9 @@ impl ThreadScan {
             selector: TranscriptSelector::new(tokens_max, goal),
             outline: ConversationOutline::default(),
             facts: OnceLock::new(),
-            selection: OnceLock::new(),
-            offline_summary: OnceLock::new(),
+            selections: BudgetCache::default(),
+            offline_summaries: BudgetCache::default(),
+            divided: BudgetCache::default(),
             end: None,
             inherited: Arc::default(),
             missing_names: Arc::default(),
@@ -216,7 +231,9 @@ impl ThreadScan {
 
     /// Returns the approximate size of the scan in bytes.
     fn size_in_bytes(&self) -> usize {
-        FACTS_BYTES + self.selector.size_in_bytes()
+        let parts = self.divided.values();
+        let parts = parts.iter().flat_map(|divided| &divided.parts).map(|part| part.text.len());
+        FACTS_BYTES + self.selector.size_in_bytes() + parts.sum::<usize>()
     }
 }
 
@@ -224,8 +241,9 @@ impl EventVisitor for ThreadScan {
     fn visit(&mut self, item: &TranscriptItem) {
         // A new event makes the values computed from the earlier ones stale.
         self.facts.take();
-        self.selection.take();
-        self.offline_summary.take();
+        self.selections.clear();
+        self.offline_summaries.clear();
+        self.divided.clear();
         self.ledger.push(item);
         self.selector.visit(item);
         self.outline.visit(item);
@@ -325,13 +343,10 @@ impl WindowScan {
     /// Returns the transcript selected for a model, within `tokens_max` tokens.
     pub(crate) fn selection(&self, tokens_max: u64) -> TranscriptSelection {
         let select = || self.scan.selector.select(self.scan.facts(), tokens_max);
-        match self.scan.selection.get_or_init(|| (tokens_max, select())) {
-            (budget, selection) if *budget == tokens_max => selection.clone(),
-            _ => select(),
-        }
+        (*self.scan.selections.get_or_compute(tokens_max, select)).clone()
     }
 
-    /// Divides the covered part of the thread with `divider`, which reads it again.
+    /// Divides the covered part of the thread. The first call with these limits reads the thread again.
     ///
     /// # Errors
     ///
@@ -339,11 +354,20 @@ impl WindowScan {
     pub(crate) async fn divide_conversation(
         &self,
         thread: ThreadSource<'_>,
-        mut divider: ConversationDivider,
+        budget: PartBudget,
     ) -> Result<DividedConversation, StepFailure> {
+        if let Some(divided) = self.scan.divided.get(&budget) {
+            return Ok((*divided).clone());
+        }
+        let mut divider = ConversationDivider::new(budget.tokens_max, budget.parts_max);
         let window = HandoffWindow::open(thread, self.messages).await?;
-        window.visit_events(thread, "divide the conversation", &mut divider).await?;
-        Ok(divider.finish())
+        let end = window.visit_events(thread, "divide the conversation", &mut divider).await?;
+        let divided = divider.finish();
+        // Events that were appended after the scan are not in it, and would not invalidate what is kept.
+        if end == self.scan.end {
+            return Ok((*self.scan.divided.insert(budget, divided)).clone());
+        }
+        Ok(divided)
     }
 
     /// Returns the offline summary of about `tokens_max` tokens, and its coverage: messages that it quotes count as
@@ -351,10 +375,7 @@ impl WindowScan {
     pub(crate) fn offline_summary(&self, tokens_max: u64) -> (OfflineSummary, Coverage) {
         let facts = self.scan.facts();
         let build = || self.build_offline_summary(facts, tokens_max);
-        let mut summary = match self.scan.offline_summary.get_or_init(|| (tokens_max, build())) {
-            (budget, summary) if *budget == tokens_max => summary.clone(),
-            _ => build(),
-        };
+        let mut summary = (*self.scan.offline_summaries.get_or_compute(tokens_max, build)).clone();
         summary.body = without_repeated_rules(&summary.title, summary.body, &self.carried_facts().rules);
         let coverage = self.scan.selector.coverage().finish(quoted_messages(facts, &summary));
         (summary, coverage)
@@ -461,7 +482,7 @@ impl WindowScan {
     ) -> Result<(), StepFailure> {
         let goal = self.scan.selector.goal().map(GoalMatcher::text);
         user_texts.iter().copied().chain(goal).for_each(|text| grounding.search_user_text(text));
-        if let Some((_, selection)) = self.scan.selection.get() {
+        for selection in self.scan.selections.values() {
             grounding.search_selection(&selection.requests);
             grounding.search_selection(&selection.events);
         }

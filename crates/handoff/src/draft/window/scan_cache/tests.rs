@@ -10,7 +10,7 @@ use runtime::FrameSender;
 use serde_json::json;
 
 use super::super::{FIRST_REQUEST_ROWS_MAX, ThreadSource, WINDOW_PAGE_ROWS};
-use super::{CACHED_SCANS_MAX, ScanRequest, ThreadScanCache, WindowScan};
+use super::{CACHED_SCANS_MAX, PartBudget, ScanRequest, ThreadScanCache, WindowScan};
 use crate::limits::INPUT_TOKENS_MAX;
 use crate::summary::coverage::{CoverageCounts, count_coverage};
 use crate::summary::select::TranscriptSelection;
@@ -221,6 +221,31 @@ async fn another_draft_reads_only_new_events() {
     let more = journal.scan(&cache, None).await;
     assert_eq!(Arc::as_ptr(&more.scan), address, "the cached scan is extended in place");
     assert!(more.scan.facts().request_answered == Some(true));
+}
+
+#[tokio::test]
+async fn another_draft_divides_a_long_conversation_without_reading_it_again() {
+    let lines: Vec<String> = (0..WINDOW_PAGE_ROWS + 3).map(|index| format!("U: Do thing {index}.")).collect();
+    let journal = JournalFixture::with_lines(&lines.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let cache = ThreadScanCache::default();
+    let budget = PartBudget { tokens_max: 500, parts_max: 4 };
+    let mut frames = journal.frames.subscribe(None).unwrap();
+    // Every page but the last one of a reading is reported.
+    let mut divide = async || {
+        let scan = journal.scan(&cache, None).await;
+        let divided = scan.divide_conversation(journal.source(), budget).await.unwrap();
+        let mut readings = 0;
+        while let Some(item) = frames.try_next() {
+            readings += usize::from(format!("{item:?}").contains("divide the conversation"));
+        }
+        (divided, readings)
+    };
+    let (first, readings) = divide().await;
+    assert_eq!((first.parts.len(), readings), (4, 1));
+    assert_eq!(divide().await, (first.clone(), 0));
+    journal.append_lines(&["A: Done."]).await;
+    let (more, readings) = divide().await;
+    assert!(readings == 1 && more != first);
 }
 
 #[tokio::test]

@@ -223,7 +223,11 @@ impl<'a> RunService<'a> {
                     self.begin(run_id, thread_id, request, frames).await
                 }
                 Err(refused) => {
-                    refused.into_fault().map_err(|error| new.classify_error(error))?;
+                    match refused.into_fault() {
+                        // Another process has created the thread meanwhile: the request is planned again on it.
+                        Ok(_) | Err(Error::Run(RunError::Runtime(runtime::Error::HeadConflict))) => {}
+                        Err(error) => return Err(new.classify_error(error)),
+                    }
                     self.agent.threads().store_new_thread(new).await?;
                     self.begin(run_id, thread_id, request, frames).await
                 }

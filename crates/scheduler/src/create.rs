@@ -379,7 +379,7 @@ impl Scheduler {
         let RunSubmission { agent, new_thread, request, stream, permit: queue_permit, reply } = submission;
         let (thread_id, strategy) = (stream.thread_id, request.multitask_strategy);
         if strategy == MultitaskStrategy::Reject
-            && let Err(refused) = self.check_not_busy(&agent, &stream).await
+            && let Err(refused) = self.check_not_busy(&agent, &stream, new_thread.as_ref()).await
         {
             self.streams.discard(&stream);
             return send_reply(reply, Err(refused));
@@ -466,9 +466,18 @@ impl Scheduler {
     }
 
     /// Refuses a run with the strategy `reject` if another run is active or queued on its thread. Exclusive work, and
-    /// runs of other owners that are about to be refused, do not count.
-    async fn check_not_busy(&self, agent: &Agent, stream: &RunStream) -> Result<()> {
+    /// runs of other owners that are about to be refused, do not count. A new thread is stored first: the run that is
+    /// active may be another one that creates the thread, and the id may belong to another owner.
+    async fn check_not_busy(
+        &self,
+        agent: &Agent,
+        stream: &RunStream,
+        new_thread: Option<&NewThread>,
+    ) -> Result<()> {
         let thread_id = stream.thread_id;
+        if let Some(new_thread) = new_thread {
+            agent.threads().store_new_thread(new_thread).await?;
+        }
         if agent.threads().get(thread_id).await?.is_none() {
             return Err(agent::Error::from(agent::ThreadError::Unknown(thread_id.to_string())).into());
         }

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use journal::{CheckpointRef, SupersededVisibility, ThreadPatch, Write};
 use model::ChatModel;
 use protocol::{
-    Checkpoint, CheckpointId, Decisions, FailureKind, Interrupt, InterruptId, Message, RunFailure,
-    RunRequest, Thread, ThreadId, ThreadStatus,
+    Checkpoint, CheckpointId, Decisions, FailureKind, Interrupt, InterruptId, Message, ParentKind,
+    RunFailure, RunRequest, Thread, ThreadId, ThreadStatus,
 };
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, AnswerDurability, BEFORE_AGENT_NODE, Channels, Driver, ExpectedHead,
@@ -356,9 +356,13 @@ impl RequestAdmission<'_> {
         }
         start.update = update;
         start.rewind = rewind;
-        start.questions = match self.thread.status {
-            ThreadStatus::Idle => KnownQuestions::None,
-            ThreadStatus::Busy | ThreadStatus::Interrupted | ThreadStatus::Error => KnownQuestions::Unread,
+        start.questions = match (self.thread.status, self.thread.parent_kind) {
+            // A rollback of the parent's run can reopen the questions of a sub-agent's thread that is idle.
+            (ThreadStatus::Idle, Some(ParentKind::Subagent)) => KnownQuestions::Unread,
+            (ThreadStatus::Idle, _) => KnownQuestions::None,
+            (ThreadStatus::Busy | ThreadStatus::Interrupted | ThreadStatus::Error, _) => {
+                KnownQuestions::Unread
+            }
         };
         start.head = ExpectedHead::Read(head.map(Box::new));
         let admission = self.admission(model.as_ref(), &driver);

@@ -272,7 +272,11 @@ pub(crate) fn seq_span(db: &SqlConnection, run_id: RunId, key: i64) -> Result<Op
 /// # Errors
 /// [`Error::Fenced`] if the status does not allow the change.
 pub(crate) fn update_run(db: &SqlConnection, run_id: RunId, patch: &RunPatch) -> Result<()> {
-    if let Some(queue) = RowQueue::of(db).filter(|_| patch.status != Some(RunStatus::Pending)) {
+    // The queued statement changes only a run that is active. A patch without status and lease may also be of a run that has
+    // ended, as that of a cancelled run that never began.
+    let needs_active_run = patch.status.is_some_and(|status| status != RunStatus::Pending)
+        || patch.status.is_none() && patch.lease_until.is_some();
+    if let Some(queue) = RowQueue::of(db).filter(|_| needs_active_run) {
         let status = patch.status.filter(|status| *status != RunStatus::Running);
         let change = PendingRunChange {
             status: status.map(RunStatus::as_str),

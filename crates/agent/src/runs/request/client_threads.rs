@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::secret_check::has_secret;
 use crate::ThreadService;
 use crate::workspace::WORKSPACE_KEY;
-use crate::{Error, Result, RunError, ThreadError};
+use crate::{Error, Result, ThreadError};
 
 /// Metadata keys that clients cannot set. Values for them in a client's metadata are ignored.
 pub(crate) const RESERVED_METADATA: [&str; 6] =
@@ -151,11 +151,9 @@ impl NewThread {
     /// Converts the error of storing the thread if its id belongs to a thread of another owner.
     pub(in crate::runs) fn classify_error(&self, error: Error) -> Error {
         match error {
-            Error::Journal(journal::Error::Conflict { what: "thread", .. })
-            | Error::Run(RunError::Runtime(runtime::Error::Journal(journal::Error::Conflict {
-                what: "thread",
-                ..
-            }))) => ThreadError::Exists(self.thread_id()).into(),
+            Error::Journal(journal::Error::Conflict { what: "thread", .. }) => {
+                ThreadError::Exists(self.thread_id()).into()
+            }
             other => other,
         }
     }

@@ -127,6 +127,20 @@ async fn of_two_concurrent_runs_with_the_strategy_reject_one_is_accepted() {
 }
 
 #[tokio::test]
+async fn of_two_concurrent_runs_on_a_new_thread_with_the_strategy_reject_the_second_finds_it_busy() {
+    let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
+    let (scheduler, thread) = (fixture.scheduler_with_model(&server), ThreadId::generate());
+    let click = || scheduler.create_run(&LOCAL, new_run_on(thread, rejecting_request("slow")));
+    let (left, right) = tokio::join!(click(), click());
+    assert_ne!(is_busy(&left), is_busy(&right), "{left:?} {right:?}");
+    assert!(left.is_ok() || right.is_ok(), "{left:?} {right:?}");
+    server.open_gate(GATE);
+    wait_until_idle(&scheduler).await;
+    let lines = transcript_lines(&scheduler, thread).await;
+    assert_eq!(lines.iter().filter(|line| *line == "U: slow").count(), 1, "{lines:?}");
+}
+
+#[tokio::test]
 async fn a_run_of_another_server_can_be_cancelled_while_exclusive_work_occupies_the_thread_here() {
     let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
     let (remote, local) = (fixture.scheduler_with_model(&server), fixture.scheduler_with_model(&server));

@@ -1,7 +1,7 @@
 //! The statements and round trips of a server with PostgreSQL. A recorder in front of the database counts them, so a test sees
 //! every statement, whichever part of the program sends it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 use test_model::{Script, ScriptedReply, ScriptedServer};
@@ -69,10 +69,27 @@ fn a_run_takes_few_statements_and_round_trips() {
 struct RecordedRun(Vec<RecordedStatement>);
 
 impl RecordedRun {
-    /// Leaves out heartbeats, which are not part of a run.
-    fn new(mut statements: Vec<RecordedStatement>) -> Self {
-        statements.retain(|statement| !statement.sql.contains("replicas"));
-        Self(statements)
+    /// Leaves out heartbeats, which are not part of a run: each transaction with a statement about replicas.
+    fn new(statements: Vec<RecordedStatement>) -> Self {
+        let mut transactions: HashMap<_, usize> = HashMap::new();
+        let mut number_of = |statement: &RecordedStatement| {
+            let number = transactions.entry(statement.connection).or_default();
+            *number += usize::from(statement.sql.starts_with("BEGIN"));
+            (statement.connection, *number)
+        };
+        let numbers: Vec<_> = statements.iter().map(&mut number_of).collect();
+        let is_heartbeat = |(statement, _): &(&RecordedStatement, _)| statement.sql.contains("replicas");
+        let heartbeats: HashSet<_> =
+            statements.iter().zip(&numbers).filter(is_heartbeat).map(|(_, number)| *number).collect();
+        let is_kept = numbers.iter().map(|number| !heartbeats.contains(number));
+        Self(
+            statements
+                .iter()
+                .zip(is_kept)
+                .filter(|(_, is_kept)| *is_kept)
+                .map(|(kept, _)| kept.clone())
+                .collect(),
+        )
     }
 
     /// Returns the number of executed statements that satisfy a condition.

@@ -59,7 +59,7 @@ pub use runs::{
 };
 pub use threads::compaction::{CompactionParameters, ThreadCompaction, ThreadCompactionUndo};
 pub use threads::error::ThreadError;
-pub use threads::export::{export_json, export_markdown};
+pub use threads::export::{ThreadExport, TranscriptFormat};
 pub use threads::import::scratch::ScratchImport;
 pub use threads::import::{FoundSession, ImportReport, ImportedThread, SessionImportProblem};
 pub use threads::lineage::{LineageThread, SubagentList, SubagentThread, ThreadLineage};

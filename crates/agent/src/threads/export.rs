@@ -1,78 +1,175 @@
-//! The history of a thread as Markdown for people, and as JSON. Reasoning of models is left out. This module
-//! reads nothing; callers pass the entries.
+//! The export of a thread as a file: its history is read page by page and rendered in parts, so that the memory that it
+//! needs does not depend on the length of the thread.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+mod transcript;
 
-use journal::view::{ArchiveMarker, HistoryEntry, HistoryItem, SummaryMarker};
-use protocol::{ContentBlock, Message, Rating, Seq, Thread};
-use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::HandoffOrigin;
+use futures::future::BoxFuture;
+use journal::view::{HistoryEntry, HistoryItem, history};
+use journal::{EventQuery, PAGE_ROWS_MAX, Store};
+use protocol::{Event, EventType, Message, RunId, Seq, Thread, ThreadId};
+use tokio_util::task::AbortOnDropHandle;
 
-/// Returns the history as Markdown for people, without reasoning. It begins with the packages that were handed to the thread,
-/// which its requests contain and its messages do not.
-pub fn export_markdown(thread: &Thread, origins: &[HandoffOrigin], entries: &[HistoryEntry]) -> String {
-    let mut out = format!("# {}\n", thread.name.as_deref().unwrap_or("Thread"));
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "\nThread `{}`\n", thread.thread_id);
-    for origin in origins {
-        let package = origin.updated.as_ref().unwrap_or(&origin.proposal);
-        let parent = origin.handoff.parent_thread_id;
-        let _ = writeln!(out, "## Continues thread `{parent}`\n\n{}\n", quote_summary(&package.package_md));
-    }
-    let undone: BTreeSet<Seq> = entries.iter().filter_map(undone_marker_seq).collect();
-    for entry in entries {
-        let (heading, mut text) = match &entry.item {
-            HistoryItem::Message(message) => (speaker_label(message).to_owned(), message_markdown(message)),
-            HistoryItem::Boundary(boundary) => {
-                ("Earlier messages compacted by the original agent".to_owned(), boundary.text.clone())
-            }
-            HistoryItem::Marker(marker) => {
-                let suffix = if undone.contains(&entry.seq) { ", undone" } else { "" };
-                (format!("{}{suffix}", marker_heading(marker)), quote_summary(&marker.summary))
-            }
-            HistoryItem::Undone(undone) => (
-                format!("Compaction undone (marker {})", undone.marker_seq),
-                "_The compacted messages are sent to the model again._".to_owned(),
-            ),
-            HistoryItem::Failed(failed) => ("Compaction failed".to_owned(), quote_summary(&failed.reason)),
-            HistoryItem::Archived(archived) => {
-                let ArchiveMarker { turn_count, first_seq, last_seq, model, .. } = &**archived;
-                let heading =
-                    format!("{turn_count} messages moved to memory ({first_seq}–{last_seq}; {model})");
-                (heading, quote_summary(&archived.summary))
-            }
-            HistoryItem::Audit(audit) => ("Event".to_owned(), format!("_{}_", to_one_line(&audit.text))),
-        };
-        if let Some(Some(feedback)) = &entry.feedback {
-            let thumb = match feedback.rating {
-                Rating::Up => "up",
-                Rating::Down => "down",
+use self::transcript::TranscriptRenderer;
+use crate::{Result, ThreadService};
+
+/// Number of events that are read at a time.
+const PAGE_EVENTS: usize = 500;
+/// Growth factor of successive reads that look for the next answer.
+const READ_GROWTH: usize = 4;
+
+/// The format of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TranscriptFormat {
+    /// Markdown for people.
+    Markdown,
+    /// The thread and the entries of its history as JSON.
+    Json,
+}
+
+/// An export of a thread, without the reasoning of models. Take its parts until there are no more.
+pub struct ThreadExport {
+    /// The journal.
+    store: Arc<dyn Store>,
+    /// The thread.
+    thread_id: ThreadId,
+    /// The person whose feedback the export contains.
+    user_id: String,
+    /// The rendering.
+    renderer: TranscriptRenderer,
+    /// The beginning, until it is taken.
+    head: Option<String>,
+    /// The next page of events, which is read while the previous part is rendered; `None` after the last page.
+    next_page: Option<AbortOnDropHandle<journal::Result<Vec<Event>>>>,
+}
+
+impl<'a> ThreadService<'a> {
+    /// Starts the export of a thread, with this person's feedback on its runs.
+    ///
+    /// # Errors
+    /// Fails only if the journal does.
+    pub fn export(self, thread: &'a Thread, format: TranscriptFormat) -> BoxFuture<'a, Result<ThreadExport>> {
+        journal::box_future(async move {
+            let (origins, undone) = match format {
+                TranscriptFormat::Markdown => (
+                    self.agent.handoffs().origins(thread).await?,
+                    self.undone_markers(thread.thread_id).await?,
+                ),
+                TranscriptFormat::Json => (Vec::new(), BTreeSet::new()),
             };
-            let comment = feedback.comment.as_deref().map(|text| format!(": {}", to_one_line(text)));
-            let _ = writeln!(text, "\n_Feedback: thumb {thumb}{}_", comment.unwrap_or_default());
-        }
-        if !text.trim().is_empty() {
-            let _ = writeln!(out, "## {heading} · {}\n\n{}\n", entry.seq, text.trim_end());
+            let renderer = TranscriptRenderer { format, undone, has_entries: false };
+            let mut export = ThreadExport {
+                store: Arc::clone(&self.agent.store),
+                thread_id: thread.thread_id,
+                user_id: self.agent.feedback_user().to_owned(),
+                head: Some(renderer.render_head(thread, &origins)?),
+                renderer,
+                next_page: None,
+            };
+            export.start_reading(0);
+            Ok(export)
+        })
+    }
+
+    /// Returns the seqs of the compactions that were undone.
+    async fn undone_markers(self, thread_id: ThreadId) -> Result<BTreeSet<Seq>> {
+        let mut markers = BTreeSet::new();
+        let mut after = 0;
+        loop {
+            let types = vec![EventType::CompactionUndone];
+            let query = EventQuery { types, ..EventQuery::after(after, PAGE_ROWS_MAX) };
+            let page = self.agent.store.events(thread_id, query).await?;
+            let Some(last) = page.last() else { return Ok(markers) };
+            after = last.seq;
+            markers.extend(history(&page).iter().filter_map(undone_marker_seq));
         }
     }
-    out
 }
 
-/// Returns the thread and its history as JSON, without reasoning.
-///
-/// # Errors
-/// Fails if a value cannot be serialized as JSON.
-pub fn export_json(thread: &Thread, mut entries: Vec<HistoryEntry>) -> serde_json::Result<String> {
-    entries.iter_mut().for_each(remove_reasoning);
-    Ok(serde_json::to_string_pretty(&json!({"thread": thread, "history": entries}))? + "\n")
+impl ThreadExport {
+    /// Returns the next part of the text, or `None` at the end.
+    ///
+    /// # Errors
+    /// Fails if the journal does. The parts that were returned are incomplete in that case.
+    pub async fn next_part(&mut self) -> Result<Option<String>> {
+        if let Some(head) = self.head.take() {
+            return Ok(Some(head));
+        }
+        let Some(page) = self.next_page.take() else { return Ok(None) };
+        let page = page.await.unwrap_or(Err(journal::Error::Closed))?;
+        let Some(last) = page.last() else { return Ok(Some(self.renderer.render_end().to_owned())) };
+        let last_seq = last.seq;
+        self.start_reading(last_seq);
+        let mut entries = history(&page);
+        drop(page);
+        self.add_feedback(&mut entries, last_seq).await?;
+        Ok(Some(self.renderer.render_entries(entries)?))
+    }
+
+    /// Starts to read the page after `after`.
+    fn start_reading(&mut self, after: Seq) {
+        let (store, thread_id) = (Arc::clone(&self.store), self.thread_id);
+        let read = async move { store.events(thread_id, EventQuery::after(after, PAGE_EVENTS)).await };
+        self.next_page = Some(AbortOnDropHandle::new(tokio::spawn(read)));
+    }
+
+    /// Adds the person's feedback to the last answer of each run. `last_seq` is the end of the page.
+    async fn add_feedback(&self, entries: &mut [HistoryEntry], last_seq: Seq) -> Result<()> {
+        let mut answers: BTreeMap<RunId, usize> = BTreeMap::new();
+        for (index, entry) in entries.iter().enumerate() {
+            if let Some(run_id) = answer_run(entry) {
+                answers.insert(run_id, index);
+            }
+        }
+        if answers.is_empty() {
+            return Ok(());
+        }
+        let run_ids: Vec<RunId> = answers.keys().copied().collect();
+        let feedback = self.store.feedback(self.thread_id, &run_ids, &self.user_id).await?;
+        if feedback.is_empty() {
+            return Ok(());
+        }
+        // The runs of a thread do not overlap, so only this run can have its last answer on a later page.
+        let continuing_run = self.next_answer_run(last_seq).await?;
+        for feedback in feedback {
+            if let Some(index) =
+                answers.get(&feedback.run_id).filter(|_| Some(feedback.run_id) != continuing_run)
+            {
+                entries[*index].feedback = Some(Some(feedback));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the run of the first answer after `after`.
+    async fn next_answer_run(&self, mut after: Seq) -> Result<Option<RunId>> {
+        let mut limit = 1;
+        loop {
+            let query = EventQuery { types: vec![EventType::AiMessage], ..EventQuery::after(after, limit) };
+            let page = self.store.events(self.thread_id, query).await?;
+            let Some(last) = page.last() else { return Ok(None) };
+            after = last.seq;
+            if let Some(run_id) = history(&page).iter().find_map(answer_run) {
+                return Ok(Some(run_id));
+            }
+            limit = (limit * READ_GROWTH).min(PAGE_EVENTS);
+        }
+    }
 }
 
-/// Removes the reasoning from a model's message, because it is not part of the conversation.
-fn remove_reasoning(entry: &mut HistoryEntry) {
-    if let HistoryItem::Message(Message::Ai(answer)) = &mut entry.item {
-        answer.content.retain(|block| !matches!(block, ContentBlock::Thinking { .. }));
+/// Returns the run of an entry that is an answer of a model.
+const fn answer_run(entry: &HistoryEntry) -> Option<RunId> {
+    match &entry.item {
+        HistoryItem::Message(Message::Ai(_)) => entry.run_id,
+        HistoryItem::Message(_)
+        | HistoryItem::Boundary(_)
+        | HistoryItem::Marker(_)
+        | HistoryItem::Undone(_)
+        | HistoryItem::Failed(_)
+        | HistoryItem::Archived(_)
+        | HistoryItem::Audit(_) => None,
     }
 }
 
@@ -86,123 +183,5 @@ fn undone_marker_seq(entry: &HistoryEntry) -> Option<Seq> {
         | HistoryItem::Marker(_)
         | HistoryItem::Archived(_)
         | HistoryItem::Audit(_) => None,
-    }
-}
-
-/// Returns the heading of a compaction.
-fn marker_heading(marker: &SummaryMarker) -> String {
-    let SummaryMarker { replaced_count, first_seq, last_seq, tokens_before, tokens_after, .. } = marker;
-    format!(
-        "{replaced_count} messages compacted ({first_seq}–{last_seq}; {tokens_before} → {tokens_after} tokens; {}; {})",
-        marker.trigger.as_str(),
-        marker.model
-    )
-}
-
-/// Returns the text with all whitespace, including line breaks, reduced to single spaces.
-fn to_one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Returns a summary as a block quote, so that its headings are not headings of the document.
-fn quote_summary(summary: &str) -> String {
-    summary.lines().map(|line| format!("> {line}\n")).collect()
-}
-
-/// Returns the name of the speaker of a message.
-const fn speaker_label(message: &Message) -> &'static str {
-    match message {
-        Message::Human(_) => "Human",
-        Message::Ai(_) => "AI",
-        Message::Tool(_) => "Tool",
-    }
-}
-
-/// Returns the content of a message as Markdown.
-fn message_markdown(message: &Message) -> String {
-    let mut text = String::new();
-    for block in message.content() {
-        match block {
-            ContentBlock::Text { text: part } => {
-                let _ = writeln!(text, "{part}");
-            }
-            ContentBlock::ToolCall { name, args, .. } => {
-                let _ = writeln!(text, "`{name}` {args}");
-            }
-            ContentBlock::Media { media_type, .. } => {
-                let _ = writeln!(text, "[{media_type}]");
-            }
-            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => {}
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use jiff::Timestamp;
-    use journal::view::history;
-    use protocol::{
-        AssistantId, Compaction, CompactionTrigger, CompactionUndone, Event, EventType, NewEvent,
-        RunFeedback, RunId, ThreadId,
-    };
-
-    use super::*;
-
-    /// Returns a compaction of two messages.
-    fn compaction() -> Compaction {
-        Compaction {
-            schema_version: 1,
-            trigger: CompactionTrigger::Manual,
-            first_seq: 1,
-            last_seq: 2,
-            replaced_count: 2,
-            kept_count: 1,
-            tokens_before: 900,
-            tokens_after: 300,
-            model: "extractive".to_owned(),
-            summary: "# Not a heading".to_owned(),
-            sections: protocol::CondensedSummary::default(),
-            carried: protocol::CarriedFacts::default(),
-            last_request_seq: None,
-            previous_seq: None,
-            focus: None,
-            duration_ms: 1,
-            step: 0,
-            usage: protocol::Usage::default(),
-            prompt_sha256: None,
-        }
-    }
-
-    #[test]
-    fn c6_d7_the_export_contains_markers_undone_compactions_and_feedback() {
-        let (thread_id, now, run_id) = (ThreadId::generate(), Timestamp::UNIX_EPOCH, RunId::generate());
-        let undone = CompactionUndone { marker_seq: 3, clip_seqs: Vec::new() };
-        let events = [
-            NewEvent::from_message(&Message::human("Count."), now).unwrap(),
-            NewEvent::from_message(&Message::ai("One."), now).unwrap(),
-            NewEvent::new(EventType::Compacted, &compaction(), now).unwrap(),
-            NewEvent::new(EventType::CompactionUndone, &undone, now).unwrap(),
-        ];
-        let stored = events.into_iter().zip(1..).map(|(event, seq)| Event::from_new(event, thread_id, seq));
-        let mut entries = history(&stored.collect::<Vec<_>>());
-        entries[1].feedback = Some(Some(RunFeedback {
-            thread_id,
-            run_id,
-            user_id: RunFeedback::LOCAL_USER.to_owned(),
-            rating: Rating::Up,
-            comment: Some("good\n# one".to_owned()),
-            created_at: now,
-            updated_at: now,
-        }));
-        let markdown = export_markdown(&Thread::blank(thread_id, AssistantId::default(), now), &[], &entries);
-        for line in [
-            "## 2 messages compacted (1–2; 900 → 300 tokens; manual; extractive), undone · 3",
-            "> # Not a heading",
-            "_Feedback: thumb up: good # one_",
-            "## Compaction undone (marker 3) · 4",
-        ] {
-            assert!(markdown.lines().any(|exported| exported == line), "{line}: {markdown}");
-        }
     }
 }

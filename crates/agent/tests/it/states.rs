@@ -1,6 +1,7 @@
 //! Tests of thread states: how protocol clients read the checkpoints of a thread and change its state.
 
 mod change;
+mod export;
 mod files;
 mod past;
 mod tree;

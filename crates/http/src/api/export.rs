@@ -1,6 +1,8 @@
 //! Downloads of a thread: its transcript and its artifacts. Content that a browser could execute is always sent as an
 //! attachment.
 
+use agent::TranscriptFormat;
+use axum::body::Body;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
 };
@@ -36,21 +38,20 @@ pub(crate) async fn export_thread(
 ) -> Result<Response, ApiError> {
     let mut thread = langgraph::find_thread(&caller, thread_id).await?;
     thread.assistant_id = thread.assistant_id.with_owner(None);
-    let (extension, media_type) = match params.text("format") {
-        None | Some("md") => ("md", "text/markdown; charset=utf-8"),
-        Some("json") => ("json", "application/json"),
+    let (format, extension, media_type) = match params.text("format") {
+        None | Some("md") => (TranscriptFormat::Markdown, "md", "text/markdown; charset=utf-8"),
+        Some("json") => (TranscriptFormat::Json, "json", "application/json"),
         Some(format) => {
             return Err(ApiError::invalid(format!("`format`: `{format}` is not one of md, json")));
         }
     };
-    let entries = caller.agent.threads().history(thread_id).await?;
-    let origins = caller.agent.handoffs().origins(&thread).await?;
-    let text = match extension {
-        "json" => agent::export_json(&thread, entries).map_err(ApiError::internal)?,
-        _ => agent::export_markdown(&thread, &origins, &entries),
-    };
+    let export = caller.agent.threads().export(&thread, format).await?;
+    // A failure after this ends the response without its last chunk, so that a client notices it.
+    let parts = futures::stream::try_unfold(export, |mut export| async move {
+        Ok::<_, agent::Error>(export.next_part().await?.map(|part| (part, export)))
+    });
     Ok(attachment_response(
-        text,
+        Body::from_stream(parts),
         HeaderValue::from_static(media_type),
         &format!("thread-{thread_id}.{extension}"),
     ))

@@ -5,10 +5,11 @@ pub(crate) mod newest;
 pub(crate) mod prune;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use agent::{CancellationToken, FrameSender, ThreadFilter, ThreadNode};
+use agent::{CancellationToken, FrameSender, ThreadExport, ThreadFilter, ThreadNode, TranscriptFormat};
 use jiff::Timestamp;
 use protocol::{ParentKind, Seq, Thread, ThreadId, ThreadState};
 use serde::Serialize;
@@ -374,29 +375,39 @@ async fn export_thread(
     output: Option<&Path>,
 ) -> Result<(), CliFailure> {
     let thread = context.agent.threads().find(prefix).await?;
-    let entries = context.agent.threads().history(thread.thread_id).await?;
-    let origins = context.agent.handoffs().origins(&thread).await?;
-    let text = match (format, context.format) {
-        (ExportFormat::Md, OutputFormat::Text) => agent::export_markdown(&thread, &origins, &entries),
-        (ExportFormat::Json, _) | (ExportFormat::Md, OutputFormat::Json) => {
-            agent::export_json(&thread, entries)?
-        }
+    let format = match (format, context.format) {
+        (ExportFormat::Md, OutputFormat::Text) => TranscriptFormat::Markdown,
+        (ExportFormat::Json, _) | (ExportFormat::Md, OutputFormat::Json) => TranscriptFormat::Json,
     };
-    match output {
-        Some(path) => std::fs::write(path, text).map_err(|error| {
-            CliFailure::new(ExitReason::User, format!("write {}: {error}", path.display()))
-                .with_hint("name a file that you can write to")
-        }),
-        None => {
-            let mut stdout = std::io::stdout().lock();
-            match context.screen.audience {
-                // Escape sequences in a transcript must not reach the terminal.
-                Audience::Person => stdout.write_all(sanitize(&text).as_bytes())?,
-                Audience::Program => stdout.write_all(text.as_bytes())?,
-            }
-            Ok(())
+    let mut export = context.agent.threads().export(&thread, format).await?;
+    if let Some(path) = output {
+        return write_export_file(export, path).await;
+    }
+    while let Some(part) = export.next_part().await? {
+        let mut stdout = std::io::stdout().lock();
+        match context.screen.audience {
+            // Escape sequences in a transcript must not reach the terminal.
+            Audience::Person => stdout.write_all(sanitize(&part).as_bytes())?,
+            Audience::Program => stdout.write_all(part.as_bytes())?,
         }
     }
+    Ok(())
+}
+
+/// Writes an export to a file.
+///
+/// # Errors
+/// Fails if the journal cannot be read or the file cannot be written.
+pub(crate) async fn write_export_file(mut export: ThreadExport, path: &Path) -> Result<(), CliFailure> {
+    let failure = |error: std::io::Error| {
+        CliFailure::new(ExitReason::User, format!("write {}: {error}", path.display()))
+            .with_hint("name a file that you can write to")
+    };
+    let mut file = File::create(path).map_err(failure)?;
+    while let Some(part) = export.next_part().await? {
+        file.write_all(part.as_bytes()).map_err(failure)?;
+    }
+    Ok(())
 }
 
 /// Prints a thread that was changed or created. `action` is the beginning of the line, such as `Renamed`.

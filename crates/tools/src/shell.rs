@@ -66,8 +66,8 @@ const RESERVED_WORDS: &[&str] = &[
     "select", "then", "time", "until", "while", "{", "}",
 ];
 
-/// Programs that bash or another shell executes itself, and that differ between shells. All other programs are the same files for
-/// every shell.
+/// Programs that bash or another shell executes itself, and that differ between shells. All other programs on the search path
+/// are the same files for every shell.
 const SHELL_BUILTINS: &[&str] = &[
     ".",
     "[",
@@ -203,11 +203,18 @@ impl SimpleCommand {
             ShellRedirect::Harmless(text) => PORTABLE_REDIRECTS.contains(&text.as_str()),
             ShellRedirect::File => false,
         };
-        let program = self.words.first().filter(|word| !word.is_expanded);
+        let is_portable_program = |words: &[ShellWord]| match words {
+            // With other arguments, one shell enters a folder and another one fails.
+            [program, folder] if program.text == "cd" => !folder.text.starts_with('-'),
+            [program, ..] if program.text == "cd" => false,
+            // A script without an interpreter line is interpreted by the shell itself.
+            [program, ..] => !program.text.contains('/') && !SHELL_BUILTINS.contains(&program.text.as_str()),
+            [] => false,
+        };
         self.assignments.is_empty()
             && self.words.iter().all(|word| !word.is_expanded)
             && self.redirects.iter().all(is_portable_redirect)
-            && program.is_some_and(|word| !SHELL_BUILTINS.contains(&word.text.as_str()))
+            && is_portable_program(&self.words)
     }
 
     /// Returns the words as the program receives them, or `None` if the shell expands at least one of them.

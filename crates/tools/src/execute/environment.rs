@@ -17,6 +17,8 @@ const BASH: &str = "/bin/bash";
 const SH: &str = "/bin/sh";
 /// The beginning of the names of variables that change what bash does: exported functions, `BASH_ENV`.
 const BASH_VARIABLE_PREFIX: &str = "BASH_";
+/// Other variables that change what bash does.
+const BASH_OPTION_VARIABLES: [&str; 2] = ["SHELLOPTS", "BASHOPTS"];
 
 /// Variables that hold API keys of model providers. No command gets them.
 const PROVIDER_KEY_VARIABLES: &[&str] =
@@ -83,9 +85,17 @@ fn shell_command(script: &str, workspace: &Workspace, choice: CommandShell) -> C
     command
 }
 
-/// Returns whether the environment of this process changes what bash does.
+/// Returns whether the environment of this process has a variable that only bash understands or passes on: one that changes
+/// what bash does, or one whose name is not an identifier, such as `spring.datasource.url`, which other shells remove.
 fn has_bash_variables() -> bool {
-    env::vars_os().any(|(name, _)| name.to_string_lossy().starts_with(BASH_VARIABLE_PREFIX))
+    env::vars_os().any(|(name, _)| is_bash_variable(&name.to_string_lossy()))
+}
+
+/// Returns whether only bash understands or passes on a variable with this name, see [`has_bash_variables`].
+fn is_bash_variable(name: &str) -> bool {
+    let is_identifier = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    !is_identifier || name.starts_with(BASH_VARIABLE_PREFIX) || BASH_OPTION_VARIABLES.contains(&name)
 }
 
 /// Returns a program that runs in the workspace with an empty standard input, as the leader of its own process group,
@@ -133,5 +143,13 @@ mod tests {
         assert_eq!(program("ls *.rs", CommandShell::Auto), bash);
         assert_eq!(program("ls -l", CommandShell::Bash), bash);
         assert_eq!(program("ls *.rs", CommandShell::Sh), SH);
+    }
+
+    #[test]
+    fn variables_that_only_bash_passes_on_are_recognized() {
+        for name in ["BASH_ENV", "BASH_FUNC_f%%", "SHELLOPTS", "spring.datasource.url", "a-b", "1a"] {
+            assert!(is_bash_variable(name), "{name}");
+        }
+        assert!(!is_bash_variable("PATH") && !is_bash_variable("_") && !is_bash_variable("LC_ALL"));
     }
 }

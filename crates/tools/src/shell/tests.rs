@@ -175,6 +175,11 @@ fn a_line_is_portable_only_if_every_shell_gives_it_the_same_meaning() {
         "for i in 1 2; do ls; done",
         "time ls",
         "diff a b && type ls",
+        "./build.sh",
+        "cd my dir && ls",
+        "cd -e x",
+        "cd",
+        "ls; exit -1",
     ] {
         assert!(!is_portable(line), "{line}");
     }

@@ -13,7 +13,7 @@ use protocol::{Event, EventType, Message, RunId, Seq, Thread, ThreadId};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::transcript::TranscriptRenderer;
-use crate::{Result, ThreadService};
+use crate::{Result, ThreadError, ThreadService};
 
 /// Number of events that are read at a time.
 const PAGE_EVENTS: usize = 500;
@@ -92,14 +92,20 @@ impl ThreadExport {
     /// Returns the next part of the text, or `None` at the end.
     ///
     /// # Errors
-    /// Fails if the journal does. The parts that were returned are incomplete in that case.
+    /// Fails if the journal does, or if the thread was deleted meanwhile. The parts that were returned are incomplete in
+    /// that case.
     pub async fn next_part(&mut self) -> Result<Option<String>> {
         if let Some(head) = self.head.take() {
             return Ok(Some(head));
         }
         let Some(page) = self.next_page.take() else { return Ok(None) };
         let page = page.await.unwrap_or(Err(journal::Error::Closed))?;
-        let Some(last) = page.last() else { return Ok(Some(self.renderer.render_end().to_owned())) };
+        let Some(last) = page.last() else {
+            // A deleted thread has no events either.
+            let thread = self.store.thread(self.thread_id).await?;
+            thread.ok_or_else(|| ThreadError::Unknown(self.thread_id.to_string()))?;
+            return Ok(Some(self.renderer.render_end().to_owned()));
+        };
         let last_seq = last.seq;
         self.start_reading(last_seq);
         let mut entries = history(&page);

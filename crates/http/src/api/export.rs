@@ -47,8 +47,11 @@ pub(crate) async fn export_thread(
     };
     let export = caller.agent.threads().export(&thread, format).await?;
     // A failure after this ends the response without its last chunk, so that a client notices it.
-    let parts = futures::stream::try_unfold(export, |mut export| async move {
-        Ok::<_, agent::Error>(export.next_part().await?.map(|part| (part, export)))
+    let parts = futures::stream::try_unfold(export, move |mut export| async move {
+        let part = export.next_part().await;
+        let part =
+            part.inspect_err(|error| tracing::warn!(%thread_id, %error, "failed to complete an export"))?;
+        Ok::<_, agent::Error>(part.map(|part| (part, export)))
     });
     Ok(attachment_response(
         Body::from_stream(parts),

@@ -6,7 +6,7 @@ pub(crate) mod prune;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Seek, Write};
 use std::path::Path;
 
 use agent::{CancellationToken, FrameSender, ThreadExport, ThreadFilter, ThreadNode, TranscriptFormat};
@@ -394,7 +394,8 @@ async fn export_thread(
     Ok(())
 }
 
-/// Writes an export to a file.
+/// Writes an export to a file. It is complete in a temporary file before the file is changed, so that a failure of the
+/// journal does not destroy an earlier export.
 ///
 /// # Errors
 /// Fails if the journal cannot be read or the file cannot be written.
@@ -403,10 +404,12 @@ pub(crate) async fn write_export_file(mut export: ThreadExport, path: &Path) -> 
         CliFailure::new(ExitReason::User, format!("write {}: {error}", path.display()))
             .with_hint("name a file that you can write to")
     };
-    let mut file = File::create(path).map_err(failure)?;
+    let mut complete = tempfile::tempfile().map_err(failure)?;
     while let Some(part) = export.next_part().await? {
-        file.write_all(part.as_bytes()).map_err(failure)?;
+        complete.write_all(part.as_bytes()).map_err(failure)?;
     }
+    complete.rewind().map_err(failure)?;
+    std::io::copy(&mut complete, &mut File::create(path).map_err(failure)?).map_err(failure)?;
     Ok(())
 }
 

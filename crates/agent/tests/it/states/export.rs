@@ -96,3 +96,23 @@ async fn a_long_export_consists_of_small_parts_with_feedback_at_the_last_answer_
         && last_answer("second") < second)
     );
 }
+
+#[tokio::test]
+async fn an_export_of_a_thread_that_is_deleted_meanwhile_fails() {
+    let environment = TestEnvironment::new();
+    let agent = environment.agent_with(&answering_server("unused"));
+    let thread = Thread::blank(ThreadId::generate(), AssistantId::default(), jiff::Timestamp::UNIX_EPOCH);
+    let thread_id = thread.thread_id;
+    commit(&agent, vec![Write::CreateThread(thread.clone())]).await;
+    store_run(&agent, thread_id, "first").await;
+    let mut export = agent.threads().export(&thread, TranscriptFormat::Json).await.unwrap();
+    export.next_part().await.unwrap().unwrap();
+    commit(&agent, vec![Write::DeleteThread { thread_id }]).await;
+    let outcome = loop {
+        match export.next_part().await {
+            Ok(Some(_)) => {}
+            ended => break ended,
+        }
+    };
+    assert_eq!(outcome.unwrap_err().class(), agent::ErrorClass::User);
+}

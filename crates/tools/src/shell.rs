@@ -90,6 +90,7 @@ const SHELL_BUILTINS: &[&str] = &[
     "enable",
     "eval",
     "exec",
+    "exit",
     "export",
     "fc",
     "fg",

@@ -229,11 +229,12 @@ async fn another_draft_divides_a_long_conversation_without_reading_it_again() {
     let journal = JournalFixture::with_lines(&lines.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let cache = ThreadScanCache::default();
     let budget = PartBudget { tokens_max: 500, parts_max: 4 };
-    let mut frames = journal.frames.subscribe(None).unwrap();
+    let (sender, mut frames) = FrameSender::channel();
+    let source = ThreadSource { frames: &sender, ..journal.source() };
     // Every page but the last one of a reading is reported.
     let mut divide = async || {
         let scan = journal.scan(&cache, None).await;
-        let divided = scan.divide_conversation(journal.source(), budget).await.unwrap();
+        let divided = scan.divide_conversation(source, budget).await.unwrap();
         let mut readings = 0;
         while let Some(item) = frames.try_next() {
             readings += usize::from(format!("{item:?}").contains("divide the conversation"));

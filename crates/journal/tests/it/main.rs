@@ -92,6 +92,7 @@ against_every_backend! {
         a6_half_a_surrogate_pair_is_refused
         a7_a_repeated_key_stores_one_row
         a8_a_failed_transaction_leaves_nothing
+        a8_a_failing_transaction_affects_none_that_is_committed_with_it
         a8_a_failure_does_not_affect_other_transactions_of_the_batch
         a9_pages_honour_their_bounds
         a10_other_categories_do_not_count_against_the_page_limit

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use journal::{Error, EventQuery, PAGE_ROWS_MAX, Write};
+use journal::{Error, EventQuery, FencingToken, PAGE_ROWS_MAX, Transaction, Write};
 use protocol::{Category, NewEvent, RunId, ThreadId};
 use serde_json::value::RawValue;
 
@@ -140,6 +140,44 @@ pub async fn a7_a_repeated_key_stores_one_row(store: SharedStore) {
     assert_eq!(store.seq_of_event_key(thread_id, "b").await.unwrap(), Some(3));
     assert_eq!(store.seq_of_event_key(other, "b").await.unwrap(), None);
     assert_eq!(store.seq_of_event_key(ThreadId::generate(), "a").await.unwrap(), None);
+}
+
+pub async fn a8_a_failing_transaction_affects_none_that_is_committed_with_it(store: SharedStore) {
+    const TRANSACTIONS: usize = 80;
+    let mut threads = Vec::new();
+    for _ in 0..TRANSACTIONS {
+        let thread_id = create(&*store).await;
+        append(&*store, thread_id, vec![trace_event(0).with_key("first")]).await.unwrap();
+        threads.push(thread_id);
+    }
+    let mut tasks = Vec::new();
+    for (number, thread_id) in threads.into_iter().enumerate() {
+        let store = Arc::clone(&store);
+        tasks.push(tokio::spawn(async move {
+            let event = match number % 4 {
+                // The unique index refuses the event, if it was not looked up before.
+                1 => trace_event(0).with_key("first"),
+                _ => trace_event(1),
+            };
+            let fence = (number % 4 == 2)
+                .then(|| FencingToken { run_id: RunId::generate(), owner: "nobody".to_owned() });
+            let writes = vec![Write::Append { thread_id, events: vec![event] }];
+            let outcome = store.commit(Transaction { fence, writes }).await;
+            let stored = seqs(&all_events(&*store, thread_id, &[]).await);
+            (number, outcome.map(|receipt| receipt.seqs), stored)
+        }));
+    }
+    for task in tasks {
+        let (number, outcome, stored) = task.await.unwrap();
+        match number % 4 {
+            1 => assert_eq!((outcome.unwrap(), stored), (vec![vec![1]], vec![1]), "{number}"),
+            2 => {
+                let is_refused = matches!(outcome, Err(Error::NotFound { what: "run", .. }));
+                assert!(is_refused && stored == [1], "{number}: {outcome:?} {stored:?}");
+            }
+            _ => assert_eq!((outcome.unwrap(), stored), (vec![vec![2]], vec![1, 2]), "{number}"),
+        }
+    }
 }
 
 pub async fn a8_a_failed_transaction_leaves_nothing(store: SharedStore) {

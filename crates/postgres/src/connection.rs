@@ -45,6 +45,9 @@ const SERVER_INCARNATION_SQL: &str = "SELECT stats_reset::text FROM pg_stat_bgwr
 /// Acquires the advisory locks `$1` in the given order and returns the transaction id.
 const ACQUIRE_LOCKS_SQL: &str =
     "SELECT pg_current_xact_id()::text, pg_advisory_xact_lock(k)::text FROM unnest($1::bigint[]) AS k";
+/// Acquires the advisory locks `$1` that are free, and returns whether all of them were.
+const TRY_LOCKS_SQL: &str =
+    "SELECT bool_and(pg_try_advisory_xact_lock(k))::text FROM unnest($1::bigint[]) AS k";
 /// Returns the transaction id.
 const TRANSACTION_ID_SQL: &str = "SELECT pg_current_xact_id()::text";
 
@@ -67,6 +70,8 @@ pub struct Connection {
     pipelined: RefCell<Vec<PipelinedStatement>>,
     /// Number of open cursors. It also names them.
     open_cursors: Cell<u32>,
+    /// Advisory locks that the current transaction requested after its start ([`Connection::acquire_locks`]).
+    requested_locks: RefCell<Vec<i64>>,
     /// Set when the connection no longer accepts statements.
     is_lost: Cell<bool>,
     /// Set from the start of a unit of work to its end. It stays set if the work panicked.
@@ -140,6 +145,7 @@ impl Connection {
             statements: RefCell::default(),
             pipelined: RefCell::default(),
             open_cursors: Cell::new(0),
+            requested_locks: RefCell::default(),
             is_lost: Cell::new(false),
             is_in_use: Cell::new(false),
             response_timeout: Cell::new(Some(RESPONSE_TIMEOUT)),
@@ -327,6 +333,26 @@ impl Connection {
         }
     }
 
+    /// Acquires further advisory locks, which the work of a transaction discovered, until the end of the transaction.
+    /// It does not wait for them, because two transactions that wait for each other's locks deadlock.
+    /// [`crate::Pool::write`] repeats a transaction that fails here, and acquires these locks at its start, in order.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if another transaction holds one of the locks.
+    pub fn acquire_locks(&self, locks: Vec<i64>) -> Result<()> {
+        self.requested_locks.borrow_mut().extend_from_slice(&locks);
+        let rows = self.query(TRY_LOCKS_SQL, &[SqlValue::Integers(locks.into())])?;
+        match rows.first().map(|row| row.text(0)).transpose()?.flatten().as_deref() {
+            Some("false") => Err(Error::Conflict("another transaction holds a lock".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the locks that the last transaction requested after its start.
+    pub(crate) fn take_requested_locks(&self) -> Vec<i64> {
+        self.requested_locks.take()
+    }
+
     /// Runs `work` in one transaction, after acquiring the locks. If `work` fails, everything is rolled back. If the
     /// connection is lost during the commit, the outcome is [`CommitOutcome::Unknown`].
     ///
@@ -337,6 +363,7 @@ impl Connection {
         locks: &TransactionLocks,
         work: impl FnOnce(&Self) -> Result<T, E>,
     ) -> Result<CommitOutcome<T>, E> {
+        self.requested_locks.take();
         let transaction_id = match self.begin_transaction(locks) {
             Ok(transaction_id) => transaction_id,
             Err(error) => {

@@ -26,7 +26,7 @@ pub enum Error {
     /// No connection became free within the pool's wait timeout.
     #[error("get a connection to the database: all connections of the pool are in use")]
     Exhausted,
-    /// A concurrent transaction caused a deadlock or a serialization failure. A retry may succeed.
+    /// A concurrent transaction holds a lock, or caused a deadlock or a serialization failure. A retry may succeed.
     #[error("execute a transaction: {0}")]
     Conflict(String),
     /// A unique or foreign key constraint was violated. If a concurrent transaction inserted the row after this

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bb8::{ErrorSink, ManageConnection, PooledConnection, QueueStrategy, RunError};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
@@ -64,11 +65,22 @@ pub struct PoolStatistics {
 /// The advisory locks that a transaction acquires before its first statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransactionLocks {
-    /// Lock keys, acquired in this order. All transactions must use the same order to avoid deadlocks.
+    /// Lock keys in ascending order, in which they are acquired. All transactions use this order to avoid deadlocks.
     pub locks: Vec<i64>,
     /// Maximum time to wait for one of these locks, or for a row lock later in the transaction. `None` uses the
     /// session's lock timeout.
     pub lock_timeout: Option<Duration>,
+}
+
+impl TransactionLocks {
+    /// Adds locks. All locks are in ascending order then.
+    fn extend(&mut self, more: Vec<i64>) {
+        if !more.is_empty() {
+            self.locks.extend(more);
+            self.locks.sort_unstable();
+            self.locks.dedup();
+        }
+    }
 }
 
 impl From<Vec<i64>> for TransactionLocks {
@@ -188,7 +200,8 @@ impl Pool {
     /// transactions that need the same lock run one after another.
     ///
     /// The whole transaction is retried after a conflict with a concurrent transaction, and if the connection breaks
-    /// before the commit. If the connection breaks during the commit, the server is asked for the outcome. `work` can
+    /// before the commit. A retry first acquires the locks that the failed attempt requested
+    /// ([`Connection::acquire_locks`]). If the connection breaks during the commit, the server is asked for the outcome. `work` can
     /// run several times, so it must have no other effects.
     ///
     /// # Errors
@@ -203,8 +216,14 @@ impl Pool {
         T: Send + 'static,
         E: From<Error> + RetryPolicy + Send + 'static,
     {
-        let (pool, locks) = (self.clone(), locks.into());
-        let transaction = move |connection: &Connection| connection.transaction(&locks, &work);
+        let (pool, locks) = (self.clone(), Mutex::new(locks.into()));
+        let transaction = move |connection: &Connection| {
+            let mut locks = locks.lock();
+            let outcome = connection.transaction(&locks, &work);
+            // If the attempt is repeated, it acquires in order what it discovered, and cannot deadlock on it again.
+            locks.extend(connection.take_requested_locks());
+            outcome
+        };
         run_on_own_task(async move { pool.run_with_retries(transaction).await }).await
     }
 

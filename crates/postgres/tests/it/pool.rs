@@ -1,7 +1,7 @@
 //! Tests of the pool: its size, the lifetime of its connections, retries and locks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use postgres::{Error, PoolSettings, TransactionLocks};
@@ -228,4 +228,40 @@ async fn j9_a_deadlock_of_two_transactions_is_resolved_and_both_succeed() {
     for task in both {
         task.await.unwrap().unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j9_transactions_that_discover_each_others_locks_are_repeated_with_all_locks_and_never_deadlock() {
+    let (_database, pool) = open_database_and_pool().await;
+    let starting = Arc::new(Barrier::new(2));
+    let attempts = [(1, 2), (2, 1)].map(|(first, second)| {
+        let (pool, starting) = (pool.clone(), Arc::clone(&starting));
+        tokio::spawn(async move {
+            let attempts = Mutex::new(Vec::new());
+            pool.write(vec![first], move |db| {
+                let held = db.query(
+                    "SELECT objid::bigint::text FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
+                    &[],
+                )?;
+                attempts.lock().unwrap().push(held.len());
+                // Each transaction of the first attempt holds its first lock before the other requests it.
+                if attempts.lock().unwrap().len() == 1 {
+                    starting.wait();
+                }
+                db.acquire_locks(vec![second])?;
+                Ok::<_, Error>(attempts.lock().unwrap().clone())
+            })
+            .await
+        })
+    });
+    let mut was_repeated = false;
+    for task in attempts {
+        let held = task.await.unwrap().unwrap();
+        was_repeated |= held == [1, 2];
+        assert!(held == [1] || held == [1, 2], "locks held at the start of each attempt: {held:?}");
+    }
+    assert!(was_repeated, "one of them held the lock that the other requested");
+    let sql = "SELECT deadlocks::text FROM pg_stat_database WHERE datname = current_database()";
+    let deadlocks = pool.with_connection(|db| db.query(sql, &[])?[0].text(0)).await.unwrap();
+    assert_eq!(deadlocks.as_deref(), Some("0"));
 }

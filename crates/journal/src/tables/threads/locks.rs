@@ -17,8 +17,8 @@ pub(crate) enum LockState {
     NewlyLocked,
 }
 
-/// Locks threads until the end of the transaction. Two transactions that lock each other's threads deadlock;
-/// PostgreSQL aborts one of them, and it is retried.
+/// Locks threads until the end of the transaction. If another transaction has locked one of them, this one is
+/// repeated with all these locks acquired at its start.
 pub(crate) fn lock_threads(db: &SqlConnection, thread_keys: &[i64]) -> Result<LockState> {
     if db.dialect() == SqlDialect::Sqlite || thread_keys.is_empty() {
         return Ok(LockState::AlreadyLocked);
@@ -30,10 +30,10 @@ pub(crate) fn lock_threads(db: &SqlConnection, thread_keys: &[i64]) -> Result<Lo
     Ok(LockState::NewlyLocked)
 }
 
-/// Acquires further advisory locks of PostgreSQL, in ascending order.
-pub(crate) fn acquire_locks(db: &SqlConnection, mut locks: Vec<i64>) -> Result<()> {
-    locks.sort_unstable();
-    db.prepare("SELECT CAST(pg_advisory_xact_lock(k) AS TEXT) FROM unnest(CAST($1 AS bigint[])) AS k")?
-        .query_map([SqlValue::Integers(locks.into())], |_| Ok(()))?;
-    Ok(())
+/// Acquires further advisory locks of PostgreSQL. SQLite has one writer and needs none.
+pub(crate) fn acquire_locks(db: &SqlConnection, locks: Vec<i64>) -> Result<()> {
+    match db {
+        SqlConnection::Sqlite(..) => Ok(()),
+        SqlConnection::Postgres(connection, _) => Ok(connection.acquire_locks(locks)?),
+    }
 }

@@ -54,9 +54,7 @@ pub use runs::request::messages::{
 };
 pub use runs::request::secret_check::check_request;
 pub use runs::spans::TraceSubject;
-pub use runs::{
-    IfExists, NewThread, PendingWebhook, PendingWebhookPage, StartedRun, TEMPORARY_KEY, requested_steps_max,
-};
+pub use runs::{IfExists, NewThread, PendingWebhook, PendingWebhookPage, StartedRun, requested_steps_max};
 pub use threads::compaction::{CompactionParameters, ThreadCompaction, ThreadCompactionUndo};
 pub use threads::error::ThreadError;
 pub use threads::export::{ThreadExport, TranscriptFormat};

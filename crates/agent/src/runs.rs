@@ -29,7 +29,7 @@ use crate::assembly::RunPurpose;
 use crate::{Agent, Error, Result, RunError, ThreadError};
 
 pub use self::admission::run_bounds::requested_steps_max;
-pub use self::request::client_threads::{IfExists, NewThread, TEMPORARY_KEY};
+pub use self::request::client_threads::{IfExists, NewThread};
 pub(crate) use self::request::client_threads::{METADATA_BYTES_MAX, RESERVED_METADATA, create_thread_writes};
 pub use self::webhooks::{PendingWebhook, PendingWebhookPage};
 

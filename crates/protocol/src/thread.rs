@@ -40,6 +40,12 @@ pub struct Thread {
     pub project: Option<String>,
 }
 
+impl Thread {
+    /// The metadata key of a thread that exists for one run only and is deleted after it: `{"run_id": …}`. Its messages are
+    /// not indexed for searches, except for those that name the thread.
+    pub const TEMPORARY_KEY: &str = "temporary";
+}
+
 named_enum! {
     /// The relation of a thread to its parent.
     pub enum ParentKind {

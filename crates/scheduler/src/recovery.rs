@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use agent::{AllThreadsSubscription, CancellationToken, FrameSender, TEMPORARY_KEY, ThreadFilter};
-use protocol::{OwnerScope, ParentKind, Run, RunId, RunRequest, RunStatus, ThreadId};
+use agent::{AllThreadsSubscription, CancellationToken, FrameSender, ThreadFilter};
+use protocol::{OwnerScope, ParentKind, Run, RunId, RunRequest, RunStatus, Thread, ThreadId};
 use serde_json::{Map, json};
 
 use crate::Result;
@@ -272,7 +272,7 @@ impl Scheduler {
     /// Deletes the threads of temporary runs whose process ended before it could delete them.
     async fn delete_temporary_threads(&self) -> Result<()> {
         let runs = self.system_agent.runs();
-        let metadata = Map::from_iter([(TEMPORARY_KEY.to_owned(), json!({}))]);
+        let metadata = Map::from_iter([(Thread::TEMPORARY_KEY.to_owned(), json!({}))]);
         let filter =
             ThreadFilter { metadata, ..ThreadFilter::for_scope(OwnerScope::Everyone, TEMPORARY_THREADS_MAX) };
         // Another process may still keep the stream of a run that ended recently.
@@ -282,8 +282,10 @@ impl Scheduler {
             elapsed.is_ok_and(|elapsed| elapsed >= FULL_SCAN_INTERVAL * TEMPORARY_CLEANUP_SCANS)
         };
         for thread in self.system_agent.threads().list(filter).await? {
-            let run_id =
-                thread.metadata.get(TEMPORARY_KEY).and_then(|mark| mark["run_id"].as_str()?.parse().ok());
+            let run_id = thread
+                .metadata
+                .get(Thread::TEMPORARY_KEY)
+                .and_then(|mark| mark["run_id"].as_str()?.parse().ok());
             let Some(run_id) = run_id else { continue };
             // Clients can set any metadata of their threads, so only the run's stored request decides.
             let is_temporary = runs.stored_request(run_id).await?.is_some_and(|request| request.temporary);

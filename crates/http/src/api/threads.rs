@@ -5,7 +5,7 @@ pub(super) mod pins;
 pub(super) mod shapes;
 pub(super) mod workspace;
 
-use agent::{SortDirection, TEMPORARY_KEY, ThreadFilter, ThreadSort, ThreadSortKey};
+use agent::{SortDirection, ThreadFilter, ThreadSort, ThreadSortKey};
 use axum::Json;
 use langgraph::extract::{JsonBody, QueryParams, ThreadPath};
 use langgraph::{ApiError, Caller, ErrorBody, find_thread};
@@ -77,7 +77,7 @@ fn parse_filter(caller: &Caller, params: &QueryParams) -> Result<ThreadFilter, A
     Ok(ThreadFilter {
         state,
         text: text.map(str::to_owned),
-        without_metadata_key: Some(TEMPORARY_KEY),
+        without_metadata_key: Some(Thread::TEMPORARY_KEY),
         order: ThreadSort { by, direction: SortDirection::Descending },
         offset: params.number("offset", 0..=OFFSET_MAX)?.unwrap_or(0),
         ..ThreadFilter::for_scope(

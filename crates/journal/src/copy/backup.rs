@@ -10,10 +10,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::databases::DatabaseHandle;
+use super::shrink::purge_index;
 use super::{
     CopyOutcome, CopyPhase, CopyProgress, CopyPurpose, CopyReport, JournalLocation, ProgressCallback,
     copy_blocking, run_blocking,
 };
+use crate::engines::sql::SqlConnection;
 use crate::engines::sqlite;
 use crate::{Error, Result};
 
@@ -108,9 +110,25 @@ fn vacuum_into(file: &Path, part: &Path, mut watch: ProgressCallback) -> Result<
     drop(end_sender);
     let is_stopped = progress_thread.join().unwrap_or(false);
     match (result, is_stopped) {
-        (Ok(_), _) => Ok(Some(location)),
+        (Ok(_), _) => {
+            purge_copy(part);
+            Ok(Some(location))
+        }
         (Err(_), true) => Ok(None),
         (Err(error), false) => Err(source.classify_error(error.into())),
+    }
+}
+
+/// Removes the terms of deleted rows from the search index of a backup. The source is not written for that. A backup whose
+/// index cannot be purged, such as that of a damaged database, is kept as it is.
+fn purge_copy(part: &Path) {
+    let purged = rusqlite::Connection::open(part).map_err(Error::from).and_then(|connection| {
+        // Freed pages are overwritten. The journal is no file of its own, because nobody reads an incomplete backup.
+        connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA journal_mode = MEMORY;")?;
+        purge_index(&SqlConnection::Sqlite(&connection))
+    });
+    if let Err(error) = purged {
+        tracing::warn!(%error, "failed to purge the search index of the backup");
     }
 }
 

@@ -3,6 +3,8 @@
 use super::databases::DatabaseHandle;
 use super::{JournalLocation, check_copy_complete, run_blocking, tables::TABLES};
 use crate::Result;
+use crate::engines::sql::SqlConnection;
+use crate::tables::search::{PurgeState, purge_step, purge_steps_max};
 
 /// Releases the space of deleted rows: a SQLite file becomes smaller and contains no deleted data afterwards; the
 /// tables of PostgreSQL reuse the space. Other processes may use the database meanwhile, but writes to a SQLite file
@@ -18,9 +20,9 @@ pub async fn shrink(location: JournalLocation) -> Result<()> {
             check_copy_complete(&database.connection(), &database.location()).and_then(
                 |()| match &database {
                     // Until the write-ahead log is checkpointed, the deleted data is still in the file.
-                    DatabaseHandle::Sqlite(_) => {
-                        database.execute_batch("VACUUM").and_then(|()| database.checkpoint_wal())
-                    }
+                    DatabaseHandle::Sqlite(_) => purge_index(&database.connection())
+                        .and_then(|()| database.execute_batch("VACUUM"))
+                        .and_then(|()| database.checkpoint_wal()),
                     DatabaseHandle::Postgres(_) => {
                         let names = TABLES.iter().map(|table| table.name).chain(["search_index"]);
                         names
@@ -32,4 +34,15 @@ pub async fn shrink(location: JournalLocation) -> Result<()> {
         result.map_err(|error| database.classify_error(error))
     })
     .await
+}
+
+/// Removes the terms of deleted rows from the search index. Each step is a transaction of its own. The rest of an index that
+/// other processes change meanwhile is left to them.
+pub(super) fn purge_index(connection: &SqlConnection) -> Result<()> {
+    for _ in 0..purge_steps_max(connection)? {
+        if purge_step(connection)? == PurgeState::Complete {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ mod connect;
 mod copy_connection;
 mod errors;
 mod health;
+mod index_purge;
 mod reader_pool;
 mod schema;
 mod sql_functions;

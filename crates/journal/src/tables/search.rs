@@ -14,7 +14,7 @@ mod search_scope;
 mod snippets;
 mod tokenizer;
 
-pub(crate) use index::purge_deleted_rows;
+pub(crate) use index::{PurgeState, needs_purge, purge_step, purge_steps_max};
 pub(crate) use index_update::embeddings;
 pub(crate) use index_update::{
     IndexBatchResult, IndexPass, IndexScope, ScopeIndexState, index_batch, index_scope_batch, is_behind,

@@ -256,7 +256,8 @@ fn apply_metadata_patch(
     Ok(metadata)
 }
 
-/// Deletes a thread with everything that belongs to it. Only its id, owner and last seq are kept.
+/// Deletes a thread with everything that belongs to it. Only its id, owner and last seq are kept. Its words are found by no
+/// search afterwards; the engine purges them from the file of the index later.
 ///
 /// # Errors
 /// [`Error::Busy`] if a run of the thread is active.
@@ -284,7 +285,6 @@ pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<(
          AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_id IN (parent_thread_id, child_thread_id))",
         [thread_id.to_string()],
     )?;
-    search::purge_deleted_rows(db)?;
     let (_, project_key) = key_and_project(db, thread_id)?.unwrap_or_default();
     db.execute(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, copied_count = 0,

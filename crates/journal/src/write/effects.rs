@@ -17,6 +17,8 @@ pub(crate) struct WriteEffects {
     pub(crate) changes_heads: bool,
     /// `true` if a run ends, is released or is taken over, in a thread that the write does not name.
     pub(crate) releases_run: bool,
+    /// `true` if the write deletes texts that may be in the search index, so that their terms must be purged.
+    pub(crate) deletes_texts: bool,
 }
 
 impl Write {
@@ -36,9 +38,10 @@ impl Write {
                 changes_heads: patch.updated_at.is_some(),
                 ..none
             },
-            Self::DeleteThread { thread_id } | Self::Rewind { thread_id, .. } => {
-                WriteEffects { notifies_thread: Some(*thread_id), changes_heads: true, ..none }
-            }
+            Self::DeleteThread { thread_id } => deletion_effects(*thread_id),
+            // A rewind removes summaries, and an item that is stored again replaces its text.
+            Self::Rewind { thread_id, .. } => deletion_effects(*thread_id),
+            Self::PutItem(_) | Self::DeleteItem { .. } => WriteEffects { deletes_texts: true, ..none },
             Self::SettleThread { thread_id } => WriteEffects { notifies_thread: Some(*thread_id), ..none },
             // The head of a thread contains its newest checkpoint.
             Self::RestoreCheckpoint { thread_id, .. } => {
@@ -80,8 +83,6 @@ impl Write {
             | Self::ProposeFact(_)
             | Self::DecideFact(_)
             | Self::RecordNotesRevision(_)
-            | Self::PutItem(_)
-            | Self::DeleteItem { .. }
             | Self::PutApiKey(_)
             | Self::RevokeApiKey { .. }
             | Self::PutOutboxItem(_)
@@ -89,6 +90,16 @@ impl Write {
             | Self::RemoveOutboxItem { .. }
             | Self::PutImport { .. } => none,
         }
+    }
+}
+
+/// Returns the effects of a write that deletes a thread or a part of its texts.
+fn deletion_effects(thread_id: ThreadId) -> WriteEffects {
+    WriteEffects {
+        notifies_thread: Some(thread_id),
+        changes_heads: true,
+        deletes_texts: true,
+        ..WriteEffects::default()
     }
 }
 

@@ -292,6 +292,7 @@ against_every_backend! {
         the_last_turn_is_found_before_a_backlog_is_indexed
         the_last_turn_is_ranked_before_a_backlog_is_indexed
         a_search_of_a_thread_does_not_wait_for_others
+        a_temporary_thread_is_indexed_only_for_its_own_searches
         an_update_in_the_background_indexes_everything;
     rank:
         any_word_matches_and_rare_words_weigh_more

@@ -15,10 +15,7 @@ use crate::{Error, Result, ThreadError};
 
 /// Metadata keys that clients cannot set. Values for them in a client's metadata are ignored.
 pub(crate) const RESERVED_METADATA: [&str; 6] =
-    ["handoff", "last_handoff", WORKSPACE_KEY, "source", "owner", TEMPORARY_KEY];
-
-/// The metadata key of a thread that exists for one run only: `{"run_id": …}`.
-pub const TEMPORARY_KEY: &str = "temporary";
+    ["handoff", "last_handoff", WORKSPACE_KEY, "source", "owner", Thread::TEMPORARY_KEY];
 
 /// The most bytes of a thread's metadata as JSON.
 pub(crate) const METADATA_BYTES_MAX: usize = 64 << 10;
@@ -139,7 +136,7 @@ impl NewThread {
     /// Marks the thread as one that exists for this run only.
     #[must_use]
     pub fn with_temporary_run(mut self, run_id: RunId) -> Self {
-        self.0.metadata.insert(TEMPORARY_KEY.to_owned(), json!({"run_id": run_id}));
+        self.0.metadata.insert(Thread::TEMPORARY_KEY.to_owned(), json!({"run_id": run_id}));
         self
     }
 

@@ -2,6 +2,8 @@
 //! many of them at once (group commit), and sends each result only after the commit. It does not validate transactions.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -10,10 +12,11 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::errors::DatabasePath;
+use super::index_purge::PurgeSchedule;
 use super::wal;
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
-use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, ScopeIndexState};
+use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, PurgeState, ScopeIndexState};
 use crate::{CommitReceipt, Error, Result, Transaction};
 
 /// Maximum number of transactions in one commit.
@@ -37,6 +40,9 @@ const YIELD_PAUSE: Duration = Duration::from_millis(5);
 /// fraction of itself, one eighth.
 const EXPECTED_DECAY: usize = 8;
 
+/// Maximum number of purge steps before the writer ends. The rest of a very large index is purged by a later process.
+const CLOSING_PURGE_STEPS_MAX: usize = 32;
+
 /// The writer's connection. Between two jobs, others may execute short queries on it.
 pub(crate) type SharedConnection = Arc<Mutex<Connection>>;
 
@@ -47,7 +53,7 @@ pub(crate) type WriterQuery = Box<dyn FnOnce(&Connection) + Send>;
 pub(crate) enum WriterJob {
     /// Commit a transaction.
     Commit(CommitRequest),
-    /// Update the search index and report when it is complete.
+    /// Update the search index, purge it, and report when both are complete.
     Index(oneshot::Sender<Result<()>>),
     /// Index one batch of the scope of a search.
     IndexScope(IndexScopeRequest),
@@ -96,6 +102,8 @@ pub(crate) struct SqliteWriter {
     index_waiters: Vec<oneshot::Sender<Result<()>>>,
     /// The state of the update of the index for which no caller waits.
     background_indexing: BackgroundIndexing,
+    /// The schedule of the purge of the search index.
+    purge: PurgeSchedule,
     /// Number of transactions that the next commit is expected to have, estimated from recent commits.
     expected_group: usize,
     /// Maximum time to wait for the lock of another process.
@@ -122,6 +130,7 @@ impl SqliteWriter {
             deferred_job: None,
             index_waiters: Vec::new(),
             background_indexing: BackgroundIndexing::Stopped,
+            purge: PurgeSchedule::new(now),
             expected_group: 0,
             lock_wait,
             burst_start: now,
@@ -133,6 +142,7 @@ impl SqliteWriter {
     pub(crate) fn run(mut self) {
         while let Some(job) = self.next_job() {
             self.yield_to_others();
+            let has_job = job.is_some();
             match job {
                 Some(WriterJob::Commit(first)) => {
                     let group = self.gather_group(first);
@@ -147,8 +157,16 @@ impl SqliteWriter {
                 None => {}
             }
             self.update_index();
+            let now = Instant::now();
+            if has_job {
+                self.purge.postpone(now);
+            }
+            if self.purge.next_step() <= now {
+                self.purge_in_background();
+            }
             self.last_job_end = Instant::now();
         }
+        self.purge_before_close();
         if let Err(error) = wal::keep_if_short(&self.connection.lock(), &self.path) {
             // Closing then checkpoints the log, which only takes longer.
             tracing::debug!(%error, "failed to keep the write-ahead log");
@@ -172,20 +190,35 @@ impl SqliteWriter {
         work(WriteSession { connection, lock_wait: self.lock_wait })
     }
 
-    /// Returns the next job. `Some(None)` means that the queue is empty but the index is incomplete; `None` means
-    /// that the queue is closed.
+    /// Returns the next job. `Some(None)` means that the queue is empty but the index is incomplete, or a step of its
+    /// purge is due; `None` means that the queue is closed.
     fn next_job(&mut self) -> Option<Option<WriterJob>> {
         if let Some(job) = self.deferred_job.take() {
             return Some(Some(job));
         }
         if !self.is_indexing() {
-            return self.jobs.blocking_recv().map(Some);
+            return self.next_job_until(self.purge.next_step());
         }
         match self.jobs.try_recv() {
             Ok(job) => Some(Some(job)),
             Err(TryRecvError::Empty) => Some(None),
             // The store is dropped. A process that ends does not wait for the index.
             Err(TryRecvError::Disconnected) => None,
+        }
+    }
+
+    /// Waits for the next job until a deadline. Returns `Some(None)` at the deadline, and `None` if the queue is closed.
+    fn next_job_until(&mut self, deadline: Instant) -> Option<Option<WriterJob>> {
+        let waker = Waker::from(Arc::new(WriterWaker(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(job) = self.jobs.poll_recv(&mut context) {
+                return job.map(Some);
+            }
+            match deadline.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Some(None),
+                wait => std::thread::park_timeout(wait),
+            }
         }
     }
 
@@ -218,9 +251,12 @@ impl SqliteWriter {
 
     /// Commits a group and sends the results. The connection is free again before, so that a caller can read with it at
     /// once.
-    fn commit_group(&self, group: Vec<CommitRequest>) {
+    fn commit_group(&mut self, group: Vec<CommitRequest>) {
         let (transactions, replies): (Vec<_>, Vec<_>) =
             group.into_iter().map(|request| (request.transaction, request.reply)).unzip();
+        if transactions.iter().any(deletes_texts) {
+            self.purge.request(Instant::now());
+        }
         let outcomes = match self.with_session(|session| session.perform_group(&transactions)) {
             Ok(outcomes) => outcomes,
             Err(error) => replies.iter().map(|_| Err(self.path.convert_error(&error))).collect(),
@@ -238,8 +274,8 @@ impl SqliteWriter {
         let _ = request.reply.send(outcome.map_err(|error| self.path.convert_error(&error)));
     }
 
-    /// Indexes one batch if the index is being updated. If it is complete or the batch failed, sends the result to all
-    /// waiting callers. Callers that do not wait any more are forgotten.
+    /// Indexes one batch if the index is being updated. If it is complete and purged, or the batch failed, sends the result
+    /// to all waiting callers. Callers that do not wait any more are forgotten.
     fn update_index(&mut self) {
         self.index_waiters.retain(|waiter| !waiter.is_closed());
         if !self.is_indexing() {
@@ -250,13 +286,65 @@ impl SqliteWriter {
             return;
         }
         self.background_indexing = BackgroundIndexing::Stopped;
-        let failure = outcome.err();
-        if let Some(error) = failure.as_ref().filter(|_| self.index_waiters.is_empty()) {
-            tracing::warn!(%error, path = %self.path.0.display(), "failed to update the search index in the background");
+        if self.index_waiters.is_empty() {
+            if let Err(error) = outcome {
+                tracing::warn!(%error, path = %self.path.0.display(), "failed to update the search index in the background");
+            }
+            return;
         }
-        for waiter in self.index_waiters.drain(..) {
-            let _ = waiter.send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
+        match outcome.and_then(|_| self.purge_index()) {
+            Ok(PurgeState::Incomplete) => {}
+            outcome => {
+                let failure = outcome.err();
+                for waiter in self.index_waiters.drain(..) {
+                    let _ = waiter
+                        .send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
+                }
+            }
         }
+    }
+
+    /// Performs one step of the purge of the index.
+    fn purge_index(&mut self) -> rusqlite::Result<PurgeState> {
+        let state = self.with_session(|session| session.purge_step())?;
+        self.purge.finish_step(state, Instant::now());
+        Ok(state)
+    }
+
+    /// Performs one step of the purge for which no caller waits. After a failure, it is repeated later.
+    fn purge_in_background(&mut self) {
+        if let Err(error) = self.purge_index() {
+            tracing::warn!(%error, path = %self.path.0.display(), "failed to purge the search index");
+            self.purge.retry_step(Instant::now());
+        }
+    }
+
+    /// Purges what this process has deleted, before the writer ends. A command that deletes a thread ends before it is idle.
+    fn purge_before_close(&mut self) {
+        for _ in 0..CLOSING_PURGE_STEPS_MAX {
+            if !self.purge.has_deletions() {
+                return;
+            }
+            if let Err(error) = self.purge_index() {
+                // A later process purges the rest.
+                tracing::debug!(%error, "failed to purge the search index");
+                return;
+            }
+        }
+    }
+}
+
+/// Returns whether a transaction deletes texts that may be in the search index.
+fn deletes_texts(transaction: &Transaction) -> bool {
+    transaction.writes.iter().any(|write| write.effects().deletes_texts)
+}
+
+/// Wakes the writer's thread when a job arrives.
+struct WriterWaker(Thread);
+
+impl Wake for WriterWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -349,6 +437,16 @@ impl WriteSession<'_> {
             Ok(search::index_scope_batch(&sql::SqlConnection::Sqlite(self.connection), scope))
         })?
         .map_err(to_engine_error)
+    }
+
+    /// Performs one step of the purge of the index in a transaction. Begins none if there is nothing to purge.
+    fn purge_step(&self) -> rusqlite::Result<PurgeState> {
+        let connection = &sql::SqlConnection::Sqlite(self.connection);
+        if search::needs_purge(connection).map_err(to_engine_error)? == PurgeState::Complete {
+            return Ok(PurgeState::Complete);
+        }
+        self.in_transaction(|| Ok(search::purge_step(&sql::SqlConnection::Sqlite(self.connection))))?
+            .map_err(to_engine_error)
     }
 
     /// Indexes one batch of rows in a transaction.

@@ -127,8 +127,7 @@ pub(crate) fn delete(db: &SqlConnection, namespace: &[String], key: &str) -> Res
         .prepare("DELETE FROM items WHERE namespace = $1 AND key = $2 RETURNING item_key")?
         .query_optional((join_labels(namespace), key), |row| row.get(0))?;
     let Some(key) = removed else { return Ok(()) };
-    document_index::remove_document(db, document_index::DocumentKind::Item, key)?;
-    search::purge_deleted_rows(db)
+    document_index::remove_document(db, document_index::DocumentKind::Item, key)
 }
 
 /// Returns an item, or `None`.

@@ -10,9 +10,10 @@ use crate::Result;
 use crate::engines::sql::{SqlConnection, SqlDialect, SqlRow, SqlValue};
 use crate::tables::columns::encode_counter;
 
-/// Maximum number of pages (about 4 KB each) of SQLite's index that one call merges. The rest of a larger index is
-/// merged gradually, when further rows are indexed.
-const MERGE_PAGES_MAX: i64 = 2_000;
+/// Number of pages (about 4 KB each) of SQLite's index that one step of a purge writes. A commit waits for one step at most.
+const PURGE_STEP_PAGES: i64 = 64;
+/// The first row id of the pages in which FTS5 lists the deleted rows of a segment. The pages of terms have lower ids.
+const FIRST_TOMBSTONE_PAGE: i64 = 1 << 53;
 
 /// A full-text search expression in the syntax of the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,14 +195,63 @@ pub(super) fn row_lengths(db: &SqlConnection, rows: &[i64]) -> Result<Vec<u64>> 
     }
 }
 
-/// Removes the terms of deleted rows from the file. SQLite only marks rows as deleted, and their terms stay in the
-/// file until its index segments are merged. PostgreSQL removes them with its next vacuum.
-pub(crate) fn purge_deleted_rows(db: &SqlConnection) -> Result<()> {
-    if db.dialect() == SqlDialect::Sqlite {
-        db.prepare("INSERT INTO search_index (search_index, rank) VALUES ('merge', $1)")?
-            .execute_deferred([-MERGE_PAGES_MAX])?;
+/// The result of a step of a purge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PurgeState {
+    /// The index contains no term of a deleted row.
+    Complete,
+    /// The index may still contain terms of deleted rows.
+    Incomplete,
+}
+
+/// Removes the terms of deleted rows from the file, step by step. SQLite only marks rows as deleted, and their terms stay in
+/// the file until its index segments are merged. PostgreSQL removes them with its next vacuum.
+///
+/// A step writes a limited number of pages, whatever the size of the index. The step that completes a merge also deletes one
+/// row for each merged page. The caller commits after each step, and repeats until the purge is complete.
+pub(crate) fn purge_step(db: &SqlConnection) -> Result<PurgeState> {
+    if needs_purge(db)? == PurgeState::Complete {
+        return Ok(PurgeState::Complete);
     }
-    Ok(())
+    // A positive number continues a merge that has begun. A negative number begins one with all segments, which would
+    // start a merge of the previous step again if rows were indexed since.
+    let before = total_changes(db)?;
+    merge_segments(db, PURGE_STEP_PAGES)?;
+    // A merge that only took up the segments of rows that were indexed since makes few changes.
+    if total_changes(db)? - before <= PURGE_STEP_PAGES {
+        merge_segments(db, -PURGE_STEP_PAGES)?;
+    }
+    Ok(if has_tombstones(db)? { PurgeState::Incomplete } else { PurgeState::Complete })
+}
+
+/// Returns whether the index may contain terms of deleted rows. Only reads.
+pub(crate) fn needs_purge(db: &SqlConnection) -> Result<PurgeState> {
+    match db.dialect() == SqlDialect::Sqlite && has_tombstones(db)? {
+        true => Ok(PurgeState::Incomplete),
+        false => Ok(PurgeState::Complete),
+    }
+}
+
+/// Returns the maximum number of steps that a purge of the index needs while nothing else writes.
+pub(crate) fn purge_steps_max(db: &SqlConnection) -> Result<u64> {
+    let pages: i64 = db.prepare("SELECT count(*) FROM search_index_data")?.query_row((), |row| row.get(0))?;
+    Ok(2 * pages.unsigned_abs() / PURGE_STEP_PAGES.unsigned_abs() + 2)
+}
+
+/// Returns whether SQLite's index contains terms of deleted rows.
+fn has_tombstones(db: &SqlConnection) -> Result<bool> {
+    db.prepare("SELECT 1 FROM search_index_data WHERE id >= $1 LIMIT 1")?.exists([FIRST_TOMBSTONE_PAGE])
+}
+
+/// Returns the number of rows that the SQLite connection has changed.
+fn total_changes(db: &SqlConnection) -> Result<i64> {
+    db.prepare("SELECT total_changes()")?.query_row((), |row| row.get(0))
+}
+
+/// Merges segments of SQLite's index until about `pages` pages are written.
+fn merge_segments(db: &SqlConnection, pages: i64) -> Result<()> {
+    db.prepare("INSERT INTO search_index (search_index, rank) VALUES ('merge', $1)")?
+        .execute_deferred([pages])
 }
 
 /// Decodes a variable-length integer of SQLite: seven bits per byte, most significant first, with the high bit set on
@@ -233,5 +283,80 @@ mod tests {
         }
         let lengths = row_lengths(&SqlConnection::Sqlite(&db), &[1, 2, 3, 4, 5, 6, 7]).unwrap();
         assert_eq!(lengths, [0, 1, 127, 128, 300, 20_000, 0]);
+    }
+
+    /// Returns a database with an index of this many rows, one of them with a rare word, in several segments.
+    fn create_index(rows: i64) -> rusqlite::Connection {
+        let sqlite = crate::engines::sqlite::open_in_memory().unwrap();
+        let db = SqlConnection::Sqlite(&sqlite);
+        for row in 1..=rows {
+            let text = format!("row {row} has the words w{row} and v{}", row * row);
+            insert_row(&db, row, if row == rows / 2 { "xyloquartz" } else { &text }).unwrap();
+        }
+        sqlite
+    }
+
+    /// Returns the number and the total length of the pages of terms, and whether any of them contains the text.
+    fn read_term_pages(sqlite: &rusqlite::Connection, text: &str) -> (i64, i64, bool) {
+        let sql = "SELECT count(*), sum(length(block)), max(instr(block, CAST($1 AS BLOB)) > 0)
+            FROM search_index_data WHERE id > 10 AND id < $2";
+        sqlite
+            .query_row(sql, (text, FIRST_TOMBSTONE_PAGE), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_deletion_changes_the_same_number_of_rows_in_an_index_of_any_size() {
+        let changes = [100, 20_000].map(|rows| {
+            let sqlite = create_index(rows);
+            let db = SqlConnection::Sqlite(&sqlite);
+            let (pages, before) = (read_term_pages(&sqlite, "row"), total_changes(&db).unwrap());
+            delete_row(&db, rows / 2).unwrap();
+            assert_eq!(read_term_pages(&sqlite, "row"), pages, "a deletion merges no segment");
+            total_changes(&db).unwrap() - before
+        });
+        assert_eq!(changes[0], changes[1]);
+    }
+
+    #[test]
+    fn k9_a_purge_removes_the_terms_of_deleted_rows_in_small_steps() {
+        for late_rows in [1, 8, 40] {
+            check_purge(late_rows);
+        }
+    }
+
+    /// Purges a deleted row while this number of rows is indexed between two steps.
+    fn check_purge(late_rows: i64) {
+        const ROWS: i64 = 20_000;
+        // Pages that are written, pages of the merged segments that are deleted, and entries about both.
+        const CHANGES_PER_STEP_MAX: i64 = 8 * PURGE_STEP_PAGES;
+        let sqlite = create_index(ROWS);
+        let db = SqlConnection::Sqlite(&sqlite);
+        assert_eq!(purge_step(&db).unwrap(), PurgeState::Complete, "nothing is deleted");
+        delete_row(&db, ROWS / 2).unwrap();
+        assert!(read_term_pages(&sqlite, "yloquartz").2);
+        let mut steps = 0;
+        loop {
+            let before = total_changes(&db).unwrap();
+            let state = purge_step(&db).unwrap();
+            let changes = total_changes(&db).unwrap() - before;
+            steps += 1;
+            if state == PurgeState::Complete {
+                break;
+            }
+            assert!(changes <= CHANGES_PER_STEP_MAX, "{changes} changes");
+            // Rows that are indexed meanwhile, each in a segment of its own, do not start the purge again.
+            for row in 0..late_rows {
+                insert_row(&db, ROWS + steps * late_rows + row, "a late row").unwrap();
+            }
+        }
+        let pages = read_term_pages(&sqlite, "yloquartz");
+        assert!(!pages.2);
+        assert!(
+            steps > 1 && steps <= 2 * pages.0 / PURGE_STEP_PAGES + 2,
+            "{steps} steps for {} pages",
+            pages.0
+        );
+        sqlite.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')", []).unwrap();
     }
 }

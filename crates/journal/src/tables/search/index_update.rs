@@ -5,9 +5,9 @@ pub(crate) mod embeddings;
 
 use std::ops::{ControlFlow, RangeInclusive};
 
-use protocol::{AssistantId, ThreadId};
+use protocol::{AssistantId, Thread, ThreadId};
 
-use crate::engines::sql::{SqlConnection, SqlParams, SqlRow};
+use crate::engines::sql::{SqlConnection, SqlDialect, SqlParams, SqlRow};
 
 use super::document_index::{self, DocumentKind};
 use super::search_scope::SEARCHED_THREADS;
@@ -33,6 +33,15 @@ const UNINDEXED_MESSAGES: &str = "CASE WHEN indexed_seq <= base_seq - copied_cou
     ELSE (message_count * (last_seq - indexed_seq) + last_seq - base_seq + copied_count - 1)
         / (last_seq - base_seq + copied_count) END";
 
+/// Returns the SQL condition for the rows of `thread_heads` that are not of temporary threads. Indexing the messages of a
+/// thread that is deleted after its only run would cost more than the run, and so would removing them from the index.
+fn is_kept(dialect: SqlDialect) -> String {
+    format!(
+        "NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = thread_heads.thread_key AND {} IS NOT NULL)",
+        dialect.json_field("t.metadata", Thread::TEMPORARY_KEY)
+    )
+}
+
 /// The messages that a search needs in the index.
 #[derive(Debug, Clone)]
 pub(crate) enum IndexScope {
@@ -49,6 +58,17 @@ impl IndexScope {
             Self::Search(query) => query.kinds.is_empty() || query.kinds.contains(&IndexHitKind::Message),
             Self::Threads(_) => true,
         }
+    }
+
+    /// Returns the SQL condition for the threads of the scope with unindexed events, with the parameters of
+    /// [`HeadFilter::params`]. Temporary threads belong to a scope only if it names them.
+    fn head_condition(&self, dialect: SqlDialect) -> String {
+        let names_threads = match self {
+            Self::Search(query) => query.thread_id.is_some(),
+            Self::Threads(_) => true,
+        };
+        let kept = if names_threads { "TRUE".to_owned() } else { is_kept(dialect) };
+        format!("indexed_seq < last_seq AND {SEARCHED_THREADS} AND thread_key BETWEEN $5 AND $6 AND {kept}")
     }
 
     /// Returns whether the scope contains handoffs.
@@ -71,12 +91,7 @@ struct HeadFilter<'a> {
 }
 
 impl HeadFilter<'_> {
-    /// Returns the SQL condition for matching threads with unindexed events.
-    fn condition() -> String {
-        format!("indexed_seq < last_seq AND {SEARCHED_THREADS} AND thread_key BETWEEN $5 AND $6")
-    }
-
-    /// Returns the parameters of [`Self::condition`].
+    /// Returns the parameters of [`IndexScope::head_condition`].
     fn params(&self) -> impl SqlParams {
         (
             self.query.and_then(|query| query.assistant_id.as_ref()).map(AssistantId::as_str),
@@ -118,10 +133,11 @@ pub(crate) enum IndexBatchResult {
 /// Returns whether there are unindexed rows in the part that the pass has not processed yet.
 pub(crate) fn is_behind(db: &SqlConnection, pass: IndexPass) -> Result<bool> {
     db
-        .prepare(
-            "SELECT 1 FROM thread_heads WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1
+        .prepare(&format!(
+            "SELECT 1 FROM thread_heads WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1 AND {}
              UNION ALL SELECT 1 FROM handoff_index WHERE is_due = 1 LIMIT 1",
-        )?
+            is_kept(db.dialect())
+        ))?
         .exists([pass.next_thread_key])
 }
 
@@ -137,7 +153,7 @@ pub(crate) fn scope_backlog(db: &SqlConnection, scope: &IndexScope) -> Result<In
         "SELECT CAST(coalesce(sum({UNINDEXED_MESSAGES}), 0) AS BIGINT),
              CAST(coalesce(sum(CASE WHEN message_count > 0 THEN 1 ELSE 0 END), 0) AS BIGINT)
          FROM thread_heads WHERE {}",
-        HeadFilter::condition()
+        scope.head_condition(db.dialect())
     ))?;
     let mut backlog = IndexBacklog::default();
     for filter in head_filters(db, scope)? {
@@ -177,10 +193,12 @@ pub(crate) fn index_scope_batch(db: &SqlConnection, scope: &IndexScope) -> Resul
 /// Indexes one batch. The caller commits.
 pub(crate) fn index_batch(db: &SqlConnection, pass: IndexPass) -> Result<IndexBatchResult> {
     let mut heads = db
-        .prepare(
+        .prepare(&format!(
             "SELECT thread_key, indexed_seq, last_seq FROM thread_heads
-             WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1 ORDER BY thread_key LIMIT $2",
-        )?
+             WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1 AND {}
+             ORDER BY thread_key LIMIT $2",
+            is_kept(db.dialect())
+        ))?
         .query_map([pass.next_thread_key, encode_counter(BATCH_THREADS_MAX as u64)], read_head)?;
     let handoffs = index_handoffs(db)?;
     let is_last = heads.len() < BATCH_THREADS_MAX && handoffs < BATCH_HANDOFFS_MAX;
@@ -243,7 +261,7 @@ fn heads_behind(db: &SqlConnection, scope: &IndexScope, limit: usize) -> Result<
     let mut statement = db.prepare(&format!(
         "SELECT thread_key, indexed_seq, last_seq FROM thread_heads WHERE {}
          ORDER BY updated_at DESC, thread_key DESC LIMIT {limit}",
-        HeadFilter::condition()
+        scope.head_condition(db.dialect())
     ))?;
     let mut heads = Vec::new();
     for filter in head_filters(db, scope)? {

@@ -2,6 +2,7 @@
 
 use journal::{IndexBacklog, RankQuery, ScopedStore, SearchQuery, Store, ThreadPrefix, Write};
 use protocol::{AssistantId, Message, NewEvent, OwnerScope, Thread, ThreadId, UserId};
+use serde_json::json;
 
 use super::seqs;
 use crate::conformance::SharedStore;
@@ -86,6 +87,26 @@ pub async fn a_search_of_a_thread_does_not_wait_for_others(store: SharedStore) {
     let query = RankQuery { threads, words: vec!["heron".to_owned()], limit: 5, ..RankQuery::default() };
     let answer = store.rank_messages(query).await.unwrap();
     assert_eq!((answer.hits.len(), answer.backlog.messages), (5, LEFT));
+}
+
+pub async fn a_temporary_thread_is_indexed_only_for_its_own_searches(store: SharedStore) {
+    let mut temporary = thread();
+    temporary.metadata.insert(Thread::TEMPORARY_KEY.to_owned(), json!({"run_id": "any"}));
+    let thread_id = temporary.thread_id;
+    commit(&*store, vec![Write::CreateThread(temporary)]).await.unwrap();
+    append(&*store, thread_id, vec![human("a heron")]).await.unwrap();
+    store.update_search_index().await.unwrap();
+    assert_eq!(store.index_backlog(&OwnerScope::Everyone).await.unwrap(), IndexBacklog::default());
+    let answer = store.search(search_for("heron")).await.unwrap();
+    assert_eq!((answer.hits, answer.backlog), (Vec::new(), IndexBacklog::default()));
+    // The run of the thread can recall its own messages.
+    let threads = vec![ThreadPrefix { thread_id, before: None }];
+    let query = RankQuery { threads, words: vec!["heron".to_owned()], limit: 5, ..RankQuery::default() };
+    assert_eq!(store.rank_messages(query).await.unwrap().hits.len(), 1);
+    let of_thread = SearchQuery { thread_id: Some(thread_id), ..search_for("heron") };
+    assert_eq!(seqs(&store, of_thread.clone()).await, [1]);
+    commit(&*store, vec![Write::DeleteThread { thread_id }]).await.unwrap();
+    assert!(seqs(&store, of_thread).await.is_empty());
 }
 
 pub async fn an_update_in_the_background_indexes_everything(store: SharedStore) {

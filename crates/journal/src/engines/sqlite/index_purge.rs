@@ -1,0 +1,143 @@
+//! The schedule of the purge of the search index: the times at which the writer removes terms of deleted rows from the file.
+//! The steps themselves are in `tables::search`. The caller passes the time.
+
+use std::time::{Duration, Instant};
+
+use crate::tables::search::PurgeState;
+
+/// Time between a deletion and the first step of the purge, so that one purge covers several deletions.
+const PURGE_DELAY: Duration = Duration::from_secs(1);
+/// Time without a job after which the writer counts as idle.
+const QUIET_TIME: Duration = Duration::from_millis(20);
+/// Time between two steps while the writer is never idle.
+const BUSY_STEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between a complete purge and the next look for deletions of other processes.
+const LOOK_INTERVAL: Duration = Duration::from_secs(300);
+/// Time between a step that failed and the next one.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The schedule of the purge.
+#[derive(Debug)]
+pub(super) struct PurgeSchedule {
+    /// The next step. It only reads if the index contains no term of a deleted row.
+    next_step: NextStep,
+    /// `true` if this process has deleted texts since the last complete purge.
+    has_deletions: bool,
+}
+
+/// The times of the next step.
+#[derive(Debug, Clone, Copy)]
+struct NextStep {
+    /// The time of the step if the writer is idle.
+    if_idle: Instant,
+    /// The time of the step if the writer is busy.
+    if_busy: Instant,
+}
+
+impl PurgeSchedule {
+    /// Returns the schedule of a process that starts. An earlier process may have ended before its purge was complete.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { next_step: NextStep::after(now, PURGE_DELAY), has_deletions: false }
+    }
+
+    /// Schedules a purge after a deletion, unless an earlier step is scheduled.
+    pub(super) fn request(&mut self, now: Instant) {
+        self.has_deletions = true;
+        let first = NextStep::after(now, PURGE_DELAY);
+        if first.if_idle < self.next_step.if_idle {
+            self.next_step = first;
+        }
+    }
+
+    /// Postpones the next step after a job, because more jobs often follow at once.
+    pub(super) fn postpone(&mut self, now: Instant) {
+        self.next_step.if_idle = self.next_step.if_idle.max(now + QUIET_TIME);
+    }
+
+    /// Returns the time until which the writer can wait for a job.
+    pub(super) fn next_step(&self) -> Instant {
+        self.next_step.if_idle.min(self.next_step.if_busy)
+    }
+
+    /// Schedules the step that follows a step with this result.
+    pub(super) fn finish_step(&mut self, state: PurgeState, now: Instant) {
+        match state {
+            PurgeState::Complete => {
+                *self = Self { next_step: NextStep::after(now, LOOK_INTERVAL), has_deletions: false };
+            }
+            PurgeState::Incomplete => {
+                let if_idle = self.next_step.if_idle.max(now);
+                self.next_step = NextStep { if_idle, if_busy: now + BUSY_STEP_INTERVAL };
+            }
+        }
+    }
+
+    /// Schedules the step that follows a step that failed.
+    pub(super) fn retry_step(&mut self, now: Instant) {
+        self.next_step = NextStep::after(now, RETRY_INTERVAL);
+    }
+
+    /// Returns whether this process has deleted texts whose terms may still be in the file.
+    pub(super) const fn has_deletions(&self) -> bool {
+        self.has_deletions
+    }
+}
+
+impl NextStep {
+    /// Returns the times of a first step after a delay.
+    fn after(now: Instant, delay: Duration) -> Self {
+        Self { if_idle: now + delay, if_busy: now + delay + BUSY_STEP_INTERVAL }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Number of steps of a purge in these tests.
+    const STEPS: usize = 3;
+
+    /// Returns the times of the steps after a deletion at 0 ms, for a writer with a job at each of these times.
+    fn step_times(jobs: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let start = Instant::now();
+        let mut schedule = PurgeSchedule::new(start);
+        schedule.finish_step(PurgeState::Complete, start);
+        assert_eq!((schedule.next_step(), schedule.has_deletions()), (start + LOOK_INTERVAL, false));
+        schedule.request(start);
+        let mut jobs = jobs.into_iter().peekable();
+        let mut steps = Vec::new();
+        while steps.len() < STEPS {
+            let next = u64::try_from((schedule.next_step() - start).as_millis()).unwrap();
+            if let Some(job) = jobs.next_if(|job| *job < next) {
+                schedule.postpone(start + Duration::from_millis(job));
+                continue;
+            }
+            assert!(schedule.has_deletions());
+            steps.push(next);
+            let state = if steps.len() < STEPS { PurgeState::Incomplete } else { PurgeState::Complete };
+            schedule.finish_step(state, start + Duration::from_millis(next));
+        }
+        assert!(!schedule.has_deletions());
+        steps
+    }
+
+    #[test]
+    fn an_idle_writer_purges_without_a_pause() {
+        assert_eq!(step_times([]), [1_000, 1_000, 1_000]);
+        assert_eq!(step_times([10, 500]), [1_000, 1_000, 1_000]);
+        assert_eq!(step_times([990, 1_005]), [1_025, 1_025, 1_025]);
+    }
+
+    #[test]
+    fn a_busy_writer_purges_once_a_second() {
+        assert_eq!(step_times((0..10_000).step_by(10)), [2_000, 3_000, 4_000]);
+    }
+    #[test]
+    fn a_step_that_failed_is_repeated_and_its_deletion_is_not_forgotten() {
+        let start = Instant::now();
+        let mut schedule = PurgeSchedule::new(start);
+        schedule.request(start);
+        schedule.retry_step(start);
+        assert_eq!((schedule.next_step(), schedule.has_deletions()), (start + RETRY_INTERVAL, true));
+    }
+}

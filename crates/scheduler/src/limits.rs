@@ -18,7 +18,7 @@ pub const QUEUE_PER_USER_MAX: usize = 512;
 pub const RETENTION: Duration = Duration::from_secs(120);
 
 /// Default maximum of bytes that all kept streams hold together after their end.
-pub const RETAINED_BYTES_MAX: usize = 24 * 1024 * 1024;
+pub const RETAINED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Approximate number of bytes that a kept stream needs in addition to its frames.
 pub(crate) const STREAM_FIXED_BYTES: usize = 2_048;

@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::errors::DatabasePath;
+use super::reader_pool::READERS_MAX;
 use super::{schema, sql_functions, wal};
 use crate::{Error, Result};
 
@@ -15,6 +16,15 @@ const CHECKPOINT_PAGES: u32 = 8_192;
 
 /// Delay between two attempts to open a database while another process creates it.
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(5);
+
+/// Maximum size of the page cache of the writing connection, in KiB.
+const WRITER_CACHE_KIB: usize = 8_192;
+/// Maximum size of the page cache of a reading connection, in KiB. Pages that it does not hold are in the cache of the
+/// operating system, so that a miss costs one call.
+const READER_CACHE_KIB: usize = 2_048;
+/// Maximum size of all page caches of a process, in KiB.
+const CACHES_KIB_MAX: usize = 16_384;
+const _: () = assert!(WRITER_CACHE_KIB + READERS_MAX * READER_CACHE_KIB <= CACHES_KIB_MAX);
 
 /// Number of prepared statements that a connection caches. It exceeds the number of distinct queries.
 const STATEMENTS_MAX: usize = 128;
@@ -61,7 +71,8 @@ pub(crate) fn open_reader(database: &DatabasePath, lock_wait: Duration) -> Resul
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&database.0, flags)?;
     connection.busy_timeout(lock_wait)?;
-    connection.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -8192;")?;
+    connection
+        .execute_batch(&format!("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -{READER_CACHE_KIB};"))?;
     prepare_session(&connection)?;
     Ok(connection)
 }
@@ -88,7 +99,7 @@ fn configure(connection: &Connection, database: &DatabasePath) -> Result<()> {
     }
     connection.execute_batch(&format!(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;
-         PRAGMA cell_size_check = ON; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
+         PRAGMA cell_size_check = ON; PRAGMA cache_size = -{WRITER_CACHE_KIB}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES};"
     ))?;
     prepare_session(connection)?;
     schema::migrate(connection, database)

@@ -15,7 +15,7 @@ use super::errors::DatabasePath;
 use crate::{Error, Result};
 
 /// Maximum number of connections. Further reads wait.
-const READERS_MAX: usize = 4;
+pub(super) const READERS_MAX: usize = 4;
 
 /// The pool.
 pub(crate) struct ReaderPool {

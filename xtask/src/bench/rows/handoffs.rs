@@ -25,14 +25,26 @@ pub const DRAFT: &str = r#"{"title":"The parser fails","tldr":"The parser is men
 {"kind":"decision","text":"Keep the public names.","refs":[1]},
 {"kind":"next_step","text":"Run the tests of the parser.","refs":[4]}]}"#;
 
+/// A text of the prompt for a part of a long conversation (`crates/handoff/src/draft/prompts/part.md`).
+const PART_PROMPT: &str = "You read one part of a conversation";
+
+/// Starts a model that drafts handoffs, and whose notes about a part of a conversation of `messages` messages refer to
+/// messages of that part, so that they are usable.
+fn start_model(context: &BenchContext, messages: usize) -> anyhow::Result<ModelServer> {
+    let seqs: Vec<String> = (1..=2 * messages).step_by(40).map(|seq| seq.to_string()).collect();
+    let notes = format!("- [{}] The parser failed, and its names are kept.", seqs.join(", "));
+    let part = json!({"always": true, "when": {"contains": PART_PROMPT}, "text": [notes]});
+    ModelServer::start(context, &[part, json!({"always": true, "text": [DRAFT]})])
+}
+
 /// Measures the parts of handoffs of threads of each length.
 ///
 /// # Errors
 /// If a request fails.
 pub fn measure_handoffs(context: &BenchContext) -> anyhow::Result<Vec<Measurement>> {
-    let model = ModelServer::start_with_answer(context, DRAFT)?;
     let mut measurements = Vec::new();
     for (messages, cold_goal) in LENGTHS {
+        let model = start_model(context, messages)?;
         let home = BenchHome::create(context, &format!("handoff-{messages}"))?;
         home.configure(&model.config("[handoff]\nmax_refinements = 1000\n"))?;
         let thread = home.import_session(messages)?;

@@ -214,9 +214,9 @@ async fn index_for_search<E: Engine>(engine: &E, scope: &Arc<IndexScope>) -> Res
 #[async_trait]
 impl<E: Engine> Store for E {
     async fn commit(&self, transaction: Transaction) -> Result<CommitReceipt> {
-        let threads = self.local_feed().appended_threads(&transaction);
+        let appended = self.local_feed().appended_events(&transaction);
         let committed = self.perform_transaction(transaction).await?;
-        self.local_feed().publish(&threads, &committed);
+        self.local_feed().publish(appended, &committed);
         Ok(committed)
     }
 

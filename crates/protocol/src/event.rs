@@ -86,6 +86,21 @@ impl NewEvent {
         })
     }
 
+    /// Returns the event as it is stored in a thread with the seq `seq`.
+    pub fn into_stored(self, thread_id: ThreadId, seq: Seq) -> Event {
+        Event {
+            thread_id,
+            seq,
+            event_id: self.event_id,
+            run_id: self.run_id,
+            event_type: self.event_type.as_str().to_owned(),
+            category: self.event_type.category().as_str().to_owned(),
+            content: self.content,
+            metadata: self.metadata,
+            created_at: self.created_at,
+        }
+    }
+
     /// Parses the content as the body `T`; `None` if the event has another type or its content cannot be parsed.
     pub fn body<T: EventBody>(&self) -> Option<T> {
         (self.event_type == T::TYPE).then(|| serde_json::from_str(self.content.get()).ok()).flatten()

@@ -1,16 +1,15 @@
 //! Follows the commits of this process, and exports and counts the spans that they finish.
 //!
-//! The journal is the buffer: the follower reads events from it at its own pace, so a slow collector never delays a commit,
+//! The journal is the buffer: the follower reads events that the feed has not kept from it at its own pace, so a slow collector never delays a commit,
 //! and no event is lost while the process lives. Each process exports only spans that one of its own events finished, so
 //! that processes sharing a store do not export a span twice.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{EventQuery, LocalCommitSubscription, Store, SupersededVisibility};
+use journal::{CommittedEvents, EventQuery, LocalCommitSubscription, Store, SupersededVisibility};
 use model::prices::Prices;
 use protocol::{EventType, ParentKind, Seq, ThreadId};
 use tokio::sync::{mpsc, oneshot};
@@ -166,7 +165,7 @@ impl TraceFollower {
     }
 
     /// Reads the threads with new commits. A thread that cannot be read is logged and tried again at its next commit.
-    async fn read_commits(&mut self, threads: Vec<(ThreadId, Vec<RangeInclusive<Seq>>)>) {
+    async fn read_commits(&mut self, threads: Vec<(ThreadId, CommittedEvents)>) {
         for (thread_id, own) in threads {
             if let Err(error) = self.read_thread(thread_id, &own).await {
                 tracing::warn!(
@@ -185,23 +184,28 @@ impl TraceFollower {
     }
 
     /// Reads a thread up to the last event that this process wrote, and sends and counts the spans that end. `own` are the
-    /// ranges of events that this process wrote, ascending.
+    /// events that this process wrote.
     async fn read_thread(
         &mut self,
         thread_id: ThreadId,
-        own: &[RangeInclusive<Seq>],
+        own: &CommittedEvents,
     ) -> Result<(), journal::Error> {
-        let (Some(first), Some(last)) = (own.first(), own.last()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (own.ranges.first(), own.ranges.last()) else { return Ok(()) };
         let (first, last) = (*first.start(), *last.end());
         let thread = match self.threads.entry(thread_id) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => entry.insert(load_thread(&*self.store, thread_id, first).await?),
         };
-        let is_own = |seq: Seq| own.iter().any(|seqs| seqs.contains(&seq));
+        let is_own = |seq: Seq| own.ranges.iter().any(|seqs| seqs.contains(&seq));
         let mut finished = thread.take_claimed(&is_own);
         loop {
-            let page =
-                self.store.events(thread_id, events_after(thread.read_until, READ_BATCH_EVENTS)).await?;
+            let page = match own.events_after(thread.read_until) {
+                Some(events) => events.to_vec(),
+                None => {
+                    let query = events_after(thread.read_until, READ_BATCH_EVENTS);
+                    self.store.events(thread_id, query).await?.into_iter().map(Arc::new).collect()
+                }
+            };
             for event in page.iter().take_while(|event| event.seq <= last) {
                 thread.fold.apply_event(event);
                 thread.read_until = event.seq;
@@ -236,6 +240,10 @@ async fn load_thread(
     thread_id: ThreadId,
     first: Seq,
 ) -> Result<FollowedThread, journal::Error> {
+    if first == 1 {
+        let fold = SpanFold::new(load_origin(store, thread_id).await?);
+        return Ok(FollowedThread { fold, read_until: 0, unclaimed: VecDeque::new() });
+    }
     let mut fold = load_fold(store, thread_id, first).await?;
     let next = store.events(thread_id, events_after(first - 1, READ_BATCH_EVENTS)).await?;
     if let Some(run_id) = next.iter().find_map(|event| event.run_id) {

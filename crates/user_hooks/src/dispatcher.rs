@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::{EventQuery, LocalCommitSubscription, Store, SupersededVisibility};
+use journal::{CommittedEvents, EventQuery, LocalCommitSubscription, Store, SupersededVisibility};
 use parking_lot::Mutex;
 use protocol::{Event, EventType, ParentKind, Seq, ThreadId};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -230,11 +230,11 @@ impl HookFollower {
 
     /// Reads the committed ranges and those that failed before, and queues the calls for their events. A range that fails
     /// again is retried later; after [`ATTEMPTS_MAX`] attempts it is logged and dropped.
-    async fn read_commits(&mut self, threads: Vec<(ThreadId, Vec<RangeInclusive<Seq>>)>) {
+    async fn read_commits(&mut self, threads: Vec<(ThreadId, CommittedEvents)>) {
         let retries = std::mem::take(&mut self.retries);
-        let new = threads
-            .into_iter()
-            .flat_map(|(thread_id, ranges)| ranges.into_iter().map(move |seqs| (thread_id, seqs, 0)));
+        let new = threads.into_iter().flat_map(|(thread_id, commits)| {
+            commits.ranges.into_iter().map(move |seqs| (thread_id, seqs, 0))
+        });
         for (thread_id, seqs, attempts) in retries.into_iter().chain(new) {
             match self.read_payloads(thread_id, &seqs).await {
                 Ok(payloads) => payloads.into_iter().for_each(|payload| self.enqueue(payload)),

@@ -1,6 +1,6 @@
-//! The feed of commits of this process, for background consumers such as traces and user hooks. It records only which
-//! threads have new events and their seqs, so its size stays small if a consumer is slow, and no commit waits for a
-//! consumer. Commits of other processes are in [`super::CommitFeed`].
+//! The feed of commits of this process, for background consumers such as traces and user hooks. It records which threads
+//! have new events and their seqs, and the events themselves as long as they are few. So its size stays small if a
+//! consumer is slow, and no commit waits for a consumer. Commits of other processes are in [`super::CommitFeed`].
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -8,10 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use protocol::{Seq, ThreadId};
+use protocol::{Event, NewEvent, Seq, ThreadId};
 use tokio::sync::Notify;
 
 use crate::{CommitReceipt, Transaction, Write};
+
+/// Maximum bytes of JSON of the events that are kept for a subscriber. Above it, the subscriber reads them from the
+/// journal.
+const EVENT_BYTES_MAX: usize = 1 << 20;
 
 /// The feed of commits of this process. Cloning is cheap; clones share their subscribers.
 #[derive(Debug, Clone, Default)]
@@ -42,10 +46,71 @@ struct LocalFeedSubscriber {
 /// The commits that a subscriber has not processed yet.
 #[derive(Debug, Default)]
 struct SubscriberBacklog {
-    /// Seqs of committed events that it has not received yet, by thread.
-    pending: HashMap<ThreadId, Vec<RangeInclusive<Seq>>>,
+    /// Committed events that it has not received yet, by thread.
+    pending: HashMap<ThreadId, CommittedEvents>,
+    /// Bytes of JSON of the pending events that are kept.
+    event_bytes: usize,
     /// Threads of the batch that it is processing.
     in_progress: HashSet<ThreadId>,
+}
+
+/// The events that this process has appended to a thread since the subscriber received the last ones.
+#[derive(Debug, Clone, Default)]
+pub struct CommittedEvents {
+    /// The seqs of the events, in ascending ranges. Seqs between two ranges were written by other processes.
+    pub ranges: Vec<RangeInclusive<Seq>>,
+    /// The events, in ascending order. Some are missing if they were too large to be kept.
+    events: Vec<Arc<Event>>,
+}
+
+impl CommittedEvents {
+    /// Returns all events of the thread after the seq `after`, up to the last one of these commits. Returns `None` if they
+    /// have to be read from the journal, because another process has written some of them or they were too large.
+    pub fn events_after(&self, after: Seq) -> Option<&[Arc<Event>]> {
+        let last = *self.ranges.last()?.end();
+        let events = &self.events[self.events.partition_point(|event| event.seq <= after)..];
+        let is_complete = events.len() as u64 == last.saturating_sub(after)
+            && events.first().is_none_or(|first| first.seq == after + 1)
+            && events.last().is_none_or(|newest| newest.seq == last);
+        is_complete.then_some(events)
+    }
+
+    /// Adds the events of a commit.
+    fn add(&mut self, seqs: RangeInclusive<Seq>, events: &[Arc<Event>]) {
+        add_seq_range(&mut self.ranges, seqs);
+        self.events.extend(events.iter().cloned());
+    }
+
+    /// Sorts the ranges and the events, because two commits of a thread may be published in reverse order.
+    fn sort(&mut self) {
+        self.ranges.sort_unstable_by_key(|seqs| *seqs.start());
+        self.events.sort_unstable_by_key(|event| event.seq);
+    }
+}
+
+/// The events of one append of a transaction, which is not committed yet.
+#[derive(Debug)]
+pub(crate) struct AppendedEvents {
+    /// The thread.
+    thread_id: ThreadId,
+    /// The events; empty if they are too large to be kept.
+    events: Vec<NewEvent>,
+}
+
+impl AppendedEvents {
+    /// Returns the events as they were stored, if they are kept. `seqs` has the seq of each event, and `new` the seqs of
+    /// those that are no repetitions.
+    fn into_stored(self, seqs: &[Seq], new: &RangeInclusive<Seq>) -> Vec<Arc<Event>> {
+        let mut next = *new.start();
+        let mut stored = Vec::with_capacity(self.events.len());
+        for (event, seq) in self.events.into_iter().zip(seqs) {
+            if *seq == next {
+                stored.push(Arc::new(event.into_stored(self.thread_id, next)));
+                next += 1;
+            }
+        }
+        stored
+    }
 }
 
 /// A subscription to the commits of this process. Dropping it unsubscribes.
@@ -75,29 +140,39 @@ impl LocalCommitFeed {
         Some(LocalCommitSubscription { feed: self.clone(), subscriber })
     }
 
-    /// Returns the thread of each append of a transaction, or nothing if there is no subscriber.
-    pub(crate) fn appended_threads(&self, transaction: &Transaction) -> Vec<ThreadId> {
+    /// Returns the events of each append of a transaction, or nothing if there is no subscriber.
+    pub(crate) fn appended_events(&self, transaction: &Transaction) -> Vec<AppendedEvents> {
         if !self.0.has_subscribers.load(Ordering::Relaxed) {
             return Vec::new();
         }
         let appended = |write: &Write| {
-            let Write::Append { thread_id, .. } = write else { return None };
-            Some(*thread_id)
+            let Write::Append { thread_id, events } = write else { return None };
+            let is_kept =
+                events.iter().map(|event| event.content.get().len()).sum::<usize>() <= EVENT_BYTES_MAX;
+            let events = if is_kept { events.clone() } else { Vec::new() };
+            Some(AppendedEvents { thread_id: *thread_id, events })
         };
         transaction.writes.iter().filter_map(appended).collect()
     }
 
-    /// Adds committed events to the backlogs of all subscribers. `threads` are the threads of the appends.
-    pub(crate) fn publish(&self, threads: &[ThreadId], receipt: &CommitReceipt) {
-        if threads.is_empty() || receipt.stored_events == 0 {
+    /// Adds committed events to the backlogs of all subscribers.
+    pub(crate) fn publish(&self, appended: Vec<AppendedEvents>, receipt: &CommitReceipt) {
+        if appended.is_empty() || receipt.stored_events == 0 {
             return;
         }
+        let seqs = receipt.seqs.iter().zip(&receipt.new_seqs);
+        let stored: Vec<_> = appended
+            .into_iter()
+            .zip(seqs)
+            .filter_map(|(appended, (seqs, new))| {
+                let new = new.clone()?;
+                Some((appended.thread_id, appended.into_stored(seqs, &new), new))
+            })
+            .collect();
         for subscriber in self.0.subscribers.lock().iter() {
             let mut backlog = subscriber.backlog.lock();
-            for (thread_id, new_seqs) in threads.iter().zip(&receipt.new_seqs) {
-                if let Some(seqs) = new_seqs {
-                    add_seq_range(backlog.pending.entry(*thread_id).or_default(), seqs.clone());
-                }
+            for (thread_id, events, new) in &stored {
+                backlog.add(*thread_id, new.clone(), events);
             }
             drop(backlog);
             subscriber.new_commits.notify_one();
@@ -130,6 +205,27 @@ fn add_seq_range(ranges: &mut Vec<RangeInclusive<Seq>>, seqs: RangeInclusive<Seq
     }
 }
 
+impl SubscriberBacklog {
+    /// Adds the events of a commit. If the events have become too large, none of them is kept.
+    fn add(&mut self, thread_id: ThreadId, seqs: RangeInclusive<Seq>, events: &[Arc<Event>]) {
+        self.event_bytes += events.iter().map(|event| event.content.get().len()).sum::<usize>();
+        self.pending.entry(thread_id).or_default().add(seqs, events);
+        if self.event_bytes > EVENT_BYTES_MAX {
+            self.pending.values_mut().for_each(|commits| commits.events = Vec::new());
+            self.event_bytes = 0;
+        }
+    }
+
+    /// Removes and returns the pending events, which are in progress then.
+    fn take_batch(&mut self) -> Vec<(ThreadId, CommittedEvents)> {
+        let mut threads: Vec<_> = self.pending.drain().collect();
+        self.event_bytes = 0;
+        self.in_progress = threads.iter().map(|(thread_id, _)| *thread_id).collect();
+        threads.iter_mut().for_each(|(_, commits)| commits.sort());
+        threads
+    }
+}
+
 impl LocalFeedSubscriber {
     /// Returns whether the subscriber has not processed all commits of a thread.
     fn is_processing(&self, thread_id: ThreadId) -> bool {
@@ -145,9 +241,9 @@ impl LocalFeedSubscriber {
 }
 
 impl LocalCommitSubscription {
-    /// Waits for commits and returns a batch: the threads with new events, and the ranges of seqs that this process
-    /// wrote to each, in ascending order. Calling it marks the previous batch as processed. Cancel safe.
-    pub async fn next_batch(&mut self) -> Vec<(ThreadId, Vec<RangeInclusive<Seq>>)> {
+    /// Waits for commits and returns a batch: the threads with new events, and what this process wrote to each. Calling
+    /// it marks the previous batch as processed. Cancel safe.
+    pub async fn next_batch(&mut self) -> Vec<(ThreadId, CommittedEvents)> {
         loop {
             let threads = self.take_pending();
             if !threads.is_empty() {
@@ -158,14 +254,9 @@ impl LocalCommitSubscription {
     }
 
     /// Returns a batch like [`Self::next_batch`], without waiting. It is empty if there are no commits.
-    pub fn take_pending(&mut self) -> Vec<(ThreadId, Vec<RangeInclusive<Seq>>)> {
+    pub fn take_pending(&mut self) -> Vec<(ThreadId, CommittedEvents)> {
         self.subscriber.finish_batch();
-        let mut backlog = self.subscriber.backlog.lock();
-        let mut threads: Vec<_> = backlog.pending.drain().collect();
-        backlog.in_progress = threads.iter().map(|(thread_id, _)| *thread_id).collect();
-        drop(backlog);
-        threads.iter_mut().for_each(|(_, ranges)| ranges.sort_unstable_by_key(|seqs| *seqs.start()));
-        threads
+        self.subscriber.backlog.lock().take_batch()
     }
 }
 
@@ -183,50 +274,110 @@ impl Drop for LocalCommitSubscription {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use protocol::{EventId, EventType};
+
     use super::*;
 
-    fn append(thread_id: ThreadId) -> Transaction {
-        Transaction { fence: None, writes: vec![Write::Append { thread_id, events: Vec::new() }] }
+    fn append(thread_id: ThreadId, texts: &[&str]) -> Transaction {
+        let event = |text: &&str| NewEvent {
+            event_id: EventId::generate(),
+            event_type: EventType::HumanMessage,
+            run_id: None,
+            event_key: None,
+            content: serde_json::value::to_raw_value(text).unwrap(),
+            metadata: None,
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        let events = texts.iter().map(event).collect();
+        Transaction { fence: None, writes: vec![Write::Append { thread_id, events }] }
     }
 
-    fn committed(seqs: Option<RangeInclusive<Seq>>) -> CommitReceipt {
-        let stored = seqs.clone().map_or(0, |seqs| seqs.count() as u64);
-        CommitReceipt { new_seqs: vec![seqs], stored_events: stored, ..CommitReceipt::default() }
+    /// Publishes a commit of these texts, which got these seqs. Seqs below the first new one are repetitions.
+    fn publish(feed: &LocalCommitFeed, thread_id: ThreadId, texts: &[&str], seqs: &[Seq], new_from: Seq) {
+        let appended = feed.appended_events(&append(thread_id, texts));
+        let new: Vec<Seq> = seqs.iter().copied().filter(|seq| *seq >= new_from).collect();
+        let range = new.first().map(|first| *first..=*new.last().unwrap());
+        let receipt = CommitReceipt {
+            seqs: vec![seqs.to_vec()],
+            new_seqs: vec![range],
+            stored_events: new.len() as u64,
+            ..CommitReceipt::default()
+        };
+        feed.publish(appended, &receipt);
+    }
+
+    /// Returns the ranges of a batch, by thread.
+    fn ranges(batch: Vec<(ThreadId, CommittedEvents)>) -> Vec<(ThreadId, Vec<RangeInclusive<Seq>>)> {
+        let mut ranges: Vec<_> =
+            batch.into_iter().map(|(thread_id, commits)| (thread_id, commits.ranges)).collect();
+        ranges.sort_unstable_by_key(|(thread_id, _)| *thread_id);
+        ranges
     }
 
     #[tokio::test]
     async fn each_subscriber_receives_the_new_seqs_of_each_thread_once() {
         let (feed, thread, other_thread) =
             (LocalCommitFeed::default(), ThreadId::generate(), ThreadId::generate());
-        assert!(feed.appended_threads(&append(thread)).is_empty(), "there is no subscriber");
+        assert!(feed.appended_events(&append(thread, &["a"])).is_empty(), "there is no subscriber");
         let mut traces = feed.subscribe("traces").unwrap();
         assert!(feed.subscribe("traces").is_none(), "the name is in use");
         let mut hooks = feed.subscribe("hooks").unwrap();
-        for (thread_id, new) in [(thread, 4..=5), (thread, 2..=3), (other_thread, 7..=7), (thread, 6..=6)] {
-            let threads = feed.appended_threads(&append(thread_id));
-            feed.publish(&threads, &committed(Some(new)));
-        }
+        publish(&feed, thread, &["d", "e"], &[4, 5], 4);
+        publish(&feed, thread, &["b", "c"], &[2, 3], 2);
+        publish(&feed, other_thread, &["x"], &[7], 7);
+        publish(&feed, thread, &["f"], &[6], 6);
         let mut expected = vec![(thread, vec![2..=6]), (other_thread, vec![7..=7])];
         expected.sort_unstable_by_key(|(thread_id, _)| *thread_id);
         for subscription in [&mut traces, &mut hooks] {
-            let mut batch = subscription.next_batch().await;
-            batch.sort_unstable_by_key(|(thread_id, _)| *thread_id);
-            assert_eq!(batch, expected);
+            assert_eq!(ranges(subscription.next_batch().await), expected);
             assert!(subscription.take_pending().is_empty(), "once");
         }
-        // Repetitions are not new events.
-        let threads = feed.appended_threads(&append(thread));
-        feed.publish(&threads, &committed(None));
-        assert!(traces.take_pending().is_empty());
+        publish(&feed, thread, &["f"], &[6], 7);
+        assert!(traces.take_pending().is_empty(), "repetitions are not new events");
         // The seqs in between were written by another process.
-        feed.publish(&threads, &committed(Some(12..=12)));
-        feed.publish(&threads, &committed(Some(15..=16)));
-        assert_eq!(traces.take_pending(), [(thread, vec![12..=12, 15..=16])]);
+        publish(&feed, thread, &["l"], &[12], 12);
+        publish(&feed, thread, &["o", "p"], &[15, 16], 15);
+        assert_eq!(ranges(traces.take_pending()), [(thread, vec![12..=12, 15..=16])]);
         drop(traces);
-        assert!(!feed.appended_threads(&append(thread)).is_empty(), "another subscriber remains");
+        assert!(!feed.appended_events(&append(thread, &["a"])).is_empty(), "another subscriber remains");
         drop(hooks);
-        assert!(feed.appended_threads(&append(thread)).is_empty());
+        assert!(feed.appended_events(&append(thread, &["a"])).is_empty());
         assert!(feed.subscribe("traces").is_some());
+    }
+
+    #[tokio::test]
+    async fn a_batch_contains_the_events_unless_other_processes_wrote_some_or_they_are_large() {
+        let (feed, thread) = (LocalCommitFeed::default(), ThreadId::generate());
+        let mut traces = feed.subscribe("traces").unwrap();
+        let mut next = || traces.take_pending().pop().unwrap().1;
+        let seqs = |events: &[Arc<Event>]| events.iter().map(|event| event.seq).collect::<Vec<_>>();
+        publish(&feed, thread, &["c", "d"], &[3, 4], 3);
+        publish(&feed, thread, &["a", "b"], &[1, 2], 1);
+        let commits = next();
+        let events = commits.events_after(0).unwrap();
+        assert_eq!(seqs(events), [1, 2, 3, 4]);
+        assert_eq!((events[2].content.get(), events[2].thread_id), ("\"c\"", thread));
+        assert_eq!(seqs(commits.events_after(2).unwrap()), [3, 4]);
+        assert_eq!(seqs(commits.events_after(4).unwrap()), [0_u64; 0]);
+        // The first event is a repetition.
+        publish(&feed, thread, &["b", "e"], &[2, 5], 5);
+        let commits = next();
+        assert_eq!(seqs(commits.events_after(4).unwrap()), [5]);
+        assert!(commits.events_after(3).is_none(), "an event before these commits is not in them");
+        publish(&feed, thread, &["f"], &[6], 6);
+        publish(&feed, thread, &["h"], &[8], 8);
+        assert!(next().events_after(5).is_none(), "another process wrote event 7");
+        let large = "x".repeat(EVENT_BYTES_MAX / 2);
+        publish(&feed, thread, &[&large], &[9], 9);
+        publish(&feed, thread, &[&large], &[10], 10);
+        let commits = next();
+        assert_eq!(commits.ranges, [9..=10]);
+        assert!(commits.events_after(8).is_none());
+        publish(&feed, thread, &[&large, &large], &[11, 12], 11);
+        assert!(next().events_after(10).is_none());
+        publish(&feed, thread, &["m"], &[13], 13);
+        assert_eq!(seqs(next().events_after(12).unwrap()), [13]);
     }
 
     #[tokio::test]
@@ -234,8 +385,7 @@ mod tests {
         let (feed, thread_id) = (LocalCommitFeed::default(), ThreadId::generate());
         let (mut traces, mut hooks) = (feed.subscribe("traces").unwrap(), feed.subscribe("hooks").unwrap());
         feed.wait_until_processed(thread_id).await;
-        let threads = feed.appended_threads(&append(thread_id));
-        feed.publish(&threads, &committed(Some(1..=3)));
+        publish(&feed, thread_id, &["a", "b", "c"], &[1, 2, 3], 1);
         let mut processed = Box::pin(feed.wait_until_processed(thread_id));
         let is_done = futures::poll!(&mut processed).is_ready();
         assert!(!is_done, "no subscriber has received the batch");

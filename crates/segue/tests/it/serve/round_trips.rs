@@ -12,13 +12,13 @@ use crate::sandbox::TestSandbox;
 use crate::server::ServeProcess;
 
 /// Maximum number of statements of a run of one message and one answer on an existing thread.
-const STATEMENTS_MAX: usize = 26;
+const STATEMENTS_MAX: usize = 24;
 /// Maximum number of its round trips, on all connections together.
-const ROUND_TRIPS_MAX: usize = 21;
+const ROUND_TRIPS_MAX: usize = 18;
 /// Maximum number of statements of a run that creates its thread.
-const NEW_STATEMENTS_MAX: usize = 37;
+const NEW_STATEMENTS_MAX: usize = 28;
 /// Maximum number of its round trips, on all connections together.
-const NEW_ROUND_TRIPS_MAX: usize = 29;
+const NEW_ROUND_TRIPS_MAX: usize = 20;
 /// Runs that are started before a run is counted, so that every connection has its prepared statements.
 const WARM_UP_RUNS: usize = 12;
 

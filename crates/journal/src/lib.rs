@@ -24,7 +24,7 @@ mod write;
 use futures::future::BoxFuture;
 use protocol::AssistantId;
 
-pub use commit_feed::local::{CommittedEvents, LocalCommitFeed, LocalCommitSubscription};
+pub use commit_feed::local::{CommitDetail, CommittedEvents, LocalCommitFeed, LocalCommitSubscription};
 pub use commit_feed::{AllThreadsSubscription, CommitFeed, ThreadSubscription};
 pub use engines::postgres::{PoolSettings, PoolStatistics, PostgresStore};
 pub use engines::sqlite::{SqliteOpenOptions, SqliteStore};

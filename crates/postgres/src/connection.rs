@@ -72,6 +72,8 @@ pub struct Connection {
     open_cursors: Cell<u32>,
     /// Advisory locks that the current transaction requested after its start ([`Connection::acquire_locks`]).
     requested_locks: RefCell<Vec<i64>>,
+    /// Set when another transaction held one of them.
+    was_lock_held: Cell<bool>,
     /// Set when the connection no longer accepts statements.
     is_lost: Cell<bool>,
     /// Set from the start of a unit of work to its end. It stays set if the work panicked.
@@ -108,6 +110,9 @@ pub(crate) enum CommitOutcome<T> {
     /// The connection was lost during the commit. The second field is the transaction id with which the server can be
     /// asked for the outcome.
     Unknown(T, String),
+    /// Nothing was written, because another transaction held a lock that this one had not acquired at its start. It can be
+    /// repeated at once with all its locks.
+    LocksRefused,
 }
 
 impl Connection {
@@ -146,6 +151,7 @@ impl Connection {
             pipelined: RefCell::default(),
             open_cursors: Cell::new(0),
             requested_locks: RefCell::default(),
+            was_lock_held: Cell::new(false),
             is_lost: Cell::new(false),
             is_in_use: Cell::new(false),
             response_timeout: Cell::new(Some(RESPONSE_TIMEOUT)),
@@ -343,14 +349,18 @@ impl Connection {
         self.requested_locks.borrow_mut().extend_from_slice(&locks);
         let rows = self.query(TRY_LOCKS_SQL, &[SqlValue::Integers(locks.into())])?;
         match rows.first().map(|row| row.text(0)).transpose()?.flatten().as_deref() {
-            Some("false") => Err(Error::Conflict("another transaction holds a lock".to_owned())),
+            Some("false") => {
+                self.was_lock_held.set(true);
+                Err(Error::Conflict("another transaction holds a lock".to_owned()))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Returns the locks that the last transaction requested after its start.
-    pub(crate) fn take_requested_locks(&self) -> Vec<i64> {
-        self.requested_locks.take()
+    /// Returns the locks that the last transaction requested after its start, if another transaction held one of them.
+    pub(crate) fn take_refused_locks(&self) -> Option<Vec<i64>> {
+        let locks = self.requested_locks.take();
+        self.was_lock_held.take().then_some(locks)
     }
 
     /// Runs `work` in one transaction, after acquiring the locks. If `work` fails, everything is rolled back. If the
@@ -364,6 +374,7 @@ impl Connection {
         work: impl FnOnce(&Self) -> Result<T, E>,
     ) -> Result<CommitOutcome<T>, E> {
         self.requested_locks.take();
+        self.was_lock_held.set(false);
         let transaction_id = match self.begin_transaction(locks) {
             Ok(transaction_id) => transaction_id,
             Err(error) => {

@@ -73,13 +73,13 @@ pub struct TransactionLocks {
 }
 
 impl TransactionLocks {
-    /// Adds locks. All locks are in ascending order then.
-    fn extend(&mut self, more: Vec<i64>) {
-        if !more.is_empty() {
-            self.locks.extend(more);
-            self.locks.sort_unstable();
-            self.locks.dedup();
-        }
+    /// Adds locks, so that all are in ascending order. Returns whether any of them is new.
+    fn extend(&mut self, more: &[i64]) -> bool {
+        let before = self.locks.len();
+        self.locks.extend_from_slice(more);
+        self.locks.sort_unstable();
+        self.locks.dedup();
+        self.locks.len() > before
     }
 }
 
@@ -220,9 +220,11 @@ impl Pool {
         let transaction = move |connection: &Connection| {
             let mut locks = locks.lock();
             let outcome = connection.transaction(&locks, &work);
-            // If the attempt is repeated, it acquires in order what it discovered, and cannot deadlock on it again.
-            locks.extend(connection.take_requested_locks());
-            outcome
+            // The next attempt acquires in order what this one discovered, and waits for it.
+            match (outcome, connection.take_refused_locks()) {
+                (Err(_), Some(refused)) if locks.extend(&refused) => Ok(CommitOutcome::LocksRefused),
+                (outcome, _) => outcome,
+            }
         };
         run_on_own_task(async move { pool.run_with_retries(transaction).await }).await
     }
@@ -277,6 +279,8 @@ impl Pool {
                     (work, was_lost) = (returned, is_lost);
                     match outcome {
                         Ok(CommitOutcome::Committed(value)) => return Ok(value),
+                        // The locks of a transaction only become more, so these attempts end.
+                        Ok(CommitOutcome::LocksRefused) => continue,
                         Ok(CommitOutcome::Unknown(value, id)) => {
                             match self.is_committed(id, &incarnation).await? {
                                 true => return Ok(value),

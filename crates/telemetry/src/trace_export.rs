@@ -1,15 +1,17 @@
 //! Follows the commits of this process, and exports and counts the spans that they finish.
 //!
-//! The journal is the buffer: the follower reads events that the feed has not kept from it at its own pace, so a slow collector never delays a commit,
-//! and no event is lost while the process lives. Each process exports only spans that one of its own events finished, so
-//! that processes sharing a store do not export a span twice.
+//! The journal is the buffer. The follower reads from it, at its own pace, the events that the feed has not kept, so a slow
+//! collector never delays a commit, and no event is lost while the process lives. Each process exports only spans that one
+//! of its own events finished, so that processes sharing a store do not export a span twice.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use journal::{CommittedEvents, EventQuery, LocalCommitSubscription, Store, SupersededVisibility};
+use journal::{
+    CommitDetail, CommittedEvents, EventQuery, LocalCommitSubscription, Store, SupersededVisibility,
+};
 use model::prices::Prices;
 use protocol::{EventType, ParentKind, Seq, ThreadId};
 use tokio::sync::{mpsc, oneshot};
@@ -85,7 +87,7 @@ impl TraceExport {
         sender: Option<Arc<SpanSender>>,
         metrics: Option<Arc<TelemetryMetrics>>,
     ) -> Option<Self> {
-        let feed = store.local_commits().subscribe(FEED_NAME)?;
+        let feed = store.local_commits().subscribe(FEED_NAME, CommitDetail::Events)?;
         let follower =
             TraceFollower { store, feed, sender: sender.clone(), metrics, threads: HashMap::new() };
         let (flushes, flush_requests) = mpsc::channel(1);

@@ -8,7 +8,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::{CommittedEvents, EventQuery, LocalCommitSubscription, Store, SupersededVisibility};
+use journal::{
+    CommitDetail, CommittedEvents, EventQuery, LocalCommitSubscription, Store, SupersededVisibility,
+};
 use parking_lot::Mutex;
 use protocol::{Event, EventType, ParentKind, Seq, ThreadId};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -74,7 +76,7 @@ impl HookDispatcher {
         if hooks.is_empty() {
             return None;
         }
-        let feed = store.local_commits().subscribe(FEED_NAME)?;
+        let feed = store.local_commits().subscribe(FEED_NAME, CommitDetail::Seqs)?;
         let tracker =
             Arc::new(HookCallTracker { pending: watch::Sender::default(), missed: Mutex::default() });
         let mut tasks = JoinSet::new();

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::{CommitReceipt, Transaction, Write};
 
-/// Maximum bytes of JSON of the events that are kept for a subscriber. Above it, the subscriber reads them from the
+/// Maximum bytes of the events that are kept for a subscriber. Above it, the subscriber reads them from the
 /// journal.
 const EVENT_BYTES_MAX: usize = 1 << 20;
 
@@ -26,6 +26,8 @@ pub struct LocalCommitFeed(Arc<LocalFeedState>);
 struct LocalFeedState {
     /// `true` if there is any subscriber. A commit checks only this flag if there is none.
     has_subscribers: AtomicBool,
+    /// `true` if a subscriber receives events.
+    keeps_events: AtomicBool,
     /// The subscribers.
     subscribers: Mutex<Vec<Arc<LocalFeedSubscriber>>>,
 }
@@ -35,6 +37,8 @@ struct LocalFeedState {
 struct LocalFeedSubscriber {
     /// The unique name of the subscriber.
     name: &'static str,
+    /// What it receives.
+    detail: CommitDetail,
     /// The commits that it has not processed yet.
     backlog: Mutex<SubscriberBacklog>,
     /// Signals new commits.
@@ -43,12 +47,21 @@ struct LocalFeedSubscriber {
     processed: Notify,
 }
 
+/// What a subscriber receives for each commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitDetail {
+    /// The seqs of the new events.
+    Seqs,
+    /// The seqs, and the events as long as they are few.
+    Events,
+}
+
 /// The commits that a subscriber has not processed yet.
 #[derive(Debug, Default)]
 struct SubscriberBacklog {
     /// Committed events that it has not received yet, by thread.
     pending: HashMap<ThreadId, CommittedEvents>,
-    /// Bytes of JSON of the pending events that are kept.
+    /// Bytes of the pending events that are kept.
     event_bytes: usize,
     /// Threads of the batch that it is processing.
     in_progress: HashSet<ThreadId>,
@@ -124,19 +137,20 @@ pub struct LocalCommitSubscription {
 
 impl LocalCommitFeed {
     /// Subscribes to later commits under a name. Returns `None` if there is a subscriber with the same name.
-    pub fn subscribe(&self, name: &'static str) -> Option<LocalCommitSubscription> {
+    pub fn subscribe(&self, name: &'static str, detail: CommitDetail) -> Option<LocalCommitSubscription> {
         let mut subscribers = self.0.subscribers.lock();
         if subscribers.iter().any(|subscriber| subscriber.name == name) {
             return None;
         }
         let subscriber = Arc::new(LocalFeedSubscriber {
             name,
+            detail,
             backlog: Mutex::default(),
             new_commits: Notify::new(),
             processed: Notify::new(),
         });
         subscribers.push(Arc::clone(&subscriber));
-        self.0.has_subscribers.store(true, Ordering::Relaxed);
+        self.0.update_flags(&subscribers);
         Some(LocalCommitSubscription { feed: self.clone(), subscriber })
     }
 
@@ -147,8 +161,8 @@ impl LocalCommitFeed {
         }
         let appended = |write: &Write| {
             let Write::Append { thread_id, events } = write else { return None };
-            let is_kept =
-                events.iter().map(|event| event.content.get().len()).sum::<usize>() <= EVENT_BYTES_MAX;
+            let is_kept = self.0.keeps_events.load(Ordering::Relaxed)
+                && events.iter().map(|event| event.content.get().len()).sum::<usize>() <= EVENT_BYTES_MAX;
             let events = if is_kept { events.clone() } else { Vec::new() };
             Some(AppendedEvents { thread_id: *thread_id, events })
         };
@@ -172,6 +186,7 @@ impl LocalCommitFeed {
         for subscriber in self.0.subscribers.lock().iter() {
             let mut backlog = subscriber.backlog.lock();
             for (thread_id, events, new) in &stored {
+                let events = if subscriber.detail == CommitDetail::Events { &events[..] } else { &[] };
                 backlog.add(*thread_id, new.clone(), events);
             }
             drop(backlog);
@@ -205,10 +220,26 @@ fn add_seq_range(ranges: &mut Vec<RangeInclusive<Seq>>, seqs: RangeInclusive<Seq
     }
 }
 
+impl LocalFeedState {
+    /// Updates what a commit checks after a change of the subscribers.
+    fn update_flags(&self, subscribers: &[Arc<LocalFeedSubscriber>]) {
+        let keeps_events = subscribers.iter().any(|subscriber| subscriber.detail == CommitDetail::Events);
+        self.keeps_events.store(keeps_events, Ordering::Relaxed);
+        self.has_subscribers.store(!subscribers.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// Returns the approximate size of an event in memory.
+fn size_in_bytes(event: &Event) -> usize {
+    size_of::<Event>()
+        + event.content.get().len()
+        + event.metadata.as_ref().map_or(0, |json| json.get().len())
+}
+
 impl SubscriberBacklog {
     /// Adds the events of a commit. If the events have become too large, none of them is kept.
     fn add(&mut self, thread_id: ThreadId, seqs: RangeInclusive<Seq>, events: &[Arc<Event>]) {
-        self.event_bytes += events.iter().map(|event| event.content.get().len()).sum::<usize>();
+        self.event_bytes += events.iter().map(|event| size_in_bytes(event)).sum::<usize>();
         self.pending.entry(thread_id).or_default().add(seqs, events);
         if self.event_bytes > EVENT_BYTES_MAX {
             self.pending.values_mut().for_each(|commits| commits.events = Vec::new());
@@ -264,7 +295,7 @@ impl Drop for LocalCommitSubscription {
     fn drop(&mut self) {
         let mut subscribers = self.feed.0.subscribers.lock();
         subscribers.retain(|subscriber| !Arc::ptr_eq(subscriber, &self.subscriber));
-        self.feed.0.has_subscribers.store(!subscribers.is_empty(), Ordering::Relaxed);
+        self.feed.0.update_flags(&subscribers);
         drop(subscribers);
         // Calls of `wait_until_processed` must not wait for a dropped subscriber.
         self.subscriber.backlog.lock().pending.clear();
@@ -320,9 +351,9 @@ mod tests {
         let (feed, thread, other_thread) =
             (LocalCommitFeed::default(), ThreadId::generate(), ThreadId::generate());
         assert!(feed.appended_events(&append(thread, &["a"])).is_empty(), "there is no subscriber");
-        let mut traces = feed.subscribe("traces").unwrap();
-        assert!(feed.subscribe("traces").is_none(), "the name is in use");
-        let mut hooks = feed.subscribe("hooks").unwrap();
+        let mut traces = feed.subscribe("traces", CommitDetail::Events).unwrap();
+        assert!(feed.subscribe("traces", CommitDetail::Events).is_none(), "the name is in use");
+        let mut hooks = feed.subscribe("hooks", CommitDetail::Seqs).unwrap();
         publish(&feed, thread, &["d", "e"], &[4, 5], 4);
         publish(&feed, thread, &["b", "c"], &[2, 3], 2);
         publish(&feed, other_thread, &["x"], &[7], 7);
@@ -343,13 +374,13 @@ mod tests {
         assert!(!feed.appended_events(&append(thread, &["a"])).is_empty(), "another subscriber remains");
         drop(hooks);
         assert!(feed.appended_events(&append(thread, &["a"])).is_empty());
-        assert!(feed.subscribe("traces").is_some());
+        assert!(feed.subscribe("traces", CommitDetail::Events).is_some());
     }
 
     #[tokio::test]
     async fn a_batch_contains_the_events_unless_other_processes_wrote_some_or_they_are_large() {
         let (feed, thread) = (LocalCommitFeed::default(), ThreadId::generate());
-        let mut traces = feed.subscribe("traces").unwrap();
+        let mut traces = feed.subscribe("traces", CommitDetail::Events).unwrap();
         let mut next = || traces.take_pending().pop().unwrap().1;
         let seqs = |events: &[Arc<Event>]| events.iter().map(|event| event.seq).collect::<Vec<_>>();
         publish(&feed, thread, &["c", "d"], &[3, 4], 3);
@@ -383,7 +414,10 @@ mod tests {
     #[tokio::test]
     async fn a_thread_is_processed_once_every_subscriber_asks_for_the_next_batch() {
         let (feed, thread_id) = (LocalCommitFeed::default(), ThreadId::generate());
-        let (mut traces, mut hooks) = (feed.subscribe("traces").unwrap(), feed.subscribe("hooks").unwrap());
+        let (mut traces, mut hooks) = (
+            feed.subscribe("traces", CommitDetail::Events).unwrap(),
+            feed.subscribe("hooks", CommitDetail::Seqs).unwrap(),
+        );
         feed.wait_until_processed(thread_id).await;
         publish(&feed, thread_id, &["a", "b", "c"], &[1, 2, 3], 1);
         let mut processed = Box::pin(feed.wait_until_processed(thread_id));

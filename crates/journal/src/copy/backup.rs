@@ -4,6 +4,8 @@
 use std::fs::{self, File, OpenOptions};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -96,36 +98,38 @@ fn vacuum_into(file: &Path, part: &Path, mut watch: ProgressCallback) -> Result<
     let stop = connection.get_interrupt_handle();
     let (end_sender, end_receiver) = mpsc::channel::<()>();
     let watched_path = part.to_owned();
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let was_stopped = Arc::clone(&is_stopped);
     let progress_thread = std::thread::spawn(move || {
         while end_receiver.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let done = fs::metadata(&watched_path).map_or(0, |metadata| metadata.len().min(total));
             if watch(&CopyProgress { step: CopyPhase::Copy, done, total }) == ControlFlow::Break(()) {
+                was_stopped.store(true, Ordering::Relaxed);
                 stop.interrupt();
-                return true;
+                return;
             }
         }
-        false
     });
     let result = connection.execute("VACUUM INTO ?1", [part.to_string_lossy()]);
+    if result.is_ok() {
+        purge_copy(part, &is_stopped);
+    }
     drop(end_sender);
-    let is_stopped = progress_thread.join().unwrap_or(false);
-    match (result, is_stopped) {
-        (Ok(_), _) => {
-            purge_copy(part);
-            Ok(Some(location))
-        }
-        (Err(_), true) => Ok(None),
+    let _ = progress_thread.join();
+    match (result, is_stopped.load(Ordering::Relaxed)) {
+        (_, true) => Ok(None),
+        (Ok(_), false) => Ok(Some(location)),
         (Err(error), false) => Err(source.classify_error(error.into())),
     }
 }
 
 /// Removes the terms of deleted rows from the search index of a backup. The source is not written for that. A backup whose
 /// index cannot be purged, such as that of a damaged database, is kept as it is.
-fn purge_copy(part: &Path) {
+fn purge_copy(part: &Path, is_stopped: &AtomicBool) {
     let purged = rusqlite::Connection::open(part).map_err(Error::from).and_then(|connection| {
         // Freed pages are overwritten. The journal is no file of its own, because nobody reads an incomplete backup.
         connection.execute_batch("PRAGMA secure_delete = ON; PRAGMA journal_mode = MEMORY;")?;
-        purge_index(&SqlConnection::Sqlite(&connection))
+        purge_index(&SqlConnection::Sqlite(&connection), is_stopped)
     });
     if let Err(error) = purged {
         tracing::warn!(%error, "failed to purge the search index of the backup");

@@ -1,5 +1,7 @@
 //! Release of the space of deleted rows.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::databases::DatabaseHandle;
 use super::{JournalLocation, check_copy_complete, run_blocking, tables::TABLES};
 use crate::Result;
@@ -20,9 +22,13 @@ pub async fn shrink(location: JournalLocation) -> Result<()> {
             check_copy_complete(&database.connection(), &database.location()).and_then(
                 |()| match &database {
                     // Until the write-ahead log is checkpointed, the deleted data is still in the file.
-                    DatabaseHandle::Sqlite(_) => purge_index(&database.connection())
-                        .and_then(|()| database.execute_batch("VACUUM"))
-                        .and_then(|()| database.checkpoint_wal()),
+                    DatabaseHandle::Sqlite(_) => {
+                        let purged = purge_index(&database.connection(), &AtomicBool::new(false));
+                        // A damaged search index does not prevent that other deleted data leaves the file.
+                        let released =
+                            database.execute_batch("VACUUM").and_then(|()| database.checkpoint_wal());
+                        released.and(purged)
+                    }
                     DatabaseHandle::Postgres(_) => {
                         let names = TABLES.iter().map(|table| table.name).chain(["search_index"]);
                         names
@@ -37,12 +43,13 @@ pub async fn shrink(location: JournalLocation) -> Result<()> {
 }
 
 /// Removes the terms of deleted rows from the search index. Each step is a transaction of its own. The rest of an index that
-/// other processes change meanwhile is left to them.
-pub(super) fn purge_index(connection: &SqlConnection) -> Result<()> {
+/// other processes change meanwhile is left to them. It ends after the current step if it is stopped.
+pub(super) fn purge_index(connection: &SqlConnection, is_stopped: &AtomicBool) -> Result<()> {
     for _ in 0..purge_steps_max(connection)? {
-        if purge_step(connection)? == PurgeState::Complete {
-            break;
+        if is_stopped.load(Ordering::Relaxed) || purge_step(connection)? == PurgeState::Complete {
+            return Ok(());
         }
     }
+    tracing::warn!("the search index still has words of deleted rows, because another process deletes more");
     Ok(())
 }

@@ -39,9 +39,9 @@ impl Write {
                 ..none
             },
             Self::DeleteThread { thread_id } => deletion_effects(*thread_id),
-            // A rewind removes summaries, and an item that is stored again replaces its text.
+            // A rewind removes summaries.
             Self::Rewind { thread_id, .. } => deletion_effects(*thread_id),
-            Self::PutItem(_) | Self::DeleteItem { .. } => WriteEffects { deletes_texts: true, ..none },
+            Self::DeleteItem { .. } => WriteEffects { deletes_texts: true, ..none },
             Self::SettleThread { thread_id } => WriteEffects { notifies_thread: Some(*thread_id), ..none },
             // The head of a thread contains its newest checkpoint.
             Self::RestoreCheckpoint { thread_id, .. } => {
@@ -50,9 +50,8 @@ impl Write {
             Self::RaiseInterrupt(interrupt) => {
                 WriteEffects { notifies_thread: Some(interrupt.thread_id), ..none }
             }
-            Self::CopyEvents { .. } | Self::SummarizeTurns(_) | Self::RestoreTurns { .. } => {
-                WriteEffects { changes_heads: true, ..none }
-            }
+            Self::CopyEvents { .. } | Self::SummarizeTurns(_) => WriteEffects { changes_heads: true, ..none },
+            Self::RestoreTurns { .. } => WriteEffects { changes_heads: true, deletes_texts: true, ..none },
             // Other processes do not need to know of a renewed lease.
             Self::UpdateRun { patch, .. } => {
                 let is_expired = |until: Timestamp| until <= Timestamp::now();
@@ -62,7 +61,9 @@ impl Write {
             Self::ReleaseRuns { .. } | Self::DeleteRun { .. } | Self::ReclaimRun { .. } => {
                 WriteEffects { releases_run: true, ..none }
             }
-            Self::PutArtifact(_)
+            // The replaced text of an item that changes often is no reason for a purge of its own.
+            Self::PutItem(_)
+            | Self::PutArtifact(_)
             | Self::ExpectCheckpoint { .. }
             | Self::ExpectNoMessage { .. }
             | Self::ExpectPins { .. }

@@ -1,7 +1,9 @@
 //! The search index: an older database gets one when it is opened, and deleted rows leave nothing in it.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
+use journal::copy::JournalLocation;
 use journal::{HitLocation, IndexHit, IndexHitKind, PostgresStore, SqliteStore, Store, Write};
 use protocol::{Handoff, HandoffStatus, StoredItem};
 use rusqlite::Connection;
@@ -10,6 +12,9 @@ use crate::backends::POOL;
 use crate::conformance::fixtures::{append, commit, create, handoff, human, proposal, search_for};
 use crate::conformance::memory::summarization;
 use crate::older;
+
+/// The pages of SQLite's index that mark rows as deleted whose terms are still in it.
+const TERMS_OF_DELETED_ROWS: &str = "search_index_data WHERE id >= 1 << 53";
 
 async fn kinds(store: &dyn Store, text: &str) -> Vec<IndexHitKind> {
     let kind = |hit: &IndexHit| match hit.location {
@@ -131,11 +136,24 @@ async fn k9_deleted_texts_have_no_row_in_the_index() {
     let (namespace, key) = (vec!["birds".to_owned()], "heron".to_owned());
     commit(&store, vec![Write::DeleteItem { namespace, key }]).await.unwrap();
     assert_eq!(kinds(&store, "heron").await, []);
+    let copy = folder.path().join("backup.db");
+    let report = journal::copy::backup(
+        JournalLocation::File(path.clone()),
+        copy.clone(),
+        Box::new(|_| ControlFlow::Continue(())),
+    );
+    report.await.unwrap().unwrap();
+    let terms: i64 = Connection::open(&copy)
+        .unwrap()
+        .query_row(&format!("SELECT count(*) FROM {TERMS_OF_DELETED_ROWS}"), [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(terms, 0, "a backup is purged");
     drop(store);
     let connection = Connection::open(&path).unwrap();
     let count = |table: &str| -> i64 {
         connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     };
     assert_eq!((count("search_index_docsize"), count("handoff_index")), (0, 0));
+    assert_eq!(count(TERMS_OF_DELETED_ROWS), 0, "the store purges before it closes");
     connection.execute("INSERT INTO search_index (search_index) VALUES ('integrity-check')", []).unwrap();
 }

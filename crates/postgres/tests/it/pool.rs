@@ -265,3 +265,47 @@ async fn j9_transactions_that_discover_each_others_locks_are_repeated_with_all_l
     let deadlocks = pool.with_connection(|db| db.query(sql, &[])?[0].text(0)).await.unwrap();
     assert_eq!(deadlocks.as_deref(), Some("0"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn j9_a_transaction_that_waited_long_for_its_first_lock_still_waits_for_one_that_it_discovers() {
+    let database = test_postgres::TestDatabase::create().unwrap();
+    let wait_timeout = Duration::from_secs(1);
+    let holders = pool(&database.socket_url(), SETTINGS).await;
+    let waiting = pool(&database.socket_url(), PoolSettings { wait_timeout, ..SETTINGS }).await;
+    let held = Arc::new(AtomicU32::new(0));
+    // The first lock is held for longer than the wait timeout.
+    let first = tokio::spawn({
+        let (holders, held) = (holders.clone(), Arc::clone(&held));
+        async move {
+            let hold = move |db: &postgres::Connection| {
+                db.query("SELECT 1", &[])?;
+                held.fetch_add(1, Ordering::SeqCst);
+                db.query("SELECT pg_sleep(1.3)::text", &[]).map(drop)
+            };
+            holders.write(vec![1], hold).await
+        }
+    });
+    let release = Arc::new(Barrier::new(2));
+    let second = tokio::spawn({
+        let (held, release) = (Arc::clone(&held), Arc::clone(&release));
+        async move {
+            let hold = move |db: &postgres::Connection| {
+                db.query("SELECT 1", &[])?;
+                held.fetch_add(1, Ordering::SeqCst);
+                release.wait();
+                Ok::<_, Error>(())
+            };
+            holders.write(vec![2], hold).await
+        }
+    });
+    wait_until("both locks are held", || held.load(Ordering::SeqCst) == 2).await;
+    let discovering = tokio::spawn({
+        let waiting = waiting.clone();
+        async move { waiting.write(vec![1], |db| db.acquire_locks(vec![2])).await }
+    });
+    wait_until("the second attempt waits for both locks", || waiting.statistics().checkouts == 2).await;
+    release.wait();
+    for task in [first, second, discovering] {
+        task.await.unwrap().unwrap();
+    }
+}

@@ -11,8 +11,11 @@ const PURGE_DELAY: Duration = Duration::from_secs(1);
 const QUIET_TIME: Duration = Duration::from_millis(20);
 /// Time between two steps while the writer is never idle.
 const BUSY_STEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between a complete purge and the next look for deletions of other processes.
-const LOOK_INTERVAL: Duration = Duration::from_secs(300);
+/// Time between a complete purge and the next poll for deletions of other processes.
+const POLL_INTERVAL: Duration = Duration::from_secs(300);
+/// Maximum pause of an idle writer after a step, as a multiple of the time that the step took. The pauses of a purge grow up
+/// to it, so that texts that are deleted again and again do not occupy an idle process.
+const PAUSE_FACTOR_MAX: u32 = 20;
 /// Time between a step that failed and the next one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -23,6 +26,9 @@ pub(super) struct PurgeSchedule {
     next_step: NextStep,
     /// `true` if this process has deleted texts since the last complete purge.
     has_deletions: bool,
+    /// The pause after the next step, as a multiple of the time that the step takes. It grows with each step, and is halved
+    /// by each complete purge.
+    pause_factor: u32,
 }
 
 /// The times of the next step.
@@ -37,7 +43,7 @@ struct NextStep {
 impl PurgeSchedule {
     /// Returns the schedule of a process that starts. An earlier process may have ended before its purge was complete.
     pub(super) fn new(now: Instant) -> Self {
-        Self { next_step: NextStep::after(now, PURGE_DELAY), has_deletions: false }
+        Self { next_step: NextStep::after(now, PURGE_DELAY), has_deletions: false, pause_factor: 0 }
     }
 
     /// Schedules a purge after a deletion, unless an earlier step is scheduled.
@@ -59,15 +65,18 @@ impl PurgeSchedule {
         self.next_step.if_idle.min(self.next_step.if_busy)
     }
 
-    /// Schedules the step that follows a step with this result.
-    pub(super) fn finish_step(&mut self, state: PurgeState, now: Instant) {
+    /// Schedules the step that follows a step with this result, which took `duration` and ended at `now`.
+    pub(super) fn finish_step(&mut self, state: PurgeState, duration: Duration, now: Instant) {
         match state {
             PurgeState::Complete => {
-                *self = Self { next_step: NextStep::after(now, LOOK_INTERVAL), has_deletions: false };
+                let next_step = NextStep::after(now, POLL_INTERVAL);
+                *self = Self { next_step, has_deletions: false, pause_factor: self.pause_factor / 2 };
             }
             PurgeState::Incomplete => {
-                let if_idle = self.next_step.if_idle.max(now);
-                self.next_step = NextStep { if_idle, if_busy: now + BUSY_STEP_INTERVAL };
+                let pause = duration * self.pause_factor;
+                self.pause_factor = (self.pause_factor + 1).min(PAUSE_FACTOR_MAX);
+                let if_idle = self.next_step.if_idle.max(now + pause);
+                self.next_step = NextStep { if_idle, if_busy: (now + BUSY_STEP_INTERVAL).max(now + pause) };
             }
         }
     }
@@ -101,8 +110,8 @@ mod tests {
     fn step_times(jobs: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let start = Instant::now();
         let mut schedule = PurgeSchedule::new(start);
-        schedule.finish_step(PurgeState::Complete, start);
-        assert_eq!((schedule.next_step(), schedule.has_deletions()), (start + LOOK_INTERVAL, false));
+        schedule.finish_step(PurgeState::Complete, Duration::ZERO, start);
+        assert_eq!((schedule.next_step(), schedule.has_deletions()), (start + POLL_INTERVAL, false));
         schedule.request(start);
         let mut jobs = jobs.into_iter().peekable();
         let mut steps = Vec::new();
@@ -115,7 +124,7 @@ mod tests {
             assert!(schedule.has_deletions());
             steps.push(next);
             let state = if steps.len() < STEPS { PurgeState::Incomplete } else { PurgeState::Complete };
-            schedule.finish_step(state, start + Duration::from_millis(next));
+            schedule.finish_step(state, Duration::ZERO, start + Duration::from_millis(next));
         }
         assert!(!schedule.has_deletions());
         steps
@@ -132,6 +141,26 @@ mod tests {
     fn a_busy_writer_purges_once_a_second() {
         assert_eq!(step_times((0..10_000).step_by(10)), [2_000, 3_000, 4_000]);
     }
+
+    #[test]
+    fn a_purge_that_does_not_end_takes_a_twentieth_of_the_time_of_an_idle_writer() {
+        let (start, step) = (Instant::now(), Duration::from_millis(5));
+        let mut schedule = PurgeSchedule::new(start);
+        schedule.request(start);
+        let mut working = Duration::ZERO;
+        let mut now = start;
+        for number in 0..1_000 {
+            now = now.max(schedule.next_step()) + step;
+            working += step;
+            // A deletion during every step, and a complete purge now and then.
+            schedule.request(now);
+            let state = if number % 40 == 39 { PurgeState::Complete } else { PurgeState::Incomplete };
+            schedule.finish_step(state, step, now);
+            schedule.request(now);
+        }
+        assert!(working * 15 < now - start, "{working:?} of {:?}", now - start);
+    }
+
     #[test]
     fn a_step_that_failed_is_repeated_and_its_deletion_is_not_forgotten() {
         let start = Instant::now();

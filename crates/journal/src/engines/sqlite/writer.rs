@@ -53,7 +53,7 @@ pub(crate) type WriterQuery = Box<dyn FnOnce(&Connection) + Send>;
 pub(crate) enum WriterJob {
     /// Commit a transaction.
     Commit(CommitRequest),
-    /// Update the search index, purge it, and report when both are complete.
+    /// Update the search index, and report when it is complete.
     Index(oneshot::Sender<Result<()>>),
     /// Index one batch of the scope of a search.
     IndexScope(IndexScopeRequest),
@@ -274,8 +274,8 @@ impl SqliteWriter {
         let _ = request.reply.send(outcome.map_err(|error| self.path.convert_error(&error)));
     }
 
-    /// Indexes one batch if the index is being updated. If it is complete and purged, or the batch failed, sends the result
-    /// to all waiting callers. Callers that do not wait any more are forgotten.
+    /// Indexes one batch if the index is being updated. If it is complete, or the batch failed, sends the result to all
+    /// waiting callers. Callers that do not wait any more are forgotten.
     fn update_index(&mut self) {
         self.index_waiters.retain(|waiter| !waiter.is_closed());
         if !self.is_indexing() {
@@ -292,23 +292,18 @@ impl SqliteWriter {
             }
             return;
         }
-        match outcome.and_then(|_| self.purge_index()) {
-            Ok(PurgeState::Incomplete) => {}
-            outcome => {
-                let failure = outcome.err();
-                for waiter in self.index_waiters.drain(..) {
-                    let _ = waiter
-                        .send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
-                }
-            }
+        let failure = outcome.err();
+        for waiter in self.index_waiters.drain(..) {
+            let _ = waiter.send(failure.as_ref().map_or(Ok(()), |error| Err(self.path.convert_error(error))));
         }
     }
 
     /// Performs one step of the purge of the index.
-    fn purge_index(&mut self) -> rusqlite::Result<PurgeState> {
+    fn purge_index(&mut self) -> rusqlite::Result<()> {
+        let start = Instant::now();
         let state = self.with_session(|session| session.purge_step())?;
-        self.purge.finish_step(state, Instant::now());
-        Ok(state)
+        self.purge.finish_step(state, start.elapsed(), Instant::now());
+        Ok(())
     }
 
     /// Performs one step of the purge for which no caller waits. After a failure, it is repeated later.
@@ -442,7 +437,7 @@ impl WriteSession<'_> {
     /// Performs one step of the purge of the index in a transaction. Begins none if there is nothing to purge.
     fn purge_step(&self) -> rusqlite::Result<PurgeState> {
         let connection = &sql::SqlConnection::Sqlite(self.connection);
-        if search::needs_purge(connection).map_err(to_engine_error)? == PurgeState::Complete {
+        if !search::needs_purge(connection).map_err(to_engine_error)? {
             return Ok(PurgeState::Complete);
         }
         self.in_transaction(|| Ok(search::purge_step(&sql::SqlConnection::Sqlite(self.connection))))?

@@ -204,13 +204,13 @@ pub(crate) enum PurgeState {
     Incomplete,
 }
 
-/// Removes the terms of deleted rows from the file, step by step. SQLite only marks rows as deleted, and their terms stay in
-/// the file until its index segments are merged. PostgreSQL removes them with its next vacuum.
+/// Removes the terms of deleted rows from the index, step by step. SQLite only marks rows as deleted, and their terms stay in
+/// the index until its segments are merged. The freed pages of the file keep them until they are used again. PostgreSQL removes them with its next vacuum.
 ///
 /// A step writes a limited number of pages, whatever the size of the index. The step that completes a merge also deletes one
 /// row for each merged page. The caller commits after each step, and repeats until the purge is complete.
 pub(crate) fn purge_step(db: &SqlConnection) -> Result<PurgeState> {
-    if needs_purge(db)? == PurgeState::Complete {
+    if !needs_purge(db)? {
         return Ok(PurgeState::Complete);
     }
     // A positive number continues a merge that has begun. A negative number begins one with all segments, which would
@@ -225,11 +225,8 @@ pub(crate) fn purge_step(db: &SqlConnection) -> Result<PurgeState> {
 }
 
 /// Returns whether the index may contain terms of deleted rows. Only reads.
-pub(crate) fn needs_purge(db: &SqlConnection) -> Result<PurgeState> {
-    match db.dialect() == SqlDialect::Sqlite && has_tombstones(db)? {
-        true => Ok(PurgeState::Incomplete),
-        false => Ok(PurgeState::Complete),
-    }
+pub(crate) fn needs_purge(db: &SqlConnection) -> Result<bool> {
+    Ok(db.dialect() == SqlDialect::Sqlite && has_tombstones(db)?)
 }
 
 /// Returns the maximum number of steps that a purge of the index needs while nothing else writes.

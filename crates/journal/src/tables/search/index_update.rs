@@ -33,11 +33,12 @@ const UNINDEXED_MESSAGES: &str = "CASE WHEN indexed_seq <= base_seq - copied_cou
     ELSE (message_count * (last_seq - indexed_seq) + last_seq - base_seq + copied_count - 1)
         / (last_seq - base_seq + copied_count) END";
 
-/// Returns the SQL condition for the rows of `thread_heads` that are not of temporary threads. Indexing the messages of a
+/// Returns the SQL condition for the rows of `thread_heads`, which has the name `heads` in the query, that are not of temporary
+/// threads. Indexing the messages of a
 /// thread that is deleted after its only run would cost more than the run, and so would removing them from the index.
-fn is_kept(dialect: SqlDialect) -> String {
+fn permanent_threads_condition(dialect: SqlDialect, heads: &str) -> String {
     format!(
-        "NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = thread_heads.thread_key AND {} IS NOT NULL)",
+        "NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_key = {heads}.thread_key AND {} IS NOT NULL)",
         dialect.json_field("t.metadata", Thread::TEMPORARY_KEY)
     )
 }
@@ -67,7 +68,11 @@ impl IndexScope {
             Self::Search(query) => query.thread_id.is_some(),
             Self::Threads(_) => true,
         };
-        let kept = if names_threads { "TRUE".to_owned() } else { is_kept(dialect) };
+        let kept = if names_threads {
+            "TRUE".to_owned()
+        } else {
+            permanent_threads_condition(dialect, "thread_heads")
+        };
         format!("indexed_seq < last_seq AND {SEARCHED_THREADS} AND thread_key BETWEEN $5 AND $6 AND {kept}")
     }
 
@@ -136,7 +141,7 @@ pub(crate) fn is_behind(db: &SqlConnection, pass: IndexPass) -> Result<bool> {
         .prepare(&format!(
             "SELECT 1 FROM thread_heads WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1 AND {}
              UNION ALL SELECT 1 FROM handoff_index WHERE is_due = 1 LIMIT 1",
-            is_kept(db.dialect())
+            permanent_threads_condition(db.dialect(), "thread_heads")
         ))?
         .exists([pass.next_thread_key])
 }
@@ -197,7 +202,7 @@ pub(crate) fn index_batch(db: &SqlConnection, pass: IndexPass) -> Result<IndexBa
             "SELECT thread_key, indexed_seq, last_seq FROM thread_heads
              WHERE indexed_seq < last_seq AND updated_at IS NOT NULL AND thread_key >= $1 AND {}
              ORDER BY thread_key LIMIT $2",
-            is_kept(db.dialect())
+            permanent_threads_condition(db.dialect(), "thread_heads")
         ))?
         .query_map([pass.next_thread_key, encode_counter(BATCH_THREADS_MAX as u64)], read_head)?;
     let handoffs = index_handoffs(db)?;

@@ -8,6 +8,7 @@ use protocol::{AssistantId, OwnerScope, Seq, ThreadId};
 
 use super::super::message_row;
 use super::super::search_scope::SEARCHED_THREADS;
+use super::permanent_threads_condition;
 use crate::engines::sql::SqlConnection;
 use crate::tables::columns::{encode_counter, encode_time, read_column};
 use crate::tables::memory::turns::visible_text;
@@ -73,16 +74,19 @@ fn check_dimensions(db: &SqlConnection, model_key: i64, embeddings: &MessageEmbe
     }
 }
 
-/// Returns messages without embeddings of a model, at most `limit`, those of the most recently changed threads first.
+/// Returns messages without embeddings of a model, at most `limit`, those of the most recently changed threads first. Messages
+/// of temporary threads are not embedded.
 pub(crate) fn list_unembedded(db: &SqlConnection, model: &str, limit: usize) -> Result<UnembeddedBatch> {
     let model_key = model_key(db, model)?;
     let heads: Vec<(i64, ThreadId, i64, i64)> = db
-        .prepare(
+        .prepare(&format!(
             "SELECT h.thread_key, h.thread_id, coalesce(e.embedded_seq, 0), h.last_seq FROM thread_heads h
              LEFT JOIN embedding_heads e ON e.thread_key = h.thread_key AND e.model_key = $1
              WHERE h.updated_at IS NOT NULL AND h.message_count > 0 AND coalesce(e.embedded_seq, 0) < h.last_seq
+                 AND {}
              ORDER BY h.updated_at DESC, h.thread_key DESC LIMIT $2",
-        )?
+            permanent_threads_condition(db.dialect(), "h")
+        ))?
         .query_map((model_key.unwrap_or(0), encode_counter(THREADS_MAX)), |row| {
             Ok((row.get(0)?, read_column(row, "thread_id")?, row.get(2)?, row.get(3)?))
         })?;
@@ -240,7 +244,8 @@ pub(in super::super) fn count_missing(
             "SELECT CAST(coalesce(sum({MISSING_MESSAGES}), 0) AS BIGINT) FROM (
                  SELECT * FROM thread_heads WHERE {SEARCHED_THREADS} AND (CAST($5 AS BIGINT) IS NULL OR thread_key = $5)
              ) h LEFT JOIN embedding_heads e ON e.thread_key = h.thread_key AND e.model_key = $6
-             WHERE coalesce(e.embedded_seq, 0) < last_seq"
+             WHERE coalesce(e.embedded_seq, 0) < last_seq AND {}",
+            permanent_threads_condition(db.dialect(), "h")
         ))?
         .query_row(
             (

@@ -99,6 +99,7 @@ pub async fn a_temporary_thread_is_indexed_only_for_its_own_searches(store: Shar
     assert_eq!(store.index_backlog(&OwnerScope::Everyone).await.unwrap(), IndexBacklog::default());
     let answer = store.search(search_for("heron")).await.unwrap();
     assert_eq!((answer.hits, answer.backlog), (Vec::new(), IndexBacklog::default()));
+    assert!(store.unembedded_messages("any model", 10).await.unwrap().threads.is_empty());
     // The run of the thread can recall its own messages.
     let threads = vec![ThreadPrefix { thread_id, before: None }];
     let query = RankQuery { threads, words: vec!["heron".to_owned()], limit: 5, ..RankQuery::default() };

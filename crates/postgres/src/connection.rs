@@ -339,22 +339,19 @@ impl Connection {
         }
     }
 
-    /// Acquires further advisory locks, which the work of a transaction discovered, until the end of the transaction.
-    /// It does not wait for them, because two transactions that wait for each other's locks deadlock.
-    /// [`crate::Pool::write`] repeats a transaction that fails here, and acquires these locks at its start, in order.
+    /// Acquires advisory locks that the work of a transaction discovered, until its end. It does not wait for them, because
+    /// two transactions could deadlock. [`crate::Pool::write`] repeats the transaction with these locks if one is held.
     ///
     /// # Errors
     /// [`Error::Conflict`] if another transaction holds one of the locks.
     pub fn acquire_locks(&self, locks: Vec<i64>) -> Result<()> {
         self.requested_locks.borrow_mut().extend_from_slice(&locks);
         let rows = self.query(TRY_LOCKS_SQL, &[SqlValue::Integers(locks.into())])?;
-        match rows.first().map(|row| row.text(0)).transpose()?.flatten().as_deref() {
-            Some("false") => {
-                self.was_lock_held.set(true);
-                Err(Error::Conflict("another transaction holds a lock".to_owned()))
-            }
-            _ => Ok(()),
+        if rows.first().map(|row| row.text(0)).transpose()?.flatten().as_deref() == Some("false") {
+            self.was_lock_held.set(true);
+            return Err(Error::Conflict("another transaction holds a lock".to_owned()));
         }
+        Ok(())
     }
 
     /// Returns the locks that the last transaction requested after its start, if another transaction held one of them.

@@ -37,7 +37,7 @@ struct LocalFeedState {
 struct LocalFeedSubscriber {
     /// The unique name of the subscriber.
     name: &'static str,
-    /// What it receives.
+    /// The part of each commit that it receives.
     detail: CommitDetail,
     /// The commits that it has not processed yet.
     backlog: Mutex<SubscriberBacklog>,
@@ -47,7 +47,7 @@ struct LocalFeedSubscriber {
     processed: Notify,
 }
 
-/// What a subscriber receives for each commit.
+/// The part of a commit that a subscriber receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitDetail {
     /// The seqs of the new events.

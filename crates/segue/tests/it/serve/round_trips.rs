@@ -21,6 +21,8 @@ const NEW_STATEMENTS_MAX: usize = 28;
 const NEW_ROUND_TRIPS_MAX: usize = 20;
 /// Runs that are started before a run is counted, so that every connection has its prepared statements.
 const WARM_UP_RUNS: usize = 12;
+/// Maximum number of runs until one is counted.
+const RECORDED_RUNS_MAX: usize = 50;
 
 /// Returns the messages that a client sends.
 fn run_body(text: &str) -> Value {
@@ -53,16 +55,30 @@ fn a_run_takes_few_statements_and_round_trips() {
     }
     let before = recorder.take_statements();
     assert!(before.iter().any(|statement| statement.is_preparation), "the recorder sees the statements");
-    for (thread, statements_max, round_trips_max) in
-        [(thread, STATEMENTS_MAX, ROUND_TRIPS_MAX), (new_thread(), NEW_STATEMENTS_MAX, NEW_ROUND_TRIPS_MAX)]
+    let existing = record_run(&api, &recorder, || thread.clone());
+    let new = record_run(&api, &recorder, new_thread);
+    for (run, statements_max, round_trips_max) in
+        [(existing, STATEMENTS_MAX, ROUND_TRIPS_MAX), (new, NEW_STATEMENTS_MAX, NEW_ROUND_TRIPS_MAX)]
     {
-        run_turn(&api, &thread);
-        let run = RecordedRun::new(recorder.take_statements());
         let transactions = run.statements(|sql| sql.starts_with("BEGIN; SET LOCAL"));
         assert_eq!(transactions, 2, "the admission and the end: {run}");
         assert!(run.statements(|_| true) <= statements_max, "{run}");
         assert!(run.round_trips() <= round_trips_max, "{run}");
     }
+}
+
+/// Returns the statements of a run. A run in which a connection prepares a statement is repeated, because the server
+/// chooses the connections, and a preparation is a round trip of its own.
+fn record_run(api: &ApiClient, recorder: &StatementRecorder, thread: impl Fn() -> String) -> RecordedRun {
+    for _ in 0..RECORDED_RUNS_MAX {
+        recorder.take_statements();
+        run_turn(api, &thread());
+        let run = RecordedRun::new(recorder.take_statements());
+        if run.0.iter().all(|statement| !statement.is_preparation) {
+            return run;
+        }
+    }
+    panic!("a connection prepared a statement in each of {RECORDED_RUNS_MAX} runs");
 }
 
 /// The statements of a run, without those of heartbeats.

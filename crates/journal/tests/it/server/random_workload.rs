@@ -9,7 +9,6 @@ use protocol::{
     ArchiveReason, AssistantId, CheckpointSource, HandoffStatus, RunStatus, SummaryId, Thread, ThreadId,
 };
 
-use crate::backends::POOL;
 use crate::conformance::fixtures::{
     ai, all_events, append, artifact, at, checkpoint, commit, create, feedback, fork, handoff, human,
     interrupt, messages, proposal, rewind, run, seqs, thread,
@@ -211,17 +210,9 @@ fn is_expected(error: &Error) -> bool {
     )
 }
 
-/// Returns the number of deadlocks that the server has detected in the database.
-async fn count_deadlocks(url: &str) -> String {
-    let pool = postgres::Pool::open(url.parse().unwrap(), POOL).await;
-    let sql = "SELECT deadlocks::text FROM pg_stat_database WHERE datname = current_database()";
-    let count = pool.with_connection(|db| db.query(sql, &[])?[0].text(0)).await.unwrap();
-    count.unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a1_a2_j1_f6_concurrent_random_writes_keep_the_tables_consistent() {
-    let (database, stores) = open_processes(3).await;
+    let (_database, stores) = open_processes(3).await;
     let mut known = Vec::new();
     for _ in 0..THREADS {
         known.push(create(&*stores[0]).await);
@@ -250,7 +241,6 @@ async fn a1_a2_j1_f6_concurrent_random_writes_keep_the_tables_consistent() {
         done += task.await.unwrap();
     }
     assert!(done > TASKS * STEPS / 3, "{done} steps succeeded");
-    assert_eq!(count_deadlocks(&database.socket_url()).await, "0");
     check_consistency(&stores[0]).await;
     let known = threads.lock().unwrap().clone();
     for thread_id in known {

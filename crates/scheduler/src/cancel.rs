@@ -46,6 +46,8 @@ impl Scheduler {
     ) -> BoxFuture<'a, Result<()>> {
         agent::box_future(async move {
             let agent = self.agent(scope);
+            // Another caller may stop the run before this call has read it.
+            let was_open = self.streams.is_open(run_id);
             let mut is_requested = false;
             loop {
                 let run = match self.find_run(&agent, thread_id, run_id).await {
@@ -65,7 +67,7 @@ impl Scheduler {
                     | RunStatus::Interrupted
                     | RunStatus::Timeout
                     | RunStatus::Cancelled => {
-                        let is_done = is_requested && action == CancelAction::Interrupt;
+                        let is_done = (is_requested || was_open) && action == CancelAction::Interrupt;
                         let ended = Error::Ended { run_id, status: run.status };
                         return if is_done { Ok(()) } else { Err(ended) };
                     }

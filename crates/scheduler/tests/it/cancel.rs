@@ -81,7 +81,7 @@ async fn i5_a_cancelled_queued_run_ends_without_having_started() {
 }
 
 #[tokio::test]
-async fn i5_two_callers_that_cancel_one_run_both_return_when_it_has_stopped() {
+async fn i5_two_callers_that_cancel_one_run_both_succeed() {
     let (fixture, server) = (SchedulerFixture::new(), gated_model("slow"));
     let (scheduler, thread) = (fixture.scheduler_with_model(&server), ThreadId::generate());
     let mut active = submit_message(&scheduler, thread, "slow").await;
@@ -90,13 +90,7 @@ async fn i5_two_callers_that_cancel_one_run_both_return_when_it_has_stopped() {
         cancel_created(&scheduler, &active, CancelAction::Interrupt),
         cancel_created(&scheduler, &active, CancelAction::Interrupt)
     );
-    // If one of them has stopped the run before the other reads it, the other one is told so.
-    let (one, other) = both;
-    assert!(one.is_ok() || other.is_ok(), "{one:?} {other:?}");
-    for result in [one, other] {
-        let has_stopped = matches!(result, Ok(()) | Err(Error::Ended { status: RunStatus::Cancelled, .. }));
-        assert!(has_stopped, "{result:?}");
-    }
+    assert!(matches!(both, (Ok(()), Ok(()))), "{both:?}");
     assert_eq!(run_status(&scheduler, &active).await, Some(RunStatus::Cancelled));
 }
 

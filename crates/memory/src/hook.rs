@@ -2,7 +2,7 @@
 //! handed, and ensures that no tool call changes the managed block or leaves a secret in the file.
 
 pub(crate) mod inherited_summary;
-pub(crate) mod run_cache;
+pub(crate) mod lru_cache;
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use model::ChatRequest;
 use protocol::event::body::{MemoryRead, MemorySource};
-use protocol::{ContentBlock, NewEvent, ToolStatus};
+use protocol::{ContentBlock, NewEvent, RunRef, ToolStatus};
 use runtime::{
     Channels, FailureKind, Frame, GraphUpdate, Hook, HookPoint, StepContext, StepFailure, ToolCall,
     ToolCallHandler, ToolOutput,
@@ -21,7 +21,7 @@ use crate::file::project_notes::NotesScope;
 use crate::file::tamper_guard::{TamperBaseline, TamperKind, TamperRepair};
 use crate::file::{AGENT_MD_BYTES_MAX, AgentFile};
 use crate::hook::inherited_summary::SummaryRetention;
-use crate::hook::run_cache::RunCache;
+use crate::hook::lru_cache::LruCache;
 use crate::prompt::{InheritedSummary, PromptSection, build_prompt_section};
 use crate::{AgentFileSnapshot, Error, ReadExtent};
 
@@ -37,14 +37,14 @@ pub struct AgentMdHook {
     retention: SummaryRetention,
     /// The handed-over summaries of each run's thread. They are constant for a whole run, because whether it applies
     /// is decided by the turns before.
-    summaries: RunCache<Arc<Vec<InheritedSummary>>>,
+    summaries: LruCache<RunRef, Arc<Vec<InheritedSummary>>>,
 }
 
 impl AgentMdHook {
     /// Returns the hook for the assistant's agent.md, with the notes of all projects. Pass the process's single
     /// [`AgentFile`] of that path.
     pub fn new(file: Arc<AgentFile>, retention: SummaryRetention) -> Self {
-        Self { file, scope: NotesScope::AllProjects, retention, summaries: RunCache::default() }
+        Self { file, scope: NotesScope::AllProjects, retention, summaries: LruCache::default() }
     }
 
     /// Returns the hook with the notes of another scope.

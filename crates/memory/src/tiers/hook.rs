@@ -1,34 +1,29 @@
 //! The hook of medium-term memory: adds recent summaries to the system prompt, as delimited, dated and inert
 //! reference data within a token budget. It does not decide which messages are summarized.
 
-use std::collections::HashSet;
+mod archived_summaries;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use journal::{EventQuery, Store, SummaryQuery};
+use journal::{Store, SummaryQuery};
 use minijinja::{Environment, UndefinedBehavior};
 use model::{ChatRequest, tokens, untrusted_text};
-use protocol::{AssistantId, EventType, SummaryId, ThreadId, TurnsArchived};
+use protocol::{AssistantId, RunRef, ThreadId};
 use runtime::{Channels, FailureKind, GraphUpdate, Hook, HookPoint, StepContext, StepFailure};
 use serde::Serialize;
 
 use super::{MemoryScope, MemorySettings};
+use crate::hook::lru_cache::LruCache;
 use crate::hook::memory_read_event;
-use crate::hook::run_cache::RunCache;
 use crate::prompt::{PromptSection, PromptSource};
+use archived_summaries::ArchivedSummariesCache;
 
 /// The template of the section.
 const RECENT_MEMORY_TEMPLATE: &str = include_str!("../../prompts/recent_memory.md");
 
 /// Maximum number of summaries of other threads that are considered.
 const SUMMARIES_MAX: usize = 50;
-/// Maximum number of `turns_archived` events of this thread that are considered. Those of compactions count too,
-/// although they are not shown.
-const ARCHIVED_EVENTS_MAX: usize = 200;
-/// Number of these events that are read first. Nearly all threads have fewer, and the journal reads so few without
-/// moving to a blocking thread.
-const ARCHIVED_EVENTS_FIRST: usize = 32;
-
 /// Adds a section to the system prompt with the summaries of messages that left this thread's context, and with recent
 /// summaries of the agent's other threads in the same project. With [`MemoryScope::Assistant`], those of all projects.
 ///
@@ -42,7 +37,9 @@ pub struct TieredMemoryHook {
     /// The threads whose summaries are added.
     scope: MemoryScope,
     /// The section of each run; `None` for a run without one.
-    sections: RunCache<Option<Arc<PromptSection>>>,
+    sections: LruCache<RunRef, Option<Arc<PromptSection>>>,
+    /// The summaries of messages that left the threads' contexts.
+    archived: ArchivedSummariesCache,
 }
 
 /// A summary in the form that the template expects.
@@ -65,7 +62,13 @@ impl TieredMemoryHook {
     /// Returns the hook for threads of the agent.
     pub fn new(settings: &MemorySettings, agent_id: AssistantId) -> Self {
         let tokens_max = if settings.enabled { settings.recent_summaries_tokens } else { 0 };
-        Self { agent_id, tokens_max, scope: settings.scope, sections: RunCache::default() }
+        Self {
+            agent_id,
+            tokens_max,
+            scope: settings.scope,
+            sections: LruCache::default(),
+            archived: ArchivedSummariesCache::default(),
+        }
     }
 
     /// Returns the section of the step's run, and builds it on the first request of the run.
@@ -103,15 +106,18 @@ impl TieredMemoryHook {
             limit: SUMMARIES_MAX,
         };
         // Neither depends on the other, and with a remote store each waits for a round trip.
-        let (archived, others) =
-            futures::try_join!(read_archived_turns(store, thread_id), store.summaries(query))?;
-        if archived.is_empty() && others.is_empty() {
+        let (archived, others) = futures::try_join!(
+            self.archived.read(store, thread_id, self.tokens_max),
+            store.summaries(query)
+        )?;
+        let this_thread = archived.entries();
+        if this_thread.is_empty() && others.is_empty() {
             return Ok(None);
         }
         let frame = tokens::estimate_tokens(&render_section(&[], &[])?);
         let Some(mut left) = self.tokens_max.checked_sub(frame) else { return Ok(None) };
-        let own: HashSet<SummaryId> = archived.iter().map(|archived| archived.summary_id).collect();
-        let this_thread = select_fitting(departed_entries(archived, thread_id), &mut left);
+        let own = archived.ids();
+        let this_thread = select_fitting(this_thread, &mut left);
         // A fork copies the `turns_archived` events of its source. Summaries in these events are shown as the fork's
         // own or are in its context, so they are not shown again as another thread's.
         let others = others.into_iter().filter(|stored| !own.contains(&stored.summary.id)).map(|stored| {
@@ -160,26 +166,6 @@ impl Hook for TieredMemoryHook {
         request.system_volatile += 1;
         Ok(GraphUpdate { events: vec![event], ..GraphUpdate::default() })
     }
-}
-
-/// Reads the newest `turns_archived` events of the thread, newest first. At most [`ARCHIVED_EVENTS_MAX`] are returned.
-async fn read_archived_turns(store: &dyn Store, thread_id: ThreadId) -> journal::Result<Vec<TurnsArchived>> {
-    let newest = |limit| EventQuery { types: vec![EventType::TurnsArchived], limit, ..EventQuery::default() };
-    let mut events = store.events(thread_id, newest(ARCHIVED_EVENTS_FIRST)).await?;
-    if events.len() == ARCHIVED_EVENTS_FIRST {
-        events = store.events(thread_id, newest(ARCHIVED_EVENTS_MAX)).await?;
-    }
-    Ok(events.iter().rev().filter_map(|event| event.body().ok()).collect())
-}
-
-/// Returns the summaries of messages that left the thread's context without a compaction.
-fn departed_entries(archived: Vec<TurnsArchived>, thread_id: ThreadId) -> Vec<RecentSummaryEntry> {
-    let departed = archived.into_iter().filter(|archived| archived.reason.is_removed_from_context());
-    let entries = departed.map(|archived| RecentSummaryEntry {
-        place: format!("thread=\"{thread_id}\" seqs=\"{}-{}\"", archived.first_seq, archived.last_seq),
-        text: untrusted_text::neutralize(archived.summary.trim()),
-    });
-    entries.collect()
 }
 
 /// Returns the newest entries that fit into `left` tokens, oldest first, and subtracts their tokens. The first entry

@@ -3,7 +3,7 @@
 
 mod context_budget;
 
-use journal::{EventQuery, PAGE_ROWS_MAX, TurnQuery};
+use journal::{EventQuery, TurnQuery};
 use protocol::{
     ArchiveReason, AssistantId, EventType, Message, MessageRole, ParentKind, Seq, Thread, ThreadId,
     ThreadStatus, TurnsArchived,
@@ -22,6 +22,8 @@ use context_budget::{
 
 /// Number of logged messages that are read at a time.
 const PAGE_TURNS: usize = 200;
+/// Number of `turns_archived` events of one page. The newest one is nearly always that of the compaction.
+const ARCHIVED_PAGE_ROWS: usize = 4;
 
 /// A planned transfer: messages of a thread that become one summary.
 pub(super) struct TransferStep {
@@ -162,6 +164,9 @@ impl SummarizationWorker {
 
     /// Returns the last seq that memory archived because of the compaction `marker_seq` or the previous compaction, or 0
     /// if there is none. Messages up to that seq are not due again.
+    ///
+    /// The parts of a compaction are archived in ascending order, so its newest event has the last seq. Reading begins
+    /// there, because a long thread has hundreds of these events.
     async fn archived_until(
         &self,
         thread_id: ThreadId,
@@ -169,21 +174,28 @@ impl SummarizationWorker {
         marker_seq: Seq,
     ) -> journal::Result<Seq> {
         let marker_seqs = [Some(marker_seq), previous_seq];
-        let (mut archived_until, mut after) = (0, previous_seq.unwrap_or(marker_seq));
+        let belongs_to_compaction = |archived: &TurnsArchived| {
+            archived.reason == ArchiveReason::Compaction
+                && archived.marker_seq.is_some()
+                && marker_seqs.contains(&archived.marker_seq)
+        };
+        let mut query = EventQuery {
+            types: vec![EventType::TurnsArchived],
+            limit: ARCHIVED_PAGE_ROWS,
+            ..EventQuery::default()
+        };
+        let oldest = previous_seq.unwrap_or(marker_seq);
         loop {
-            let types = vec![EventType::TurnsArchived];
-            let query = EventQuery { types, ..EventQuery::after(after, PAGE_ROWS_MAX) };
-            let page = self.summarization.store.events(thread_id, query).await?;
-            let archived = page.iter().filter_map(|event| event.body().ok());
-            let archived = archived.filter(|archived: &TurnsArchived| {
-                archived.reason == ArchiveReason::Compaction
-                    && archived.marker_seq.is_some()
-                    && marker_seqs.contains(&archived.marker_seq)
-            });
-            archived_until = archived.map(|archived| archived.last_seq).fold(archived_until, Seq::max);
-            match page.last() {
-                Some(last) if page.len() == PAGE_ROWS_MAX => after = last.seq,
-                Some(_) | None => return Ok(archived_until),
+            let page = self.summarization.store.events(thread_id, query.clone()).await?;
+            let archived = page.iter().filter_map(|event| event.body().ok()).filter(belongs_to_compaction);
+            if let Some(archived_until) = archived.map(|archived: TurnsArchived| archived.last_seq).max() {
+                return Ok(archived_until);
+            }
+            match page.first() {
+                Some(first) if page.len() == ARCHIVED_PAGE_ROWS && first.seq > oldest => {
+                    query.before = Some(first.seq);
+                }
+                Some(_) | None => return Ok(0),
             }
         }
     }

@@ -14,9 +14,9 @@ use journal::{
     ThreadFilter, ThreadSize, Transaction, TurnQuery, Write,
 };
 use protocol::{
-    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, FactId, Handoff, HandoffId,
-    Interrupt, InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId, RunRequest, Seq,
-    Thread, ThreadId, ThreadState,
+    ApiKey, AssistantId, Checkpoint, CheckpointEntry, CheckpointId, Event, EventType, FactId, Handoff,
+    HandoffId, Interrupt, InterruptId, LoggedMessage, OwnerScope, Proposal, Run, RunFeedback, RunId,
+    RunRequest, Seq, Thread, ThreadId, ThreadState,
 };
 use serde_json::{Map, Value};
 
@@ -29,6 +29,8 @@ pub struct CrashingStore {
     lookups: AtomicUsize,
     /// The number of logged messages that were read.
     turns_read: AtomicUsize,
+    /// The number of `turns_archived` events that were read.
+    archived_events_read: AtomicUsize,
     /// The crash boundary, numbered as in [`CrashingStore::crash_at`].
     crash_boundary: usize,
     /// An operation of another process that runs right before the next commit.
@@ -54,6 +56,7 @@ impl CrashingStore {
             commits: AtomicUsize::new(0),
             lookups: AtomicUsize::new(0),
             turns_read: AtomicUsize::new(0),
+            archived_events_read: AtomicUsize::new(0),
             crash_boundary: boundary,
             before_next_commit: Mutex::default(),
             clock_offset: Mutex::default(),
@@ -107,6 +110,11 @@ impl CrashingStore {
     /// Returns the number of logged messages that were read.
     pub fn turns_read(&self) -> usize {
         self.turns_read.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of `turns_archived` events that were read.
+    pub fn archived_events_read(&self) -> usize {
+        self.archived_events_read.load(Ordering::SeqCst)
     }
 
     /// Returns the number of lookups of an event by its key.
@@ -208,7 +216,10 @@ impl Store for CrashingStore {
         self.inner.threads_by_prefix(prefix, scope).await
     }
     async fn events(&self, thread_id: ThreadId, query: EventQuery) -> journal::Result<Vec<Event>> {
-        self.inner.events(thread_id, query).await
+        let events = self.inner.events(thread_id, query).await?;
+        let archived = events.iter().filter(|event| event.kind() == Some(EventType::TurnsArchived));
+        self.archived_events_read.fetch_add(archived.count(), Ordering::SeqCst);
+        Ok(events)
     }
     async fn messages_after(&self, thread_id: ThreadId, seq: Seq) -> journal::Result<u64> {
         self.inner.messages_after(thread_id, seq).await

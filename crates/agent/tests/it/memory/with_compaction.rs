@@ -78,6 +78,32 @@ async fn f6_each_message_of_a_long_thread_is_read_three_times_however_many_summa
 }
 
 #[tokio::test]
+async fn b7_a_run_reads_few_events_of_archived_turns_however_many_a_compaction_left() {
+    const MESSAGES: usize = 6_000;
+    let (environment, server) = (TestEnvironment::new(), summarizing_server());
+    configure(&environment, &server, (200_000, "[memory]\nshort_term_tokens = 1000000\n"));
+    let store = CrashingStore::never_crash(environment.store());
+    let agent = environment.agent_over(store.clone(), TEST_MODEL);
+    let thread = agent.threads().create(None).await.unwrap().thread_id;
+    let message = |number: usize| match number % 2 {
+        0 => Message::human(format!("Request {number}.")),
+        _ => Message::ai(format!("Done with {number}.")),
+    };
+    append(&agent, thread, &(0..MESSAGES).map(message).collect::<Vec<_>>()).await;
+    compact_keeping(&agent, thread, 2).await;
+    settle_memory(&agent).await;
+    assert!(turns_archived(&agent, thread).await.len() > 40);
+    send_message(&agent, thread, "And now?").await;
+    settle_memory(&agent).await;
+    let before = store.archived_events_read();
+    send_message(&agent, thread, "And then?").await;
+    settle_memory(&agent).await;
+    // The newest one for the section of the request, and the newest four for the plan of the next summaries.
+    let read = store.archived_events_read() - before;
+    assert!(read <= 9, "{read}");
+}
+
+#[tokio::test]
 async fn c3_chained_compactions_stay_correct_when_memory_archives_turns_between_them() {
     let (environment, server) = (TestEnvironment::new(), summarizing_server());
     let agent = agent_of(&environment, &server, (LONG_BUDGET, ""));

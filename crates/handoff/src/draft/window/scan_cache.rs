@@ -80,8 +80,9 @@ struct ThreadScan {
     selections: BudgetCache<u64, TranscriptSelection>,
     /// The offline summaries, by their budget in tokens.
     offline_summaries: BudgetCache<u64, OfflineSummary>,
-    /// The divided conversations, by their limits. Dividing reads the whole thread.
-    divided: BudgetCache<PartBudget, DividedConversation>,
+    /// The dividers of the conversation, by their limits. The first use of a limit reads the whole thread; then new events
+    /// are added.
+    dividers: BudgetCache<PartBudget, ConversationDivider>,
     /// The end of the conversation; `None` when the thread has none.
     end: Option<ConversationEnd>,
     /// The summaries that the thread began with, if it is itself the child of a handoff.
@@ -188,7 +189,7 @@ impl ThreadScan {
             facts: OnceLock::new(),
             selections: BudgetCache::default(),
             offline_summaries: BudgetCache::default(),
-            divided: BudgetCache::default(),
+            dividers: BudgetCache::default(),
             end: None,
             inherited: Arc::default(),
             missing_names: Arc::default(),
@@ -231,9 +232,9 @@ impl ThreadScan {
 
     /// Returns the approximate size of the scan in bytes.
     fn size_in_bytes(&self) -> usize {
-        let parts = self.divided.values();
-        let parts = parts.iter().flat_map(|divided| &divided.parts).map(|part| part.text.len());
-        FACTS_BYTES + self.selector.size_in_bytes() + parts.sum::<usize>()
+        let dividers = self.dividers.values();
+        let parts: usize = dividers.iter().map(|divider| divider.size_in_bytes()).sum();
+        FACTS_BYTES + self.selector.size_in_bytes() + parts
     }
 }
 
@@ -243,7 +244,7 @@ impl EventVisitor for ThreadScan {
         self.facts.take();
         self.selections.clear();
         self.offline_summaries.clear();
-        self.divided.clear();
+        self.dividers.update(|divider| divider.visit(item));
         self.ledger.push(item);
         self.selector.visit(item);
         self.outline.visit(item);
@@ -346,7 +347,8 @@ impl WindowScan {
         (*self.scan.selections.get_or_compute(tokens_max, select)).clone()
     }
 
-    /// Divides the covered part of the thread. The first call with these limits reads the thread again.
+    /// Divides the covered part of the thread. The first call with these limits reads the whole thread, also if the scan is
+    /// extended by new events later.
     ///
     /// # Errors
     ///
@@ -356,18 +358,17 @@ impl WindowScan {
         thread: ThreadSource<'_>,
         budget: PartBudget,
     ) -> Result<DividedConversation, StepFailure> {
-        if let Some(divided) = self.scan.divided.get(&budget) {
-            return Ok((*divided).clone());
+        if let Some(divider) = self.scan.dividers.get(&budget) {
+            return Ok((*divider).clone().finish());
         }
         let mut divider = ConversationDivider::new(budget.tokens_max, budget.parts_max);
         let window = HandoffWindow::open(thread, self.messages).await?;
         let end = window.visit_events(thread, "divide the conversation", &mut divider).await?;
-        let divided = divider.finish();
-        // Events that were appended after the scan are not in it, and would not invalidate what is kept.
+        // Events that were appended after the scan are not in it, and would be added to the divider again.
         if end == self.scan.end {
-            return Ok((*self.scan.divided.insert(budget, divided)).clone());
+            self.scan.dividers.insert(budget, divider.clone());
         }
-        Ok(divided)
+        Ok(divider.finish())
     }
 
     /// Returns the offline summary of about `tokens_max` tokens, and its coverage: messages that it quotes count as

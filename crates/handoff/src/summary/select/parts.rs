@@ -49,7 +49,7 @@ pub(crate) struct DividedConversation {
 }
 
 /// A divider of a stream of events. Memory is bounded by the number and the size of the parts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ConversationDivider {
     /// The size of a part in tokens.
     tokens_max: u64,
@@ -66,7 +66,7 @@ pub(crate) struct ConversationDivider {
 }
 
 /// A line of a part.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct PartLine {
     /// The text.
     line: EventLine,
@@ -123,6 +123,12 @@ impl ConversationDivider {
             | TranscriptItemKind::Unreadable
             | TranscriptItemKind::Other => {}
         }
+    }
+
+    /// Returns the size of the text in bytes.
+    pub(crate) fn size_in_bytes(&self) -> usize {
+        let lines = usize::try_from(self.tokens * tokens::CHARS_PER_TOKEN).unwrap_or(usize::MAX);
+        self.parts.iter().map(|part| part.text.len()).sum::<usize>() + lines
     }
 
     /// Returns the parts of all events.

@@ -49,6 +49,14 @@ impl<K: PartialEq, T> BudgetCache<K, T> {
         }
     }
 
+    /// Changes all values. One that a clone shares is copied first.
+    pub(super) fn update(&mut self, change: impl Fn(&mut T))
+    where
+        T: Clone,
+    {
+        self.0.get_mut().iter_mut().for_each(|(_, value)| change(Arc::make_mut(value)));
+    }
+
     /// Returns the values that are kept.
     pub(super) fn values(&self) -> Vec<Arc<T>> {
         self.0.lock().iter().map(|(_, value)| Arc::clone(value)).collect()

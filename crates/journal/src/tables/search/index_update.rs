@@ -185,10 +185,10 @@ pub(crate) fn missing_embeddings(db: &SqlConnection, model: &str, scope: &IndexS
 
 /// Indexes one batch of a scope, the most recently changed threads first. The caller commits.
 pub(crate) fn index_scope_batch(db: &SqlConnection, scope: &IndexScope) -> Result<ScopeIndexState> {
-    let handoffs = if scope.includes_handoffs() { index_handoffs(db)? } else { 0 };
     let mut heads = heads_behind(db, scope, BATCH_THREADS_MAX)?;
-    let is_last = heads.len() < BATCH_THREADS_MAX && handoffs < BATCH_HANDOFFS_MAX;
     let budget = index_heads(db, &mut heads)?;
+    let handoffs = if scope.includes_handoffs() { index_handoffs(db)? } else { 0 };
+    let is_last = heads.len() < BATCH_THREADS_MAX && handoffs < BATCH_HANDOFFS_MAX;
     Ok(match is_last && !budget.is_exhausted() {
         true => ScopeIndexState::Complete,
         false => ScopeIndexState::Incomplete,
@@ -205,9 +205,11 @@ pub(crate) fn index_batch(db: &SqlConnection, pass: IndexPass) -> Result<IndexBa
             permanent_threads_condition(db.dialect(), "thread_heads")
         ))?
         .query_map([pass.next_thread_key, encode_counter(BATCH_THREADS_MAX as u64)], read_head)?;
+    let budget = index_heads(db, &mut heads)?;
+    // After the threads, because a transaction that creates a handoff writes to its threads first. In the other order the
+    // two would wait for each other's rows.
     let handoffs = index_handoffs(db)?;
     let is_last = heads.len() < BATCH_THREADS_MAX && handoffs < BATCH_HANDOFFS_MAX;
-    let budget = index_heads(db, &mut heads)?;
     let next_thread_key = match heads.last() {
         Some(head) if head.indexed_seq < head.last_seq => head.key,
         Some(head) => head.key + 1,
@@ -343,7 +345,7 @@ fn index_thread(db: &SqlConnection, head: &UnindexedHead, budget: &mut IndexBatc
 /// Indexes handoffs whose effective proposal has changed, and returns their number.
 fn index_handoffs(db: &SqlConnection) -> Result<usize> {
     let due = db
-        .prepare("SELECT handoff_key FROM handoff_index WHERE is_due = 1 LIMIT $1")?
+        .prepare("SELECT handoff_key FROM handoff_index WHERE is_due = 1 ORDER BY handoff_key LIMIT $1")?
         .query_map([encode_counter(BATCH_HANDOFFS_MAX as u64)], |row| row.get(0))?;
     for key in &due {
         // Clear the mark first, so that a proposal stored while the handoff is read marks it again.

@@ -71,6 +71,7 @@ impl RandomWorkload {
             13 => self.put_artifact(thread_id).await,
             14 => {
                 messages(&*self.store, "herons").await;
+                self.store.update_search_index().await?;
                 self.store.turns(TurnQuery::for_agent(AssistantId::default())).await.map(|_| ())
             }
             _ => self.raise_interrupt(thread_id).await,
@@ -168,7 +169,9 @@ impl RandomWorkload {
     async fn create_handoff(&mut self, parent: ThreadId) -> Result<()> {
         let handoff = handoff(parent, 1);
         self.commit(vec![Write::CreateHandoff(handoff.clone())]).await?;
-        self.commit(vec![Write::PutProposal(proposal(&handoff, 0, "of herons"))]).await?;
+        // Like a drafting step, which writes to its thread too.
+        let drafted = Write::Append { thread_id: parent, events: vec![human("draft it")] };
+        self.commit(vec![drafted, Write::PutProposal(proposal(&handoff, 0, "of herons"))]).await?;
         let to = HandoffStatus::Declined;
         let from = HandoffStatus::Requested;
         let handoff_id = handoff.handoff_id;

@@ -46,6 +46,9 @@ pub(crate) const DURABLE_ID_CHARS: usize = 18;
 /// request failed, so the reason must be in the log.
 const SERVER_LOG_LEVEL: &str = "warn";
 
+/// Maximum time that a server takes to end its tasks and to close the database, after it has stopped.
+const SERVER_CLOSE_WAIT: Duration = Duration::from_secs(2);
+
 /// The environment variable with the database's URL. The option `--database-url` takes precedence.
 const DATABASE_VARIABLE: &str = "SEGUE_DATABASE_URL";
 
@@ -230,8 +233,13 @@ pub(crate) fn run_command(cli: CliArgs) -> CommandResult {
         // A server logs missed hooks instead.
         observers.report_missed_hooks(&screen);
     }
-    // Abandoned tasks must not keep the program from ending.
-    runtime.shutdown_background();
+    if is_server {
+        // Ending its tasks closes the database, which empties a long write-ahead log.
+        runtime.shutdown_timeout(SERVER_CLOSE_WAIT);
+    } else {
+        // Abandoned tasks must not keep the program from ending.
+        runtime.shutdown_background();
+    }
     outcome
 }
 

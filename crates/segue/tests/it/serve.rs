@@ -174,6 +174,23 @@ fn j5_a_run_interrupted_by_a_shutdown_resumes_at_the_next_start() {
 }
 
 #[test]
+fn k9_a_stopped_server_has_emptied_the_log_of_a_deleted_thread() {
+    let sandbox = TestSandbox::new().with_file_database();
+    let log = sandbox.home().join("segue.db-wal");
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let thread = create_thread(&api);
+    let text = "the code word is walnut ".repeat(100_000);
+    let state = json!({"values": {"messages": [{"role": "user", "content": text}]}});
+    assert_eq!(api.post(&format!("/threads/{thread}/state"), &state).status, 200);
+    assert!(std::fs::metadata(&log).unwrap().len() > 1 << 20);
+    assert_eq!(api.delete(&format!("/threads/{thread}")).status, 204);
+    serving.signal(Signal::TERM);
+    assert_eq!(serving.wait_for_exit(), Some(0));
+    assert_eq!(std::fs::metadata(&log).map_or(0, |log| log.len()), 0);
+}
+
+#[test]
 fn j5_a_second_signal_ends_the_server_without_waiting_for_runs() {
     let reply = ScriptedReply::text("Never.").with_gate("never", GatePosition::Start);
     let model = ScriptedServer::start(Script::new([ScriptedReply { always: true, ..reply }])).unwrap();

@@ -1,8 +1,10 @@
-//! The schedule of the purge of the search index: the times at which the writer removes terms of deleted rows from the file.
-//! The steps themselves are in `tables::search`. The caller passes the time.
+//! The schedule of the purge of deleted texts: the times at which the writer removes terms of deleted rows from the search
+//! index, and then the deleted texts from the write-ahead log. The steps themselves are in `tables::search`. The caller passes
+//! the time.
 
 use std::time::{Duration, Instant};
 
+use super::wal::LogCheckpoint;
 use crate::tables::search::PurgeState;
 
 /// Time between a deletion and the first step of the purge, so that one purge covers several deletions.
@@ -16,7 +18,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum pause of an idle writer after a step, as a multiple of the time that the step took. The pauses of a purge grow up
 /// to it, so that texts that are deleted again and again do not occupy an idle process.
 const PAUSE_FACTOR_MAX: u32 = 20;
-/// Time between a step that failed and the next one.
+/// Time between a deletion and the checkpoint that empties the write-ahead log, so that one checkpoint covers many deletions. It
+/// waits until the index is purged.
+const CHECKPOINT_DELAY: Duration = Duration::from_secs(10);
+/// Time between a step or a checkpoint that failed and the next one.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The schedule of the purge.
@@ -29,6 +34,8 @@ pub(super) struct PurgeSchedule {
     /// The pause after the next step, as a multiple of the time that the step takes. It grows with each step, and is halved
     /// by each complete purge.
     pause_factor: u32,
+    /// The time of the next checkpoint; `None` if the log contains no text that this process has deleted.
+    checkpoint: Option<Instant>,
 }
 
 /// The times of the next step.
@@ -43,12 +50,18 @@ struct NextStep {
 impl PurgeSchedule {
     /// Returns the schedule of a process that starts. An earlier process may have ended before its purge was complete.
     pub(super) fn new(now: Instant) -> Self {
-        Self { next_step: NextStep::after(now, PURGE_DELAY), has_deletions: false, pause_factor: 0 }
+        Self {
+            next_step: NextStep::after(now, PURGE_DELAY),
+            has_deletions: false,
+            pause_factor: 0,
+            checkpoint: None,
+        }
     }
 
     /// Schedules a purge after a deletion, unless an earlier step is scheduled.
     pub(super) fn request(&mut self, now: Instant) {
         self.has_deletions = true;
+        self.checkpoint.get_or_insert(now + CHECKPOINT_DELAY);
         let first = NextStep::after(now, PURGE_DELAY);
         if first.if_idle < self.next_step.if_idle {
             self.next_step = first;
@@ -61,8 +74,31 @@ impl PurgeSchedule {
     }
 
     /// Returns the time until which the writer can wait for a job.
+    pub(super) fn next_time(&self) -> Instant {
+        self.next_checkpoint().map_or(self.next_step(), |checkpoint| checkpoint.min(self.next_step()))
+    }
+
+    /// Returns the time of the next step.
     pub(super) fn next_step(&self) -> Instant {
         self.next_step.if_idle.min(self.next_step.if_busy)
+    }
+
+    /// Returns the time of the next checkpoint; `None` before the index is purged and without deleted texts in the log.
+    pub(super) fn next_checkpoint(&self) -> Option<Instant> {
+        self.checkpoint.filter(|_| !self.has_deletions)
+    }
+
+    /// Schedules the next checkpoint if this one left deleted texts in the log.
+    pub(super) fn finish_checkpoint(&mut self, outcome: LogCheckpoint, now: Instant) {
+        self.checkpoint = match outcome {
+            LogCheckpoint::Emptied => None,
+            LogCheckpoint::InUse => Some(now + RETRY_INTERVAL),
+        };
+    }
+
+    /// Returns whether the log may contain texts that this process has deleted.
+    pub(super) const fn has_logged_deletions(&self) -> bool {
+        self.checkpoint.is_some()
     }
 
     /// Schedules the step that follows a step with this result, which took `duration` and ended at `now`.
@@ -70,7 +106,9 @@ impl PurgeSchedule {
         match state {
             PurgeState::Complete => {
                 let next_step = NextStep::after(now, POLL_INTERVAL);
-                *self = Self { next_step, has_deletions: false, pause_factor: self.pause_factor / 2 };
+                self.next_step = next_step;
+                self.has_deletions = false;
+                self.pause_factor /= 2;
             }
             PurgeState::Incomplete => {
                 let pause = duration * self.pause_factor;
@@ -140,6 +178,27 @@ mod tests {
     #[test]
     fn a_busy_writer_purges_once_a_second() {
         assert_eq!(step_times((0..10_000).step_by(10)), [2_000, 3_000, 4_000]);
+    }
+
+    #[test]
+    fn the_log_is_emptied_after_the_purge_and_again_if_it_was_in_use() {
+        let start = Instant::now();
+        let mut schedule = PurgeSchedule::new(start);
+        assert!(!schedule.has_logged_deletions());
+        schedule.request(start);
+        let later = start + Duration::from_secs(15);
+        schedule.request(later);
+        assert_eq!((schedule.next_checkpoint(), schedule.has_logged_deletions()), (None, true));
+        schedule.finish_step(PurgeState::Complete, Duration::ZERO, later);
+        assert_eq!(
+            schedule.next_time(),
+            start + CHECKPOINT_DELAY,
+            "the checkpoint of the first deletion covers both"
+        );
+        schedule.finish_checkpoint(LogCheckpoint::InUse, later);
+        assert_eq!(schedule.next_time(), later + RETRY_INTERVAL);
+        schedule.finish_checkpoint(LogCheckpoint::Emptied, later);
+        assert_eq!((schedule.next_time(), schedule.has_logged_deletions()), (later + POLL_INTERVAL, false));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -12,6 +13,15 @@ use crate::{Error, Result};
 
 /// The longest log that is kept when the database is closed, in bytes. Reading it again takes less than a millisecond.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
+
+/// The outcome of a checkpoint that waits for nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogCheckpoint {
+    /// The log is empty.
+    Emptied,
+    /// A reader or another process uses the log, so it keeps a part of its content.
+    InUse,
+}
 
 /// Makes closing the connection keep the log, whatever its length.
 pub(super) fn keep(connection: &Connection) -> rusqlite::Result<()> {
@@ -36,6 +46,21 @@ pub(super) fn keep_if_short(connection: &Connection, database: &DatabasePath) ->
 /// Fails if the file cannot be written.
 pub(super) fn checkpoint(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+/// Copies the log into the database file and empties it, if nobody uses it at this moment. Afterwards the connection waits for
+/// other processes for `lock_wait` again.
+///
+/// # Errors
+/// Fails if the file cannot be written.
+pub(super) fn checkpoint_without_waiting(
+    connection: &Connection,
+    lock_wait: Duration,
+) -> rusqlite::Result<LogCheckpoint> {
+    connection.busy_timeout(Duration::ZERO)?;
+    let is_in_use = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+    connection.busy_timeout(lock_wait)?;
+    Ok(if is_in_use? { LogCheckpoint::InUse } else { LogCheckpoint::Emptied })
 }
 
 /// Returns the size of the log in bytes, or 0 if there is none.

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::errors::DatabasePath;
 use super::index_purge::PurgeSchedule;
-use super::wal;
+use super::wal::{self, LogCheckpoint};
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
 use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, PurgeState, ScopeIndexState};
@@ -164,9 +164,16 @@ impl SqliteWriter {
             if self.purge.next_step() <= now {
                 self.purge_in_background();
             }
+            if self.purge.next_checkpoint().is_some_and(|checkpoint| checkpoint <= now) {
+                self.empty_log();
+            }
             self.last_job_end = Instant::now();
         }
         self.purge_before_close();
+        if self.purge.has_logged_deletions() {
+            // Closing empties the log, which may contain what was deleted.
+            return;
+        }
         if let Err(error) = wal::keep_if_short(&self.connection.lock(), &self.path) {
             // Closing then checkpoints the log, which only takes longer.
             tracing::debug!(%error, "failed to keep the write-ahead log");
@@ -197,7 +204,7 @@ impl SqliteWriter {
             return Some(Some(job));
         }
         if !self.is_indexing() {
-            return self.next_job_until(self.purge.next_step());
+            return self.next_job_until(self.purge.next_time());
         }
         match self.jobs.try_recv() {
             Ok(job) => Some(Some(job)),
@@ -312,6 +319,16 @@ impl SqliteWriter {
             tracing::warn!(%error, path = %self.path.0.display(), "failed to purge the search index");
             self.purge.retry_step(Instant::now());
         }
+    }
+
+    /// Removes deleted texts from the write-ahead log. If it is in use, or after a failure, this is repeated later.
+    fn empty_log(&mut self) {
+        let outcome = wal::checkpoint_without_waiting(&self.connection.lock(), self.lock_wait);
+        let outcome = outcome.unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %self.path.0.display(), "failed to empty the write-ahead log");
+            LogCheckpoint::InUse
+        });
+        self.purge.finish_checkpoint(outcome, Instant::now());
     }
 
     /// Purges what this process has deleted, before the writer ends. A command that deletes a thread ends before it is idle.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use journal::{Error, HealthCheckDepth, SqliteStore, Store};
+use journal::{Error, HealthCheckDepth, SqliteStore, Store, Transaction, Write};
 use protocol::ThreadId;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -78,6 +78,16 @@ async fn a_long_log_is_checkpointed_when_the_database_is_closed() {
     let alone = folder.path().join("alone.db");
     fs::copy(&path, &alone).unwrap();
     assert_eq!(message_count(&alone, thread_id).await, 41);
+}
+
+#[tokio::test]
+async fn k9_a_short_log_that_contains_deleted_texts_is_not_kept() {
+    let (_folder, path, thread_id) = database().await;
+    let store = SqliteStore::open(&path).unwrap();
+    append(&store, thread_id, vec![human("the code word is walnut-17")]).await.unwrap();
+    store.commit(Transaction { fence: None, writes: vec![Write::DeleteThread { thread_id }] }).await.unwrap();
+    drop(store);
+    assert_eq!(log_length(&path), 0);
 }
 
 #[tokio::test]

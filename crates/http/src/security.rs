@@ -6,9 +6,10 @@
 //! operator is not limited, because the owner of the process has other ways to use up its resources.
 //!
 //! The checks are made in this order, and the first that fails ends the request: host name and origin (403),
-//! authentication (401), rate limit (429), limit of concurrent requests and streams (429). The concurrency permit is
-//! held until the body of the response is sent.
+//! authentication (401), rate limit (429), limit of concurrent requests and streams (429), budget of large bodies (429 or
+//! 503). The concurrency permit is held until the body of the response is sent.
 
+mod body_budget;
 pub(crate) mod concurrency_limit;
 mod host_check;
 mod identity;
@@ -27,6 +28,7 @@ use protocol::OwnerScope;
 
 use crate::server::{AppState, page};
 
+use body_budget::BodyBudget;
 use concurrency_limit::{ConcurrencyLimiter, ConcurrencyPermit};
 use identity::Identity;
 use rate_limit::RateLimiter;
@@ -50,6 +52,8 @@ pub(crate) struct AuthLayer {
     pub rate_limiter: Arc<RateLimiter>,
     /// The limits on concurrent requests and streams.
     concurrency: Arc<ConcurrencyLimiter>,
+    /// The budget of request bodies.
+    bodies: Arc<BodyBudget>,
 }
 
 impl AuthLayer {
@@ -59,7 +63,8 @@ impl AuthLayer {
         let rate_limiter = Arc::new(RateLimiter::new(limits.rate));
         let total_max = limits.connections_max / USERS_CONNECTION_SHARE.1 * USERS_CONNECTION_SHARE.0;
         let concurrency = ConcurrencyLimiter::new(limits.open_per_user_max, total_max);
-        Self { app, rate_limiter, concurrency }
+        let bodies = BodyBudget::new(limits.body_bytes_max, limits.bodies_bytes_max);
+        Self { app, rate_limiter, concurrency, bodies }
     }
 }
 
@@ -88,10 +93,16 @@ pub(crate) async fn authenticate(
     }
     match admit_request(&auth, request.headers()).await {
         Ok((caller, key_id, permit)) => {
+            let body_permit = match auth.bodies.acquire(&caller.scope, request.headers()).await {
+                Ok(body_permit) => body_permit,
+                Err(refusal) => return refusal.into_response(),
+            };
             request.extensions_mut().insert(caller);
             let local_agent = || auth.app.server.scheduler.agent(&OwnerScope::Owner(None));
             let key = key_id.map(|key_id| StreamKey { agent: local_agent(), key_id });
-            next.run(request).await.map(|body| GuardedBody::wrap(body, permit, key))
+            let response = next.run(request).await;
+            drop(body_permit);
+            response.map(|body| GuardedBody::wrap(body, permit, key))
         }
         Err(refusal) => refusal.into_response(),
     }

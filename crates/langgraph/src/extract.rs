@@ -1,6 +1,8 @@
 //! Extractors of the HTTP handlers: bodies, query parameters and ids in paths. Each rejection names the field or
 //! parameter and the problem. Nothing is looked up here: an id that is well formed may still name nothing.
 
+pub(crate) mod json_limits;
+
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -53,9 +55,10 @@ pub async fn read_body(request: Request) -> Result<Bytes, ApiError> {
 /// Parses JSON into `T`. The input is parsed once if it fits, and up to three times to find the best error message.
 ///
 /// # Errors
-/// Status 422. The message names the path of the field that does not fit. If the input is not JSON at all, the hint contains
+/// Status 413 if the input has too many values. Otherwise status 422. The message names the path of the field that does not fit. If the input is not JSON at all, the hint contains
 /// the parser's message with line and column.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    json_limits::check_value_count(bytes)?;
     serde_json::from_slice(bytes).map_err(|error| match serde_json::from_slice::<Value>(bytes) {
         // The path of the field helps more than a line number; parsing from a `Value` gives a message without one.
         Ok(value) => match serde_path_to_error::deserialize::<_, T>(value) {

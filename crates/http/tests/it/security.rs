@@ -137,6 +137,39 @@ async fn a_body_over_the_limit_is_refused() {
     server.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn i6_a_body_with_too_many_values_is_refused_and_stores_nothing() {
+    let server = ServerFixture::start_default().await;
+    let thread = server.create_thread(TestCaller::Local).await;
+    let empty = vec![json!([]); 100_000];
+    for (path, body) in [
+        (format!("/threads/{thread}/runs"), json!({"assistant_id": "agent", "input": {"x": empty}})),
+        (format!("/threads/{thread}/runs/wait"), json!({"assistant_id": "agent", "input": {"x": empty}})),
+        (format!("/threads/{thread}/state"), json!({"values": {"x": empty}})),
+        (
+            format!("/threads/{thread}/commands"),
+            json!({"id": 1, "method": "run.start", "params": {"x": empty}}),
+        ),
+        ("/threads".to_owned(), json!({"metadata": {"x": empty}})),
+    ] {
+        let (status, answer) = server.post(&path, &body).await;
+        assert_eq!(
+            (status, &answer["code"]),
+            (StatusCode::PAYLOAD_TOO_LARGE, &json!("too_large")),
+            "{path}: {answer}"
+        );
+    }
+    let text = "x".repeat(5 << 20);
+    let (status, answer) =
+        server.post(&format!("/threads/{thread}/state"), &json!({"values": {"notes": text}})).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{answer}");
+    let messages = json!({"messages": [{"role": "user", "content": text}]});
+    let (status, answer) =
+        server.post(&format!("/threads/{thread}/state"), &json!({"values": messages})).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    server.stop().await;
+}
+
 #[test]
 fn k2_a_server_without_authentication_accepts_only_loopback_addresses_and_origins() {
     let open = ServerSettings::new(AuthMode::Disabled);

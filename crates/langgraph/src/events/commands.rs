@@ -20,6 +20,7 @@ use utoipa::ToSchema;
 use super::writer::sequence_number;
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorBody};
+use crate::extract::json_limits::check_channels_size;
 use crate::extract::{self, ThreadPath};
 use crate::requests::check_readable;
 use crate::resources::{self, assistants::resolve_assistant};
@@ -107,8 +108,7 @@ pub(super) async fn execute_command(
     request: Request,
 ) -> Result<Response, ApiError> {
     let bytes = extract::read_body(request).await?;
-    let envelope: CommandEnvelope =
-        extract::parse_json(&bytes).map_err(|error| ApiError::bad_request(error.detail()))?;
+    let envelope: CommandEnvelope = extract::parse_json(&bytes).map_err(ApiError::or_bad_request)?;
     let params = Value::Object(envelope.params.unwrap_or_default());
     let outcome = match envelope.method.as_str() {
         "run.start" => start_run(&caller, thread_id, params).await,
@@ -181,6 +181,9 @@ struct RunStartParams {
 async fn start_run(caller: &Caller, thread_id: ThreadId, params: Value) -> Result<Value, CommandFailure> {
     let params: RunStartParams = parse_params(params)?;
     resolve_assistant(&caller.agent, &params.assistant_id)?;
+    if let Some(Value::Object(channels)) = &params.input {
+        check_channels_size(channels)?;
+    }
     let request = RunRequest {
         input: params.input,
         multitask_strategy: params.multitask.unwrap_or_default(),

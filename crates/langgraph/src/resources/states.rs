@@ -23,6 +23,7 @@ use super::page::{self, ROWS_MAX};
 use super::{find_thread, subset};
 use crate::caller::Caller;
 use crate::error::{ApiError, ErrorBody};
+use crate::extract::json_limits::check_channels_size;
 use crate::extract::{JsonBody, PathParams, QueryParams, ThreadPath, parse_checkpoint_id};
 use crate::requests::state_update::read_state_update;
 use crate::wire::state::{Checkpoint, ThreadState, checkpoint_metadata};
@@ -184,6 +185,7 @@ async fn update_state(
         Some(Value::Object(values)) => Some(values),
         Some(_) => return Err(ApiError::bad_request("`values` must be an object")),
     };
+    values.as_ref().map_or(Ok(()), check_channels_size)?;
     let base = update.checkpoint.and_then(CheckpointSelector::id).or(update.checkpoint_id);
     let change = read_state_update(thread_id, values, update.as_node.as_deref(), base)
         .map_err(|error| ApiError::from(error).or_bad_request())?;

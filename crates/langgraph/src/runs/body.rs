@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::extract::json_limits::check_channels_size;
 use crate::extract::parse_checkpoint_id;
 use crate::modes::mode::StreamModes;
 
@@ -184,10 +185,13 @@ impl RunBody {
     /// Converts the body into a run request, and the stream modes that the client wants to receive.
     ///
     /// # Errors
-    /// An invalid field if a list is too long, or if a stream mode, `config.configurable` or `after_seconds` is
+    /// Too large if the channels of the input are; an invalid field if a list is too long, or if a stream mode, `config.configurable` or `after_seconds` is
     /// invalid; a bad request if both `context` and `config.configurable` are set; not found if `config.configurable`
     /// names a malformed checkpoint id.
     pub(crate) fn into_request(self) -> Result<(RunRequest, StreamModes), ApiError> {
+        if let Some(Value::Object(channels)) = &self.input {
+            check_channels_size(channels)?;
+        }
         let entries = |list: Option<OneOrMany>, field: &str| match list {
             Some(OneOrMany(entries)) if entries.len() > LIST_ENTRIES_MAX => {
                 Err(ApiError::invalid(format!("`{field}`: at most {LIST_ENTRIES_MAX} entries")))

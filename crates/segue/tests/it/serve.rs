@@ -191,6 +191,28 @@ fn k9_a_stopped_server_has_emptied_the_log_of_a_deleted_thread() {
 }
 
 #[test]
+fn i6_bodies_of_millions_of_values_are_refused_with_little_memory() {
+    let sandbox = TestSandbox::new();
+    let serving = ServeProcess::start(&sandbox);
+    let api = owner_client(&serving);
+    let thread = create_thread(&api);
+    let arrays = "[],".repeat(9_000_000);
+    let body = format!("{{\"assistant_id\":\"agent\",\"input\":{{\"x\":[{arrays}[]]}}}}");
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let path = format!("/threads/{thread}/runs");
+                let response = api.send("POST", &path, &["content-type: application/json"], body.as_bytes());
+                response.assert_refused(413, "JSON values");
+            });
+        }
+    });
+    let peak = serving.peak_memory_kib() >> 10;
+    assert!(peak < 200, "{peak} MiB");
+    assert_eq!(api.get("/ok").status, 200);
+}
+
+#[test]
 fn j5_a_second_signal_ends_the_server_without_waiting_for_runs() {
     let reply = ScriptedReply::text("Never.").with_gate("never", GatePosition::Start);
     let model = ScriptedServer::start(Script::new([ScriptedReply { always: true, ..reply }])).unwrap();

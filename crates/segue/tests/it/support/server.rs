@@ -63,6 +63,13 @@ impl ServeProcess {
         })
     }
 
+    /// Returns the most memory that the server has used at any time, in KiB.
+    pub fn peak_memory_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Waits for the server to exit and returns its exit code.
     pub fn wait_for_exit(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()

@@ -5,6 +5,8 @@ pub(crate) mod store;
 
 use std::borrow::Cow;
 
+use protocol::RunRef;
+
 use crate::{AdminError, HandoffError, HomeError, MemoryError, RunError, ThreadError};
 
 /// The class of a failure. Front ends convert it into exit codes and HTTP statuses.
@@ -122,6 +124,15 @@ impl Error {
             Self::Memory(MemoryError::Summarization(memory::SummarizationError::Busy { .. }))
                 | Self::Journal(journal::Error::Busy { .. })
         )
+    }
+
+    /// Returns the active run because of which the journal refused a call; `None` for other failures. Nothing was
+    /// stored by the write that was refused.
+    pub const fn blocking_run(&self) -> Option<RunRef> {
+        if let Self::Journal(journal::Error::Busy { thread_id, run_id }) = self {
+            return Some(RunRef { thread_id: *thread_id, run_id: *run_id });
+        }
+        None
     }
 
     /// Returns whether a run stopped between two steps because this process is shutting down.
@@ -246,5 +257,13 @@ mod tests {
             assert!(matches!(error, Error::Journal(_)), "{error:?}");
             assert!(error.is_not_found(), "{error:?}");
         }
+    }
+
+    #[test]
+    fn only_a_busy_thread_names_the_run_that_blocks_a_call() {
+        let run = RunRef { thread_id: protocol::ThreadId::generate(), run_id: protocol::RunId::generate() };
+        let RunRef { thread_id, run_id } = run;
+        assert_eq!(Error::from(journal::Error::Busy { thread_id, run_id }).blocking_run(), Some(run));
+        assert_eq!(Error::from(journal::Error::UnknownRun { thread_id, run_id }).blocking_run(), None);
     }
 }

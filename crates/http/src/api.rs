@@ -110,20 +110,20 @@ fn endpoints() -> OpenApiRouter<AppState> {
         .routes(routes!(capabilities::get_agent))
 }
 
-/// Executes work that changes a thread in the thread's queue: after the runs that are queued already, before later
-/// ones.
-async fn run_exclusive<T, F>(
+/// Executes a change of a thread in the thread's queue: after the runs that are queued already, before later ones. The
+/// change is executed again if a run of another server was in the way.
+async fn change_thread<T, F>(
     caller: Caller,
     thread_id: ThreadId,
-    work: impl FnOnce(Arc<Agent>, FrameSender, CancellationToken) -> F + Send + 'static,
+    change: impl Fn(Arc<Agent>, FrameSender, CancellationToken) -> F + Send + 'static,
 ) -> Result<T, ApiError>
 where
-    F: Future<Output = Result<T, ApiError>> + Send + 'static,
+    F: Future<Output = agent::Result<T>> + Send + 'static,
     T: Send + 'static,
 {
     let Caller { scope, agent, server } = caller;
-    let work = move |context: ExclusiveContext| work(agent, context.frames, context.cancel);
-    server.scheduler.run_exclusive(&scope, thread_id, work).await?
+    let change = move |context: ExclusiveContext| change(Arc::clone(&agent), context.frames, context.cancel);
+    Ok(server.scheduler.change_thread(&scope, thread_id, change).await?)
 }
 
 /// Parses a query parameter that holds a position (`seq`) in a thread.

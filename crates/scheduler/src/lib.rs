@@ -2,7 +2,7 @@
 //! after a crash or a shutdown.
 //!
 //! Each busy thread has one queue. Its first entry is a run or a piece of exclusive work; one task executes the entries
-//! in order ([`Scheduler::create_run`], [`Scheduler::run_exclusive`]). A queued run is also a row of the journal, so
+//! in order ([`Scheduler::create_run`], [`Scheduler::change_thread`], [`Scheduler::run_exclusive`]). A queued run is also a row of the journal, so
 //! that the next process can start it; the in-memory queue only holds the order. The number of runs that work at once
 //! and the number of queued runs are limited over all threads. Anything above these limits is refused with a time after
 //! which the client may try again.
@@ -18,7 +18,8 @@
 //! 2. On a free thread with a free permit, the run starts at once. Otherwise its row is stored as pending and it is queued,
 //!    or it is refused, according to its `multitask_strategy`.
 //! 3. The thread's `worker` starts the queued entries in order and drives each run through `agent`. If another process works
-//!    on the thread, the worker waits for it and takes the run over if that process dies.
+//!    on the thread, the worker waits for it and takes the run over if that process dies. Changes of a thread wait like
+//!    runs.
 //! 4. When the run has ended, the worker rolls it back if that was requested, releases the thread, closes the stream, and
 //!    schedules the webhook and the summarizing of the owner's memory.
 //! 5. `recovery` does the same for runs that an earlier process left, at the start and periodically after that.

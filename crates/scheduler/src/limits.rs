@@ -54,7 +54,8 @@ pub(crate) const RECHECK_DELAY: Duration = Duration::from_millis(20);
 /// How often a run is tried again after an error that the run did not cause, such as a failing journal.
 pub(crate) const ATTEMPTS_MAX: u32 = 8;
 
-/// How often a run may lose the race for its thread to another one while the thread's last `seq` does not change.
+/// How often a run may lose the race for its thread to another one while the thread's last `seq` does not change, and
+/// how often a change of a thread may lose it to runs of other processes.
 pub(crate) const CONFLICTS_MAX: u32 = 64;
 
 /// Owners whose memory is summarized at the same time; each has one worker.

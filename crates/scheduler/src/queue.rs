@@ -67,8 +67,9 @@ pub(crate) enum QueuedWork {
 pub(crate) struct ExclusiveGrant {
     /// Cancelled when the work has to stop.
     pub(crate) cancel: CancellationToken,
-    /// Dropped when the work is done, which the queue's worker observes.
-    released: oneshot::Sender<()>,
+    /// Dropped when the work is done, which the queue's worker observes. Work that has to wait for another process
+    /// sends its next queue entry instead.
+    released: oneshot::Sender<QueuedWork>,
     /// Closed when the worker has released the thread.
     advanced: oneshot::Receiver<()>,
 }
@@ -76,7 +77,7 @@ pub(crate) struct ExclusiveGrant {
 /// The worker's half of an [`ExclusiveGrant`].
 #[derive(Debug)]
 pub(crate) struct GrantCompletion {
-    released: oneshot::Receiver<()>,
+    released: oneshot::Receiver<QueuedWork>,
     /// Dropped when the worker has released the thread.
     _advanced: oneshot::Sender<()>,
 }
@@ -98,12 +99,19 @@ impl ExclusiveGrant {
         // No value is ever sent: the error means that the worker dropped its half.
         drop(self.advanced.await);
     }
+
+    /// Returns the grant because the work has to wait for another process. `entry` takes its place in the queue. If the
+    /// worker has stopped, the entry is dropped.
+    pub(crate) fn requeue(self, entry: QueuedWork) {
+        drop(self.released.send(entry));
+    }
 }
 
 impl GrantCompletion {
-    /// Waits until the grant is returned or dropped.
-    pub(crate) async fn wait_released(&mut self) {
-        drop((&mut self.released).await);
+    /// Waits until the grant is returned or dropped. Returns the next queue entry of work that has to wait for another
+    /// process.
+    pub(crate) async fn wait_released(&mut self) -> Option<QueuedWork> {
+        (&mut self.released).await.ok()
     }
 }
 
@@ -126,6 +134,15 @@ impl QueuePosition {
             MultitaskStrategy::Enqueue | MultitaskStrategy::Reject => Self::Back,
         }
     }
+}
+
+/// The entry of a thread's queue that starts next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextEntry {
+    /// A run with its position.
+    Run(RunId, QueuePosition),
+    /// Exclusive work with its position.
+    Exclusive(QueuePosition),
 }
 
 /// The result of an attempt to occupy a thread at once.
@@ -192,12 +209,12 @@ impl ThreadQueues {
         matches!(next, Some(QueuedWork::Run(..)))
     }
 
-    /// Returns the next entry's run and its queue position; `None` if the next entry is not a run.
-    pub(crate) fn next_run(&self, thread_id: ThreadId) -> Option<(RunId, QueuePosition)> {
-        match self.by_thread.get(&thread_id)?.queued.front()? {
-            QueuedWork::Run(stream, _) => Some((stream.run_id, stream.queue_position)),
-            QueuedWork::Exclusive(..) => None,
-        }
+    /// Returns the next entry of the thread's queue; `None` if nothing is queued.
+    pub(crate) fn next_entry(&self, thread_id: ThreadId) -> Option<NextEntry> {
+        Some(match self.by_thread.get(&thread_id)?.queued.front()? {
+            QueuedWork::Run(stream, _) => NextEntry::Run(stream.run_id, stream.queue_position),
+            QueuedWork::Exclusive(_, position, _) => NextEntry::Exclusive(*position),
+        })
     }
 
     /// Returns whether a run is queued for the thread.
@@ -275,6 +292,19 @@ impl ThreadQueues {
             let remote = Occupancy::new(Occupant::Remote, CancellationToken::new());
             queue.occupancy = Some(Occupancy { requested_stop: stop, ..remote });
         }
+    }
+
+    /// Puts exclusive work back that met a run of another process, and reserves the thread for that process. Runs that
+    /// displaced the active one meanwhile come first. If the queues are closed, the entry is dropped, which its caller
+    /// observes.
+    pub(crate) fn requeue_behind_remote(&mut self, thread_id: ThreadId, entry: QueuedWork) {
+        if self.is_closed {
+            return;
+        }
+        if let Some(queue) = self.by_thread.get_mut(&thread_id) {
+            queue.enqueue(entry, QueuePosition::Displacing);
+        }
+        self.hold_for_remote(thread_id, None);
     }
 
     /// Puts an entry that cannot start yet back to the front.

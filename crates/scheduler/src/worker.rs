@@ -2,6 +2,7 @@
 //! end, and waits for what another process does on the thread.
 
 pub(crate) mod exclusive;
+mod start_order;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -9,12 +10,12 @@ use std::sync::atomic::Ordering;
 
 use agent::{Agent, ErrorClass, Replay, ReplayStatus, StartedRun, TakeoverGap};
 use futures::FutureExt;
-use protocol::{FailureKind, OwnerScope, Run, RunFailure, RunId, RunRef, RunStatus, ThreadId};
+use protocol::{FailureKind, OwnerScope, Run, RunFailure, RunRef, RunStatus, ThreadId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::cancel::CancelAction;
 use crate::limits::{ATTEMPTS_MAX, CONFLICTS_MAX, POLL_INTERVAL, RECHECK_DELAY};
-use crate::queue::{Backlog, ExclusiveGrant, Occupant, QueuePosition, QueuedWork, QuotaPermit};
+use crate::queue::{Backlog, ExclusiveGrant, Occupant, QueuedWork, QuotaPermit};
 use crate::scheduler::Scheduler;
 use crate::streams::stream::RunStream;
 
@@ -363,17 +364,22 @@ impl Scheduler {
         ReplayState::Ended
     }
 
-    /// Passes the grant to exclusive work and waits until it is returned.
+    /// Passes the grant to exclusive work and waits until it is returned. If the work has to wait for another process,
+    /// reserves the thread for that process.
     async fn grant_exclusive(
         &self,
         thread_id: ThreadId,
         grant_sender: oneshot::Sender<ExclusiveGrant>,
     ) -> ThreadOutcome {
         let (grant, mut completion) = ExclusiveGrant::new(self.queues.lock().cancel_token(thread_id));
-        if grant_sender.send(grant).is_ok() {
-            completion.wait_released().await;
-        }
-        self.release_thread(thread_id)
+        let requeued = match grant_sender.send(grant) {
+            Ok(()) => completion.wait_released().await,
+            // The caller is gone.
+            Err(_) => None,
+        };
+        let Some(entry) = requeued else { return self.release_thread(thread_id) };
+        self.queues.lock().requeue_behind_remote(thread_id, entry);
+        ThreadOutcome::Remote
     }
 
     /// Waits until no other process works on the thread or has to go first. Resumes a run whose process is gone here.
@@ -427,48 +433,6 @@ impl Scheduler {
     fn is_orphaned(&self, run: &Run) -> bool {
         let is_lost = || self.system_agent.runs().is_own_run(run) && !self.streams.is_open(run.run_id);
         self.system_agent.runs().is_orphaned(run) || is_lost()
-    }
-
-    /// Returns whether a queued run of another process comes before the next run of this one.
-    async fn is_next_outranked(&self, thread_id: ThreadId) -> bool {
-        let next = self.queues.lock().next_run(thread_id);
-        match next {
-            Some((run_id, position)) => self.is_outranked(RunRef { thread_id, run_id }, position).await,
-            None => false,
-        }
-    }
-
-    /// Returns whether a queued run of another process comes before this run. Runs that displace the active one come
-    /// first, then the order is that of their creation.
-    pub(crate) async fn is_outranked(&self, run: RunRef, position: QueuePosition) -> bool {
-        let RunRef { thread_id, run_id } = run;
-        let runs = self.system_agent.runs();
-        // If the journal cannot be read, the run cannot start either.
-        let Ok(queued) = runs.queued_runs(Some(thread_id)).await else { return false };
-        let own_created =
-            queued.iter().find(|run| run.run_id == run_id).map(|run| (run.created_at, run.run_id));
-        let others: Vec<Run> = queued
-            .into_iter()
-            .filter(|run| run.run_id != run_id && !self.streams.is_open(run.run_id))
-            .collect();
-        if others.is_empty() {
-            return false;
-        }
-        let ids: Vec<RunId> = others.iter().map(|run| run.run_id).collect();
-        let Ok(requests) = runs.stored_requests(&ids).await else { return false };
-        let rank = |position| if position == QueuePosition::Displacing { 0 } else { 1 };
-        others.iter().any(|other| {
-            let stored = requests.iter().find(|(run_id, _)| *run_id == other.run_id);
-            let other_position = stored.map_or(QueuePosition::Back, |(_, request)| {
-                QueuePosition::for_strategy(request.multitask_strategy)
-            });
-            let other_rank = (rank(other_position), Some((other.created_at, other.run_id)));
-            match own_created {
-                Some(own_created) => other_rank < (rank(position), Some(own_created)),
-                // Its row is not stored yet, so it is the last one of its kind.
-                None => other_rank.0 <= rank(position),
-            }
-        })
     }
 
     /// Resumes a run whose process is gone, on a thread that is reserved for it. Readers of its stream see the

@@ -173,21 +173,24 @@ pub(crate) async fn compact(
     langgraph::find_thread(&caller, thread_id).await?;
     let request = CompactionParameters { focus: body.focus, keep: body.keep.map(parse_keep).transpose()? };
     let is_preview = body.preview;
-    Ok(respond_when_done(super::run_exclusive(caller, thread_id, move |agent, frames, cancel| async move {
-        let outcome = match is_preview {
-            true => agent.threads().preview_compaction(thread_id, &request, &frames, &cancel).await,
-            false => agent.threads().compact(thread_id, &request, &frames, &cancel).await,
-        };
-        match outcome {
-            Ok(outcome) => Ok(compact_result(thread_id, outcome)),
-            Err(Error::Thread(ThreadError::NothingToCompact { reason, .. })) => Ok(CompactResultBody {
-                thread_id,
-                outcome: "nothing",
-                reason: Some(reason),
-                marker: None,
-                compaction: None,
-            }),
-            Err(error) => Err(error.into()),
+    Ok(respond_when_done(super::change_thread(caller, thread_id, move |agent, frames, cancel| {
+        let request = request.clone();
+        async move {
+            let outcome = match is_preview {
+                true => agent.threads().preview_compaction(thread_id, &request, &frames, &cancel).await,
+                false => agent.threads().compact(thread_id, &request, &frames, &cancel).await,
+            };
+            match outcome {
+                Ok(outcome) => Ok(compact_result(thread_id, outcome)),
+                Err(Error::Thread(ThreadError::NothingToCompact { reason, .. })) => Ok(CompactResultBody {
+                    thread_id,
+                    outcome: "nothing",
+                    reason: Some(reason),
+                    marker: None,
+                    compaction: None,
+                }),
+                Err(error) => Err(error),
+            }
         }
     }))
     .await)
@@ -243,16 +246,16 @@ pub(crate) async fn uncompact(
     ThreadPath(thread_id): ThreadPath,
 ) -> Result<Response, ApiError> {
     langgraph::find_thread(&caller, thread_id).await?;
-    Ok(respond_when_done(super::run_exclusive(caller, thread_id, move |agent, _, _| async move {
+    let undo = super::change_thread(caller, thread_id, move |agent, _, _| async move {
         match agent.threads().undo_compaction(thread_id).await {
-            Ok(outcome) => Ok(uncompact_result(thread_id, outcome)),
+            Ok(outcome) => Ok(Ok(uncompact_result(thread_id, outcome))),
             Err(error @ Error::Thread(ThreadError::NothingToUndo(_))) => {
-                Err(ApiError::conflict(format!("failed to {error}")))
+                Ok(Err(ApiError::conflict(format!("failed to {error}"))))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
-    }))
-    .await)
+    });
+    Ok(respond_when_done(async move { undo.await? }).await)
 }
 
 /// Returns the response for an undone compaction.
@@ -297,7 +300,7 @@ pub(crate) async fn rewind(
     if keep_seq > last_seq {
         return Err(Error::from(ThreadError::UnknownEvent { thread_id, seq: keep_seq, last_seq }).into());
     }
-    Ok(respond_when_done(super::run_exclusive(caller, thread_id, move |agent, _, _| async move {
+    Ok(respond_when_done(super::change_thread(caller, thread_id, move |agent, _, _| async move {
         let RewindResult { keep_seq, superseded } = agent.threads().rewind(thread_id, keep_seq).await?;
         Ok(RewindResultBody { thread_id, keep_seq, superseded })
     }))

@@ -74,10 +74,13 @@ pub(crate) async fn request_handoff(
         into: body.into,
         ..HandoffRequestOptions::default()
     };
-    Ok(respond_when_done(super::run_exclusive(caller, thread_id, move |agent, frames, cancel| async move {
-        let pending = agent.handoffs().request(thread_id, options, &frames, &cancel).await?;
-        let cost = agent.handoffs().cost(&pending).await?;
-        Ok(PendingHandoffShape::new(pending, cost))
+    Ok(respond_when_done(super::change_thread(caller, thread_id, move |agent, frames, cancel| {
+        let options = options.clone();
+        async move {
+            let pending = agent.handoffs().request(thread_id, options, &frames, &cancel).await?;
+            let cost = agent.handoffs().cost(&pending).await?;
+            Ok(PendingHandoffShape::new(pending, cost))
+        }
     }))
     .await)
 }
@@ -188,18 +191,21 @@ pub(crate) async fn decide(caller: Caller, path: PathParams, request: Request) -
     }
     // The decision may wait for a refinement by the same caller, whose draft nobody has seen.
     let decisions = caller.agent.handoffs().bind_to_current(handoff_id, decisions).await?;
-    Ok(respond_when_done(super::run_exclusive(caller, thread_id, move |agent, frames, cancel| async move {
-        let outcome = agent.handoffs().decide(handoff_id, &decisions, &frames, &cancel).await?;
-        let cost = handoff_cost(&agent, outcome.next.as_ref()).await?;
-        Ok(DecisionResultShape::new(outcome, cost))
+    Ok(respond_when_done(super::change_thread(caller, thread_id, move |agent, frames, cancel| {
+        let decisions = decisions.clone();
+        async move {
+            let outcome = agent.handoffs().decide(handoff_id, &decisions, &frames, &cancel).await?;
+            let cost = handoff_cost(&agent, outcome.next.as_ref()).await?;
+            Ok(DecisionResultShape::new(outcome, cost))
+        }
     }))
     .await)
 }
 
 /// Returns the cost of a pending handoff; zero without one.
-async fn handoff_cost(agent: &Agent, pending: Option<&PendingHandoff>) -> Result<HandoffCost, ApiError> {
+async fn handoff_cost(agent: &Agent, pending: Option<&PendingHandoff>) -> agent::Result<HandoffCost> {
     match pending {
-        Some(pending) => Ok(agent.handoffs().cost(pending).await?),
+        Some(pending) => agent.handoffs().cost(pending).await,
         None => Ok(HandoffCost::default()),
     }
 }

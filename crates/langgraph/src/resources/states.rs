@@ -171,7 +171,8 @@ struct StateUpdateResult {
 
 /// Updates the state of a thread.
 ///
-/// While a run is active on the thread, the update is queued and the response comes when it has been applied.
+/// While a run is active on the thread, in this server or another one, the update is queued and the response comes when
+/// it has been applied.
 #[utoipa::path(post, path = "/threads/{thread_id}/state", tag = "states", params(("thread_id" = String, Path, format = "uuid", description = "The thread.")), request_body = StateUpdate,
     responses((status = 200, body = StateUpdateResult), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 413, body = ErrorBody), (status = 422, body = ErrorBody), (status = 429, body = ErrorBody)))]
 async fn update_state(
@@ -190,8 +191,11 @@ async fn update_state(
     let change = read_state_update(thread_id, values, update.as_node.as_deref(), base)
         .map_err(|error| ApiError::from(error).or_bad_request())?;
     let agent = Arc::clone(&caller.agent);
-    let apply = move |_| async move { agent.threads().update_state(thread_id, change).await };
-    let result = caller.server.scheduler.run_exclusive(&caller.scope, thread_id, apply).await?;
+    let apply = move |_| {
+        let (agent, change) = (Arc::clone(&agent), change.clone());
+        async move { agent.threads().update_state(thread_id, change).await }
+    };
+    let result = caller.server.scheduler.change_thread(&caller.scope, thread_id, apply).await;
     let checkpoint_id = result.map_err(|error| ApiError::from(error).or_bad_request())?;
     let checkpoint = Checkpoint::new(thread_id, &checkpoint_id.to_string());
     Ok(Json(StateUpdateResult { configurable: checkpoint.clone(), checkpoint, checkpoint_id }))

@@ -194,8 +194,11 @@ async fn delete(caller: Caller, ThreadPath(thread_id): ThreadPath) -> Result<Sta
     find_thread(&caller, thread_id).await?;
     cancel_active_runs(&caller, thread_id).await?;
     let agent = Arc::clone(&caller.agent);
-    let delete = move |_| async move { agent.threads().delete(thread_id).await };
-    caller.server.scheduler.run_exclusive(&caller.scope, thread_id, delete).await??;
+    let delete = move |_| {
+        let agent = Arc::clone(&agent);
+        async move { agent.threads().delete(thread_id).await }
+    };
+    caller.server.scheduler.change_thread(&caller.scope, thread_id, delete).await?;
     caller.server.scheduler.forget_streams(&caller.scope, thread_id);
     Ok(StatusCode::NO_CONTENT)
 }

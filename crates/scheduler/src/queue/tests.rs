@@ -197,3 +197,39 @@ fn permits_are_limited_by_owner_and_in_total_and_can_be_returned() {
     drop(alice_permit);
     assert!(!full(&alice));
 }
+
+/// Returns exclusive work at the end of a queue, and the receiver of its grant.
+fn queued_change() -> (oneshot::Receiver<ExclusiveGrant>, QueuedWork) {
+    let (grant_sender, grant_receiver) = oneshot::channel();
+    let permit = quota(1, 1).acquire(&local()).unwrap();
+    (grant_receiver, QueuedWork::Exclusive(grant_sender, QueuePosition::Back, permit))
+}
+
+#[test]
+fn a_change_that_waits_for_another_process_is_next_after_runs_that_displace_the_active_one() {
+    let (mut queues, thread) = (ThreadQueues::default(), ThreadId::generate());
+    queues.admit(thread, occupancy(Occupant::Exclusive));
+    let (last, last_entry) = queued_run(thread);
+    queues.enqueue(thread, last_entry, QueuePosition::Back);
+    let request = RunRequest { multitask_strategy: MultitaskStrategy::Interrupt, ..RunRequest::default() };
+    let stream = RunStream::new(RunRef { thread_id: thread, run_id: RunId::generate() }, &local(), &request);
+    let (urgent, permit) = (stream.run_id, quota(1, 1).acquire(&local()).unwrap());
+    queues.enqueue(thread, QueuedWork::Run(Arc::new(stream), permit), QueuePosition::Displacing);
+    let (_grant_receiver, change) = queued_change();
+    queues.requeue_behind_remote(thread, change);
+    assert_eq!(queues.occupant(thread), Some(Occupant::Remote));
+    assert_eq!(dequeue_run_id(&mut queues, thread), Some(urgent));
+    assert_eq!(queues.next_entry(thread), Some(NextEntry::Exclusive(QueuePosition::Back)));
+    assert_eq!(dequeue_run_id(&mut queues, thread), None, "the change");
+    assert_eq!(dequeue_run_id(&mut queues, thread), Some(last));
+}
+
+#[test]
+fn j5_a_change_that_has_to_wait_after_the_queues_were_closed_is_dropped() {
+    let (mut queues, thread) = (ThreadQueues::default(), ThreadId::generate());
+    queues.admit(thread, occupancy(Occupant::Exclusive));
+    queues.close();
+    let (mut grant_receiver, change) = queued_change();
+    queues.requeue_behind_remote(thread, change);
+    assert!(grant_receiver.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+}

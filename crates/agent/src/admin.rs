@@ -47,6 +47,14 @@ impl AdminService<'_> {
         self.agent.postgres.as_ref().map(PostgresStore::pool_statistics)
     }
 
+    /// Checks that the files of the database are still those that were opened. It costs two system calls.
+    ///
+    /// # Errors
+    /// Fails if a file was deleted or replaced. What this process writes is lost then, and is not acknowledged.
+    pub fn check_database(self) -> crate::Result<()> {
+        Ok(self.agent.store.check_database()?)
+    }
+
     /// Returns the price of a model's tokens in US dollars; `None` if the price is unknown. Configured prices
     /// precede the built-in table.
     pub fn usage_price(self, model: &str, usage: &Usage) -> Option<f64> {

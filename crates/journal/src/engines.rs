@@ -117,6 +117,9 @@ pub(crate) trait Engine: Send + Sync {
     /// store is dropped. A failure is logged.
     fn update_index_in_background(&self);
 
+    /// Checks that the files of the database are those that were opened.
+    fn check_files(&self) -> Result<()>;
+
     /// Returns the state of the database: counts and, at depth [`HealthCheckDepth::Integrity`], the problems found.
     fn check_health(&self, depth: HealthCheckDepth) -> impl Future<Output = Result<StoreHealth>> + Send;
 
@@ -532,6 +535,10 @@ impl<E: Engine> Store for E {
     async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>> {
         let key_id = key_id.to_owned();
         self.read(ReadSize::OneStatement, move |db| api_keys::find(db, &key_id)).await
+    }
+
+    fn check_database(&self) -> Result<()> {
+        self.check_files()
     }
 
     async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {

@@ -115,6 +115,13 @@ pub enum Error {
         /// The path or address of the database.
         path: PathBuf,
     },
+    /// The file of the database, or its write-ahead log, was deleted or replaced while it was open. What this process writes
+    /// would be lost, so nothing that it wrote since is acknowledged.
+    #[error("write {}: the file was deleted or replaced while segue was using it", path.display())]
+    FileReplaced {
+        /// The path of the database.
+        path: PathBuf,
+    },
     /// The disk is full.
     #[error("write {}: the disk is full", path.display())]
     DiskFull {

@@ -523,6 +523,10 @@ impl Store for ScopedStore {
         Ok(self.inner.api_key(key_id).await?.filter(|key| self.can_access_keys_of(&key.user_id)))
     }
 
+    fn check_database(&self) -> Result<()> {
+        self.inner.check_database()
+    }
+
     async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {
         self.inner.health(depth).await
     }

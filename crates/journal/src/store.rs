@@ -327,6 +327,12 @@ pub trait Store: Send + Sync {
     /// Returns the API key with this id, which is its public part, or `None`.
     async fn api_key(&self, key_id: &str) -> Result<Option<ApiKey>>;
 
+    /// Checks that the database is still the one that was opened. It costs two system calls, and nothing on a server.
+    ///
+    /// # Errors
+    /// [`crate::Error::FileReplaced`].
+    fn check_database(&self) -> Result<()>;
+
     /// Returns counts and, at depth [`HealthCheckDepth::Integrity`], the problems that a check of the whole database
     /// found.
     async fn health(&self, depth: HealthCheckDepth) -> Result<StoreHealth>;

@@ -50,6 +50,9 @@ pub(crate) fn advice(error: &journal::Error) -> ErrorAdvice {
         ),
         Error::PermissionDenied { .. } => ErrorClass::Store.with_hint("make the folder writable, or set SEGUE_HOME to one that is"),
         Error::Io { .. } => ErrorClass::Store.with_hint("check that the folder exists and that you can write to it"),
+        Error::FileReplaced { .. } => ErrorClass::Store.with_hint(
+            "start segue again to use the file that is there now; everything acknowledged before is in the file that was there",
+        ),
         Error::DiskFull { .. } => {
             ErrorClass::Store.with_hint("free some space and try again; no partial write was kept")
         }

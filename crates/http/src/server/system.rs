@@ -80,12 +80,15 @@ async fn root(state: State<AppState>, params: QueryParams, headers: HeaderMap) -
     Ok(response)
 }
 
-/// Checks that the server works.
+/// Checks that the server works. It fails if the file of the database was deleted or replaced.
 #[utoipa::path(get, path = "/ok", tag = "system", security(()), params(("check_db" = Option<bool>, Query, description = "Whether to check the database too.")),
     responses((status = 200, body = HealthStatus), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn ok(State(state): State<AppState>, params: QueryParams) -> Result<Json<HealthStatus>, ApiError> {
+    let agent = state.server.scheduler.agent(&OwnerScope::Owner(None));
+    if let Err(error) = agent.admin().check_database() {
+        return Err(ApiError::unavailable(error.to_string()));
+    }
     if params.flag("check_db")?.unwrap_or(false) {
-        let agent = state.server.scheduler.agent(&OwnerScope::Owner(None));
         if let Err(error) =
             agent.threads().list(agent::ThreadFilter::for_scope(OwnerScope::Owner(None), 1)).await
         {

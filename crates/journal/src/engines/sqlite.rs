@@ -31,6 +31,7 @@ use self::errors::DatabasePath;
 pub(crate) use self::errors::prepare_error;
 use self::reader_pool::ReaderPool;
 pub(crate) use self::schema::checksum;
+use self::wal::OpenFiles;
 use self::writer::{CommitRequest, IndexScopeRequest, QUEUE_MAX, SharedConnection, SqliteWriter, WriterJob};
 use crate::commit_feed::CommitFeed;
 use crate::commit_feed::local::LocalCommitFeed;
@@ -105,7 +106,8 @@ impl SqliteStore {
             .map_err(|error| database.classify_error(error))?;
         check_copy_complete(&SqlConnection::Sqlite(&connection), &database.0.display().to_string())
             .map_err(|error| database.classify_error(error))?;
-        let readers = Arc::new(ReaderPool::new(Arc::clone(&database), options.lock_wait));
+        let files = Arc::new(OpenFiles::identify(&database)?);
+        let readers = Arc::new(ReaderPool::new(Arc::clone(&database), files, options.lock_wait));
         Self::start(connection, options.lock_wait, database, Some(readers))
     }
 
@@ -128,7 +130,9 @@ impl SqliteStore {
     ) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(QUEUE_MAX);
         let connection = Arc::new(Mutex::new(connection));
-        let writer = SqliteWriter::new(Arc::clone(&connection), Arc::clone(&path), receiver, lock_wait);
+        let files = readers.as_ref().map(|readers| readers.files());
+        let writer =
+            SqliteWriter::new(Arc::clone(&connection), Arc::clone(&path), files, receiver, lock_wait);
         let thread = std::thread::Builder::new()
             .name("journal-writer".to_owned())
             .spawn(move || writer.run())
@@ -281,6 +285,10 @@ impl Engine for SqliteStore {
             // If the queue is full, the next search starts the update.
             let _ = jobs.try_send(WriterJob::IndexInBackground);
         }
+    }
+
+    fn check_files(&self) -> Result<()> {
+        self.readers.as_ref().map_or(Ok(()), |readers| readers.files().check())
     }
 
     async fn check_health(&self, depth: HealthCheckDepth) -> Result<StoreHealth> {

@@ -213,6 +213,23 @@ fn i6_bodies_of_millions_of_values_are_refused_with_little_memory() {
 }
 
 #[test]
+fn a1_a_server_whose_database_is_replaced_ends_and_acknowledges_nothing() {
+    let sandbox = TestSandbox::new().with_file_database();
+    let database = sandbox.home().join("segue.db");
+    let mut command = sandbox.command(&["serve", "--addr", "127.0.0.1:0", "--json"]);
+    command.stderr(Stdio::piped());
+    let serving = ServeProcess::spawn(command);
+    let api = owner_client(&serving);
+    create_thread(&api);
+    std::fs::rename(&database, database.with_extension("moved")).unwrap();
+    let refused = api.post("/threads", &json!({}));
+    assert_eq!(refused.status, 500, "{}", refused.text());
+    let (code, stderr) = serving.wait_for_failure();
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("was deleted or replaced") && stderr.contains("start segue again"), "{stderr}");
+}
+
+#[test]
 fn j5_a_second_signal_ends_the_server_without_waiting_for_runs() {
     let reply = ScriptedReply::text("Never.").with_gate("never", GatePosition::Start);
     let model = ScriptedServer::start(Script::new([ScriptedReply { always: true, ..reply }])).unwrap();

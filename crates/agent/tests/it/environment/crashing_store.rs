@@ -384,6 +384,9 @@ impl Store for CrashingStore {
     fn local_commits(&self) -> journal::LocalCommitFeed {
         self.inner.local_commits()
     }
+    fn check_database(&self) -> journal::Result<()> {
+        self.inner.check_database()
+    }
     async fn health(&self, depth: HealthCheckDepth) -> journal::Result<StoreHealth> {
         self.inner.health(depth).await
     }

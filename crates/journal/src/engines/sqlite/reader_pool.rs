@@ -12,15 +12,18 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::connect;
 use super::errors::DatabasePath;
+use super::wal::OpenFiles;
 use crate::{Error, Result};
 
 /// Maximum number of connections. Further reads wait.
 pub(super) const READERS_MAX: usize = 4;
 
 /// The pool.
-pub(crate) struct ReaderPool {
+pub(super) struct ReaderPool {
     /// The path of the database.
     path: Arc<DatabasePath>,
+    /// The files that the writer has opened. Readers must not open others.
+    files: Arc<OpenFiles>,
     /// Maximum time that a read waits for another process.
     lock_wait: Duration,
     /// One permit for each connection that may be in use.
@@ -33,9 +36,21 @@ pub(crate) struct ReaderPool {
 
 impl ReaderPool {
     /// Returns a pool without open connections.
-    pub(crate) fn new(path: Arc<DatabasePath>, lock_wait: Duration) -> Self {
+    pub(super) fn new(path: Arc<DatabasePath>, files: Arc<OpenFiles>, lock_wait: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(READERS_MAX));
-        Self { path, lock_wait, permits, idle_connections: Mutex::default(), is_used: AtomicBool::new(false) }
+        Self {
+            path,
+            files,
+            lock_wait,
+            permits,
+            idle_connections: Mutex::default(),
+            is_used: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the files of the database.
+    pub(super) fn files(&self) -> Arc<OpenFiles> {
+        Arc::clone(&self.files)
     }
 
     /// Returns whether a connection was opened.
@@ -85,7 +100,9 @@ impl ReaderPool {
             Some(connection) => connection,
             None => {
                 self.is_used.store(true, Ordering::Relaxed);
-                connect::open_reader(&self.path, self.lock_wait)?
+                let connection = connect::open_reader(&self.path, self.lock_wait)?;
+                self.files.check()?;
+                connection
             }
         };
         let result = query(&connection);
@@ -107,7 +124,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("some.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE some (x)").unwrap();
-        let readers = Arc::new(ReaderPool::new(Arc::new(DatabasePath(path)), Duration::from_secs(1)));
+        let path = Arc::new(DatabasePath(path));
+        let files = Arc::new(OpenFiles::identify(&path).unwrap());
+        let readers = Arc::new(ReaderPool::new(path, files, Duration::from_secs(1)));
         let (started_sender, started) = mpsc::channel();
         let slow = std::array::from_fn::<_, READERS_MAX, _>(|_| {
             let (release, released) = mpsc::channel::<()>();

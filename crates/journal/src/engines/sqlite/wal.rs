@@ -1,8 +1,9 @@
-//! The file of the write-ahead log (`-wal`) while no process has the database open: when closing keeps it, and the
-//! detection that the database file was replaced next to it. SQLite itself recovers and checkpoints the log.
+//! The file of the write-ahead log (`-wal`): when closing keeps it, and the detection that it or the database file was
+//! replaced, while the database is open or closed. SQLite itself recovers and checkpoints the log.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -13,6 +14,68 @@ use crate::{Error, Result};
 
 /// The longest log that is kept when the database is closed, in bytes. Reading it again takes less than a millisecond.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
+
+/// The files of an open database. SQLite writes to a file that was opened also if its path names another file by then, and
+/// whatever it writes there is lost.
+#[derive(Debug)]
+pub(super) struct OpenFiles {
+    /// The path of the database.
+    path: PathBuf,
+    /// The file of the database.
+    database: FileId,
+    /// The log; unset until it exists. SQLite keeps it while the database is open.
+    log: OnceLock<FileId>,
+}
+
+/// The device and the inode of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    /// Returns the id of the file at a path; `None` if there is none.
+    #[cfg(unix)]
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
+    }
+
+    /// Returns the same id for all files: other systems do not let a file be deleted while it is open.
+    #[cfg(not(unix))]
+    fn of(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|_| Self(0, 0))
+    }
+}
+
+impl OpenFiles {
+    /// Returns the files of a database that was just opened.
+    ///
+    /// # Errors
+    /// [`Error::FileReplaced`] if the file has been deleted since.
+    pub(super) fn identify(database: &DatabasePath) -> Result<Self> {
+        let path = database.0.clone();
+        let Some(id) = FileId::of(&path) else { return Err(Error::FileReplaced { path }) };
+        Ok(Self { path, database: id, log: OnceLock::new() })
+    }
+
+    /// Checks that the paths still name these files. The caller has an open connection.
+    ///
+    /// # Errors
+    /// [`Error::FileReplaced`].
+    pub(super) fn check(&self) -> Result<()> {
+        let replaced = || Error::FileReplaced { path: self.path.clone() };
+        if FileId::of(&self.path) != Some(self.database) {
+            return Err(replaced());
+        }
+        match (FileId::of(&log_path(&self.path)), self.log.get()) {
+            (None, None) => Ok(()),
+            (Some(log), known) if *known.unwrap_or(&log) == log => {
+                self.log.get_or_init(|| log);
+                Ok(())
+            }
+            (Some(_) | None, _) => Err(replaced()),
+        }
+    }
+}
 
 /// The outcome of a checkpoint that waits for nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +128,7 @@ pub(super) fn checkpoint_without_waiting(
 
 /// Returns the size of the log in bytes, or 0 if there is none.
 pub(super) fn length(database: &Path) -> u64 {
-    std::fs::metadata(path(database)).map_or(0, |metadata| metadata.len())
+    std::fs::metadata(log_path(database)).map_or(0, |metadata| metadata.len())
 }
 
 /// Checks that the log belongs to the database file. Between two processes, a person can replace the file and leave
@@ -113,7 +176,7 @@ fn is_checkpointed(connection: &Connection) -> Result<bool> {
 ///
 /// The content of the log counts, not its inode: for root, SQLite sets the owner of the log each time it opens it.
 fn is_file_newer(database: &DatabasePath) -> bool {
-    match (std::fs::metadata(&database.0), std::fs::metadata(path(&database.0))) {
+    match (std::fs::metadata(&database.0), std::fs::metadata(log_path(&database.0))) {
         (Ok(file), Ok(log)) => log.len() > 0 && change_time(&file) > write_time(&log),
         (Err(_), _) | (_, Err(_)) => false,
     }
@@ -147,7 +210,7 @@ fn write_time(metadata: &Metadata) -> Option<std::time::SystemTime> {
 }
 
 /// Returns the path of the log.
-fn path(database: &Path) -> PathBuf {
+fn log_path(database: &Path) -> PathBuf {
     let mut log = database.as_os_str().to_owned();
     log.push("-wal");
     PathBuf::from(log)

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::errors::DatabasePath;
 use super::index_purge::PurgeSchedule;
-use super::wal::{self, LogCheckpoint};
+use super::wal::{self, LogCheckpoint, OpenFiles};
 use crate::engines::apply::apply_transaction;
 use crate::engines::sql;
 use crate::tables::search::{self, IndexBatchResult, IndexPass, IndexScope, PurgeState, ScopeIndexState};
@@ -94,6 +94,8 @@ pub(crate) struct SqliteWriter {
     connection: SharedConnection,
     /// The path of the database, named in errors.
     path: Arc<DatabasePath>,
+    /// The files of the database; `None` for a database in memory.
+    files: Option<Arc<OpenFiles>>,
     /// The queue.
     jobs: mpsc::Receiver<WriterJob>,
     /// A job that was taken from the queue while a group was gathered, and that is not a commit. It is executed next.
@@ -119,6 +121,7 @@ impl SqliteWriter {
     pub(crate) fn new(
         connection: SharedConnection,
         path: Arc<DatabasePath>,
+        files: Option<Arc<OpenFiles>>,
         jobs: mpsc::Receiver<WriterJob>,
         lock_wait: Duration,
     ) -> Self {
@@ -126,6 +129,7 @@ impl SqliteWriter {
         Self {
             connection,
             path,
+            files,
             jobs,
             deferred_job: None,
             index_waiters: Vec::new(),
@@ -267,6 +271,14 @@ impl SqliteWriter {
         let outcomes = match self.with_session(|session| session.perform_group(&transactions)) {
             Ok(outcomes) => outcomes,
             Err(error) => replies.iter().map(|_| Err(self.path.convert_error(&error))).collect(),
+        };
+        // After the commit, because the files can be replaced at any time before. What is in other files is not acknowledged.
+        let lost = self.files.as_ref().and_then(|files| files.check().err());
+        let outcomes: Vec<_> = match lost {
+            Some(_) => {
+                replies.iter().map(|_| Err(Error::FileReplaced { path: self.path.0.clone() })).collect()
+            }
+            None => outcomes,
         };
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
             // The send fails if the caller was dropped. The result is not needed in that case.

@@ -91,6 +91,30 @@ async fn k9_a_short_log_that_contains_deleted_texts_is_not_kept() {
 }
 
 #[tokio::test]
+async fn a1_nothing_is_acknowledged_after_a_file_of_the_open_database_was_replaced() {
+    let actions: [fn(&Path); 4] = [
+        |path| fs::remove_file(path).unwrap(),
+        |path| fs::rename(path, path.with_extension("moved")).unwrap(),
+        |path| {
+            let copy = path.with_extension("copy");
+            fs::copy(path, &copy).unwrap();
+            fs::rename(&copy, path).unwrap();
+        },
+        |path| fs::remove_file(log_path(path)).unwrap(),
+    ];
+    for (number, action) in actions.into_iter().enumerate() {
+        let (_folder, path, thread_id) = database().await;
+        let store = SqliteStore::open(&path).unwrap();
+        append(&store, thread_id, vec![human("kept")]).await.unwrap();
+        assert!(store.check_database().is_ok());
+        action(&path);
+        let lost = append(&store, thread_id, vec![human("lost")]).await;
+        assert!(matches!(lost, Err(Error::FileReplaced { .. })), "{number}: {lost:?}");
+        assert!(matches!(store.check_database(), Err(Error::FileReplaced { .. })), "{number}");
+    }
+}
+
+#[tokio::test]
 async fn without_its_log_a_file_is_intact_up_to_the_last_checkpoint() {
     let (folder, path, thread_id) = database().await;
     let alone = folder.path().join("alone.db");

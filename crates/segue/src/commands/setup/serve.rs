@@ -28,6 +28,9 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:2024";
 /// The environment variable with the address of the server.
 const ADDRESS_VARIABLE: &str = "SEGUE_ADDR";
 
+/// Time between two checks of the files of the database.
+const DATABASE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The value that allows any origin or any host.
 const WILDCARD: &str = "*";
 
@@ -84,6 +87,7 @@ pub(crate) async fn serve_until_signal(
     let ServerPresentation { route, stopping_notice, stopped_notice } = presentation;
     let announcement =
         ServerAnnouncement { addr, home, token_file, auth: settings.auth.clone(), route, args };
+    let watched_agent = agent.clone();
     let scheduler = Scheduler::new(agent, SchedulerLimits::default());
     let recovered = scheduler.recover().await?;
     announcement.print_startup(&screen, format, &recovered)?;
@@ -98,6 +102,8 @@ pub(crate) async fn serve_until_signal(
     let mut server = std::pin::pin!(server);
     tokio::select! {
         result = &mut server => return Ok(result.map(|()| ExitReason::Success)?),
+        // Nothing that the server writes would be kept, so there is nothing to wait for.
+        lost = wait_for_lost_database(&watched_agent) => return Err(lost.into()),
         () = signals.recv() => shutdown.cancel(),
     }
     if format == OutputFormat::Text {
@@ -111,6 +117,17 @@ pub(crate) async fn serve_until_signal(
         screen.print_to_stderr(stopped_notice);
     }
     Ok(ExitReason::Success)
+}
+
+/// Waits until the file of the database is deleted or replaced, and returns the error that says so.
+async fn wait_for_lost_database(agent: &Agent) -> agent::Error {
+    let mut checks = tokio::time::interval(DATABASE_CHECK_INTERVAL);
+    loop {
+        checks.tick().await;
+        if let Err(lost) = agent.admin().check_database() {
+            return lost;
+        }
+    }
 }
 
 /// Raises the limit of open files to the maximum that the system allows, because each connection uses a file

@@ -1,6 +1,6 @@
 //! `segue serve` in a sandbox, on a free port.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -68,6 +68,13 @@ impl ServeProcess {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         peak.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// Waits for the server to exit, and returns its exit code and its standard error, which the command piped.
+    pub fn wait_for_failure(mut self) -> (Option<i32>, String) {
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap().code(), stderr)
     }
 
     /// Waits for the server to exit and returns its exit code.

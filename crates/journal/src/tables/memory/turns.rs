@@ -164,11 +164,11 @@ pub(crate) fn delete(db: &SqlConnection, head: &ThreadHead) -> Result<()> {
             [&head.assistant_id],
         )?;
     }
-    db.execute(
+    db.prepare(
         "DELETE FROM turns WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = $1)
          AND turn_index IN (SELECT turn_index FROM events WHERE thread_key = $2 AND turn_index IS NOT NULL)",
-        (&head.assistant_id, head.key),
-    )?;
+    )?
+    .execute_deferred((&head.assistant_id, head.key))?;
     removal.append_restored_events(db)
 }
 

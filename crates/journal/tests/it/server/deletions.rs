@@ -1,16 +1,22 @@
 //! Deletions of threads by several processes. Every run without a thread of its own deletes the thread that it was given, so
 //! deletions must not wait for rows that the threads of a project or of an agent share.
 
-use journal::{Store, Write};
+use std::collections::BTreeSet;
+
+use journal::{PoolSettings, PostgresStore, Store, Write};
 use postgres::Connection;
 use protocol::Thread;
+use test_postgres::{RecordedStatement, StatementRecorder, TestDatabase};
 use tokio::task::block_in_place;
 
 use super::races::{check_consistency, open_processes};
+use crate::backends::POOL;
 use crate::conformance::fixtures::{append, commit, human, messages, thread};
 
 /// The project of all threads.
 const PROJECT: &str = "/app";
+/// Maximum number of round trips of the deletion of a thread. It holds its locks as long as they take.
+const DELETION_ROUND_TRIPS_MAX: usize = 8;
 
 /// Returns a new thread of the project.
 fn thread_in_project() -> Thread {
@@ -70,6 +76,29 @@ async fn k9_of_concurrent_deletions_of_all_threads_of_a_project_the_last_deletes
         assert!(database.query_texts("SELECT path FROM projects").unwrap().is_empty(), "round {round}");
     }
     check_consistency(&stores[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_takes_few_round_trips() {
+    let database = TestDatabase::create().unwrap();
+    let recorder = StatementRecorder::start(database.address()).unwrap();
+    let pool = PoolSettings { max: 1, ..POOL };
+    let store = PostgresStore::open(&database.url_through(recorder.address()), pool).await.unwrap();
+    commit(&store, vec![Write::CreateThread(thread_in_project())]).await.unwrap();
+    let mut statements = Vec::new();
+    // After the first deletion the connection has every statement prepared.
+    for _ in 0..2 {
+        let thread = thread_in_project();
+        commit(&store, vec![Write::CreateThread(thread.clone())]).await.unwrap();
+        append(&store, thread.thread_id, vec![human("a heron")]).await.unwrap();
+        let _ = recorder.take_statements();
+        commit(&store, vec![Write::DeleteThread { thread_id: thread.thread_id }]).await.unwrap();
+        statements = recorder.take_statements();
+    }
+    let is_of_deletion = |sent: &&RecordedStatement| !sent.sql.contains("pg_notify");
+    let trips: BTreeSet<usize> =
+        statements.iter().filter(is_of_deletion).map(|sent| sent.round_trip).collect();
+    assert!(trips.len() <= DELETION_ROUND_TRIPS_MAX, "{} round trips: {statements:#?}", trips.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -51,6 +51,8 @@ pub(crate) enum ReadSize {
     Small,
     /// Possibly many rows, or a scan.
     Large,
+    /// Possibly many rows, or a scan, which one statement reads.
+    LargeStatement,
     /// A few rows, which one statement reads. It needs no transaction, because a statement sees one snapshot.
     OneStatement,
 }
@@ -66,7 +68,7 @@ impl ReadSize {
 
     /// Returns the size of a query with one statement that concerns one thread, or all threads if `thread_id` is `None`.
     const fn for_statement(thread_id: Option<ThreadId>) -> Self {
-        if thread_id.is_some() { Self::OneStatement } else { Self::Large }
+        if thread_id.is_some() { Self::OneStatement } else { Self::LargeStatement }
     }
 }
 
@@ -336,7 +338,7 @@ impl<E: Engine> Store for E {
     }
 
     async fn unclaimed_runs(&self, query: UnclaimedRunsQuery) -> Result<Vec<Run>> {
-        self.read(ReadSize::Large, move |db| claims::list_unclaimed(db, &query)).await
+        self.read(ReadSize::LargeStatement, move |db| claims::list_unclaimed(db, &query)).await
     }
 
     async fn unresolved_folders(&self) -> Result<Vec<String>> {

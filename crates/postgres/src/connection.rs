@@ -13,9 +13,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, SimpleQueryMessage, Statement};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Statement};
 
+use crate::session::connect;
 use crate::target::CONNECT_TIMEOUT;
 use crate::{DatabaseTarget, Error, Result, Row, SqlValue, TransactionLocks, tls};
 
@@ -25,22 +25,6 @@ const STATEMENTS_MAX: usize = 512;
 /// Maximum time to wait for a response before the connection counts as lost, unless timeouts are disabled. It is
 /// longer than the server's own `statement_timeout`, so a slow statement is reported by the server first.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(75);
-
-/// Settings of every session.
-///
-/// - `synchronous_commit` is switched on where the server has it off, so that a committed transaction survives a
-///   power failure of the server.
-/// - The timeouts bound the wait for a lock, and end the transaction of a process that was stopped in the middle of
-///   it, which releases its locks.
-/// - `force_generic_plan` plans each statement once. Every statement filters by indexed columns, and planning it at
-///   each execution would take longer than executing it.
-const SESSION_SETUP_SQL: &str = "SET statement_timeout = '60s'; SET lock_timeout = '20s'; \
-    SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'; SET extra_float_digits = 3; \
-    SET plan_cache_mode = force_generic_plan; \
-    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
-/// Query for the time of the server's last statistics reset. It identifies a server incarnation, because the
-/// statistics restart when the server recovers from a crash, and only then.
-const SERVER_INCARNATION_SQL: &str = "SELECT stats_reset::text FROM pg_stat_bgwriter";
 
 /// Acquires the advisory locks `$1` in the given order and returns the transaction id.
 const ACQUIRE_LOCKS_SQL: &str =
@@ -82,7 +66,7 @@ pub struct Connection {
     response_timeout: Cell<Option<Duration>>,
     /// Number of statements that may still be executed outside of a transaction. `None` is no limit.
     statements_left: Cell<Option<u32>>,
-    /// Identifies the server incarnation that this connection was opened to, see [`SERVER_INCARNATION_SQL`].
+    /// Identifies the server incarnation that this connection was opened to, see [`crate::session`].
     server_incarnation: Arc<str>,
 }
 
@@ -372,13 +356,7 @@ impl Connection {
     ) -> Result<CommitOutcome<T>, E> {
         self.requested_locks.take();
         self.was_lock_held.set(false);
-        let transaction_id = match self.begin_transaction(locks) {
-            Ok(transaction_id) => transaction_id,
-            Err(error) => {
-                self.end_transaction(TransactionEnd::Rollback);
-                return Err(error.into());
-            }
-        };
+        let transaction_id = self.begin_transaction(locks)?;
         // Ensure that the transaction id is known before the commit. Without it the outcome of a commit could not be
         // looked up after a lost response.
         let is_id_known = || transaction_id.lock().is_some();
@@ -393,25 +371,38 @@ impl Connection {
                 return Err(error);
             }
         };
-        // The pipelined statements are sent before the commit. If one of them failed, the server rolls back the whole
-        // transaction.
-        match self.execute("COMMIT", &[]) {
-            Ok(_) => Ok(CommitOutcome::Committed(value)),
+        match self.commit() {
+            Ok(()) => Ok(CommitOutcome::Committed(value)),
             Err(Error::Unreachable(_)) => {
                 self.is_lost.set(true);
                 let transaction_id = transaction_id.lock().take();
                 Ok(CommitOutcome::Unknown(value, transaction_id.unwrap_or_default()))
             }
-            Err(error) => {
-                self.end_transaction(TransactionEnd::Rollback);
-                Err(error.into())
-            }
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Commits the transaction. If a pipelined statement failed, the server executes the commit as a rollback, and the
+    /// failure of the statement is returned. The transaction has ended in every case.
+    fn commit(&self) -> Result<()> {
+        let is_answered = Cell::new(false);
+        let result = self.prepare("COMMIT").and_then(|statement| {
+            self.await_response(async {
+                let answer = self.client.execute(&statement, &[]).await;
+                is_answered.set(answer.is_ok());
+                answer
+            })
+        });
+        // A second end of the transaction would make the server log a warning.
+        if matches!(&result, Err(error) if !is_answered.get() && !matches!(error, Error::Unreachable(_))) {
+            self.end_transaction(TransactionEnd::Rollback);
+        }
+        result.map(drop)
     }
 
     /// Pipelines the start of a transaction and the acquisition of its locks. The server makes later statements wait
     /// for the locks; this call does not wait. Returns a cell that holds the transaction id once the response has
-    /// been read.
+    /// been read. If it fails, no transaction is open.
     fn begin_transaction(&self, locks: &TransactionLocks) -> Result<Arc<Mutex<Option<String>>>> {
         let (sql, values) = match &locks.locks[..] {
             [] => (TRANSACTION_ID_SQL, Vec::new()),
@@ -426,15 +417,21 @@ impl Connection {
         }
         let transaction_id = Arc::new(Mutex::new(None));
         let (client, cell) = (Arc::clone(&self.client), Arc::clone(&transaction_id));
-        self.pipeline_statement(Box::pin(async move {
+        let acquisition = self.pipeline_statement(Box::pin(async move {
             let parameters: Vec<&(dyn ToSql + Sync)> =
                 values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
             let rows = client.query(&statement, &parameters).await?;
             let id = rows.first().map(|row| row.try_get(0)).transpose()?;
             *cell.lock() = id;
             Ok(0)
-        }))?;
-        Ok(transaction_id)
+        }));
+        match acquisition {
+            Ok(()) => Ok(transaction_id),
+            Err(error) => {
+                self.end_transaction(TransactionEnd::Rollback);
+                Err(error.into())
+            }
+        }
     }
 
     /// Reads the responses of all pipelined statements, so that a failure of one of them is returned here and not by
@@ -546,26 +543,6 @@ impl Connection {
         }
         outcome
     }
-}
-
-/// Connects, prepares the session, and returns the client with the identity of the server incarnation.
-async fn connect(
-    target: &DatabaseTarget,
-    connector: MakeRustlsConnect,
-) -> Result<(Client, Arc<str>), tokio_postgres::Error> {
-    let (client, connection) = target.config.connect(connector).await?;
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to the database ended");
-        }
-    });
-    let messages = client.simple_query(&format!("{SESSION_SETUP_SQL}; {SERVER_INCARNATION_SQL}")).await?;
-    let incarnation = messages.iter().filter_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(row.len().saturating_sub(1)),
-        _ => None,
-    });
-    let incarnation = incarnation.last().unwrap_or_default().into();
-    Ok((client, incarnation))
 }
 
 /// Sends `last` after the statements that were pipelined before it, and waits for all responses. Returns the first

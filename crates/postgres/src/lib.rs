@@ -11,6 +11,7 @@ mod connection;
 mod error;
 mod listener;
 mod pool;
+mod session;
 mod target;
 mod tls;
 mod value;

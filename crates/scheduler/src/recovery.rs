@@ -135,6 +135,9 @@ impl Scheduler {
                 self.tasks.spawn(Arc::clone(self).drain_queue(run.thread_id, ThreadOutcome::Remote));
             }
         }
+        if pending.is_empty() {
+            return Ok(report);
+        }
         // Another process may have more free permits for the queued runs.
         let room = match self.system_agent.runs().is_only_process().await? {
             true => pending.len(),

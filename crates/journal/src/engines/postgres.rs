@@ -136,7 +136,7 @@ impl Engine for PostgresStore {
         };
         Box::pin(async move {
             let result = match rows {
-                ReadSize::OneStatement => self.0.pool.read_statement(query).await,
+                ReadSize::OneStatement | ReadSize::LargeStatement => self.0.pool.read_statement(query).await,
                 ReadSize::Small | ReadSize::Large => self.0.pool.read(query).await,
             };
             result.map_err(|error| self.0.location.classify_error(error))

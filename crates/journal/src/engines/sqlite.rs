@@ -189,7 +189,7 @@ impl SqliteStore {
         query: &impl Fn(&SqlConnection<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
         let connection = self.writer_connection.as_ref().filter(|_| !readers.has_connection())?.try_lock()?;
-        if rows == ReadSize::Large
+        if matches!(rows, ReadSize::Large | ReadSize::LargeStatement)
             && self.writer_large_reads.fetch_add(1, Ordering::Relaxed) >= WRITER_LARGE_READS_MAX
         {
             return None;
@@ -265,7 +265,9 @@ impl Engine for SqliteStore {
                 (None, Some(readers), ReadSize::Small | ReadSize::OneStatement) => {
                     readers.query_inline(in_snapshot(query)).await
                 }
-                (None, Some(readers), ReadSize::Large) => readers.query(in_snapshot(query)).await,
+                (None, Some(readers), ReadSize::Large | ReadSize::LargeStatement) => {
+                    readers.query(in_snapshot(query)).await
+                }
                 (None, None, _) => self.query_writer(query).await?,
             };
             result.map_err(|error| self.path.classify_error(error))

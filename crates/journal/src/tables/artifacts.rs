@@ -117,14 +117,13 @@ pub(crate) fn share_artifacts(db: &SqlConnection, from: i64, into: i64) -> Resul
 /// Deletes the artifacts of a thread, and the data that no other thread refers to.
 pub(crate) fn delete(db: &SqlConnection, key: i64) -> Result<()> {
     lock_artifacts(db, key)?;
-    db.execute(
+    db.prepare(
         "DELETE FROM artifact_bytes WHERE sha256 IN (
              SELECT a.sha256 FROM artifacts a WHERE a.thread_key = $1 AND NOT EXISTS (
                  SELECT 1 FROM artifacts o WHERE o.sha256 = a.sha256 AND o.thread_key <> $1))",
-        [key],
-    )?;
-    db.execute("DELETE FROM artifacts WHERE thread_key = $1", [key])?;
-    Ok(())
+    )?
+    .execute_deferred([key])?;
+    db.prepare("DELETE FROM artifacts WHERE thread_key = $1")?.execute_deferred([key])
 }
 
 /// Locks the hashes of the thread's artifacts, so that no other transaction adds or removes a reference to them.

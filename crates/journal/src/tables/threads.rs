@@ -266,32 +266,32 @@ pub(crate) fn delete_thread(db: &SqlConnection, thread_id: ThreadId) -> Result<(
     if let Some(run_id) = runs::active_run_id(db, head.key)? {
         return Err(Error::Busy { thread_id, run_id });
     }
-    db.execute(
+    let (_, project_key) = key_and_project(db, thread_id)?.unwrap_or_default();
+    db.prepare(
         "DELETE FROM search_index WHERE rowid IN (
              SELECT e.thread_key << 32 | e.seq FROM events e JOIN thread_heads h ON h.thread_key = e.thread_key
              WHERE e.thread_key = $1 AND e.seq <= h.indexed_seq AND e.category = 'message')",
-        [head.key],
-    )?;
+    )?
+    .execute_deferred([head.key])?;
     search::embeddings::delete_embeddings(db, head.key)?;
     turns::delete(db, &head)?;
     artifacts::delete(db, head.key)?;
     facts::delete_thread(db, head.key)?;
-    db.execute("DELETE FROM events WHERE thread_key = $1", [head.key])?;
-    db.execute("DELETE FROM threads WHERE thread_key = $1", [head.key])?;
+    db.prepare("DELETE FROM events WHERE thread_key = $1")?.execute_deferred([head.key])?;
+    db.prepare("DELETE FROM threads WHERE thread_key = $1")?.execute_deferred([head.key])?;
     // A handoff is deleted with the last of its two threads: the child needs its summary, and the parent keeps the
     // record.
-    db.execute(
+    db.prepare(
         "DELETE FROM handoffs WHERE (parent_thread_id = $1 OR child_thread_id = $1)
          AND NOT EXISTS (SELECT 1 FROM threads t WHERE t.thread_id IN (parent_thread_id, child_thread_id))",
-        [thread_id.to_string()],
-    )?;
-    let (_, project_key) = key_and_project(db, thread_id)?.unwrap_or_default();
-    db.execute(
+    )?
+    .execute_deferred([thread_id.to_string()])?;
+    db.prepare(
         "UPDATE thread_heads SET updated_at = NULL, message_count = 0, base_seq = last_seq, copied_count = 0,
              indexed_seq = last_seq, project_key = 0
          WHERE thread_key = $1",
-        [head.key],
-    )?;
+    )?
+    .execute_deferred([head.key])?;
     projects::delete_if_unused(db, project_key)
 }
 

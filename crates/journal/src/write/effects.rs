@@ -2,14 +2,16 @@
 //! `engines::apply`.
 
 use jiff::Timestamp;
-use protocol::ThreadId;
+use protocol::{Handoff, RunFeedback, ThreadId};
 
 use super::Write;
+use crate::{Artifact, ImportSource, MessageEmbeddings};
 
 /// The effects of a write outside its own row, which the engines need to know.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WriteEffects {
-    /// The thread whose head the write reads.
+    /// The thread whose head the write reads. A transaction locks these heads first and in ascending order. A head that it
+    /// locks later may be locked by a transaction that waits for this one.
     pub(crate) reads_head_of: Option<ThreadId>,
     /// The thread about whose change other processes are notified.
     pub(crate) notifies_thread: Option<ThreadId>,
@@ -45,11 +47,16 @@ impl Write {
             Self::SettleThread { thread_id } => WriteEffects { notifies_thread: Some(*thread_id), ..none },
             // The head of a thread contains its newest checkpoint.
             Self::RestoreCheckpoint { thread_id, .. } => {
-                WriteEffects { notifies_thread: Some(*thread_id), changes_heads: true, ..none }
+                WriteEffects { changes_heads: true, ..append_effects(*thread_id) }
             }
-            Self::RaiseInterrupt(interrupt) => {
-                WriteEffects { notifies_thread: Some(interrupt.thread_id), ..none }
-            }
+            Self::RaiseInterrupt(interrupt) => append_effects(interrupt.thread_id),
+            Self::PutArtifact(Artifact { thread_id, .. })
+            | Self::PutEmbeddings(MessageEmbeddings { thread_id, .. })
+            | Self::PutFeedback(RunFeedback { thread_id, .. })
+            | Self::CreateHandoff(Handoff { parent_thread_id: thread_id, .. })
+            | Self::PutImport { source: ImportSource { thread_id, .. }, .. }
+            | Self::ExpectNoMessage { thread_id }
+            | Self::ExpectPins { thread_id, .. } => WriteEffects { reads_head_of: Some(*thread_id), ..none },
             Self::CopyEvents { .. } | Self::SummarizeTurns(_) => WriteEffects { changes_heads: true, ..none },
             Self::RestoreTurns { .. } => WriteEffects { changes_heads: true, deletes_texts: true, ..none },
             // Other processes do not need to know of a renewed lease.
@@ -63,10 +70,7 @@ impl Write {
             }
             // The replaced text of an item that changes often is no reason for a purge of its own.
             Self::PutItem(_)
-            | Self::PutArtifact(_)
             | Self::ExpectCheckpoint { .. }
-            | Self::ExpectNoMessage { .. }
-            | Self::ExpectPins { .. }
             | Self::ExpectUnchangedContext(_)
             | Self::PutRunRequest { .. }
             | Self::RecordHeartbeat { .. }
@@ -74,12 +78,9 @@ impl Write {
             | Self::ClaimRuns(_)
             | Self::ResolveInterrupt { .. }
             | Self::ExpectPendingInterrupt { .. }
-            | Self::CreateHandoff(_)
             | Self::TransitionHandoff { .. }
             | Self::PutProposal(_)
             | Self::DeleteHandoff { .. }
-            | Self::PutEmbeddings(_)
-            | Self::PutFeedback(_)
             | Self::RemoveFeedback { .. }
             | Self::ProposeFact(_)
             | Self::DecideFact(_)
@@ -88,8 +89,7 @@ impl Write {
             | Self::RevokeApiKey { .. }
             | Self::PutOutboxItem(_)
             | Self::UpdateOutboxItem { .. }
-            | Self::RemoveOutboxItem { .. }
-            | Self::PutImport { .. } => none,
+            | Self::RemoveOutboxItem { .. } => none,
         }
     }
 }
@@ -97,6 +97,7 @@ impl Write {
 /// Returns the effects of a write that deletes a thread or a part of its texts.
 fn deletion_effects(thread_id: ThreadId) -> WriteEffects {
     WriteEffects {
+        reads_head_of: Some(thread_id),
         notifies_thread: Some(thread_id),
         changes_heads: true,
         deletes_texts: true,

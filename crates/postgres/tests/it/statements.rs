@@ -4,8 +4,11 @@
 use std::ops::ControlFlow;
 
 use postgres::{Connection, Error};
+use test_postgres::{StatementRecorder, TestDatabase};
 
-use crate::{insert_number, open_database_and_pool, read_numbers, select_numbers};
+use crate::{
+    SETTINGS, insert_number, make_table, open_database_and_pool, pool, read_numbers, select_numbers,
+};
 
 const SERIES_QUERY: &str = "SELECT g::bigint FROM generate_series(1, $1::bigint) AS g";
 
@@ -163,4 +166,38 @@ async fn more_distinct_statements_than_the_cache_holds_are_executed() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_is_ended_once_whichever_statement_fails() {
+    const INSERT: &str = "INSERT INTO t VALUES (1)";
+    let database = TestDatabase::create().unwrap();
+    let recorder = StatementRecorder::start(database.address()).unwrap();
+    let pool = pool(&database.url_through(recorder.address()), SETTINGS).await;
+    make_table(&pool).await;
+    // A connection that has not prepared the commit yet learns of the failure before it sends the commit.
+    for (number, end) in [(7, "ROLLBACK"), (8, "COMMIT")] {
+        let _ = recorder.take_statements();
+        let ends = || {
+            let statements = recorder.take_statements().into_iter().filter(|sent| !sent.is_preparation);
+            let ends = statements.filter(|sent| sent.sql == "COMMIT" || sent.sql == "ROLLBACK");
+            ends.map(|sent| sent.sql).collect::<Vec<_>>()
+        };
+        // The commit is sent without waiting for the statement that fails.
+        let failed = pool.write(vec![1], |db| {
+            db.query(INSERT, &[])?;
+            db.send("SELECT 1 / (n - n) FROM t", Vec::new())
+        });
+        assert!(matches!(failed.await, Err(Error::Statement { .. })));
+        assert_eq!(ends(), [end]);
+        let failed = pool.write(vec![1], |db| {
+            db.query(INSERT, &[])?;
+            db.query("SELECT 1 / (n - n) FROM t", &[])
+        });
+        assert!(matches!(failed.await, Err(Error::Statement { .. })));
+        assert_eq!(ends(), ["ROLLBACK"]);
+        insert_number(&pool, number).await.unwrap();
+    }
+    assert_eq!(read_numbers(&pool).await, [7, 8]);
+    assert_eq!((pool.statistics().created, pool.statistics().broken), (1, 0));
 }

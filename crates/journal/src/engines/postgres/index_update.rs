@@ -180,11 +180,14 @@ mod tests {
     use std::sync::mpsc;
 
     use jiff::Timestamp;
+    use postgres::Connection;
     use protocol::{AssistantId, Message, NewEvent, Thread, ThreadId};
+    use tokio::task::block_in_place;
 
     use super::super::{PoolSettings, PostgresCopyConnection, PostgresStore};
     use super::*;
-    use crate::{SearchQuery, Store, Transaction, Write};
+    use crate::tables::threads;
+    use crate::{HealthCheckDepth, SearchQuery, Store, Transaction, Write};
 
     const POOL: PoolSettings = PoolSettings {
         min_idle: 0,
@@ -214,16 +217,73 @@ mod tests {
         (release, holder)
     }
 
+    /// Creates a thread with one message.
+    async fn create_thread(store: &PostgresStore, text: &str) -> ThreadId {
+        let (thread_id, now) = (ThreadId::generate(), Timestamp::now());
+        let thread = Thread::blank(thread_id, AssistantId::default(), now);
+        let event = NewEvent::from_message(&Message::human(text), now).unwrap();
+        let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events: vec![event] }];
+        store.commit(Transaction { fence: None, writes }).await.unwrap();
+        thread_id
+    }
+
+    /// Returns the ids of the rows of the index.
+    fn indexed_rows(database: &test_postgres::TestDatabase) -> Vec<String> {
+        database.query_texts("SELECT rowid >> 32 FROM search_index ORDER BY 1").unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deletion_does_not_wait_for_an_index_update() {
+        let database = test_postgres::TestDatabase::create().unwrap();
+        let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
+        let thread_id = create_thread(&store, "a heron").await;
+        let (release, holder) = hold_index_lock(database.socket_url());
+        let writes = vec![Write::DeleteThread { thread_id }];
+        store.commit(Transaction { fence: None, writes }).await.unwrap();
+        drop(release);
+        holder.join().unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn k9_a_thread_that_is_deleted_while_it_is_indexed_leaves_nothing_in_the_index() {
+        const IS_UPDATE_WAITING: &str = "SELECT 1 FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let database = test_postgres::TestDatabase::create().unwrap();
+        let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
+        let first = create_thread(&store, "a heron").await;
+        let deleted = create_thread(&store, "another heron").await;
+        create_thread(&store, "the last heron").await;
+        let deleter = block_in_place(|| {
+            let deleter = Connection::open(&database.socket_url().parse().unwrap()).unwrap();
+            deleter.batch_execute("SET idle_in_transaction_session_timeout = 0; BEGIN").unwrap();
+            let heads = ThreadHeadCache::default();
+            threads::delete_thread(&SqlConnection::Postgres(&deleter, &heads), deleted).unwrap();
+            deleter
+        });
+        let update = tokio::spawn({
+            let store = store.clone();
+            async move { store.update_search_index().await }
+        });
+        // The update has indexed the messages, which it still sees, and waits for the head.
+        while database.query_texts(IS_UPDATE_WAITING).unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        block_in_place(|| deleter.batch_execute("COMMIT")).unwrap();
+        update.await.unwrap().unwrap();
+        assert_eq!(indexed_rows(&database), ["1", "3"]);
+        assert!(!is_behind(&store.0.pool, IndexPass::default()).await.unwrap());
+        let writes = vec![Write::DeleteThread { thread_id: first }];
+        store.commit(Transaction { fence: None, writes }).await.unwrap();
+        assert_eq!(indexed_rows(&database), ["3"]);
+        let health = store.health(HealthCheckDepth::Integrity).await.unwrap();
+        assert_eq!(health.problems, Vec::<String>::new());
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn searches_that_wait_for_the_index_do_not_occupy_connections() {
         let database = test_postgres::TestDatabase::create().unwrap();
         let store = PostgresStore::open(&database.socket_url(), POOL).await.unwrap();
-        let thread_id = ThreadId::generate();
-        let now = Timestamp::now();
-        let thread = Thread::blank(thread_id, AssistantId::default(), now);
-        let event = NewEvent::from_message(&Message::human("a heron"), now).unwrap();
-        let writes = vec![Write::CreateThread(thread), Write::Append { thread_id, events: vec![event] }];
-        store.commit(Transaction { fence: None, writes }).await.unwrap();
+        let thread_id = create_thread(&store, "a heron").await;
         let (release, holder) = hold_index_lock(database.socket_url());
         let before = store.pool_statistics().checkouts;
         let searches: Vec<_> = (0..SEARCHES)

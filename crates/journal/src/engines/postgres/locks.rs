@@ -8,8 +8,11 @@ use uuid::Uuid;
 use crate::engines::sql::SqlConnection;
 use crate::{Artifact, FactProposal, OutboxItem, Result, Transaction, TurnSummarization, Write};
 
-/// Key of the lock for changes of the search index that concern more than one thread.
+/// Key of the lock of the process that updates the search index. No other write needs it: an update finds out itself which
+/// of its threads were deleted meanwhile.
 pub(super) const INDEX_LOCK: i64 = 0x5365_6775_0002;
+/// Key of the lock for deleting the last threads of projects.
+pub(crate) const PROJECT_LOCK: i64 = 0x5365_6775_0003;
 /// First key of the locks for artifacts. A transaction that adds an artifact to a thread, or removes the last
 /// reference to one, holds the lock of its hash: this key plus the first byte of the hash modulo [`ARTIFACT_LOCKS`].
 const ARTIFACT_LOCK_BASE: i64 = 0x5365_6775_1000;
@@ -118,16 +121,13 @@ impl AdvisoryLockSet {
             Write::CreateThread(thread) => self.add_thread(thread.thread_id),
             Write::UpdateThread { thread_id, .. }
             | Write::SettleThread { thread_id }
+            | Write::DeleteThread { thread_id }
             | Write::Append { thread_id, .. }
             | Write::Rewind { thread_id, .. }
             | Write::ExpectCheckpoint { thread_id, .. }
             | Write::ExpectNoMessage { thread_id }
             | Write::ExpectPins { thread_id, .. }
             | Write::RemoveFeedback { thread_id, .. } => self.add_thread(*thread_id),
-            Write::DeleteThread { thread_id } => {
-                self.add_thread(*thread_id);
-                self.0.push(INDEX_LOCK);
-            }
             Write::CopyEvents { from, into, .. } => [from, into].iter().for_each(|id| self.add_thread(**id)),
             Write::PutArtifact(artifact) => self.add_artifact(artifact),
             Write::ExpectUnchangedContext(version) => self.add_thread(version.thread_id),

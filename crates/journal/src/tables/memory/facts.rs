@@ -169,15 +169,10 @@ pub(crate) fn delete_undecided_of_summary(db: &SqlConnection, summary_key: i64) 
 
 /// Deletes the undecided facts of a deleted thread, and its words from the decided ones.
 pub(crate) fn delete_thread(db: &SqlConnection, thread_key: i64) -> Result<()> {
-    db.execute(
-        "DELETE FROM memory_facts WHERE thread_key = $1 AND thread_key > 0 AND state = 'proposed'",
-        [thread_key],
-    )?;
-    db.execute(
-        "UPDATE memory_facts SET quote = '', thread_key = 0 WHERE thread_key = $1 AND thread_key > 0",
-        [thread_key],
-    )
-    .map(|_| ())
+    db.prepare("DELETE FROM memory_facts WHERE thread_key = $1 AND thread_key > 0 AND state = 'proposed'")?
+        .execute_deferred([thread_key])?;
+    db.prepare("UPDATE memory_facts SET quote = '', thread_key = 0 WHERE thread_key = $1 AND thread_key > 0")?
+        .execute_deferred([thread_key])
 }
 
 /// Reads a fact from a row with [`COLUMNS`].

@@ -161,12 +161,11 @@ impl SummaryRemoval {
                 self.record_restored(db, thread_key, seq)?;
             }
         }
-        db.execute(
+        db.prepare(
             "DELETE FROM dissolved_summaries
              WHERE id IN (SELECT d.id FROM dissolved_summaries d WHERE d.thread_key = $1)",
-            [deleted_key],
-        )?;
-        Ok(())
+        )?
+        .execute_deferred([deleted_key])
     }
 
     /// Returns the result of [`foreign_mentions`], with all its threads locked.

@@ -155,17 +155,20 @@ pub(crate) fn delete(db: &SqlConnection, head: &ThreadHead) -> Result<()> {
         removal.remove_summary(db, summary)?;
     }
     removal.clear_mentions(db, head.key)?;
-    db.execute(
-        "UPDATE agents SET turn_floor = (SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key)
-         WHERE agent_id = $1 AND turn_floor < (
-             SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key)",
-        [&head.assistant_id],
-    )?;
-    db.execute(
+    // In PostgreSQL the agent's sequence keeps the highest index. Deletions of all its threads would wait for the agent's row.
+    if db.dialect() == SqlDialect::Sqlite {
+        db.execute(
+            "UPDATE agents SET turn_floor = (SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key)
+             WHERE agent_id = $1 AND turn_floor < (
+                 SELECT max(t.turn_index) FROM turns t WHERE t.agent_key = agents.agent_key)",
+            [&head.assistant_id],
+        )?;
+    }
+    db.prepare(
         "DELETE FROM turns WHERE agent_key = (SELECT agent_key FROM agents WHERE agent_id = $1)
          AND turn_index IN (SELECT turn_index FROM events WHERE thread_key = $2 AND turn_index IS NOT NULL)",
-        (&head.assistant_id, head.key),
-    )?;
+    )?
+    .execute_deferred((&head.assistant_id, head.key))?;
     removal.append_restored_events(db)
 }
 

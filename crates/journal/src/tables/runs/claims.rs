@@ -10,23 +10,29 @@ use crate::engines::sql::{SqlConnection, SqlDialect, SqlValue, ToSqlValue};
 use crate::tables::columns::{compact_timestamp, encode_counter, read_column};
 use crate::{Result, RunClaim, UnclaimedRunsQuery};
 
-/// Returns unowned runs, oldest first. Runs in threads of sub-agents are left out, because the run that started the
-/// sub-agent resumes them.
+/// Returns unowned runs, active ones first, each oldest first. Runs in threads of sub-agents are left out, because the run that
+/// started the sub-agent resumes them.
 pub(crate) fn list_unclaimed(db: &SqlConnection, query: &UnclaimedRunsQuery) -> Result<Vec<Run>> {
     let (now, limit) = (compact_timestamp(query.now), encode_counter(query.limit as u64));
     let mut parameters: Vec<&dyn ToSqlValue> = vec![&now, &limit];
     parameters.extend(query.dead_owners.iter().map(|owner| owner as &dyn ToSqlValue));
-    let dead_owners = placeholders(3, query.dead_owners.len());
-    let mut runs = Vec::new();
-    for status in [RunStatus::Running, RunStatus::Pending] {
-        let sql = format!(
-            "SELECT {COLUMNS} FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
-             WHERE {} AND h.in_subagent = 0 ORDER BY r.created_at, r.run_id LIMIT $2",
-            unclaimed_condition(status, &dead_owners)
-        );
-        runs.extend(db.prepare(&sql)?.query_map(parameters.as_slice(), read_run)?);
-    }
-    Ok(runs)
+    db.prepare(&unclaimed_sql(query.dead_owners.len()))?.query_map(parameters.as_slice(), read_run)
+}
+
+/// Returns the statement for unowned runs: active ones and then queued ones. It is one statement because every process executes
+/// it once a second.
+fn unclaimed_sql(dead_owners: usize) -> String {
+    let dead_owners = placeholders(3, dead_owners);
+    let list = |status: RunStatus, position: u32| {
+        let (name, condition) = (status.as_str(), unclaimed_condition(status, &dead_owners));
+        format!(
+            "SELECT * FROM (SELECT {COLUMNS}, {position} AS position
+             FROM runs r JOIN thread_heads h ON h.thread_key = r.thread_key
+             WHERE {condition} AND h.in_subagent = 0 ORDER BY r.created_at, r.run_id LIMIT $2) AS {name}_runs"
+        )
+    };
+    let (active, queued) = (list(RunStatus::Running, 1), list(RunStatus::Pending, 2));
+    format!("{active} UNION ALL {queued} ORDER BY position, created_at, run_id")
 }
 
 /// Claims those of the runs that are still unowned, and returns them as they were before. Runs that another process
@@ -105,4 +111,20 @@ fn unclaimed_condition(status: RunStatus, dead_owners: &str) -> String {
 fn placeholders(first: usize, count: usize) -> String {
     let all: Vec<String> = (first..first + count).map(|number| format!("${number}")).collect();
     all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::query_plan;
+
+    #[test]
+    fn unowned_runs_are_found_from_indexes() {
+        for dead_owners in [0, 2] {
+            let plan = query_plan(&unclaimed_sql(dead_owners));
+            assert!(plan.iter().all(|step| !step.contains("SCAN h")), "{plan:#?}");
+            let indexed = plan.iter().filter(|step| step.contains("USING INDEX runs_"));
+            assert_eq!(indexed.count(), 2, "{plan:#?}");
+        }
+    }
 }

@@ -170,6 +170,12 @@ pub(super) fn delete_row(db: &SqlConnection, row: i64) -> Result<()> {
     db.prepare("DELETE FROM search_index WHERE rowid = $1")?.execute_deferred([row])
 }
 
+/// Removes a range of rows from the index.
+pub(super) fn delete_rows(db: &SqlConnection, rows: Range<i64>) -> Result<()> {
+    db.prepare("DELETE FROM search_index WHERE rowid >= $1 AND rowid < $2")?
+        .execute_deferred((rows.start, rows.end))
+}
+
 /// Returns the number of terms of each row, or 0 for a missing row.
 pub(super) fn row_lengths(db: &SqlConnection, rows: &[i64]) -> Result<Vec<u64>> {
     match db.dialect() {

@@ -3,11 +3,12 @@
 
 pub(crate) mod embeddings;
 
+use std::collections::HashMap;
 use std::ops::{ControlFlow, RangeInclusive};
 
 use protocol::{AssistantId, Thread, ThreadId};
 
-use crate::engines::sql::{SqlConnection, SqlDialect, SqlParams, SqlRow};
+use crate::engines::sql::{SqlConnection, SqlDialect, SqlParams, SqlRow, SqlValue};
 
 use super::document_index::{self, DocumentKind};
 use super::search_scope::SEARCHED_THREADS;
@@ -283,21 +284,66 @@ fn heads_behind(db: &SqlConnection, scope: &IndexScope, limit: usize) -> Result<
 fn index_heads(db: &SqlConnection, heads: &mut Vec<UnindexedHead>) -> Result<IndexBatchBudget> {
     let mut budget = IndexBatchBudget { rows: BATCH_ROWS_MAX, bytes: BATCH_BYTES_MAX };
     let mut reached = 0;
+    let mut ranges = Vec::with_capacity(heads.len());
     for head in heads.iter_mut() {
         if budget.is_exhausted() {
             break;
         }
+        let from = head.indexed_seq;
         head.indexed_seq = index_thread(db, head, &mut budget)?;
+        ranges.push(IndexedRange { key: head.key, from, to: head.indexed_seq });
         reached += 1;
     }
     heads.truncate(reached);
-    // Heads are updated at the end and in ascending order, like in other transactions, because appends to a locked
-    // head wait until the commit.
-    let mut positions: Vec<(i64, i64)> = heads.iter().map(|head| (head.key, head.indexed_seq)).collect();
-    positions.sort_unstable();
-    let mut update = db.prepare("UPDATE thread_heads SET indexed_seq = $2 WHERE thread_key = $1")?;
-    positions.into_iter().try_for_each(|position| update.execute_deferred(position))?;
+    store_positions(db, ranges)?;
     Ok(budget)
+}
+
+/// A thread of a batch, of which the messages after one seq and up to another were indexed.
+struct IndexedRange {
+    /// The key of the thread.
+    key: i64,
+    /// The seq up to which the thread was indexed before.
+    from: i64,
+    /// The seq up to which it is indexed now.
+    to: i64,
+}
+
+/// Stores how far the threads of a batch are indexed. The rows of threads that were deleted since they were read are removed
+/// again.
+///
+/// The heads are locked here, at the end and in ascending order, like in other transactions, because appends to a locked head
+/// wait until the commit. A thread that is deleted after this point is deleted together with its new rows.
+fn store_positions(db: &SqlConnection, mut ranges: Vec<IndexedRange>) -> Result<()> {
+    ranges.sort_unstable_by_key(|range| range.key);
+    let deleted = deleted_threads(db, &ranges)?;
+    let mut update = db.prepare("UPDATE thread_heads SET indexed_seq = $2 WHERE thread_key = $1")?;
+    for IndexedRange { key, from, to } in ranges {
+        match deleted.contains(&key) {
+            false => update.execute_deferred((key, to))?,
+            true => index::delete_rows(db, message_row(key, from + 1)..message_row(key, to + 1))?,
+        }
+    }
+    Ok(())
+}
+
+/// Locks the heads of the threads on PostgreSQL, and returns the keys of those that were deleted since they were read. A deletion
+/// sets the position to the last seq, and no other write changes it.
+fn deleted_threads(db: &SqlConnection, ranges: &[IndexedRange]) -> Result<Vec<i64>> {
+    if db.dialect() == SqlDialect::Sqlite || ranges.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<i64> = ranges.iter().map(|range| range.key).collect();
+    let stored: HashMap<i64, i64> = db
+        .prepare(
+            "SELECT thread_key, indexed_seq FROM thread_heads WHERE thread_key = ANY(CAST($1 AS bigint[]))
+             ORDER BY thread_key FOR NO KEY UPDATE",
+        )?
+        .query_map([SqlValue::Integers(keys.into())], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .into_iter()
+        .collect();
+    let deleted = ranges.iter().filter(|range| stored.get(&range.key) != Some(&range.from));
+    Ok(deleted.map(|range| range.key).collect())
 }
 
 /// The remaining capacity of a batch.

@@ -3,7 +3,9 @@
 
 use protocol::ThreadId;
 
+use crate::engines::postgres::locks;
 use crate::engines::sql::{SqlConnection, SqlDialect};
+use crate::tables::threads;
 use crate::{ProjectScope, Result};
 
 /// The key of a thread or summary without a project.
@@ -79,14 +81,28 @@ pub(crate) fn resolve_folder(db: &SqlConnection, folder: &str, project: &str) ->
     db.execute("DELETE FROM projects WHERE project_key = $1", [key]).map(|_| ())
 }
 
-/// Deletes a project to which nothing belongs any more, so that its path is not kept.
+/// Deletes a project to which nothing belongs any more, so that its path is not kept. Called after a thread of the project was
+/// deleted.
 pub(crate) fn delete_if_unused(db: &SqlConnection, project_key: i64) -> Result<()> {
+    if project_key == PERSONAL_KEY {
+        return Ok(());
+    }
     if db.dialect() == SqlDialect::Postgres {
+        if db.prepare(LOCK_USER_SQL)?.exists([project_key])? {
+            return Ok(());
+        }
+        threads::acquire_locks(db, vec![locks::PROJECT_LOCK])?;
         // Waits for threads that are created in the project. The deletion, a statement of its own, sees them then.
         db.prepare("SELECT 1 FROM projects WHERE project_key = $1 FOR UPDATE")?.exists([project_key])?;
     }
     db.execute(DELETE_UNUSED_SQL, [project_key]).map(|_| ())
 }
+
+/// Locks a thread of the project `$1` that nobody is deleting, so that the project is in use until the transaction ends. A later
+/// deletion of that thread sees what this transaction has deleted. The row of the project is not locked, because all
+/// threads that are created in the project would wait for it. Locked threads are skipped, so the statement never waits.
+const LOCK_USER_SQL: &str = "SELECT 1 FROM thread_heads WHERE project_key = $1 AND project_key > 0
+    ORDER BY thread_key DESC LIMIT 1 FOR KEY SHARE SKIP LOCKED";
 
 /// Deletes the project `$1` unless a thread, a summary or a fact belongs to it.
 const DELETE_UNUSED_SQL: &str = "DELETE FROM projects WHERE project_key = $1

@@ -24,6 +24,9 @@ const WARM_UP_RUNS: usize = 12;
 /// Maximum number of runs until one is counted.
 const RECORDED_RUNS_MAX: usize = 50;
 
+/// Scans of an idle server after which its statements are counted.
+const IDLE_SCANS: usize = 6;
+
 /// Returns the messages that a client sends.
 fn run_body(text: &str) -> Value {
     json!({
@@ -65,6 +68,25 @@ fn a_run_takes_few_statements_and_round_trips() {
         assert!(run.statements(|_| true) <= statements_max, "{run}");
         assert!(run.round_trips() <= round_trips_max, "{run}");
     }
+}
+
+#[test]
+fn an_idle_server_scans_for_unowned_runs_with_one_statement() {
+    let database = TestDatabase::create().unwrap();
+    let recorder = StatementRecorder::start(database.address()).unwrap();
+    let mut sandbox = TestSandbox::new().with_file_database();
+    sandbox.set_variable("SEGUE_DATABASE_URL", &database.url_through(recorder.address()));
+    let _serving = ServeProcess::start(&sandbox);
+    let is_scan = |statement: &RecordedStatement| statement.sql.contains("r.lease_until < $1");
+    let mut executed: Vec<RecordedStatement> = Vec::new();
+    while executed.iter().filter(|statement| is_scan(statement)).count() < IDLE_SCANS {
+        let statements = recorder.take_statements().into_iter();
+        executed.extend(statements.filter(|statement| !statement.is_preparation));
+        std::thread::yield_now();
+    }
+    // The start of the server and a heartbeat may come between two scans.
+    let scans_in_succession = executed.windows(2).filter(|pair| pair.iter().all(is_scan)).count();
+    assert!(scans_in_succession >= IDLE_SCANS - 3, "{}", RecordedRun(executed));
 }
 
 /// Returns the statements of a run. A run in which a connection prepares a statement is repeated, because the server

@@ -135,6 +135,16 @@ impl Error {
         None
     }
 
+    /// Returns whether the disk with the database is full. Reading works, and nothing of the call was stored.
+    pub const fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Journal(journal::Error::DiskFull { .. }))
+    }
+
+    /// Returns whether the file of the database was deleted or replaced while it was open.
+    pub const fn is_database_lost(&self) -> bool {
+        matches!(self, Self::Journal(journal::Error::FileReplaced { .. }))
+    }
+
     /// Returns whether a run stopped between two steps because this process is shutting down.
     pub const fn is_halted(&self) -> bool {
         matches!(self, Self::Run(RunError::Runtime(runtime::Error::ShuttingDown)))

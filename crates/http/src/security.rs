@@ -75,7 +75,7 @@ pub(crate) async fn check_host_and_origin(
     next: Next,
 ) -> Response {
     let settings = &auth.app.settings;
-    match host_check::check_headers(settings, request.headers()) {
+    match host_check::check_headers(settings, request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }

@@ -93,7 +93,7 @@ impl ApiError {
         Self { retry_after: Some(retry_after), ..error }
     }
 
-    /// Returns a 503: the server is shutting down. The client may try again after a second.
+    /// Returns a 503: the server is overloaded or shutting down. The client may try again after a second.
     pub fn unavailable(detail: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
         Self { retry_after: Some(Duration::from_secs(1)), ..error }
@@ -193,6 +193,16 @@ impl From<agent::Error> for ApiError {
             // This is no failure of the run: it resumes when the server starts again.
             return Self::unavailable("the server is shutting down");
         }
+        if error.is_disk_full() {
+            let full =
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", "the disk of the server is full");
+            return full.with_hint(
+                "reading works; free some space on the server and try again, no partial write was kept",
+            );
+        }
+        if error.is_database_lost() {
+            return Self::unavailable("the server has lost its database and is stopping");
+        }
         match error.class() {
             ErrorClass::User if error.is_not_found() => with_status(StatusCode::NOT_FOUND, "not_found"),
             ErrorClass::User => with_status(StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
@@ -231,5 +241,25 @@ impl From<scheduler::Error> for ApiError {
             }
             error => Self::internal(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_without_its_path() {
+        let error =
+            ApiError::from(agent::Error::from(journal::Error::DiskFull { path: "/srv/segue.db".into() }));
+        assert_eq!((error.status().as_u16(), error.code), (507, "disk_full"));
+        assert!(!error.detail().contains("/srv") && error.hint.unwrap().contains("free some space"));
+    }
+
+    #[test]
+    fn a_lost_database_is_unavailable() {
+        let error =
+            ApiError::from(agent::Error::from(journal::Error::FileReplaced { path: "/srv/segue.db".into() }));
+        assert_eq!(error.status().as_u16(), 503);
     }
 }

@@ -8,12 +8,17 @@ use langgraph::ApiError;
 
 use crate::{AllowedOrigins, ServerSettings};
 
-/// Checks the `Host` and `Origin` headers of a request.
+/// Checks the target of a request, and its `Host` and `Origin` headers.
 ///
 /// # Errors
-/// 403 if the host name is not allowed, if there is more than one origin, or if the origin is neither allowed nor the
+/// 400 if the request names several hosts; 403 if the host name is not allowed, if there is more than one origin, or if the origin is neither allowed nor the
 /// origin of the request itself.
-pub(crate) fn check_headers(settings: &ServerSettings, headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn check_headers(
+    settings: &ServerSettings,
+    target: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), ApiError> {
+    check_single_host(target, headers)?;
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !is_host_allowed(host, &settings.allowed_hosts) {
         let refused = ApiError::forbidden("this host name is not allowed");
@@ -30,6 +35,25 @@ pub(crate) fn check_headers(settings: &ServerSettings, headers: &HeaderMap) -> R
     match allows_origin(settings, origin) || is_same_origin(origin, host) {
         true => Ok(()),
         false => Err(forbidden_origin()),
+    }
+}
+
+/// Checks that a request names one host. A proxy in front of the server may check another one of them than the server does.
+///
+/// # Errors
+/// 400 if there are several `Host` headers, or if the request's target is a URL of another host.
+fn check_single_host(target: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    if hosts.next().is_some() {
+        return Err(ApiError::bad_request("the request has more than one `Host` header"));
+    }
+    let is_same = |authority: &str| split_host_port(authority) == host.and_then(split_host_port);
+    match target.authority() {
+        Some(authority) if !is_same(authority.as_str()) => {
+            Err(ApiError::bad_request("the request's URL and its `Host` header name different hosts"))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -164,13 +188,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn k2_a_request_that_names_several_hosts_is_refused() {
+        let settings = ServerSettings::new(AuthMode::Keys);
+        let check = |target: &str, hosts: &[&'static str], expected: Option<u16>| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(header::HOST, HeaderValue::from_static(host));
+            }
+            let refusal = check_headers(&settings, &target.parse().unwrap(), &headers).err();
+            assert_eq!(refusal.map(|refusal| refusal.status().as_u16()), expected, "{target} {hosts:?}");
+        };
+        check("/ok", &["localhost:2024"], None);
+        check("http://LOCALHOST:2024/ok", &["localhost:2024"], None);
+        check("/ok", &["localhost:2024", "evil.example"], Some(400));
+        check("/ok", &["localhost:2024", "localhost:2024"], Some(400));
+        check("http://evil.example/ok", &["localhost:2024"], Some(400));
+        check("http://evil.example/ok", &["evil.example"], Some(403));
+        check("http://localhost:2024/ok", &[], Some(400));
+    }
+
     fn check_origin(origin: &str, origins: &AllowedOrigins, expected: bool) {
         let settings =
             ServerSettings { allowed_origins: origins.clone(), ..ServerSettings::new(AuthMode::Keys) };
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("localhost:2024"));
         headers.insert(header::ORIGIN, HeaderValue::from_str(origin).unwrap());
-        assert_eq!(check_headers(&settings, &headers).is_ok(), expected, "{origin} of {origins:?}");
+        assert_eq!(
+            check_headers(&settings, &Uri::from_static("/"), &headers).is_ok(),
+            expected,
+            "{origin} of {origins:?}"
+        );
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod route;
 mod sse;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -79,7 +78,7 @@ impl ChatModel for ProviderClient {
         })
         .await
         .map_err(|failure| failure.error)?;
-        Ok(answer_stream(self.route.clone(), reader, self.settings.idle_timeout))
+        Ok(answer_stream(self.route.clone(), reader))
     }
 }
 
@@ -111,7 +110,7 @@ impl ProviderClient {
         let response = self.check_response(response).await?;
         let decoder = wire::new_decoder(&self.route.name, ids);
         let mut reader = AnswerReader::new(response, decoder, idle_timeout);
-        if let Some(part) = reader.next().await.map_err(|stop| self.route.read_failure(stop, idle_timeout))? {
+        if let Some(part) = reader.next().await.map_err(|stop| self.route.read_failure(stop))? {
             reader.put_back(part);
         }
         Ok(reader)
@@ -153,11 +152,11 @@ fn header_value(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 /// Returns the stream of an answer that has started. Dropping the stream closes the connection.
-fn answer_stream(route: Arc<ModelRoute>, reader: AnswerReader, idle_timeout: Duration) -> AnswerStream {
+fn answer_stream(route: Arc<ModelRoute>, reader: AnswerReader) -> AnswerStream {
     stream::unfold((route, reader), move |(route, mut reader)| async move {
         let part = match reader.next().await {
             Ok(part) => Ok(part?),
-            Err(stop) => Err(route.read_failure(stop, idle_timeout).error),
+            Err(stop) => Err(route.read_failure(stop).error),
         };
         Some((part, (route, reader)))
     })

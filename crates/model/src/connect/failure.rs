@@ -23,7 +23,7 @@ pub(super) struct AttemptFailure {
 
 impl AttemptFailure {
     /// Returns a failure for which another attempt would not help.
-    const fn permanent(error: Error) -> Self {
+    pub(super) const fn permanent(error: Error) -> Self {
         Self { error, is_transient: false, retry_after: None }
     }
 

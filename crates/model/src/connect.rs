@@ -4,17 +4,18 @@
 pub mod embeddings;
 mod failure;
 mod request_body;
+mod request_forms;
 mod retry;
 mod route;
 mod sse;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use uuid::Uuid;
@@ -24,8 +25,9 @@ use crate::chat::known_limits;
 use crate::chat::{AnswerStream, ChatModel, ChatRequest, ModelLimits};
 use crate::name::ModelName;
 use crate::settings::ProviderSettings;
-use crate::wire::{self, CallIds, RequestTarget};
+use crate::wire::{self, CallIds, OptionalFields, RequestTarget};
 use failure::AttemptFailure;
+use request_forms::RequestForms;
 use route::ModelRoute;
 use sse::AnswerReader;
 
@@ -61,6 +63,14 @@ struct ProviderClient {
     settings: ProviderSettings,
 }
 
+/// A request that is being sent.
+struct PendingRequest {
+    /// The forms of the request that were not refused.
+    forms: RequestForms,
+    /// The body in the current form.
+    body: Bytes,
+}
+
 #[async_trait]
 impl ChatModel for ProviderClient {
     fn name(&self) -> &ModelName {
@@ -72,27 +82,54 @@ impl ChatModel for ProviderClient {
     }
 
     async fn stream(&self, request: &ChatRequest) -> Result<AnswerStream> {
-        let body = Bytes::from(self.encode_body(request)?);
+        let forms = RequestForms::new(&self.route, request);
+        let body = Bytes::from(self.encode_body(request, forms.current())?);
+        let pending = Mutex::new(PendingRequest { forms, body });
         let ids = CallIds::for_conversation(request.messages.clone(), Uuid::now_v7().simple().to_string());
         let reader = retry::retry_transient(&self.route.name, &self.settings, || {
-            self.send_once(body.clone(), ids.clone())
+            self.send_until_accepted(request, &pending, &ids)
         })
         .await
         .map_err(|failure| failure.error)?;
-        Ok(answer_stream(self.route.clone(), reader, self.settings.idle_timeout))
+        Ok(answer_stream(self.route.clone(), reader))
     }
 }
 
 impl ProviderClient {
     /// Returns the body of the HTTP request.
-    fn encode_body(&self, request: &ChatRequest) -> Result<Vec<u8>> {
+    fn encode_body(&self, request: &ChatRequest, fields: OptionalFields) -> Result<Vec<u8>> {
         let target = RequestTarget {
             model: &self.route.name.name,
             effort: self.settings.effort,
             output_tokens: self.limits.output_tokens,
             endpoint: self.route.endpoint,
+            fields,
         };
         request_body::encode_for_target(&self.route.name, request, &target)
+    }
+
+    /// Sends the request, and after each refusal its next form. A further attempt continues with the form that was
+    /// not refused.
+    async fn send_until_accepted(
+        &self,
+        request: &ChatRequest,
+        pending: &Mutex<PendingRequest>,
+        ids: &CallIds,
+    ) -> Result<AnswerReader, AttemptFailure> {
+        loop {
+            let body = pending.lock().body.clone();
+            let result = self.send_once(body, ids.clone()).await;
+            let mut pending = pending.lock();
+            match result {
+                Ok(reader) => {
+                    pending.forms.remember_accepted();
+                    return Ok(reader);
+                }
+                Err(failure) => pending.forms.advance(failure)?,
+            }
+            let body = self.encode_body(request, pending.forms.current());
+            pending.body = body.map_err(AttemptFailure::permanent)?.into();
+        }
     }
 
     /// Sends the request once, and reads the answer up to its first part.
@@ -111,7 +148,7 @@ impl ProviderClient {
         let response = self.check_response(response).await?;
         let decoder = wire::new_decoder(&self.route.name, ids);
         let mut reader = AnswerReader::new(response, decoder, idle_timeout);
-        if let Some(part) = reader.next().await.map_err(|stop| self.route.read_failure(stop, idle_timeout))? {
+        if let Some(part) = reader.next().await.map_err(|stop| self.route.read_failure(stop))? {
             reader.put_back(part);
         }
         Ok(reader)
@@ -153,11 +190,11 @@ fn header_value(headers: &HeaderMap, name: &str) -> Option<String> {
 }
 
 /// Returns the stream of an answer that has started. Dropping the stream closes the connection.
-fn answer_stream(route: Arc<ModelRoute>, reader: AnswerReader, idle_timeout: Duration) -> AnswerStream {
+fn answer_stream(route: Arc<ModelRoute>, reader: AnswerReader) -> AnswerStream {
     stream::unfold((route, reader), move |(route, mut reader)| async move {
         let part = match reader.next().await {
             Ok(part) => Ok(part?),
-            Err(stop) => Err(route.read_failure(stop, idle_timeout).error),
+            Err(stop) => Err(route.read_failure(stop).error),
         };
         Some((part, (route, reader)))
     })

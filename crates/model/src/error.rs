@@ -18,12 +18,12 @@ pub enum Error {
         /// The error of the network layer.
         reason: String,
     },
-    /// No data arrived for longer than the idle timeout.
-    #[error("wait for {model}: no data arrived for {} s, the limit set by `idle_seconds`", after.as_secs())]
+    /// No event arrived for longer than the idle timeout, or only keep-alives for ten times as long.
+    #[error("wait for {model}: nothing of the answer arrived for {} s, the limit set by `idle_seconds`", after.as_secs())]
     IdleTimeout {
         /// The model that was called.
         model: ModelName,
-        /// The idle timeout.
+        /// The time limit that was exceeded.
         after: Duration,
     },
     /// The key is missing, wrong or not allowed to use the model (401, 403).

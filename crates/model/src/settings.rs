@@ -10,8 +10,9 @@ use crate::name::Provider;
 /// The default time limit for establishing a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The default idle timeout: the longest time without any data from the provider, pings included. It applies to
-/// the time until the first byte and between any two chunks. The configuration key is `idle_seconds`.
+/// The default idle timeout: the longest time without an event or a keep-alive from the provider. It applies to the
+/// time until the headers of the response and between any two events. Bytes of an incomplete event do not count.
+/// Nothing but keep-alives is accepted for ten times as long. The configuration key is `idle_seconds`.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The default number of retries after a transient failure.
@@ -31,7 +32,7 @@ pub struct ProviderSettings {
     pub headers: Vec<(String, SecretString)>,
     /// The time limit for establishing a connection.
     pub connect_timeout: Duration,
-    /// The longest time without any data; see [`IDLE_TIMEOUT`].
+    /// The longest time without an event; see [`IDLE_TIMEOUT`].
     pub idle_timeout: Duration,
     /// The number of retries after a transient failure.
     pub retries_max: usize,

@@ -7,6 +7,7 @@ mod chat;
 mod encode;
 mod fault;
 mod gemini;
+mod optional_fields;
 mod responses;
 mod schema;
 
@@ -20,6 +21,7 @@ use crate::transcript::Conversation;
 
 pub(crate) use answer_builder::CallIds;
 pub(crate) use fault::{AnswerFault, FailureReport, classify_failure, redact_message};
+pub(crate) use optional_fields::{AnswerConstraint, AnswerFormat, KnownFields, OptionalFields, UsageRequest};
 
 /// The parameters of a request body besides the request itself.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +34,8 @@ pub(crate) struct RequestTarget<'a> {
     pub(crate) output_tokens: Option<u64>,
     /// The kind of endpoint.
     pub(crate) endpoint: Endpoint,
+    /// The form of the optional fields. Only the format of Chat Completions has several.
+    pub(crate) fields: OptionalFields,
 }
 
 /// The kind of endpoint that receives a request.

@@ -133,7 +133,8 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     /// The context window of the model in tokens, for models that Segue does not know.
     pub context_tokens: Option<u64>,
-    /// Seconds without any data from the provider after which a streamed answer counts as lost.
+    /// Seconds without an event of a streamed answer after which the answer counts as lost. Unset, 120. Signs of life
+    /// without content extend it to ten times as long.
     pub idle_seconds: Option<u64>,
     /// The reasoning effort of the model: `low`, `medium` or `high`. Unset, the provider decides.
     pub effort: Option<String>,

@@ -23,7 +23,7 @@ pub(super) struct AttemptFailure {
 
 impl AttemptFailure {
     /// Returns a failure for which another attempt would not help.
-    const fn permanent(error: Error) -> Self {
+    pub(super) const fn permanent(error: Error) -> Self {
         Self { error, is_transient: false, retry_after: None }
     }
 
@@ -58,7 +58,7 @@ impl ModelRoute {
         AttemptFailure { error, is_transient, retry_after: None }
     }
 
-    /// Returns the failure for an endpoint that sent nothing within the idle timeout. It is permanent, because
+    /// Returns the failure for an endpoint that sent no event within a time limit. It is permanent, because
     /// waiting as long again would hardly help.
     pub(super) fn idle_timeout_failure(&self, after: Duration) -> AttemptFailure {
         AttemptFailure::permanent(Error::IdleTimeout { model: self.name.clone(), after })
@@ -90,14 +90,16 @@ impl ModelRoute {
     }
 
     /// Returns the failure for the error that ended the reading of an answer.
-    pub(super) fn read_failure(&self, stop: ReadStop, idle_timeout: Duration) -> AttemptFailure {
+    pub(super) fn read_failure(&self, stop: ReadStop) -> AttemptFailure {
         let malformed = |reason: String| Error::MalformedAnswer { model: self.name.clone(), reason };
         match stop {
-            ReadStop::IdleTimeout => self.idle_timeout_failure(idle_timeout),
+            ReadStop::IdleTimeout { after } => self.idle_timeout_failure(after),
             ReadStop::Closed | ReadStop::Truncated => {
                 AttemptFailure { error: malformed(stop.to_string()), is_transient: true, retry_after: None }
             }
-            ReadStop::TooLong => AttemptFailure::permanent(malformed(stop.to_string())),
+            ReadStop::AnswerTooLarge | ReadStop::EventTooLarge => {
+                AttemptFailure::permanent(malformed(stop.to_string()))
+            }
             ReadStop::Fault(AnswerFault::Unreadable(reason)) => {
                 AttemptFailure::permanent(malformed(self.redact(&reason)))
             }

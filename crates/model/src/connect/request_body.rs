@@ -6,7 +6,7 @@ use crate::chat::ChatRequest;
 use crate::error::Error;
 use crate::name::ModelName;
 use crate::transcript::{self, ProviderProfile};
-use crate::wire::{self, Endpoint, RequestTarget};
+use crate::wire::{self, Endpoint, OptionalFields, RequestTarget};
 
 /// Returns the body of a request to a model at its provider's own endpoint, as [`crate::ChatModel::stream`] sends
 /// it when no effort is set.
@@ -19,7 +19,13 @@ pub fn encode_request(model: &ModelName, request: &ChatRequest) -> Result<Vec<u8
     encode_for_target(
         model,
         request,
-        &RequestTarget { model: &model.name, effort: None, output_tokens, endpoint: Endpoint::Official },
+        &RequestTarget {
+            model: &model.name,
+            effort: None,
+            output_tokens,
+            endpoint: Endpoint::Official,
+            fields: OptionalFields::default(),
+        },
     )
 }
 

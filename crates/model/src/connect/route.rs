@@ -70,6 +70,14 @@ impl ModelRoute {
         http_client::is_loopback(&self.url)
     }
 
+    /// Returns the URL of the requests without a user name and a password.
+    pub(super) fn url_without_credentials(&self) -> String {
+        let mut url = self.url.clone();
+        // This fails for URLs without a host, which have no credentials either.
+        let _ = url.set_username("").and_then(|()| url.set_password(None));
+        url.into()
+    }
+
     /// Returns the secrets to remove from messages.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(|secret| secret.expose_secret().trim())

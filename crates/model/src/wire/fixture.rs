@@ -7,7 +7,8 @@ use protocol::{AiMessage, ContentBlock, Message, ToolMessage, ToolStatus};
 use serde_json::{Value, json};
 
 use super::{
-    AnswerDecoder, AnswerFault, AnswerProgress, CallIds, Endpoint, RequestTarget, new_decoder, request_body,
+    AnswerDecoder, AnswerFault, AnswerProgress, CallIds, Endpoint, OptionalFields, RequestTarget,
+    new_decoder, request_body,
 };
 use crate::chat::{AnswerPart, ChatRequest, ToolSpec};
 use crate::name::{ModelName, Provider};
@@ -54,7 +55,13 @@ pub(crate) fn sample_request(provider: Provider, thinking: Value) -> ChatRequest
 
 /// Returns a target at the provider's own endpoint, without an effort.
 pub(crate) fn official_target(model: &str) -> RequestTarget<'_> {
-    RequestTarget { model, effort: None, output_tokens: None, endpoint: Endpoint::Official }
+    RequestTarget {
+        model,
+        effort: None,
+        output_tokens: None,
+        endpoint: Endpoint::Official,
+        fields: OptionalFields::default(),
+    }
 }
 
 /// Returns the body of a request as JSON, after making its conversation legal.

@@ -2,6 +2,7 @@
 //! and the error for each failure of an endpoint.
 
 mod faults;
+mod optional_fields;
 mod session;
 mod streams;
 

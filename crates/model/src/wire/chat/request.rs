@@ -17,7 +17,7 @@ use crate::transcript::{
 };
 use crate::wire::encode::{DataUrl, JsonText, joined_text, media_pieces, serialize_body};
 use crate::wire::schema::is_strict;
-use crate::wire::{CACHE_KEY_CHARS_MAX, Endpoint, RequestTarget};
+use crate::wire::{AnswerFormat, CACHE_KEY_CHARS_MAX, Endpoint, RequestTarget, UsageRequest};
 
 /// The text of a result that is only an image.
 const IMAGE_FOLLOWS: &str = "(The image follows.)";
@@ -27,7 +27,8 @@ const IMAGE_FOLLOWS: &str = "(The image follows.)";
 struct ChatCompletionsRequest<'r> {
     model: &'r str,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,9 +52,10 @@ struct StreamOptions {
 
 /// The format that the answer must have.
 #[derive(Serialize)]
-#[serde(tag = "type", rename = "json_schema")]
-struct ResponseFormat<'r> {
-    json_schema: ChatAnswerFormat<'r>,
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat<'r> {
+    JsonSchema { json_schema: ChatAnswerFormat<'r> },
+    JsonObject,
 }
 
 /// The JSON schema that the answer must follow.
@@ -161,18 +163,33 @@ pub(in crate::wire) fn request_body(
     let body = ChatCompletionsRequest {
         model: target.model,
         stream: true,
-        stream_options: StreamOptions { include_usage: true },
+        stream_options: match target.fields.usage_request {
+            UsageRequest::StreamOptions => Some(StreamOptions { include_usage: true }),
+            UsageRequest::None => None,
+        },
         max_completion_tokens: tokens_max.filter(|_| is_official),
         max_tokens: tokens_max.filter(|_| !is_official),
         reasoning_effort: target.effort.map(crate::Effort::as_str),
         prompt_cache_key: cache_key,
-        response_format: request.answer_schema.as_ref().map(|schema| ResponseFormat {
-            json_schema: ChatAnswerFormat { name: "answer", schema, strict: is_strict(schema) },
-        }),
+        response_format: request
+            .answer_schema
+            .as_ref()
+            .and_then(|schema| response_format(schema, target.fields.answer_format)),
         tools: request.tools.serialized(Provider::OpenAiChat, tools)?,
         messages: chat_messages(request, conversation),
     };
     serialize_body(&body, conversation)
+}
+
+/// Returns the field that asks for an answer that follows the schema, if the request has one.
+fn response_format(schema: &Value, format: AnswerFormat) -> Option<ResponseFormat<'_>> {
+    match format {
+        AnswerFormat::JsonSchema => Some(ResponseFormat::JsonSchema {
+            json_schema: ChatAnswerFormat { name: "answer", schema, strict: is_strict(schema) },
+        }),
+        AnswerFormat::JsonObject => Some(ResponseFormat::JsonObject),
+        AnswerFormat::Plain => None,
+    }
 }
 
 /// Returns the tools in the format of the provider.

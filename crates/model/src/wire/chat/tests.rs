@@ -10,7 +10,7 @@ use crate::chat::AnswerPart;
 use crate::name::Provider;
 use crate::settings::Effort;
 use crate::wire::fixture::{body_json, decode_events, decode_fault, official_target, sample_request};
-use crate::wire::{AnswerFault, Endpoint, RequestTarget};
+use crate::wire::{AnswerFault, AnswerFormat, Endpoint, OptionalFields, RequestTarget, UsageRequest};
 
 fn request() -> crate::chat::ChatRequest {
     sample_request(Provider::OpenAiChat, json!({"reasoning_content": "Two files."}))
@@ -50,6 +50,29 @@ fn the_longest_answer_has_two_names() {
         let body = body_json(Provider::OpenAiChat, &request, &target);
         assert_eq!(body[name], 100, "{endpoint:?}");
         assert_eq!(body["reasoning_effort"], "low");
+    }
+}
+
+#[test]
+fn each_form_of_the_optional_fields_is_sent() {
+    let mut request = request();
+    request.answer_schema = Some(json!({"type": "object", "properties": {"a": {}}}));
+    for (answer_format, expected) in [
+        (AnswerFormat::JsonSchema, json!("json_schema")),
+        (AnswerFormat::JsonObject, json!("json_object")),
+        (AnswerFormat::Plain, Value::Null),
+    ] {
+        for (usage_request, options) in
+            [(UsageRequest::StreamOptions, json!({"include_usage": true})), (UsageRequest::None, Value::Null)]
+        {
+            let fields = OptionalFields { answer_format, usage_request };
+            let target = RequestTarget { fields, ..official_target("m") };
+            let body = body_json(Provider::OpenAiChat, &request, &target);
+            assert_eq!(body["response_format"]["type"], expected, "{fields:?}");
+            assert_eq!(body["stream_options"], options, "{fields:?}");
+            assert_eq!(body.get("response_format").is_some(), !expected.is_null(), "{fields:?}");
+            assert_eq!(body.get("stream_options").is_some(), !options.is_null(), "{fields:?}");
+        }
     }
 }
 

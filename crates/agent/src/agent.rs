@@ -161,6 +161,8 @@ pub struct Agent {
     /// The hooks of the configuration. The list is empty in a program that a hook started, so that hooks
     /// cannot call themselves.
     pub(crate) user_hooks: Arc<[Arc<UserHook>]>,
+    /// A fingerprint of the client that this agent works for; see [`Agent::with_client`].
+    pub(crate) client: Option<Arc<str>>,
     /// Stops runs between two steps when it is cancelled; see [`Agent::with_halt_token`].
     pub(crate) halt_token: CancellationToken,
     /// Tools that the embedding program added.
@@ -275,6 +277,7 @@ impl Agent {
             embedder,
             metrics: Arc::default(),
             user_hooks,
+            client: None,
             halt_token: CancellationToken::new(),
             extra_tools: Vec::new(),
             extra_hooks: Vec::new(),
@@ -306,6 +309,14 @@ impl Agent {
     pub fn with_before_compaction(mut self, before: Arc<dyn BeforeCompactionHook>) -> Self {
         self.extra_compaction_hooks.push(before);
         self.graph_cache = Arc::default();
+        self
+    }
+
+    /// Sets the fingerprint of the client that this agent works for. It is stored with the runs of decisions, so that
+    /// a client that names no proposal can accept those that it requested itself, and no others.
+    #[must_use]
+    pub fn with_client(mut self, client: Arc<str>) -> Self {
+        self.client = Some(client);
         self
     }
 

@@ -21,7 +21,7 @@ pub use cost::{ContextUsage, HandoffCost};
 pub(crate) use merging::MergedHandoffs;
 pub use merging::MergedParent;
 pub use package::{ChildPackage, LineUpdate, StaleLine, StaleReason};
-use queries::{HASH_ARG, check_not_superseded};
+use queries::check_not_superseded;
 pub use queries::{HandoffOrigin, HandoffReview, ListedHandoff};
 
 use futures::future::BoxFuture;
@@ -265,7 +265,8 @@ impl<'a> HandoffService<'a> {
     /// before it decides binds an acceptance to what was current when it was sent, so that it cannot accept a later draft.
     ///
     /// # Errors
-    /// Fails only if the journal does.
+    /// [`HandoffError::NotShown`] if another client than that of this agent requested the current proposal; otherwise
+    /// fails only if the journal does.
     pub fn bind_to_current(
         self,
         handoff_id: HandoffId,
@@ -273,11 +274,16 @@ impl<'a> HandoffService<'a> {
     ) -> BoxFuture<'a, Result<Decisions>> {
         journal::box_future(async move {
             let current = self.agent.store.proposals(handoff_id).await?.pop();
+            if decisions.decisions.iter().any(Decision::is_unbound_acceptance)
+                && let Some(interrupt) = self.handoff_interrupt(&self.get(handoff_id).await?).await?
+            {
+                self.check_proposal_shown(&interrupt, self.agent.client.as_deref()).await?;
+            }
             for decision in &mut decisions.decisions {
-                if let Decision::Approve { args, summary_sha256: hash @ None } = decision
-                    && !args.as_ref().is_some_and(|args| args.contains_key(HASH_ARG))
+                if decision.is_unbound_acceptance()
+                    && let Decision::Approve { summary_sha256, .. } = decision
                 {
-                    *hash = current.as_ref().map(|proposal| proposal.summary_sha256.clone());
+                    *summary_sha256 = current.as_ref().map(|proposal| proposal.summary_sha256.clone());
                 }
             }
             Ok(decisions)

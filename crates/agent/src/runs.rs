@@ -2,6 +2,7 @@
 //! and the run is then driven until it ends. The `scheduler` decides when a queued run starts.
 
 mod admission;
+mod bound_answers;
 pub(crate) mod error;
 mod interactive;
 mod queries;
@@ -130,6 +131,7 @@ impl<'a> RunService<'a> {
     /// error of this call: the run ends as failed, and nothing else changes.
     ///
     /// # Errors
+    /// [`RunError::AnswerRefused`] if the request is bound to interrupts and its answer comes too late or is invalid.
     /// Fails with [`crate::ErrorClass::Conflict`] if another run of the thread is active, or if other runs
     /// repeatedly started and ended meanwhile. Also fails if the thread does not exist, or if the journal
     /// fails.
@@ -172,10 +174,15 @@ impl<'a> RunService<'a> {
             let started = match (admission.begin(head).await, spec.content) {
                 (Ok(started), _) => Ok(started),
                 // A client identifies the run by its id, so that a refusal becomes the end of that run.
-                (Err(refused), RunStartContent::FromRequest) => match refused.into_fault() {
-                    Ok(fault) => admission.end_failed(fault).await,
-                    Err(error) => Err(error),
-                },
+                (Err(refused), RunStartContent::FromRequest) => {
+                    match admission.with_outcome(refused).await.into_fault() {
+                        Ok(fault) if admission.is_refused_at_once(&fault) => {
+                            Err(RunError::AnswerRefused(fault).into())
+                        }
+                        Ok(fault) => admission.end_failed(fault).await,
+                        Err(error) => Err(error),
+                    }
+                }
                 (Err(refused), RunStartContent::Input(_) | RunStartContent::Prepared(_)) => {
                     Err(refused.into_error())
                 }

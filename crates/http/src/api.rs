@@ -121,7 +121,7 @@ where
     F: Future<Output = agent::Result<T>> + Send + 'static,
     T: Send + 'static,
 {
-    let Caller { scope, agent, server } = caller;
+    let Caller { scope, agent, server, .. } = caller;
     let change = move |context: ExclusiveContext| change(Arc::clone(&agent), context.frames, context.cancel);
     Ok(server.scheduler.change_thread(&scope, thread_id, change).await?)
 }

@@ -20,7 +20,7 @@ pub(crate) mod token;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use langgraph::{ApiError, Caller};
@@ -116,7 +116,20 @@ async fn admit_request(
     let Identity { scope, key_id } = identity::resolve_identity(&auth.app, headers).await?;
     auth.rate_limiter.acquire(&scope, std::time::Instant::now())?;
     let permit = auth.concurrency.acquire(&scope, "requests and streams")?;
-    Ok((Caller::new(&auth.app.server, scope), key_id, permit))
+    let client = client_fingerprint(headers, key_id.as_deref());
+    Ok((Caller::new(&auth.app.server, scope, client), key_id, permit))
+}
+
+/// Returns a fingerprint of the credential, the program and the page that sent a request. It is the same for all requests
+/// of one client, and it is stored with runs instead of the values themselves.
+fn client_fingerprint(headers: &HeaderMap, key_id: Option<&str>) -> Arc<str> {
+    let named = [header::USER_AGENT, header::ORIGIN].map(|name| headers.get(name).map(HeaderValue::as_bytes));
+    let mut text = key_id.unwrap_or_default().as_bytes().to_vec();
+    for value in named {
+        text.push(b'\n');
+        text.extend_from_slice(value.unwrap_or_default());
+    }
+    protocol::sha256_hex(text).into()
 }
 
 /// Returns whether a request needs no authentication.

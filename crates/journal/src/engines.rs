@@ -422,6 +422,10 @@ impl<E: Engine> Store for E {
         self.read(ReadSize::OneStatement, move |db| interrupts::pending_interrupts(db, thread_id)).await
     }
 
+    async fn last_decided_interrupt(&self, thread_id: ThreadId) -> Result<Option<Interrupt>> {
+        self.read(ReadSize::OneStatement, move |db| interrupts::last_decided_interrupt(db, thread_id)).await
+    }
+
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
         self.read(ReadSize::OneStatement, move |db| handoffs::find(db, handoff_id)).await
     }

@@ -374,6 +374,10 @@ impl Store for ScopedStore {
         self.inner.pending_interrupts(self.thread_in_scope(thread_id).await?).await
     }
 
+    async fn last_decided_interrupt(&self, thread_id: ThreadId) -> Result<Option<Interrupt>> {
+        self.inner.last_decided_interrupt(self.thread_in_scope(thread_id).await?).await
+    }
+
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>> {
         let handoff = self.inner.handoff(handoff_id).await?;
         Ok(handoff.filter(|handoff| self.scope.can_access(&handoff.assistant_id)))

@@ -240,6 +240,9 @@ pub trait Store: Send + Sync {
     /// Returns the pending interrupts of a thread, oldest first.
     async fn pending_interrupts(&self, thread_id: ThreadId) -> Result<Vec<Interrupt>>;
 
+    /// Returns the interrupt of a thread that was answered or withdrawn last, or `None`.
+    async fn last_decided_interrupt(&self, thread_id: ThreadId) -> Result<Option<Interrupt>>;
+
     /// Returns the handoff with this id, or `None`.
     async fn handoff(&self, handoff_id: HandoffId) -> Result<Option<Handoff>>;
 

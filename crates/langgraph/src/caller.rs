@@ -34,12 +34,14 @@ pub struct Caller {
     pub agent: Arc<Agent>,
     /// The services that all callers share.
     pub server: Arc<SharedServices>,
+    /// A fingerprint of the credential and the program that sent the request.
+    pub client: Arc<str>,
 }
 
 impl Caller {
-    /// Returns the caller with that scope.
-    pub fn new(server: &Arc<SharedServices>, scope: OwnerScope) -> Self {
-        Self { agent: server.scheduler.agent(&scope), scope, server: Arc::clone(server) }
+    /// Returns the caller with that scope and that fingerprint of the client.
+    pub fn new(server: &Arc<SharedServices>, scope: OwnerScope, client: Arc<str>) -> Self {
+        Self { agent: server.scheduler.agent(&scope), scope, server: Arc::clone(server), client }
     }
 }
 

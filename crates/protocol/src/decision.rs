@@ -116,6 +116,20 @@ impl Decision {
             Self::Preview {} => "preview",
         }
     }
+
+    /// Returns true if the decision approves its action and names no hash of what was shown.
+    pub fn is_unbound_acceptance(&self) -> bool {
+        match self {
+            Self::Approve { args, summary_sha256: None } => {
+                !args.as_ref().is_some_and(|args| args.contains_key("summary_sha256"))
+            }
+            Self::Approve { .. }
+            | Self::Edit { .. }
+            | Self::Reject { .. }
+            | Self::Respond { .. }
+            | Self::Preview {} => false,
+        }
+    }
 }
 
 #[cfg(test)]

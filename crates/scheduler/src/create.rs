@@ -4,6 +4,8 @@
 //! A free thread is occupied before anything is stored, so that two creations in this process cannot both start a run
 //! on it. Between processes, the lease in the journal decides: the creation that loses the race queues its run instead.
 
+pub(crate) mod answers;
+
 use futures::future::BoxFuture;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -80,8 +82,8 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::QueueFull`], [`Error::Webhook`] and [`Error::ShuttingDown`]. [`Error::Agent`] if the
-    /// thread does not exist, if the request names a checkpoint that does not exist, or if the request contains a
-    /// secret.
+    /// thread does not exist, if the request names a checkpoint that does not exist, if the request contains a
+    /// secret, or if its answer comes too late or is invalid.
     pub fn create_run<'a>(
         self: &'a Arc<Self>,
         scope: &'a OwnerScope,
@@ -162,7 +164,7 @@ impl Scheduler {
     }
 
     /// Admits one run in a task of its own and waits for the reply.
-    async fn submit_run(
+    async fn submit_bound_run(
         self: &Arc<Self>,
         scope: &OwnerScope,
         new: NewRun,
@@ -494,7 +496,7 @@ impl Scheduler {
         if active.is_empty() && queued.is_empty() { Ok(()) } else { Err(Error::Busy { thread_id }) }
     }
 
-    /// Stores a run as pending.
+    /// Stores a run as pending. An answer that comes too late is refused.
     async fn store_queued_run(
         &self,
         agent: &Agent,
@@ -507,6 +509,7 @@ impl Scheduler {
         if let Some(new_thread) = new_thread {
             agent.threads().store_new_thread(new_thread).await?;
         }
+        agent.runs().check_answers_undecided(stream.thread_id, request).await?;
         let run = agent.runs().enqueue(stream.run_id, stream.thread_id, request).await?;
         Ok((run, QueuedWork::Run(Arc::clone(stream), queue_permit)))
     }

@@ -12,6 +12,7 @@ use protocol::{OwnerScope, RunId, ThreadId};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use crate::create::answers::AnswerLocks;
 use crate::limits::{CACHED_AGENTS_MAX, SchedulerLimits};
 use crate::maintenance::SummarizeQueue;
 use crate::queue::{Quota, QuotaLimits, ThreadQueues};
@@ -59,6 +60,7 @@ pub struct Scheduler {
     /// Limits the number of queued runs and exclusive work, in total and for each owner.
     pub(crate) queue_quota: Arc<Quota>,
     pub(crate) streams: StreamRegistry,
+    pub(crate) answer_locks: AnswerLocks,
     /// Owners whose memory is to be summarized in the background.
     pub(crate) summarize_queue: Mutex<SummarizeQueue>,
     pub(crate) webhooks: WebhookQueue,
@@ -94,6 +96,7 @@ impl Scheduler {
                 per_owner: limits.queue_per_user_max,
             }),
             streams: StreamRegistry::new(&limits),
+            answer_locks: AnswerLocks::default(),
             summarize_queue: Mutex::default(),
             webhooks: WebhookQueue::default(),
             webhook_policy: limits.webhook_targets,

@@ -110,6 +110,22 @@ pub enum HandoffError {
         /// The iteration of the current proposal.
         current: u32,
     },
+    /// The acceptance names no proposal, and another client than its sender requested the current one.
+    #[error(
+        "accept handoff {handoff_id}: the decision names no draft, and another client requested draft {}, which is \
+         current: {title:?} (summary_sha256 {summary_sha256})",
+        iteration + 1
+    )]
+    NotShown {
+        /// The handoff.
+        handoff_id: HandoffId,
+        /// The iteration of the current proposal.
+        iteration: u32,
+        /// The title of the current proposal.
+        title: String,
+        /// The hash of the current proposal.
+        summary_sha256: String,
+    },
     /// The handoff has already been decided, by this client or another.
     #[error("decide handoff {handoff_id}: it is {} already", status.outcome())]
     AlreadyDecided {
@@ -171,6 +187,9 @@ impl HandoffError {
                 .with_hint(format!("read the new draft in a moment: `segue handoff --decide {handoff_id}`")),
             Self::Superseded { handoff_id, .. } => ErrorClass::Conflict
                 .with_hint(format!("review the current draft: `segue handoff --show {handoff_id}`")),
+            Self::NotShown { handoff_id, .. } => ErrorClass::Conflict.with_hint(format!(
+                "nothing was changed; review the current draft, and accept it with its summary_sha256: `segue handoff --show {handoff_id}`"
+            )),
             // The time limit has nothing to do with a rewind.
             Self::Expired { reason, .. } if reason != handoff::UNDECIDED_NOTE => {
                 ErrorClass::Conflict.with_hint("request it again: `segue handoff THREAD`")

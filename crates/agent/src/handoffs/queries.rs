@@ -83,6 +83,48 @@ impl<'a> HandoffService<'a> {
         })
     }
 
+    /// Checks that the answer to a handoff's interrupt names no hash of a proposal that another one has replaced. Other
+    /// interrupts pass.
+    ///
+    /// # Errors
+    /// [`HandoffError::Superseded`], or fails if the journal does.
+    pub(crate) async fn check_decisions_current(
+        self,
+        interrupt: &Interrupt,
+        decisions: &Decisions,
+    ) -> Result<()> {
+        let Some(handoff_id) = handoff_id_of(interrupt) else { return Ok(()) };
+        let proposals = self.agent.store.proposals(handoff_id).await?;
+        Ok(check_not_superseded(handoff_id, &proposals, decisions)?)
+    }
+
+    /// Checks that a client which accepts a handoff without naming a proposal was shown the current one: it is the first
+    /// of the handoff, or the client requested it. `interrupt` is the pending one. Other interrupts pass.
+    ///
+    /// # Errors
+    /// [`HandoffError::NotShown`] with the current proposal, or fails if the journal does.
+    pub(crate) async fn check_proposal_shown(
+        self,
+        interrupt: &Interrupt,
+        client: Option<&str>,
+    ) -> Result<()> {
+        let Some(handoff_id) = handoff_id_of(interrupt) else { return Ok(()) };
+        let Some(current) = self.agent.store.proposals(handoff_id).await?.pop() else { return Ok(()) };
+        if current.iteration == 0 {
+            return Ok(());
+        }
+        let requested_by = self.agent.runs().stored_request(interrupt.run_id).await?;
+        let requested_by = requested_by.and_then(|request| request.client);
+        match client.is_some() && requested_by.as_deref() == client {
+            true => Ok(()),
+            false => {
+                let (iteration, title) = (current.iteration, current.summary_json.title);
+                let summary_sha256 = current.summary_sha256;
+                Err(HandoffError::NotShown { handoff_id, iteration, title, summary_sha256 }.into())
+            }
+        }
+    }
+
     /// Returns how long a child thread is sent the summary that it was handed.
     pub fn keep(self) -> HandoffKeep {
         self.agent.config.handoff.keep

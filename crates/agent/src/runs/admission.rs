@@ -1,10 +1,11 @@
 //! The admission of one request: the thread's state is read once, and the request becomes a start for the
 //! runtime, or a run that ends immediately.
 
-mod answers;
+pub(super) mod answers;
 mod drivers;
 pub(super) mod immediate_end;
 mod input;
+mod pending_answers;
 pub(super) mod refusal;
 pub(super) mod run_bounds;
 mod run_workspace;
@@ -16,8 +17,8 @@ use jiff::Timestamp;
 use journal::{CheckpointRef, SupersededVisibility, ThreadPatch, Write};
 use model::ChatModel;
 use protocol::{
-    Checkpoint, CheckpointId, Decisions, FailureKind, Interrupt, InterruptId, Message, ParentKind,
-    RunFailure, RunRequest, Thread, ThreadId, ThreadStatus,
+    Checkpoint, CheckpointId, Decisions, FailureKind, Interrupt, Message, ParentKind, RunFailure, RunRequest,
+    Thread, ThreadId, ThreadStatus,
 };
 use runtime::{
     AFTER_AGENT_NODE, AFTER_MODEL_NODE, AnswerDurability, BEFORE_AGENT_NODE, Channels, Driver, ExpectedHead,
@@ -26,7 +27,7 @@ use runtime::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use self::answers::{AnswerStrictness, decisions_of_answer, match_answers};
+use self::answers::decisions_of_answer;
 use self::immediate_end::ImmediateOutcome;
 use self::input::InputPlan;
 use self::refusal::{AdmissionResult, empty_input_failure, unknown_checkpoint_failure, unknown_node_failure};
@@ -392,12 +393,7 @@ impl RequestAdmission<'_> {
         let agent = self.agent;
         self.check_is_head(head.as_ref(), fork).await?;
         let pending = self.pending_interrupts().await?;
-        let step_interrupts = interrupts_of_step(&pending, head.as_ref());
-        let strictness = match self.spec.request.strict_resume {
-            true => AnswerStrictness::Strict,
-            false => AnswerStrictness::Lenient,
-        };
-        let answers = match_answers(answers, &pending, &step_interrupts, strictness)?;
+        let answers = self.match_pending(answers, &pending, head.as_ref()).await?;
         let Some(node) = answers.first().map(|(interrupt, _)| interrupt.node.clone()) else {
             return self.continue_unanswered(head, messages, pending).await;
         };
@@ -569,13 +565,6 @@ impl RequestAdmission<'_> {
         let webhook = self.agent.runs().webhook_write(run_id, self.spec.request).await?;
         Ok([request].into_iter().chain(assistant).chain(webhook).collect())
     }
-}
-
-/// Returns the interrupts of the step at which the thread is.
-fn interrupts_of_step(pending: &[Interrupt], head: Option<&Checkpoint>) -> Vec<InterruptId> {
-    let node = head.and_then(|head| head.next.as_deref());
-    let of_step = pending.iter().filter(|interrupt| Some(interrupt.node.as_str()) == node);
-    of_step.map(|interrupt| interrupt.interrupt_id).collect()
 }
 
 /// Checks that no message comes with answers that leave other questions of the step open. A message after

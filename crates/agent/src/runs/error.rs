@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use protocol::{RunFailure, RunFeedback, RunId, ThreadId};
+use protocol::{FailureKind, RunFailure, RunFeedback, RunId, ThreadId};
 
 use crate::ErrorClass;
 use crate::error::{ErrorAdvice, ambiguous_id_hint, store};
@@ -53,6 +53,10 @@ pub enum RunError {
     /// The admission of a run was refused.
     #[error("start a run: {}", .0.message)]
     Refused(RunFailure),
+    /// An answer to pending interrupts came too late, names an interrupt that is not pending, or is invalid. Nothing
+    /// was written.
+    #[error("answer the question: {}", .0.message)]
+    AnswerRefused(RunFailure),
     /// The run is running. Only queued and ended runs can be rolled back or deleted.
     #[error("roll back run {0}: it is running")]
     Active(RunId),
@@ -103,6 +107,11 @@ impl RunError {
                 ErrorClass::User.with_hint("nothing was changed; `segue threads show THREAD` shows the pending calls and their folder")
             }
             Self::Refused(failure) => (ErrorClass::User, failure.hint.clone().map(Cow::Owned)),
+            Self::AnswerRefused(failure) => {
+                let is_late = failure.kind == FailureKind::UnknownInterrupt;
+                let class = if is_late { ErrorClass::Conflict } else { ErrorClass::User };
+                (class, failure.hint.clone().map(Cow::Owned))
+            }
             Self::Active(_) => ErrorClass::Conflict.with_hint("stop it first"),
             Self::HasLaterRun { .. } => ErrorClass::Conflict.with_hint("start at a checkpoint before it instead"),
             Self::SecretInRequest(_) => {
@@ -186,6 +195,15 @@ mod tests {
         let setup = model::Error::Setup { what: "x".to_owned(), reason: "y".to_owned() };
         check(RunError::Model(setup), "set up x: y", ErrorClass::Config, "");
         let failure = RunFailure::new(protocol::FailureKind::EmptyInput, "the input is empty");
+        let late = RunFailure {
+            hint: Some("the first decision holds".to_owned()),
+            ..RunFailure::new(FailureKind::UnknownInterrupt, "it was answered: reject")
+        };
+        let text = "answer the question: it was answered: reject";
+        check(RunError::AnswerRefused(late), text, ErrorClass::Conflict, "the first decision holds");
+        let invalid = RunFailure::new(FailureKind::InvalidDecision, "no such type");
+        let text = "answer the question: no such type";
+        check(RunError::AnswerRefused(invalid), text, ErrorClass::User, "");
         check(RunError::Refused(failure), "start a run: the input is empty", ErrorClass::User, "");
     }
 }

@@ -218,7 +218,8 @@ impl<'a> RunService<'a> {
             Err(_) if matches!(action, Some(RunAction::Answer(_))) => None,
             workspace => workspace?,
         };
-        let request = RunRequest { workspace, rehome, strict_resume: true, ..RunRequest::default() };
+        let client = self.agent.client.as_deref().map(str::to_owned);
+        let request = RunRequest { workspace, rehome, client, strict_resume: true, ..RunRequest::default() };
         let mut attempts = 0;
         loop {
             let (origin, run_id, request) = (AdmissionSource::New, RunId::generate(), &request);

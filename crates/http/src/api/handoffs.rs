@@ -6,6 +6,8 @@ pub(crate) mod edit_preview;
 pub(crate) mod package;
 mod shapes;
 
+use std::sync::Arc;
+
 use agent::{Agent, FrameSender, HandoffCost, HandoffRequestOptions, PendingHandoff};
 use axum::Json;
 use axum::extract::Request;
@@ -175,7 +177,7 @@ struct DecisionsBody {
 #[utoipa::path(post, path = "/api/handoffs/{handoff_id}/decision", tag = "segue", operation_id = "decide_handoff",
     params(("handoff_id" = String, Path, format = Uuid)), request_body = DecisionsBody,
     responses((status = 200, body = DecisionResultShape), (status = 404, body = ErrorBody),
-        (status = 409, body = ErrorBody, description = "The handoff was decided before; the text names the outcome"),
+        (status = 409, body = ErrorBody, description = "The handoff was decided before, the decision is about an earlier proposal, or it names none and another client requested the current one; the text names the outcome"),
         (status = 422, body = ErrorBody, description = "The decision is invalid; the handoff stays pending")))]
 pub(crate) async fn decide(caller: Caller, path: PathParams, request: Request) -> Result<Response, ApiError> {
     let handoff_id: HandoffId = parse_path_id(&path, "handoff")?;
@@ -189,8 +191,10 @@ pub(crate) async fn decide(caller: Caller, path: PathParams, request: Request) -
         // A decided handoff is refused at once, without a wait in the thread's queue.
         return Err(agent::Error::from(agent::HandoffError::AlreadyDecided { handoff_id, status }).into());
     }
+    let agent = Arc::new(Agent::clone(&caller.agent).with_client(Arc::clone(&caller.client)));
     // The decision may wait for a refinement by the same caller, whose draft nobody has seen.
-    let decisions = caller.agent.handoffs().bind_to_current(handoff_id, decisions).await?;
+    let decisions = agent.handoffs().bind_to_current(handoff_id, decisions).await?;
+    let caller = Caller { agent, ..caller };
     Ok(respond_when_done(super::change_thread(caller, thread_id, move |agent, frames, cancel| {
         let decisions = decisions.clone();
         async move {

@@ -1,6 +1,7 @@
 //! Tests of runs over HTTP: streaming, waiting, rejoining and cancelling.
 
 mod content;
+mod decisions;
 mod replicas;
 mod subagents;
 

@@ -107,6 +107,16 @@ pub(crate) fn pending_interrupts(db: &SqlConnection, thread_id: ThreadId) -> Res
     statement.query_map([thread_id.to_string()], read_interrupt)
 }
 
+/// Returns the interrupt of a thread that was answered or withdrawn last, or `None`. Of those that were decided at the
+/// same time, it is the newest.
+pub(crate) fn last_decided_interrupt(db: &SqlConnection, thread_id: ThreadId) -> Result<Option<Interrupt>> {
+    db.prepare(&format!(
+        "SELECT {COLUMNS} FROM interrupts WHERE thread_id = $1 AND status <> 'pending'
+         ORDER BY resolved_at DESC, raised_seq DESC, rowid DESC LIMIT 1"
+    ))?
+    .query_optional([thread_id.to_string()], read_interrupt)
+}
+
 /// Reads an interrupt from a row with [`COLUMNS`].
 fn read_interrupt(row: &SqlRow<'_>) -> Result<Interrupt> {
     let decisions: Option<super::columns::JsonColumn<Decisions>> = row.get("decisions")?;

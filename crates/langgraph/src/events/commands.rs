@@ -85,6 +85,11 @@ impl From<scheduler::Error> for CommandFailure {
             scheduler::Error::Agent(
                 error @ agent::Error::Thread(agent::ThreadError::UnknownCheckpoint { .. }),
             ) => Self::Protocol(CommandError::new("no_such_checkpoint", format!("failed to {error}"))),
+            scheduler::Error::Agent(error @ agent::Error::Run(agent::RunError::AnswerRefused(_)))
+                if error.class() == agent::ErrorClass::Conflict =>
+            {
+                Self::Protocol(CommandError::new("no_such_interrupt", format!("failed to {error}")))
+            }
             other => ApiError::from(other).into(),
         }
     }
@@ -308,6 +313,7 @@ async fn create_run(
     request: RunRequest,
 ) -> Result<protocol::RunId, CommandFailure> {
     check_readable(&request).map_err(|error| invalid_argument(error.message))?;
+    let request = RunRequest { client: Some(caller.client.as_ref().to_owned()), ..request };
     let new = scheduler::NewRun { thread_id: Some(thread_id), request, if_not_exists };
     let created = match caller.server.scheduler.create_run(&caller.scope, new).await {
         Err(scheduler::Error::Agent(error @ agent::Error::Thread(agent::ThreadError::Exists(_)))) => {

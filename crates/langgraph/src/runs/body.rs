@@ -238,6 +238,9 @@ impl RunBody {
             workspace: None,
             rehome: false,
             rehome_interrupt_id: None,
+            // The server sets these two when it submits the request.
+            answered_interrupts: None,
+            client: None,
         };
         Ok((request, modes))
     }

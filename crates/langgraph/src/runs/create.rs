@@ -73,7 +73,8 @@ impl CheckedRunRequest {
         caller: &Caller,
         thread_id: Option<ThreadId>,
     ) -> Result<CreatedRun, ApiError> {
-        let new = NewRun { thread_id, request: self.request, if_not_exists: self.if_not_exists };
+        let request = RunRequest { client: Some(caller.client.as_ref().to_owned()), ..self.request };
+        let new = NewRun { thread_id, request, if_not_exists: self.if_not_exists };
         match caller.server.scheduler.create_run(&caller.scope, new).await {
             Err(scheduler::Error::Agent(error @ agent::Error::Thread(agent::ThreadError::Exists(_)))) => {
                 Err(resources::create_thread_error(caller, error).await)

@@ -61,6 +61,12 @@ impl FailureKind {
         Self::Workspace,
     ];
 
+    /// Returns true if the failure is that of an answer to an interrupt which is not pending, or to which the answer does
+    /// not fit.
+    pub const fn is_about_answer(&self) -> bool {
+        matches!(self, Self::UnknownInterrupt | Self::InvalidDecision)
+    }
+
     /// Returns the error class that clients of the Agent Server protocol receive.
     pub const fn class_name(&self) -> &'static str {
         match self {

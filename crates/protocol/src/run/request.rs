@@ -73,6 +73,14 @@ pub struct RunRequest {
     /// The interrupt that must still be pending when the thread is moved; `None` moves the thread in any case.
     #[serde(skip_serializing_if = "is_default")]
     pub rehome_interrupt_id: Option<InterruptId>,
+    /// The interrupts that the answer in `command` is for: those that it names or, without names, the only one that it
+    /// could be for when the server received it. The server sets this field. `None` for a request without an answer,
+    /// and for an answer that is matched to the interrupts that are pending when its run starts.
+    #[serde(skip_serializing_if = "is_default")]
+    pub answered_interrupts: Option<Vec<InterruptId>>,
+    /// A fingerprint of the client that sent the request. The server sets this field. `None` for a run of the terminal.
+    #[serde(skip_serializing_if = "is_default")]
+    pub client: Option<String>,
 }
 
 /// Returns true if the value is the default, so that the field need not be stored.
@@ -113,7 +121,16 @@ impl RunRequest {
             workspace: self.workspace.clone(),
             rehome: self.rehome,
             rehome_interrupt_id: self.rehome_interrupt_id,
+            answered_interrupts: self.answered_interrupts.clone(),
+            client: self.client.clone(),
         }
+    }
+
+    /// Returns true if the command answers interrupts.
+    #[must_use]
+    pub fn has_answer(&self) -> bool {
+        let resume = self.command.as_ref().and_then(|command| command.resume.as_ref());
+        resume.is_some_and(|answer| !answer.is_null())
     }
 
     /// Returns the input without messages.

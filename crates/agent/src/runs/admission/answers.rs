@@ -1,17 +1,37 @@
 //! Matching answers to pending interrupts, before anything is stored. The node that raised an interrupt
 //! validates the decisions.
 
-use protocol::{Decisions, FailureKind, Interrupt, InterruptId, RunFailure};
+use protocol::{Checkpoint, Decisions, FailureKind, Interrupt, InterruptId, RunFailure, RunRequest};
 
 use crate::runs::request::action::{InterruptAnswers, ParsedAnswer, UnreadableAnswer};
 
 /// The treatment of answers to interrupts that are not pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AnswerStrictness {
+pub(in crate::runs) enum AnswerStrictness {
     /// They are ignored.
     Lenient,
     /// They are refused, together with all other answers of the request.
     Strict,
+}
+
+impl AnswerStrictness {
+    /// Returns the treatment that a request asks for.
+    pub(in crate::runs) const fn of_request(request: &RunRequest) -> Self {
+        match request.strict_resume {
+            true => Self::Strict,
+            false => Self::Lenient,
+        }
+    }
+}
+
+/// Returns the interrupts of the step at which the thread is.
+pub(in crate::runs) fn interrupts_of_step(
+    pending: &[Interrupt],
+    head: Option<&Checkpoint>,
+) -> Vec<InterruptId> {
+    let node = head.and_then(|head| head.next.as_deref());
+    let of_step = pending.iter().filter(|interrupt| Some(interrupt.node.as_str()) == node);
+    of_step.map(|interrupt| interrupt.interrupt_id).collect()
 }
 
 /// Matches each answer to a pending interrupt. `step` contains the interrupts of the step at which the thread
@@ -22,10 +42,10 @@ pub(super) enum AnswerStrictness {
 ///
 /// # Errors
 /// The failure with which the run ends. No answer takes effect in that case.
-pub(super) fn match_answers<'a>(
+pub(in crate::runs) fn match_answers<'a>(
     answers: InterruptAnswers,
     pending: &'a [Interrupt],
-    step: &'a [InterruptId],
+    step: &[InterruptId],
     strictness: AnswerStrictness,
 ) -> Result<Vec<(&'a Interrupt, ParsedAnswer)>, RunFailure> {
     let is_strict = strictness == AnswerStrictness::Strict;
@@ -56,10 +76,10 @@ pub(super) fn match_answers<'a>(
 }
 
 /// Matches the answer of a request that contains only one answer and names no interrupt.
-fn match_only_answer<'a>(
+pub(in crate::runs) fn match_only_answer<'a>(
     answer: ParsedAnswer,
     pending: &'a [Interrupt],
-    step: &'a [InterruptId],
+    step: &[InterruptId],
     strictness: AnswerStrictness,
 ) -> Result<Vec<(&'a Interrupt, ParsedAnswer)>, RunFailure> {
     let is_strict = strictness == AnswerStrictness::Strict;
@@ -71,27 +91,30 @@ fn match_only_answer<'a>(
         ([], _, _) => Ok(Vec::new()),
         ([interrupt], _, _) => Ok(vec![(interrupt, answer)]),
         (_, Some(interrupt), None) if !is_strict => Ok(vec![(interrupt, answer)]),
-        _ => {
-            let ids: Vec<String> =
-                pending.iter().map(|interrupt| interrupt.interrupt_id.to_string()).collect();
-            let message = format!(
-                "ambiguous: {} interrupts are pending, you must specify the interrupt id: {}",
-                pending.len(),
-                ids.join(", ")
-            );
-            Err(RunFailure::new(
-                if is_strict { FailureKind::UnknownInterrupt } else { FailureKind::AmbiguousResume },
-                message,
-            ))
-        }
+        _ => Err(ambiguous_failure(pending, strictness)),
     }
+}
+
+/// Returns the failure of an answer without an id that is for none of the pending interrupts in particular.
+pub(in crate::runs) fn ambiguous_failure(pending: &[Interrupt], strictness: AnswerStrictness) -> RunFailure {
+    let ids: Vec<String> = pending.iter().map(|interrupt| interrupt.interrupt_id.to_string()).collect();
+    let message = format!(
+        "ambiguous: {} interrupts are pending, you must specify the interrupt id: {}",
+        pending.len(),
+        ids.join(", ")
+    );
+    let kind = match strictness {
+        AnswerStrictness::Strict => FailureKind::UnknownInterrupt,
+        AnswerStrictness::Lenient => FailureKind::AmbiguousResume,
+    };
+    RunFailure::new(kind, message)
 }
 
 /// Returns the decisions of an answer.
 ///
 /// # Errors
 /// The failure with which the run ends. The interrupt stays pending in that case.
-pub(super) fn decisions_of_answer(
+pub(in crate::runs) fn decisions_of_answer(
     interrupt_id: InterruptId,
     answer: ParsedAnswer,
 ) -> Result<Decisions, RunFailure> {

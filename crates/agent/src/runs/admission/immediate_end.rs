@@ -216,15 +216,14 @@ impl RequestAdmission<'_> {
     /// anything.
     fn thread_patch(&self, outcome: &ImmediateOutcome, pending: &[Interrupt]) -> Option<ThreadPatch> {
         let is_refused = matches!(outcome, ImmediateOutcome::Failed(failure) if failure.kind == FailureKind::UnknownInterrupt);
+        let is_bound = self.spec.request.answered_interrupts.is_some();
         if is_refused && self.spec.request.strict_resume {
             return None;
         }
         let patch = assistant_patch(self.thread).unwrap_or_default();
-        Some(ThreadPatch {
-            status: outcome.thread_status_after(pending),
-            updated_at: Some(self.now),
-            ..patch
-        })
+        // The thread is not broken because an answer came too late.
+        let status = if is_refused && is_bound { None } else { outcome.thread_status_after(pending) };
+        Some(ThreadPatch { status, updated_at: Some(self.now), ..patch })
     }
 
     /// Returns the row of the run at its start.

@@ -62,6 +62,9 @@ impl AdmissionRefusal {
                 | HandoffError::Redrafting(_)
                 | HandoffError::Superseded { .. },
             ) => (FailureKind::UnknownInterrupt, format!("not_pending: failed to {error}")),
+            Error::Handoff(HandoffError::NotShown { .. }) => {
+                (FailureKind::UnknownInterrupt, format!("failed to {error}"))
+            }
             Error::Handoff(HandoffError::NotMergeable { .. }) => {
                 (FailureKind::InvalidDecision, format!("failed to {error}"))
             }

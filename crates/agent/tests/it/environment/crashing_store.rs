@@ -278,6 +278,9 @@ impl Store for CrashingStore {
     async fn pending_interrupts(&self, thread_id: ThreadId) -> journal::Result<Vec<Interrupt>> {
         self.inner.pending_interrupts(thread_id).await
     }
+    async fn last_decided_interrupt(&self, thread_id: ThreadId) -> journal::Result<Option<Interrupt>> {
+        self.inner.last_decided_interrupt(thread_id).await
+    }
     async fn handoff(&self, handoff_id: HandoffId) -> journal::Result<Option<Handoff>> {
         self.inner.handoff(handoff_id).await
     }

@@ -194,12 +194,14 @@ pub async fn j7_pending_interrupts_are_listed_in_order(store: SharedStore) {
     let writes = [&late, &early, &late].map(|interrupt| Write::RaiseInterrupt(interrupt.clone()));
     commit(&*store, writes.to_vec()).await.unwrap();
     assert_eq!(store.pending_interrupts(run.thread_id).await.unwrap(), [early.clone(), late.clone()]);
+    assert_eq!(store.last_decided_interrupt(run.thread_id).await.unwrap(), None);
     assert_eq!(store.interrupt(late.interrupt_id).await.unwrap(), Some(late.clone()));
     let withdraw = Write::ResolveInterrupt { interrupt_id: early.interrupt_id, decisions: None, at: at(3) };
     commit(&*store, vec![withdraw]).await.unwrap();
     assert_eq!(store.pending_interrupts(run.thread_id).await.unwrap(), [late]);
     let stored = store.interrupt(early.interrupt_id).await.unwrap().unwrap();
     assert_eq!((stored.status, stored.resolved_at), (InterruptStatus::Withdrawn, Some(at(3))));
+    assert_eq!(store.last_decided_interrupt(run.thread_id).await.unwrap(), Some(stored));
     // Raising an interrupt again, as a replayed step does, adds no second interrupt.
     commit(&*store, vec![Write::RaiseInterrupt(early.clone())]).await.unwrap();
     assert_eq!(

@@ -103,6 +103,14 @@ pub fn artifact(thread_id: ThreadId, name: &str) -> Artifact {
     Artifact::new(thread_id, "text/plain", format!("bytes of {name}").into_bytes(), at(1))
 }
 
+/// Raises an interrupt of the run and withdraws it.
+async fn withdraw_interrupt(own: &ScopedStore, run: &Run) {
+    let withdrawn = interrupt(run, "withdrawn", 2);
+    let interrupt_id = withdrawn.interrupt_id;
+    commit(own, vec![Write::RaiseInterrupt(withdrawn)]).await.unwrap();
+    commit(own, vec![Write::ResolveInterrupt { interrupt_id, decisions: None, at: at(3) }]).await.unwrap();
+}
+
 /// Creates one row of each kind for the owner.
 pub async fn create_owned_rows(own: &ScopedStore, name: &str) -> OwnedRows {
     let mine = new_ids(name);
@@ -160,6 +168,7 @@ pub async fn create_owned_rows(own: &ScopedStore, name: &str) -> OwnedRows {
         Write::PutFeedback(thumb(&mine.run, Rating::Up, 1)),
     ];
     commit(own, writes).await.unwrap();
+    withdraw_interrupt(own, &mine.run).await;
     commit(own, unscoped_row_writes(&mine, name)).await.unwrap();
     mine
 }

@@ -57,6 +57,7 @@ async fn thread_reads(own: &ScopedStore, theirs: &OwnedRows) -> Vec<(&'static st
         ("an artifact", render_result(own.artifact(thread_id, &theirs.sha256).await)),
         ("an interrupt", render_result(own.interrupt(theirs.interrupt_id).await)),
         ("pending interrupts", render_result(own.pending_interrupts(thread_id).await)),
+        ("a decided interrupt", render_result(own.last_decided_interrupt(thread_id).await)),
     ]
 }
 

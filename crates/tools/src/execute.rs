@@ -11,6 +11,7 @@ mod output;
 mod process;
 mod read_only;
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,6 +25,7 @@ use tokio::process::Command;
 
 use crate::parse_args;
 use crate::workspace::Workspace;
+use git::ExpectedObjects;
 use output::ShellOutput;
 use process::CommandExit;
 
@@ -84,7 +86,7 @@ impl ExecuteTool {
     async fn run(&self, args: &ExecuteArgs, context: &ToolContext) -> Result<ToolOutput, String> {
         let workspace = Workspace::open(&context.workspace)?;
         let seconds = args.timeout_seconds.unwrap_or(TIMEOUT_SECONDS).clamp(1, TIMEOUT_SECONDS_MAX);
-        let (command, _guard) = self.build_command(&args.command, &workspace).await?;
+        let command = self.build_command(&args.command, &workspace).await?;
         let mut output = ShellOutput::for_call(context);
         let exit = process::run_command(command, Duration::from_secs(seconds), &context.cancel, &mut output)
             .await
@@ -109,26 +111,19 @@ impl ExecuteTool {
         Ok(output.with_update(GraphUpdate { writes, ..GraphUpdate::default() }))
     }
 
-    /// Builds the shell command for a line. The second value is git's environment, whose temporary file must exist
-    /// until the command has ended.
+    /// Builds the shell command for a line.
     ///
     /// # Errors
     /// Returns the message for the model if git cannot be configured safely.
-    async fn build_command(
-        &self,
-        line: &str,
-        workspace: &Workspace,
-    ) -> Result<(Command, Option<git::GitEnvironment>), String> {
+    async fn build_command(&self, line: &str, workspace: &Workspace) -> Result<Command, String> {
         let Some(read_only) = read_only::parse_read_only(line) else {
-            return Ok((environment::inherited_shell(line, workspace, &self.secrets, self.shell), None));
+            return Ok(environment::inherited_shell(line, workspace, &self.secrets, self.shell));
         };
-        let mut command = environment::restricted_shell(&read_only.script, workspace, self.shell);
-        if !read_only.uses_git {
-            return Ok((command, None));
+        let mut command = environment::restricted_shell(&read_only.script(workspace), workspace, self.shell);
+        if read_only.uses_git {
+            command.envs(git::safe_environment(workspace).await?);
         }
-        let guard = git::safe_environment(workspace).await?;
-        command.envs(guard.variables.iter().map(|(name, value)| (name, value)));
-        Ok((command, Some(guard)))
+        Ok(command)
     }
 }
 
@@ -149,6 +144,26 @@ impl ExecuteArgs {
             )),
             _ => Ok(args),
         }
+    }
+}
+
+/// The files and objects that a read-only line reads.
+struct ReadAccess {
+    workspace: Workspace,
+    /// Paths relative to the workspace.
+    paths: Vec<PathBuf>,
+    /// Objects of git that the line must name, so that `paths` is complete.
+    objects: ExpectedObjects,
+}
+
+impl ReadAccess {
+    /// Returns what `line` reads, or `None` if it may do more than read, or may read outside the workspace.
+    fn of_line(line: &str, root: &Path) -> Option<Self> {
+        let workspace = Workspace::open(root).ok()?;
+        let command = read_only::parse_read_only(line)?;
+        let paths = command.paths(&workspace)?;
+        let objects = command.expected_objects(&workspace);
+        Some(Self { workspace, paths, objects })
     }
 }
 
@@ -177,19 +192,22 @@ impl Tool for ExecuteTool {
     async fn review(&self, args: &Value, context: &ToolContext) -> CallReview {
         let Ok(ExecuteArgs { command, .. }) = ExecuteArgs::parse(args) else { return CallReview::default() };
         let root = context.workspace.clone();
-        let reviewed = tokio::task::spawn_blocking(move || {
-            let workspace = Workspace::open(&root).ok();
-            let paths =
-                workspace.and_then(|workspace| read_only::parse_read_only(&command)?.paths(&workspace));
-            let mut subjects = vec![CallSubject::Command(command.clone())];
-            subjects.extend(paths.into_iter().flatten().map(CallSubject::Path));
-            CallReview { subjects, detail: ReviewDetail::Command(command) }
-        });
+        let line = command.clone();
+        let access = tokio::task::spawn_blocking(move || ReadAccess::of_line(&line, &root));
         // A review without a subject means that the call has no effect, so a failed review must have one.
-        reviewed.await.unwrap_or_else(|_| CallReview {
-            subjects: vec![CallSubject::Command(String::new())],
-            detail: ReviewDetail::Arguments,
-        })
+        let Ok(access) = access.await else {
+            return CallReview {
+                subjects: vec![CallSubject::Command(String::new())],
+                detail: ReviewDetail::Arguments,
+            };
+        };
+        let mut subjects = vec![CallSubject::Command(command.clone())];
+        if let Some(access) = access
+            && git::has_expected_objects(&access.workspace, &access.objects).await
+        {
+            subjects.extend(access.paths.into_iter().map(CallSubject::Path));
+        }
+        CallReview { subjects, detail: ReviewDetail::Command(command) }
     }
 
     async fn call(&self, args: &Value, context: &ToolContext) -> ToolOutput {

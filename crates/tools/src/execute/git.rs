@@ -1,20 +1,15 @@
 //! A safe environment for read-only git commands.
 //!
 //! A repository's configuration can make git start programs: pagers, external diffs, text converters, filters,
-//! file-system monitors, signature checkers. The environment overrides these settings, and it makes git treat files
-//! whose names suggest secrets as binary, so that diffs don't show them. Allowed sub-commands are listed in
-//! [`super::read_only`].
+//! file-system monitors, signature checkers. The environment overrides these settings. Allowed sub-commands are listed
+//! in [`super::read_only`], and [`super::read_only::change_command`] leaves files of secrets out of diffs.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
-use tempfile::NamedTempFile;
-
-use crate::execute::{environment, read_only};
-use crate::permission::SECRET_NAMES;
+use crate::execute::environment;
 use crate::workspace::Workspace;
 
-/// Settings that can name a program, each with a value that starts none.
+/// Settings that can name a program, or a file with settings that do, each with a value that starts none.
 const NEUTRAL_SETTINGS: &[(&str, &str)] = &[
     ("core.pager", "cat"),
     ("core.fsmonitor", "false"),
@@ -22,6 +17,7 @@ const NEUTRAL_SETTINGS: &[(&str, &str)] = &[
     ("core.sshCommand", "false"),
     ("core.askPass", "false"),
     ("core.alternateRefsCommand", "false"),
+    ("core.attributesFile", "/dev/null"),
     ("credential.helper", ""),
     ("diff.external", ""),
     ("log.showSignature", "false"),
@@ -42,25 +38,17 @@ const QUIET_VARIABLES: &[(&str, &str)] =
     &[("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_LAZY_FETCH", "1")];
 /// Time limit for reading the repository's configuration.
 const CONFIG_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for looking up the objects that a command names.
+const REVISION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Environment variables for git, with the temporary file that they refer to. It must live as long as git runs.
-pub(super) struct GitEnvironment {
-    /// Names and values of the variables.
-    pub variables: Vec<(String, String)>,
-    /// The attributes file, which is removed on drop.
-    _attributes: NamedTempFile,
-}
-
-/// Builds the environment for git. It runs `git config` once to find the settings with a free part in their key.
+/// Builds the environment variables for git. It runs `git config` once to find the settings with a free part in their
+/// key.
 ///
 /// # Errors
-/// Returns the message for the model if the attributes file cannot be written or the configuration cannot be read.
-pub(super) async fn safe_environment(workspace: &Workspace) -> Result<GitEnvironment, String> {
-    let attributes =
-        write_attributes_file().map_err(|error| format!("git attributes cannot be written: {error}"))?;
+/// Returns the message for the model if the configuration cannot be read.
+pub(super) async fn safe_environment(workspace: &Workspace) -> Result<Vec<(String, String)>, String> {
     let mut settings: Vec<(String, String)> =
         NEUTRAL_SETTINGS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    settings.push(("core.attributesFile".to_owned(), attributes.path().display().to_string()));
     for name in program_settings(workspace).await? {
         let value = if name.ends_with(".required") { "false" } else { "" };
         settings.push((name, value.to_owned()));
@@ -71,31 +59,14 @@ pub(super) async fn safe_environment(workspace: &Workspace) -> Result<GitEnviron
         variables.push((format!("GIT_CONFIG_VALUE_{index}"), value));
     }
     variables.extend(QUIET_VARIABLES.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    Ok(GitEnvironment { variables, _attributes: attributes })
+    Ok(variables)
 }
 
-/// Writes an attributes file that marks files of secrets as binary. A diff then reports that such a file changed, and
-/// does not show its content.
-fn write_attributes_file() -> io::Result<NamedTempFile> {
-    let mut file = NamedTempFile::new()?;
-    for name in SECRET_NAMES {
-        writeln!(file, "{} -diff", read_only::case_insensitive_glob(name))?;
-    }
-    file.flush()?;
-    Ok(file)
-}
-
-/// Returns git's arguments for `words`, with the forced options inserted. The first word must be an allowed
-/// sub-command.
-pub(super) fn safe_arguments(words: &[String]) -> Vec<String> {
-    let sub_command = words.first().map_or("", String::as_str);
+/// Returns git's arguments: the sub-command with its forced options, and then `words`. The sub-command must be an
+/// allowed one.
+pub(super) fn safe_arguments(sub_command: &str, words: &[String]) -> Vec<String> {
     let forced = forced_options(sub_command).iter().map(|word| (*word).to_owned());
-    ["--no-pager", sub_command]
-        .map(str::to_owned)
-        .into_iter()
-        .chain(forced)
-        .chain(words[1..].to_vec())
-        .collect()
+    ["--no-pager", sub_command].map(str::to_owned).into_iter().chain(forced).chain(words.to_vec()).collect()
 }
 
 /// Returns the options that a sub-command always gets, before the call's own arguments.
@@ -111,6 +82,46 @@ fn forced_options(sub_command: &str) -> &'static [&'static str] {
         "branch" => &["--list"],
         _ => &[],
     }
+}
+
+/// The kinds of objects that the operands of a command name.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct ExpectedObjects {
+    /// Operands that must name commits, or ranges of commits. The content of a file or a folder would be shown without
+    /// its path, so no rule could judge it.
+    pub commits: Vec<String>,
+    /// Operands that must name files.
+    pub files: Vec<String>,
+}
+
+/// Returns whether each operand names an object of the expected kind, or none at all. Without git, or in doubt, the
+/// result is false if there are operands.
+pub(super) async fn has_expected_objects(workspace: &Workspace, expected: &ExpectedObjects) -> bool {
+    names_only(workspace, &expected.commits, "commit").await
+        && names_only(workspace, &expected.files, "blob").await
+}
+
+/// Returns whether all objects that `operands` name are of `kind`, or are tags of such an object.
+async fn names_only(workspace: &Workspace, operands: &[String], kind: &str) -> bool {
+    if operands.is_empty() {
+        return true;
+    }
+    let Some(ids) = parse_revisions(workspace, operands).await else { return false };
+    let typed: Vec<String> =
+        ids.iter().map(|id| format!("{}^{{{kind}}}", id.trim_start_matches('^'))).collect();
+    typed.is_empty() || parse_revisions(workspace, &typed).await.is_some_and(|ids| ids.len() == typed.len())
+}
+
+/// Returns the id of every object that `operands` name, with `^` before the id of an excluded end of a range. Operands
+/// that name no object are skipped. Returns `None` if git fails.
+async fn parse_revisions(workspace: &Workspace, operands: &[String]) -> Option<Vec<String>> {
+    let git = environment::find_program("git", workspace)?;
+    let mut command = environment::restricted_program(&git, workspace);
+    command.envs(QUIET_VARIABLES.iter().copied());
+    command.args(["-c", "core.fsmonitor=false", "rev-parse", "--revs-only"]).args(operands);
+    let output = tokio::time::timeout(REVISION_TIMEOUT, command.output()).await.ok()?.ok()?;
+    let ids = String::from_utf8_lossy(&output.stdout);
+    output.status.success().then(|| ids.lines().map(str::to_owned).collect())
 }
 
 /// Returns the keys of this repository's settings that match [`PROGRAM_SETTINGS_PATTERN`]. Without git on the search

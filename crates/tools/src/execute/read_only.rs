@@ -4,25 +4,25 @@
 //! read-only, because a read-only line inside the workspace runs without approval. The decision about a call is made in
 //! [`crate::permission`].
 
+mod change_command;
 mod tables;
 
 use std::path::{Path, PathBuf};
 
-use crate::execute::git;
-use crate::permission::{SECRET_NAMES, looks_secret};
-use crate::shell::{self, ShellRedirect, SimpleCommand};
+use crate::execute::git::{self, ExpectedObjects};
+use crate::permission::{is_folder_name, looks_secret, secret_folders, secret_name_globs, secret_path_globs};
+use crate::shell::{self, CommandLine, ShellRedirect, SimpleCommand};
 use crate::workspace::Workspace;
+use change_command::ChangeCommand;
 use tables::{
-    BRANCH_LIST_OPTIONS, FIND_TESTS, GIT_SUBCOMMANDS, OperandRule, PATCH_OPTIONS, READ_ONLY_PROGRAMS,
-    ReadOnlyProgram,
+    BRANCH_LIST_OPTIONS, FIND_TESTS, GIT_SUBCOMMANDS, OperandRule, READ_ONLY_PROGRAMS, ReadOnlyProgram,
 };
 
 /// A command line that only reads, inside or outside the workspace.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ReadOnlyCommand {
-    /// The line to run instead of the original: the same words, quoted so that the shell expands none of them, with
-    /// additional options that keep the programs from starting others or showing secrets.
-    pub script: String,
+    /// The line in its parsed form.
+    parsed: CommandLine,
     /// True if git is among the programs.
     pub uses_git: bool,
     /// True if the command walks folders, so that its output may include files that it does not name.
@@ -38,7 +38,14 @@ pub(super) struct ReadOnlyCommand {
 /// Parses a line as a read-only command. Returns `None` if it may do more than read, or is not understood.
 pub(super) fn parse_read_only(line: &str) -> Option<ReadOnlyCommand> {
     let parsed = shell::parse_command_line(line)?;
-    let mut read_only = ReadOnlyCommand::default();
+    let mut read_only = ReadOnlyCommand {
+        parsed: parsed.clone(),
+        uses_git: false,
+        is_search: false,
+        operands: Vec::new(),
+        file_operands: Vec::new(),
+        visited_folders: Vec::new(),
+    };
     for command in &parsed.commands {
         let argv = command.literal_words()?;
         if !command.assignments.is_empty() || command.redirects_to_file() {
@@ -49,14 +56,38 @@ pub(super) fn parse_read_only(line: &str) -> Option<ReadOnlyCommand> {
             (name, words) => read_only.add_command(name, words)?,
         }
     }
-    read_only.script = parsed.render(render_command);
     Some(read_only)
 }
 
 impl ReadOnlyCommand {
+    /// Returns the line to run instead of the original: the same words, quoted so that the shell expands none of them,
+    /// with additional options that keep the programs from starting others or showing secrets.
+    pub fn script(&self, workspace: &Workspace) -> String {
+        self.parsed.render(|command| render_command(command, workspace))
+    }
+
+    /// Returns the objects that the operands of git must name, so that [`Self::paths`] contains everything the line
+    /// reads.
+    pub fn expected_objects(&self, workspace: &Workspace) -> ExpectedObjects {
+        let mut expected = ExpectedObjects::default();
+        for command in self.change_commands(workspace) {
+            let objects = command.expected_objects();
+            expected.commits.extend(objects.commits);
+            expected.files.extend(objects.files);
+        }
+        expected
+    }
+
+    /// Returns the commands of git that show changes.
+    fn change_commands(&self, workspace: &Workspace) -> Vec<ChangeCommand> {
+        let argvs = self.parsed.commands.iter().filter_map(SimpleCommand::literal_words);
+        argvs.filter_map(|argv| ChangeCommand::parse(&argv, workspace)).collect()
+    }
+
     /// Returns the existing paths that the line names, relative to the workspace, or the workspace itself (an empty
     /// path) if it names none. Returns `None` if a path is outside the workspace, if `cd` leads anywhere but to the
-    /// workspace, or if a program that must read single files would walk a folder.
+    /// workspace, if a program that must read single files would walk a folder, or if git could show a file of secrets
+    /// that the line does not name.
     pub fn paths(&self, workspace: &Workspace) -> Option<Vec<PathBuf>> {
         for folder in &self.visited_folders {
             // After a `cd` to another folder, the following relative paths would name different files.
@@ -68,6 +99,9 @@ impl ReadOnlyCommand {
         // If the workspace is a sub-folder of the repository, `HEAD:a` names a file relative to the repository's root.
         let is_whole = workspace.root().join(".git").exists();
         if self.uses_git && !is_whole && self.operands.iter().any(|word| word.contains(':')) {
+            return None;
+        }
+        if self.change_commands(workspace).iter().any(ChangeCommand::may_show_unnamed_secrets) {
             return None;
         }
         let mut paths = Vec::new();
@@ -112,7 +146,7 @@ impl ReadOnlyCommand {
 /// Returns the path in a word such as `HEAD:src/a.rs`. Also returns the word itself if its name suggests secrets,
 /// because git can show a file of an earlier commit that does not exist any more.
 fn path_in_commit(word: &str, workspace: &Workspace) -> Option<PathBuf> {
-    let path = word.rsplit(':').next().filter(|path| !path.is_empty())?;
+    let path = Some(change_command::path_part(word)).filter(|path| !path.is_empty())?;
     if looks_secret(Path::new(path)) {
         return Some(PathBuf::from(path));
     }
@@ -126,9 +160,7 @@ fn is_search(name: &str, words: &[String]) -> bool {
         ("rg" | "find" | "du", _) | ("git", Some("diff" | "show" | "ls-files")) => true,
         ("grep", _) => has('r'),
         ("ls", _) => has('R'),
-        ("git", Some("log")) => {
-            has('p') || has('U') || words.iter().any(|word| PATCH_OPTIONS.contains(&option_name(word)))
-        }
+        ("git", Some("log")) => change_command::shows_content("log", words),
         _ => false,
     }
 }
@@ -140,20 +172,18 @@ fn leading_short_options(words: &[String]) -> impl Iterator<Item = &str> {
 }
 
 /// Renders a command with its forced options. Every word is quoted.
-fn render_command(command: &SimpleCommand) -> String {
+fn render_command(command: &SimpleCommand, workspace: &Workspace) -> String {
     let mut argv = command.literal_words().unwrap_or_default();
+    let changes = ChangeCommand::parse(&argv, workspace);
     let words = argv.split_off(1);
-    argv.extend(match argv[0].as_str() {
-        "git" => git::safe_arguments(&words),
+    argv.extend(match (argv[0].as_str(), changes) {
+        (_, Some(changes)) => git::safe_arguments(&words[0], &changes.arguments()),
+        ("git", None) => git::safe_arguments(&words[0], &words[1..]),
         // A configuration file of ripgrep could name a preprocessor, which is a program.
-        "rg" => exclude_secret_files([vec!["--no-config".to_owned()], words].concat(), |name| {
-            format!("--iglob=!{name}")
-        }),
+        ("rg", None) => add_options([vec!["--no-config".to_owned()], words].concat(), ripgrep_exclusions()),
         // Without `-r`, grep reads only the files that it names, and those are judged by the permission rules.
-        "grep" if is_search("grep", &words) => {
-            exclude_secret_files(words, |name| format!("--exclude={}", case_insensitive_glob(name)))
-        }
-        _ => words,
+        ("grep", None) if is_search("grep", &words) => add_options(words, grep_exclusions()),
+        (_, None) => words,
     });
     let redirects = command.redirects.iter().filter_map(|redirect| match redirect {
         ShellRedirect::Harmless(text) => Some(text.clone()),
@@ -162,29 +192,51 @@ fn render_command(command: &SimpleCommand) -> String {
     argv.iter().map(|word| shell::quote(word)).chain(redirects).collect::<Vec<_>>().join(" ")
 }
 
-/// Adds one option for each name pattern of secret files, after all other options, because the last matching option
-/// wins. The options before are complete (see [`check_options`]), so none of them can take an added one as its value.
-fn exclude_secret_files(mut words: Vec<String>, option: impl Fn(&str) -> String) -> Vec<String> {
+/// Adds options after all other options, because the last matching option wins. The options before are complete (see
+/// [`check_options`]), so none of them can take an added one as its value.
+fn add_options(mut words: Vec<String>, options: Vec<String>) -> Vec<String> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let operands = words.split_off(end);
-    words.extend(SECRET_NAMES.iter().map(|name| option(name)));
+    words.extend(options);
     words.extend(operands);
     words
 }
 
+/// Returns the options with which ripgrep leaves out files of secrets. Its globs match folders too.
+fn ripgrep_exclusions() -> Vec<String> {
+    let names = secret_name_globs().into_iter().filter(|name| !is_folder_name(name));
+    let paths = secret_path_globs().map(|path| format!("**/{path}"));
+    names.chain(paths).map(|glob| format!("--iglob=!{glob}")).collect()
+}
+
+/// Returns the options with which grep leaves out files of secrets. Its globs match names only, so it leaves out whole
+/// folders such as `.kube`.
+fn grep_exclusions() -> Vec<String> {
+    let names =
+        secret_name_globs().into_iter().map(|name| format!("--exclude={}", case_insensitive_glob(&name)));
+    let folders =
+        secret_folders().into_iter().map(|name| format!("--exclude-dir={}", case_insensitive_glob(name)));
+    names.chain(folders).collect()
+}
+
 /// Returns a glob that matches the same names as `name` in any case, for programs without a case-insensitive option.
-pub(super) fn case_insensitive_glob(name: &str) -> String {
-    let letter = |c: char| match c {
-        'a'..='z' => format!("[{c}{}]", c.to_ascii_uppercase()),
-        _ => c.to_string(),
-    };
-    name.chars().map(letter).collect()
+fn case_insensitive_glob(name: &str) -> String {
+    let (mut glob, mut is_in_class) = (String::new(), false);
+    for c in name.chars() {
+        is_in_class = (is_in_class || c == '[') && c != ']';
+        match c {
+            'a'..='z' if is_in_class => glob.extend([c, c.to_ascii_uppercase()]),
+            'a'..='z' => glob.extend(['[', c, c.to_ascii_uppercase(), ']']),
+            _ => glob.push(c),
+        }
+    }
+    glob
 }
 
 /// Checks the options and operands of a program, and returns the words that may name files. Returns `None` if the
 /// command may do more than read.
 fn check_program<'a>(program: &ReadOnlyProgram, words: &'a [String]) -> Option<Vec<&'a str>> {
-    let operands = check_options(program, words)?;
+    let operands = check_options(program, words)?.into_operands();
     let is_allowed = match program.operands {
         OperandRule::None => operands.is_empty(),
         OperandRule::AtMostOne => operands.len() <= 1,
@@ -197,27 +249,52 @@ fn check_program<'a>(program: &ReadOnlyProgram, words: &'a [String]) -> Option<V
     is_allowed.then_some(operands)
 }
 
-/// Checks the options against the program's table and returns the operands. Returns `None` if an option is not listed,
-/// or its value is missing or could be an option itself.
-fn check_options<'a>(program: &ReadOnlyProgram, words: &'a [String]) -> Option<Vec<&'a str>> {
-    let mut operands = Vec::new();
+/// The words of a command by their kind, each kind in the order of the words.
+#[derive(Debug, Default)]
+struct CheckedWords<'a> {
+    /// Options with their values.
+    options: Vec<&'a str>,
+    /// Values of options that may name files.
+    file_values: Vec<&'a str>,
+    /// Operands before `--`.
+    operands: Vec<&'a str>,
+    /// Operands after `--`, if there is one.
+    separated: Option<Vec<&'a str>>,
+}
+
+impl<'a> CheckedWords<'a> {
+    /// Returns all words that may name files.
+    fn into_operands(self) -> Vec<&'a str> {
+        [self.file_values, self.operands, self.separated.unwrap_or_default()].concat()
+    }
+}
+
+/// Checks the options against the program's table and sorts the words by their kind. Returns `None` if an option is not
+/// listed, or its value is missing or could be an option itself.
+fn check_options<'a>(program: &ReadOnlyProgram, words: &'a [String]) -> Option<CheckedWords<'a>> {
+    let mut checked = CheckedWords::default();
     let mut remaining = words.iter().map(String::as_str);
     while let Some(word) = remaining.next() {
         match word {
-            "--" => operands.extend(remaining.by_ref()),
+            "--" => checked.separated = Some(remaining.by_ref().collect()),
             // A single hyphen means the standard input, or a file to write to, so it counts as an operand.
-            "-" => operands.push(word),
-            _ if !word.starts_with('-') => operands.push(word),
-            _ => match option_arity(program, word)? {
-                OptionArity::NoValue => {}
-                OptionArity::Value => drop(remaining.next().filter(|word| is_value(word))?),
-                OptionArity::CheckedValue => {
-                    operands.push(remaining.next().filter(|word| is_value(word))?);
+            "-" => checked.operands.push(word),
+            _ if !word.starts_with('-') => checked.operands.push(word),
+            _ => {
+                let arity = option_arity(program, word)?;
+                checked.options.push(word);
+                if matches!(arity, OptionArity::NoValue) {
+                    continue;
                 }
-            },
+                let value = remaining.next().filter(|word| is_value(word))?;
+                checked.options.push(value);
+                if matches!(arity, OptionArity::CheckedValue) {
+                    checked.file_values.push(value);
+                }
+            }
         }
     }
-    Some(operands)
+    Some(checked)
 }
 
 /// The value that an option takes from the next word.

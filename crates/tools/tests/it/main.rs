@@ -14,3 +14,5 @@ mod files;
 mod reading;
 #[cfg(test)]
 mod schemas;
+#[cfg(test)]
+mod secrets;

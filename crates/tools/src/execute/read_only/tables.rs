@@ -189,8 +189,8 @@ pub(super) const FIND_TESTS: &[(&str, usize)] = &[
     ("-P", 0),
 ];
 
-/// The sub-commands of git that only read. The option `-a` (`--text`) of those that show changes is missing, because it
-/// shows the content of binary files, and files of secrets are marked as binary.
+/// The sub-commands of git that only read. [`super::change_command`] leaves files of secrets out of those that show
+/// changes.
 pub(super) const GIT_SUBCOMMANDS: &[ReadOnlyProgram] = &[
     with_long_options(
         &[&[
@@ -284,8 +284,21 @@ pub(super) const GIT_SUBCOMMANDS: &[ReadOnlyProgram] = &[
 pub(super) const BRANCH_LIST_OPTIONS: &[&str] =
     &["--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at="];
 
-/// Options that make `git log` show the changed content of files.
-pub(super) const PATCH_OPTIONS: &[&str] = &["--patch", "--unified", "--word-diff", "--function-context"];
+/// Options that make a sub-command of git show the changed content of files.
+pub(super) const PATCH_OPTIONS: &[&str] =
+    &["--patch", "--unified", "--word-diff", "--function-context", "--check"];
+
+/// Options with which a sub-command of git shows a summary in the place of the changed content.
+pub(super) const SUMMARY_OPTIONS: &[&str] = &[
+    "--stat",
+    "--numstat",
+    "--shortstat",
+    "--summary",
+    "--name-only",
+    "--name-status",
+    "--no-patch",
+    "--raw",
+];
 
 /// Options of git that select commits and set their format.
 const COMMIT_OPTIONS: &[&str] = &[

@@ -20,7 +20,8 @@ fn check_all(lines: &[&str], is_read_only: bool) {
 }
 
 fn script(line: &str) -> String {
-    parse_read_only(line).unwrap().script
+    let (_folder, workspace) = workspace();
+    parse_read_only(line).unwrap().script(&workspace)
 }
 
 #[test]
@@ -231,10 +232,10 @@ fn k6_reading_outside_the_workspace_is_not_read_only() {
 #[test]
 fn k6_the_script_runs_the_parsed_words_with_forced_options() {
     assert_eq!(script("ls   'a  b'"), "ls 'a  b'");
-    assert_eq!(
-        script("git diff HEAD | head -3"),
-        "git --no-pager diff --no-ext-diff --no-textconv --ignore-submodules=all --relative HEAD | head -3"
-    );
+    let diff = script("git diff HEAD | head -3");
+    let forced = "git --no-pager diff --no-ext-diff --no-textconv --ignore-submodules=all --relative HEAD";
+    assert!(diff.starts_with(&format!("{forced} -- ':(top,exclude,icase,glob)**/*.env' ")), "{diff}");
+    assert!(diff.ends_with(" | head -3"), "{diff}");
     assert_eq!(script("git branch --list x"), "git --no-pager branch --list --list x");
     assert_eq!(script("cat src/a.rs 2>&1 >/dev/null"), "cat src/a.rs 2>&1 >/dev/null");
     let grep = script("grep -r --include='*' x -- src");
@@ -305,4 +306,75 @@ fn commands_that_walk_folders_are_recognized() {
     for line in ["grep k src/a.rs", "cat src/a.rs", "ls src", "git status", "git log --oneline -5", "pwd"] {
         assert!(!parse_read_only(line).unwrap().is_search, "{line}");
     }
+}
+
+#[test]
+fn k6_git_leaves_files_of_secrets_out_of_content_only() {
+    let exclusion = "':(top,exclude,icase,glob)**/*.pem'";
+    let excludes = |line: &str| script(line).contains(exclusion);
+    for line in [
+        "git log -p",
+        "git log -bp -3 main",
+        "git log -U5",
+        "git log -S hush",
+        "git log -Ghush --oneline",
+        "git log --patch -- src",
+        "git show",
+        "git show --stat -p HEAD",
+        "git show HEAD -- .env src",
+        "git diff -s -Shush",
+        "git diff --check --stat",
+        "git diff src/a.rs",
+    ] {
+        assert!(excludes(line), "{line}: {}", script(line));
+    }
+    for line in [
+        "git log --oneline -5",
+        "git log --stat",
+        "git log -n 3 -- -p",
+        "git show --stat HEAD",
+        "git show -s",
+        "git diff --name-only",
+        "git diff HEAD:src/a.rs HEAD~1:src/a.rs",
+        "git log -p -- .env",
+        "git diff HEAD -- .env x/id_rsa",
+    ] {
+        assert!(!excludes(line), "{line}: {}", script(line));
+    }
+    assert!(script("git log -p main src/a.rs").contains(" -p main -- src/a.rs ':("));
+    assert!(script("git log -p '*.rs'").contains(" -p -- '*.rs' ':("));
+    assert!(script("git log -p main").contains(" -p --full-history --sparse main -- ':("));
+    assert!(script("git show 'HEAD^{/a*}'").contains(" --sparse 'HEAD^{/a*}' -- ':("));
+}
+
+#[test]
+fn k6_the_revisions_of_git_have_an_expected_kind() {
+    let (_folder, workspace) = workspace();
+    let expected = |line: &str| {
+        let objects = parse_read_only(line).unwrap().expected_objects(&workspace);
+        (objects.commits.join(" "), objects.files.join(" "))
+    };
+    let objects = |commits: &str, files: &str| (commits.to_owned(), files.to_owned());
+    assert_eq!(expected("git show abcd src/a.rs"), objects("abcd", ""));
+    assert_eq!(expected("git show --stat abcd..v1 :/fix"), objects("abcd..v1 :/fix", ""));
+    assert_eq!(expected("git diff abcd -- dcba && git show dcba"), objects("abcd dcba", ""));
+    assert_eq!(expected("git diff HEAD:src/a.rs :src/a.rs"), objects("", "HEAD:src/a.rs :src/a.rs"));
+    assert_eq!(expected("git show HEAD:src/a.rs"), objects("", ""));
+    assert_eq!(expected("git log -p abcd"), objects("", ""));
+    check_all(
+        &[
+            "git diff HEAD:.env..HEAD:src/a.rs",
+            "git show HEAD:.env..",
+            "git show HEAD:.env...HEAD:src/a.rs",
+            "git log -p --follow src/a.rs",
+            "git log --follow -S hush src/a.rs",
+        ],
+        false,
+    );
+    check_all(&["git log --follow --oneline src/a.rs", "git show HEAD~1..HEAD"], true);
+}
+
+#[test]
+fn a_glob_is_made_case_insensitive() {
+    assert_eq!(case_insensitive_glob("*.e[!a-]x"), "*.[eE][!aA-][xX]");
 }

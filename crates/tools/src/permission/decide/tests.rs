@@ -95,7 +95,14 @@ fn changes_of_gits_own_files_need_a_rule_with_a_pattern() {
         "ask: it is one of git's",
     );
     check(&rules(&["edit_file(.git/**)"], &[], &[]), "edit_file", &path(".git/config"), "allow");
-    check(&PermissionRules::default(), "read_file", &path(".git/config"), "allow");
+    check(&PermissionRules::default(), "read_file", &path(".git/HEAD"), "allow");
+    // A remote's address may contain a token.
+    check(
+        &PermissionRules::default(),
+        "read_file",
+        &path(".git/config"),
+        "ask: the file name suggests secrets",
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod tool_specs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -65,9 +66,21 @@ pub enum AnswerPart {
         /// The tool's name.
         name: String,
     },
-    /// The complete answer; always the last part. Its text equals the concatenated text parts, and its reasoning
-    /// the concatenated reasoning parts.
+    /// The attempt failed, and the request is sent again after a wait. The parts before this one belong to the
+    /// failed attempt: the answer begins anew after it, and calls of the failed attempt must not be made.
+    Retry(RetryNotice),
+    /// The complete answer; always the last part. Its text equals the concatenated text parts since the last retry,
+    /// and its reasoning the concatenated reasoning parts.
     Done(AiMessage),
+}
+
+/// The announcement of another attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryNotice {
+    /// The error of the failed attempt, one line.
+    pub reason: String,
+    /// The time until the next attempt.
+    pub wait: Duration,
 }
 
 /// A streamed answer: parts that end with [`AnswerPart::Done`], or with an error. Nothing follows either of them.
@@ -82,11 +95,12 @@ pub trait ChatModel: Send + Sync {
     /// Returns the size limits of the model.
     fn limits(&self) -> ModelLimits;
 
-    /// Sends one request and returns the stream of its answer. Transient failures before the first part are
-    /// retried within the limits of the provider's settings. Dropping the stream cancels the request.
+    /// Sends one request and returns the stream of its answer. Transient failures are
+    /// retried within the limits of the provider's settings, also in the middle of the answer; each retry is
+    /// announced by [`AnswerPart::Retry`]. Dropping the stream cancels the request.
     ///
     /// # Errors
-    /// Returns the [`Error`] of the last attempt. Errors after the first part are items of the stream.
+    /// Returns the [`Error`] of a first attempt that is not retried. Later errors are items of the stream.
     async fn stream(&self, request: &ChatRequest) -> Result<AnswerStream>;
 
     /// Sends one request and returns the complete answer.
@@ -99,7 +113,10 @@ pub trait ChatModel: Send + Sync {
         while let Some(part) = parts.next().await {
             match part? {
                 AnswerPart::Done(message) => return Ok(message),
-                AnswerPart::Text(_) | AnswerPart::Thinking(_) | AnswerPart::ToolCall { .. } => {}
+                AnswerPart::Text(_)
+                | AnswerPart::Thinking(_)
+                | AnswerPart::ToolCall { .. }
+                | AnswerPart::Retry(_) => {}
             }
         }
         Err(Error::MalformedAnswer {

@@ -1,6 +1,7 @@
 //! The client of a provider: sends a request, retries after transient failures, and streams the answer. Wire
 //! formats and legal conversations are implemented elsewhere, and the caller reads the environment.
 
+mod call;
 pub mod embeddings;
 mod failure;
 mod request_body;
@@ -13,12 +14,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use uuid::Uuid;
 
 use crate::Result;
 use crate::chat::known_limits;
@@ -26,8 +24,8 @@ use crate::chat::{AnswerStream, ChatModel, ChatRequest, ModelLimits};
 use crate::name::ModelName;
 use crate::settings::ProviderSettings;
 use crate::wire::{self, CallIds, OptionalFields, RequestTarget};
+use call::ModelCall;
 use failure::AttemptFailure;
-use request_forms::RequestForms;
 use route::ModelRoute;
 use sse::AnswerReader;
 
@@ -52,6 +50,7 @@ pub fn connect(name: ModelName, settings: ProviderSettings) -> Result<Arc<dyn Ch
 }
 
 /// A client for one model of one provider.
+#[derive(Clone)]
 struct ProviderClient {
     /// The URL, headers and secrets of the requests.
     route: Arc<ModelRoute>,
@@ -61,14 +60,6 @@ struct ProviderClient {
     limits: ModelLimits,
     /// The settings of the provider.
     settings: ProviderSettings,
-}
-
-/// A request that is being sent.
-struct PendingRequest {
-    /// The forms of the request that were not refused.
-    forms: RequestForms,
-    /// The body in the current form.
-    body: Bytes,
 }
 
 #[async_trait]
@@ -82,16 +73,7 @@ impl ChatModel for ProviderClient {
     }
 
     async fn stream(&self, request: &ChatRequest) -> Result<AnswerStream> {
-        let forms = RequestForms::new(&self.route, request);
-        let body = Bytes::from(self.encode_body(request, forms.current())?);
-        let pending = Mutex::new(PendingRequest { forms, body });
-        let ids = CallIds::for_conversation(request.messages.clone(), Uuid::now_v7().simple().to_string());
-        let reader = retry::retry_transient(&self.route.name, &self.settings, || {
-            self.send_until_accepted(request, &pending, &ids)
-        })
-        .await
-        .map_err(|failure| failure.error)?;
-        Ok(answer_stream(self.route.clone(), reader))
+        ModelCall::new(self.clone(), request.clone())?.start().await
     }
 }
 
@@ -106,30 +88,6 @@ impl ProviderClient {
             fields,
         };
         request_body::encode_for_target(&self.route.name, request, &target)
-    }
-
-    /// Sends the request, and after each refusal its next form. A further attempt continues with the form that was
-    /// not refused.
-    async fn send_until_accepted(
-        &self,
-        request: &ChatRequest,
-        pending: &Mutex<PendingRequest>,
-        ids: &CallIds,
-    ) -> Result<AnswerReader, AttemptFailure> {
-        loop {
-            let body = pending.lock().body.clone();
-            let result = self.send_once(body, ids.clone()).await;
-            let mut pending = pending.lock();
-            match result {
-                Ok(reader) => {
-                    pending.forms.remember_accepted();
-                    return Ok(reader);
-                }
-                Err(failure) => pending.forms.advance(failure)?,
-            }
-            let body = self.encode_body(request, pending.forms.current());
-            pending.body = body.map_err(AttemptFailure::permanent)?.into();
-        }
     }
 
     /// Sends the request once, and reads the answer up to its first part.
@@ -187,16 +145,4 @@ impl ProviderClient {
 /// Returns the value of a header, if it is text.
 fn header_value(headers: &HeaderMap, name: &str) -> Option<String> {
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
-}
-
-/// Returns the stream of an answer that has started. Dropping the stream closes the connection.
-fn answer_stream(route: Arc<ModelRoute>, reader: AnswerReader) -> AnswerStream {
-    stream::unfold((route, reader), move |(route, mut reader)| async move {
-        let part = match reader.next().await {
-            Ok(part) => Ok(part?),
-            Err(stop) => Err(route.read_failure(stop).error),
-        };
-        Some((part, (route, reader)))
-    })
-    .boxed()
 }

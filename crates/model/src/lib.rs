@@ -21,7 +21,9 @@ pub mod transcript;
 pub mod untrusted_text;
 
 pub use chat::answer_check::{UnusableAnswer, answer_text, is_error_text};
-pub use chat::{AnswerPart, AnswerStream, ChatModel, ChatRequest, ModelLimits, ToolSpec, ToolSpecs};
+pub use chat::{
+    AnswerPart, AnswerStream, ChatModel, ChatRequest, ModelLimits, RetryNotice, ToolSpec, ToolSpecs,
+};
 pub use connect::embeddings;
 pub use connect::{connect, encode_request};
 pub use error::Error;

@@ -15,11 +15,13 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Nothing but keep-alives is accepted for ten times as long. The configuration key is `idle_seconds`.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The default number of retries after a transient failure.
-pub const RETRIES_MAX: usize = 3;
+/// The default number of retries after a transient failure. With the usual delays, [`RETRY_WAIT_MAX`] is reached
+/// first; a provider that asks for very short waits is asked this often.
+pub const RETRIES_MAX: usize = 50;
 
-/// The default limit of the total wait time of all retries of one request.
-pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(60);
+/// The default limit of the total wait time of all retries of one request. An overload often lasts for minutes. The
+/// configuration key is `retry_seconds`.
+pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// The settings of a provider. The defaults fit the provider's own endpoint; only the key has to be set.
 #[derive(Debug, Clone)]

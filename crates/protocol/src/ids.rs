@@ -136,6 +136,14 @@ impl RunId {
         Uuid::new_v5(&self.0, format!("message:{step}").as_bytes()).hyphenated().to_string()
     }
 
+    /// Returns the id of the model's message if the answer `message_id` broke off and was requested again; `retry`
+    /// counts from 1. The id differs, so that clients do not append the new answer to the part that arrived.
+    pub fn retried_message_id(self, message_id: &str, retry: u32) -> String {
+        Uuid::new_v5(&self.0, format!("message:{message_id}:retry:{retry}").as_bytes())
+            .hyphenated()
+            .to_string()
+    }
+
     /// Returns the id of the model's message if another process took the run over and restarts the step. `takeover_seq`
     /// is the seq of the takeover event in the run's thread. The id differs from [`RunId::message_id`], so that
     /// clients do not append the new message to the partial one that they received before the crash.

@@ -1,6 +1,7 @@
 //! Hooks: the extension points of a turn. A hook returns changes; the driver commits them.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use async_trait::async_trait;
 use journal::Store;
@@ -117,6 +118,8 @@ pub struct ModelCallHandler<'a> {
     pub(crate) node: &'a ModelNode,
     pub(crate) step: &'a StepContext<'a>,
     pub(crate) remaining_hooks: &'a [Arc<dyn Hook>],
+    /// The number of answers of this step that broke off and were requested again.
+    pub(crate) answer_retries: &'a AtomicU32,
 }
 
 impl ModelCallHandler<'_> {
@@ -129,7 +132,7 @@ impl ModelCallHandler<'_> {
             Some((hook, remaining_hooks)) => {
                 hook.wrap_model_call(self.step, request, ModelCallHandler { remaining_hooks, ..self }).await
             }
-            None => self.node.call_model(self.step, &request).await,
+            None => self.node.call_model(self.step, &request, self.answer_retries).await,
         }
     }
 }

@@ -83,6 +83,14 @@ impl<'a> StepContext<'a> {
         }
     }
 
+    /// Returns the id of the message that the model writes in this step after `retries` answers broke off.
+    pub(crate) fn retried_message_id(&self, retries: u32) -> String {
+        match retries {
+            0 => self.message_id(),
+            retries => self.run_id.retried_message_id(&self.message_id(), retries),
+        }
+    }
+
     /// Returns the answer to the question that the node asked under `key`, if the run resumed with one.
     pub fn answer(&self, key: &str) -> Option<&Decisions> {
         self.answers.iter().find(|answer| answer.key == key).map(|answer| &answer.decisions)

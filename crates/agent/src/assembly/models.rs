@@ -238,6 +238,7 @@ impl ModelRegistry {
             base_url: Some(base_url.clone()),
             context_tokens: config.context_tokens,
             idle_timeout: config.idle_seconds.map_or(model::settings::IDLE_TIMEOUT, Duration::from_secs),
+            retry_wait_max: config.retry_seconds.map_or(model::settings::RETRY_WAIT_MAX, Duration::from_secs),
             effort: config.effort.as_deref().and_then(model::Effort::from_name),
             ..model::ProviderSettings::default()
         };

@@ -136,6 +136,8 @@ pub struct ProviderConfig {
     /// Seconds without an event of a streamed answer after which the answer counts as lost. Unset, 120. Signs of life
     /// without content extend it to ten times as long.
     pub idle_seconds: Option<u64>,
+    /// Seconds to wait in total for a provider that is overloaded or limits requests; 0 waits for none. Unset, 300.
+    pub retry_seconds: Option<u64>,
     /// The reasoning effort of the model: `low`, `medium` or `high`. Unset, the provider decides.
     pub effort: Option<String>,
 }

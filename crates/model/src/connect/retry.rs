@@ -1,14 +1,14 @@
 //! Retries: the delays between attempts, the provider's own wait times, and the limit of the total wait. Requests
 //! and the classification of failures are in other modules.
 
-use std::future::Future;
 use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use super::failure::AttemptFailure;
+use crate::error::Error;
 use crate::name::ModelName;
 use crate::settings::ProviderSettings;
 
@@ -18,28 +18,55 @@ const DELAY_MIN: Duration = Duration::from_millis(500);
 /// The longest delay, unless the provider asks for a longer one.
 const DELAY_MAX: Duration = Duration::from_secs(8);
 
-/// Makes attempts until one succeeds, one fails permanently, or the settings allow no further attempt. Returns
-/// the result of the last attempt.
-pub(super) async fn retry_transient<T, F: Future<Output = Result<T, AttemptFailure>>>(
-    model: &ModelName,
-    settings: &ProviderSettings,
-    attempt: impl FnMut() -> F,
-) -> Result<T, AttemptFailure> {
-    let mut waited = Duration::ZERO;
-    attempt
-        .retry(backoff(settings.retries_max))
-        .sleep(tokio::time::sleep)
-        .when(|failure: &AttemptFailure| failure.is_transient)
-        .adjust(|failure, planned| {
-            let delay = next_delay(planned, failure.retry_after, waited, settings.retry_wait_max)?;
-            waited += delay;
-            Some(delay)
-        })
-        .notify(|failure, delay| {
-            tracing::info!(%model, wait_ms = delay.as_millis() as u64,
-                "retrying after a failure to {}", failure.error);
-        })
-        .await
+/// The most retries of one call after the connection could not be made or broke. A person should learn soon that
+/// there is no network.
+const CONNECTION_RETRIES_MAX: usize = 3;
+
+/// The retries of one call that are left.
+pub(super) struct RetryBudget {
+    /// The model or the endpoint that is called, for the log.
+    model: ModelName,
+    /// The delays of the retries that are left, if the provider asks for none.
+    delays: ExponentialBackoff,
+    /// The number of retries after a failed connection that are left.
+    connection_retries: usize,
+    /// The total of all waits so far.
+    waited: Duration,
+    /// The limit of the total.
+    wait_max: Duration,
+}
+
+impl RetryBudget {
+    /// Returns the retries that the settings allow for one call.
+    pub(super) fn new(model: ModelName, settings: &ProviderSettings) -> Self {
+        Self {
+            model,
+            delays: backoff(settings.retries_max).build(),
+            connection_retries: CONNECTION_RETRIES_MAX,
+            waited: Duration::ZERO,
+            wait_max: settings.retry_wait_max,
+        }
+    }
+
+    /// Takes a retry and returns the delay before it, or `None` when there must not be one.
+    pub(super) fn next_delay(&mut self, failure: &AttemptFailure) -> Option<Duration> {
+        if !failure.is_transient {
+            return None;
+        }
+        if !is_overload(&failure.error) {
+            self.connection_retries = self.connection_retries.checked_sub(1)?;
+        }
+        let delay = next_delay(self.delays.next(), failure.retry_after, self.waited, self.wait_max)?;
+        self.waited += delay;
+        tracing::info!(model = %self.model, wait_ms = delay.as_millis() as u64,
+            "retrying after a failure to {}", failure.error);
+        Some(delay)
+    }
+}
+
+/// Returns whether the provider is reachable and cannot serve the request now.
+const fn is_overload(error: &Error) -> bool {
+    matches!(error, Error::RateLimited { .. } | Error::Failed { .. })
 }
 
 /// Returns the delays between attempts for which the provider asks for none.
@@ -94,17 +121,20 @@ mod tests {
         let model: ModelName = "anthropic/m".parse().expect("a name");
         let settings = ProviderSettings { retries_max: 3, ..ProviderSettings::default() };
         let (started_at, mut attempt_count) = (tokio::time::Instant::now(), 0);
-        let outcome = retry_transient(&model, &settings, || {
+        let mut budget = RetryBudget::new(model.clone(), &settings);
+        let outcome = loop {
             attempt_count += 1;
-            let failure = statuses.get(attempt_count - 1).map(|status| {
-                let report = crate::wire::FailureReport { status: *status, ..Default::default() };
-                let (error, is_transient) = crate::wire::classify_failure(&model, report, str::to_owned);
-                AttemptFailure { error, is_transient, retry_after: (*status == 429).then_some(SECOND * 20) }
-            });
-            std::future::ready(failure.map_or(Ok(()), Err))
-        })
-        .await;
-        (outcome.map_err(|failure| failure.error), attempt_count, started_at.elapsed())
+            let Some(status) = statuses.get(attempt_count - 1) else { break Ok(()) };
+            let report = crate::wire::FailureReport { status: *status, ..Default::default() };
+            let (error, is_transient) = crate::wire::classify_failure(&model, report, str::to_owned);
+            let retry_after = (*status == 429).then_some(SECOND * 20);
+            let failure = AttemptFailure { error, is_transient, retry_after };
+            match budget.next_delay(&failure) {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => break Err(failure.error),
+            }
+        };
+        (outcome, attempt_count, started_at.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,8 +177,24 @@ mod tests {
     }
 
     #[test]
+    fn l11_an_overload_is_waited_for_longer_than_a_broken_connection() {
+        let model: ModelName = "anthropic/m".parse().expect("a name");
+        let settings = ProviderSettings::default();
+        let retries = |error: fn(ModelName) -> Error| {
+            let mut budget = RetryBudget::new(model.clone(), &settings);
+            let failure =
+                AttemptFailure { error: error(model.clone()), is_transient: true, retry_after: None };
+            std::iter::from_fn(|| budget.next_delay(&failure)).collect::<Vec<Duration>>()
+        };
+        let overload = retries(|model| Error::RateLimited { model, status: 529, retry_after: None });
+        let waited: Duration = overload.iter().sum();
+        assert!(waited > MINUTE * 4 && waited <= settings.retry_wait_max, "{waited:?}");
+        let broken = retries(|model| Error::MalformedAnswer { model, reason: "it broke off".to_owned() });
+        assert_eq!(broken.len(), CONNECTION_RETRIES_MAX);
+    }
+
+    #[test]
     fn l11_delays_grow_and_end() {
-        use backon::BackoffBuilder;
         let delays: Vec<Duration> = backoff(6).build().collect();
         assert_eq!(delays.len(), 6);
         let bounds = [500, 1_000, 2_000, 4_000, 8_000, 8_000].map(Duration::from_millis);

@@ -116,7 +116,10 @@ fn parts_text(parts: &[AnswerPart]) -> String {
         .iter()
         .filter_map(|part| match part {
             AnswerPart::Text(text) => Some(text.as_str()),
-            AnswerPart::Thinking(_) | AnswerPart::ToolCall { .. } | AnswerPart::Done(_) => None,
+            AnswerPart::Thinking(_)
+            | AnswerPart::ToolCall { .. }
+            | AnswerPart::Retry(_)
+            | AnswerPart::Done(_) => None,
         })
         .collect()
 }
@@ -127,7 +130,10 @@ fn parts_thinking(parts: &[AnswerPart]) -> String {
         .iter()
         .filter_map(|part| match part {
             AnswerPart::Thinking(text) => Some(text.as_str()),
-            AnswerPart::Text(_) | AnswerPart::ToolCall { .. } | AnswerPart::Done(_) => None,
+            AnswerPart::Text(_)
+            | AnswerPart::ToolCall { .. }
+            | AnswerPart::Retry(_)
+            | AnswerPart::Done(_) => None,
         })
         .collect()
 }

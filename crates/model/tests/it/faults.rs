@@ -121,7 +121,8 @@ async fn parts_before_a_failure_are_kept_and_the_failure_is_reported() {
         ] {
             let server = start_server([ScriptedReply::from_pieces(["Let ", "me"]).with_fault(fault.clone())]);
             let idle_timeout = Duration::from_millis(300);
-            let model = model(provider, ProviderSettings { idle_timeout, ..settings(&server) });
+            let model =
+                model(provider, ProviderSettings { idle_timeout, retries_max: 0, ..settings(&server) });
             let (parts, answer) = collect_answer(&*model, &question()).await;
             assert_eq!(
                 parts,

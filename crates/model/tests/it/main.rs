@@ -3,6 +3,7 @@
 
 mod faults;
 mod optional_fields;
+mod retries;
 mod session;
 mod streams;
 
@@ -40,7 +41,8 @@ fn question() -> ChatRequest {
     ChatRequest { messages: vec![Message::human("Hello?")].into(), ..ChatRequest::default() }
 }
 
-/// Returns the parts of an answer except the last one, and the complete answer or the error that ended it.
+/// Returns the parts of an answer except the last one and the announced retries, and the complete answer or the error
+/// that ended it.
 async fn collect_answer(
     model: &dyn ChatModel,
     request: &ChatRequest,
@@ -57,6 +59,7 @@ async fn collect_answer(
                 assert!(stream.next().await.is_none(), "nothing follows the complete answer");
                 return (parts, Ok(message));
             }
+            Ok(AnswerPart::Retry(_)) => {}
             Ok(part) => parts.push(part),
             Err(error) => {
                 assert!(stream.next().await.is_none(), "nothing follows an error");
@@ -71,7 +74,10 @@ async fn collect_answer(
 fn text_of(parts: &[AnswerPart]) -> String {
     let texts = parts.iter().map(|part| match part {
         AnswerPart::Text(text) => text.as_str(),
-        AnswerPart::Thinking(_) | AnswerPart::ToolCall { .. } | AnswerPart::Done(_) => "",
+        AnswerPart::Thinking(_)
+        | AnswerPart::ToolCall { .. }
+        | AnswerPart::Retry(_)
+        | AnswerPart::Done(_) => "",
     });
     texts.collect()
 }

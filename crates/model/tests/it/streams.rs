@@ -66,7 +66,9 @@ async fn i4_joined_parts_equal_the_answer_and_usage_counts_once_for_every_size_o
                     (AnswerPart::ToolCall { id, name }, _) => {
                         streamed.push(ContentBlock::ToolCall { id, name, args: json!(null) });
                     }
-                    (AnswerPart::Done(_), _) => unreachable!("the last part is not among the others"),
+                    (AnswerPart::Retry(_) | AnswerPart::Done(_), _) => {
+                        unreachable!("the last part is not among the others")
+                    }
                 }
             }
             let expected: Vec<ContentBlock> = message.content.iter().filter_map(as_streamed).collect();
@@ -175,7 +177,10 @@ async fn l4_parallel_calls_arrive_and_their_results_go_back_in_order() {
             .into_iter()
             .filter_map(|part| match part {
                 AnswerPart::ToolCall { id, name } => Some((id, name)),
-                AnswerPart::Text(_) | AnswerPart::Thinking(_) | AnswerPart::Done(_) => None,
+                AnswerPart::Text(_)
+                | AnswerPart::Thinking(_)
+                | AnswerPart::Retry(_)
+                | AnswerPart::Done(_) => None,
             })
             .collect();
         assert_eq!(calls, streamed, "{provider:?}");

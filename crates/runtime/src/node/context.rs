@@ -138,6 +138,11 @@ impl ModelContext {
             }));
             if let Message::Ai(answer) = &message {
                 self.calibration = token_calibration(answer).or(self.calibration.take());
+                // The answer replaces the part of the one that broke off before it: the same request was sent again.
+                if let Some(broken) = own_messages.pop_if(|last| is_incomplete(last)) {
+                    seqs.pop();
+                    self.tokens -= tokens::message_tokens(&broken);
+                }
             }
             own_messages.push(message);
             seqs.push(seq);
@@ -283,6 +288,11 @@ where
 /// Returns the sequence numbers of the events that another agent's program wrote in a person's name.
 fn injected_seqs(events: &[Event]) -> impl Iterator<Item = Seq> {
     events.iter().filter(|event| event.parsed_metadata().injected).map(|event| event.seq)
+}
+
+/// Returns whether a message is the part of an answer that had arrived when the answer broke off or was stopped.
+const fn is_incomplete(message: &Message) -> bool {
+    matches!(message, Message::Ai(AiMessage { incomplete: true, .. }))
 }
 
 /// Returns the calibration from an answer, or `None` if the provider reported no usage.

@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use futures::StreamExt;
 use jiff::Timestamp;
 use journal::Store;
 use model::transcript::{self, TokenBudget};
-use model::{AnswerPart, ChatModel, ChatRequest, ToolSpecs, tokens};
+use model::{AnswerPart, ChatModel, ChatRequest, RetryNotice, ToolSpecs, tokens};
 use protocol::{
     AiMessage, ContentBlock, FailureKind, InterruptPayload, Message, NewEvent, RunId, StopReason, ThreadId,
 };
@@ -85,7 +86,13 @@ impl Node for ModelNode {
         }
         let (fitting_update, estimated_request) = self.fit_request(&step, &mut request, &context)?;
         update.merge(fitting_update);
-        let call = ModelCallHandler { node: self, step: &step, remaining_hooks: &self.hooks };
+        let answer_retries = AtomicU32::new(0);
+        let call = ModelCallHandler {
+            node: self,
+            step: &step,
+            remaining_hooks: &self.hooks,
+            answer_retries: &answer_retries,
+        };
         let started_at = Instant::now();
         match call.run(request).await {
             Ok(ModelAnswer { answer, update: more }) => {
@@ -93,12 +100,8 @@ impl Node for ModelNode {
                 match answer {
                     Some(answer) => {
                         let estimated_tokens = answer.usage.map(|_| estimated_request);
-                        self.record_answer(
-                            &step,
-                            update,
-                            AiMessage { estimated_tokens, ..answer },
-                            started_at,
-                        )
+                        let id = Some(step.retried_message_id(answer_retries.load(Ordering::Relaxed)));
+                        self.record_answer(update, AiMessage { id, estimated_tokens, ..answer }, started_at)
                     }
                     None => Ok(update),
                 }
@@ -220,9 +223,10 @@ impl ModelNode {
         &self,
         step: &StepContext<'_>,
         request: &ChatRequest,
+        answer_retries: &AtomicU32,
     ) -> Result<ModelAnswer, StepFailure> {
-        let (mut partial, started_at) = (PartialAnswer::default(), Instant::now());
-        match self.stream_answer(step, request, &mut partial).await {
+        let mut partial = PartialAnswer::new(step, answer_retries);
+        match self.stream_answer(step, request, &mut partial).await? {
             Ok(Some(answer)) => match empty_reason(&answer) {
                 // After tool calls the model may have nothing to add, so an empty answer is a success.
                 Some(_) if is_silent_end(request, &answer) => {
@@ -234,8 +238,9 @@ impl ModelNode {
             Ok(None) => Ok(ModelAnswer { answer: Some(partial.into_incomplete()), ..ModelAnswer::default() }),
             Err(error) if partial.is_empty() => Err(self.call_failure(error)),
             Err(error) => {
+                let started_at = partial.started_at;
                 let update =
-                    self.record_answer(step, GraphUpdate::default(), partial.into_incomplete(), started_at)?;
+                    self.record_answer(GraphUpdate::default(), partial.into_incomplete(), started_at)?;
                 Err(self.call_failure(error).with_partial(update))
             }
         }
@@ -243,43 +248,67 @@ impl ModelNode {
 
     /// Streams the answer and sends its parts as frames. Returns `None` if the run was stopped. `partial`
     /// collects the text, so that it is available after a stop or failure.
+    ///
+    /// # Errors
+    /// The outer error is a failure to store the part of an answer that broke off.
     async fn stream_answer(
         &self,
         step: &StepContext<'_>,
         request: &ChatRequest,
-        partial: &mut PartialAnswer,
-    ) -> model::Result<Option<AiMessage>> {
-        let mut parts = tokio::select! {
-            parts = self.model.stream(request) => parts?,
-            () = step.cancel.cancelled() => return Ok(None),
+        partial: &mut PartialAnswer<'_>,
+    ) -> Result<model::Result<Option<AiMessage>>, StepFailure> {
+        let started = tokio::select! {
+            started = self.model.stream(request) => started,
+            () = step.cancel.cancelled() => return Ok(Ok(None)),
         };
-        let message_id = step.message_id();
-        let mut calls = 0;
+        let mut parts = match started {
+            Ok(parts) => parts,
+            Err(error) => return Ok(Err(error)),
+        };
         loop {
             let part = tokio::select! {
                 part = parts.next() => part,
-                () = step.cancel.cancelled() => return Ok(None),
+                () = step.cancel.cancelled() => return Ok(Ok(None)),
             };
-            match part.transpose()? {
-                Some(AnswerPart::Text(text)) => {
-                    partial.text.push_str(&text);
-                    step.frames.send(Frame::Text { message_id: message_id.clone(), text });
-                }
-                Some(AnswerPart::Thinking(text)) => {
-                    step.frames.send(Frame::Thinking { message_id: message_id.clone(), text });
-                }
-                Some(AnswerPart::ToolCall { id, name }) => {
-                    let (message_id, index) = (message_id.clone(), calls);
-                    step.frames.send(Frame::ToolCall { message_id, index, call_id: id, name });
-                    calls += 1;
-                }
-                Some(AnswerPart::Done(answer)) => return Ok(Some(answer)),
+            match part {
+                Some(Ok(AnswerPart::Done(answer))) => return Ok(Ok(Some(answer))),
+                Some(Ok(AnswerPart::Retry(notice))) => self.begin_retry(step, partial, &notice).await?,
+                Some(Ok(part)) => partial.add_part(step, part),
+                Some(Err(error)) => return Ok(Err(error)),
                 None => {
                     let reason = "the stream ended without an answer".to_owned();
-                    return Err(model::Error::MalformedAnswer { model: self.model.name().clone(), reason });
+                    let model = self.model.name().clone();
+                    return Ok(Err(model::Error::MalformedAnswer { model, reason }));
                 }
             }
         }
+    }
+
+    /// Stores the part of an answer that broke off as an incomplete message, tells the person about the retry, and
+    /// begins another answer. The part is durable before the request is sent again.
+    async fn begin_retry(
+        &self,
+        step: &StepContext<'_>,
+        partial: &mut PartialAnswer<'_>,
+        notice: &RetryNotice,
+    ) -> Result<(), StepFailure> {
+        if partial.has_begun {
+            partial.answer_retries.fetch_add(1, Ordering::Relaxed);
+            let broken = std::mem::replace(partial, PartialAnswer::new(step, partial.answer_retries));
+            if !broken.is_empty() {
+                let started_at = broken.started_at;
+                let update =
+                    self.record_answer(GraphUpdate::default(), broken.into_incomplete(), started_at)?;
+                step.early_commits.commit_durably(update.events, Vec::new()).await;
+            }
+        }
+        let text = format!(
+            "{}; the request is sent again in {} s; to give up, stop the run (Esc or Ctrl-C)",
+            notice.reason,
+            notice.wait.as_secs_f64().ceil()
+        );
+        step.frames.send(Frame::Notice { text });
+        Ok(())
     }
 
     /// Returns the failure of a model call. A request that the provider refuses as too large gets the hint of
@@ -298,16 +327,14 @@ impl ModelNode {
         StepFailure::from(error).with_partial(GraphUpdate { usage, ..GraphUpdate::default() })
     }
 
-    /// Adds the answer's event to `update`, with the id that the frames of its text had. `started_at` is the time
-    /// of the request. Questions in `update` are deferred until the answer is stored.
+    /// Adds the answer's event to `update`. The answer has the id that the frames of its text had. `started_at` is
+    /// the time of the request. Questions in `update` are deferred until the answer is stored.
     fn record_answer(
         &self,
-        step: &StepContext<'_>,
         mut update: GraphUpdate,
         mut answer: AiMessage,
         started_at: Instant,
     ) -> Result<GraphUpdate, StepFailure> {
-        answer.id = Some(step.message_id());
         answer.model.get_or_insert_with(|| self.model.name().to_string());
         update.usage.add(answer.usage.unwrap_or_default());
         let message = Message::Ai(answer);
@@ -332,13 +359,53 @@ impl ModelNode {
 }
 
 /// The part of an answer that has arrived.
-#[derive(Default)]
-/// The text of the answer. Reasoning is not kept.
-struct PartialAnswer {
+struct PartialAnswer<'a> {
+    /// The id of the answer.
+    message_id: String,
+    /// The text of the answer. Reasoning is not kept.
     text: String,
+    /// The number of tool calls that began.
+    calls: usize,
+    /// True if any part has arrived.
+    has_begun: bool,
+    /// The time of the request.
+    started_at: Instant,
+    /// The number of earlier answers of the step that broke off.
+    answer_retries: &'a AtomicU32,
 }
 
-impl PartialAnswer {
+impl<'a> PartialAnswer<'a> {
+    /// Returns an answer of which nothing has arrived.
+    fn new(step: &StepContext<'_>, answer_retries: &'a AtomicU32) -> Self {
+        Self {
+            message_id: step.retried_message_id(answer_retries.load(Ordering::Relaxed)),
+            text: String::new(),
+            calls: 0,
+            has_begun: false,
+            started_at: Instant::now(),
+            answer_retries,
+        }
+    }
+
+    /// Adds a part and sends it as a frame.
+    fn add_part(&mut self, step: &StepContext<'_>, part: AnswerPart) {
+        let message_id = self.message_id.clone();
+        match part {
+            AnswerPart::Text(text) => {
+                self.text.push_str(&text);
+                step.frames.send(Frame::Text { message_id, text });
+            }
+            AnswerPart::Thinking(text) => step.frames.send(Frame::Thinking { message_id, text }),
+            AnswerPart::ToolCall { id, name } => {
+                step.frames.send(Frame::ToolCall { message_id, index: self.calls, call_id: id, name });
+                self.calls += 1;
+            }
+            // These do not belong to a partial answer.
+            AnswerPart::Retry(_) | AnswerPart::Done(_) => return,
+        }
+        self.has_begun = true;
+    }
+
     /// Returns whether no text has arrived.
     fn is_empty(&self) -> bool {
         self.text.is_empty()
@@ -348,7 +415,7 @@ impl PartialAnswer {
     /// completely must not be made.
     fn into_incomplete(self) -> AiMessage {
         let content = if self.text.is_empty() { Vec::new() } else { vec![ContentBlock::text(self.text)] };
-        AiMessage { content, incomplete: true, ..AiMessage::default() }
+        AiMessage { id: Some(self.message_id), content, incomplete: true, ..AiMessage::default() }
     }
 }
 

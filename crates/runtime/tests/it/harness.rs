@@ -131,12 +131,22 @@ fn message_line(message: &Message) -> String {
 pub fn build_driver(
     store: &Arc<dyn Store>,
     server: &ScriptedServer,
+    tools_and_hooks: ToolsAndHooks,
+) -> Driver {
+    build_retrying_driver(store, server, tools_and_hooks, 0)
+}
+
+/// Returns a driver whose model calls are retried `retries_max` times.
+pub fn build_retrying_driver(
+    store: &Arc<dyn Store>,
+    server: &ScriptedServer,
     (tools, hooks): ToolsAndHooks,
+    retries_max: usize,
 ) -> Driver {
     let settings = model::ProviderSettings {
         api_key: Some("test".into()),
         base_url: Some(server.url().to_owned()),
-        retries_max: 0,
+        retries_max,
         ..model::ProviderSettings::default()
     };
     let model_node = ModelNode {

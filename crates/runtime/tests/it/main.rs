@@ -12,6 +12,8 @@ mod interrupts;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]
+mod retries;
+#[cfg(test)]
 mod stop;
 #[cfg(test)]
 mod tools;

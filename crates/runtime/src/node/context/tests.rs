@@ -54,6 +54,43 @@ async fn the_context_of_many_pages_is_in_order_and_read_once() {
 }
 
 #[tokio::test]
+async fn a_part_of_an_answer_is_left_out_if_the_whole_answer_follows() {
+    let part = |text: &str, incomplete| {
+        let answer =
+            AiMessage { content: vec![ContentBlock::text(text)], incomplete, ..AiMessage::default() };
+        NewEvent::from_message(&Message::Ai(answer), Timestamp::UNIX_EPOCH).unwrap()
+    };
+    let human = |text: &str| NewEvent::from_message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap();
+    let events = vec![
+        human("go"),
+        part("Let", true),
+        part("Let me", true),
+        part("Let me see.", false),
+        human("stop"),
+        part("I wi", true),
+        human("go on"),
+        part("Done.", false),
+    ];
+    let (store, thread_id) = journal_with(events.clone()).await;
+    let whole = build_context(|query| store.events(thread_id, query)).await.unwrap();
+    let texts: Vec<String> = whole.messages.iter().map(Message::text).collect();
+    assert_eq!(texts, ["go", "Let me see.", "stop", "I wi", "go on", "Done."]);
+    assert_eq!(*whole.seqs, [1, 4, 5, 6, 7, 8]);
+    let tokens: u64 = whole.messages.iter().map(tokens::message_tokens).sum();
+    assert_eq!(whole.tokens, tokens);
+    for known in 1..events.len() {
+        let (store, thread_id) = journal_with(events[..known].to_vec()).await;
+        let cached = build_context(|query| store.events(thread_id, query)).await.unwrap();
+        let append = Write::Append { thread_id, events: events[known..].to_vec() };
+        store.commit(Transaction { fence: None, writes: vec![append] }).await.unwrap();
+        let extended =
+            extend_from_journal(cached, |query| store.events(thread_id, query)).await.unwrap().unwrap();
+        assert_eq!((&extended.messages, &extended.seqs), (&whole.messages, &whole.seqs), "{known}");
+        assert_eq!(extended.tokens, whole.tokens, "{known}");
+    }
+}
+
+#[tokio::test]
 async fn injected_messages_are_known_in_a_new_and_in_an_extended_context() {
     let human_event =
         |text: &str| NewEvent::from_message(&Message::human(text), Timestamp::UNIX_EPOCH).unwrap();
